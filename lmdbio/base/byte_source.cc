@@ -1,0 +1,20 @@
+#include "lmdbio/base/byte_source.h"
+
+#include <cstring>
+
+namespace lmdbio {
+
+Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
+  for (const ReadRequest& request : requests) {
+    LMDBIO_TRY(const Bytes bytes, Read({request.offset, request.destination.size()},
+                                       request.destination));
+    if (!bytes.empty() && bytes.data() != request.destination.data()) {
+      std::memcpy(request.destination.data(), bytes.data(), bytes.size());
+    }
+  }
+  return {};
+}
+
+void ByteSource::Advise(AccessPattern /*pattern*/) const {}
+
+}  // namespace lmdbio

@@ -1,0 +1,39 @@
+#include "lmdbio/base/status.h"
+
+#include <fmt/format.h>
+
+namespace lmdbio {
+
+std::string_view ErrorCodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "invalid argument";
+    case ErrorCode::kNotFound:
+      return "not found";
+    case ErrorCode::kPermission:
+      return "permission denied";
+    case ErrorCode::kIo:
+      return "input/output error";
+    case ErrorCode::kCorruption:
+      return "corruption";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kStale:
+      return "stale";
+    case ErrorCode::kResourceExhausted:
+      return "resource exhausted";
+    case ErrorCode::kInternal:
+      return "internal error";
+  }
+  return "unknown error";
+}
+
+Error::Error(ErrorCode code, std::string message)
+    : detail_(std::make_unique<Detail>(Detail{code, std::move(message)})) {}
+
+Error Error::Within(std::string_view where) && {
+  detail_->message = fmt::format("{}: {}", where, detail_->message);
+  return std::move(*this);
+}
+
+}  // namespace lmdbio

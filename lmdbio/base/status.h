@@ -1,0 +1,89 @@
+// lmdbio/base/status.h - how every call of this library reports failure: as a value.
+//
+// Data from a file, a peer, the kernel or a caller is never asserted on: it yields an Error. Our own
+// broken invariants go through lmdbio/base/check.h instead.
+#ifndef LMDBIO_BASE_STATUS_H_
+#define LMDBIO_BASE_STATUS_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tl/expected.hpp>
+
+namespace lmdbio {
+
+// What the caller can do about a failure. The numbers are append-only.
+enum class ErrorCode : int {
+  kInvalidArgument = 1,  // the call was wrong: mend the arguments
+  kNotFound = 2,         // the file, database, key or record is not there
+  kPermission = 3,       // there, but this process may not read or write it
+  kIo = 4,               // the storage failed; the message names offset and errno
+  kCorruption = 5,       // the bytes break a rule of the format; restore the file
+  kUnsupported = 6,      // well-formed, but of a kind this library refuses by name
+  kStale = 7,            // the file is not (or no longer) the one that was described or opened
+  kResourceExhausted = 8,  // memory, disk or a configured limit ran out
+  kInternal = 9,         // a dependency broke its contract
+};
+
+// "corruption", "not found", ... : a stable lower-case word for logs and JSON.
+std::string_view ErrorCodeName(ErrorCode code);
+
+// Why a call failed. One pointer wide, so that Result<T> stays cheap to return on the good path.
+class [[nodiscard]] Error {
+ public:
+  Error(ErrorCode code, std::string message);
+
+  ErrorCode code() const { return detail_->code; }
+  // One line, no trailing newline; names what, where and why.
+  const std::string& message() const { return detail_->message; }
+
+  // The same error with "`where`: " in front, for a caller that knows the file or database.
+  Error Within(std::string_view where) &&;
+
+ private:
+  struct Detail {
+    ErrorCode code;
+    std::string message;
+  };
+  std::unique_ptr<Detail> detail_;  // never null except after a move
+};
+
+template <typename T>
+using Result = tl::expected<T, Error>;
+using Status = Result<void>;
+
+// `return Fail(ErrorCode::kCorruption, "page 7: ...");`
+inline tl::unexpected<Error> Fail(ErrorCode code, std::string message) {
+  return tl::unexpected<Error>(Error(code, std::move(message)));
+}
+inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
+
+}  // namespace lmdbio
+
+#define LMDBIO_CONCAT_INNER(a, b) a##b
+#define LMDBIO_CONCAT(a, b) LMDBIO_CONCAT_INNER(a, b)
+
+// LMDBIO_TRY(const auto page, reader.Page(page_no)); declares `page` or returns the error.
+#define LMDBIO_TRY(declaration, expression) \
+  LMDBIO_TRY_IMPL(LMDBIO_CONCAT(lmdbio_try_, __LINE__), declaration, expression)
+#define LMDBIO_TRY_IMPL(result, declaration, expression)      \
+  auto result = (expression);                                 \
+  if (!result) [[unlikely]] {                                 \
+    return ::lmdbio::Fail(std::move(result).error());         \
+  }                                                           \
+  declaration = std::move(*result)
+
+// LMDBIO_TRY_VOID(writer.Flush()); returns the error, if there is one.
+#define LMDBIO_TRY_VOID(expression) \
+  LMDBIO_TRY_VOID_IMPL(LMDBIO_CONCAT(lmdbio_try_, __LINE__), expression)
+#define LMDBIO_TRY_VOID_IMPL(result, expression)                  \
+  do {                                                            \
+    auto result = (expression);                                   \
+    if (!result) [[unlikely]] {                                   \
+      return ::lmdbio::Fail(std::move(result).error());           \
+    }                                                             \
+  } while (false)
+
+#endif  // LMDBIO_BASE_STATUS_H_

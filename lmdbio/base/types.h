@@ -1,0 +1,37 @@
+// lmdbio/base/types.h - the words everyone shares: page numbers, record ordinals, extents.
+#ifndef LMDBIO_BASE_TYPES_H_
+#define LMDBIO_BASE_TYPES_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lmdbio {
+
+// Borrowed, read-only memory.
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+// The number of a page of a data file. Page p starts at byte p * page_size_bytes.
+struct PageNo {
+  uint64_t value = 0;
+  friend constexpr auto operator<=>(PageNo, PageNo) = default;
+};
+
+// Record i is the i-th in key order of its database, 0 <= i < entry count. A key with d duplicates
+// counts as d records.
+struct RecordIndex {
+  uint64_t value = 0;
+  friend constexpr auto operator<=>(RecordIndex, RecordIndex) = default;
+};
+
+// A run of bytes of the data file.
+struct Extent {
+  uint64_t offset = 0;        // bytes from the start of the file
+  uint64_t length_bytes = 0;
+  friend constexpr bool operator==(const Extent&, const Extent&) = default;
+};
+
+}  // namespace lmdbio
+#endif  // LMDBIO_BASE_TYPES_H_

@@ -1,0 +1,43 @@
+// lmdbio/format/fixed_leaf_page.h - read-only view of packed fixed-size duplicates (LMDB's LEAF2).
+//
+// Items of one size stand back to back behind the header; there are no slots and no nodes.
+//
+// Source: docs/format.md section 4.
+#ifndef LMDBIO_FORMAT_FIXED_LEAF_PAGE_H_
+#define LMDBIO_FORMAT_FIXED_LEAF_PAGE_H_
+
+#include "lmdbio/format/load.h"
+#include "lmdbio/format/page_format.h"
+#include "lmdbio/format/page_header.h"
+
+namespace lmdbio::format {
+
+class FixedLeafPage {
+ public:
+  FixedLeafPage() = default;
+
+  // page    [page size, or size of the sub-page] borrowed; must outlive the view
+  // header  of that page: kind kFixedLeaf
+  // Errors: kCorruption  item size 0, no item, or more items than fit
+  // Cost:   O(1)
+  static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header);
+
+  uint32_t item_count() const { return item_count_; }
+  uint32_t item_bytes() const { return item_bytes_; }
+
+  // From the start of the page. Requires: index < item_count()
+  uint32_t item_offset(uint32_t index) const {
+    LMDBIO_DCHECK(index < item_count_);
+    return header_bytes_ + index * item_bytes_;
+  }
+  Bytes item(uint32_t index) const { return page_.subspan(item_offset(index), item_bytes_); }
+
+ private:
+  Bytes page_;
+  uint32_t header_bytes_ = 0;
+  uint32_t item_bytes_ = 0;
+  uint32_t item_count_ = 0;
+};
+
+}  // namespace lmdbio::format
+#endif  // LMDBIO_FORMAT_FIXED_LEAF_PAGE_H_

@@ -1,0 +1,103 @@
+// lmdbio/format/meta_page.h - the two pages that start a data file, and the roots they name.
+//
+// Bytes in:   the first bytes of a file; a meta page
+// Values out: which data version and page size this is; roots, counters, transaction of a snapshot
+// Pure: does no I/O and never reads outside the span it was given.
+//
+// Source: docs/format.md sections 1 and 2; dissertation 2.4.2.
+#ifndef LMDBIO_FORMAT_META_PAGE_H_
+#define LMDBIO_FORMAT_META_PAGE_H_
+
+#include <cstdint>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/format/page_format.h"
+
+namespace lmdbio::format {
+
+// Persistent flags of a database.
+enum DatabaseFlags : uint16_t {
+  kReverseKey = 0x02,
+  kDupSort = 0x04,
+  kIntegerKey = 0x08,
+  kDupFixed = 0x10,
+  kIntegerDup = 0x20,
+  kReverseDup = 0x40,
+};
+
+// The 48 bytes that describe one tree: the main database, a named one, the free list, or the private
+// tree of one key's duplicates.
+struct DatabaseRecord {
+  uint32_t item_bytes = 0;  // size of fixed-size duplicates (LMDB's pad); the page size in the free list
+  uint16_t flags = 0;       // DatabaseFlags; environment flags in the free list's record
+  uint16_t depth = 0;       // levels, 0 if empty
+  uint64_t branch_pages = 0;
+  uint64_t leaf_pages = 0;
+  uint64_t overflow_pages = 0;
+  uint64_t entry_count = 0;  // records; every duplicate counts
+  PageNo root;               // kNoRoot if empty
+
+  bool empty() const { return root.value == ~uint64_t{0}; }
+  bool has_duplicates() const { return (flags & kDupSort) != 0; }
+
+  friend bool operator==(const DatabaseRecord&, const DatabaseRecord&) = default;
+};
+
+inline constexpr PageNo kNoRoot{~uint64_t{0}};
+
+// Reads a database record.
+// bytes  [kDatabaseRecordBytes]
+DatabaseRecord LoadDatabaseRecord(Bytes bytes);
+
+// Checks what does not depend on where the record stands: the root lies in [2, last_page], the depth
+// fits a cursor, an empty tree has no counters, and the counters can be true of a file this large.
+// Errors: kCorruption, starting with the name of the field
+Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
+
+// Checks the flags of a main or named database (those of a duplicate tree obey other rules).
+// Errors: kCorruption
+Status CheckUserFlags(const DatabaseRecord& record);
+
+// What one meta page says.
+struct MetaPage {
+  PageNo page_no;
+  uint64_t map_address = 0;  // nonzero only for environments with a fixed map
+  uint64_t map_size_bytes = 0;
+  DatabaseRecord free_list;
+  DatabaseRecord main;
+  PageNo last_page;
+  uint64_t transaction_id = 0;
+
+  uint32_t page_size_bytes() const { return free_list.item_bytes; }
+
+  friend bool operator==(const MetaPage&, const MetaPage&) = default;
+};
+
+// Bytes at the start of a file that IdentifyFile wants to see, and bytes of a meta page that
+// ParseMetaPage wants to see.
+inline constexpr uint32_t kMetaBytes = 192;
+
+// Finds out what kind of file starts with `head`.
+//
+// head  [<= kMetaBytes] the first bytes of the file; fewer only if the file is shorter
+//
+// Errors: kCorruption   not an LMDB data file; too short; an impossible page size
+//         kUnsupported  a 32-bit file, one of the other byte order, data version 2 or an unknown
+//                       one, an encrypted file: each by name
+Result<PageFormat> IdentifyFile(Bytes head);
+
+// Parses and checks a meta page.
+//
+// bytes     [>= kMetaBytes] from the start of the page
+// page_no   0 or 1
+// Errors: kCorruption   header, magic, version, page size or transaction parity are wrong
+Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no);
+
+// A file with per-page checksums says how long they are in the last two bytes of page 0.
+// tail  [2] those bytes
+// Errors: kUnsupported  the file is checksummed
+Status CheckNoChecksums(PageFormat format, Bytes tail);
+
+}  // namespace lmdbio::format
+#endif  // LMDBIO_FORMAT_META_PAGE_H_

@@ -1,0 +1,16 @@
+// lmdbio/io/errno_error.h - a failed system call as an Error.
+#ifndef LMDBIO_IO_ERRNO_ERROR_H_
+#define LMDBIO_IO_ERRNO_ERROR_H_
+
+#include <string_view>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::io {
+
+// "PATH: WHAT: strerror", with the code that tells the caller what to do about `error_number`.
+// path may be empty where the caller adds it.
+Error ErrnoError(int error_number, std::string_view path, std::string_view what);
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_ERRNO_ERROR_H_

@@ -1,0 +1,92 @@
+#include "lmdbio/io/map_source.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/errno_error.h"
+
+namespace lmdbio::io {
+namespace {
+
+// Pages are faulted in this many bytes at a time: enough to make a fault's cost vanish, little enough
+// to stay in the second-level cache's company.
+constexpr uint64_t kPopulateBytes = 4 << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path) {
+  UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
+  struct stat found = {};
+  if (::fstat(fd.get(), &found) != 0) return Fail(ErrnoError(errno, data_path, "cannot be examined"));
+  const auto size_bytes = static_cast<size_t>(found.st_size);
+  Bytes map;
+  if (size_bytes > 0) {
+    void* address = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
+    map = Bytes(static_cast<const std::byte*>(address), size_bytes);
+    ::madvise(address, size_bytes, MADV_RANDOM);
+  }
+  return std::unique_ptr<MapSource>(new MapSource(data_path, std::move(fd), map));
+}
+
+MapSource::~MapSource() {
+  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+}
+
+Result<uint64_t> MapSource::SizeBytes() const {
+  struct stat found = {};
+  if (::fstat(fd_.get(), &found) != 0) return Fail(ErrnoError(errno, "", "cannot be examined"));
+  return std::min<uint64_t>(static_cast<uint64_t>(found.st_size), map_.size());
+}
+
+Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
+  if (extent.offset > map_.size() || extent.length_bytes > map_.size() - extent.offset) {
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("the file ends at byte {}, inside a read of {} bytes at {}",
+                            map_.size(), extent.length_bytes, extent.offset));
+  }
+  const uint64_t end = extent.offset + extent.length_bytes;
+  if (sequential_.load(std::memory_order_relaxed) &&
+      end > populated_end_.load(std::memory_order_relaxed)) {
+    Populate(extent.offset);
+  }
+  // Statistics and hints only: nothing is ordered by these.
+  request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_relaxed);
+  bytes_.store(bytes_.load(std::memory_order_relaxed) + extent.length_bytes,
+               std::memory_order_relaxed);
+  return map_.subspan(extent.offset, extent.length_bytes);
+}
+
+// Faults in the stretch from `offset` on. Where the kernel does not know the call, or the pages cannot
+// be had, the reads fault one by one as they would have anyway.
+void MapSource::Populate(uint64_t offset) const {
+  const uint64_t begin = offset & ~uint64_t{0xFFFF};
+  const uint64_t length_bytes = std::min<uint64_t>(kPopulateBytes, map_.size() - begin);
+  populated_end_.store(begin + length_bytes, std::memory_order_relaxed);
+#ifdef MADV_POPULATE_READ
+  ::madvise(const_cast<std::byte*>(map_.data()) + begin, length_bytes, MADV_POPULATE_READ);
+#endif
+}
+
+void MapSource::Advise(AccessPattern pattern) const {
+  const bool sequential = pattern == AccessPattern::kSequential;
+  sequential_.store(sequential, std::memory_order_relaxed);
+  populated_end_.store(0, std::memory_order_relaxed);
+  if (map_.empty()) return;
+  ::madvise(const_cast<std::byte*>(map_.data()), map_.size(),
+            sequential ? MADV_NORMAL : MADV_RANDOM);
+}
+
+ReadCounters MapSource::counters() const {
+  return {request_count_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lmdbio::io

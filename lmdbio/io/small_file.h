@@ -1,0 +1,24 @@
+// lmdbio/io/small_file.h - whole small files: read with a bound, written all or nothing.
+#ifndef LMDBIO_IO_SMALL_FILE_H_
+#define LMDBIO_IO_SMALL_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::io {
+
+// Reads the file at `path`.
+// Errors: kNotFound, kPermission, kIo; kResourceExhausted if it is larger than size_bytes_max
+Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t size_bytes_max);
+
+// Replaces the file at `path` by `bytes`: whoever opens the path sees the old file or the new one,
+// whole, also after a crash. On failure nothing is left behind.
+// Errors: kPermission, kResourceExhausted (disk full), kIo
+Status WriteFileAtomically(const std::string& path, Bytes bytes);
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_SMALL_FILE_H_

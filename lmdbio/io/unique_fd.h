@@ -1,0 +1,33 @@
+// lmdbio/io/unique_fd.h - a file descriptor that is closed once.
+#ifndef LMDBIO_IO_UNIQUE_FD_H_
+#define LMDBIO_IO_UNIQUE_FD_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace lmdbio::io {
+
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_UNIQUE_FD_H_

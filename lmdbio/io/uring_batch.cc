@@ -1,0 +1,59 @@
+#include "lmdbio/io/uring_batch.h"
+
+#include <liburing.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/io/errno_error.h"
+
+namespace lmdbio::io {
+
+void UringBatch::RingDeleter::operator()(io_uring* ring) const {
+  io_uring_queue_exit(ring);
+  delete ring;
+}
+
+Result<UringBatch> UringBatch::Create(uint32_t depth) {
+  auto ring = std::make_unique<io_uring>();
+  const int rc = io_uring_queue_init(depth, ring.get(), 0);
+  if (rc < 0) {
+    return Fail(ErrorCode::kUnsupported, ErrnoError(-rc, "", "io_uring").message());
+  }
+  return UringBatch(std::unique_ptr<io_uring, RingDeleter>(ring.release()), depth);
+}
+
+Status UringBatch::Run(int fd, std::span<const ReadRequest> requests, const Finish& finish) {
+  Status status;
+  size_t next = 0;
+  uint32_t in_flight = 0;
+  while (in_flight > 0 || (status && next < requests.size())) {
+    for (; status && in_flight < depth_ && next < requests.size(); ++next, ++in_flight) {
+      const ReadRequest& request = requests[next];
+      io_uring_sqe* sqe = io_uring_get_sqe(ring_.get());
+      LMDBIO_CHECK(sqe != nullptr);  // in_flight < depth_: the ring has room
+      io_uring_prep_read(sqe, fd, request.destination.data(),
+                         static_cast<unsigned>(std::min<size_t>(request.destination.size(),
+                                                                1U << 30)),
+                         request.offset);
+      io_uring_sqe_set_data64(sqe, next);
+    }
+    const int rc = io_uring_submit_and_wait(ring_.get(), 1);
+    if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY) {
+      return Fail(ErrnoError(-rc, "", "io_uring_enter"));
+    }
+    io_uring_cqe* cqe = nullptr;
+    while (io_uring_peek_cqe(ring_.get(), &cqe) == 0) {
+      const ReadRequest& request = requests[io_uring_cqe_get_data64(cqe)];
+      const size_t done_bytes = cqe->res > 0 ? static_cast<size_t>(cqe->res) : 0;
+      io_uring_cqe_seen(ring_.get(), cqe);
+      --in_flight;
+      Status finished = finish(request, done_bytes);
+      if (!finished && status) status = std::move(finished);
+    }
+  }
+  return status;
+}
+
+}  // namespace lmdbio::io

@@ -1,0 +1,70 @@
+// lmdbio/layout/database.h - the databases inside one data file.
+//
+//   Environment   a data file: one snapshot, its main database and the named ones inside it
+//   Database      one tree of records
+//
+// Source: dissertation 2.4.2; docs/format.md sections 2 and 5.
+#ifndef LMDBIO_LAYOUT_DATABASE_H_
+#define LMDBIO_LAYOUT_DATABASE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/format/key_order.h"
+#include "lmdbio/layout/page_reader.h"
+
+namespace lmdbio::layout {
+
+// One tree of records. Copyable; borrows the source of its environment.
+class Database {
+ public:
+  Database(const PageReader& pages, std::string name, const format::DatabaseRecord& record)
+      : pages_(pages), name_(std::move(name)), record_(record) {}
+
+  const PageReader& pages() const { return pages_; }
+  const std::string& name() const { return name_; }  // empty: the main database
+  const format::DatabaseRecord& record() const { return record_; }
+  uint64_t entry_count() const { return record_.entry_count; }
+  format::KeyOrder key_order() const { return format::KeyOrderOf(record_.flags); }
+
+ private:
+  PageReader pages_;
+  std::string name_;
+  format::DatabaseRecord record_;
+};
+
+class Environment {
+ public:
+  // Takes a snapshot of the data file behind `source`, which must outlive everything opened here.
+  // Errors: as TakeSnapshot
+  static Result<Environment> Open(const ByteSource& source);
+
+  const Snapshot& snapshot() const { return pages_.snapshot(); }
+  const PageReader& pages() const { return pages_; }
+
+  Database Main() const { return Database(pages_, "", snapshot().meta.main); }
+
+  // The list of free pages, as a database: keys are transactions, values page numbers.
+  // Errors: kCorruption
+  Result<Database> FreeList() const;
+
+  // Errors: kNotFound         no such name
+  //         kInvalidArgument  the name is that of a record, not of a database
+  //         kCorruption, kIo
+  Result<Database> Named(std::string_view name) const;
+
+  // The names of all named databases, in key order.
+  // Cost: reads the main database's branch and leaf pages
+  Result<std::vector<std::string>> Names() const;
+
+  // As layout/snapshot.h CheckSnapshotHolds.
+  Status CheckHolds() const { return CheckSnapshotHolds(pages_.source(), snapshot()); }
+
+ private:
+  explicit Environment(const PageReader& pages) : pages_(pages) {}
+  PageReader pages_;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_DATABASE_H_

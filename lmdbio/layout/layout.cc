@@ -1,0 +1,92 @@
+#include "lmdbio/layout/layout.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lmdbio::layout {
+
+// The last run that starts at or before `record`.
+uint64_t Layout::RunOf(RecordIndex record) const {
+  LMDBIO_CHECK(record.value < record_count());
+  uint64_t low = 0;
+  uint64_t high = run_count();
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    (first_records_[middle] <= record.value ? low : high) = middle;
+  }
+  return low;
+}
+
+KeyPlace Layout::Key(RecordIndex record) const {
+  const uint64_t run = RunOf(record);
+  const auto first_node = static_cast<uint32_t>(first_nodes_[run]);
+  const bool node_each = static_cast<RunKind>(kinds_[run]) == RunKind::kNodes;
+  const uint64_t into = node_each ? record.value - first_records_[run] : 0;
+  return {PageNo{leaves_[run]}, first_node + static_cast<uint32_t>(into)};
+}
+
+RunPlace Layout::Run(uint64_t run) const {
+  LMDBIO_CHECK(run < run_count());
+  RunPlace place;
+  place.first_record = {first_records_[run]};
+  const uint64_t end = run + 1 < run_count() ? first_records_[run + 1] : record_count();
+  place.record_count = end - place.first_record.value;
+  place.leaf = PageNo{leaves_[run]};
+  place.first_node = static_cast<uint32_t>(first_nodes_[run]);
+  place.kind = static_cast<RunKind>(kinds_[run]);
+  place.home = PageNo{homes_[run]};
+  return place;
+}
+
+Status Layout::Expand(RecordRunSink& sink) const {
+  std::vector<Extent> values;
+  for (uint64_t i = 0; i < run_count(); ++i) {
+    const RunPlace place = Run(i);
+    values.clear();
+    for (uint64_t j = 0; j < place.record_count; ++j) {
+      values.push_back(Value({place.first_record.value + j}));
+    }
+    LMDBIO_TRY_VOID(sink.Add({place.first_record, place.leaf, place.first_node, place.kind,
+                              place.home, values, {}}));
+  }
+  return {};
+}
+
+uint64_t Layout::memory_bytes() const {
+  return offsets_.memory_bytes() + lengths_.memory_bytes() + first_records_.memory_bytes() +
+         leaves_.memory_bytes() + first_nodes_.memory_bytes() + homes_.memory_bytes() +
+         kinds_.memory_bytes();
+}
+
+Status LayoutBuilder::Add(const RecordRun& run) {
+  if (run.first_record.value != record_count() || run.values.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("a run of {} records from {} on, where record {} comes next",
+                            run.values.size(), run.first_record.value, record_count()));
+  }
+  for (const Extent& value : run.values) {
+    offsets_.Append(value.offset);
+    lengths_.Append(value.length_bytes);
+  }
+  first_records_.Append(run.first_record.value);
+  leaves_.Append(run.leaf.value);
+  first_nodes_.Append(run.first_node);
+  homes_.Append(run.home.value);
+  kinds_.Append(static_cast<uint64_t>(run.kind));
+  return {};
+}
+
+Layout LayoutBuilder::Finish() {
+  Layout layout;
+  layout.offsets_ = offsets_.Finish();
+  layout.lengths_ = lengths_.Finish();
+  layout.first_records_ = first_records_.Finish();
+  layout.leaves_ = leaves_.Finish();
+  layout.first_nodes_ = first_nodes_.Finish();
+  layout.homes_ = homes_.Finish();
+  layout.kinds_ = kinds_.Finish();
+  return layout;
+}
+
+}  // namespace lmdbio::layout

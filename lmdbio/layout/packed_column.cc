@@ -1,0 +1,88 @@
+#include "lmdbio/layout/packed_column.h"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+#include <utility>
+
+namespace lmdbio::layout {
+namespace {
+
+struct Line {
+  uint64_t base = 0;
+  uint64_t stride = 0;
+  uint32_t width = 64;
+  uint32_t shift = 0;
+};
+
+// The line of the given stride below all values, and what the distances to it cost.
+Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
+  Line line{values[0], stride, 0, 0};
+  // Distances are compared as signed numbers; offsets and sizes are far below 2^63.
+  int64_t lowest = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    lowest = std::min(lowest, static_cast<int64_t>(values[i] - (line.base + i * stride)));
+  }
+  line.base += static_cast<uint64_t>(lowest);
+  uint64_t any = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) any |= values[i] - (line.base + i * stride);
+  if (any != 0) {
+    line.shift = static_cast<uint32_t>(std::countr_zero(any));
+    line.width = static_cast<uint32_t>(std::bit_width(any)) - line.shift;
+  }
+  return line;
+}
+
+}  // namespace
+
+// The median of the differences: the step between neighbours, undisturbed by a few jumps.
+uint64_t PackedColumnBuilder::CommonStep() const {
+  if (pending_count_ < 2) return 0;
+  std::array<uint64_t, PackedColumn::kBlockSize> steps;
+  for (uint32_t i = 1; i < pending_count_; ++i) steps[i - 1] = pending_[i] - pending_[i - 1];
+  if (std::all_of(steps.begin(), steps.begin() + pending_count_ - 1,
+                  [&](uint64_t step) { return step == steps[0]; })) {
+    return steps[0];
+  }
+  const auto middle = steps.begin() + (pending_count_ - 1) / 2;
+  std::nth_element(steps.begin(), middle, steps.begin() + pending_count_ - 1);
+  return *middle;
+}
+
+void PackedColumnBuilder::Flush() {
+  if (pending_count_ == 0) return;
+  const std::span<const uint64_t> values(pending_.data(), pending_count_);
+  Line line = FitLine(values, CommonStep());
+  if (line.width > 0 && line.stride != 0) {
+    const Line level = FitLine(values, 0);
+    if (level.width <= line.width) line = level;
+  }
+  PackedColumn::Block block;
+  block.base = line.base;
+  block.stride = line.stride;
+  block.first_bit = bit_count_;
+  block.width = static_cast<uint8_t>(line.width);
+  block.shift = static_cast<uint8_t>(line.shift);
+  column_.blocks_.push_back(block);
+  if (line.width > 0) {
+    column_.bits_.resize((bit_count_ + values.size() * line.width + 63) / 64);
+    for (uint64_t i = 0; i < values.size(); ++i, bit_count_ += line.width) {
+      const uint64_t above = (values[i] - (line.base + i * line.stride)) >> line.shift;
+      const uint32_t low = bit_count_ % 64;
+      column_.bits_[bit_count_ / 64] |= above << low;
+      if (low + line.width > 64) column_.bits_[bit_count_ / 64 + 1] |= above >> (64 - low);
+    }
+  }
+  column_.size_ += pending_count_;
+  pending_count_ = 0;
+}
+
+PackedColumn PackedColumnBuilder::Finish() {
+  Flush();
+  column_.blocks_.shrink_to_fit();
+  column_.bits_.shrink_to_fit();
+  bit_count_ = 0;
+  return std::exchange(column_, {});
+}
+
+}  // namespace lmdbio::layout

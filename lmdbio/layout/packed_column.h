@@ -1,0 +1,86 @@
+// lmdbio/layout/packed_column.h - a column of numbers, small in memory and open at any place.
+//
+// Numbers are kept in blocks of 128. A block is a straight line (base + place * stride) and, for each
+// number, how far above the line it lies, in as many bits as the block needs. Offsets of an ordered
+// load lie on the line but for a jump now and then; sizes are often constant; random places cost the
+// bits they must.
+//
+//   value(i) = base + (i mod 128) * stride + (bits(i) << shift)
+#ifndef LMDBIO_LAYOUT_PACKED_COLUMN_H_
+#define LMDBIO_LAYOUT_PACKED_COLUMN_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::layout {
+
+// Threads: const; any number of readers.
+class PackedColumn {
+ public:
+  uint64_t size() const { return size_; }
+
+  // Requires: i < size()
+  uint64_t operator[](uint64_t i) const {
+    LMDBIO_DCHECK(i < size_);
+    const Block& block = blocks_[i / kBlockSize];
+    const uint64_t place = i % kBlockSize;
+    const uint64_t line = block.base + place * block.stride;
+    if (block.width == 0) return line;
+    return line + (Bits(block.first_bit + place * block.width, block.width) << block.shift);
+  }
+
+  uint64_t memory_bytes() const {
+    return blocks_.capacity() * sizeof(Block) + bits_.capacity() * sizeof(uint64_t);
+  }
+
+ private:
+  friend class PackedColumnBuilder;
+  static constexpr uint64_t kBlockSize = 128;
+
+  struct Block {
+    uint64_t base = 0;
+    uint64_t stride = 0;  // modulo 2^64, so that columns may fall as well as rise
+    uint64_t first_bit = 0;
+    uint8_t width = 0;  // bits of each residual, 0 to 64
+    uint8_t shift = 0;  // low bits that all residuals have 0
+  };
+
+  uint64_t Bits(uint64_t at, uint32_t width) const {
+    const uint64_t word = at / 64;
+    const uint32_t low = at % 64;
+    uint64_t value = bits_[word] >> low;
+    if (low + width > 64) value |= bits_[word + 1] << (64 - low);
+    return width == 64 ? value : value & ((uint64_t{1} << width) - 1);
+  }
+
+  uint64_t size_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<uint64_t> bits_;
+};
+
+class PackedColumnBuilder {
+ public:
+  void Append(uint64_t value) {
+    pending_[pending_count_++] = value;
+    if (pending_count_ == PackedColumn::kBlockSize) Flush();
+  }
+  uint64_t size() const { return column_.size_ + pending_count_; }
+
+  // The column; the builder is empty afterwards.
+  PackedColumn Finish();
+
+ private:
+  void Flush();
+  uint64_t CommonStep() const;
+
+  PackedColumn column_;
+  uint64_t bit_count_ = 0;
+  std::array<uint64_t, PackedColumn::kBlockSize> pending_{};
+  uint32_t pending_count_ = 0;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_PACKED_COLUMN_H_

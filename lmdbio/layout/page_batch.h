@@ -1,0 +1,37 @@
+// lmdbio/layout/page_batch.h - many tree pages, fetched in large batches and visited in order.
+#ifndef LMDBIO_LAYOUT_PAGE_BATCH_H_
+#define LMDBIO_LAYOUT_PAGE_BATCH_H_
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "lmdbio/layout/page_reader.h"
+
+namespace lmdbio::layout {
+
+class PageBatch {
+ public:
+  // pages  must outlive the batch
+  explicit PageBatch(const PageReader& pages);
+
+  using Visitor = std::function<Status(const TreePage& page)>;
+
+  // Fetches `page_nos` and calls `visit` for each, in the order given. The reads of a batch are issued
+  // in file order, neighbouring pages as one read.
+  // Errors: kIo, kCorruption; the first that `visit` returns
+  Status ForEach(std::span<const PageNo> page_nos, const Visitor& visit);
+
+ private:
+  Status Fetch(std::span<const PageNo> page_nos);
+
+  const PageReader& pages_;
+  size_t capacity_pages_;
+  std::vector<std::byte> buffer_;  // [capacity_pages_ * page size] once used
+  std::vector<uint32_t> by_place_;  // the batch's pages in file order; slot i holds by_place_[i]
+  std::vector<uint32_t> slot_of_;   // the inverse
+  std::vector<ReadRequest> requests_;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_PAGE_BATCH_H_

@@ -1,0 +1,36 @@
+// lmdbio/layout/page_claims.h - who has been where: the defence against cycles and shared pages.
+//
+// In a sound file every page stands in one place of one tree. A pass that visits each page once claims
+// them here, and a second claim is proof of damage - or the start of a walk without end.
+#ifndef LMDBIO_LAYOUT_PAGE_CLAIMS_H_
+#define LMDBIO_LAYOUT_PAGE_CLAIMS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::layout {
+
+class PageClaims {
+ public:
+  // page_count  pages in the file; one bit each
+  explicit PageClaims(uint64_t page_count) : taken_(page_count, false) {}
+
+  // False if any of the pages was claimed before (or lies outside the file).
+  [[nodiscard]] bool Claim(PageNo first, uint64_t count = 1) {
+    if (first.value >= taken_.size() || count > taken_.size() - first.value) return false;
+    const auto begin = taken_.begin() + static_cast<std::ptrdiff_t>(first.value);
+    const auto end = begin + static_cast<std::ptrdiff_t>(count);
+    if (std::find(begin, end, true) != end) return false;
+    std::fill(begin, end, true);
+    return true;
+  }
+
+ private:
+  std::vector<bool> taken_;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_PAGE_CLAIMS_H_

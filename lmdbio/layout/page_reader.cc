@@ -1,0 +1,109 @@
+#include "lmdbio/layout/page_reader.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lmdbio::layout {
+
+using format::PageHeader;
+using format::PageKind;
+
+tl::unexpected<Error> PageReader::Corrupt(PageNo page_no, std::string_view what) const {
+  return Fail(ErrorCode::kCorruption,
+              fmt::format("{}: page {}: {}", source_->name(), page_no.value, what));
+}
+
+tl::unexpected<Error> PageReader::InFile(Error error) const {
+  return Fail(std::move(error).Within(source_->name()));
+}
+
+Status PageReader::CheckPageNo(PageNo page_no) const {
+  if (page_no.value < format::kMetaPageCount || page_no > snapshot_.meta.last_page) {
+    return Corrupt(page_no, fmt::format("is named by the tree but lies outside [{}, {}]",
+                                        format::kMetaPageCount, snapshot_.meta.last_page.value));
+  }
+  if (page_no.value >= snapshot_.page_count()) {
+    return Corrupt(page_no, fmt::format("the file ends before it, after {} bytes",
+                                        snapshot_.file_size_bytes));
+  }
+  return {};
+}
+
+Result<TreePage> PageReader::ReadTreePage(PageNo page_no, MutableBytes scratch) const {
+  LMDBIO_TRY_VOID(CheckPageNo(page_no));
+  const uint64_t page_bytes = page_format().page_size_bytes();
+  Result<Bytes> bytes = source_->Read({page_no.value * page_bytes, page_bytes}, scratch);
+  if (!bytes) return InFile(std::move(bytes).error());
+  return CheckTreePage(page_no, *bytes);
+}
+
+Result<TreePage> PageReader::CheckTreePage(PageNo page_no, Bytes bytes) const {
+  Result<PageHeader> header = format::ParsePageHeader(page_format(), bytes, page_no);
+  if (!header) return InFile(std::move(header).error());
+  if (header->kind == PageKind::kOverflow || header->kind == PageKind::kMeta) {
+    return Corrupt(page_no, fmt::format("a branch or leaf page should be here, not a page of kind "
+                                        "{}",
+                                        format::PageKindName(header->kind)));
+  }
+  if (header->transaction_id > snapshot_.meta.transaction_id) {
+    return Corrupt(page_no, fmt::format("was written by transaction {}, after the snapshot {}",
+                                        header->transaction_id, snapshot_.meta.transaction_id));
+  }
+  return TreePage{bytes, *header};
+}
+
+Result<Extent> PageReader::OverflowExtent(PageNo leaf, const format::LeafPage& page,
+                                          const format::LeafEntry& entry) const {
+  const format::OverflowReference reference = page.Reference(entry);
+  const uint64_t page_count = page_format().OverflowPageCount(entry.value_bytes);
+  const PageNo first = reference.first_page;
+  const uint64_t last_allowed = std::min(snapshot_.meta.last_page.value,
+                                         snapshot_.page_count() - 1);
+  if (first.value < format::kMetaPageCount || first.value > last_allowed ||
+      page_count - 1 > last_allowed - first.value) {
+    return Corrupt(leaf, fmt::format("a value of {} bytes in pages [{}, +{}) runs past the last "
+                                     "page, {}",
+                                     entry.value_bytes, first.value, page_count, last_allowed));
+  }
+  if (page_format().version() == format::DataVersion::k3 &&
+      (reference.page_count < page_count ||
+       reference.transaction_id > snapshot_.meta.transaction_id)) {
+    return Corrupt(leaf, fmt::format("the reference to page {} names {} pages of transaction {}",
+                                     first.value, reference.page_count, reference.transaction_id));
+  }
+  return Extent{first.value * page_format().page_size_bytes() + page_format().header_bytes(),
+                entry.value_bytes};
+}
+
+Result<format::DatabaseRecord> PageReader::DuplicateTree(PageNo leaf, uint32_t node,
+                                                         const format::LeafEntry& entry) const {
+  const auto corrupt = [&](std::string_view why) {
+    return Corrupt(leaf, fmt::format("node {}: tree of duplicates: {}", node, why));
+  };
+  if (entry.value_bytes != format::kDatabaseRecordBytes) return corrupt("record of a wrong size");
+  const format::DatabaseRecord tree = format::LoadDatabaseRecord(entry.data);
+  if (tree.empty()) return corrupt("has no root");
+  const Status sound = format::CheckTree(tree, page_format(), snapshot_.meta.last_page);
+  if (!sound) return corrupt(sound.error().message());
+  return tree;
+}
+
+Result<Bytes> PageReader::ReadOverflow(Extent value, std::vector<std::byte>& buffer) const {
+  const uint32_t header_bytes = page_format().header_bytes();
+  const Extent run{value.offset - header_bytes, value.length_bytes + header_bytes};
+  if (buffer.size() < run.length_bytes) buffer.resize(run.length_bytes);
+  Result<Bytes> bytes = source_->Read(run, buffer);
+  if (!bytes) return InFile(std::move(bytes).error());
+  const PageNo first{run.offset / page_format().page_size_bytes()};
+  Result<PageHeader> head =
+      format::ParseOverflowHead(page_format(), *bytes, first, value.length_bytes);
+  if (!head) return InFile(std::move(head).error());
+  if (head->transaction_id > snapshot_.meta.transaction_id) {
+    return Corrupt(first, fmt::format("was written by transaction {}, after the snapshot {}",
+                                      head->transaction_id, snapshot_.meta.transaction_id));
+  }
+  return bytes->subspan(header_bytes);
+}
+
+}  // namespace lmdbio::layout

@@ -1,0 +1,45 @@
+// lmdbio/layout/record_run.h - the currency of layouts: consecutive records that one page carries.
+//
+// Three producers yield runs in key order: the page walk (reads the tree), the replay of an ordered
+// load (computes them) and the provenance decoder (expands them). Consumers are the layout builder,
+// comparisons and counters. See docs/architecture.md, "Layouts".
+#ifndef LMDBIO_LAYOUT_RECORD_RUN_H_
+#define LMDBIO_LAYOUT_RECORD_RUN_H_
+
+#include <cstdint>
+#include <span>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::layout {
+
+// How the records of a run relate to the nodes of their leaf page.
+enum class RunKind : uint8_t {
+  kNodes = 0,       // record j of the run is node `first_node + j` of `leaf`
+  kDuplicates = 1,  // every record of the run belongs to node `first_node` of `leaf`
+};
+
+// Consecutive records whose nodes or items stand on one page. Never empty.
+struct RecordRun {
+  RecordIndex first_record;
+  PageNo leaf;              // the leaf page of the database's tree that holds the key(s)
+  uint32_t first_node = 0;  // the node of `leaf` that holds the first record's key
+  RunKind kind = RunKind::kNodes;
+  // The page that holds the nodes or items themselves: `leaf`, or a leaf page of the private tree
+  // that many duplicates of one key have grown.
+  PageNo home;
+  std::span<const Extent> values;       // [record count of the run] borrowed for the call
+  std::span<const uint32_t> key_bytes;  // [the same] or empty if the producer does not know
+};
+
+// Receives runs in key order, without gaps: run k+1 starts where run k ended.
+class RecordRunSink {
+ public:
+  virtual ~RecordRunSink() = default;
+  // An error stops the producer, which returns it unchanged.
+  virtual Status Add(const RecordRun& run) = 0;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_RECORD_RUN_H_

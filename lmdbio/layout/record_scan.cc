@@ -1,0 +1,25 @@
+#include "lmdbio/layout/record_scan.h"
+
+#include <fmt/format.h>
+
+namespace lmdbio::layout {
+
+Result<bool> RecordScan::Next() {
+  LMDBIO_TRY(const bool found, record_count_ == 0 ? cursor_.First() : cursor_.Next());
+  if (found) [[likely]] {
+    ++record_count_;
+    return true;
+  }
+  LMDBIO_TRY_VOID(CheckCount());
+  return false;
+}
+
+Status RecordScan::CheckCount() const {
+  if (record_count_ == database_.entry_count()) return {};
+  return Fail(ErrorCode::kCorruption,
+              fmt::format("{}: page {}: the tree below it holds {} records, its description says {}",
+                          database_.pages().source().name(), database_.record().root.value,
+                          record_count_, database_.entry_count()));
+}
+
+}  // namespace lmdbio::layout

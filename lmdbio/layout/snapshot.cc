@@ -1,0 +1,111 @@
+#include "lmdbio/layout/snapshot.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace lmdbio::layout {
+namespace {
+
+using format::MetaPage;
+using format::PageFormat;
+
+struct MetaPair {
+  MetaPage pages[2];
+  const MetaPage& newer() const {
+    return pages[pages[0].transaction_id < pages[1].transaction_id ? 1 : 0];
+  }
+  friend bool operator==(const MetaPair&, const MetaPair&) = default;
+};
+
+// A meta page is rewritten in one small write; a reading that meets it half done differs from the next.
+constexpr int kReadingsMax = 64;
+
+Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
+  MetaPair pair;
+  for (uint64_t i = 0; i < format::kMetaPageCount; ++i) {
+    std::array<std::byte, format::kMetaBytes> scratch;
+    LMDBIO_TRY(const Bytes bytes,
+               source.Read({i * format.page_size_bytes(), scratch.size()}, scratch));
+    LMDBIO_TRY(pair.pages[i], format::ParseMetaPage(format, bytes, PageNo{i}));
+  }
+  return pair;
+}
+
+Result<MetaPair> ReadMetasTwiceAlike(const ByteSource& source, PageFormat format) {
+  Result<MetaPair> before = ReadMetas(source, format);
+  for (int reading = 1; reading < kReadingsMax; ++reading) {
+    Result<MetaPair> after = ReadMetas(source, format);
+    if (before && after && *before == *after) return after;
+    if (!before && !after && before.error().message() == after.error().message()) return after;
+    before = std::move(after);
+  }
+  return Fail(ErrorCode::kStale, "the meta pages change faster than they can be read");
+}
+
+Result<Snapshot> Take(const ByteSource& source) {
+  LMDBIO_TRY(const uint64_t size_bytes, source.SizeBytes());
+  std::array<std::byte, format::kMetaBytes> scratch;
+  const uint64_t head_bytes = std::min<uint64_t>(size_bytes, scratch.size());
+  LMDBIO_TRY(const Bytes head, source.Read({0, head_bytes}, scratch));
+  LMDBIO_TRY(const PageFormat format, format::IdentifyFile(head));
+  const uint64_t metas_bytes = uint64_t{format::kMetaPageCount} * format.page_size_bytes();
+  if (size_bytes < metas_bytes) {
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("page {}: the file ends inside it, after {} bytes",
+                            size_bytes / format.page_size_bytes(), size_bytes));
+  }
+  std::array<std::byte, 2> tail_scratch;
+  LMDBIO_TRY(const Bytes tail, source.Read({format.page_size_bytes() - tail_scratch.size(),
+                                            tail_scratch.size()},
+                                           tail_scratch));
+  LMDBIO_TRY_VOID(format::CheckNoChecksums(format, tail));
+  LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, format));
+  const MetaPage& meta = metas.newer();
+  const std::string where = fmt::format("page {} (meta): main database", meta.page_no.value);
+  Status checked = format::CheckTree(meta.main, format, meta.last_page);
+  if (checked) checked = format::CheckUserFlags(meta.main);
+  if (!checked) return Fail(std::move(checked).error().Within(where));
+  // The writer extends the file before it names the new pages, so this size covers what `meta` names.
+  LMDBIO_TRY(const uint64_t size_now_bytes, source.SizeBytes());
+  if (size_now_bytes < metas_bytes) {
+    return Fail(ErrorCode::kStale, "the file shrank while it was being opened");
+  }
+  return Snapshot{format, meta, size_now_bytes};
+}
+
+Status Holds(const ByteSource& source, const Snapshot& snapshot) {
+  LMDBIO_TRY(const uint64_t size_bytes, source.SizeBytes());
+  if (size_bytes < snapshot.file_size_bytes) {
+    return Fail(ErrorCode::kStale,
+                fmt::format("the file shrank from {} to {} bytes while it was being read",
+                            snapshot.file_size_bytes, size_bytes));
+  }
+  LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, snapshot.page_format));
+  const uint64_t newest = metas.newer().transaction_id;
+  const uint64_t taken = snapshot.meta.transaction_id;
+  // Transaction taken + 3 is the first that may reuse pages of `taken`, and it may already be writing
+  // when taken + 2 is the newest that shows.
+  if (newest < taken || newest > taken + 1) {
+    return Fail(ErrorCode::kStale,
+                fmt::format("the database changed while it was being read (transaction {} to {})",
+                            taken, newest));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Snapshot> TakeSnapshot(const ByteSource& source) {
+  return Take(source).map_error(
+      [&](Error&& error) { return std::move(error).Within(source.name()); });
+}
+
+Status CheckSnapshotHolds(const ByteSource& source, const Snapshot& snapshot) {
+  return Holds(source, snapshot).map_error([&](Error&& error) {
+    return std::move(error).Within(source.name());
+  });
+}
+
+}  // namespace lmdbio::layout

@@ -1,0 +1,240 @@
+#include "lmdbio/provenance/exact_codec.h"
+
+#include <fmt/format.h>
+
+#include "lmdbio/provenance/number_codec.h"
+#include "lmdbio/provenance/place_predictor.h"
+
+namespace lmdbio::provenance {
+namespace {
+
+using format::PageFormat;
+using layout::RecordRun;
+using layout::RunKind;
+
+// A chunk ends with the run that brings it to this many records. A run is one page's records, 32,764
+// at most, so a chunk's lists stay far below kNumbersMax.
+constexpr size_t kChunkRecords = size_t{1} << 18;
+
+// The places of a chunk's records, as symbols and what these call for.
+struct Places {
+  std::vector<uint64_t> symbols;    // [record count]
+  std::vector<uint64_t> far_pages;  // [count of kFarRun] zigzag distance from the predicted page
+  std::vector<uint64_t> in_pages;   // [count of kInPage] offset in the page
+};
+
+// Whether a value stands on page `home`. An empty one may stand right behind the last byte.
+bool StandsOn(PageFormat format, uint64_t home, uint64_t offset, uint64_t length_bytes) {
+  const uint64_t begin = home * format.page_size_bytes();
+  return offset >= begin && offset + length_bytes <= begin + format.page_size_bytes();
+}
+
+void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
+                 PlacePredictor& predictor, Places& places) {
+  PlaceSymbol symbol = PlaceSymbol::kInPage;
+  if (!StandsOn(format, predictor.home_page(), offset, length_bytes)) {
+    const uint64_t page = offset / format.page_size_bytes();
+    symbol = page == predictor.NextRunPage() ? PlaceSymbol::kNextRun : PlaceSymbol::kFarRun;
+    if (symbol == PlaceSymbol::kFarRun) {
+      places.far_pages.push_back(ZigZag(page - predictor.NextRunPage()));
+    }
+    predictor.TakeRun(page, length_bytes);
+  } else {
+    const uint64_t in_page = offset - predictor.home_page() * format.page_size_bytes();
+    if (in_page == predictor.SameStepInPage()) {
+      symbol = PlaceSymbol::kSameStep;
+    } else if (in_page == predictor.PackedNodeInPage(length_bytes)) {
+      symbol = PlaceSymbol::kPackedNode;
+    } else {
+      places.in_pages.push_back(in_page);
+    }
+    predictor.TakeInPage(in_page, length_bytes, symbol);
+  }
+  places.symbols.push_back(static_cast<uint64_t>(symbol));
+}
+
+// One chunk, unpacked; the decoder's counterpart of the encoder's vectors.
+struct Chunk {
+  std::vector<uint64_t> run_lengths, kinds, leaves, first_nodes, homes;
+  std::vector<uint64_t> lengths;
+  Places places;
+};
+
+tl::unexpected<Error> Corrupt(std::string_view what) {
+  return Fail(ErrorCode::kCorruption, fmt::format("layout: {}", what));
+}
+
+uint64_t CountOf(const std::vector<uint64_t>& symbols, PlaceSymbol wanted) {
+  uint64_t count = 0;
+  for (const uint64_t symbol : symbols) count += symbol == static_cast<uint64_t>(wanted) ? 1 : 0;
+  return count;
+}
+
+Status DecodeChunk(WireReader& in, Chunk& chunk) {
+  const uint32_t run_count = in.Get<uint32_t>();
+  const uint32_t record_count = in.Get<uint32_t>();
+  if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax) {
+    return Corrupt("impossible chunk");
+  }
+  for (auto* numbers : {&chunk.run_lengths, &chunk.kinds, &chunk.leaves, &chunk.first_nodes,
+                        &chunk.homes}) {
+    LMDBIO_TRY_VOID(DecodeNumbers(in, run_count, *numbers));
+  }
+  LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, chunk.lengths));
+  Places& places = chunk.places;
+  LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, places.symbols));
+  LMDBIO_TRY_VOID(DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kFarRun),
+                                places.far_pages));
+  LMDBIO_TRY_VOID(DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kInPage),
+                                places.in_pages));
+  uint64_t total = 0;
+  for (const uint64_t length : chunk.run_lengths) {
+    if (length == 0 || length > record_count) return Corrupt("impossible run");
+    total += length;
+  }
+  if (total != record_count) return Corrupt("runs that do not add up");
+  return {};
+}
+
+// Expands one chunk after the other.
+class Expander {
+ public:
+  Expander(PageFormat format, PageNo last_page, layout::RecordRunSink& sink)
+      : format_(format), last_page_(last_page), predictor_(format), sink_(sink) {}
+
+  uint64_t record_count() const { return next_record_; }
+
+  Status Expand(const Chunk& chunk) {
+    predictor_ = PlacePredictor(format_);
+    next_far_ = next_in_page_ = 0;
+    uint64_t leaf = 0;
+    uint64_t at = 0;
+    for (size_t run = 0; run < chunk.run_lengths.size(); ++run) {
+      leaf += UnZigZag(chunk.leaves[run]);
+      const uint64_t home = leaf + UnZigZag(chunk.homes[run]);
+      if (leaf > last_page_.value || home > last_page_.value || chunk.kinds[run] > 1 ||
+          chunk.first_nodes[run] > format_.page_size_bytes()) {
+        return Corrupt("a run that cannot be");
+      }
+      predictor_.BeginRun(home);
+      values_.clear();
+      for (uint64_t i = 0; i < chunk.run_lengths[run]; ++i, ++at) {
+        LMDBIO_TRY(const Extent value,
+                   Place(chunk.places, chunk.places.symbols[at], chunk.lengths[at]));
+        values_.push_back(value);
+      }
+      LMDBIO_TRY_VOID(sink_.Add({RecordIndex{next_record_}, PageNo{leaf},
+                                 static_cast<uint32_t>(chunk.first_nodes[run]),
+                                 static_cast<RunKind>(chunk.kinds[run]), PageNo{home}, values_,
+                                 {}}));
+      next_record_ += values_.size();
+    }
+    return {};
+  }
+
+ private:
+  Result<Extent> Place(const Places& places, uint64_t symbol_code, uint64_t length_bytes) {
+    if (symbol_code > kPlaceSymbolMax || length_bytes > UINT32_MAX) {
+      return Corrupt("a record that cannot be");
+    }
+    const auto symbol = static_cast<PlaceSymbol>(symbol_code);
+    if (symbol == PlaceSymbol::kNextRun || symbol == PlaceSymbol::kFarRun) {
+      uint64_t page = predictor_.NextRunPage();
+      if (symbol == PlaceSymbol::kFarRun) page += UnZigZag(places.far_pages[next_far_++]);
+      const uint64_t page_count = format_.OverflowPageCount(length_bytes);
+      if (page > last_page_.value || page_count - 1 > last_page_.value - page) {
+        return Corrupt("a value past the last page");
+      }
+      predictor_.TakeRun(page, length_bytes);
+      return Extent{page * format_.page_size_bytes() + format_.header_bytes(), length_bytes};
+    }
+    uint64_t in_page = predictor_.SameStepInPage();
+    if (symbol == PlaceSymbol::kPackedNode) in_page = predictor_.PackedNodeInPage(length_bytes);
+    if (symbol == PlaceSymbol::kInPage) in_page = places.in_pages[next_in_page_++];
+    if (in_page > format_.page_size_bytes() ||
+        length_bytes > format_.page_size_bytes() - in_page) {
+      return Corrupt("a value past the end of its page");
+    }
+    predictor_.TakeInPage(in_page, length_bytes, symbol);
+    return Extent{predictor_.home_page() * format_.page_size_bytes() + in_page, length_bytes};
+  }
+
+  PageFormat format_;
+  PageNo last_page_;
+  PlacePredictor predictor_;
+  layout::RecordRunSink& sink_;
+  uint64_t next_record_ = 0;
+  size_t next_far_ = 0;
+  size_t next_in_page_ = 0;
+  std::vector<Extent> values_;
+};
+
+}  // namespace
+
+Status ExactEncoder::Add(const RecordRun& run) {
+  const uint64_t page_bytes = page_format_.page_size_bytes();
+  for (const Extent& value : run.values) {
+    if (!StandsOn(page_format_, run.home.value, value.offset, value.length_bytes) &&
+        value.offset % page_bytes != page_format_.header_bytes()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a value at offset {} on no page of its run", value.offset));
+    }
+    offsets_.push_back(value.offset);
+    lengths_.push_back(value.length_bytes);
+  }
+  run_lengths_.push_back(run.values.size());
+  kinds_.push_back(static_cast<uint64_t>(run.kind));
+  leaves_.push_back(run.leaf.value);
+  first_nodes_.push_back(run.first_node);
+  homes_.push_back(run.home.value);
+  if (offsets_.size() >= kChunkRecords) EncodeChunk();
+  return {};
+}
+
+void ExactEncoder::EncodeChunk() {
+  if (run_lengths_.empty()) return;
+  PlacePredictor predictor(page_format_);
+  Places places;
+  size_t at = 0;
+  for (size_t run = 0; run < run_lengths_.size(); ++run) {
+    predictor.BeginRun(homes_[run]);
+    for (uint64_t i = 0; i < run_lengths_[run]; ++i, ++at) {
+      EncodePlace(page_format_, offsets_[at], lengths_[at], predictor, places);
+    }
+  }
+  for (size_t run = run_lengths_.size(); run-- > 0;) {
+    homes_[run] = ZigZag(homes_[run] - leaves_[run]);
+    leaves_[run] = ZigZag(leaves_[run] - (run > 0 ? leaves_[run - 1] : 0));
+  }
+  out_.Put(static_cast<uint32_t>(run_lengths_.size()));
+  out_.Put(static_cast<uint32_t>(offsets_.size()));
+  for (auto* numbers : {&run_lengths_, &kinds_, &leaves_, &first_nodes_, &homes_, &lengths_,
+                        &places.symbols, &places.far_pages, &places.in_pages}) {
+    EncodeNumbers(*numbers, out_);
+    numbers->clear();
+  }
+  offsets_.clear();
+}
+
+std::vector<std::byte> ExactEncoder::Finish() {
+  EncodeChunk();
+  return out_.Take();
+}
+
+Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, PageNo last_page,
+                   layout::RecordRunSink& sink) {
+  WireReader in(chunks);
+  Expander expander(page_format, last_page, sink);
+  Chunk chunk;
+  while (!in.at_end()) {
+    LMDBIO_TRY_VOID(DecodeChunk(in, chunk));
+    if (chunk.lengths.size() > record_count - expander.record_count()) {
+      return Corrupt("more records than the database has");
+    }
+    LMDBIO_TRY_VOID(expander.Expand(chunk));
+  }
+  if (expander.record_count() != record_count) return Corrupt("fewer records than the database has");
+  return {};
+}
+
+}  // namespace lmdbio::provenance

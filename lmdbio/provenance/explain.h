@@ -1,0 +1,41 @@
+// lmdbio/provenance/explain.h - given a layout, the ordered load that would have made it, if any.
+//
+// Source: dissertation 5.2.2 (provenance "collected ... later as one-time postprocessing");
+// docs/provenance.md "Finding the commit interval".
+#ifndef LMDBIO_PROVENANCE_EXPLAIN_H_
+#define LMDBIO_PROVENANCE_EXPLAIN_H_
+
+#include <optional>
+
+#include "lmdbio/layout/database.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/provenance/provenance.h"
+
+namespace lmdbio::provenance {
+
+// What somebody who saw the load remembers. Hints are tried first; nothing is believed.
+struct LoadHint {
+  std::optional<uint64_t> commit_interval_records;
+  std::optional<PutMode> put_mode;
+};
+
+struct ExplainedLoad {
+  OrderedLoad load;  // its columns borrow from the arguments of ExplainLayout
+  ReplayTotals totals;
+};
+
+// Searches for a load whose replay gives exactly `layout`, record by record and page by page.
+//
+// layout       of `database`, from a page walk
+// key_bytes    [record count] sizes, from the same walk; borrowed by the result
+// value_bytes  the same
+// Returns: nothing if no load was found; that is no error
+// Cost: a few replays that stop at the first difference, and one that does not
+std::optional<ExplainedLoad> ExplainLayout(const layout::Database& database,
+                                           const layout::Layout& layout,
+                                           std::span<const uint32_t> key_bytes,
+                                           std::span<const uint32_t> value_bytes,
+                                           const LoadHint& hint = {});
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_EXPLAIN_H_

@@ -1,0 +1,36 @@
+// lmdbio/provenance/number_codec.h - a list of numbers in few bytes.
+//
+// The list is cut into planes: all lowest bytes, all second bytes, and so on, each compressed by
+// itself. Sizes and page numbers have low bytes that look random and high bytes that hardly change;
+// kept apart, the latter vanish.
+//
+//   u8 plane count, then for each plane: u32 length, zstd frame of [count] bytes
+#ifndef LMDBIO_PROVENANCE_NUMBER_CODEC_H_
+#define LMDBIO_PROVENANCE_NUMBER_CODEC_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/provenance/wire.h"
+
+namespace lmdbio::provenance {
+
+// The longest list; it bounds what a decoder allocates whatever a file says.
+inline constexpr size_t kNumbersMax = size_t{1} << 21;
+
+// Small magnitudes become small numbers, whatever the sign.
+inline uint64_t ZigZag(uint64_t difference) {
+  return (difference << 1) ^ (uint64_t{0} - (difference >> 63));
+}
+inline uint64_t UnZigZag(uint64_t code) { return (code >> 1) ^ (uint64_t{0} - (code & 1)); }
+
+// Requires: numbers.size() <= kNumbersMax
+void EncodeNumbers(std::span<const uint64_t> numbers, WireWriter& out);
+
+// Reads a list of `count` numbers into `numbers`, which is resized.
+// Errors: kCorruption
+Status DecodeNumbers(WireReader& in, size_t count, std::vector<uint64_t>& numbers);
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_NUMBER_CODEC_H_

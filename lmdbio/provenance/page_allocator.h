@@ -1,0 +1,81 @@
+// lmdbio/provenance/page_allocator.h - which page numbers LMDB's writer hands out, and in which order.
+//
+// A page that transaction t replaces is listed in the free list under t and may be used again by
+// transaction t + 2: the two newest snapshots always stay whole. A request is served from the
+// listed pages first, lowest number first, and only then by growing the file. The free list is a
+// tree in the same file, so keeping it costs pages too: its one leaf page is copied by every commit
+// that changes it. Models an environment without readers, in which pages of the current transaction
+// are never given back.
+//
+// Source: docs/replay.md "Pages"; dissertation 5.2.2, Figure 5.4 (1B, 2B: the free pages).
+#ifndef LMDBIO_PROVENANCE_PAGE_ALLOCATOR_H_
+#define LMDBIO_PROVENANCE_PAGE_ALLOCATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/format/meta_page.h"
+#include "lmdbio/format/page_format.h"
+
+namespace lmdbio::provenance {
+
+// The allocator of one fresh file. Calls come in the order
+//   { BeginTransaction, { Allocate | Replace }, Commit }
+// Allocates no memory once its lists have reached their largest size.
+class PageAllocator {
+ public:
+  explicit PageAllocator(format::PageFormat page_format) : format_(page_format) {}
+
+  void BeginTransaction();
+
+  // The first of `page_count` consecutive pages.
+  // Requires: page_count >= 1
+  // Cost:     O(1) if no free page is known, else O(free pages)
+  PageNo Allocate(uint64_t page_count);
+
+  // Copy-on-write: a new page in place of `page`, which the next transaction but one may use.
+  // Requires: `page` is of an earlier transaction
+  PageNo Replace(PageNo page);
+
+  // Writes the free list as LMDB does.
+  // Errors: kUnsupported  the free list no longer fits into one page
+  Status Commit();
+
+  uint64_t transaction_count() const { return transaction_id_; }  // ids count from 1
+  PageNo last_page() const { return PageNo{next_page_ - 1}; }
+
+ private:
+  // One record of the free list: pages that nobody reads once all readers are newer than this id.
+  struct FreeRecord {
+    uint64_t transaction_id;
+    size_t page_count;
+  };
+
+  std::optional<PageNo> TakeRun(size_t page_count);
+  bool LoadNextRecord();
+  void UpdateRoot();
+  void ListPages();
+  Status CheckOnePage() const;
+
+  format::PageFormat format_;
+  uint64_t transaction_id_ = 0;
+  uint64_t next_page_ = format::kMetaPageCount;
+
+  // The free list as committed: records by ascending id, and their pages one after another.
+  PageNo root_ = format::kNoRoot;
+  std::vector<FreeRecord> records_;
+  std::vector<uint64_t> listed_pages_;
+
+  // Of the current transaction.
+  size_t loaded_records_ = 0;             // leading records, whose pages went to reusable_pages_
+  size_t loaded_pages_ = 0;               // how many of listed_pages_ these are
+  std::vector<uint64_t> reusable_pages_;  // descending: the lowest is taken from the back
+  std::vector<uint64_t> freed_pages_;
+};
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_PAGE_ALLOCATOR_H_

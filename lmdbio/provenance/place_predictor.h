@@ -1,0 +1,77 @@
+// lmdbio/provenance/place_predictor.h - where the next record would lie if nothing surprising happened.
+//
+// Encoder and decoder step the same predictor; only surprises are written to the file.
+#ifndef LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_
+#define LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_
+
+#include <cstdint>
+
+#include "lmdbio/format/page_format.h"
+#include "lmdbio/layout/record_run.h"
+
+namespace lmdbio::provenance {
+
+// How a record's place is told; one symbol for each record.
+enum class PlaceSymbol : uint8_t {
+  kNextRun = 0,      // overflow run right behind the last one
+  kFarRun = 1,       // overflow run elsewhere: its first page follows, relative to kNextRun's
+  kPackedNode = 2,   // inline, packed below the record before it as LMDB packs nodes
+  kInPage = 3,       // inline elsewhere: the offset in the page follows
+  kSameStep = 4,     // inline, as far from the record before it as that was from the one before
+};
+inline constexpr uint64_t kPlaceSymbolMax = 4;
+
+// Numbers wrap modulo 2^64 on purpose: a wrong guess is only a wrong guess.
+class PlacePredictor {
+ public:
+  explicit PlacePredictor(format::PageFormat page_format) : page_format_(page_format) {}
+
+  void BeginRun(uint64_t home_page) {
+    home_page_ = home_page;
+    at_run_start_ = true;
+    previous_in_page_ = page_format_.page_size_bytes() + overhead_;
+  }
+
+  uint64_t NextRunPage() const { return next_page_; }
+  uint64_t PackedNodeInPage(uint64_t length_bytes) const {
+    return previous_in_page_ - format::PageFormat::Even(overhead_ + length_bytes);
+  }
+  uint64_t SameStepInPage() const {
+    return at_run_start_ ? run_start_in_page_ : previous_in_page_ + step_;
+  }
+  uint64_t home_page() const { return home_page_; }
+
+  // The record turned out to be an overflow value in a run starting at `page`.
+  void TakeRun(uint64_t page, uint64_t length_bytes) {
+    next_page_ = page + page_format_.OverflowPageCount(length_bytes);
+    // Its node stands on the page all the same, with a reference in place of the value.
+    previous_in_page_ -=
+        format::PageFormat::Even(overhead_ + page_format_.overflow_reference_bytes());
+    at_run_start_ = false;
+  }
+
+  // The record turned out to be inline at `in_page`; `surprising` if no rule had said so.
+  void TakeInPage(uint64_t in_page, uint64_t length_bytes, PlaceSymbol symbol) {
+    if (at_run_start_) {
+      run_start_in_page_ = in_page;
+    } else {
+      step_ = in_page - previous_in_page_;
+      if (symbol == PlaceSymbol::kInPage) overhead_ = previous_in_page_ - in_page - length_bytes;
+    }
+    previous_in_page_ = in_page;
+    at_run_start_ = false;
+  }
+
+ private:
+  format::PageFormat page_format_;
+  uint64_t home_page_ = 0;
+  bool at_run_start_ = true;
+  uint64_t next_page_ = 0;
+  uint64_t previous_in_page_ = 0;
+  uint64_t run_start_in_page_ = 0;
+  uint64_t step_ = 0;
+  uint64_t overhead_ = 0;  // bytes of a node before its data, as learnt from the last surprise
+};
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_

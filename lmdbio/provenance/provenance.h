@@ -1,0 +1,83 @@
+// lmdbio/provenance/provenance.h - the small file beside a database that tells where its records lie.
+//
+// Two kinds. An ordered load is told by the dissertation's six items, from which the layout is
+// recomputed (lmdbio/provenance/replay.h). Any other database carries its layout itself, compressed. Both
+// know which database they speak of, in which state, and are useless for any other.
+//
+// Bytes in:   a provenance file
+// Values out: what it speaks of; the layout, as record runs
+//
+// Source: dissertation 5.2.2; docs/provenance.md has the file byte by byte.
+#ifndef LMDBIO_PROVENANCE_PROVENANCE_H_
+#define LMDBIO_PROVENANCE_PROVENANCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "lmdbio/layout/record_run.h"
+#include "lmdbio/provenance/fingerprint.h"
+#include "lmdbio/provenance/replay.h"
+
+namespace lmdbio::provenance {
+
+
+enum class Kind : uint32_t {
+  kOrderedLoad = 1,
+  kExactLayout = 2,
+};
+
+// The dissertation's six items (5.2.2), in its order, but for the sizes.
+struct LoadDescription {
+  uint64_t commit_interval_records = 0;   // 1: how often transactions were committed
+  uint32_t leaf_records_max = 0;          // 2: most records in a leaf page
+  uint32_t branch_children_max = 0;       // 3: most children of a branch page
+  PutMode put_mode = PutMode::kDefault;   // 5: the order of insertion: ascending, put or appended
+  uint32_t meta_page_count = format::kMetaPageCount;  // 6
+};
+
+// The sizes of keys or of values: item 4. Either one constant or a packed list.
+struct SizeDescription {
+  bool is_constant = true;
+  uint32_t constant_bytes = 0;
+  std::vector<std::byte> packed;
+};
+
+// A decoded provenance file. Movable; const methods from any number of threads.
+class Provenance {
+ public:
+  // Errors: kCorruption   damaged; no provenance file; the reason
+  //         kUnsupported  a version that this library does not know
+  static Result<Provenance> Decode(Bytes file);
+
+  Kind kind() const { return kind_; }
+  const Fingerprint& fingerprint() const { return fingerprint_; }
+
+  // Requires (here and below): kind() == Kind::kOrderedLoad
+  const LoadDescription& load() const { return load_; }
+  const SizeDescription& key_sizes() const { return key_sizes_; }
+  const SizeDescription& value_sizes() const { return value_sizes_; }
+
+  // Hands the layout to `sink`.
+  //
+  // Call it only after CheckFingerprint has matched the file with a database: memory and time are in
+  // proportion to the record count that the file claims.
+  // Errors: kCorruption  the contents contradict the fingerprint; whatever `sink` returns
+  Status Expand(layout::RecordRunSink& sink) const;
+
+ private:
+  Status ExpandLoad(layout::RecordRunSink& sink) const;
+
+  Kind kind_ = Kind::kExactLayout;
+  Fingerprint fingerprint_;
+  LoadDescription load_;
+  SizeDescription key_sizes_, value_sizes_;
+  std::vector<std::byte> chunks_;
+};
+
+// The bytes of a provenance file of either kind.
+std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const OrderedLoad& load,
+                                         const ReplayTotals& totals);
+std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, Bytes chunks);
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_PROVENANCE_H_

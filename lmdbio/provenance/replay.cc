@@ -1,0 +1,295 @@
+#include "lmdbio/provenance/replay.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/format/meta_page.h"
+#include "lmdbio/provenance/page_allocator.h"
+
+namespace lmdbio::provenance {
+namespace {
+
+using format::DataVersion;
+using format::kSlotBytes;
+using format::PageFormat;
+using layout::RecordRun;
+using layout::RecordRunSink;
+
+// A file offset is a signed 64-bit number.
+constexpr uint64_t kFileBytesMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+
+// A page as far as a load cares: slots grow up from the header to `lower_bytes`, nodes grow down
+// from the page's end to `upper_bytes`, always in key order.
+struct GrowingPage {
+  PageNo page;
+  uint32_t lower_bytes = 0;
+  uint32_t upper_bytes = 0;
+  uint32_t last_key_bytes = 0;
+
+  uint32_t free_bytes() const { return upper_bytes - lower_bytes; }
+  void AddNode(uint64_t node_bytes, uint32_t key_bytes) {
+    lower_bytes += kSlotBytes;
+    upper_bytes -= static_cast<uint32_t>(node_bytes);
+    last_key_bytes = key_bytes;
+  }
+};
+
+// The rightmost path of a tree whose records arrive in key order. Each put lands on the last leaf,
+// so no page off this path changes again.
+class GrowingTree {
+ public:
+  GrowingTree(PageFormat page_format, PutMode put_mode, RecordRunSink& sink);
+
+  void BeginTransaction();
+  Status Put(uint32_t key_bytes, uint32_t value_bytes);
+  Status Commit();
+  // Hands over the last leaf.
+  Result<ReplayTotals> Finish();
+
+ private:
+  GrowingPage NewPage();
+  GrowingPage NewBranch();
+  uint32_t NodeCount(const GrowingPage& page) const;
+
+  void AddRecord(uint32_t key_bytes, Extent value);
+  Extent AllocateRun(uint32_t value_bytes);
+  Status SplitLeaf(uint32_t new_key_bytes);
+  void AddChild(size_t level, uint32_t key_bytes);
+  Status SealLeaf();
+
+  // The value of a leaf's record is either inside the leaf, and then its offset counts from the
+  // leaf's start because copying moves the leaf; or outside, at an offset in the file, which is
+  // larger than any page because the file starts with two meta pages.
+  bool IsInLeaf(Extent value) const { return value.offset <= format_.page_size_bytes(); }
+
+  const PageFormat format_;
+  const PutMode put_mode_;
+  RecordRunSink& sink_;
+  PageAllocator allocator_;
+  ReplayTotals totals_{};
+
+  std::vector<GrowingPage> branches_;  // from the leaf's parent up to the root
+  GrowingPage leaf_;                   // exists once a transaction has begun
+  RecordIndex leaf_first_record_;
+  std::vector<Extent> values_;       // of the leaf's records
+  std::vector<uint32_t> key_bytes_;  // the same
+};
+
+GrowingTree::GrowingTree(PageFormat page_format, PutMode put_mode, RecordRunSink& sink)
+    : format_(page_format), put_mode_(put_mode), sink_(sink), allocator_(page_format) {
+  branches_.reserve(format::kTreeDepthMax);
+  const uint64_t records_max =
+      format_.page_size_bytes() / (kSlotBytes + format_.LeafNodeBytes(1, 0));
+  values_.reserve(records_max);
+  key_bytes_.reserve(records_max);
+}
+
+GrowingPage GrowingTree::NewPage() {
+  return {.page = allocator_.Allocate(1),
+          .lower_bytes = format_.header_bytes(),
+          .upper_bytes = format_.page_size_bytes()};
+}
+
+// A branch page with its first child, whose node needs no key.
+GrowingPage GrowingTree::NewBranch() {
+  GrowingPage branch = NewPage();
+  branch.AddNode(format_.BranchNodeBytes(0), 0);
+  ++totals_.branch_pages;
+  return branch;
+}
+
+uint32_t GrowingTree::NodeCount(const GrowingPage& page) const {
+  return (page.lower_bytes - format_.header_bytes()) / kSlotBytes;
+}
+
+// The first put of a transaction copies the whole path, root first, and it stays writable until the
+// commit. So copying belongs to the transaction, not to the put.
+void GrowingTree::BeginTransaction() {
+  allocator_.BeginTransaction();
+  if (totals_.leaf_pages == 0) {
+    leaf_ = NewPage();
+    ++totals_.leaf_pages;
+    return;
+  }
+  for (auto branch = branches_.rbegin(); branch != branches_.rend(); ++branch) {
+    branch->page = allocator_.Replace(branch->page);
+  }
+  leaf_.page = allocator_.Replace(leaf_.page);
+}
+
+Status GrowingTree::Put(uint32_t key_bytes, uint32_t value_bytes) {
+  const bool is_overflow = format_.IsOverflow(key_bytes, value_bytes);
+  uint64_t charge_bytes =
+      kSlotBytes + format_.LeafNodeBytes(
+                       key_bytes, is_overflow ? format_.overflow_reference_bytes() : value_bytes);
+  // LMDB 1.0 adds the value's size rounded up, then takes it off unrounded: a node that refers to a
+  // value of odd size is believed to be two bytes larger than it is.
+  if (is_overflow && value_bytes % 2 != 0 && format_.version() == DataVersion::k3) {
+    charge_bytes += 2;
+  }
+  if (leaf_.free_bytes() < charge_bytes) LMDBIO_TRY_VOID(SplitLeaf(key_bytes));
+  // Only now: the pages of a split are allocated before those of the value that caused it.
+  AddRecord(key_bytes, is_overflow ? AllocateRun(value_bytes) : Extent{0, value_bytes});
+  return {};
+}
+
+void GrowingTree::AddRecord(uint32_t key_bytes, Extent value) {
+  if (IsInLeaf(value)) {
+    leaf_.AddNode(format_.LeafNodeBytes(key_bytes, value.length_bytes), key_bytes);
+    value.offset = leaf_.upper_bytes + format_.data_offset(key_bytes);
+  } else {
+    leaf_.AddNode(format_.LeafNodeBytes(key_bytes, format_.overflow_reference_bytes()), key_bytes);
+  }
+  values_.push_back(value);
+  key_bytes_.push_back(key_bytes);
+}
+
+Extent GrowingTree::AllocateRun(uint32_t value_bytes) {
+  const uint64_t page_count = format_.OverflowPageCount(value_bytes);
+  const PageNo first = allocator_.Allocate(page_count);
+  totals_.overflow_pages += page_count;
+  return {first.value * format_.page_size_bytes() + format_.header_bytes(), value_bytes};
+}
+
+// Starts a new last leaf. LMDB looks for a split point from the left and finds it at the last node,
+// which therefore moves over and gives its key to the parent; with MDB_APPEND nothing moves.
+Status GrowingTree::SplitLeaf(uint32_t new_key_bytes) {
+  const GrowingPage right = NewPage();
+  ++totals_.leaf_pages;
+  const bool is_last_moved = put_mode_ == PutMode::kDefault;
+  const uint32_t last_key_bytes = leaf_.last_key_bytes;
+  AddChild(0, is_last_moved ? last_key_bytes : new_key_bytes);
+
+  const Extent last_value = values_.back();
+  if (is_last_moved) {
+    values_.pop_back();
+    key_bytes_.pop_back();
+  }
+  LMDBIO_TRY_VOID(SealLeaf());
+  leaf_ = right;
+  if (is_last_moved) AddRecord(last_key_bytes, last_value);
+  return {};
+}
+
+// Puts a node for the new last child into the last branch page of a level; level 0 is the leaf's
+// parent. A full branch page splits as a leaf does, whatever the put mode.
+void GrowingTree::AddChild(size_t level, uint32_t key_bytes) {
+  if (level == branches_.size()) branches_.push_back(NewBranch());  // the page below was the root
+  const uint64_t node_bytes = format_.BranchNodeBytes(key_bytes);
+  if (branches_[level].free_bytes() < kSlotBytes + node_bytes) {
+    const GrowingPage right = NewBranch();
+    AddChild(level + 1, branches_[level].last_key_bytes);
+    totals_.branch_children_max =
+        std::max(totals_.branch_children_max, NodeCount(branches_[level]) - 1);
+    branches_[level] = right;
+  }
+  branches_[level].AddNode(node_bytes, key_bytes);
+}
+
+// Reports the leaf, whose page is now final.
+Status GrowingTree::SealLeaf() {
+  LMDBIO_CHECK(!values_.empty());
+  if (allocator_.last_page().value >= kFileBytesMax / format_.page_size_bytes()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("replay: by record {} the file is larger than 2^63 bytes",
+                            leaf_first_record_.value));
+  }
+  const uint64_t leaf_offset = leaf_.page.value * format_.page_size_bytes();
+  for (Extent& value : values_) {
+    if (IsInLeaf(value)) value.offset += leaf_offset;
+  }
+  LMDBIO_TRY_VOID(sink_.Add({.first_record = leaf_first_record_,
+                             .leaf = leaf_.page,
+                             .home = leaf_.page,
+                             .values = values_,
+                             .key_bytes = key_bytes_}));
+  leaf_first_record_.value += values_.size();
+  totals_.leaf_records_max =
+      std::max(totals_.leaf_records_max, static_cast<uint32_t>(values_.size()));
+  values_.clear();
+  key_bytes_.clear();
+  return {};
+}
+
+Status GrowingTree::Commit() {
+  if (branches_.size() >= format::kTreeDepthMax) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("replay: the tree would be deeper than the {} levels of LMDB's cursor",
+                            format::kTreeDepthMax));
+  }
+  return allocator_.Commit();
+}
+
+Result<ReplayTotals> GrowingTree::Finish() {
+  totals_.root = format::kNoRoot;
+  if (totals_.leaf_pages > 0) {
+    LMDBIO_TRY_VOID(SealLeaf());
+    totals_.root = branches_.empty() ? leaf_.page : branches_.back().page;
+    totals_.depth = static_cast<uint32_t>(branches_.size()) + 1;
+  }
+  for (const GrowingPage& branch : branches_) {
+    totals_.branch_children_max = std::max(totals_.branch_children_max, NodeCount(branch));
+  }
+  totals_.last_page = allocator_.last_page();
+  totals_.transaction_count = allocator_.transaction_count();
+  return totals_;
+}
+
+// The longest key that LMDB accepts when its limit is left to the page size; the usual build of 0.9
+// stops at 511 bytes. It makes sure that any two nodes fit onto one page.
+uint32_t KeyBytesMax(PageFormat page_format) {
+  return page_format.node_bytes_max() - format::kNodeHeaderBytes - format::kDatabaseRecordBytes;
+}
+
+Status CheckKey(PageFormat page_format, uint64_t record, uint32_t key_bytes) {
+  if (key_bytes >= 1 && key_bytes <= KeyBytesMax(page_format)) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("replay: record {} has a key of {} bytes; LMDB takes 1 to {} on pages of {}",
+                  record, key_bytes, KeyBytesMax(page_format), page_format.page_size_bytes()));
+}
+
+Status CheckColumn(const char* name, const SizeColumn& column, uint64_t record_count) {
+  if (column.is_constant() || column.each().size() == record_count) return {};
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("replay: {} {} sizes for {} records",
+                                                       column.each().size(), name, record_count));
+}
+
+Status CheckLoad(PageFormat page_format, const OrderedLoad& load) {
+  if (load.commit_interval_records == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "replay: the commit interval is 0 records");
+  }
+  LMDBIO_TRY_VOID(CheckColumn("key", load.key_bytes, load.record_count));
+  LMDBIO_TRY_VOID(CheckColumn("value", load.value_bytes, load.record_count));
+  const uint64_t distinct_count =
+      load.key_bytes.is_constant() ? std::min<uint64_t>(load.record_count, 1) : load.record_count;
+  for (uint64_t record = 0; record < distinct_count; ++record) {
+    LMDBIO_TRY_VOID(CheckKey(page_format, record, load.key_bytes[record]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReplayTotals> Replay(PageFormat page_format, const OrderedLoad& load, RecordRunSink& sink) {
+  LMDBIO_TRY_VOID(CheckLoad(page_format, load));
+  GrowingTree tree(page_format, load.put_mode, sink);
+  for (uint64_t first = 0; first < load.record_count;) {
+    const uint64_t transaction_records =
+        std::min(load.commit_interval_records, load.record_count - first);
+    const uint64_t end = first + transaction_records;
+    tree.BeginTransaction();
+    for (uint64_t record = first; record < end; ++record) {
+      LMDBIO_TRY_VOID(tree.Put(load.key_bytes[record], load.value_bytes[record]));
+    }
+    LMDBIO_TRY_VOID(tree.Commit());
+    first = end;
+  }
+  return tree.Finish();
+}
+
+}  // namespace lmdbio::provenance

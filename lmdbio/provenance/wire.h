@@ -1,0 +1,72 @@
+// lmdbio/provenance/wire.h - little-endian numbers in and out of byte vectors, never past an end.
+#ifndef LMDBIO_PROVENANCE_WIRE_H_
+#define LMDBIO_PROVENANCE_WIRE_H_
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::provenance {
+
+class WireWriter {
+ public:
+  template <std::unsigned_integral T>
+  void Put(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
+    }
+  }
+  void PutBytes(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  void PutString(std::string_view text) { PutBytes(std::as_bytes(std::span(text))); }
+
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  std::vector<std::byte> Take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// A reader that was asked for more than there is returns zeros and no bytes, and remembers; callers
+// check ok() once they have read a group of fields.
+class WireReader {
+ public:
+  explicit WireReader(Bytes bytes) : rest_(bytes) {}
+
+  template <std::unsigned_integral T>
+  T Get() {
+    const Bytes bytes = GetBytes(sizeof(T));
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+    return static_cast<T>(value);
+  }
+  Bytes GetBytes(uint64_t count) {
+    if (count > rest_.size()) {
+      ok_ = false;
+      rest_ = {};
+      return {};
+    }
+    const Bytes bytes = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return bytes;
+  }
+  std::string GetString(uint64_t count) {
+    const Bytes bytes = GetBytes(count);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return rest_.empty(); }
+  Bytes rest() const { return rest_; }
+
+ private:
+  Bytes rest_;
+  bool ok_ = true;
+};
+
+}  // namespace lmdbio::provenance
+#endif  // LMDBIO_PROVENANCE_WIRE_H_

@@ -1,0 +1,42 @@
+// lmdbio/writer/record_provenance.h - one pass over a finished database, one provenance file beside it.
+//
+// Source: dissertation 5.2.2 ("collected either when the database is being generated or later as
+// one-time postprocessing of the database"); docs/provenance.md.
+#ifndef LMDBIO_WRITER_RECORD_PROVENANCE_H_
+#define LMDBIO_WRITER_RECORD_PROVENANCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/provenance/explain.h"
+
+namespace lmdbio::writer {
+
+struct RecordProvenanceOptions {
+  std::string path;           // directory with data.mdb, or a single file
+  std::string database_name;  // empty: the main database
+  provenance::LoadHint hint;   // what the program that loaded the database knows; it is checked
+  // Called now and then with the fraction done, 0 to 1. May be empty.
+  std::function<void(double)> progress;
+};
+
+struct RecordedProvenance {
+  std::string path;         // of the file that was written
+  uint64_t size_bytes = 0;
+  uint64_t record_count = 0;
+  provenance::Kind kind = provenance::Kind::kExactLayout;
+};
+
+// Walks the database once, tries to explain its layout as an ordered load, and writes the shortest
+// description that reproduces it exactly. The file is written whole or not at all.
+//
+// Errors:  kNotFound, kPermission, kCorruption, kUnsupported  the database cannot be read
+//          kIo  the provenance file cannot be written
+//          kStale  the database changed during the pass
+// Cost:    reads the branch and leaf pages once; about 20 bytes of memory per record
+Result<RecordedProvenance> RecordProvenance(const RecordProvenanceOptions& options);
+
+}  // namespace lmdbio::writer
+#endif  // LMDBIO_WRITER_RECORD_PROVENANCE_H_

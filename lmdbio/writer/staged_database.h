@@ -1,0 +1,53 @@
+// lmdbio/writer/staged_database.h - a new database under a working name until it is whole.
+//
+// The files grow under "PATH.partial" and get their name by one rename at the end. So nobody can
+// open a half-loaded database, a reader cannot be open during the load, and no lock file is needed.
+#ifndef LMDBIO_WRITER_STAGED_DATABASE_H_
+#define LMDBIO_WRITER_STAGED_DATABASE_H_
+
+#include <string>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::writer {
+
+// The two shapes that a database has on disk.
+enum class DatabaseShape {
+  kDirectory,   // PATH is a directory that holds data.mdb
+  kSingleFile,  // PATH is the data file itself (MDB_NOSUBDIR)
+};
+
+// Owns the files under the working name and removes them unless they were published.
+class StagedDatabase {
+ public:
+  // Creates the empty directory or file "PATH.partial". The parent must exist.
+  //
+  // Errors:  kInvalidArgument    PATH is empty or is there already; PATH.partial is there (another
+  //                              load is running, or was killed)
+  //          kNotFound, kPermission, kResourceExhausted, kIo   as the system says
+  static Result<StagedDatabase> Create(std::string path, DatabaseShape shape);
+
+  StagedDatabase(StagedDatabase&& other) noexcept;
+  StagedDatabase& operator=(StagedDatabase&&) = delete;
+  ~StagedDatabase();
+
+  // Gives the files their name, durably. Call once, when they are closed and synced.
+  // Errors:  kInvalidArgument  something has appeared under PATH meanwhile; it is left alone
+  //          kIo, kPermission, kResourceExhausted  as the system says
+  Status Publish();
+
+  const std::string& path() const { return path_; }                  // the name it will have
+  const std::string& working_path() const { return working_path_; }  // the name until then
+  std::string working_data_file() const;                             // of the file with the pages
+
+ private:
+  StagedDatabase(std::string path, DatabaseShape shape);
+
+  std::string path_;
+  std::string working_path_;
+  DatabaseShape shape_;
+  bool owns_files_ = false;
+};
+
+}  // namespace lmdbio::writer
+#endif  // LMDBIO_WRITER_STAGED_DATABASE_H_

@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""Checks the rules of this tree that no compiler checks. Prints nothing when all hold.
+
+    scripts/check_tree.py [--root DIRECTORY]
+
+A finding reads `path:line: what is wrong; what to do instead [rule]`. Where a rule would make the
+code worse, break it in the open: put `check-tree: rule (reason)` in a comment on that line or on
+the line above. Each rule has its canary in tests/tree/check_tree_test.py.
+"""
+
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import cpp_outline
+
+# What the files of a library folder may include from the other folders of the library. The CMake
+# targets link the same way (lmdbio/CMakeLists.txt).
+MAY_INCLUDE = {
+    "base": [],
+    "format": ["base"],
+    "layout": ["base", "format"],
+    "io": ["base"],
+    "writer": ["base", "format", "layout", "io"],
+    "comm": ["base"],
+    "loader": ["base", "format", "layout", "io", "comm"],
+    "sync": ["base", "comm"],
+    "capi": ["base", "loader", "sync"],
+}
+
+# Where a foreign header may be included: folders or files, as prefixes of the path.
+MAY_INCLUDE_FOREIGN = {
+    "mpi.h": ["lmdbio/comm/", "lmdbio/capi/lmdbio_mpi.h", "tests/", "bench/"],
+    "liburing.h": ["lmdbio/io/"],
+    "lmdb.h": ["lmdbio/writer/", "lmdbio/loader/", "tools/", "tests/", "bench/", "examples/"],
+}
+
+# What library code does not call, and what it does instead. Only check.cc may end the process.
+BANNED_IN_LIBRARY = [
+    (r"\bthrow\b", "`throw`", "return Fail(...), see lmdbio/base/status.h"),
+    (r"\babort\s*\(", "`abort(`", "return Fail(...), or LMDBIO_CHECK for an invariant of ours"),
+    (r"\b_?(?:quick_)?[eE]xit\s*\(", "`exit(`", "return Fail(...)"),
+    (r"\bstd::(?:cout|cerr|clog)\b", "a standard stream", "return a value; programs print"),
+    (r"\b(?:v?f?printf|f?puts|putchar|perror|fmt::print)\s*\(", "printing",
+     "return a value; programs print"),
+    (r"\bv?sn?printf\s*\(", "`snprintf(`", "fmt::format or fmt::format_to_n"),
+]
+MAY_END_THE_PROCESS = "lmdbio/base/check.cc"
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 800
+LINE_COLUMNS_MAX = 100
+
+CPP_SUFFIXES = (".h", ".cc", ".c")
+CODE_SUFFIXES = CPP_SUFFIXES + (".py", ".cmake", ".proto", "")
+TEXT_SUFFIXES = CODE_SUFFIXES + (".md", ".txt", ".json", ".yml", ".yaml", ".toml", ".in")
+SKIPPED_FOLDERS = {".git", "build", "corpus", "data", "__pycache__"}
+PAPER_MAP = "lmdbio/docs/paper_map.md"
+
+_ESCAPE = re.compile(r"check-tree: ([\w-]+) \(\S[^)]*\)")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+_MARKER = re.compile(r"\b(?:FIX" r"ME|TO" r"DO)\b")
+_MACHINE_PATH = re.compile(r"(?<![\w.~}>-])/(?:home|root|tmp|work|Users)/")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_COMMENTED_OUT = re.compile(
+    r"^\s*#\s*(?:\w*(?:add|discover|target)_\w+\s*\(\s*[a-z$\"./]"
+    r"|[\w./]+\.(?:cc|c|h|py)\s*\)?$|[\w./]+_(?:test|fuzz|bench)\s*\)?$)")
+
+
+@dataclasses.dataclass
+class SourceFile:
+    path: str  # from the root of the tree, with slashes
+    text: str
+
+    def __post_init__(self):
+        self.lines = self.text.splitlines()
+        self.name = self.path.rsplit("/", 1)[-1]
+        self.suffix = os.path.splitext(self.name)[1]
+        self.is_cmake = self.name == "CMakeLists.txt" or self.suffix == ".cmake"
+        self.is_code = self.is_cmake or (self.suffix in CODE_SUFFIXES and self.name != "LICENSE")
+        self.is_cpp = self.suffix in CPP_SUFFIXES
+        self.in_library = self.path.startswith("lmdbio/")
+        self.is_library_header = self.in_library and self.suffix == ".h"
+
+    def line_of(self, offset):
+        return self.text.count("\n", 0, offset) + 1
+
+
+class Tree:
+    """The files of one tree, and what was found wrong with them."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+        self.files = [SourceFile(path, text) for path, text in _read_texts(self.root)]
+        self.by_path = {file.path: file for file in self.files}
+        self.findings = []
+
+    def add(self, file, line, rule, what, instead):
+        for text in file.lines[max(0, line - 2) : line]:
+            escape = _ESCAPE.search(text)
+            if escape and escape[1] == rule:
+                return
+        self.findings.append((file.path, line, f"{what}; {instead} [{rule}]"))
+
+    def report(self):
+        return [f"{path}:{line}: {text}" for path, line, text in sorted(self.findings)]
+
+
+def _read_texts(root):
+    for path in sorted(_list_paths(root)):
+        if SKIPPED_FOLDERS.intersection(path.split("/")[:-1]):
+            continue
+        if os.path.splitext(path)[1] not in TEXT_SUFFIXES or not (root / path).is_file():
+            continue
+        data = (root / path).read_bytes()
+        if b"\0" in data:
+            continue
+        yield path, data.decode("utf-8", errors="replace")
+
+
+def _list_paths(root):
+    """What git tracks or would track; without a repository at `root`, every file."""
+    if (root / ".git").exists():
+        listing = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
+             "--exclude-standard"], capture_output=True, check=False)
+        if listing.returncode == 0:
+            return {os.fsdecode(name) for name in listing.stdout.split(b"\0") if name}
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")
+            if ".git" not in path.parts}
+
+
+def check_includes(tree):
+    """Folders of the library include downwards only; foreign headers stay in their folder."""
+    for file in tree.files:
+        if not file.is_cpp:
+            continue
+        for match in _INCLUDE.finditer(cpp_outline.strip_comments(file.text)):
+            line, target = file.line_of(match.start(2)), match[2]
+            if file.in_library:
+                _check_library_include(tree, file, line, match[1], target)
+            allowed = MAY_INCLUDE_FOREIGN.get(target)
+            if allowed is not None and not file.path.startswith(tuple(allowed)):
+                tree.add(file, line, "foreign-include", f"{target} is included here",
+                         f"it belongs in {' '.join(allowed)} only: call what that folder offers")
+
+
+def _check_library_include(tree, file, line, quote, target):
+    folder = file.path.split("/")[1]
+    if target.startswith("lmdbio/") and target.count("/") >= 2:
+        other = target.split("/")[1]
+        if other != folder and other not in MAY_INCLUDE.get(folder, []):
+            allowed = " ".join(MAY_INCLUDE.get(folder, [])) or "nothing else of the library"
+            tree.add(file, line, "include-edge", f"{folder} includes {other}",
+                     f"{folder} may include: {allowed} (MAY_INCLUDE in scripts/check_tree.py)")
+    elif quote == '"':
+        tree.add(file, line, "include-path", f'"{target}" is not a path from the repository root',
+                 'write "lmdbio/FOLDER/FILE.h", or <...> for a foreign header')
+
+
+def check_sizes(tree):
+    """Functions, files and lines stay within what a reader takes in at once."""
+    for file in tree.files:
+        if not file.is_code:
+            continue
+        if len(file.lines) > FILE_LINES_MAX:
+            tree.add(file, FILE_LINES_MAX + 1, "long-file", f"{len(file.lines)} lines",
+                     f"split the file: {FILE_LINES_MAX} at most, 250 is the aim")
+        for number, text in enumerate(file.lines, 1):
+            if len(text) > LINE_COLUMNS_MAX:
+                tree.add(file, number, "long-line", f"{len(text)} columns",
+                         f"wrap at {LINE_COLUMNS_MAX} (scripts/format does it for C++)")
+        for function in cpp_outline.outline(file.text) if file.is_cpp else []:
+            length = function.last_line - function.first_line + 1
+            if length > FUNCTION_LINES_MAX and function.has_body:
+                tree.add(file, function.first_line, "long-function", f"{length} lines",
+                         f"make its steps functions: {FUNCTION_LINES_MAX} at most, 30 is the aim")
+
+
+def check_interfaces(tree):
+    """Public calls take no bool, and say how they fail."""
+    for file in tree.files:
+        if not file.is_library_header:
+            continue
+        for function in cpp_outline.outline(file.text):
+            parameters = function.parameters() if function.is_public else None
+            for line, text in parameters or []:
+                if re.fullmatch(r"(?:const )?bool(?: const)?(?: \w+)?(?: ?=.*)?", text):
+                    tree.add(file, line, "bool-parameter", f"parameter `{text}` of a public call",
+                             "take an enum class, or a field of an options struct")
+            if parameters is not None and _returns_status(function.head):
+                if not any(_has_errors_line(file, line)
+                           for line in (function.first_line, function.scope_line)):
+                    tree.add(file, function.first_line, "no-errors-line",
+                             "a call that can fail does not say how",
+                             "add `Errors: kCode  cause` to its comment or its class's")
+
+
+def _returns_status(head):
+    head = cpp_outline.without_template(head)
+    head = re.sub(r"^(?:(?:static|virtual|inline|constexpr|friend)\s+)+", "", head)
+    is_result = re.match(r"(?:lmdbio::)?(?:Status\s|Result\s*<)", head)
+    return is_result is not None and not re.search(r"\boverride\b", head)
+
+
+def _has_errors_line(file, line):
+    """Looks at the lines above, up to a blank one: neighbours may share a comment."""
+    for text in reversed(file.lines[: line - 1]):
+        if not text.strip():
+            return False
+        if re.search(r"(?://|\*).*\bErrors\b[\w, ]*:", text):
+            return True
+    return False
+
+
+def check_calls(tree):
+    """The library returns values: it does not throw, print or end the process."""
+    for file in tree.files:
+        if not (file.in_library and file.is_cpp) or file.path == MAY_END_THE_PROCESS:
+            continue
+        code = cpp_outline.strip_literals(file.text)
+        for pattern, what, instead in BANNED_IN_LIBRARY:
+            for match in re.finditer(pattern, code):
+                tree.add(file, file.line_of(match.start()), "banned-call", what, instead)
+
+
+def check_words(tree):
+    """No unfinished business, and nothing that is true on one machine only."""
+    for file in tree.files:
+        for number, text in enumerate(file.lines, 1):
+            if marker := _MARKER.search(text):
+                tree.add(file, number, "marker", f"`{marker[0]}`",
+                         "do it now, or open an issue and name the limit in the contract")
+            if path := _MACHINE_PATH.search(text):
+                if not (file.path.startswith("scripts/") and "mktemp" in text):
+                    tree.add(file, number, "machine-path", f"`{path[0]}` is a path of one machine",
+                             "take a relative path, a parameter or a temporary directory")
+
+
+def check_registration(tree):
+    """Every file that could be built is; nothing is switched off by a comment."""
+    cmake_texts = {}
+    for file in tree.files:
+        if file.is_cmake:
+            cmake_texts[file.path] = _strip_cmake_comments(file.text)
+            for number, text in enumerate(file.lines, 1):
+                if _COMMENTED_OUT.search(text):
+                    tree.add(file, number, "commented-out", "a registration that is a comment",
+                             "build it or delete it with its file")
+    for file in tree.files:
+        stem = os.path.splitext(file.name)[0]
+        is_program = stem.endswith(("_test", "_fuzz", "_bench")) and file.suffix == ".py"
+        if file.suffix in (".cc", ".c") or is_program:
+            pattern = rf"(?<![\w-]){re.escape(stem)}(?![\w-])"
+        elif file.is_library_header:
+            pattern = rf"(?<![\w-]){re.escape(file.name)}(?!\w)"
+        else:
+            continue
+        if not any(re.search(pattern, cmake_texts.get(path, ""))
+                   for path in _cmake_paths_for(file.path)):
+            tree.add(file, 1, "not-registered", f"no CMakeLists.txt builds {file.name}",
+                     "list it in the CMakeLists.txt of its folder or of a parent")
+
+
+def _strip_cmake_comments(text):
+    text = re.sub(r"#\[(=*)\[.*?\]\1\]", "", text, flags=re.DOTALL)
+    return re.sub(r"(?m)#.*$", "", text)
+
+
+def _cmake_paths_for(path):
+    folders = path.split("/")[:-1]
+    for depth in range(len(folders), -1, -1):
+        yield "/".join(folders[:depth] + ["CMakeLists.txt"])
+
+
+def check_names(tree):
+    """A file name says which file is meant."""
+    by_name = collections.defaultdict(list)
+    for file in tree.files:
+        if file.suffix in CPP_SUFFIXES + (".py", ".proto") and file.name != "__init__.py":
+            by_name[file.name.lower()].append(file)
+    for files in by_name.values():
+        for file in files[1:]:
+            tree.add(file, 1, "same-name", f"{files[0].path} has the same name",
+                     "rename one of them")
+
+
+def check_sources(tree):
+    """A `Source:` tag leads somewhere: to a document that exists, or to a row of the paper map.
+
+    Parts of a tag are separated by `;`. A part that names docs/X.md needs that file. Any other part
+    names a paper, and the paper map must then list the file by its path.
+    """
+    paper_map = tree.by_path.get(PAPER_MAP)
+    for file in tree.files:
+        if not (file.is_cpp or file.suffix == ".py"):
+            continue
+        for line, tag in _source_tags(file):
+            for part in filter(None, (part.strip(" .") for part in tag.split(";"))):
+                _check_source(tree, paper_map, file, line, part)
+    for number, text in enumerate(paper_map.lines if paper_map else [], 1):
+        for path in re.findall(r"`((?:lmdbio|tools|tests|bench)/[\w./-]+\.(?:h|cc|c|py))`", text):
+            if path not in tree.by_path:
+                tree.add(paper_map, number, "source-tag", f"{path} does not exist",
+                         "name the file that implements the row now")
+
+
+def _check_source(tree, paper_map, file, line, part):
+    document = re.search(r"\bdocs/[\w./-]+\.md", part)
+    if document and "lmdbio/" + document[0] not in tree.by_path:
+        tree.add(file, line, "source-tag", f"lmdbio/{document[0]} does not exist",
+                 "name the document that describes this")
+    if document and "lmdbio/" + document[0] != PAPER_MAP:
+        return
+    stem = os.path.splitext(file.path)[0]
+    if not re.search(rf"(?<!\w){re.escape(stem)}(?!\w)", paper_map.text if paper_map else ""):
+        tree.add(file, line, "source-tag", f"{PAPER_MAP} does not list {file.path}",
+                 "add it to the row of the paper that it implements")
+
+
+def _source_tags(file):
+    """(line, text) of each tag; a tag runs to the end of its comment paragraph."""
+    number = 0
+    while number < len(file.lines):
+        start = re.match(r"^\s*(?://|\*|/\*|#)\s*Source:\s*(.*)", file.lines[number])
+        number += 1
+        if not start:
+            continue
+        line, words = number, [start[1]]
+        while number < len(file.lines):
+            more = re.match(r"^\s*(?://|\*(?!/)|#)\s+(?!\w+:)(\S.*)", file.lines[number])
+            if not more:
+                break
+            words.append(more[1])
+            number += 1
+        yield line, " ".join(words)
+
+
+def check_links(tree):
+    """Relative links of the documents lead to files that exist."""
+    for file in tree.files:
+        if file.suffix != ".md":
+            continue
+        in_code = False
+        for number, text in enumerate(file.lines, 1):
+            if text.lstrip().startswith("```"):
+                in_code = not in_code
+            for target in [] if in_code else _LINK.findall(re.sub(r"`[^`]*`", "", text)):
+                path = target.split("#")[0]
+                if re.match(r"[a-z]+:", target) or not path:
+                    continue
+                if not (tree.root / file.path).parent.joinpath(path).exists():
+                    tree.add(file, number, "dead-link", f"{target} does not exist",
+                             "link to a file of this tree, relative to this document")
+
+
+CHECKS = (check_includes, check_sizes, check_interfaces, check_calls, check_words,
+          check_registration, check_names, check_sources, check_links)
+
+
+def check(root):
+    """Every finding about the tree at `root`, as lines of text in order of path and line."""
+    tree = Tree(root)
+    for run in CHECKS:
+        run(tree)
+    return tree.report()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent)
+    findings = check(parser.parse_args().root)
+    for line in findings:
+        print(line)
+    if findings:
+        print(f"check_tree: {len(findings)} findings", file=sys.stderr)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

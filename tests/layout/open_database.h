@@ -1,0 +1,38 @@
+// tests/layout/open_database.h - a data file opened for a test, its source kept alive.
+#ifndef TESTS_LAYOUT_OPEN_DATABASE_H_
+#define TESTS_LAYOUT_OPEN_DATABASE_H_
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/layout/database.h"
+#include "tests/support/memory_source.h"
+
+namespace lmdbio::test {
+
+// The value of a result, or an exception with its message.
+template <typename T>
+T Value(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  return std::move(*result);
+}
+inline void Succeed(const Status& status) {
+  if (!status) throw std::runtime_error(status.error().message());
+}
+
+inline std::string Text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+// Opens `source` and the main database, or the named one. Throws.
+inline layout::Database OpenDatabase(const ByteSource& source, const std::string& name = "") {
+  const layout::Environment environment = Value(layout::Environment::Open(source));
+  return name.empty() ? environment.Main() : Value(environment.Named(name));
+}
+
+}  // namespace lmdbio::test
+#endif  // TESTS_LAYOUT_OPEN_DATABASE_H_

@@ -1,0 +1,32 @@
+// tests/support/file_bytes.h - whole files to and from memory.
+//
+// Throw std::runtime_error, naming the file, on any failure.
+#ifndef TESTS_SUPPORT_FILE_BYTES_H_
+#define TESTS_SUPPORT_FILE_BYTES_H_
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::test {
+
+std::vector<std::byte> ReadWholeFile(const std::filesystem::path& path);
+std::string ReadWholeTextFile(const std::filesystem::path& path);
+
+// Replaces the file.
+void WriteWholeFile(const std::filesystem::path& path, Bytes content);
+
+// The bytes of `text`. Lifetime: those of what `text` views.
+inline Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+// The same memory as characters, for comparisons and messages.
+inline std::string_view AsText(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SUPPORT_FILE_BYTES_H_

@@ -1,0 +1,57 @@
+// tests/support/random.h - the same "random" numbers on every machine and compiler, from a seed.
+//
+// <random>'s distributions differ between standard libraries, so fixtures do without them. The
+// generator is Vigna's SplitMix64.
+#ifndef TESTS_SUPPORT_RANDOM_H_
+#define TESTS_SUPPORT_RANDOM_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lmdbio::test {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() {
+    state_ += 0x9E3779B97F4A7C15U;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    return z ^ (z >> 31);
+  }
+
+  // A number in [0, bound); the bias towards small ones does not matter in a test.
+  uint64_t Below(uint64_t bound) { return Next() % bound; }
+
+  // A number in [first, last].
+  uint64_t Between(uint64_t first, uint64_t last) { return first + Below(last - first + 1); }
+
+  std::string BytesOf(uint64_t size_bytes) {
+    std::string bytes(size_bytes, '\0');
+    for (uint64_t offset = 0; offset < size_bytes; offset += sizeof(uint64_t)) {
+      const uint64_t word = Next();
+      const uint64_t left_bytes = size_bytes - offset;
+      std::memcpy(bytes.data() + offset, &word,
+                  left_bytes < sizeof(word) ? left_bytes : sizeof(word));
+    }
+    return bytes;
+  }
+
+  template <typename T>
+  void Shuffle(std::vector<T>& items) {
+    for (uint64_t count = items.size(); count > 1; --count) {
+      std::swap(items[count - 1], items[Below(count)]);
+    }
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SUPPORT_RANDOM_H_

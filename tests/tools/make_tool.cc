@@ -1,0 +1,42 @@
+#include "tests/tools/make_tool.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "tests/support/lmdb_oracle.h"
+
+namespace lmdbio::test {
+
+CommandResult RunMake(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), LMDBIO_MAKE_PROGRAM);
+  return RunCommand(arguments);
+}
+
+nlohmann::json Make(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const CommandResult result = RunMake(std::move(arguments));
+  if (result.exit_code != 0) throw std::runtime_error(result.errors);
+  return nlohmann::json::parse(result.output);
+}
+
+std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file) {
+  std::vector<CaffeRecord> records;
+  for (const auto& [key, value] : LmdbRecords(data_file)) {
+    CaffeRecord record{key, {}, value.size()};
+    if (!record.datum.ParseFromString(value)) throw std::runtime_error(key + ": no Datum");
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+std::vector<std::string> NamesIn(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace lmdbio::test

@@ -1,0 +1,209 @@
+// lmdbio-provenance: makes, shows and verifies the provenance file beside an LMDB database.
+#include <array>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/data_path.h"
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/provenance/fingerprint.h"
+#include "lmdbio/writer/record_provenance.h"
+#include "tools/cli.h"
+#include "tools/progress_bar.h"
+#include "tools/provenance_file.h"
+
+namespace {
+
+using lmdbio::Fail;
+using lmdbio::Result;
+using lmdbio::Status;
+using lmdbio::layout::Database;
+using lmdbio::layout::Environment;
+using lmdbio::layout::Layout;
+using lmdbio::layout::RecordRun;
+using lmdbio::provenance::Kind;
+using lmdbio::tools::Invocation;
+using lmdbio::tools::ProgressBar;
+using lmdbio::tools::ProvenanceFile;
+using nlohmann::ordered_json;
+namespace po = boost::program_options;
+
+std::string DatabaseName(const Invocation& invocation) {
+  return invocation.has("name") ? invocation.option<std::string>("name") : "";
+}
+
+std::string_view KindName(Kind kind) {
+  return kind == Kind::kOrderedLoad ? "ordered load" : "exact layout";
+}
+
+// A database and what must outlive it.
+struct Opened {
+  std::unique_ptr<lmdbio::io::FileSource> source;
+  Environment environment;
+  Database database;
+};
+
+Result<Opened> Open(const Invocation& invocation) {
+  LMDBIO_TRY(const std::string path, lmdbio::io::FindDataFile(invocation.operand("PATH")));
+  LMDBIO_TRY(auto source, lmdbio::io::FileSource::Open(path));
+  source->Advise(lmdbio::AccessPattern::kRandom);
+  LMDBIO_TRY(const Environment environment, Environment::Open(*source));
+  const std::string name = DatabaseName(invocation);
+  LMDBIO_TRY(Database database,
+             name.empty() ? Result<Database>(environment.Main()) : environment.Named(name));
+  return Opened{std::move(source), environment, std::move(database)};
+}
+
+ordered_json Describe(const ProvenanceFile& file) {
+  const lmdbio::provenance::Provenance& provenance = file.provenance;
+  const lmdbio::provenance::Fingerprint& of = provenance.fingerprint();
+  ordered_json outcome;
+  outcome["provenance"] = file.path;
+  outcome["kind"] = KindName(provenance.kind());
+  outcome["provenance_bytes"] = file.size_bytes;
+  outcome["records"] = of.record.entry_count;
+  if (provenance.kind() == Kind::kOrderedLoad) {
+    const auto sizes = [](const lmdbio::provenance::SizeDescription& size) {
+      return size.is_constant ? ordered_json(size.constant_bytes)
+                              : ordered_json(fmt::format("one for each record, {} bytes packed",
+                                                         size.packed.size()));
+    };
+    const lmdbio::provenance::LoadDescription& load = provenance.load();
+    outcome["load"] = {
+        {"commit_interval_records", load.commit_interval_records},
+        {"leaf_records_max", load.leaf_records_max},
+        {"branch_children_max", load.branch_children_max},
+        {"key_bytes", sizes(provenance.key_sizes())},
+        {"value_bytes", sizes(provenance.value_sizes())},
+        {"order", load.put_mode == lmdbio::provenance::PutMode::kAppend ? "ascending, appended"
+                                                                    : "ascending"},
+        {"meta_page_count", load.meta_page_count},
+    };
+  }
+  outcome["made_for"] = {
+      {"database", of.database_name.empty() ? "main" : of.database_name},
+      {"data_version", static_cast<uint32_t>(of.page_format.version())},
+      {"page_size_bytes", of.page_format.page_size_bytes()},
+      {"file_size_bytes", of.file_size_bytes},
+      {"transaction_id", of.transaction_id},
+      {"root_page", of.record.root.value},
+      {"last_page", of.last_page.value},
+      {"hashed_leaf_pages", of.samples.size()},
+  };
+  return outcome;
+}
+
+// Compares a layout with the runs of another producer.
+class ComparingSink final : public lmdbio::layout::RecordRunSink {
+ public:
+  ComparingSink(const Layout& expected, const std::string& path) : expected_(expected), path_(path) {}
+
+  Status Add(const RecordRun& run) override {
+    for (uint64_t i = 0; i < run.values.size(); ++i) {
+      const lmdbio::RecordIndex record{run.first_record.value + i};
+      const uint32_t node =
+          run.first_node + (run.kind == lmdbio::layout::RunKind::kNodes ? static_cast<uint32_t>(i) : 0);
+      if (record.value >= expected_.record_count() || expected_.Value(record) != run.values[i] ||
+          expected_.Key(record) != lmdbio::layout::KeyPlace{run.leaf, node}) {
+        return Fail(lmdbio::ErrorCode::kStale,
+                    fmt::format("{}: record {} lies elsewhere", path_, record.value));
+      }
+    }
+    return {};
+  }
+
+ private:
+  const Layout& expected_;
+  const std::string& path_;
+};
+
+Result<lmdbio::writer::RecordedProvenance> RecordWithBar(
+    lmdbio::writer::RecordProvenanceOptions& options) {
+  ProgressBar bar("walking");
+  options.progress = [&](double done) { bar.Update(done); };
+  return lmdbio::writer::RecordProvenance(options);
+}
+
+Status CompareWithTree(const Database& database, const Layout& layout, const std::string& path) {
+  ProgressBar bar("walking");
+  ComparingSink comparison(layout, path);
+  LMDBIO_TRY_VOID(lmdbio::layout::WalkDatabase(database, comparison,
+                                               [&](double done) { bar.Update(done); }));
+  return {};
+}
+
+Status Create(const Invocation& invocation) {
+  lmdbio::writer::RecordProvenanceOptions options;
+  options.path = invocation.operand("PATH");
+  options.database_name = DatabaseName(invocation);
+  if (invocation.has("commit-interval")) {
+    options.hint.commit_interval_records = invocation.whole("commit-interval");
+  }
+  LMDBIO_TRY(const auto recorded, RecordWithBar(options));
+  const double records = static_cast<double>(std::max<uint64_t>(recorded.record_count, 1));
+  ordered_json outcome;
+  outcome["provenance"] = recorded.path;
+  outcome["kind"] = KindName(recorded.kind);
+  outcome["provenance_bytes"] = recorded.size_bytes;
+  outcome["records"] = recorded.record_count;
+  outcome["bytes_per_record"] = static_cast<double>(recorded.size_bytes) / records;
+  return invocation.Report(outcome);
+}
+
+Status Show(const Invocation& invocation) {
+  LMDBIO_TRY(const Opened opened, Open(invocation));
+  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(opened.database));
+  ordered_json outcome = Describe(file);
+  const Status fits =
+      lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), opened.database);
+  outcome["fits"] = fits ? "yes" : "no: " + fits.error().message();
+  return invocation.Report(outcome);
+}
+
+Status Verify(const Invocation& invocation) {
+  LMDBIO_TRY(const Opened opened, Open(invocation));
+  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(opened.database));
+  LMDBIO_TRY_VOID(
+      lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), opened.database));
+  const auto begin = std::chrono::steady_clock::now();
+  lmdbio::layout::LayoutBuilder builder;
+  LMDBIO_TRY_VOID(file.provenance.Expand(builder).map_error(
+      [&](lmdbio::Error&& error) { return std::move(error).Within(file.path); }));
+  const Layout layout = builder.Finish();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  LMDBIO_TRY_VOID(CompareWithTree(opened.database, layout, file.path));
+  LMDBIO_TRY_VOID(opened.environment.CheckHolds());
+  ordered_json outcome = Describe(file);
+  outcome["layout_seconds"] = took.count();
+  outcome["verified_records"] = layout.record_count();
+  return invocation.Report(outcome);
+}
+
+void DescribeName(po::options_description_easy_init options) {
+  options("name,s", po::value<std::string>()->value_name("NAME"),
+          "of this named database instead of the main one");
+}
+
+void DescribeCreate(po::options_description_easy_init options) {
+  DescribeName(options);
+  options("commit-interval", po::value<lmdbio::tools::Whole>()->value_name("N"),
+          "the load committed every N records, if you know (it is found out otherwise)");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::array commands = {
+      lmdbio::tools::Command{"create", "PATH", "Walks the database and writes its provenance file.",
+                             &DescribeCreate, &Create},
+      lmdbio::tools::Command{"show", "PATH", "Prints the provenance file and whether it fits.",
+                             &DescribeName, &Show},
+      lmdbio::tools::Command{"verify", "PATH",
+                             "Compares the layout it gives with the tree, record by record.",
+                             &DescribeName, &Verify},
+  };
+  return lmdbio::tools::RunTool("lmdbio-provenance", "Tells where the records of a database lie.",
+                                commands, argc, argv);
+}

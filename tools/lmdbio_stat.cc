@@ -1,0 +1,181 @@
+// lmdbio-stat: what mdb_stat -ef -a tells, and how the records lie in the file - without LMDB and
+// without touching its lock file.
+#include <array>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/data_path.h"
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/layout/database.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/layout/record_scan.h"
+#include "tools/cli.h"
+#include "tools/layout_statistics.h"
+#include "tools/lock_file.h"
+#include "tools/progress_bar.h"
+#include "tools/provenance_file.h"
+
+namespace {
+
+using lmdbio::Bytes;
+using lmdbio::Result;
+using lmdbio::Status;
+using lmdbio::format::DatabaseRecord;
+using lmdbio::layout::Database;
+using lmdbio::layout::Environment;
+using lmdbio::layout::Snapshot;
+using lmdbio::tools::Invocation;
+using lmdbio::tools::LayoutStatistics;
+using nlohmann::ordered_json;
+
+ordered_json DescribeEnvironment(const Environment& environment) {
+  const Snapshot& snapshot = environment.snapshot();
+  const uint64_t page_bytes = snapshot.page_format.page_size_bytes();
+  const uint64_t map_bytes = lmdbio::tools::MapSizeBytes(snapshot);
+  ordered_json outcome;
+  outcome["data_file"] = environment.pages().source().name();
+  outcome["file_size_bytes"] = snapshot.file_size_bytes;
+  outcome["data_version"] = static_cast<uint32_t>(snapshot.page_format.version());
+  outcome["map_size_bytes"] = map_bytes;
+  outcome["page_size_bytes"] = page_bytes;
+  outcome["max_pages"] = map_bytes / page_bytes;
+  outcome["pages_used"] = snapshot.meta.last_page.value + 1;
+  outcome["last_transaction_id"] = snapshot.meta.transaction_id;
+  outcome["max_readers"] = lmdbio::tools::ReaderSlots(environment.pages().source().name());
+  return outcome;
+}
+
+ordered_json DescribeTree(const DatabaseRecord& record) {
+  return {{"tree_depth", record.depth},
+          {"branch_pages", record.branch_pages},
+          {"leaf_pages", record.leaf_pages},
+          {"overflow_pages", record.overflow_pages},
+          {"entries", record.entry_count}};
+}
+
+// Each value of the free list is a count, then as many page numbers.
+Result<ordered_json> DescribeFreeList(const Environment& environment) {
+  LMDBIO_TRY(const Database free_list, environment.FreeList());
+  ordered_json outcome = DescribeTree(free_list.record());
+  lmdbio::layout::RecordScan scan(free_list);
+  uint64_t page_count = 0;
+  for (;;) {
+    LMDBIO_TRY(const bool found, scan.Next());
+    if (!found) break;
+    LMDBIO_TRY(const Bytes value, scan.cursor().Value());
+    const uint64_t count =
+        value.size() < sizeof(uint64_t) ? 0 : lmdbio::format::Load<uint64_t>(value, 0);
+    if (value.size() < sizeof(uint64_t) || count > value.size() / sizeof(uint64_t) - 1) {
+      return environment.pages().Corrupt(free_list.record().root,
+                                         "the free list below it has a record that is too short");
+    }
+    page_count += count;
+  }
+  outcome["free_pages"] = page_count;
+  return outcome;
+}
+
+std::string FlagNames(uint16_t flags) {
+  using namespace lmdbio::format;
+  static constexpr std::array<std::pair<DatabaseFlags, const char*>, 6> kNames = {{
+      {kReverseKey, "reversekey"},
+      {kDupSort, "dupsort"},
+      {kIntegerKey, "integerkey"},
+      {kDupFixed, "dupfixed"},
+      {kIntegerDup, "integerdup"},
+      {kReverseDup, "reversedup"},
+  }};
+  std::string text;
+  for (const auto& [flag, name] : kNames) {
+    if ((flags & flag) != 0) text += text.empty() ? name : std::string(" ") + name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+ordered_json DescribeSizes(const LayoutStatistics& statistics) {
+  const uint64_t count = std::max<uint64_t>(statistics.record_count(), 1);
+  ordered_json outcome = {
+      {"key_bytes", fmt::format("{} to {}", statistics.key_bytes_min(), statistics.key_bytes_max())},
+      {"value_bytes_min", statistics.value_bytes_min()},
+      {"value_bytes_mean", statistics.value_bytes_total() / count},
+      {"value_bytes_max", statistics.value_bytes_max()},
+      {"in_overflow_pages", statistics.overflow_record_count()},
+  };
+  ordered_json histogram = ordered_json::object();
+  for (size_t bucket = 0; bucket < LayoutStatistics::kBucketCount; ++bucket) {
+    if (statistics.buckets()[bucket] == 0) continue;
+    const uint64_t low = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
+    const uint64_t high = bucket == 0 ? 0 : (low << 1) - 1;
+    histogram[fmt::format("{} to {}", low, high)] = statistics.buckets()[bucket];
+  }
+  outcome["records_by_value_bytes"] = std::move(histogram);
+  return outcome;
+}
+
+// Shares of the steps from one record to the next in key order.
+ordered_json DescribeOrder(const LayoutStatistics& statistics) {
+  const auto steps = static_cast<double>(std::max<uint64_t>(statistics.record_count(), 2) - 1);
+  const auto share = [&](uint64_t count) {
+    return fmt::format("{:.2f} %", 100.0 * static_cast<double>(count) / steps);
+  };
+  return {{"adjacent", share(statistics.adjacent_count())},
+          {"forward_within_64_kib", share(statistics.near_count())},
+          {"forward_farther", share(statistics.far_count())},
+          {"backward", share(statistics.backward_count())}};
+}
+
+std::string DescribeProvenance(const Database& database) {
+  const Result<lmdbio::tools::ProvenanceFile> file = lmdbio::tools::ReadProvenanceFile(database);
+  if (!file && file.error().code() == lmdbio::ErrorCode::kNotFound) return "none";
+  if (!file) return "unreadable: " + file.error().message();
+  const Status fits =
+      lmdbio::provenance::CheckFingerprint(file->provenance.fingerprint(), database);
+  if (!fits) return "does not fit: " + fits.error().message();
+  return fmt::format("fits, {} bytes", file->size_bytes);
+}
+
+Result<ordered_json> DescribeDatabase(const Database& database) {
+  ordered_json outcome = DescribeTree(database.record());
+  outcome["flags"] = FlagNames(database.record().flags);
+  LayoutStatistics statistics(database.pages().page_format());
+  lmdbio::tools::ProgressBar bar("walking " + (database.name().empty() ? "main" : database.name()));
+  LMDBIO_TRY_VOID(lmdbio::layout::WalkDatabase(database, statistics,
+                                               [&](double done) { bar.Update(done); }));
+  outcome["sizes"] = DescribeSizes(statistics);
+  outcome["steps_in_key_order"] = DescribeOrder(statistics);
+  outcome["provenance"] = DescribeProvenance(database);
+  return outcome;
+}
+
+Result<ordered_json> Describe(const Environment& environment) {
+  ordered_json outcome;
+  outcome["environment"] = DescribeEnvironment(environment);
+  LMDBIO_TRY(outcome["free_list"], DescribeFreeList(environment));
+  LMDBIO_TRY(outcome["main"], DescribeDatabase(environment.Main()));
+  LMDBIO_TRY(const std::vector<std::string> names, environment.Names());
+  for (const std::string& name : names) {
+    LMDBIO_TRY(const Database database, environment.Named(name));
+    LMDBIO_TRY(outcome["named"][name], DescribeDatabase(database));
+  }
+  return outcome;
+}
+
+Status Stat(const Invocation& invocation) {
+  LMDBIO_TRY(const std::string path, lmdbio::io::FindDataFile(invocation.operand("PATH")));
+  LMDBIO_TRY(const auto source, lmdbio::io::FileSource::Open(path));
+  source->Advise(lmdbio::AccessPattern::kRandom);
+  LMDBIO_TRY(const Environment environment, Environment::Open(*source));
+  const Result<ordered_json> outcome = Describe(environment);
+  // A writer at work explains what looks like damage, and spoils what looks whole.
+  LMDBIO_TRY_VOID(environment.CheckHolds());
+  if (!outcome) return lmdbio::Fail(lmdbio::Error(outcome.error().code(), outcome.error().message()));
+  return invocation.Report(*outcome);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::array commands = {lmdbio::tools::Command{
+      "", "PATH", "Tells what an LMDB file holds and how its records lie in it.", nullptr, &Stat}};
+  return lmdbio::tools::RunTool("lmdbio-stat", "Describes an LMDB file.", commands, argc, argv);
+}

@@ -1,0 +1,108 @@
+#include "tools/make_digits.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/small_file.h"
+#include "tools/as_text.h"
+#include "tools/caffe_record.h"
+#include "tools/database_load.h"
+#include "tools/digits_data.h"
+#include "tools/gunzip.h"
+
+namespace lmdbio::tools {
+namespace {
+
+constexpr int kSide = 8;
+constexpr size_t kPixelCount = size_t{kSide} * kSide;
+constexpr int kPixelMax = 16;
+constexpr int kLabelMax = 9;
+constexpr int kKeyDigits = 5;
+constexpr uint64_t kTableBytesMax = uint64_t{1} << 30;
+
+struct Digit {
+  std::array<char, kPixelCount> pixels;  // row by row
+  int label = 0;
+};
+
+Result<std::string> ReadTable(const Invocation& invocation) {
+  if (!invocation.has("data")) {
+    return Gunzip({reinterpret_cast<const char*>(kDigitsData), kDigitsDataBytes});
+  }
+  const std::string& path = invocation.option<std::string>("data");
+  LMDBIO_TRY(const std::vector<std::byte> bytes, io::ReadSmallFile(path, kTableBytesMax));
+  Result<std::string> table = Gunzip(AsText(bytes));
+  if (!table) return Fail(std::move(table).error().Within(path));
+  return table;
+}
+
+// Takes a number and the comma behind it off `line`; -1 if there is none from 0 to `max`.
+int TakeNumber(std::string_view& line, int max) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (error != std::errc() || number < 0 || number > max) return -1;
+  line.remove_prefix(static_cast<size_t>(end - line.data()));
+  if (line.empty()) return number;
+  if (line.front() != ',' || line.size() == 1) return -1;
+  line.remove_prefix(1);
+  return number;
+}
+
+Result<Digit> ParseDigit(std::string_view line, uint64_t index) {
+  Digit digit;
+  bool is_good = true;
+  for (char& pixel : digit.pixels) {
+    const int number = TakeNumber(line, kPixelMax);
+    is_good = is_good && number >= 0;
+    pixel = static_cast<char>(number);
+  }
+  digit.label = TakeNumber(line, kLabelMax);
+  if (is_good && digit.label >= 0 && line.empty()) return digit;
+  return Fail(
+      ErrorCode::kCorruption,
+      fmt::format("line {}: not 64 pixels from 0 to 16 and a label from 0 to 9", index + 1));
+}
+
+Status Load(std::string_view table, DatabaseLoad& load) {
+  for (uint64_t index = 0; !table.empty(); ++index) {
+    const size_t end = std::min(table.find('\n'), table.size());
+    LMDBIO_TRY(const Digit digit, ParseDigit(table.substr(0, end), index));
+    const RawImage image{1, kSide, kSide, {digit.pixels.data(), digit.pixels.size()}};
+    LMDBIO_TRY_VOID(load.Put(DecimalKey(index, kKeyDigits),
+                             RawDatum(image, digit.label, EncodedField::kLeftOut)));
+    table.remove_prefix(std::min(end + 1, table.size()));
+  }
+  return {};
+}
+
+void Describe(po::options_description_easy_init options) {
+  options(
+      "data", po::value<std::string>()->value_name("FILE"),
+      "a table of the same form (65 numbers a line, may be gzipped) instead of the built-in one");
+  DescribeDatabase(options, 1000);
+}
+
+Status Run(const Invocation& invocation) {
+  LMDBIO_TRY(const std::string table, ReadTable(invocation));
+  if (table.empty()) return Fail(ErrorCode::kInvalidArgument, "the table of digits is empty");
+  LMDBIO_TRY(DatabaseLoad load,
+             DatabaseLoad::Create(DatabaseOptions(invocation, invocation.operand("OUT")), 0));
+  LMDBIO_TRY_VOID(Load(table, load));
+  LMDBIO_TRY(const auto outcome, load.Finish());
+  return invocation.Report(outcome);
+}
+
+}  // namespace
+
+Command DigitsCommand() {
+  return {"digits", "OUT",
+          "Stores 1,797 handwritten digits of 8 x 8 pixels, which it brings along.", Describe, Run};
+}
+
+}  // namespace lmdbio::tools

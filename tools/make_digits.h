@@ -1,0 +1,12 @@
+// tools/make_digits.h - `lmdbio-make digits`: 1,797 handwritten digits that come with the program.
+#ifndef LMDBIO_TOOLS_MAKE_DIGITS_H_
+#define LMDBIO_TOOLS_MAKE_DIGITS_H_
+
+#include "tools/cli.h"
+
+namespace lmdbio::tools {
+
+Command DigitsCommand();
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_MAKE_DIGITS_H_

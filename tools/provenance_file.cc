@@ -1,0 +1,30 @@
+#include "tools/provenance_file.h"
+
+#include "lmdbio/io/data_path.h"
+#include "lmdbio/io/small_file.h"
+
+namespace lmdbio::tools {
+namespace {
+
+// An exact layout takes about three bytes a record; nothing sane takes more than its data file, but a
+// database of a few records may.
+uint64_t SizeBytesMax(const layout::Snapshot& snapshot) {
+  return snapshot.file_size_bytes + (1 << 20);
+}
+
+}  // namespace
+
+Result<ProvenanceFile> ReadProvenanceFile(const layout::Database& database) {
+  const layout::PageReader& pages = database.pages();
+  ProvenanceFile file;
+  file.path = io::ProvenancePath(pages.source().name(), database.name());
+  LMDBIO_TRY(const std::vector<std::byte> bytes,
+             io::ReadSmallFile(file.path, SizeBytesMax(pages.snapshot())));
+  file.size_bytes = bytes.size();
+  LMDBIO_TRY(file.provenance, provenance::Provenance::Decode(bytes).map_error([&](Error&& error) {
+    return std::move(error).Within(file.path);
+  }));
+  return file;
+}
+
+}  // namespace lmdbio::tools

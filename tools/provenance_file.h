@@ -1,0 +1,24 @@
+// tools/provenance_file.h - the provenance file beside a data file.
+#ifndef LMDBIO_TOOLS_PROVENANCE_FILE_H_
+#define LMDBIO_TOOLS_PROVENANCE_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "lmdbio/layout/database.h"
+#include "lmdbio/provenance/provenance.h"
+
+namespace lmdbio::tools {
+
+struct ProvenanceFile {
+  std::string path;
+  uint64_t size_bytes = 0;
+  provenance::Provenance provenance;
+};
+
+// Reads the provenance file of `database`. Whether it fits is CheckFingerprint's to say.
+// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported: all name the file
+Result<ProvenanceFile> ReadProvenanceFile(const layout::Database& database);
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_PROVENANCE_FILE_H_
