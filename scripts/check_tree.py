@@ -25,10 +25,11 @@ MAY_INCLUDE = {
     "base": [],
     "format": ["base"],
     "layout": ["base", "format"],
+    "provenance": ["base", "format", "layout"],
     "io": ["base"],
-    "writer": ["base", "format", "layout", "io"],
+    "writer": ["base", "format", "layout", "provenance", "io"],
     "comm": ["base"],
-    "loader": ["base", "format", "layout", "io", "comm"],
+    "loader": ["base", "format", "layout", "provenance", "io", "comm"],
     "sync": ["base", "comm"],
     "capi": ["base", "loader", "sync"],
 }

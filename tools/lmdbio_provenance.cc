@@ -1,6 +1,11 @@
 // lmdbio-provenance: makes, shows and verifies the provenance file beside an LMDB database.
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,22 +43,22 @@ std::string_view KindName(Kind kind) {
   return kind == Kind::kOrderedLoad ? "ordered load" : "exact layout";
 }
 
-// A database and what must outlive it.
-struct Opened {
-  std::unique_ptr<lmdbio::io::FileSource> source;
-  Environment environment;
-  Database database;
-};
+Result<Database> Choose(const Environment& environment, const std::string& name) {
+  if (name.empty()) return environment.Main();
+  return environment.Named(name);
+}
 
-Result<Opened> Open(const Invocation& invocation) {
+// Reports what `describe` finds out about the database that the command line names.
+Status Inspect(const Invocation& invocation, Result<ordered_json> (*describe)(const Database&)) {
   LMDBIO_TRY(const std::string path, lmdbio::io::FindDataFile(invocation.operand("PATH")));
-  LMDBIO_TRY(auto source, lmdbio::io::FileSource::Open(path));
+  LMDBIO_TRY(const auto source, lmdbio::io::FileSource::Open(path));
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
-  const std::string name = DatabaseName(invocation);
-  LMDBIO_TRY(Database database,
-             name.empty() ? Result<Database>(environment.Main()) : environment.Named(name));
-  return Opened{std::move(source), environment, std::move(database)};
+  Result<ordered_json> outcome = Choose(environment, DatabaseName(invocation)).and_then(describe);
+  // A writer at work explains what looks like damage.
+  if (!outcome) LMDBIO_TRY_VOID(environment.CheckHolds());
+  if (!outcome) return Fail(std::move(outcome).error());
+  return invocation.Report(*outcome);
 }
 
 ordered_json Describe(const ProvenanceFile& file) {
@@ -78,7 +83,7 @@ ordered_json Describe(const ProvenanceFile& file) {
         {"key_bytes", sizes(provenance.key_sizes())},
         {"value_bytes", sizes(provenance.value_sizes())},
         {"order", load.put_mode == lmdbio::provenance::PutMode::kAppend ? "ascending, appended"
-                                                                    : "ascending"},
+                                                                        : "ascending"},
         {"meta_page_count", load.meta_page_count},
     };
   }
@@ -98,13 +103,15 @@ ordered_json Describe(const ProvenanceFile& file) {
 // Compares a layout with the runs of another producer.
 class ComparingSink final : public lmdbio::layout::RecordRunSink {
  public:
-  ComparingSink(const Layout& expected, const std::string& path) : expected_(expected), path_(path) {}
+  ComparingSink(const Layout& expected, const std::string& path)
+      : expected_(expected), path_(path) {}
 
   Status Add(const RecordRun& run) override {
     for (uint64_t i = 0; i < run.values.size(); ++i) {
       const lmdbio::RecordIndex record{run.first_record.value + i};
       const uint32_t node =
-          run.first_node + (run.kind == lmdbio::layout::RunKind::kNodes ? static_cast<uint32_t>(i) : 0);
+          run.first_node +
+          (run.kind == lmdbio::layout::RunKind::kNodes ? static_cast<uint32_t>(i) : 0);
       if (record.value >= expected_.record_count() || expected_.Value(record) != run.values[i] ||
           expected_.Key(record) != lmdbio::layout::KeyPlace{run.leaf, node}) {
         return Fail(lmdbio::ErrorCode::kStale,
@@ -129,8 +136,8 @@ Result<lmdbio::writer::RecordedProvenance> RecordWithBar(
 Status CompareWithTree(const Database& database, const Layout& layout, const std::string& path) {
   ProgressBar bar("walking");
   ComparingSink comparison(layout, path);
-  LMDBIO_TRY_VOID(lmdbio::layout::WalkDatabase(database, comparison,
-                                               [&](double done) { bar.Update(done); }));
+  LMDBIO_TRY_VOID(
+      lmdbio::layout::WalkDatabase(database, comparison, [&](double done) { bar.Update(done); }));
   return {};
 }
 
@@ -148,38 +155,41 @@ Status Create(const Invocation& invocation) {
   outcome["kind"] = KindName(recorded.kind);
   outcome["provenance_bytes"] = recorded.size_bytes;
   outcome["records"] = recorded.record_count;
-  outcome["bytes_per_record"] = static_cast<double>(recorded.size_bytes) / records;
+  outcome["bytes_per_record"] =
+      std::round(100.0 * static_cast<double>(recorded.size_bytes) / records) / 100.0;
   return invocation.Report(outcome);
 }
 
-Status Show(const Invocation& invocation) {
-  LMDBIO_TRY(const Opened opened, Open(invocation));
-  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(opened.database));
+Result<ordered_json> DescribeFit(const Database& database) {
+  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(database));
   ordered_json outcome = Describe(file);
-  const Status fits =
-      lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), opened.database);
-  outcome["fits"] = fits ? "yes" : "no: " + fits.error().message();
-  return invocation.Report(outcome);
+  const Status fits = lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), database);
+  outcome["fits"] = fits.has_value();
+  if (!fits) outcome["reason"] = fits.error().message();
+  return outcome;
 }
 
-Status Verify(const Invocation& invocation) {
-  LMDBIO_TRY(const Opened opened, Open(invocation));
-  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(opened.database));
-  LMDBIO_TRY_VOID(
-      lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), opened.database));
+Status Show(const Invocation& invocation) { return Inspect(invocation, &DescribeFit); }
+
+Result<ordered_json> CompareAndDescribe(const Database& database) {
+  LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(database));
+  LMDBIO_TRY_VOID(lmdbio::provenance::CheckFingerprint(file.provenance.fingerprint(), database));
   const auto begin = std::chrono::steady_clock::now();
   lmdbio::layout::LayoutBuilder builder;
   LMDBIO_TRY_VOID(file.provenance.Expand(builder).map_error(
       [&](lmdbio::Error&& error) { return std::move(error).Within(file.path); }));
   const Layout layout = builder.Finish();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  LMDBIO_TRY_VOID(CompareWithTree(opened.database, layout, file.path));
-  LMDBIO_TRY_VOID(opened.environment.CheckHolds());
+  LMDBIO_TRY_VOID(CompareWithTree(database, layout, file.path));
+  const lmdbio::layout::PageReader& pages = database.pages();
+  LMDBIO_TRY_VOID(lmdbio::layout::CheckSnapshotHolds(pages.source(), pages.snapshot()));
   ordered_json outcome = Describe(file);
   outcome["layout_seconds"] = took.count();
   outcome["verified_records"] = layout.record_count();
-  return invocation.Report(outcome);
+  return outcome;
 }
+
+Status Verify(const Invocation& invocation) { return Inspect(invocation, &CompareAndDescribe); }
 
 void DescribeName(po::options_description_easy_init options) {
   options("name,s", po::value<std::string>()->value_name("NAME"),

@@ -1,6 +1,11 @@
 // lmdbio-stat: what mdb_stat -ef -a tells, and how the records lie in the file - without LMDB and
 // without touching its lock file.
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -95,7 +100,8 @@ std::string FlagNames(uint16_t flags) {
 ordered_json DescribeSizes(const LayoutStatistics& statistics) {
   const uint64_t count = std::max<uint64_t>(statistics.record_count(), 1);
   ordered_json outcome = {
-      {"key_bytes", fmt::format("{} to {}", statistics.key_bytes_min(), statistics.key_bytes_max())},
+      {"key_bytes_min", statistics.key_bytes_min()},
+      {"key_bytes_max", statistics.key_bytes_max()},
       {"value_bytes_min", statistics.value_bytes_min()},
       {"value_bytes_mean", statistics.value_bytes_total() / count},
       {"value_bytes_max", statistics.value_bytes_max()},
@@ -112,26 +118,26 @@ ordered_json DescribeSizes(const LayoutStatistics& statistics) {
   return outcome;
 }
 
-// Shares of the steps from one record to the next in key order.
+// Of the steps from one record to the next in key order, how many of a hundred go where.
 ordered_json DescribeOrder(const LayoutStatistics& statistics) {
   const auto steps = static_cast<double>(std::max<uint64_t>(statistics.record_count(), 2) - 1);
-  const auto share = [&](uint64_t count) {
-    return fmt::format("{:.2f} %", 100.0 * static_cast<double>(count) / steps);
+  const auto percent = [&](uint64_t count) {
+    return std::round(10000.0 * static_cast<double>(count) / steps) / 100.0;
   };
-  return {{"adjacent", share(statistics.adjacent_count())},
-          {"forward_within_64_kib", share(statistics.near_count())},
-          {"forward_farther", share(statistics.far_count())},
-          {"backward", share(statistics.backward_count())}};
+  return {{"adjacent", percent(statistics.adjacent_count())},
+          {"forward_within_64_kib", percent(statistics.near_count())},
+          {"forward_farther", percent(statistics.far_count())},
+          {"backward", percent(statistics.backward_count())}};
 }
 
-std::string DescribeProvenance(const Database& database) {
+ordered_json DescribeProvenance(const Database& database) {
   const Result<lmdbio::tools::ProvenanceFile> file = lmdbio::tools::ReadProvenanceFile(database);
-  if (!file && file.error().code() == lmdbio::ErrorCode::kNotFound) return "none";
-  if (!file) return "unreadable: " + file.error().message();
+  if (!file && file.error().code() == lmdbio::ErrorCode::kNotFound) return {{"state", "none"}};
+  if (!file) return {{"state", "unreadable"}, {"reason", file.error().message()}};
   const Status fits =
       lmdbio::provenance::CheckFingerprint(file->provenance.fingerprint(), database);
-  if (!fits) return "does not fit: " + fits.error().message();
-  return fmt::format("fits, {} bytes", file->size_bytes);
+  if (!fits) return {{"state", "does not fit"}, {"reason", fits.error().message()}};
+  return {{"state", "fits"}, {"file_size_bytes", file->size_bytes}};
 }
 
 Result<ordered_json> DescribeDatabase(const Database& database) {
@@ -139,10 +145,10 @@ Result<ordered_json> DescribeDatabase(const Database& database) {
   outcome["flags"] = FlagNames(database.record().flags);
   LayoutStatistics statistics(database.pages().page_format());
   lmdbio::tools::ProgressBar bar("walking " + (database.name().empty() ? "main" : database.name()));
-  LMDBIO_TRY_VOID(lmdbio::layout::WalkDatabase(database, statistics,
-                                               [&](double done) { bar.Update(done); }));
+  LMDBIO_TRY_VOID(
+      lmdbio::layout::WalkDatabase(database, statistics, [&](double done) { bar.Update(done); }));
   outcome["sizes"] = DescribeSizes(statistics);
-  outcome["steps_in_key_order"] = DescribeOrder(statistics);
+  outcome["steps_in_key_order_percent"] = DescribeOrder(statistics);
   outcome["provenance"] = DescribeProvenance(database);
   return outcome;
 }
@@ -165,10 +171,10 @@ Status Stat(const Invocation& invocation) {
   LMDBIO_TRY(const auto source, lmdbio::io::FileSource::Open(path));
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
-  const Result<ordered_json> outcome = Describe(environment);
+  Result<ordered_json> outcome = Describe(environment);
   // A writer at work explains what looks like damage, and spoils what looks whole.
   LMDBIO_TRY_VOID(environment.CheckHolds());
-  if (!outcome) return lmdbio::Fail(lmdbio::Error(outcome.error().code(), outcome.error().message()));
+  if (!outcome) return lmdbio::Fail(std::move(outcome).error());
   return invocation.Report(*outcome);
 }
 

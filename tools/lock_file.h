@@ -1,4 +1,5 @@
-// tools/lock_file.h - the two figures that LMDB's programs report and a data file alone does not hold.
+// tools/lock_file.h - the two figures that LMDB's programs report and a data file alone does not
+// hold.
 #ifndef LMDBIO_TOOLS_LOCK_FILE_H_
 #define LMDBIO_TOOLS_LOCK_FILE_H_
 

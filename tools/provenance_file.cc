@@ -1,15 +1,28 @@
 #include "tools/provenance_file.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/small_file.h"
 
 namespace lmdbio::tools {
 namespace {
 
-// An exact layout takes about three bytes a record; nothing sane takes more than its data file, but a
-// database of a few records may.
+// An exact layout takes about three bytes a record; nothing sane takes more than its data file, but
+// a database of a few records may.
 uint64_t SizeBytesMax(const layout::Snapshot& snapshot) {
   return snapshot.file_size_bytes + (1 << 20);
+}
+
+// Opening a pipe would wait for somebody to write into it.
+Status CheckIsFile(const std::string& path) {
+  std::error_code none;
+  const std::filesystem::file_status found = std::filesystem::status(path, none);
+  if (!std::filesystem::exists(found) || std::filesystem::is_regular_file(found)) return {};
+  return Fail(ErrorCode::kInvalidArgument, path + ": is no regular file");
 }
 
 }  // namespace
@@ -18,6 +31,7 @@ Result<ProvenanceFile> ReadProvenanceFile(const layout::Database& database) {
   const layout::PageReader& pages = database.pages();
   ProvenanceFile file;
   file.path = io::ProvenancePath(pages.source().name(), database.name());
+  LMDBIO_TRY_VOID(CheckIsFile(file.path));
   LMDBIO_TRY(const std::vector<std::byte> bytes,
              io::ReadSmallFile(file.path, SizeBytesMax(pages.snapshot())));
   file.size_bytes = bytes.size();

@@ -17,7 +17,8 @@ struct ProvenanceFile {
 };
 
 // Reads the provenance file of `database`. Whether it fits is CheckFingerprint's to say.
-// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported: all name the file
+// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported; kInvalidArgument (something other
+//         than a file): all name it
 Result<ProvenanceFile> ReadProvenanceFile(const layout::Database& database);
 
 }  // namespace lmdbio::tools

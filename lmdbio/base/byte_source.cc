@@ -6,8 +6,8 @@ namespace lmdbio {
 
 Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
   for (const ReadRequest& request : requests) {
-    LMDBIO_TRY(const Bytes bytes, Read({request.offset, request.destination.size()},
-                                       request.destination));
+    LMDBIO_TRY(const Bytes bytes,
+               Read({request.offset, request.destination.size()}, request.destination));
     if (!bytes.empty() && bytes.data() != request.destination.data()) {
       std::memcpy(request.destination.data(), bytes.data(), bytes.size());
     }

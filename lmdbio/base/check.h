@@ -8,10 +8,10 @@
 
 namespace lmdbio {
 
-// Called with one line ("FILE:LINE: CHECK failed: EXPR") before the process aborts. A host such as a
-// language runtime may install its own to unwind or report; it should not return. nullptr restores
-// the default, which writes the line to standard error.
-// Threads: install before other threads run.
+// Called with one line ("FILE:LINE: CHECK failed: EXPR") before the process aborts. A host such as
+// a language runtime may install its own to unwind or report; it should not return. nullptr
+// restores the default, which writes the line to standard error. Threads: install before other
+// threads run.
 using CheckFailureHook = void (*)(const char* line);
 void SetCheckFailureHook(CheckFailureHook hook);
 
@@ -20,11 +20,11 @@ namespace internal {
 }  // namespace internal
 }  // namespace lmdbio
 
-#define LMDBIO_CHECK(condition)                                             \
-  do {                                                                      \
-    if (!(condition)) [[unlikely]] {                                        \
-      ::lmdbio::internal::CheckFailed(__FILE__, __LINE__, #condition);      \
-    }                                                                       \
+#define LMDBIO_CHECK(condition)                                        \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::lmdbio::internal::CheckFailed(__FILE__, __LINE__, #condition); \
+    }                                                                  \
   } while (false)
 
 // For hot loops: on in debug and sanitizer builds only.

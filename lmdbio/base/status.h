@@ -1,7 +1,7 @@
 // lmdbio/base/status.h - how every call of this library reports failure: as a value.
 //
-// Data from a file, a peer, the kernel or a caller is never asserted on: it yields an Error. Our own
-// broken invariants go through lmdbio/base/check.h instead.
+// Data from a file, a peer, the kernel or a caller is never asserted on: it yields an Error. Our
+// own broken invariants go through lmdbio/base/check.h instead.
 #ifndef LMDBIO_BASE_STATUS_H_
 #define LMDBIO_BASE_STATUS_H_
 
@@ -16,15 +16,15 @@ namespace lmdbio {
 
 // What the caller can do about a failure. The numbers are append-only.
 enum class ErrorCode : int {
-  kInvalidArgument = 1,  // the call was wrong: mend the arguments
-  kNotFound = 2,         // the file, database, key or record is not there
-  kPermission = 3,       // there, but this process may not read or write it
-  kIo = 4,               // the storage failed; the message names offset and errno
-  kCorruption = 5,       // the bytes break a rule of the format; restore the file
-  kUnsupported = 6,      // well-formed, but of a kind this library refuses by name
-  kStale = 7,            // the file is not (or no longer) the one that was described or opened
+  kInvalidArgument = 1,    // the call was wrong: mend the arguments
+  kNotFound = 2,           // the file, database, key or record is not there
+  kPermission = 3,         // there, but this process may not read or write it
+  kIo = 4,                 // the storage failed; the message names offset and errno
+  kCorruption = 5,         // the bytes break a rule of the format; restore the file
+  kUnsupported = 6,        // well-formed, but of a kind this library refuses by name
+  kStale = 7,              // the file is not (or no longer) the one that was described or opened
   kResourceExhausted = 8,  // memory, disk or a configured limit ran out
-  kInternal = 9,         // a dependency broke its contract
+  kInternal = 9,           // a dependency broke its contract
 };
 
 // "corruption", "not found", ... : a stable lower-case word for logs and JSON.
@@ -68,22 +68,22 @@ inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(st
 // LMDBIO_TRY(const auto page, reader.Page(page_no)); declares `page` or returns the error.
 #define LMDBIO_TRY(declaration, expression) \
   LMDBIO_TRY_IMPL(LMDBIO_CONCAT(lmdbio_try_, __LINE__), declaration, expression)
-#define LMDBIO_TRY_IMPL(result, declaration, expression)      \
-  auto result = (expression);                                 \
-  if (!result) [[unlikely]] {                                 \
-    return ::lmdbio::Fail(std::move(result).error());         \
-  }                                                           \
+#define LMDBIO_TRY_IMPL(result, declaration, expression) \
+  auto result = (expression);                            \
+  if (!result) [[unlikely]] {                            \
+    return ::lmdbio::Fail(std::move(result).error());    \
+  }                                                      \
   declaration = std::move(*result)
 
 // LMDBIO_TRY_VOID(writer.Flush()); returns the error, if there is one.
 #define LMDBIO_TRY_VOID(expression) \
   LMDBIO_TRY_VOID_IMPL(LMDBIO_CONCAT(lmdbio_try_, __LINE__), expression)
-#define LMDBIO_TRY_VOID_IMPL(result, expression)                  \
-  do {                                                            \
-    auto result = (expression);                                   \
-    if (!result) [[unlikely]] {                                   \
-      return ::lmdbio::Fail(std::move(result).error());           \
-    }                                                             \
+#define LMDBIO_TRY_VOID_IMPL(result, expression)        \
+  do {                                                  \
+    auto result = (expression);                         \
+    if (!result) [[unlikely]] {                         \
+      return ::lmdbio::Fail(std::move(result).error()); \
+    }                                                   \
   } while (false)
 
 #endif  // LMDBIO_BASE_STATUS_H_

@@ -28,7 +28,7 @@ struct RecordIndex {
 
 // A run of bytes of the data file.
 struct Extent {
-  uint64_t offset = 0;        // bytes from the start of the file
+  uint64_t offset = 0;  // bytes from the start of the file
   uint64_t length_bytes = 0;
   friend constexpr bool operator==(const Extent&, const Extent&) = default;
 };

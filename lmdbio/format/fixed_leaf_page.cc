@@ -7,11 +7,11 @@ namespace lmdbio::format {
 Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
                                            const PageHeader& header) {
   const auto corrupt = [&](std::string_view what) {
-    return Fail(ErrorCode::kCorruption,
-                fmt::format("page {} ({}): {}", header.page_no.value, PageKindName(header.kind),
-                            what));
+    return Fail(ErrorCode::kCorruption, fmt::format("page {} ({}): {}", header.page_no.value,
+                                                    PageKindName(header.kind), what));
   };
-  // `lower` only counts the items here, two bytes each as if there were slots; `upper` means nothing.
+  // `lower` only counts the items here, two bytes each as if there were slots; `upper` means
+  // nothing.
   if (header.lower_bytes < format.header_bytes() || (header.lower_bytes & 1) != 0) {
     return corrupt(fmt::format("item counter {} lies inside the header", header.lower_bytes));
   }

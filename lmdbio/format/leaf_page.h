@@ -1,7 +1,9 @@
-// lmdbio/format/leaf_page.h - read-only view of one leaf page or sub-page: keys and what they map to.
+// lmdbio/format/leaf_page.h - read-only view of one leaf page or sub-page: keys and what they map
+// to.
 //
 // Bytes in:   one page, or the sub-page inside a node, already in memory
-// Values out: keys, inline values, references to overflow runs, to trees and to sub-pages; all spans
+// Values out: keys, inline values, references to overflow runs, to trees and to sub-pages; all
+// spans
 //             point into those bytes
 // Does no I/O and allocates nothing. Everything about sizes and places is proved by Parse, so Entry
 // cannot fail.
@@ -25,8 +27,8 @@ struct LeafEntry {
 // Where an overflow value says it lives.
 struct OverflowReference {
   PageNo first_page;
-  uint64_t transaction_id = 0;   // version 3 only
-  uint64_t page_count = 0;       // version 3 only
+  uint64_t transaction_id = 0;  // version 3 only
+  uint64_t page_count = 0;      // version 3 only
 };
 
 class LeafPage {
@@ -53,9 +55,9 @@ class LeafPage {
     entry.value_bytes = node.data_bytes();
     entry.key = nodes_.page().subspan(at + kNodeHeaderBytes, node.key_bytes);
     entry.data_offset = at + static_cast<uint32_t>(format_.data_offset(node.key_bytes));
-    entry.data = nodes_.page().subspan(
-        entry.data_offset, entry.flags == kOverflowNode ? format_.overflow_reference_bytes()
-                                                        : entry.value_bytes);
+    entry.data = nodes_.page().subspan(entry.data_offset, entry.flags == kOverflowNode
+                                                              ? format_.overflow_reference_bytes()
+                                                              : entry.value_bytes);
     return entry;
   }
 

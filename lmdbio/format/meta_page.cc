@@ -149,8 +149,8 @@ Result<PageFormat> IdentifyFile(Bytes head) {
     }
     return Fail(ErrorCode::kUnsupported, fmt::format("unknown data version {}", found));
   }
-  const DatabaseRecord free_list = LoadDatabaseRecord(
-      head.subspan(magic_at + kFreeListAt, kDatabaseRecordBytes));
+  const DatabaseRecord free_list =
+      LoadDatabaseRecord(head.subspan(magic_at + kFreeListAt, kDatabaseRecordBytes));
   LMDBIO_TRY_VOID(CheckPageSize(version, free_list.item_bytes));
   if (version == DataVersion::k3 && (free_list.flags & kEncryptedEnvironment) != 0) {
     return Fail(ErrorCode::kUnsupported, "the file is encrypted");
@@ -168,8 +168,8 @@ Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no) {
   if (header.kind != PageKind::kMeta) return corrupt("is not a meta page");
   if (Load<uint32_t>(fields, 0) != kMagic) return corrupt("has no magic number");
   if (Load<uint32_t>(fields, kVersionAt) != static_cast<uint32_t>(format.version())) {
-    return corrupt(fmt::format("data version {} differs from page 0",
-                               Load<uint32_t>(fields, kVersionAt)));
+    return corrupt(
+        fmt::format("data version {} differs from page 0", Load<uint32_t>(fields, kVersionAt)));
   }
   MetaPage meta;
   meta.page_no = page_no;
@@ -185,12 +185,12 @@ Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no) {
   }
   // Transaction n is recorded in meta page n mod 2; a fresh environment has 0 in both.
   if (meta.transaction_id != 0 && (meta.transaction_id & 1) != page_no.value) {
-    return corrupt(fmt::format("transaction {} belongs into the other meta page",
-                               meta.transaction_id));
+    return corrupt(
+        fmt::format("transaction {} belongs into the other meta page", meta.transaction_id));
   }
   if (meta.last_page.value < kMetaPageCount - 1) {
-    return corrupt(fmt::format("last page {} lies before the end of the meta pages",
-                               meta.last_page.value));
+    return corrupt(
+        fmt::format("last page {} lies before the end of the meta pages", meta.last_page.value));
   }
   return meta;
 }

@@ -35,8 +35,8 @@ bool IsLeafNodeFlags(uint16_t flags) {
 // Bytes of node area that a node takes; 0 if its flags are of no node.
 uint64_t NodeBytes(PageFormat format, PageKind kind, const NodeHeader& node) {
   if (kind == PageKind::kBranch) return format.BranchNodeBytes(node.key_bytes);
-  const uint64_t data_bytes = node.flags == kOverflowNode ? format.overflow_reference_bytes()
-                                                          : uint64_t{node.data_bytes()};
+  const uint64_t data_bytes =
+      node.flags == kOverflowNode ? format.overflow_reference_bytes() : uint64_t{node.data_bytes()};
   return IsLeafNodeFlags(node.flags) ? format.LeafNodeBytes(node.key_bytes, data_bytes) : 0;
 }
 
@@ -54,8 +54,8 @@ Status CheckTiling(PageFormat format, Bytes page, const PageHeader& header, uint
       return Corrupt(header, fmt::format("the node at offset {} has impossible flags", at));
     }
     if (node_bytes > page.size() - at) {
-      return Corrupt(header, fmt::format("the node at offset {} runs past the end of the page",
-                                         at));
+      return Corrupt(header,
+                     fmt::format("the node at offset {} runs past the end of the page", at));
     }
     at += node_bytes;
   }

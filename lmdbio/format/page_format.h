@@ -19,10 +19,10 @@ enum class DataVersion : uint32_t {
 
 inline constexpr uint32_t kPageBytesMin = 512;
 inline constexpr uint32_t kPageBytesMax = 65536;
-inline constexpr uint32_t kMetaPageCount = 2;     // pages 0 and 1
-inline constexpr uint32_t kTreeDepthMax = 32;     // the writer's cursor stack
+inline constexpr uint32_t kMetaPageCount = 2;  // pages 0 and 1
+inline constexpr uint32_t kTreeDepthMax = 32;  // the writer's cursor stack
 inline constexpr uint32_t kNodeHeaderBytes = 8;
-inline constexpr uint32_t kSlotBytes = 2;         // one entry of a page's pointer table
+inline constexpr uint32_t kSlotBytes = 2;  // one entry of a page's pointer table
 inline constexpr uint32_t kDatabaseRecordBytes = 48;
 
 // Value type; every function is O(1).

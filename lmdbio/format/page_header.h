@@ -41,8 +41,8 @@ struct PageHeader {
 // Cost:   O(1)
 Result<PageHeader> ParsePageHeader(PageFormat format, Bytes bytes, PageNo page_no);
 
-// Parses the header of a sub-page: the miniature page inside a leaf node that holds the duplicates of
-// one key. Its own page number is stale and ignored.
+// Parses the header of a sub-page: the miniature page inside a leaf node that holds the duplicates
+// of one key. Its own page number is stale and ignored.
 //
 // sub_page  the node's data
 // page_no   of the leaf page around it, for messages

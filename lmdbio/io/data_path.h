@@ -9,8 +9,8 @@
 
 namespace lmdbio::io {
 
-// LMDB users have environments of two kinds: a directory with a file data.mdb in it, or a single file
-// (MDB_NOSUBDIR). Both are given by one path.
+// LMDB users have environments of two kinds: a directory with a file data.mdb in it, or a single
+// file (MDB_NOSUBDIR). Both are given by one path.
 //
 // Returns: the path of the data file, which exists and is a regular file or a block device
 // Errors:  kNotFound, kPermission, kInvalidArgument (something else), kIo; each names the path

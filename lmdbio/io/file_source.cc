@@ -1,9 +1,9 @@
 #include "lmdbio/io/file_source.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <linux/fs.h>
 
 #include <cerrno>
 #include <chrono>
@@ -46,9 +46,9 @@ Status ReadFully(int fd, uint64_t offset, MutableBytes destination, size_t done)
     const int error_number = errno;
     if (error_number == EINTR) continue;
     if (!IsTransient(error_number) || ++failures == kTriesMax) {
-      return Fail(ErrnoError(error_number, "",
-                             fmt::format("read of {} bytes at offset {}", destination.size(),
-                                         offset)));
+      return Fail(
+          ErrnoError(error_number, "",
+                     fmt::format("read of {} bytes at offset {}", destination.size(), offset)));
     }
     std::this_thread::sleep_for(backoff);
     backoff *= 4;

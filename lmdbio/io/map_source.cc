@@ -14,8 +14,8 @@
 namespace lmdbio::io {
 namespace {
 
-// Pages are faulted in this many bytes at a time: enough to make a fault's cost vanish, little enough
-// to stay in the second-level cache's company.
+// Pages are faulted in this many bytes at a time: enough to make a fault's cost vanish, little
+// enough to stay in the second-level cache's company.
 constexpr uint64_t kPopulateBytes = 4 << 20;
 
 }  // namespace
@@ -24,7 +24,8 @@ Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path)
   UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
   struct stat found = {};
-  if (::fstat(fd.get(), &found) != 0) return Fail(ErrnoError(errno, data_path, "cannot be examined"));
+  if (::fstat(fd.get(), &found) != 0)
+    return Fail(ErrnoError(errno, data_path, "cannot be examined"));
   const auto size_bytes = static_cast<size_t>(found.st_size);
   Bytes map;
   if (size_bytes > 0) {
@@ -65,8 +66,8 @@ Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
   return map_.subspan(extent.offset, extent.length_bytes);
 }
 
-// Faults in the stretch from `offset` on. Where the kernel does not know the call, or the pages cannot
-// be had, the reads fault one by one as they would have anyway.
+// Faults in the stretch from `offset` on. Where the kernel does not know the call, or the pages
+// cannot be had, the reads fault one by one as they would have anyway.
 void MapSource::Populate(uint64_t offset) const {
   const uint64_t begin = offset & ~uint64_t{0xFFFF};
   const uint64_t length_bytes = std::min<uint64_t>(kPopulateBytes, map_.size() - begin);

@@ -31,8 +31,8 @@ class MapSource final : public ByteSource {
   // Points into the map; `scratch` may be empty.
   Result<Bytes> Read(Extent extent, MutableBytes scratch) const override;
 
-  // kSequential lets reads fault the pages ahead of them in together, a few MiB at a time, instead of
-  // one fault each; kRandom (the default) turns that and the kernel's read-ahead off.
+  // kSequential lets reads fault the pages ahead of them in together, a few MiB at a time, instead
+  // of one fault each; kRandom (the default) turns that and the kernel's read-ahead off.
   void Advise(AccessPattern pattern) const override;
 
   ReadCounters counters() const override;

@@ -8,8 +8,8 @@
 namespace lmdbio::io {
 namespace {
 
-// Large enough to make the system call cheap, small enough to stay in the second-level cache between
-// the kernel's copy and ours.
+// Large enough to make the system call cheap, small enough to stay in the second-level cache
+// between the kernel's copy and ours.
 constexpr uint64_t kBufferBytes = 256 << 10;
 
 // How far behind the buffer a request may start and still count as the continuation of the pass.
@@ -23,8 +23,7 @@ Result<std::unique_ptr<ReadAheadSource>> ReadAheadSource::Open(const std::string
 }
 
 bool ReadAheadSource::Holds(Extent extent) const {
-  return extent.offset >= held_.offset &&
-         extent.length_bytes <= held_.length_bytes &&
+  return extent.offset >= held_.offset && extent.length_bytes <= held_.length_bytes &&
          extent.offset - held_.offset <= held_.length_bytes - extent.length_bytes;
 }
 

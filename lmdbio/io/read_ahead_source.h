@@ -2,8 +2,8 @@
 //
 // A scan asks for a page here and a value there, mostly close behind what it asked for before. This
 // source reads 256 KiB at a time into a buffer of its own and serves such requests out of it: one
-// system call instead of sixty, and no map (see io/map_source.h for what a map risks). Requests that
-// do not continue a pass go to the file directly.
+// system call instead of sixty, and no map (see io/map_source.h for what a map risks). Requests
+// that do not continue a pass go to the file directly.
 //
 // Source: dissertation 5.1.2 (block size) and 5.2.1.
 #ifndef LMDBIO_IO_READ_AHEAD_SOURCE_H_
@@ -18,7 +18,8 @@
 
 namespace lmdbio::io {
 
-// Threads: as ByteSource; the buffer is shared under a lock, so several passes at once gain nothing.
+// Threads: as ByteSource; the buffer is shared under a lock, so several passes at once gain
+// nothing.
 class ReadAheadSource final : public ByteSource {
  public:
   // Errors: as FileSource::Open

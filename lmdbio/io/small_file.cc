@@ -26,8 +26,8 @@ Status WriteFully(int fd, const std::string& path, Bytes bytes) {
   return {};
 }
 
-// Makes a rename in `directory` survive a crash. Filesystems that cannot sync a directory say so; the
-// file itself is safe either way.
+// Makes a rename in `directory` survive a crash. Filesystems that cannot sync a directory say so;
+// the file itself is safe either way.
 void SyncDirectory(const std::filesystem::path& directory) {
   const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd) ::fsync(fd.get());

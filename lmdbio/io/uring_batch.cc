@@ -33,10 +33,10 @@ Status UringBatch::Run(int fd, std::span<const ReadRequest> requests, const Fini
       const ReadRequest& request = requests[next];
       io_uring_sqe* sqe = io_uring_get_sqe(ring_.get());
       LMDBIO_CHECK(sqe != nullptr);  // in_flight < depth_: the ring has room
-      io_uring_prep_read(sqe, fd, request.destination.data(),
-                         static_cast<unsigned>(std::min<size_t>(request.destination.size(),
-                                                                1U << 30)),
-                         request.offset);
+      io_uring_prep_read(
+          sqe, fd, request.destination.data(),
+          static_cast<unsigned>(std::min<size_t>(request.destination.size(), 1U << 30)),
+          request.offset);
       io_uring_sqe_set_data64(sqe, next);
     }
     const int rc = io_uring_submit_and_wait(ring_.get(), 1);

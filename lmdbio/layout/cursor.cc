@@ -59,9 +59,9 @@ Status Cursor::Arrive(Direction from) {
       break;
   }
   if (!has_duplicates_) {
-    return database_.pages().Corrupt(main_.leaf_page_no(),
-                                     fmt::format("node {} holds duplicates in a database without",
-                                                 main_.index()));
+    return database_.pages().Corrupt(
+        main_.leaf_page_no(),
+        fmt::format("node {} holds duplicates in a database without", main_.index()));
   }
   return EnterDuplicates(found, from);
 }
@@ -142,8 +142,8 @@ Result<uint64_t> Cursor::RecordsOf(const LeafEntry& found) {
   return duplicates_.item_count();
 }
 
-// Stands on the item of the leaf under main_ that holds the leaf's record number `left`, and leaves in
-// `left` its number among the item's duplicates; or takes the leaf's records off `left`.
+// Stands on the item of the leaf under main_ that holds the leaf's record number `left`, and leaves
+// in `left` its number among the item's duplicates; or takes the leaf's records off `left`.
 Result<bool> Cursor::SkipWithinLeaf(uint64_t& left) {
   const uint32_t items = main_.item_count();
   if (!has_duplicates_) {
@@ -169,9 +169,9 @@ Status Cursor::SkipDuplicates(uint64_t left) {
     left -= duplicates_.item_count();
     LMDBIO_TRY(const bool moved, duplicates_.StepLeaf(Direction::kForward));
     if (!moved) {
-      return database_.pages().Corrupt(main_.leaf_page_no(),
-                                       fmt::format("node {} has fewer duplicates than it says",
-                                                   main_.index()));
+      return database_.pages().Corrupt(
+          main_.leaf_page_no(),
+          fmt::format("node {} has fewer duplicates than it says", main_.index()));
     }
   }
   duplicates_.set_index(static_cast<uint32_t>(left));
@@ -218,8 +218,8 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
       }
       duplicates_.set_index(last.index);
     } else {
-      LMDBIO_TRY_VOID(duplicates_.SeekPath(
-          {position.duplicate_path.data(), position.duplicate_depth}));
+      LMDBIO_TRY_VOID(
+          duplicates_.SeekPath({position.duplicate_path.data(), position.duplicate_depth}));
     }
     LMDBIO_TRY_VOID(duplicates_.CheckPlainItem());
   }

@@ -8,9 +8,9 @@
 //   }
 //
 // A key with duplicates is as many records as it has duplicates. The position is a stack of (page
-// number, index): it means the same in every process that opened the same snapshot, so it can be sent
-// as it is. (The dissertation, 4.2.1, needed a map at one address everywhere, because LMDB's own cursor
-// holds pointers.)
+// number, index): it means the same in every process that opened the same snapshot, so it can be
+// sent as it is. (The dissertation, 4.2.1, needed a map at one address everywhere, because LMDB's
+// own cursor holds pointers.)
 //
 // Source: dissertation 2.4.2 and 4.2; docs/architecture.md "Cursor".
 #ifndef LMDBIO_LAYOUT_CURSOR_H_
@@ -36,9 +36,11 @@ struct CursorPosition {
 static_assert(std::is_trivially_copyable_v<CursorPosition>);
 
 // Threads: one at a time.
-// Lifetime: copies what it needs of `database`; the byte source must outlive it. Spans it returns live
+// Lifetime: copies what it needs of `database`; the byte source must outlive it. Spans it returns
+// live
 //           until it moves.
-// Errors, of every move: kIo, kCorruption. After an error the cursor stands nowhere and can be sought
+// Errors, of every move: kIo, kCorruption. After an error the cursor stands nowhere and can be
+// sought
 //           anew.
 class Cursor {
  public:

@@ -55,10 +55,12 @@ class Environment {
   Result<Database> Named(std::string_view name) const;
 
   // The names of all named databases, in key order.
+  // Errors: kIo, kCorruption
   // Cost: reads the main database's branch and leaf pages
   Result<std::vector<std::string>> Names() const;
 
   // As layout/snapshot.h CheckSnapshotHolds.
+  // Errors: kStale, kIo, kCorruption
   Status CheckHolds() const { return CheckSnapshotHolds(pages_.source(), snapshot()); }
 
  private:

@@ -47,8 +47,8 @@ Status Layout::Expand(RecordRunSink& sink) const {
     for (uint64_t j = 0; j < place.record_count; ++j) {
       values.push_back(Value({place.first_record.value + j}));
     }
-    LMDBIO_TRY_VOID(sink.Add({place.first_record, place.leaf, place.first_node, place.kind,
-                              place.home, values, {}}));
+    LMDBIO_TRY_VOID(sink.Add(
+        {place.first_record, place.leaf, place.first_node, place.kind, place.home, values, {}}));
   }
   return {};
 }

@@ -1,7 +1,7 @@
 // lmdbio/layout/layout.h - the map from record to place, in memory.
 //
-// Built from record runs by LayoutBuilder, whoever produces them: the page walk, a replay, a decoded
-// provenance file. All give the same layout for the same file, and tests hold them to it.
+// Built from record runs by LayoutBuilder, whoever produces them: the page walk, a replay, a
+// decoded provenance file. All give the same layout for the same file, and tests hold them to it.
 //
 // Source: docs/architecture.md "Layouts"; dissertation 5.2.2.
 #ifndef LMDBIO_LAYOUT_LAYOUT_H_
@@ -54,6 +54,7 @@ class Layout {
   RunPlace Run(uint64_t run) const;
 
   // Hands all records to `sink`, run by run, as they were added.
+  // Errors: whatever `sink` returns
   Status Expand(RecordRunSink& sink) const;
 
   uint64_t memory_bytes() const;

@@ -1,9 +1,9 @@
 // lmdbio/layout/packed_column.h - a column of numbers, small in memory and open at any place.
 //
-// Numbers are kept in blocks of 128. A block is a straight line (base + place * stride) and, for each
-// number, how far above the line it lies, in as many bits as the block needs. Offsets of an ordered
-// load lie on the line but for a jump now and then; sizes are often constant; random places cost the
-// bits they must.
+// Numbers are kept in blocks of 128. A block is a straight line (base + place * stride) and, for
+// each number, how far above the line it lies, in as many bits as the block needs. Offsets of an
+// ordered load lie on the line but for a jump now and then; sizes are often constant; random places
+// cost the bits they must.
 //
 //   value(i) = base + (i mod 128) * stride + (bits(i) << shift)
 #ifndef LMDBIO_LAYOUT_PACKED_COLUMN_H_

@@ -17,8 +17,8 @@ constexpr size_t kReadBytesMax = 128 << 10;
 
 PageBatch::PageBatch(const PageReader& pages)
     : pages_(pages),
-      capacity_pages_(std::max<size_t>(kBatchBytes / pages.page_format().page_size_bytes(),
-                                       kBatchPagesMin)) {}
+      capacity_pages_(
+          std::max<size_t>(kBatchBytes / pages.page_format().page_size_bytes(), kBatchPagesMin)) {}
 
 Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
   const uint64_t page_bytes = pages_.page_format().page_size_bytes();
@@ -43,9 +43,8 @@ Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
     }
     requests_.push_back({offset, MutableBytes(buffer_).subspan(slot * page_bytes, page_bytes)});
   }
-  return pages_.source().ReadMany(requests_).map_error([&](Error&& error) {
-    return std::move(error).Within(pages_.source().name());
-  });
+  return pages_.source().ReadMany(requests_).map_error(
+      [&](Error&& error) { return std::move(error).Within(pages_.source().name()); });
 }
 
 Status PageBatch::ForEach(std::span<const PageNo> page_nos, const Visitor& visit) {

@@ -17,9 +17,9 @@ class PageBatch {
 
   using Visitor = std::function<Status(const TreePage& page)>;
 
-  // Fetches `page_nos` and calls `visit` for each, in the order given. The reads of a batch are issued
-  // in file order, neighbouring pages as one read.
-  // Errors: kIo, kCorruption; the first that `visit` returns
+  // Fetches `page_nos` and calls `visit` for each, in the order given. The reads of a batch are
+  // issued in file order, neighbouring pages as one read. Errors: kIo, kCorruption; the first that
+  // `visit` returns
   Status ForEach(std::span<const PageNo> page_nos, const Visitor& visit);
 
  private:
@@ -27,7 +27,7 @@ class PageBatch {
 
   const PageReader& pages_;
   size_t capacity_pages_;
-  std::vector<std::byte> buffer_;  // [capacity_pages_ * page size] once used
+  std::vector<std::byte> buffer_;   // [capacity_pages_ * page size] once used
   std::vector<uint32_t> by_place_;  // the batch's pages in file order; slot i holds by_place_[i]
   std::vector<uint32_t> slot_of_;   // the inverse
   std::vector<ReadRequest> requests_;

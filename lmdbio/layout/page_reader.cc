@@ -24,8 +24,8 @@ Status PageReader::CheckPageNo(PageNo page_no) const {
                                         format::kMetaPageCount, snapshot_.meta.last_page.value));
   }
   if (page_no.value >= snapshot_.page_count()) {
-    return Corrupt(page_no, fmt::format("the file ends before it, after {} bytes",
-                                        snapshot_.file_size_bytes));
+    return Corrupt(
+        page_no, fmt::format("the file ends before it, after {} bytes", snapshot_.file_size_bytes));
   }
   return {};
 }
@@ -58,8 +58,8 @@ Result<Extent> PageReader::OverflowExtent(PageNo leaf, const format::LeafPage& p
   const format::OverflowReference reference = page.Reference(entry);
   const uint64_t page_count = page_format().OverflowPageCount(entry.value_bytes);
   const PageNo first = reference.first_page;
-  const uint64_t last_allowed = std::min(snapshot_.meta.last_page.value,
-                                         snapshot_.page_count() - 1);
+  const uint64_t last_allowed =
+      std::min(snapshot_.meta.last_page.value, snapshot_.page_count() - 1);
   if (first.value < format::kMetaPageCount || first.value > last_allowed ||
       page_count - 1 > last_allowed - first.value) {
     return Corrupt(leaf, fmt::format("a value of {} bytes in pages [{}, +{}) runs past the last "

@@ -14,7 +14,7 @@
 namespace lmdbio::layout {
 
 struct TreePage {
-  Bytes bytes;  // [page size]
+  Bytes bytes;                // [page size]
   format::PageHeader header;  // kind kBranch, kLeaf or kFixedLeaf
 };
 
@@ -35,10 +35,12 @@ class PageReader {
   Result<TreePage> ReadTreePage(PageNo page_no, MutableBytes scratch) const;
 
   // Checks a tree page that was fetched in a batch.
-  // bytes  [page size] from the place of page `page_no`
+  // bytes   [page size] from the place of page `page_no`
+  // Errors: kCorruption
   Result<TreePage> CheckTreePage(PageNo page_no, Bytes bytes) const;
 
   // Checks that a page number may be read at all: inside the snapshot and the file, no meta page.
+  // Errors: kCorruption
   Status CheckPageNo(PageNo page_no) const;
 
   // Where an overflow value lies, from its leaf entry alone: no byte of the run is read.

@@ -98,12 +98,12 @@ class LeafWalker {
 
   Status VisitDuplicates(uint32_t node, const LeafEntry& entry) {
     if (!database_.record().has_duplicates()) {
-      return pages_.Corrupt(leaf_, fmt::format("node {} holds duplicates in a database without",
-                                               node));
+      return pages_.Corrupt(leaf_,
+                            fmt::format("node {} holds duplicates in a database without", node));
     }
     if (entry.flags == format::kSubPageNode) {
-      LMDBIO_TRY_VOID(duplicates_.BindSubPage(leaf_, entry.data, entry.data_offset,
-                                              duplicate_shape_));
+      LMDBIO_TRY_VOID(
+          duplicates_.BindSubPage(leaf_, entry.data, entry.data_offset, duplicate_shape_));
       return EmitDuplicatePage(node, entry.key.size());
     }
     LMDBIO_TRY(const DatabaseRecord tree, pages_.DuplicateTree(leaf_, node, entry));
@@ -115,9 +115,9 @@ class LeafWalker {
       LMDBIO_TRY(more, duplicates_.StepLeaf(Direction::kForward));
     }
     if (next_record_.value - before != tree.entry_count) {
-      return pages_.Corrupt(leaf_, fmt::format("node {} has {} duplicates, its record says {}",
-                                               node, next_record_.value - before,
-                                               tree.entry_count));
+      return pages_.Corrupt(leaf_,
+                            fmt::format("node {} has {} duplicates, its record says {}", node,
+                                        next_record_.value - before, tree.entry_count));
     }
     return {};
   }

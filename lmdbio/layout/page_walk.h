@@ -1,11 +1,12 @@
 // lmdbio/layout/page_walk.h - the layout read from the tree: branch pages first, then the leaves.
 //
-// Branch pages name every leaf, and there is about one of them for a hundred leaves. So the walk has
-// two steps: ListLeaves reads the branch pages, level by level; WalkLeaves reads any share of the
-// leaves and yields their records. The shares of N workers need nothing from each other but, in the
-// end, the number of records before their first. Overflow runs are not read at all.
+// Branch pages name every leaf, and there is about one of them for a hundred leaves. So the walk
+// has two steps: ListLeaves reads the branch pages, level by level; WalkLeaves reads any share of
+// the leaves and yields their records. The shares of N workers need nothing from each other but, in
+// the end, the number of records before their first. Overflow runs are not read at all.
 //
-// Source: docs/architecture.md "Page walk"; dissertation 2.4.2 ("sequential seek") is what it replaces.
+// Source: docs/architecture.md "Page walk"; dissertation 2.4.2 ("sequential seek") is what it
+// replaces.
 #ifndef LMDBIO_LAYOUT_PAGE_WALK_H_
 #define LMDBIO_LAYOUT_PAGE_WALK_H_
 
@@ -27,8 +28,8 @@ namespace lmdbio::layout {
 // Cost:   one batch of reads for each level; 8 bytes of memory for each leaf
 Result<std::vector<PageNo>> ListLeaves(const Database& database, PageClaims& claims);
 
-// The leaves of worker `worker` of `worker_count`: contiguous shares, sizes differing by at most one.
-// Requires: worker < worker_count
+// The leaves of worker `worker` of `worker_count`: contiguous shares, sizes differing by at most
+// one. Requires: worker < worker_count
 std::span<const PageNo> ShareOfLeaves(std::span<const PageNo> leaves, uint32_t worker,
                                       uint32_t worker_count);
 

@@ -37,7 +37,7 @@ struct RecordRun {
 class RecordRunSink {
  public:
   virtual ~RecordRunSink() = default;
-  // An error stops the producer, which returns it unchanged.
+  // Errors: the sink's own; one stops the producer, which returns it unchanged
   virtual Status Add(const RecordRun& run) = 0;
 };
 

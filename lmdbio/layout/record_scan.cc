@@ -7,7 +7,7 @@ namespace lmdbio::layout {
 Result<bool> RecordScan::Next() {
   LMDBIO_TRY(const bool found, record_count_ == 0 ? cursor_.First() : cursor_.Next());
   if (found) [[likely]] {
-    ++record_count_;
+    if (++record_count_ > database_.entry_count()) LMDBIO_TRY_VOID(CheckCount());
     return true;
   }
   LMDBIO_TRY_VOID(CheckCount());
@@ -16,10 +16,11 @@ Result<bool> RecordScan::Next() {
 
 Status RecordScan::CheckCount() const {
   if (record_count_ == database_.entry_count()) return {};
-  return Fail(ErrorCode::kCorruption,
-              fmt::format("{}: page {}: the tree below it holds {} records, its description says {}",
-                          database_.pages().source().name(), database_.record().root.value,
-                          record_count_, database_.entry_count()));
+  return Fail(
+      ErrorCode::kCorruption,
+      fmt::format("{}: page {}: the tree below it holds {} records, its description says {}",
+                  database_.pages().source().name(), database_.record().root.value, record_count_,
+                  database_.entry_count()));
 }
 
 }  // namespace lmdbio::layout

@@ -19,7 +19,8 @@ struct MetaPair {
   friend bool operator==(const MetaPair&, const MetaPair&) = default;
 };
 
-// A meta page is rewritten in one small write; a reading that meets it half done differs from the next.
+// A meta page is rewritten in one small write; a reading that meets it half done differs from the
+// next.
 constexpr int kReadingsMax = 64;
 
 Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
@@ -57,9 +58,9 @@ Result<Snapshot> Take(const ByteSource& source) {
                             size_bytes / format.page_size_bytes(), size_bytes));
   }
   std::array<std::byte, 2> tail_scratch;
-  LMDBIO_TRY(const Bytes tail, source.Read({format.page_size_bytes() - tail_scratch.size(),
-                                            tail_scratch.size()},
-                                           tail_scratch));
+  LMDBIO_TRY(const Bytes tail,
+             source.Read({format.page_size_bytes() - tail_scratch.size(), tail_scratch.size()},
+                         tail_scratch));
   LMDBIO_TRY_VOID(format::CheckNoChecksums(format, tail));
   LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, format));
   const MetaPage& meta = metas.newer();
@@ -67,7 +68,8 @@ Result<Snapshot> Take(const ByteSource& source) {
   Status checked = format::CheckTree(meta.main, format, meta.last_page);
   if (checked) checked = format::CheckUserFlags(meta.main);
   if (!checked) return Fail(std::move(checked).error().Within(where));
-  // The writer extends the file before it names the new pages, so this size covers what `meta` names.
+  // The writer extends the file before it names the new pages, so this size covers what `meta`
+  // names.
   LMDBIO_TRY(const uint64_t size_now_bytes, source.SizeBytes());
   if (size_now_bytes < metas_bytes) {
     return Fail(ErrorCode::kStale, "the file shrank while it was being opened");
@@ -85,8 +87,8 @@ Status Holds(const ByteSource& source, const Snapshot& snapshot) {
   LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, snapshot.page_format));
   const uint64_t newest = metas.newer().transaction_id;
   const uint64_t taken = snapshot.meta.transaction_id;
-  // Transaction taken + 3 is the first that may reuse pages of `taken`, and it may already be writing
-  // when taken + 2 is the newest that shows.
+  // Transaction taken + 3 is the first that may reuse pages of `taken`, and it may already be
+  // writing when taken + 2 is the newest that shows.
   if (newest < taken || newest > taken + 1) {
     return Fail(ErrorCode::kStale,
                 fmt::format("the database changed while it was being read (transaction {} to {})",

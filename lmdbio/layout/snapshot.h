@@ -1,8 +1,9 @@
-// lmdbio/layout/snapshot.h - one committed state of a data file, and whether it can still be trusted.
+// lmdbio/layout/snapshot.h - one committed state of a data file, and whether it can still be
+// trusted.
 //
-// LMDB never overwrites pages of its two newest transactions, so what a snapshot names stays in place
-// while the newest transaction is at most one ahead of it. Nobody registers anywhere: no lock file is
-// read or written.
+// LMDB never overwrites pages of its two newest transactions, so what a snapshot names stays in
+// place while the newest transaction is at most one ahead of it. Nobody registers anywhere: no lock
+// file is read or written.
 //
 // Source: docs/format.md section 7.
 #ifndef LMDBIO_LAYOUT_SNAPSHOT_H_
@@ -31,7 +32,8 @@ struct Snapshot {
 Result<Snapshot> TakeSnapshot(const ByteSource& source);
 
 // Tells whether all pages of `snapshot` were still in place a moment ago: no more than one later
-// transaction has begun to be visible. To be called after reading, for a file that may have a writer.
+// transaction has begun to be visible. To be called after reading, for a file that may have a
+// writer.
 //
 // Errors: kStale  the file has moved on too far, has shrunk, or is another file
 Status CheckSnapshotHolds(const ByteSource& source, const Snapshot& snapshot);

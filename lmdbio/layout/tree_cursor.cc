@@ -33,8 +33,7 @@ void TreeCursor::Bind(const format::DatabaseRecord& record, LeafShape shape) {
   visited_pages_ = 0;
 }
 
-Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset,
-                               LeafShape shape) {
+Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape) {
   format::DatabaseRecord one_page;
   one_page.depth = 1;
   one_page.root = leaf;
@@ -109,9 +108,9 @@ Status TreeCursor::Load(uint32_t level_no, PageNo page_no) {
   level.page_no = page_no;
   const bool is_leaf_level = level_no + 1 == depth_;
   if (is_leaf_level != (page.header.kind != PageKind::kBranch)) {
-    return pages_->Corrupt(page_no, fmt::format("a {} page on level {} of a tree of depth {}",
-                                                format::PageKindName(page.header.kind),
-                                                level_no + 1, depth_));
+    return pages_->Corrupt(
+        page_no, fmt::format("a {} page on level {} of a tree of depth {}",
+                             format::PageKindName(page.header.kind), level_no + 1, depth_));
   }
   if (is_leaf_level) {
     leaf_file_offset_ = page_no.value * page_bytes;
@@ -205,8 +204,8 @@ Status TreeCursor::SeekPath(std::span<const PathStep> path) {
     LMDBIO_TRY_VOID(Load(level_no, expected));
     Level& level = levels_[level_no];
     if (step.index >= level.count) {
-      return refuse(fmt::format("entry {} of page {}, which has {}", step.index, step.page,
-                                level.count));
+      return refuse(
+          fmt::format("entry {} of page {}, which has {}", step.index, step.page, level.count));
     }
     level.index = step.index;
     if (level_no + 1 < depth_) expected = level.branch.child(step.index);

@@ -1,4 +1,5 @@
-// lmdbio/layout/tree_cursor.h - a place in one B+ tree: a stack of (page, index) and the pages loaded.
+// lmdbio/layout/tree_cursor.h - a place in one B+ tree: a stack of (page, index) and the pages
+// loaded.
 //
 // The items of the tree are leaf nodes, or the packed items of fixed-size duplicates. What an item
 // means is the business of layout/cursor.h.
@@ -34,7 +35,8 @@ enum class Direction : int8_t { kForward = 1, kBackward = -1 };
 // What the leaf pages of a tree hold: nodes, or packed items of one size (fixed-size duplicates).
 enum class LeafShape : uint8_t { kNodes, kPacked };
 
-// Not thread-safe. `pages` must outlive the cursor; spans it returns live until it moves.
+// Errors, of every move: kIo, kCorruption; prefixed with the source's name.
+// Threads: one at a time. `pages` must outlive the cursor; spans it returns live until it moves.
 class TreeCursor {
  public:
   explicit TreeCursor(const PageReader& pages) : pages_(&pages) {}
@@ -43,13 +45,13 @@ class TreeCursor {
   // Requires: `record` passed format::CheckTree and is not empty
   void Bind(const format::DatabaseRecord& record, LeafShape shape);
 
-  // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and stands at its first
-  // item. `sub_page` is borrowed until the next Bind.
-  // leaf      the page around it
-  // sub_page  the node's data; data_offset: where it starts in that page
+  // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and stands at its
+  // first item. `sub_page` is borrowed until the next Bind. leaf      the page around it sub_page
+  // the node's data; data_offset: where it starts in that page
   Status BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape);
 
-  // From now on a page may be reached once only, and is claimed in `claims` (borrowed; may be null).
+  // From now on a page may be reached once only, and is claimed in `claims` (borrowed; may be
+  // null).
   void set_claims(PageClaims* claims) { claims_ = claims; }
 
   // Stands at the first or last item.
@@ -78,7 +80,9 @@ class TreeCursor {
 
   bool standing() const { return standing_; }
   uint32_t depth() const { return depth_; }
-  PathStep step(uint32_t level) const { return {levels_[level].page_no.value, levels_[level].index}; }
+  PathStep step(uint32_t level) const {
+    return {levels_[level].page_no.value, levels_[level].index};
+  }
 
   // The leaf page under the cursor. Requires (here and below): standing()
   PageNo leaf_page_no() const { return levels_[depth_ - 1].page_no; }
@@ -116,7 +120,8 @@ class TreeCursor {
   const PageReader* pages_;
   PageClaims* claims_ = nullptr;
   format::DatabaseRecord record_;
-  // Heap-allocated levels stay where they are; spans into their buffers survive growth of the stack.
+  // Heap-allocated levels stay where they are; spans into their buffers survive growth of the
+  // stack.
   std::vector<Level> levels_;
   uint32_t depth_ = 0;
   bool standing_ = false;

@@ -12,8 +12,8 @@ using format::PageFormat;
 using layout::RecordRun;
 using layout::RunKind;
 
-// A chunk ends with the run that brings it to this many records. A run is one page's records, 32,764
-// at most, so a chunk's lists stay far below kNumbersMax.
+// A chunk ends with the run that brings it to this many records. A run is one page's records,
+// 32,764 at most, so a chunk's lists stay far below kNumbersMax.
 constexpr size_t kChunkRecords = size_t{1} << 18;
 
 // The places of a chunk's records, as symbols and what these call for.
@@ -76,17 +76,17 @@ Status DecodeChunk(WireReader& in, Chunk& chunk) {
   if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax) {
     return Corrupt("impossible chunk");
   }
-  for (auto* numbers : {&chunk.run_lengths, &chunk.kinds, &chunk.leaves, &chunk.first_nodes,
-                        &chunk.homes}) {
+  for (auto* numbers :
+       {&chunk.run_lengths, &chunk.kinds, &chunk.leaves, &chunk.first_nodes, &chunk.homes}) {
     LMDBIO_TRY_VOID(DecodeNumbers(in, run_count, *numbers));
   }
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, chunk.lengths));
   Places& places = chunk.places;
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, places.symbols));
-  LMDBIO_TRY_VOID(DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kFarRun),
-                                places.far_pages));
-  LMDBIO_TRY_VOID(DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kInPage),
-                                places.in_pages));
+  LMDBIO_TRY_VOID(
+      DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kFarRun), places.far_pages));
+  LMDBIO_TRY_VOID(
+      DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kInPage), places.in_pages));
   uint64_t total = 0;
   for (const uint64_t length : chunk.run_lengths) {
     if (length == 0 || length > record_count) return Corrupt("impossible run");
@@ -123,9 +123,12 @@ class Expander {
                    Place(chunk.places, chunk.places.symbols[at], chunk.lengths[at]));
         values_.push_back(value);
       }
-      LMDBIO_TRY_VOID(sink_.Add({RecordIndex{next_record_}, PageNo{leaf},
+      LMDBIO_TRY_VOID(sink_.Add({RecordIndex{next_record_},
+                                 PageNo{leaf},
                                  static_cast<uint32_t>(chunk.first_nodes[run]),
-                                 static_cast<RunKind>(chunk.kinds[run]), PageNo{home}, values_,
+                                 static_cast<RunKind>(chunk.kinds[run]),
+                                 PageNo{home},
+                                 values_,
                                  {}}));
       next_record_ += values_.size();
     }
@@ -151,8 +154,7 @@ class Expander {
     uint64_t in_page = predictor_.SameStepInPage();
     if (symbol == PlaceSymbol::kPackedNode) in_page = predictor_.PackedNodeInPage(length_bytes);
     if (symbol == PlaceSymbol::kInPage) in_page = places.in_pages[next_in_page_++];
-    if (in_page > format_.page_size_bytes() ||
-        length_bytes > format_.page_size_bytes() - in_page) {
+    if (in_page > format_.page_size_bytes() || length_bytes > format_.page_size_bytes() - in_page) {
       return Corrupt("a value past the end of its page");
     }
     predictor_.TakeInPage(in_page, length_bytes, symbol);
@@ -233,7 +235,8 @@ Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, 
     }
     LMDBIO_TRY_VOID(expander.Expand(chunk));
   }
-  if (expander.record_count() != record_count) return Corrupt("fewer records than the database has");
+  if (expander.record_count() != record_count)
+    return Corrupt("fewer records than the database has");
   return {};
 }
 

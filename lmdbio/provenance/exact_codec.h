@@ -1,8 +1,8 @@
 // lmdbio/provenance/exact_codec.h - any layout, compressed without loss.
 //
-// Runs are gathered into chunks of about 262,144 records, each packed by itself: memory stays bounded
-// and a damaged chunk stops there. Within a chunk a place is written only where it does not follow
-// from the record before it; docs/provenance.md has the rules and the bytes.
+// Runs are gathered into chunks of about 262,144 records, each packed by itself: memory stays
+// bounded and a damaged chunk stops there. Within a chunk a place is written only where it does not
+// follow from the record before it; docs/provenance.md has the rules and the bytes.
 #ifndef LMDBIO_PROVENANCE_EXACT_CODEC_H_
 #define LMDBIO_PROVENANCE_EXACT_CODEC_H_
 

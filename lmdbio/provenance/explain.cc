@@ -60,16 +60,15 @@ class Search {
     load_.commit_interval_records = interval;
     load_.put_mode = put_mode;
     MatchingSink sink(layout_);
-    const Result<ReplayTotals> totals =
-        Replay(database_.pages().page_format(), load_, sink);
+    const Result<ReplayTotals> totals = Replay(database_.pages().page_format(), load_, sink);
     matched_ = sink.matched_records();
     if (!totals || !sink.complete() || !MatchesMeta(*totals)) return std::nullopt;
     return ExplainedLoad{load_, *totals};
   }
 
   // A replay that commits too seldom agrees with the file up to the first commit it misses: records
-  // behind it lie elsewhere. An inline record's leaf moves with it, so the difference may show up to a
-  // leaf's records before the commit.
+  // behind it lie elsewhere. An inline record's leaf moves with it, so the difference may show up
+  // to a leaf's records before the commit.
   std::optional<ExplainedLoad> SearchInterval(uint64_t low, uint64_t high, PutMode put_mode) {
     std::optional<ExplainedLoad> found = Try(high, put_mode);
     if (found) return found;
@@ -88,8 +87,7 @@ class Search {
     const format::MetaPage& meta = database_.pages().snapshot().meta;
     return totals.root == record.root && totals.last_page == meta.last_page &&
            totals.depth == record.depth && totals.branch_pages == record.branch_pages &&
-           totals.leaf_pages == record.leaf_pages &&
-           totals.overflow_pages == record.overflow_pages;
+           totals.leaf_pages == record.leaf_pages && totals.overflow_pages == record.overflow_pages;
   }
 
   uint64_t LeafRecordsMax() const {

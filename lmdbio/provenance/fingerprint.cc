@@ -13,12 +13,11 @@ constexpr uint32_t kNameBytesMax = 4096;
 Result<uint64_t> HashPage(const layout::PageReader& pages, PageNo page_no) {
   std::vector<std::byte> scratch(pages.page_format().page_size_bytes());
   LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
-  LMDBIO_TRY(const Bytes bytes,
-             pages.source()
-                 .Read({page_no.value * scratch.size(), scratch.size()}, scratch)
-                 .map_error([&](Error&& error) {
-                   return std::move(error).Within(pages.source().name());
-                 }));
+  LMDBIO_TRY(const Bytes bytes, pages.source()
+                                    .Read({page_no.value * scratch.size(), scratch.size()}, scratch)
+                                    .map_error([&](Error&& error) {
+                                      return std::move(error).Within(pages.source().name());
+                                    }));
   return XXH64(bytes.data(), bytes.size(), 0);
 }
 
@@ -54,10 +53,10 @@ Result<Fingerprint> TakeFingerprint(const layout::Database& database,
 Status CheckFingerprint(const Fingerprint& fingerprint, const layout::Database& database) {
   const layout::Snapshot& snapshot = database.pages().snapshot();
   if (fingerprint.database_name != database.name()) {
-    return Fail(ErrorCode::kStale,
-                fmt::format("{}: database name is '{}', the provenance file was made for '{}'",
-                            database.pages().source().name(), database.name(),
-                            fingerprint.database_name));
+    return Fail(
+        ErrorCode::kStale,
+        fmt::format("{}: database name is '{}', the provenance file was made for '{}'",
+                    database.pages().source().name(), database.name(), fingerprint.database_name));
   }
   const format::DatabaseRecord& then = fingerprint.record;
   const format::DatabaseRecord& now = database.record();
@@ -131,8 +130,8 @@ Result<Fingerprint> DecodeFingerprint(WireReader& in) {
       page_bytes > format::kPageBytesMax) {
     return corrupt(fmt::format("page size {}", page_bytes));
   }
-  fingerprint.page_format = format::PageFormat(static_cast<format::DataVersion>(version),
-                                               page_bytes);
+  fingerprint.page_format =
+      format::PageFormat(static_cast<format::DataVersion>(version), page_bytes);
   fingerprint.file_size_bytes = in.Get<uint64_t>();
   fingerprint.transaction_id = in.Get<uint64_t>();
   fingerprint.last_page = PageNo{in.Get<uint64_t>()};

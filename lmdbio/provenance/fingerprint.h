@@ -1,8 +1,8 @@
 // lmdbio/provenance/fingerprint.h - which database, in which state, a provenance file speaks of.
 //
 // Most of it are fields of the meta page and of the database's record: they are free to compare and
-// change with every commit. A few leaf pages are hashed too, because two different files may agree in
-// all counters.
+// change with every commit. A few leaf pages are hashed too, because two different files may agree
+// in all counters.
 //
 // Source: docs/provenance.md "Fingerprint".
 #ifndef LMDBIO_PROVENANCE_FINGERPRINT_H_

@@ -15,8 +15,8 @@ constexpr uint32_t kPlanesMax = 8;
 
 void EncodePlane(std::span<const std::byte> plane, WireWriter& out) {
   std::vector<std::byte> frame(ZSTD_compressBound(plane.size()));
-  const size_t size = ZSTD_compress(frame.data(), frame.size(), plane.data(), plane.size(),
-                                    kCompressionLevel);
+  const size_t size =
+      ZSTD_compress(frame.data(), frame.size(), plane.data(), plane.size(), kCompressionLevel);
   LMDBIO_CHECK(ZSTD_isError(size) == 0U);  // the frame is as large as zstd can ask for
   out.Put(static_cast<uint32_t>(size));
   out.PutBytes(Bytes(frame).first(size));

@@ -1,4 +1,5 @@
-// lmdbio/provenance/place_predictor.h - where the next record would lie if nothing surprising happened.
+// lmdbio/provenance/place_predictor.h - where the next record would lie if nothing surprising
+// happened.
 //
 // Encoder and decoder step the same predictor; only surprises are written to the file.
 #ifndef LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_
@@ -13,11 +14,11 @@ namespace lmdbio::provenance {
 
 // How a record's place is told; one symbol for each record.
 enum class PlaceSymbol : uint8_t {
-  kNextRun = 0,      // overflow run right behind the last one
-  kFarRun = 1,       // overflow run elsewhere: its first page follows, relative to kNextRun's
-  kPackedNode = 2,   // inline, packed below the record before it as LMDB packs nodes
-  kInPage = 3,       // inline elsewhere: the offset in the page follows
-  kSameStep = 4,     // inline, as far from the record before it as that was from the one before
+  kNextRun = 0,     // overflow run right behind the last one
+  kFarRun = 1,      // overflow run elsewhere: its first page follows, relative to kNextRun's
+  kPackedNode = 2,  // inline, packed below the record before it as LMDB packs nodes
+  kInPage = 3,      // inline elsewhere: the offset in the page follows
+  kSameStep = 4,    // inline, as far from the record before it as that was from the one before
 };
 inline constexpr uint64_t kPlaceSymbolMax = 4;
 

@@ -1,8 +1,10 @@
-// lmdbio/provenance/provenance.h - the small file beside a database that tells where its records lie.
+// lmdbio/provenance/provenance.h - the small file beside a database that tells where its records
+// lie.
 //
 // Two kinds. An ordered load is told by the dissertation's six items, from which the layout is
-// recomputed (lmdbio/provenance/replay.h). Any other database carries its layout itself, compressed. Both
-// know which database they speak of, in which state, and are useless for any other.
+// recomputed (lmdbio/provenance/replay.h). Any other database carries its layout itself,
+// compressed. Both know which database they speak of, in which state, and are useless for any
+// other.
 //
 // Bytes in:   a provenance file
 // Values out: what it speaks of; the layout, as record runs
@@ -20,7 +22,6 @@
 
 namespace lmdbio::provenance {
 
-
 enum class Kind : uint32_t {
   kOrderedLoad = 1,
   kExactLayout = 2,
@@ -28,10 +29,10 @@ enum class Kind : uint32_t {
 
 // The dissertation's six items (5.2.2), in its order, but for the sizes.
 struct LoadDescription {
-  uint64_t commit_interval_records = 0;   // 1: how often transactions were committed
-  uint32_t leaf_records_max = 0;          // 2: most records in a leaf page
-  uint32_t branch_children_max = 0;       // 3: most children of a branch page
-  PutMode put_mode = PutMode::kDefault;   // 5: the order of insertion: ascending, put or appended
+  uint64_t commit_interval_records = 0;  // 1: how often transactions were committed
+  uint32_t leaf_records_max = 0;         // 2: most records in a leaf page
+  uint32_t branch_children_max = 0;      // 3: most children of a branch page
+  PutMode put_mode = PutMode::kDefault;  // 5: the order of insertion: ascending, put or appended
   uint32_t meta_page_count = format::kMetaPageCount;  // 6
 };
 
@@ -59,9 +60,9 @@ class Provenance {
 
   // Hands the layout to `sink`.
   //
-  // Call it only after CheckFingerprint has matched the file with a database: memory and time are in
-  // proportion to the record count that the file claims.
-  // Errors: kCorruption  the contents contradict the fingerprint; whatever `sink` returns
+  // Call it only after CheckFingerprint has matched the file with a database: memory and time are
+  // in proportion to the record count that the file claims. Errors: kCorruption  the contents
+  // contradict the fingerprint; whatever `sink` returns
   Status Expand(layout::RecordRunSink& sink) const;
 
  private:

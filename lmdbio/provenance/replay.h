@@ -1,4 +1,5 @@
-// lmdbio/provenance/replay.h - where an ordered bulk load puts every record, computed without the file.
+// lmdbio/provenance/replay.h - where an ordered bulk load puts every record, computed without the
+// file.
 //
 // LMDB's page allocator is deterministic. "Put records in key order, commit every n" can therefore
 // be replayed from the sizes of the records alone: the rightmost path of the tree, the pages that

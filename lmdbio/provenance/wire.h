@@ -41,7 +41,8 @@ class WireReader {
   T Get() {
     const Bytes bytes = GetBytes(sizeof(T));
     uint64_t value = 0;
-    for (size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
     return static_cast<T>(value);
   }
   Bytes GetBytes(uint64_t count) {

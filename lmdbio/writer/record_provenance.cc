@@ -53,8 +53,8 @@ Result<std::vector<std::byte>> Describe(const Database& database,
                                         Collector& walked, const provenance::LoadHint& hint,
                                         provenance::Kind& kind) {
   const Layout layout = walked.TakeLayout();
-  const std::optional<provenance::ExplainedLoad> explained = provenance::ExplainLayout(
-      database, layout, walked.key_bytes(), walked.value_bytes(), hint);
+  const std::optional<provenance::ExplainedLoad> explained =
+      provenance::ExplainLayout(database, layout, walked.key_bytes(), walked.value_bytes(), hint);
   if (explained) {
     kind = provenance::Kind::kOrderedLoad;
     return provenance::EncodeOrderedLoad(fingerprint, explained->load, explained->totals);

@@ -1,4 +1,5 @@
-// lmdbio/writer/record_provenance.h - one pass over a finished database, one provenance file beside it.
+// lmdbio/writer/record_provenance.h - one pass over a finished database, one provenance file beside
+// it.
 //
 // Source: dissertation 5.2.2 ("collected either when the database is being generated or later as
 // one-time postprocessing of the database"); docs/provenance.md.
@@ -17,13 +18,13 @@ namespace lmdbio::writer {
 struct RecordProvenanceOptions {
   std::string path;           // directory with data.mdb, or a single file
   std::string database_name;  // empty: the main database
-  provenance::LoadHint hint;   // what the program that loaded the database knows; it is checked
+  provenance::LoadHint hint;  // what the program that loaded the database knows; it is checked
   // Called now and then with the fraction done, 0 to 1. May be empty.
   std::function<void(double)> progress;
 };
 
 struct RecordedProvenance {
-  std::string path;         // of the file that was written
+  std::string path;  // of the file that was written
   uint64_t size_bytes = 0;
   uint64_t record_count = 0;
   provenance::Kind kind = provenance::Kind::kExactLayout;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lmdbio/layout/database.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/memory_source.h"
 
 namespace lmdbio::test {
@@ -26,7 +27,6 @@ inline void Succeed(const Status& status) {
 inline std::string Text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-inline Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // Opens `source` and the main database, or the named one. Throws.
 inline layout::Database OpenDatabase(const ByteSource& source, const std::string& name = "") {

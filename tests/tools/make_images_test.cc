@@ -42,7 +42,7 @@ Picture Flat(int width, int height, const std::string& rgb) {
 // What Caffe stores: a plane for blue, for green, for red.
 std::string BgrPlanes(const Picture& picture) {
   std::string planes;
-  for (const size_t channel : {2, 1, 0}) {
+  for (const size_t channel : {2U, 1U, 0U}) {
     for (size_t i = channel; i < picture.rgb.size(); i += 3) planes += picture.rgb[i];
   }
   return planes;

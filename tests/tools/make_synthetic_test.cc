@@ -128,7 +128,7 @@ TEST_CASE("lmdbio-make synthetic widens its keys", "[tools]") {
 }
 
 TEST_CASE("Permutation takes every position once", "[tools]") {
-  const uint64_t count = GENERATE(1, 2, 3, 4, 5, 63, 64, 65, 1000, 4096, 4097);
+  const uint64_t count = GENERATE(as<uint64_t>{}, 1, 2, 3, 4, 5, 63, 64, 65, 1000, 4096, 4097);
   const tools::Permutation permutation(/*seed=*/count, count);
   std::vector<bool> is_taken(count, false);
   for (uint64_t position = 0; position < count; ++position) {

@@ -91,7 +91,7 @@ TEST_CASE("DatabaseWriter writes what liblmdb reads", "[writer]") {
 TEST_CASE("DatabaseWriter lays out pages as plain puts do", "[writer]") {
   const TempDir dir;
   const std::vector<KeyValue> records = SomeRecords(2500);
-  const uint64_t interval = GENERATE(0, 1, 7, 1000);
+  const uint64_t interval = GENERATE(as<uint64_t>{}, 0, 1, 7, 1000);
   WriterOptions options = OptionsFor(dir.path() / "ours");
   options.commit_interval_records = interval;
   fs::create_directory(dir.path() / "plain");
@@ -147,7 +147,7 @@ TEST_CASE("DatabaseWriter writes an empty database", "[writer]") {
 
 TEST_CASE("DatabaseWriter takes keys of 1 to 511 bytes", "[writer]") {
   const TempDir dir;
-  const size_t key_bytes = GENERATE(0, 1, 511, 512, 100000);
+  const size_t key_bytes = GENERATE(as<size_t>{}, 0, 1, 511, 512, 100000);
   const Result<WriteSummary> summary =
       Write(OptionsFor(dir.path() / "db"), {{std::string(key_bytes, 'k'), "value"}});
   INFO("key of " << key_bytes << " bytes");
@@ -298,7 +298,7 @@ TEST_CASE("DatabaseWriter records provenance beside the database", "[writer]") {
   const TempDir dir;
   WriterOptions options = OptionsFor(dir.path() / "db");
   options.provenance = ProvenanceFile::kRecord;
-  options.commit_interval_records = GENERATE(0, 100);
+  options.commit_interval_records = GENERATE(as<uint64_t>{}, 0, 100);
 
   const Result<WriteSummary> summary = Write(options, SomeRecords(2500));
 

@@ -45,7 +45,7 @@ Result<WriteSummary> WriteTooMuch(const WriterOptions& options) {
 TEST_CASE("DatabaseWriter says that the disk is full and leaves nothing", "[writer][fault]") {
   WriterOptions options;
   options.path = (g_small_disk / "db").string();
-  options.commit_interval_records = GENERATE(0, 1, 3, 10);
+  options.commit_interval_records = GENERATE(as<uint64_t>{}, 0, 1, 3, 10);
   options.shape = GENERATE(DatabaseShape::kDirectory, DatabaseShape::kSingleFile);
   options.provenance = ProvenanceFile::kSkip;
 

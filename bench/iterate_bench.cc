@@ -1,0 +1,81 @@
+// Question: how fast does one thread go through all records of a file in the page cache, touching
+// every value, compared with liblmdb's cursor?
+//
+// State: warm (each variant's first repetition follows a pass that read everything). Every
+// repetition opens the file anew, as liblmdb's does, so page faults count for both.
+#include <memory>
+
+#include "bench/bench_support.h"
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/io/map_source.h"
+#include "lmdbio/io/read_ahead_source.h"
+#include "lmdbio/layout/cursor.h"
+
+namespace lmdbio::bench {
+namespace {
+
+using layout::Cursor;
+using layout::Environment;
+
+Result<uint64_t> ScanWithCursor(const ByteSource& source) {
+  source.Advise(AccessPattern::kSequential);
+  LMDBIO_TRY(const Environment environment, Environment::Open(source));
+  Cursor cursor(environment.Main());
+  uint64_t sum = 0;
+  LMDBIO_TRY(bool found, cursor.First());
+  while (found) {
+    LMDBIO_TRY(const Bytes value, cursor.Value());
+    sum += SumWords(value);
+    LMDBIO_TRY(found, cursor.Next());
+  }
+  return sum;
+}
+
+template <typename Source>
+uint64_t ScanWith(benchmark::State& state, const std::string& path) {
+  const auto source = Source::Open(path + "/data.mdb");
+  if (!source) {
+    state.SkipWithError(source.error().message().c_str());
+    return 0;
+  }
+  const Result<uint64_t> sum = ScanWithCursor(**source);
+  if (!sum) state.SkipWithError(sum.error().message().c_str());
+  return sum ? *sum : 0;
+}
+
+void Register(const BenchOptions& options, const DatabaseSpec& spec, Agreement& agreement) {
+  const std::string path = DatabaseFor(options, spec);
+  agreement.Check(spec.name, ScanWithLmdb(path));
+  const auto add = [&](const char* way, auto scan) {
+    benchmark::RegisterBenchmark((spec.name + "/" + way).c_str(),
+                                 [=, &agreement](benchmark::State& state) {
+                                   for (auto _ : state) agreement.Check(way, scan(state));
+                                 })
+        ->UseRealTime()
+        ->Iterations(1);
+  };
+  add("liblmdb cursor", [path](benchmark::State&) { return ScanWithLmdb(path); });
+  add("lmdbio cursor, map",
+      [path](benchmark::State& state) { return ScanWith<io::MapSource>(state, path); });
+  add("lmdbio cursor, read-ahead",
+      [path](benchmark::State& state) { return ScanWith<io::ReadAheadSource>(state, path); });
+  add("lmdbio cursor, pread",
+      [path](benchmark::State& state) { return ScanWith<io::FileSource>(state, path); });
+}
+
+}  // namespace
+}  // namespace lmdbio::bench
+
+int main(int argc, char** argv) {
+  using namespace lmdbio::bench;
+  const BenchOptions options = ParseOptions(argc, argv);
+  Agreement in_leaves;
+  Agreement in_overflow;
+  Register(options,
+           {"values in leaves, 784 B", options.is_tiny ? 500U : 1'000'000U, FixedSize(784)},
+           in_leaves);
+  Register(options,
+           {"values in overflow pages, 3080 B", options.is_tiny ? 500U : 300'000U, FixedSize(3080)},
+           in_overflow);
+  return RunAndCompare(argc, argv, options.is_tiny ? 2 : 9);
+}

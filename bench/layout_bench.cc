@@ -1,0 +1,80 @@
+// Question: how long until we know where every record of a cold file lies, and how much of the file
+// must be read for it, compared with liblmdb walking it?
+//
+// State: cold. The file's pages are dropped from the page cache before every repetition (not
+// timed); the share that stayed is printed.
+#include <chrono>
+
+#include "bench/bench_support.h"
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/layout/page_walk.h"
+
+namespace lmdbio::bench {
+namespace {
+
+struct Walked {
+  uint64_t record_count = 0;
+  uint64_t requested_bytes = 0;
+};
+
+Result<Walked> Walk(const std::string& data_path) {
+  LMDBIO_TRY(const auto source, io::FileSource::Open(data_path));
+  source->Advise(AccessPattern::kRandom);
+  LMDBIO_TRY(const layout::Environment environment, layout::Environment::Open(*source));
+  layout::LayoutBuilder builder;
+  LMDBIO_TRY_VOID(layout::WalkDatabase(environment.Main(), builder));
+  return Walked{builder.Finish().record_count(), source->counters().bytes};
+}
+
+// Times `work` with a cold cache, and counts what it made the storage deliver.
+template <typename Work>
+void RunCold(benchmark::State& state, const std::string& data_path, Work work) {
+  for (auto _ : state) {
+    state.counters["warm share"] = EvictFromCache(data_path);
+    const uint64_t before = StorageBytesRead();
+    const auto begin = std::chrono::steady_clock::now();
+    work(state);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    state.SetIterationTime(took.count());
+    state.counters["MB from storage"] = static_cast<double>(StorageBytesRead() - before) / 1e6;
+  }
+}
+
+void Register(const BenchOptions& options, const DatabaseSpec& spec) {
+  const std::string path = DatabaseFor(options, spec);
+  const std::string data_path = path + "/data.mdb";
+  benchmark::RegisterBenchmark((spec.name + "/liblmdb cursor, touching values").c_str(),
+                               [=](benchmark::State& state) {
+                                 RunCold(state, data_path, [&](benchmark::State&) {
+                                   benchmark::DoNotOptimize(ScanWithLmdb(path));
+                                 });
+                               })
+      ->UseManualTime()
+      ->Iterations(1);
+  benchmark::RegisterBenchmark((spec.name + "/lmdbio page walk to layout").c_str(),
+                               [=](benchmark::State& state) {
+                                 RunCold(state, data_path, [&](benchmark::State& inner) {
+                                   const Result<Walked> walked = Walk(data_path);
+                                   if (!walked || walked->record_count != spec.record_count) {
+                                     inner.SkipWithError("cannot be walked");
+                                     return;
+                                   }
+                                   inner.counters["MB requested"] =
+                                       static_cast<double>(walked->requested_bytes) / 1e6;
+                                 });
+                               })
+      ->UseManualTime()
+      ->Iterations(1);
+}
+
+}  // namespace
+}  // namespace lmdbio::bench
+
+int main(int argc, char** argv) {
+  using namespace lmdbio::bench;
+  const BenchOptions options = ParseOptions(argc, argv);
+  Register(options, {"3080 B in order", options.is_tiny ? 500U : 300'000U, FixedSize(3080)});
+  Register(options, {"196700 B in order", options.is_tiny ? 20U : 5'000U, FixedSize(196'700)});
+  return RunAndCompare(argc, argv, options.is_tiny ? 2 : 7);
+}

@@ -1,0 +1,119 @@
+// tests/fuzz/format_fuzz.cc - any bytes as any page of any format.
+//
+// Input: byte 0 chooses the page format, the rest is a page. A short one is cut in two, for the head
+// and the tail of the page: that is where slots and nodes stand, however large the page.
+// Oracle: the sanitizers. What a parser accepts must be readable to the last byte.
+#include <algorithm>
+#include <vector>
+
+#include "lmdbio/format/branch_page.h"
+#include "lmdbio/format/fixed_leaf_page.h"
+#include "lmdbio/format/leaf_page.h"
+#include "lmdbio/format/load.h"
+#include "lmdbio/format/meta_page.h"
+#include "tests/fuzz/touch_bytes.h"
+
+namespace lmdbio::test {
+namespace {
+
+using format::PageFormat;
+using format::PageHeader;
+using format::PageKind;
+
+PageFormat ChooseFormat(std::byte choice) {
+  constexpr uint32_t kPageBytes[] = {512, 1024, 4096, 65536};
+  const auto bits = std::to_integer<uint32_t>(choice);
+  return {(bits & 1) == 0 ? format::DataVersion::k1 : format::DataVersion::k3,
+          kPageBytes[(bits >> 1) % std::size(kPageBytes)]};
+}
+
+// On the heap and of exactly the page's size, so that one byte too far is one too many.
+std::vector<std::byte> Stretch(Bytes input, uint32_t page_bytes) {
+  std::vector<std::byte> page(page_bytes);
+  const Bytes used = input.first(std::min<size_t>(input.size(), page_bytes));
+  const size_t head_bytes = used.size() / 2;
+  std::copy_n(used.begin(), head_bytes, page.begin());
+  std::ranges::copy_backward(used.subspan(head_bytes), page.end());
+  return page;
+}
+
+void ReadLeaf(PageFormat format, Bytes page, const PageHeader& header);
+
+void ReadFixedLeaf(PageFormat format, Bytes page, const PageHeader& header) {
+  const auto items = format::FixedLeafPage::Parse(format, page, header);
+  for (uint32_t i = 0; items && i < items->item_count(); ++i) TouchBytes(items->item(i));
+}
+
+void ReadSubPage(PageFormat format, Bytes sub_page, PageNo page_no) {
+  const std::vector<std::byte> alone(sub_page.begin(), sub_page.end());
+  const auto header = format::ParseSubPageHeader(format, alone, page_no);
+  if (!header) return;
+  if (header->kind == PageKind::kFixedLeaf) return ReadFixedLeaf(format, alone, *header);
+  ReadLeaf(format, alone, *header);
+}
+
+void ReadEntry(PageFormat format, const format::LeafPage& leaf, uint32_t index, PageNo page_no) {
+  const format::LeafEntry entry = leaf.Entry(index);
+  TouchBytes(entry.key);
+  TouchBytes(entry.data);
+  if (entry.flags == format::kOverflowNode) (void)leaf.Reference(entry);
+  if (entry.flags == format::kSubPageNode) ReadSubPage(format, entry.data, page_no);
+  if (entry.data.size() == format::kDatabaseRecordBytes) {
+    const format::DatabaseRecord record = format::LoadDatabaseRecord(entry.data);
+    (void)format::CheckTree(record, format, PageNo{1000});
+    (void)format::CheckUserFlags(record);
+  }
+}
+
+void ReadLeaf(PageFormat format, Bytes page, const PageHeader& header) {
+  const auto leaf = format::LeafPage::Parse(format, page, header);
+  for (uint32_t i = 0; leaf && i < leaf->entry_count(); ++i) {
+    ReadEntry(format, *leaf, i, header.page_no);
+  }
+}
+
+void ReadBranch(PageFormat format, Bytes page, const PageHeader& header) {
+  const auto branch = format::BranchPage::Parse(format, page, header);
+  for (uint32_t i = 0; branch && i < branch->child_count(); ++i) {
+    TouchBytes(branch->key(i));
+    (void)branch->child(i);
+  }
+}
+
+void ReadTreePage(PageFormat format, Bytes page) {
+  const PageNo own{format::Load<uint64_t>(page, 0)};  // else nearly every input stops there
+  const auto header = format::ParsePageHeader(format, page, own);
+  if (!header) return;
+  if (header->kind == PageKind::kBranch) ReadBranch(format, page, *header);
+  if (header->kind == PageKind::kLeaf) ReadLeaf(format, page, *header);
+  if (header->kind == PageKind::kFixedLeaf) ReadFixedLeaf(format, page, *header);
+}
+
+void ReadFileHead(Bytes input) {
+  const Bytes head = input.first(std::min<size_t>(input.size(), format::kMetaBytes));
+  const std::vector<std::byte> exact(head.begin(), head.end());
+  const auto format = format::IdentifyFile(exact);
+  if (!format || exact.size() < format::kMetaBytes) return;
+  for (const uint64_t page_no : {0U, 1U}) {
+    const auto meta = format::ParseMetaPage(*format, exact, PageNo{page_no});
+    if (meta) (void)format::CheckTree(meta->main, *format, meta->last_page);
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::test
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lmdbio;
+  if (size == 0) return 0;
+  const Bytes input = std::as_bytes(std::span(data, size));
+  test::ReadFileHead(input.subspan(1));
+  const format::PageFormat format = test::ChooseFormat(input[0]);
+  const std::vector<std::byte> page = test::Stretch(input.subspan(1), format.page_size_bytes());
+  const PageNo own{format::Load<uint64_t>(page, 0)};
+  test::ReadTreePage(format, page);
+  test::ReadSubPage(format, input.subspan(1), own);
+  (void)format::ParseOverflowHead(format, page, own, size);
+  (void)format::CheckNoChecksums(format, Bytes(page).last(2));
+  return 0;
+}

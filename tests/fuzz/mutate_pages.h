@@ -1,0 +1,39 @@
+// tests/fuzz/mutate_pages.h - mutations that know pages, after those that do not.
+#ifndef TESTS_FUZZ_MUTATE_PAGES_H_
+#define TESTS_FUZZ_MUTATE_PAGES_H_
+
+#include <algorithm>
+#include <cstring>
+
+#include "lmdbio/format/meta_page.h"
+#include "tests/support/random.h"
+
+namespace lmdbio::test {
+
+// With a seed's luck: copies one page over another, points something at another page, and makes
+// every page carry its own number again. Random bytes alone hardly get past those numbers.
+inline void MutatePages(MutableBytes file, uint64_t seed) {
+  const Result<format::PageFormat> format =
+      format::IdentifyFile(file.first(std::min<size_t>(file.size(), format::kMetaBytes)));
+  if (!format) return;
+  Random random(seed);
+  const size_t page_bytes = format->page_size_bytes();
+  const uint64_t page_count = file.size() / page_bytes;
+  if (page_count <= format::kMetaPageCount) return;
+  const auto any_page = [&] { return random.Between(format::kMetaPageCount, page_count - 1); };
+  if (random.Below(8) == 0) {
+    std::memmove(file.data() + any_page() * page_bytes, file.data() + any_page() * page_bytes,
+                 page_bytes);
+  }
+  if (random.Below(8) == 0) {
+    const uint16_t target = static_cast<uint16_t>(any_page());
+    std::memcpy(file.data() + random.Below(file.size() / 2 - 1) * 2, &target, sizeof(target));
+  }
+  if (random.Below(4) == 0) return;
+  for (uint64_t page = 0; page < page_count; ++page) {
+    std::memcpy(file.data() + page * page_bytes, &page, sizeof(page));
+  }
+}
+
+}  // namespace lmdbio::test
+#endif  // TESTS_FUZZ_MUTATE_PAGES_H_

@@ -1,0 +1,141 @@
+// tests/fuzz/provenance_fuzz.cc - any bytes as a provenance file, and round trips through one.
+//
+// Input: byte 0 chooses; the rest is a provenance file (whose length and checksum are put right, so
+// that the decoder behind them is reached), a list of numbers, or the description of a load.
+// Oracle: the sanitizers; what was encoded must decode to the same.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <xxhash.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/provenance/exact_codec.h"
+#include "lmdbio/provenance/number_codec.h"
+#include "lmdbio/provenance/provenance.h"
+
+namespace lmdbio::test {
+namespace {
+
+using layout::Layout;
+using layout::LayoutBuilder;
+using provenance::Fingerprint;
+using provenance::Provenance;
+
+constexpr uint64_t kRecordsMax = 20'000;  // a time limit, not a limit of ours
+
+// Little-endian numbers from the input, as in the files; zeros behind its end.
+using Input = provenance::WireReader;
+
+bool SameLayout(const Layout& a, const Layout& b) {
+  if (a.record_count() != b.record_count()) return false;
+  for (uint64_t i = 0; i < a.record_count(); ++i) {
+    if (a.Value({i}) != b.Value({i}) || !(a.Key({i}) == b.Key({i}))) return false;
+  }
+  return true;
+}
+
+// Both kinds of file that can hold `layout` must give it back.
+void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
+  provenance::ExactEncoder encoder(fingerprint.page_format);
+  LMDBIO_CHECK(layout.Expand(encoder).has_value());
+  const auto file = provenance::EncodeExactLayout(fingerprint, encoder.Finish());
+  const auto decoded = Provenance::Decode(file);
+  LMDBIO_CHECK(decoded.has_value());
+  LayoutBuilder builder;
+  LMDBIO_CHECK(decoded->Expand(builder).has_value());
+  LMDBIO_CHECK(SameLayout(builder.Finish(), layout));
+}
+
+// Where lmdbio/provenance/provenance.cc puts length and checksum of the file.
+void PutChecksumRight(std::vector<std::byte>& file) {
+  constexpr size_t kSizeAt = 16, kChecksumAt = 24, kHeaderBytes = 32;
+  if (file.size() < kHeaderBytes) return;
+  const uint64_t size = file.size();
+  std::memcpy(file.data() + kSizeAt, &size, sizeof(size));
+  const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
+  const uint64_t checksum = XXH64(file.data() + kHeaderBytes, size - kHeaderBytes, head);
+  std::memcpy(file.data() + kChecksumAt, &checksum, sizeof(checksum));
+}
+
+void DecodeFile(Bytes input) {
+  std::vector<std::byte> file(input.begin(), input.end());
+  (void)Provenance::Decode(file);
+  PutChecksumRight(file);
+  const auto decoded = Provenance::Decode(file);
+  if (!decoded || decoded->fingerprint().record.entry_count > kRecordsMax) return;
+  LayoutBuilder builder;
+  if (!decoded->Expand(builder)) return;
+  const Layout layout = builder.Finish();
+  LMDBIO_CHECK(layout.record_count() == decoded->fingerprint().record.entry_count);
+  CheckExactRoundTrip(decoded->fingerprint(), layout);
+}
+
+void RoundTripNumbers(Input in) {
+  const uint32_t shift = in.Get<uint8_t>() % 64;
+  std::vector<uint64_t> numbers;
+  while (!in.at_end()) numbers.push_back(uint64_t{in.Get<uint32_t>()} << shift);
+  provenance::WireWriter out;
+  provenance::EncodeNumbers(numbers, out);
+  provenance::WireReader again(out.bytes());
+  std::vector<uint64_t> decoded;
+  LMDBIO_CHECK(provenance::DecodeNumbers(again, numbers.size(), decoded).has_value());
+  LMDBIO_CHECK(again.at_end() && decoded == numbers);
+  for (const uint64_t n : numbers) LMDBIO_CHECK(provenance::UnZigZag(provenance::ZigZag(n)) == n);
+}
+
+// Any list of sizes is a load. Its layout must come back from both kinds of provenance file.
+void RoundTripLoad(Input in) {
+  const uint32_t choice = in.Get<uint8_t>();
+  Fingerprint fingerprint;
+  fingerprint.page_format = {(choice & 1) == 0 ? format::DataVersion::k1 : format::DataVersion::k3,
+                             512U << ((choice >> 1) % 4)};
+  const uint32_t interval = 1 + in.Get<uint8_t>();
+  const uint32_t unit = 1 + in.Get<uint8_t>();
+  std::vector<uint32_t> key_bytes, value_bytes;
+  while (!in.at_end()) {
+    key_bytes.push_back(1 + in.Get<uint8_t>() % 100);
+    value_bytes.push_back(in.Get<uint8_t>() * unit);
+  }
+  provenance::OrderedLoad load{.record_count = key_bytes.size(),
+                               .commit_interval_records = interval,
+                               .key_bytes = provenance::SizeColumn::Each(key_bytes),
+                               .value_bytes = provenance::SizeColumn::Each(value_bytes),
+                               .put_mode = static_cast<provenance::PutMode>((choice >> 3) % 2)};
+  LayoutBuilder builder;
+  const auto totals = provenance::Replay(fingerprint.page_format, load, builder);
+  if (!totals) return;
+  const Layout layout = builder.Finish();
+  fingerprint.last_page = totals->last_page;
+  fingerprint.record = {.depth = static_cast<uint16_t>(totals->depth),
+                        .branch_pages = totals->branch_pages,
+                        .leaf_pages = totals->leaf_pages,
+                        .overflow_pages = totals->overflow_pages,
+                        .entry_count = load.record_count,
+                        .root = totals->root};
+  const auto decoded =
+      Provenance::Decode(provenance::EncodeOrderedLoad(fingerprint, load, *totals));
+  LMDBIO_CHECK(decoded.has_value());
+  LayoutBuilder again;
+  LMDBIO_CHECK(decoded->Expand(again).has_value());
+  LMDBIO_CHECK(SameLayout(again.Finish(), layout));
+  CheckExactRoundTrip(fingerprint, layout);
+}
+
+}  // namespace
+}  // namespace lmdbio::test
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lmdbio;
+  if (size == 0) return 0;
+  const Bytes rest = std::as_bytes(std::span(data, size)).subspan(1);
+  if (data[0] % 4 == 1) {
+    test::RoundTripNumbers(test::Input(rest));
+  } else if (data[0] % 4 == 2) {
+    test::RoundTripLoad(test::Input(rest));
+  } else {
+    test::DecodeFile(rest);
+  }
+  return 0;
+}

@@ -1,0 +1,119 @@
+// tests/fuzz/write_seeds.cc - the first inputs of the fuzzers, from small sound files.
+//
+//   write_seeds DIRECTORY       writes DIRECTORY/{format,layout,provenance}/*
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/provenance/exact_codec.h"
+#include "lmdbio/provenance/provenance.h"
+#include "tests/layout/small_files.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/memory_source.h"
+
+namespace lmdbio::test {
+namespace {
+
+constexpr size_t kSeedBytesMax = 64 * 1024;
+
+template <typename T>
+T Value(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  return std::move(*result);
+}
+
+class SeedDirectory {
+ public:
+  SeedDirectory(const std::filesystem::path& parent, const char* name) : path_(parent / name) {
+    std::filesystem::create_directories(path_);
+  }
+  // `choice` is the byte by which the fuzzer chooses; see there.
+  void Write(const std::string& name, uint8_t choice, Bytes content) const {
+    std::vector<std::byte> seed{std::byte{choice}};
+    seed.insert(seed.end(), content.begin(), content.end());
+    WriteWholeFile(path_ / name, seed);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void WritePages(const SeedDirectory& seeds, const SmallFile& file, format::PageFormat format) {
+  if (format.page_size_bytes() != 512) return;
+  const uint8_t choice = format.version() == format::DataVersion::k1 ? 0 : 1;
+  for (size_t at = 0; at + 512 <= file.bytes.size(); at += 512) {
+    seeds.Write(file.name + "-" + std::to_string(at / 512), choice,
+                Bytes(file.bytes).subspan(at, 512));
+  }
+}
+
+void WriteExactLayout(const SeedDirectory& seeds, const std::string& name,
+                      const layout::Database& database) {
+  layout::LayoutBuilder builder;
+  const std::vector<PageNo> leaves = Value(layout::WalkDatabase(database, builder));
+  provenance::ExactEncoder encoder(database.pages().page_format());
+  LMDBIO_CHECK(builder.Finish().Expand(encoder).has_value());
+  const auto fingerprint = Value(provenance::TakeFingerprint(database, leaves));
+  seeds.Write(name, 0, provenance::EncodeExactLayout(fingerprint, encoder.Finish()));
+}
+
+// An ordered load of 300 records, and the two shapes of sizes that a file can tell.
+void WriteLoads(const SeedDirectory& seeds) {
+  std::vector<uint32_t> sizes(300);
+  for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = static_cast<uint32_t>(i * i % 700);
+  for (const auto& values : {provenance::SizeColumn::Constant(90), provenance::SizeColumn::Each(sizes)}) {
+    provenance::Fingerprint fingerprint;
+    const provenance::OrderedLoad load{.record_count = sizes.size(),
+                                       .commit_interval_records = 40,
+                                       .key_bytes = provenance::SizeColumn::Constant(8),
+                                       .value_bytes = values};
+    layout::LayoutBuilder builder;
+    const auto totals = Value(provenance::Replay(fingerprint.page_format, load, builder));
+    fingerprint.last_page = totals.last_page;
+    fingerprint.record = {.depth = static_cast<uint16_t>(totals.depth),
+                          .branch_pages = totals.branch_pages,
+                          .leaf_pages = totals.leaf_pages,
+                          .overflow_pages = totals.overflow_pages,
+                          .entry_count = sizes.size(),
+                          .root = totals.root};
+    seeds.Write(values.is_constant() ? "load-constant" : "load-listed", 0,
+                provenance::EncodeOrderedLoad(fingerprint, load, totals));
+  }
+  const std::vector<std::byte> numbers(200, std::byte{7});
+  seeds.Write("numbers", 1, numbers);
+  seeds.Write("load", 2, numbers);
+}
+
+void WriteSeeds(const std::filesystem::path& directory) {
+  const SeedDirectory pages(directory, "format");
+  const SeedDirectory files(directory, "layout");
+  const SeedDirectory provenances(directory, "provenance");
+  WriteLoads(provenances);
+  for (const SmallFile& file : SmallFiles()) {
+    const MemorySource source(file.bytes, file.name);
+    const auto environment = Value(layout::Environment::Open(source));
+    WriteExactLayout(provenances, file.name, environment.Main());
+    size_t count = 0;
+    for (const std::string& name : Value(environment.Names())) {
+      WriteExactLayout(provenances, file.name + "-named-" + std::to_string(++count),
+                       Value(environment.Named(name)));
+    }
+    WritePages(pages, file, environment.snapshot().page_format);
+    if (file.bytes.size() <= kSeedBytesMax) WriteWholeFile(files.path() / file.name, file.bytes);
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::test
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  lmdbio::test::WriteSeeds(argv[1]);
+  return 0;
+}

@@ -1,0 +1,184 @@
+#include "tests/layout/byte_map.h"
+
+#include <algorithm>
+
+#include "lmdbio/format/branch_page.h"
+#include "lmdbio/format/fixed_leaf_page.h"
+#include "lmdbio/format/load.h"
+#include "tests/layout/open_database.h"
+
+namespace lmdbio::test {
+
+using format::DatabaseRecord;
+using format::LeafEntry;
+using format::LeafPage;
+using format::PageHeader;
+using format::PageKind;
+
+namespace {
+
+// Sizes of fields inside a page header, counted back from its end; see lmdbio/docs/format.md.
+constexpr uint64_t kPadBack = 8;
+constexpr uint64_t kFlagsBack = 6;
+constexpr uint64_t kBoundsBack = 4;
+
+// Fields of a meta page, counted from the end of its header.
+constexpr uint64_t kFreeListAt = 24;
+constexpr uint64_t kMainAt = 72;
+constexpr uint64_t kMetaFieldsEnd = 136;
+constexpr uint64_t kRootInRecord = 40;
+
+}  // namespace
+
+std::string_view ByteRoleName(ByteRole role) {
+  constexpr std::string_view kNames[kByteRoleCount] = {
+      "unused",        "payload",   "branch key",  "meta page",  "tree page header",
+      "run header",    "sub-page header", "slot",  "branch node", "node sizes",
+      "node flags",    "overflow reference", "tree record"};
+  return kNames[static_cast<size_t>(role)];
+}
+
+ByteMap::ByteMap(const layout::Environment& environment)
+    : pages_(environment.pages()), format_(pages_.page_format()) {
+  file_.resize(environment.snapshot().file_size_bytes);
+  Value(pages_.source().Read({0, file_.size()}, file_));
+  roles_.assign(file_.size(), ByteRole::kUnused);
+  live_pages_.assign(environment.snapshot().page_count(), false);
+  MarkMetas();
+  const uint64_t fields = environment.snapshot().meta.page_no.value * format_.page_size_bytes() +
+                          format_.header_bytes();
+  MarkTree(fields + kFreeListAt);
+  MarkTree(fields + kMainAt);
+  for (uint64_t at = 0; at < roles_.size(); ++at) {
+    offsets_[static_cast<size_t>(roles_[at])].push_back(at);
+  }
+  std::ranges::sort(nodes_, {}, &NodePlace::offset);
+  std::ranges::sort(page_fields_, {}, &PageField::offset);
+}
+
+const NodePlace& ByteMap::NodeAt(uint64_t offset) const {
+  const auto after = std::ranges::upper_bound(nodes_, offset, {}, &NodePlace::offset);
+  return *(after - 1);
+}
+
+void ByteMap::Mark(uint64_t offset, uint64_t length_bytes, ByteRole role) {
+  std::fill_n(roles_.begin() + static_cast<std::ptrdiff_t>(offset), length_bytes, role);
+}
+
+Bytes ByteMap::Read(uint64_t offset, uint64_t length_bytes) {
+  return Bytes(file_).subspan(offset, length_bytes);
+}
+
+void ByteMap::MarkMetas() {
+  for (uint64_t page = 0; page < format::kMetaPageCount; ++page) {
+    const uint64_t at = page * format_.page_size_bytes();
+    const uint64_t fields = at + format_.header_bytes();
+    live_pages_[page] = true;
+    Mark(at, format_.header_bytes(), ByteRole::kMeta);
+    Mark(fields, kMetaFieldsEnd, ByteRole::kMeta);
+  }
+  if (format_.version() == format::DataVersion::k3) {
+    Mark(format_.page_size_bytes() - 2, 2, ByteRole::kMeta);  // size of the checksums
+  }
+}
+
+// The tree whose description stands at `record_at`.
+void ByteMap::MarkTree(uint64_t record_at) {
+  const DatabaseRecord record =
+      format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
+  page_fields_.push_back({record_at + kRootInRecord, PageField::Names::kRoot});
+  if (!record.empty()) MarkTreePage(record.root);
+}
+
+void ByteMap::MarkHeader(uint64_t at, ByteRole role) {
+  Mark(at, format_.header_bytes(), role);
+  Mark(at + format_.header_bytes() - kPadBack, 2, ByteRole::kUnused);
+}
+
+void ByteMap::MarkTreePage(PageNo page_no) {
+  const uint64_t at = page_no.value * format_.page_size_bytes();
+  const Bytes page = Read(at, format_.page_size_bytes());
+  const PageHeader header = Value(format::ParsePageHeader(format_, page, page_no));
+  live_pages_[page_no.value] = true;
+  MarkHeader(at, ByteRole::kTreeHeader);
+  MarkNodes(at, page, header);
+  if (header.kind != PageKind::kBranch) return;
+  const auto branch = Value(format::BranchPage::Parse(format_, page, header));
+  for (uint32_t i = 0; i < branch.child_count(); ++i) MarkTreePage(branch.child(i));
+}
+
+// Everything of a page or sub-page behind its header.
+void ByteMap::MarkNodes(uint64_t base, Bytes page, const PageHeader& header) {
+  if (header.kind == PageKind::kFixedLeaf) {
+    const auto items = Value(format::FixedLeafPage::Parse(format_, page, header));
+    Mark(base + format_.header_bytes() - kPadBack, 2, roles_[base + format_.header_bytes() - 1]);
+    Mark(base + items.item_offset(0), uint64_t{items.item_count()} * items.item_bytes(),
+         ByteRole::kPayload);
+    return;
+  }
+  Mark(base + format_.header_bytes(), header.lower_bytes - format_.header_bytes(), ByteRole::kSlot);
+  if (header.kind == PageKind::kLeaf) {
+    const LeafPage leaf = Value(LeafPage::Parse(format_, page, header));
+    for (uint32_t i = 0; i < leaf.entry_count(); ++i) MarkLeafNode(base, leaf, i);
+    return;
+  }
+  const auto branch = Value(format::BranchPage::Parse(format_, page, header));
+  for (uint32_t i = 0; i < branch.child_count(); ++i) {
+    const Bytes key = branch.key(i);
+    const uint64_t at = base + static_cast<uint64_t>(key.data() - page.data()) -
+                        format::kNodeHeaderBytes;
+    nodes_.push_back({at});
+    page_fields_.push_back({at, PageField::Names::kChild});
+    Mark(at, format::kNodeHeaderBytes, ByteRole::kBranchNode);
+    Mark(at + format::kNodeHeaderBytes, key.size(), ByteRole::kLookup);
+  }
+}
+
+void ByteMap::MarkLeafNode(uint64_t base, const LeafPage& leaf, uint32_t index) {
+  const LeafEntry entry = leaf.Entry(index);
+  const auto key_in_page = static_cast<uint64_t>(entry.key.data() - leaf.page().data());
+  const uint64_t at = base + key_in_page - format::kNodeHeaderBytes;
+  const uint64_t data_at = base + entry.data_offset;
+  nodes_.push_back({at});
+  Mark(at, format::kNodeHeaderBytes, ByteRole::kNodeSizes);
+  Mark(at + 4, 2, ByteRole::kNodeFlags);
+  Mark(at + format::kNodeHeaderBytes, entry.key.size(), ByteRole::kPayload);
+  switch (entry.flags) {
+    case format::kInlineNode:
+      return Mark(data_at, entry.data.size(), ByteRole::kPayload);
+    case format::kOverflowNode:
+      Mark(data_at, entry.data.size(), ByteRole::kReference);
+      page_fields_.push_back({data_at, PageField::Names::kRun});
+      return MarkRun(at, leaf, entry);
+    case format::kDatabaseNode:
+    case format::kSubTreeNode:
+      Mark(data_at, entry.data.size(), ByteRole::kTreeRecord);
+      return MarkTree(data_at);
+    case format::kSubPageNode:
+      return MarkSubPage(data_at, entry.data, PageNo{base / format_.page_size_bytes()});
+  }
+}
+
+void ByteMap::MarkRun(uint64_t node_offset, const LeafPage& leaf, const LeafEntry& entry) {
+  const PageNo first = leaf.Reference(entry).first_page;
+  const uint64_t at = first.value * format_.page_size_bytes();
+  const Bytes head = Read(at, format_.header_bytes());
+  const PageHeader header =
+      Value(format::ParseOverflowHead(format_, head, first, entry.value_bytes));
+  for (uint64_t i = 0; i < format_.OverflowPageCount(entry.value_bytes); ++i) {
+    live_pages_[first.value + i] = true;
+  }
+  nodes_.back() = {node_offset, header.run_page_count};
+  runs_.push_back(first);
+  MarkHeader(at, ByteRole::kRunHeader);
+  Mark(at + format_.header_bytes(), entry.value_bytes, ByteRole::kPayload);
+}
+
+void ByteMap::MarkSubPage(uint64_t at, Bytes sub_page, PageNo around) {
+  const PageHeader header = Value(format::ParseSubPageHeader(format_, sub_page, around));
+  // Its number, and in version 3 its transaction, are stale.
+  Mark(at + format_.header_bytes() - kFlagsBack, 2 + kBoundsBack, ByteRole::kSubPageHeader);
+  MarkNodes(at, sub_page, header);
+}
+
+}  // namespace lmdbio::test

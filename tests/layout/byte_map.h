@@ -1,0 +1,106 @@
+// tests/layout/byte_map.h - what every byte of a sound data file is for.
+//
+// Lets a test that damages a file say beforehand what the damage may do: nothing, if nobody reads the
+// byte; another key or value, if it is one of theirs; an error, if it holds the file together.
+#ifndef TESTS_LAYOUT_BYTE_MAP_H_
+#define TESTS_LAYOUT_BYTE_MAP_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/base/types.h"
+#include "lmdbio/format/page_header.h"
+#include "lmdbio/layout/database.h"
+
+namespace lmdbio::test {
+
+enum class ByteRole : uint8_t {
+  kUnused,          // free space, pages of no tree, padding, fields that mean nothing where they are
+  kPayload,         // keys and values, names of databases
+  kLookup,          // keys of branch pages: only looking up a key reads them
+  kMeta,            // fields of both meta pages
+  kTreeHeader,      // of branch and leaf pages
+  kRunHeader,       // of overflow runs
+  kSubPageHeader,
+  kSlot,
+  kBranchNode,      // the eight bytes before the key: child and key size
+  kNodeSizes,       // of a leaf's node: key size and data size
+  kNodeFlags,
+  kReference,       // to an overflow run
+  kTreeRecord,      // the description of a named database or of a tree of duplicates, in a node
+};
+inline constexpr size_t kByteRoleCount = 13;
+
+std::string_view ByteRoleName(ByteRole role);
+
+// Payload and unused bytes carry no structure.
+inline bool IsStructure(ByteRole role) {
+  return role != ByteRole::kUnused && role != ByteRole::kPayload;
+}
+
+// A page number somewhere in the file.
+struct PageField {
+  enum class Names : uint8_t { kChild, kRun, kRoot };
+  uint64_t offset = 0;  // in the file
+  Names names = Names::kChild;
+  // Bytes of the field; in a branch node the number has 48 bits.
+  uint64_t size_bytes() const { return names == Names::kChild ? 6 : 8; }
+};
+
+// A node of a branch or leaf page or of a sub-page.
+struct NodePlace {
+  uint64_t offset = 0;         // in the file, of its eight bytes
+  uint64_t run_page_count = 0;  // of the overflow run it refers to, by the run's own header
+};
+
+class ByteMap {
+ public:
+  // Maps the file behind `environment`. Throws std::runtime_error if it is not sound.
+  explicit ByteMap(const layout::Environment& environment);
+
+  ByteRole role(uint64_t offset) const { return roles_[offset]; }
+  uint64_t size_bytes() const { return roles_.size(); }
+
+  // Offsets of all bytes of a role, ascending.
+  const std::vector<uint64_t>& offsets(ByteRole role) const {
+    return offsets_[static_cast<size_t>(role)];
+  }
+  // The last node that starts at or before `offset`.
+  const NodePlace& NodeAt(uint64_t offset) const;
+
+  // The page numbers that hold the trees together, by offset.
+  const std::vector<PageField>& page_fields() const { return page_fields_; }
+  // First pages of overflow runs in use.
+  const std::vector<PageNo>& runs() const { return runs_; }
+
+  // Whether a tree or a value of the snapshot stands on the page.
+  bool IsLive(PageNo page) const {
+    return page.value < live_pages_.size() && live_pages_[page.value];
+  }
+
+ private:
+  void MarkMetas();
+  void MarkTree(uint64_t record_at);
+  void MarkTreePage(PageNo page_no);
+  void MarkNodes(uint64_t base, Bytes page, const format::PageHeader& header);
+  void MarkLeafNode(uint64_t base, const format::LeafPage& leaf, uint32_t index);
+  void MarkRun(uint64_t node_offset, const format::LeafPage& leaf, const format::LeafEntry& entry);
+  void MarkSubPage(uint64_t at, Bytes sub_page, PageNo around);
+  void MarkHeader(uint64_t at, ByteRole role);
+  void Mark(uint64_t offset, uint64_t length_bytes, ByteRole role);
+  Bytes Read(uint64_t offset, uint64_t length_bytes);
+
+  const layout::PageReader& pages_;
+  format::PageFormat format_;
+  std::vector<std::byte> file_;
+  std::vector<ByteRole> roles_;  // [file size]
+  std::vector<uint64_t> offsets_[kByteRoleCount];
+  std::vector<bool> live_pages_;
+  std::vector<NodePlace> nodes_;  // by offset
+  std::vector<PageField> page_fields_;
+  std::vector<PageNo> runs_;
+};
+
+}  // namespace lmdbio::test
+#endif  // TESTS_LAYOUT_BYTE_MAP_H_
