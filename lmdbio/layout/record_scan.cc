@@ -6,21 +6,15 @@ namespace lmdbio::layout {
 
 Result<bool> RecordScan::Next() {
   LMDBIO_TRY(const bool found, record_count_ == 0 ? cursor_.First() : cursor_.Next());
-  if (found) [[likely]] {
-    if (++record_count_ > database_.entry_count()) LMDBIO_TRY_VOID(CheckCount());
-    return true;
+  if (found == (record_count_ < database_.entry_count())) [[likely]] {
+    record_count_ += found ? 1 : 0;
+    return found;
   }
-  LMDBIO_TRY_VOID(CheckCount());
-  return false;
-}
-
-Status RecordScan::CheckCount() const {
-  if (record_count_ == database_.entry_count()) return {};
-  return Fail(
-      ErrorCode::kCorruption,
-      fmt::format("{}: page {}: the tree below it holds {} records, its description says {}",
-                  database_.pages().source().name(), database_.record().root.value, record_count_,
-                  database_.entry_count()));
+  return Fail(ErrorCode::kCorruption,
+              fmt::format("{}: page {}: the tree below it holds {} {} records, its description "
+                          "says {}",
+                          database_.pages().source().name(), database_.record().root.value,
+                          found ? "more than" : "only", record_count_, database_.entry_count()));
 }
 
 }  // namespace lmdbio::layout

@@ -32,8 +32,6 @@ class RecordScan {
   const Cursor& cursor() const { return cursor_; }
 
  private:
-  Status CheckCount() const;
-
   Database database_;
   PageClaims claims_;
   Cursor cursor_;

@@ -1,0 +1,54 @@
+#include "lmdbio/base/status.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+
+namespace lmdbio {
+namespace {
+
+Result<int> Half(int n) {
+  if (n % 2 != 0) return Fail(ErrorCode::kInvalidArgument, std::to_string(n) + " is odd");
+  return n / 2;
+}
+
+Result<int> Quarter(int n) {
+  LMDBIO_TRY(const int half, Half(n));
+  LMDBIO_TRY(const int quarter, Half(half));
+  return quarter;
+}
+
+Status CheckEven(int n) {
+  LMDBIO_TRY_VOID(Half(n));
+  return {};
+}
+
+TEST_CASE("LMDBIO_TRY passes values on and errors out", "[base]") {
+  CHECK(Quarter(12) == 3);
+  const Result<int> odd = Quarter(6);
+  REQUIRE_FALSE(odd.has_value());
+  CHECK(odd.error().code() == ErrorCode::kInvalidArgument);
+  CHECK(odd.error().message() == "3 is odd");
+  CHECK(CheckEven(2).has_value());
+  CHECK_FALSE(CheckEven(1).has_value());
+}
+
+TEST_CASE("Error puts the place in front of the reason", "[base]") {
+  const Error error = Error(ErrorCode::kCorruption, "page 7: too short").Within("a/data.mdb");
+  CHECK(error.message() == "a/data.mdb: page 7: too short");
+  CHECK(error.code() == ErrorCode::kCorruption);
+}
+
+TEST_CASE("Every error code has a word", "[base]") {
+  for (int code = 1; code <= 9; ++code) {
+    CHECK(ErrorCodeName(static_cast<ErrorCode>(code)) != "unknown error");
+  }
+  CHECK(ErrorCodeName(static_cast<ErrorCode>(1000)) == "unknown error");
+}
+
+// A result must stay as cheap as a pointer beside its value.
+static_assert(sizeof(Error) == sizeof(void*));
+static_assert(sizeof(Result<bool>) == 2 * sizeof(void*));
+
+}  // namespace
+}  // namespace lmdbio

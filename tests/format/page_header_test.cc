@@ -1,0 +1,73 @@
+#include "lmdbio/format/page_header.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/format/page_image.h"
+
+namespace lmdbio::test {
+namespace {
+
+using format::DataVersion;
+using format::PageFormat;
+using format::PageKind;
+
+constexpr PageFormat kFormat(DataVersion::k1, 4096);
+
+TEST_CASE("ParsePageHeader knows the five kinds and no others", "[format]") {
+  for (uint32_t flags = 0; flags < 0x10000; ++flags) {
+    const PageImage image(kFormat, 7, static_cast<uint16_t>(flags));
+    const auto header = format::ParsePageHeader(kFormat, image.bytes(), PageNo{7});
+    const bool known = flags == 1 || flags == 2 || flags == 4 || flags == 8 || flags == 0x22;
+    REQUIRE(header.has_value() == known);
+  }
+}
+
+TEST_CASE("ParsePageHeader rejects another page's bytes", "[format]") {
+  const PageImage image(kFormat, 7, PageImage::kLeaf);
+  const auto header = format::ParsePageHeader(kFormat, image.bytes(), PageNo{8});
+  REQUIRE_FALSE(header.has_value());
+  CHECK(header.error().message() == "page 8: carries the number of page 7");
+}
+
+TEST_CASE("ParsePageHeader reads no byte beyond a short page", "[format]") {
+  const PageImage image(kFormat, 7, PageImage::kLeaf);
+  for (size_t length = 0; length < 16; ++length) {
+    const std::vector<std::byte> cut(image.bytes().begin(),
+                                     image.bytes().begin() + static_cast<std::ptrdiff_t>(length));
+    CHECK_FALSE(format::ParsePageHeader(kFormat, cut, PageNo{7}).has_value());
+  }
+}
+
+TEST_CASE("ParsePageHeader reads the transaction of version 3", "[format]") {
+  const PageFormat format(DataVersion::k3, 4096);
+  PageImage image(format, 7, PageImage::kLeaf);
+  image.Set<uint64_t>(8, 99);
+  CHECK(format::ParsePageHeader(format, image.bytes(), PageNo{7})->transaction_id == 99);
+}
+
+TEST_CASE("ParseOverflowHead accepts a run that is long enough", "[format]") {
+  PageImage image(kFormat, 7, 0x04);
+  image.Set<uint32_t>(12, 2);
+  const auto parse = [&](uint64_t value_bytes) {
+    return format::ParseOverflowHead(kFormat, image.bytes(), PageNo{7}, value_bytes);
+  };
+  CHECK(parse(1).has_value());  // overwritten in place by a smaller value
+  CHECK(parse(2 * 4096 - 16).has_value());
+  const auto short_run = parse(2 * 4096 - 15);
+  REQUIRE_FALSE(short_run.has_value());
+  CHECK(short_run.error().message() == "page 7: an overflow run of 2 pages cannot hold 8177 bytes");
+}
+
+TEST_CASE("ParseSubPageHeader ignores the stale page number", "[format]") {
+  for (const uint16_t flags : {uint16_t{0x42}, uint16_t{0x52}}) {
+    const PageImage image(kFormat, 12345, flags);
+    const auto header = format::ParseSubPageHeader(kFormat, image.bytes(), PageNo{7});
+    REQUIRE(header.has_value());
+    CHECK(header->kind == PageKind::kLeaf);
+  }
+  const PageImage leaf(kFormat, 7, PageImage::kLeaf);
+  CHECK_FALSE(format::ParseSubPageHeader(kFormat, leaf.bytes(), PageNo{7}).has_value());
+}
+
+}  // namespace
+}  // namespace lmdbio::test
