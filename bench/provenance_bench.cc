@@ -83,7 +83,8 @@ std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
   }
   provenance::ReplayTotals totals;
   totals.last_page = PageNo{2 + record_count + leaf_count};
-  return provenance::EncodeExactLayout(FingerprintOf(record_count, totals), encoder.Finish());
+  return provenance::EncodeExactLayout(FingerprintOf(record_count, totals), record_count,
+                                       encoder.Finish());
 }
 
 void Register(const std::string& name, const std::vector<std::byte>& file, uint64_t record_count) {

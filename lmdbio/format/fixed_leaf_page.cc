@@ -10,8 +10,8 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
     return Fail(ErrorCode::kCorruption, fmt::format("page {} ({}): {}", header.page_no.value,
                                                     PageKindName(header.kind), what));
   };
-  // `lower` only counts the items here, two bytes each as if there were slots; `upper` means
-  // nothing.
+  // There are no slots, but `lower` counts the items as if there were, and the distance from `lower`
+  // to `upper` is kept as the space that is left.
   if (header.lower_bytes < format.header_bytes() || (header.lower_bytes & 1) != 0) {
     return corrupt(fmt::format("item counter {} lies inside the header", header.lower_bytes));
   }
@@ -26,6 +26,12 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
   if (end > page.size()) {
     return corrupt(fmt::format("{} items of {} bytes do not fit {} bytes", view.item_count_,
                                view.item_bytes_, page.size()));
+  }
+  // `upper` may lie beyond the end (items of one byte take less than a slot) and wraps at 16 bits.
+  const uint64_t upper_bytes = page.size() + header.lower_bytes - end;
+  if (static_cast<uint16_t>(upper_bytes) != static_cast<uint16_t>(header.upper_bytes)) {
+    return corrupt(fmt::format("{} items of {} bytes leave other space than it says",
+                               view.item_count_, view.item_bytes_));
   }
   return view;
 }

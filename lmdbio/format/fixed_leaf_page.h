@@ -18,7 +18,8 @@ class FixedLeafPage {
 
   // page    [page size, or size of the sub-page] borrowed; must outlive the view
   // header  of that page: kind kFixedLeaf
-  // Errors: kCorruption  item size 0, no item, or more items than fit
+  // Errors: kCorruption  item size 0, no item, more items than fit, or a size and a count of items
+  //                      that do not give the free space that the header tells
   // Cost:   O(1)
   static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header);
 

@@ -213,7 +213,7 @@ Result<std::vector<PageNo>> WalkDatabase(const Database& database, RecordRunSink
   PageClaims claims(pages.snapshot().page_count());
   LMDBIO_TRY(std::vector<PageNo> leaves, ListLeaves(database, claims));
   LMDBIO_TRY(const uint64_t found, WalkLeaves(database, leaves, {}, claims, sink, progress));
-  if (found != database.entry_count()) {
+  if (!database.AcceptsRecordCount(found)) {
     return pages.Corrupt(database.record().root,
                          fmt::format("the tree below it holds {} records, its description says {}",
                                      found, database.entry_count()));

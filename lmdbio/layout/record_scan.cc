@@ -6,10 +6,11 @@ namespace lmdbio::layout {
 
 Result<bool> RecordScan::Next() {
   LMDBIO_TRY(const bool found, record_count_ == 0 ? cursor_.First() : cursor_.Next());
-  if (found == (record_count_ < database_.entry_count())) [[likely]] {
-    record_count_ += found ? 1 : 0;
-    return found;
+  if (found && record_count_ < database_.entry_count()) [[likely]] {
+    ++record_count_;
+    return true;
   }
+  if (!found && database_.AcceptsRecordCount(record_count_)) return false;
   return Fail(ErrorCode::kCorruption,
               fmt::format("{}: page {}: the tree below it holds {} {} records, its description "
                           "says {}",

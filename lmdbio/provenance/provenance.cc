@@ -120,9 +120,11 @@ std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const O
   return Frame(Kind::kOrderedLoad, body.bytes());
 }
 
-std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, Bytes chunks) {
+std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_t record_count,
+                                         Bytes chunks) {
   WireWriter body;
   EncodeFingerprint(fingerprint, body);
+  body.Put(record_count);
   body.PutBytes(chunks);
   return Frame(Kind::kExactLayout, body.bytes());
 }
@@ -150,7 +152,12 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   }
   provenance.kind_ = static_cast<Kind>(kind);
   LMDBIO_TRY(provenance.fingerprint_, DecodeFingerprint(in));
+  provenance.record_count_ = provenance.fingerprint_.record.entry_count;
   if (provenance.kind_ == Kind::kExactLayout) {
+    provenance.record_count_ = in.Get<uint64_t>();
+    if (!in.ok() || provenance.record_count_ > provenance.fingerprint_.record.entry_count) {
+      return Corrupt("more records than entries");
+    }
     provenance.chunks_.assign(in.rest().begin(), in.rest().end());
     return provenance;
   }
@@ -170,18 +177,16 @@ Result<Provenance> Provenance::Decode(Bytes file) {
 
 Status Provenance::Expand(layout::RecordRunSink& sink) const {
   if (kind_ == Kind::kOrderedLoad) return ExpandLoad(sink);
-  return DecodeExact(chunks_, fingerprint_.page_format, fingerprint_.record.entry_count,
-                     fingerprint_.last_page, sink);
+  return DecodeExact(chunks_, fingerprint_.page_format, record_count_, fingerprint_.last_page, sink);
 }
 
 Status Provenance::ExpandLoad(layout::RecordRunSink& sink) const {
-  const uint64_t record_count = fingerprint_.record.entry_count;
   std::vector<uint32_t> each_key;
   std::vector<uint32_t> each_value;
-  LMDBIO_TRY(const SizeColumn keys, ColumnOf(key_sizes_, record_count, each_key));
-  LMDBIO_TRY(const SizeColumn values, ColumnOf(value_sizes_, record_count, each_value));
+  LMDBIO_TRY(const SizeColumn keys, ColumnOf(key_sizes_, record_count_, each_key));
+  LMDBIO_TRY(const SizeColumn values, ColumnOf(value_sizes_, record_count_, each_value));
   OrderedLoad load;
-  load.record_count = record_count;
+  load.record_count = record_count_;
   load.commit_interval_records = load_.commit_interval_records;
   load.key_bytes = keys;
   load.value_bytes = values;

@@ -52,6 +52,8 @@ class Provenance {
 
   Kind kind() const { return kind_; }
   const Fingerprint& fingerprint() const { return fingerprint_; }
+  // At most the fingerprint's entry count (layout/database.h says when it is less).
+  uint64_t record_count() const { return record_count_; }
 
   // Requires (here and below): kind() == Kind::kOrderedLoad
   const LoadDescription& load() const { return load_; }
@@ -70,6 +72,7 @@ class Provenance {
 
   Kind kind_ = Kind::kExactLayout;
   Fingerprint fingerprint_;
+  uint64_t record_count_ = 0;
   LoadDescription load_;
   SizeDescription key_sizes_, value_sizes_;
   std::vector<std::byte> chunks_;
@@ -78,7 +81,9 @@ class Provenance {
 // The bytes of a provenance file of either kind.
 std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const OrderedLoad& load,
                                          const ReplayTotals& totals);
-std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, Bytes chunks);
+// chunks  of `record_count` records, from ExactEncoder
+std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_t record_count,
+                                         Bytes chunks);
 
 }  // namespace lmdbio::provenance
 #endif  // LMDBIO_PROVENANCE_PROVENANCE_H_

@@ -33,6 +33,7 @@ class Collector final : public layout::RecordRunSink {
     return builder_.Add(run);
   }
 
+  uint64_t record_count() const { return builder_.record_count(); }
   Layout TakeLayout() { return builder_.Finish(); }
   const std::vector<uint32_t>& key_bytes() const { return key_bytes_; }
   const std::vector<uint32_t>& value_bytes() const { return value_bytes_; }
@@ -62,7 +63,7 @@ Result<std::vector<std::byte>> Describe(const Database& database,
   kind = provenance::Kind::kExactLayout;
   provenance::ExactEncoder encoder(database.pages().page_format());
   LMDBIO_TRY_VOID(layout.Expand(encoder));
-  return provenance::EncodeExactLayout(fingerprint, encoder.Finish());
+  return provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
 }
 
 Result<RecordedProvenance> Record(const Environment& environment, const std::string& data_path,
@@ -75,7 +76,7 @@ Result<RecordedProvenance> Record(const Environment& environment, const std::str
              provenance::TakeFingerprint(database, leaves));
   RecordedProvenance recorded;
   recorded.path = io::ProvenancePath(data_path, options.database_name);
-  recorded.record_count = database.entry_count();
+  recorded.record_count = walked.record_count();
   LMDBIO_TRY(const std::vector<std::byte> file,
              Describe(database, fingerprint, walked, options.hint, recorded.kind));
   recorded.size_bytes = file.size();

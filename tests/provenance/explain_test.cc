@@ -96,15 +96,15 @@ TEST_CASE("The commit interval of an ordered load is found", "[provenance][expla
   struct Case {
     uint64_t count, interval, value_bytes;
   };
-  const Case cases[] = {{5000, 1000, 3080}, {5000, 1000, 100},  {4999, 1000, 784},
-                        {3000, 7, 3080},    {3000, 1, 20},      {2000, 2000, 3080},
-                        {3500, 1700, 3080}, {3500, 1700, 100},  {9000, 2500, 1},
-                        {300, 40, 200'000}, {1000, 333, 2022},  {1000, 333, 2023}};
+  const Case cases[] = {{5000, 1000, 3080}, {5000, 1000, 100}, {4999, 1000, 784},
+                        {3000, 7, 3080},    {3000, 1, 20},     {2000, 2000, 3080},
+                        {3500, 1700, 3080}, {3500, 1700, 100}, {9000, 2500, 1},
+                        {300, 40, 200'000}, {1000, 333, 2022}, {1000, 333, 2023}};
   for (const Case& load : cases) {
     INFO(load.count << " records of " << load.value_bytes << " B, interval " << load.interval);
     const TempDir dir;
-    const Found found = Explain(
-        Load(dir, load.count, load.interval, [&](uint64_t) { return load.value_bytes; }));
+    const Found found =
+        Explain(Load(dir, load.count, load.interval, [&](uint64_t) { return load.value_bytes; }));
     REQUIRE(found.is_ordered_load);
     CHECK(found.replays_exactly);
     CHECK(found.put_mode == PutMode::kDefault);
@@ -123,8 +123,8 @@ TEST_CASE("A load of varying sizes, and an appended one, are found", "[provenanc
   CHECK(varying.replays_exactly);
 
   const TempDir other;
-  const Found appended =
-      Explain(Load(other, 3000, 250, [](uint64_t) { return 300; }, MDB_APPEND));
+  const Found appended = Explain(Load(
+      other, 3000, 250, [](uint64_t) { return 300; }, MDB_APPEND));
   CHECK(appended.is_ordered_load);
   CHECK(appended.put_mode == PutMode::kAppend);
   CHECK(appended.replays_exactly);
@@ -143,7 +143,9 @@ TEST_CASE("A wrong hint does no harm", "[provenance][explain]") {
 TEST_CASE("What is no ordered load is not taken for one", "[provenance][explain]") {
   const TempDir dir;
   const std::string file = Load(dir, 3000, 250, [](uint64_t) { return 3080; });
-  SECTION("one value was updated") { TinyDb(dir.path()).Put(Key(1234), std::string(3080, 'y')).Commit(); }
+  SECTION("one value was updated") {
+    TinyDb(dir.path()).Put(Key(1234), std::string(3080, 'y')).Commit();
+  }
   SECTION("one record was deleted") { TinyDb(dir.path()).Delete(Key(77)).Commit(); }
   SECTION("one record was inserted") { TinyDb(dir.path()).Put(Key(77) + "a", "new").Commit(); }
   CHECK_FALSE(Explain(file).is_ordered_load);

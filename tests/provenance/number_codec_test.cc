@@ -8,7 +8,8 @@
 namespace lmdbio::provenance {
 namespace {
 
-std::vector<uint64_t> RoundTrip(const std::vector<uint64_t>& numbers, size_t* size_bytes = nullptr) {
+std::vector<uint64_t> RoundTrip(const std::vector<uint64_t>& numbers,
+                                size_t* size_bytes = nullptr) {
   WireWriter out;
   EncodeNumbers(numbers, out);
   if (size_bytes != nullptr) *size_bytes = out.bytes().size();
@@ -50,7 +51,8 @@ TEST_CASE("ZigZag makes small differences small numbers, both ways", "[provenanc
   CHECK(ZigZag(~uint64_t{0}) == 1);
 }
 
-TEST_CASE("A damaged list is refused and allocates no more than its count", "[provenance][damage]") {
+TEST_CASE("A damaged list is refused and allocates no more than its count",
+          "[provenance][damage]") {
   std::mt19937_64 random(5);
   std::vector<uint64_t> numbers(1000);
   for (uint64_t& number : numbers) number = random() >> 40;

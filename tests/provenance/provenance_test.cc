@@ -62,7 +62,8 @@ Walked Walk(const Database& database) {
 std::vector<std::byte> ExactFile(const Database& database, const Walked& walked) {
   provenance::ExactEncoder encoder(database.pages().page_format());
   Succeed(walked.layout.Expand(encoder));
-  return provenance::EncodeExactLayout(walked.fingerprint, encoder.Finish());
+  return provenance::EncodeExactLayout(walked.fingerprint, walked.layout.record_count(),
+                                       encoder.Finish());
 }
 
 void CheckRoundTrip(const Database& database) {
@@ -131,8 +132,13 @@ TEST_CASE("Layouts longer than one chunk survive encoding", "[provenance]") {
       const uint64_t page = 2 + random() % 1'000'000;
       values.push_back({page * 4096 + 16, 1 + random() % 4000});
     }
-    const RecordRun run{{record}, PageNo{2'000'000 + leaf}, 0, layout::RunKind::kNodes,
-                        PageNo{2'000'000 + leaf}, values, {}};
+    const RecordRun run{{record},
+                        PageNo{2'000'000 + leaf},
+                        0,
+                        layout::RunKind::kNodes,
+                        PageNo{2'000'000 + leaf},
+                        values,
+                        {}};
     Succeed(builder.Add(run));
     Succeed(encoder.Add(run));
     record += values.size();

@@ -1,0 +1,49 @@
+// Symptom: one changed byte in the header of a page of fixed-size duplicates gave other records
+// without an error: as many items as before, each of another size. Cause: the item size of the page
+// was believed. Nothing else names it for a sub-page, but LMDB keeps the free space of such pages
+// too, and the three numbers must agree.
+#include <catch2/catch.hpp>
+
+#include "lmdbio/format/fixed_leaf_page.h"
+#include "tests/support/file_bytes.h"
+
+namespace lmdbio::test {
+namespace {
+
+constexpr format::PageFormat kFormat(format::DataVersion::k1, 512);
+constexpr uint32_t kItemCount = 7;
+constexpr uint32_t kItemBytes = 4;
+
+format::PageHeader HeaderOf(uint32_t item_count, uint32_t item_bytes, uint32_t page_bytes) {
+  format::PageHeader header;
+  header.kind = format::PageKind::kFixedLeaf;
+  header.item_bytes = static_cast<uint16_t>(item_bytes);
+  header.lower_bytes = kFormat.header_bytes() + item_count * format::kSlotBytes;
+  // With items of one byte it lies past the page's end: each item takes less than its two of
+  // `lower`.
+  header.upper_bytes = page_bytes + item_count * format::kSlotBytes - item_count * item_bytes;
+  return header;
+}
+
+TEST_CASE("FixedLeafPage refuses an item size that its free space denies", "[format][damage]") {
+  for (const uint32_t page_bytes : {512U, 60U}) {
+    const std::vector<std::byte> page(page_bytes);
+    for (uint32_t wrong_bytes = 1; wrong_bytes < 7; ++wrong_bytes) {
+      format::PageHeader header = HeaderOf(kItemCount, kItemBytes, page_bytes);
+      header.item_bytes = static_cast<uint16_t>(wrong_bytes);
+      INFO("items of " << wrong_bytes << " bytes in " << page_bytes);
+      const auto parsed = format::FixedLeafPage::Parse(kFormat, page, header);
+      CHECK(parsed.has_value() == (wrong_bytes == kItemBytes));
+    }
+  }
+}
+
+TEST_CASE("FixedLeafPage takes items of a single byte", "[format][damage]") {
+  const std::vector<std::byte> page(512);
+  const auto parsed = format::FixedLeafPage::Parse(kFormat, page, HeaderOf(kItemCount, 1, 512));
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->item_count() == kItemCount);
+}
+
+}  // namespace
+}  // namespace lmdbio::test

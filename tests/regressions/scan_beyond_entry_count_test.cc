@@ -1,0 +1,33 @@
+// Symptom: a scan delivered more records than the database said it has, and failed only after the
+// last. A caller with room for entry_count() records was left to check for itself. Cause:
+// RecordScan compared the two numbers at the end alone.
+#include <catch2/catch.hpp>
+
+#include "lmdbio/layout/record_scan.h"
+#include "tests/layout/open_database.h"
+#include "tests/support/lmdb_fixture.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+namespace {
+
+TEST_CASE("RecordScan stops at the entry count", "[layout][damage]") {
+  const TempDir dir;
+  const Fixture fixture = WriteFixture(FindFixture("reverse-key"), dir.path());
+  const MemorySource source(ReadWholeFile(fixture.data_file));
+  const layout::Database sound = OpenDatabase(source);
+  format::DatabaseRecord record = sound.record();
+  record.entry_count -= 5;
+
+  layout::RecordScan scan(layout::Database(sound.pages(), "", record));
+  uint64_t delivered = 0;
+  Result<bool> found = scan.Next();
+  for (; found && *found; found = scan.Next()) ++delivered;
+
+  REQUIRE_FALSE(found.has_value());
+  CHECK(found.error().code() == ErrorCode::kCorruption);
+  CHECK(delivered == record.entry_count);
+}
+
+}  // namespace
+}  // namespace lmdbio::test
