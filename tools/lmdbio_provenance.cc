@@ -68,7 +68,7 @@ ordered_json Describe(const ProvenanceFile& file) {
   outcome["provenance"] = file.path;
   outcome["kind"] = KindName(provenance.kind());
   outcome["provenance_bytes"] = file.size_bytes;
-  outcome["records"] = of.record.entry_count;
+  outcome["records"] = provenance.record_count();
   if (provenance.kind() == Kind::kOrderedLoad) {
     const auto sizes = [](const lmdbio::provenance::SizeDescription& size) {
       return size.is_constant ? ordered_json(size.constant_bytes)

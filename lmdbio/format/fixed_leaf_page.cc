@@ -10,8 +10,8 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
     return Fail(ErrorCode::kCorruption, fmt::format("page {} ({}): {}", header.page_no.value,
                                                     PageKindName(header.kind), what));
   };
-  // There are no slots, but `lower` counts the items as if there were, and the distance from `lower`
-  // to `upper` is kept as the space that is left.
+  // There are no slots, but `lower` counts the items as if there were, and the distance from
+  // `lower` to `upper` is kept as the space that is left.
   if (header.lower_bytes < format.header_bytes() || (header.lower_bytes & 1) != 0) {
     return corrupt(fmt::format("item counter {} lies inside the header", header.lower_bytes));
   }

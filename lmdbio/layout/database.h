@@ -25,8 +25,8 @@ class Database {
   const PageReader& pages() const { return pages_; }
   const std::string& name() const { return name_; }  // empty: the main database
   const format::DatabaseRecord& record() const { return record_; }
-  // The number of records. With duplicates it may be too high: LMDB 0.9 lets the next value of a key
-  // take the place of an empty one, and counts both.
+  // The number of records. With duplicates it may be too high: LMDB 0.9 lets the next value of a
+  // key take the place of an empty one, and counts both.
   uint64_t entry_count() const { return record_.entry_count; }
   // Whether `found`, the records met in a whole pass, can be all there are.
   bool AcceptsRecordCount(uint64_t found) const {

@@ -177,7 +177,8 @@ Result<Provenance> Provenance::Decode(Bytes file) {
 
 Status Provenance::Expand(layout::RecordRunSink& sink) const {
   if (kind_ == Kind::kOrderedLoad) return ExpandLoad(sink);
-  return DecodeExact(chunks_, fingerprint_.page_format, record_count_, fingerprint_.last_page, sink);
+  return DecodeExact(chunks_, fingerprint_.page_format, record_count_, fingerprint_.last_page,
+                     sink);
 }
 
 Status Provenance::ExpandLoad(layout::RecordRunSink& sink) const {

@@ -1,8 +1,8 @@
 // lmdbio/writer/database_writer.h - writes a new LMDB database and records its provenance.
 //
 // Records go through liblmdb, in ordinary transactions of a fixed number of records, as Caffe's
-// conversion programs do it; so the layout is one that the replay (provenance/replay.h) explains and
-// the provenance file stays a few dozen bytes long.
+// conversion programs do it; so the layout is one that the replay (provenance/replay.h) explains
+// and the provenance file stays a few dozen bytes long.
 //
 // Source: dissertation 5.2.2 ("collected ... when the database is being generated").
 #ifndef LMDBIO_WRITER_DATABASE_WRITER_H_

@@ -1,7 +1,7 @@
 // tests/fuzz/format_fuzz.cc - any bytes as any page of any format.
 //
-// Input: byte 0 chooses the page format, the rest is a page. A short one is cut in two, for the head
-// and the tail of the page: that is where slots and nodes stand, however large the page.
+// Input: byte 0 chooses the page format, the rest is a page. A short one is cut in two, for the
+// head and the tail of the page: that is where slots and nodes stand, however large the page.
 // Oracle: the sanitizers. What a parser accepts must be readable to the last byte.
 #include <algorithm>
 #include <vector>

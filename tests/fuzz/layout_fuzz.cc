@@ -1,7 +1,7 @@
 // tests/fuzz/layout_fuzz.cc - any bytes as a data file, read through every door.
 //
-// Oracle: the sanitizers; the cursor and the page walk, which share little code, against each other;
-// and the file's own size, beyond which nothing may lie and no pass may go on.
+// Oracle: the sanitizers; the cursor and the page walk, which share little code, against each
+// other; and the file's own size, beyond which nothing may lie and no pass may go on.
 #include <array>
 #include <optional>
 
@@ -81,7 +81,7 @@ Places Walk(const Database& database) {
   if (!leaves) CheckMessage(leaves.error());
   if (!leaves) return std::nullopt;
   const Layout found = builder.Finish();
-  LMDBIO_CHECK(found.record_count() == database.entry_count());
+  LMDBIO_CHECK(database.AcceptsRecordCount(found.record_count()));
   std::vector<Extent> places;
   for (uint64_t i = 0; i < found.record_count(); ++i) {
     places.push_back(found.Value({i}));
@@ -113,11 +113,11 @@ void ReadDatabase(const Database& database) {
   const Places scanned = Scan(database);
   const Places walked = Walk(database);
   const Places backwards = ScanBackwards(database);
-  LMDBIO_CHECK(!scanned || scanned->size() == database.entry_count());
+  LMDBIO_CHECK(!scanned || database.AcceptsRecordCount(scanned->size()));
   LMDBIO_CHECK(!scanned || !walked || *scanned == *walked);
   LMDBIO_CHECK(!scanned || !backwards || *scanned == *backwards);
-  for (const uint64_t ordinal : {uint64_t{0}, uint64_t{7}, database.entry_count() / 2,
-                                 database.entry_count() - 1}) {
+  for (const uint64_t ordinal :
+       {uint64_t{0}, uint64_t{7}, database.entry_count() / 2, database.entry_count() - 1}) {
     Seek(database, ordinal);
   }
   Cursor cursor(database);

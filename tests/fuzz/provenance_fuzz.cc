@@ -40,7 +40,8 @@ bool SameLayout(const Layout& a, const Layout& b) {
 void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
   provenance::ExactEncoder encoder(fingerprint.page_format);
   LMDBIO_CHECK(layout.Expand(encoder).has_value());
-  const auto file = provenance::EncodeExactLayout(fingerprint, encoder.Finish());
+  const auto file =
+      provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
   const auto decoded = Provenance::Decode(file);
   LMDBIO_CHECK(decoded.has_value());
   LayoutBuilder builder;
@@ -68,7 +69,7 @@ void DecodeFile(Bytes input) {
   LayoutBuilder builder;
   if (!decoded->Expand(builder)) return;
   const Layout layout = builder.Finish();
-  LMDBIO_CHECK(layout.record_count() == decoded->fingerprint().record.entry_count);
+  LMDBIO_CHECK(layout.record_count() == decoded->record_count());
   CheckExactRoundTrip(decoded->fingerprint(), layout);
 }
 

@@ -58,16 +58,19 @@ void WriteExactLayout(const SeedDirectory& seeds, const std::string& name,
   layout::LayoutBuilder builder;
   const std::vector<PageNo> leaves = Value(layout::WalkDatabase(database, builder));
   provenance::ExactEncoder encoder(database.pages().page_format());
-  LMDBIO_CHECK(builder.Finish().Expand(encoder).has_value());
+  const layout::Layout layout = builder.Finish();
+  LMDBIO_CHECK(layout.Expand(encoder).has_value());
   const auto fingerprint = Value(provenance::TakeFingerprint(database, leaves));
-  seeds.Write(name, 0, provenance::EncodeExactLayout(fingerprint, encoder.Finish()));
+  seeds.Write(name, 0,
+              provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish()));
 }
 
 // An ordered load of 300 records, and the two shapes of sizes that a file can tell.
 void WriteLoads(const SeedDirectory& seeds) {
   std::vector<uint32_t> sizes(300);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = static_cast<uint32_t>(i * i % 700);
-  for (const auto& values : {provenance::SizeColumn::Constant(90), provenance::SizeColumn::Each(sizes)}) {
+  for (const auto& values :
+       {provenance::SizeColumn::Constant(90), provenance::SizeColumn::Each(sizes)}) {
     provenance::Fingerprint fingerprint;
     const provenance::OrderedLoad load{.record_count = sizes.size(),
                                        .commit_interval_records = 40,

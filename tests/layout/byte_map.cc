@@ -32,23 +32,23 @@ constexpr uint64_t kRootInRecord = 40;
 
 std::string_view ByteRoleName(ByteRole role) {
   constexpr std::string_view kNames[kByteRoleCount] = {
-      "unused",        "payload",   "branch key",  "meta page",  "tree page header",
-      "run header",    "sub-page header", "slot",  "branch node", "node sizes",
-      "node flags",    "overflow reference", "tree record"};
+      "unused",           "payload",    "branch key",      "meta page",
+      "tree page header", "run header", "sub-page header", "slot",
+      "branch node",      "node sizes", "node flags",      "overflow reference",
+      "tree record"};
   return kNames[static_cast<size_t>(role)];
 }
 
 ByteMap::ByteMap(const layout::Environment& environment)
-    : pages_(environment.pages()), format_(pages_.page_format()) {
-  file_.resize(environment.snapshot().file_size_bytes);
-  Value(pages_.source().Read({0, file_.size()}, file_));
+    : format_(environment.snapshot().page_format), file_(environment.snapshot().file_size_bytes) {
+  Value(environment.pages().source().Read({0, file_.size()}, file_));
   roles_.assign(file_.size(), ByteRole::kUnused);
-  live_pages_.assign(environment.snapshot().page_count(), false);
+  owners_.assign(environment.snapshot().page_count(), kNobody);
   MarkMetas();
   const uint64_t fields = environment.snapshot().meta.page_no.value * format_.page_size_bytes() +
                           format_.header_bytes();
-  MarkTree(fields + kFreeListAt);
-  MarkTree(fields + kMainAt);
+  MarkDatabase(fields + kFreeListAt);
+  MarkDatabase(fields + kMainAt);
   for (uint64_t at = 0; at < roles_.size(); ++at) {
     offsets_[static_cast<size_t>(roles_[at])].push_back(at);
   }
@@ -73,7 +73,7 @@ void ByteMap::MarkMetas() {
   for (uint64_t page = 0; page < format::kMetaPageCount; ++page) {
     const uint64_t at = page * format_.page_size_bytes();
     const uint64_t fields = at + format_.header_bytes();
-    live_pages_[page] = true;
+    owners_[page] = kMetas;
     Mark(at, format_.header_bytes(), ByteRole::kMeta);
     Mark(fields, kMetaFieldsEnd, ByteRole::kMeta);
   }
@@ -82,11 +82,23 @@ void ByteMap::MarkMetas() {
   }
 }
 
+// A database is a tree with an owner's number of its own.
+void ByteMap::MarkDatabase(uint64_t record_at) {
+  const DatabaseRecord record =
+      format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
+  const uint32_t outer = owner_;
+  owner_ = static_cast<uint32_t>(loose_counts_.size());
+  loose_counts_.push_back(format_.version() == format::DataVersion::k1 && record.has_duplicates() &&
+                          (record.flags & format::kDupFixed) == 0);
+  MarkTree(record_at);
+  owner_ = outer;
+}
+
 // The tree whose description stands at `record_at`.
 void ByteMap::MarkTree(uint64_t record_at) {
   const DatabaseRecord record =
       format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
-  page_fields_.push_back({record_at + kRootInRecord, PageField::Names::kRoot});
+  page_fields_.push_back({record_at + kRootInRecord, PageField::Names::kRoot, owner_});
   if (!record.empty()) MarkTreePage(record.root);
 }
 
@@ -99,7 +111,7 @@ void ByteMap::MarkTreePage(PageNo page_no) {
   const uint64_t at = page_no.value * format_.page_size_bytes();
   const Bytes page = Read(at, format_.page_size_bytes());
   const PageHeader header = Value(format::ParsePageHeader(format_, page, page_no));
-  live_pages_[page_no.value] = true;
+  owners_[page_no.value] = owner_;
   MarkHeader(at, ByteRole::kTreeHeader);
   MarkNodes(at, page, header);
   if (header.kind != PageKind::kBranch) return;
@@ -125,10 +137,10 @@ void ByteMap::MarkNodes(uint64_t base, Bytes page, const PageHeader& header) {
   const auto branch = Value(format::BranchPage::Parse(format_, page, header));
   for (uint32_t i = 0; i < branch.child_count(); ++i) {
     const Bytes key = branch.key(i);
-    const uint64_t at = base + static_cast<uint64_t>(key.data() - page.data()) -
-                        format::kNodeHeaderBytes;
+    const uint64_t at =
+        base + static_cast<uint64_t>(key.data() - page.data()) - format::kNodeHeaderBytes;
     nodes_.push_back({at});
-    page_fields_.push_back({at, PageField::Names::kChild});
+    page_fields_.push_back({at, PageField::Names::kChild, owner_});
     Mark(at, format::kNodeHeaderBytes, ByteRole::kBranchNode);
     Mark(at + format::kNodeHeaderBytes, key.size(), ByteRole::kLookup);
   }
@@ -148,9 +160,11 @@ void ByteMap::MarkLeafNode(uint64_t base, const LeafPage& leaf, uint32_t index) 
       return Mark(data_at, entry.data.size(), ByteRole::kPayload);
     case format::kOverflowNode:
       Mark(data_at, entry.data.size(), ByteRole::kReference);
-      page_fields_.push_back({data_at, PageField::Names::kRun});
+      page_fields_.push_back({data_at, PageField::Names::kRun, owner_});
       return MarkRun(at, leaf, entry);
     case format::kDatabaseNode:
+      Mark(data_at, entry.data.size(), ByteRole::kTreeRecord);
+      return MarkDatabase(data_at);
     case format::kSubTreeNode:
       Mark(data_at, entry.data.size(), ByteRole::kTreeRecord);
       return MarkTree(data_at);
@@ -166,7 +180,7 @@ void ByteMap::MarkRun(uint64_t node_offset, const LeafPage& leaf, const LeafEntr
   const PageHeader header =
       Value(format::ParseOverflowHead(format_, head, first, entry.value_bytes));
   for (uint64_t i = 0; i < format_.OverflowPageCount(entry.value_bytes); ++i) {
-    live_pages_[first.value + i] = true;
+    owners_[first.value + i] = owner_;
   }
   nodes_.back() = {node_offset, header.run_page_count};
   runs_.push_back(first);

@@ -1,7 +1,7 @@
 // tests/layout/byte_map.h - what every byte of a sound data file is for.
 //
-// Lets a test that damages a file say beforehand what the damage may do: nothing, if nobody reads the
-// byte; another key or value, if it is one of theirs; an error, if it holds the file together.
+// Lets a test that damages a file say beforehand what the damage may do: nothing, if nobody reads
+// the byte; another key or value, if it is one of theirs; an error, if it holds the file together.
 #ifndef TESTS_LAYOUT_BYTE_MAP_H_
 #define TESTS_LAYOUT_BYTE_MAP_H_
 
@@ -16,19 +16,19 @@
 namespace lmdbio::test {
 
 enum class ByteRole : uint8_t {
-  kUnused,          // free space, pages of no tree, padding, fields that mean nothing where they are
-  kPayload,         // keys and values, names of databases
-  kLookup,          // keys of branch pages: only looking up a key reads them
-  kMeta,            // fields of both meta pages
-  kTreeHeader,      // of branch and leaf pages
-  kRunHeader,       // of overflow runs
+  kUnused,      // free space, pages of no tree, padding, fields that mean nothing where they are
+  kPayload,     // keys and values, names of databases
+  kLookup,      // keys of branch pages: only looking up a key reads them
+  kMeta,        // fields of both meta pages
+  kTreeHeader,  // of branch and leaf pages
+  kRunHeader,   // of overflow runs
   kSubPageHeader,
   kSlot,
-  kBranchNode,      // the eight bytes before the key: child and key size
-  kNodeSizes,       // of a leaf's node: key size and data size
+  kBranchNode,  // the eight bytes before the key: child and key size
+  kNodeSizes,   // of a leaf's node: key size and data size
   kNodeFlags,
-  kReference,       // to an overflow run
-  kTreeRecord,      // the description of a named database or of a tree of duplicates, in a node
+  kReference,   // to an overflow run
+  kTreeRecord,  // the description of a named database or of a tree of duplicates, in a node
 };
 inline constexpr size_t kByteRoleCount = 13;
 
@@ -44,13 +44,14 @@ struct PageField {
   enum class Names : uint8_t { kChild, kRun, kRoot };
   uint64_t offset = 0;  // in the file
   Names names = Names::kChild;
+  uint32_t owner = 0;  // number of the database whose page it names
   // Bytes of the field; in a branch node the number has 48 bits.
   uint64_t size_bytes() const { return names == Names::kChild ? 6 : 8; }
 };
 
 // A node of a branch or leaf page or of a sub-page.
 struct NodePlace {
-  uint64_t offset = 0;         // in the file, of its eight bytes
+  uint64_t offset = 0;          // in the file, of its eight bytes
   uint64_t run_page_count = 0;  // of the overflow run it refers to, by the run's own header
 };
 
@@ -75,12 +76,21 @@ class ByteMap {
   const std::vector<PageNo>& runs() const { return runs_; }
 
   // Whether a tree or a value of the snapshot stands on the page.
-  bool IsLive(PageNo page) const {
-    return page.value < live_pages_.size() && live_pages_[page.value];
-  }
+  bool IsLive(PageNo page) const { return OwnerOf(page) != kNobody; }
+  // Whether the database uses the page.
+  bool IsOf(uint32_t owner, PageNo page) const { return OwnerOf(page) == owner; }
+  // Whether the entry count of the database may be too high in a sound file.
+  bool CountIsLoose(uint32_t owner) const { return loose_counts_[owner]; }
 
  private:
+  static constexpr uint32_t kNobody = 0;
+  static constexpr uint32_t kMetas = 1;
+
+  uint32_t OwnerOf(PageNo page) const {
+    return page.value < owners_.size() ? owners_[page.value] : kNobody;
+  }
   void MarkMetas();
+  void MarkDatabase(uint64_t record_at);
   void MarkTree(uint64_t record_at);
   void MarkTreePage(PageNo page_no);
   void MarkNodes(uint64_t base, Bytes page, const format::PageHeader& header);
@@ -91,13 +101,14 @@ class ByteMap {
   void Mark(uint64_t offset, uint64_t length_bytes, ByteRole role);
   Bytes Read(uint64_t offset, uint64_t length_bytes);
 
-  const layout::PageReader& pages_;
   format::PageFormat format_;
   std::vector<std::byte> file_;
   std::vector<ByteRole> roles_;  // [file size]
   std::vector<uint64_t> offsets_[kByteRoleCount];
-  std::vector<bool> live_pages_;
-  std::vector<NodePlace> nodes_;  // by offset
+  std::vector<uint32_t> owners_;  // [page count] kNobody, kMetas, or the number of a database
+  uint32_t owner_ = kMetas;       // of what is being marked
+  std::vector<bool> loose_counts_{false, false};  // [owner]
+  std::vector<NodePlace> nodes_;                  // by offset
   std::vector<PageField> page_fields_;
   std::vector<PageNo> runs_;
 };

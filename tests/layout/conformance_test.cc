@@ -1,7 +1,7 @@
-// Goal: whatever LMDB can write, we read the same records from, through every door: cursor forwards and
-// backwards, page walk, ordinals, keys, positions.
-// Method: the catalogue of fixtures, written by the real liblmdb; liblmdb's cursor is the oracle. The
-// files of version 3 come with what LMDB 1.0's mdb_dump printed.
+// Goal: whatever LMDB can write, we read the same records from, through every door: cursor forwards
+// and backwards, page walk, ordinals, keys, positions. Method: the catalogue of fixtures, written
+// by the real liblmdb; liblmdb's cursor is the oracle. The files of version 3 come with what
+// LMDB 1.0's mdb_dump printed.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -73,7 +73,8 @@ std::string ReadExtent(const Database& database, Extent extent) {
 }
 
 // Every layout must name the bytes of every value.
-void CheckLayout(const Database& database, const Layout& found, const std::vector<KeyValue>& expected) {
+void CheckLayout(const Database& database, const Layout& found,
+                 const std::vector<KeyValue>& expected) {
   REQUIRE(found.record_count() == expected.size());
   Cursor cursor(database);
   bool standing = Value(cursor.First());

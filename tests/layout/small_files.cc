@@ -12,15 +12,17 @@ namespace {
 
 constexpr int kCommitCount = 4;
 
-std::string Key(uint64_t number, uint64_t key_bytes) { return fmt::format("{:0{}}", number, key_bytes); }
+std::string Key(uint64_t number, uint64_t key_bytes) {
+  return fmt::format("{:0{}}", number, key_bytes);
+}
 
 // One record in seven too large for its page. Each round rewrites some and deletes some.
 void PutPlain(TinyDb& db, Random& random, uint64_t record_count, uint64_t page_bytes) {
   for (uint64_t round = 0; round < kCommitCount; ++round) {
     for (uint64_t i = 0; i < record_count; ++i) {
       if (round > 0 && i % 5 != round) continue;
-      const uint64_t value_bytes = i % 7 == 0 ? page_bytes / 2 + random.Below(2 * page_bytes)
-                                              : random.Below(40);
+      const uint64_t value_bytes =
+          i % 7 == 0 ? page_bytes / 2 + random.Below(2 * page_bytes) : random.Below(40);
       db.Put(Key(i * 7 % record_count, 4 + i % 2), random.BytesOf(value_bytes));
     }
     for (uint64_t i = round; i < record_count; i += 17) {
@@ -73,7 +75,8 @@ void PutTiny(TinyDb& db, Random& random) {
   for (uint64_t i = 0; i < 150; ++i) db.Put(i < 8 ? "few" : "many", random.BytesOf(5));
 }
 
-FixtureSpec Spec(const char* kind, uint32_t page_bytes, std::function<void(TinyDb&, Random&)> fill) {
+FixtureSpec Spec(const char* kind, uint32_t page_bytes,
+                 std::function<void(TinyDb&, Random&)> fill) {
   return {.name = fmt::format("{}-{}", kind, page_bytes),
           .about = "",
           .fill = std::move(fill),
@@ -88,9 +91,8 @@ std::vector<FixtureSpec> Specs() {
     }));
   }
   for (const uint32_t page_bytes : {512U, 4096U}) {
-    specs.push_back(Spec("named", page_bytes, [=](TinyDb& db, Random& random) {
-      PutNamed(db, random, page_bytes);
-    }));
+    specs.push_back(Spec("named", page_bytes,
+                         [=](TinyDb& db, Random& random) { PutNamed(db, random, page_bytes); }));
     specs.push_back(Spec("dupsort", page_bytes, [=](TinyDb& db, Random& random) {
       PutDuplicates(db, random, MDB_DUPSORT, page_bytes / 4);
     }));
@@ -109,8 +111,8 @@ std::vector<SmallFile> SmallFiles() {
     const TempDir dir;
     files.push_back({spec.name, ReadWholeFile(WriteFixture(spec, dir.path()).data_file)});
   }
-  for (const char* name : {"one-record", "page-512", "page-512-dupsort", "page-65536-dupsort", "dupfixed",
-                           "dupsort-long-values", "integer-key", "named"}) {
+  for (const char* name : {"one-record", "page-512", "page-512-dupsort", "page-65536-dupsort",
+                           "dupfixed", "dupsort-long-values", "integer-key", "named"}) {
     files.push_back({fmt::format("v3-{}", name), V3FixtureBytes(name)});
   }
   return files;

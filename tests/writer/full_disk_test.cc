@@ -1,15 +1,16 @@
-// A program of its own: it mounts a file system of 4 MiB that only it can see, which needs a kernel
-// that lets it, and is skipped (exit code 77) where it may not.
+// A program with one test: it mounts a file system of 4 MiB that only it can see, which needs a
+// kernel that lets it, and ends with exit code 77 (skipped) where it may not.
 #include <sched.h>
 #include <sys/mount.h>
 
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
-
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+
+#include <catch2/catch.hpp>
 
 #include "lmdbio/writer/database_writer.h"
 #include "tests/support/file_bytes.h"
@@ -21,15 +22,26 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 
-constexpr int kSkipped = 77;
-fs::path g_small_disk;  // set by main before the tests run
+// A file system of 4 MiB that only this process can see.
+class SmallDisk {
+ public:
+  SmallDisk() {
+    const bool is_mounted =
+        (::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        ::mount("tmpfs", path().c_str(), "tmpfs", 0, "size=4m") == 0;
+    if (is_mounted) return;
+    std::fprintf(stderr, "skipped: cannot mount a small disk: %s\n", std::strerror(errno));
+    fs::remove(path());  // exit runs no destructor of this object
+    std::exit(77);
+  }
+  ~SmallDisk() { ::umount(path().c_str()); }
 
-// Returns: whether `directory` is now a file system of 4 MiB in a mount namespace of our own
-bool MountSmallDisk(const fs::path& directory) {
-  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=4m") == 0;
-}
+  const fs::path& path() const { return directory_.path(); }
+
+ private:
+  test::TempDir directory_;
+};
 
 Result<WriteSummary> WriteTooMuch(const WriterOptions& options) {
   LMDBIO_TRY(DatabaseWriter writer, DatabaseWriter::Create(options));
@@ -43,8 +55,9 @@ Result<WriteSummary> WriteTooMuch(const WriterOptions& options) {
 // Goal: the code tells a full disk from a broken one, also when liblmdb reports its own short write
 // as EIO; and the disk is as empty afterwards as before.
 TEST_CASE("DatabaseWriter says that the disk is full and leaves nothing", "[writer][fault]") {
+  const SmallDisk disk;
   WriterOptions options;
-  options.path = (g_small_disk / "db").string();
+  options.path = (disk.path() / "db").string();
   options.commit_interval_records = GENERATE(as<uint64_t>{}, 0, 1, 3, 10);
   options.shape = GENERATE(DatabaseShape::kDirectory, DatabaseShape::kSingleFile);
   options.provenance = ProvenanceFile::kSkip;
@@ -54,20 +67,8 @@ TEST_CASE("DatabaseWriter says that the disk is full and leaves nothing", "[writ
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kResourceExhausted);
   CHECK(summary.error().message() == options.path + ": cannot be written: No space left on device");
-  CHECK(fs::is_empty(g_small_disk));
+  CHECK(fs::is_empty(disk.path()));
 }
 
 }  // namespace
 }  // namespace lmdbio::writer
-
-int main(int argc, char** argv) {
-  const lmdbio::test::TempDir directory;
-  if (!lmdbio::writer::MountSmallDisk(directory.path())) {
-    std::fprintf(stderr, "skipped: cannot mount a small file system: %s\n", std::strerror(errno));
-    return lmdbio::writer::kSkipped;
-  }
-  lmdbio::writer::g_small_disk = directory.path();
-  const int failed_count = Catch::Session().run(argc, argv);
-  umount(directory.path().c_str());
-  return failed_count == 0 ? 0 : 1;
-}

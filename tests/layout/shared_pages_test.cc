@@ -1,0 +1,222 @@
+// Goal: pages that lead to themselves or to each other's children end in an error, after no more
+// reads than the file has pages; whole passes find every page that stands in two places. Method:
+// page numbers of sound files are redirected by hand. A cursor by itself is not asked to find a
+// shared page, but it must come to an end.
+#include <algorithm>
+#include <cstring>
+
+#include <catch2/catch.hpp>
+
+#include "lmdbio/layout/cursor.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/layout/record_scan.h"
+#include "tests/layout/byte_map.h"
+#include "tests/layout/open_database.h"
+#include "tests/layout/small_files.h"
+#include "tests/layout/whole_reading.h"
+
+namespace lmdbio::test {
+namespace {
+
+using layout::Cursor;
+
+constexpr uint64_t kPageBytes = 512;
+constexpr uint64_t kFlagsAt = 10;      // in a page header
+constexpr uint64_t kMainAt = 16 + 72;  // in a meta page
+constexpr uint64_t kDepthInRecord = 6;
+constexpr uint64_t kRootInRecord = 40;
+
+// A file of data version 1 with pages of 512 bytes, to be forged.
+class Forgery {
+ public:
+  explicit Forgery(const std::string& name)
+      : source_(FindSmallFile(name).bytes, name),
+        environment_(Value(layout::Environment::Open(source_))),
+        map_(environment_) {}
+
+  // Offsets of the page numbers of a kind, by offset.
+  std::vector<PageField> Fields(PageField::Names names) const {
+    std::vector<PageField> fields;
+    std::ranges::copy_if(map_.page_fields(), std::back_inserter(fields),
+                         [&](const PageField& field) { return field.names == names; });
+    return fields;
+  }
+  // Those on one page.
+  std::vector<PageField> ChildrenOf(uint64_t page) const {
+    std::vector<PageField> fields = Fields(PageField::Names::kChild);
+    std::erase_if(fields, [&](const PageField& f) { return f.offset / kPageBytes != page; });
+    return fields;
+  }
+
+  uint64_t Get(const PageField& field) {
+    uint64_t page = 0;
+    std::memcpy(&page, &source_.content()[field.offset], field.size_bytes());
+    return page;
+  }
+  void Set(const PageField& field, uint64_t page) { Put(field.offset, page, field.size_bytes()); }
+  void Put(uint64_t offset, uint64_t number, uint64_t size_bytes) {
+    std::memcpy(&source_.content()[offset], &number, size_bytes);
+  }
+
+  // Where the record of the main database stands.
+  uint64_t main_record() const {
+    return environment_.snapshot().meta.page_no.value * kPageBytes + kMainAt;
+  }
+  uint64_t main_root() const { return environment_.snapshot().meta.main.root.value; }
+  uint64_t page_count() const { return environment_.snapshot().page_count(); }
+  MemorySource& source() { return source_; }
+
+ private:
+  static SmallFile FindSmallFile(const std::string& name) {
+    for (SmallFile& file : SmallFiles()) {
+      if (file.name == name) return std::move(file);
+    }
+    throw std::runtime_error("no small file is called " + name);
+  }
+
+  MemorySource source_;
+  layout::Environment environment_;  // of the sound file
+  ByteMap map_;
+};
+
+// The error of a reading, which must be corruption, after a bounded number of reads.
+std::string ErrorThrough(Forgery& file, Door door) {
+  const uint64_t before = file.source().counters().request_count;
+  const Result<WholeReading> found = ReadWhole(file.source(), door);
+  CHECK(file.source().counters().request_count - before < 4 * file.page_count() + 100);
+  if (found) return "";
+  CHECK(found.error().code() == ErrorCode::kCorruption);
+  return found.error().message();
+}
+
+void CheckWholePassesFind(Forgery& file, const char* what) {
+  CHECK_THAT(ErrorThrough(file, Door::kScan), Catch::Contains(what));
+  CHECK_THAT(ErrorThrough(file, Door::kWalk), Catch::Contains(what));
+  ErrorThrough(file, Door::kBackwards);  // ends; what it finds on its way is not said
+}
+
+TEST_CASE("A branch that is its own child ends every pass", "[layout][damage]") {
+  Forgery file("plain-512");
+  for (const PageField& child : file.ChildrenOf(file.main_root())) {
+    file.Set(child, file.main_root());
+  }
+  SECTION("in a tree as deep as it was") {}
+  SECTION("in a tree as deep as a cursor can go") {
+    file.Put(file.main_record() + kDepthInRecord, format::kTreeDepthMax, 2);
+  }
+  CheckWholePassesFind(file, "stands in two places");
+  CHECK_THAT(ErrorThrough(file, Door::kBackwards), Catch::Contains("branch page on level"));
+}
+
+// Twenty levels of branches whose children are all the same page would be millions of leaves.
+TEST_CASE("Branches that share their children are no tree without end", "[layout][damage]") {
+  constexpr uint64_t kLevels = 20;
+  Forgery file("plain-512");
+  const std::vector<PageField> children = file.ChildrenOf(file.main_root());
+  REQUIRE(children.size() > 1);
+  REQUIRE(file.page_count() > 2 + kLevels);
+  std::vector<std::byte>& content = file.source().content();
+  const std::vector<std::byte> root(
+      content.begin() + static_cast<std::ptrdiff_t>(file.main_root() * kPageBytes),
+      content.begin() + static_cast<std::ptrdiff_t>((file.main_root() + 1) * kPageBytes));
+  uint64_t leaf = 2 + kLevels;
+  while (content[leaf * kPageBytes + kFlagsAt] != std::byte{2}) ++leaf;
+  for (uint64_t level = 0; level + 1 < kLevels; ++level) {
+    const uint64_t page = 2 + level;
+    std::ranges::copy(root, content.begin() + static_cast<std::ptrdiff_t>(page * kPageBytes));
+    file.Put(page * kPageBytes, page, 8);
+    for (const PageField& child : children) {
+      const uint64_t in_page = child.offset % kPageBytes;
+      file.Put(page * kPageBytes + in_page, level + 2 < kLevels ? page + 1 : leaf, 6);
+    }
+  }
+  file.Put(leaf * kPageBytes, leaf, 8);
+  file.Put(file.main_record() + kDepthInRecord, kLevels, 2);
+  file.Put(file.main_record() + kRootInRecord, 2, 8);
+
+  const layout::Database main = Value(layout::Environment::Open(file.source())).Main();
+  layout::RecordScan scan(main);
+  Result<bool> scanned = scan.Next();
+  while (scanned && *scanned) scanned = scan.Next();
+  REQUIRE_FALSE(scanned.has_value());
+  CHECK_THAT(scanned.error().message(), Catch::Contains("stands in two places"));
+  layout::LayoutBuilder builder;
+  const auto walked = layout::WalkDatabase(main, builder);
+  REQUIRE_FALSE(walked.has_value());
+  CHECK_THAT(walked.error().message(), Catch::Contains("stands in two places"));
+  for (const bool forwards : {true, false}) {
+    const uint64_t before = file.source().counters().request_count;
+    Cursor cursor(main);
+    Result<bool> found = forwards ? cursor.First() : cursor.Last();
+    while (found && *found) found = forwards ? cursor.Next() : cursor.Prev();
+    REQUIRE_FALSE(found.has_value());
+    CHECK_THAT(found.error().message(), Catch::Contains("again and again"));
+    CHECK(file.source().counters().request_count - before <= file.page_count());
+  }
+}
+
+TEST_CASE("A leaf with two parents is found by whole passes", "[layout][damage]") {
+  Forgery file("plain-512");
+  const std::vector<PageField> children = file.Fields(PageField::Names::kChild);
+  const PageField last = children.back();
+  const std::vector<PageField> siblings = file.ChildrenOf(last.offset / kPageBytes);
+  REQUIRE(siblings.size() > 1);
+  file.Set(siblings[0], file.Get(siblings[1]));
+  CheckWholePassesFind(file, "stands in two places");
+}
+
+TEST_CASE("An overflow run with two values is found by whole passes", "[layout][damage]") {
+  Forgery file("plain-512");
+  const std::vector<PageField> runs = file.Fields(PageField::Names::kRun);
+  REQUIRE(runs.size() > 1);
+  file.Set(runs[0], file.Get(runs[1]));
+  const std::string scanned = ErrorThrough(file, Door::kScan);
+  CHECK_THAT(scanned, Catch::Contains("two") || Catch::Contains("cannot hold"));
+  CHECK_THAT(ErrorThrough(file, Door::kWalk),
+             Catch::Contains("two places") || Catch::Contains("cannot hold"));
+}
+
+TEST_CASE("A tree of duplicates that is the main tree is refused", "[layout][damage]") {
+  Forgery file("dupsort-512");
+  const std::vector<PageField> roots = file.Fields(PageField::Names::kRoot);
+  const auto in_leaf = std::ranges::find_if(
+      roots, [](const PageField& field) { return field.offset >= 2 * kPageBytes; });
+  REQUIRE(in_leaf != roots.end());
+  SECTION("its root") { file.Set(*in_leaf, file.main_root()); }
+  SECTION("the leaf that describes it") {
+    file.Set(*in_leaf, in_leaf->offset / kPageBytes);
+    file.Put(in_leaf->offset - kRootInRecord + kDepthInRecord, 1, 2);
+  }
+  CheckWholePassesFind(file, "stands in two places");
+  CHECK_FALSE(ErrorThrough(file, Door::kBackwards).empty());
+}
+
+TEST_CASE("A tree of duplicates that has fewer than it says is found", "[layout][damage]") {
+  constexpr uint64_t kEntriesInRecord = 32;
+  Forgery file("dupsort-512");
+  const PageField root = file.Fields(PageField::Names::kRoot).back();
+  REQUIRE(root.offset >= 2 * kPageBytes);
+  const uint64_t count_at = root.offset - kRootInRecord + kEntriesInRecord;
+  uint64_t count = 0;
+  std::memcpy(&count, &file.source().content()[count_at], sizeof(count));
+  file.Put(count_at, count + 1, sizeof(count));
+  for (const Door door : {Door::kScan, Door::kWalk}) {
+    CHECK_THAT(ErrorThrough(file, door), Catch::Contains("duplicates"));
+  }
+}
+
+TEST_CASE("Two keys with one tree of duplicates are found by whole passes", "[layout][damage]") {
+  Forgery file("dupsort-512");
+  std::vector<PageField> roots = file.Fields(PageField::Names::kRoot);
+  std::erase_if(roots, [](const PageField& field) { return field.offset < 2 * kPageBytes; });
+  REQUIRE(roots.size() == 2);
+  const uint64_t record_bytes = format::kDatabaseRecordBytes;
+  std::vector<std::byte>& content = file.source().content();
+  std::memcpy(&content[roots[0].offset - kRootInRecord], &content[roots[1].offset - kRootInRecord],
+              record_bytes);
+  CheckWholePassesFind(file, "stands in two places");
+}
+
+}  // namespace
+}  // namespace lmdbio::test

@@ -1,0 +1,243 @@
+// Goal: lmdbio-dump prints what mdb_dump prints, byte for byte, for whatever LMDB can write.
+// Method: the catalogue of fixtures; the oracle is the system's mdb_dump, and for the files of
+// version 3 what the mdb_dump of LMDB 1.0 printed.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/support/dump_oracle.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/lmdb_error.h"
+#include "tests/support/lmdb_fixture.h"
+#include "tests/support/lmdb_oracle.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/v3_fixture.h"
+#include "tests/tools/program.h"
+
+namespace lmdbio::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a user passes to both programs: the directory, or a single file and -n for mdb_dump.
+struct Operand {
+  explicit Operand(const fs::path& data_file) : path(data_file) {
+    if (data_file.filename() == "data.mdb") {
+      path = data_file.parent_path();
+    } else {
+      mdb_options = {"-n"};
+    }
+  }
+
+  fs::path path;
+  std::vector<std::string> mdb_options;
+};
+
+std::string MdbDump(const Operand& operand, std::vector<std::string> options) {
+  options.insert(options.begin(), "mdb_dump");
+  options.insert(options.end(), operand.mdb_options.begin(), operand.mdb_options.end());
+  options.push_back(operand.path.string());
+  return RunCommand(options).output;
+}
+
+std::string LmdbioDump(const Operand& operand, const std::vector<std::string>& options) {
+  const CommandResult result = Run(DumpProgram(), operand.path, options);
+  INFO(result.errors);
+  REQUIRE(result.exit_code == 0);
+  REQUIRE(result.errors.empty());
+  return result.output;
+}
+
+// Keeps Catch from printing two dumps of megabytes.
+void CheckEqual(const std::string& dump, const std::string& expected) {
+  if (dump == expected) return;
+  const auto [differs, end] = std::ranges::mismatch(dump, expected);
+  const auto offset = static_cast<size_t>(differs - dump.begin());
+  FAIL("differs from byte " << offset << ": " << dump.substr(offset, 80)
+                            << "\nwhere it should be: " << expected.substr(offset, 80));
+}
+
+int DigitOf(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
+
+// A line of a dump in format=print, from the same in format=bytevalue.
+std::string PrintableLine(std::string_view line, std::string_view backslash) {
+  std::string text = " ";
+  for (size_t i = 1; i + 2 < line.size(); i += 2) {
+    const int byte = 16 * DigitOf(line[i]) + DigitOf(line[i + 1]);
+    if (byte == '\\') {
+      text += backslash;
+    } else if (byte >= 0x20 && byte <= 0x7e) {
+      text += static_cast<char>(byte);
+    } else {
+      text += '\\';
+      text += line.substr(i, 2);
+    }
+  }
+  return text + '\n';
+}
+
+// The whole dump.
+std::string Printable(std::string_view dump, std::string_view backslash) {
+  std::string text;
+  while (!dump.empty()) {
+    const std::string_view line = dump.substr(0, dump.find('\n') + 1);
+    dump.remove_prefix(line.size());
+    if (line.starts_with(' ')) {
+      text += PrintableLine(line, backslash);
+    } else {
+      text += line == "format=bytevalue\n" ? "format=print\n" : line;
+    }
+  }
+  return text;
+}
+
+// mdb_dump before 0.9.25 leaves a backslash single, so that nobody can tell what it stands for.
+void CheckPrintable(const Operand& operand) {
+  const std::string hex = MdbDump(operand, {});
+  const std::string expected = Printable(hex, "\\\\");
+  const std::string theirs = MdbDump(operand, {"-p"});
+  REQUIRE((theirs == expected || theirs == Printable(hex, "\\")));
+  CheckEqual(LmdbioDump(operand, {"-p"}), expected);
+}
+
+void CheckAll(const Operand& operand, const Fixture& fixture) {
+  if (!fixture.database_names.empty()) {
+    CheckEqual(LmdbioDump(operand, {"-a"}), MdbDump(operand, {"-a"}));
+    return;
+  }
+  const CommandResult none = Run(DumpProgram(), operand.path, {"-a"});
+  CHECK(FlawOfFailure(none, DumpProgram(), operand.path.string() + ": ") == "");
+}
+
+TEST_CASE("lmdbio-dump prints what mdb_dump prints", "[tools][conformance]") {
+  for (const FixtureSpec& spec : FixtureCatalogue(FixtureScale::kSmall)) {
+    if (spec.bulk == FixtureBulk::kHuge) continue;
+    const TempDir dir;
+    const Fixture fixture = WriteFixture(spec, dir.path());
+    const Operand operand(fixture.data_file);
+    INFO("fixture " << spec.name);
+    CheckEqual(LmdbioDump(operand, {}), MdbDump(operand, {}));
+    CheckPrintable(operand);
+    CheckAll(operand, fixture);
+    for (const std::string& name : fixture.database_names) {
+      INFO("database " << name);
+      CheckEqual(LmdbioDump(operand, {"-s", name}), MdbDump(operand, {"-s", name}));
+    }
+  }
+}
+
+TEST_CASE("lmdbio-dump prints what mdb_dump of LMDB 1.0 printed", "[tools][conformance]") {
+  for (const std::string& name : V3FixtureNames()) {
+    const TempDir dir;
+    const Operand operand(dir.path() / "file");
+    WriteWholeFile(operand.path, V3FixtureBytes(name));
+    INFO("fixture " << name);
+    const std::string expected = V3FixtureText(name, "dump");
+    CheckEqual(LmdbioDump(operand, {}), expected);
+    CheckEqual(LmdbioDump(operand, {"-p"}), Printable(expected, "\\\\"));
+    const std::string named = V3FixtureText(name, "dump-a");
+    if (named.empty()) continue;
+    CheckEqual(LmdbioDump(operand, {"-a"}), named);
+    std::string one_by_one;
+    for (const DumpedDatabase& database : ParseDump(named)) {
+      one_by_one += LmdbioDump(operand, {"-s", database.name});
+    }
+    CheckEqual(one_by_one, named);
+  }
+}
+
+struct CloseEnvironment {
+  void operator()(MDB_env* environment) const { mdb_env_close(environment); }
+};
+
+// Writes an environment with slots for that many readers.
+void WriteWithReaders(const fs::path& path, unsigned flags, unsigned reader_count) {
+  MDB_env* created = nullptr;
+  ThrowUnlessOk(mdb_env_create(&created), "mdb_env_create");
+  const std::unique_ptr<MDB_env, CloseEnvironment> environment(created);
+  ThrowUnlessOk(mdb_env_set_maxreaders(created, reader_count), "mdb_env_set_maxreaders");
+  ThrowUnlessOk(mdb_env_open(created, path.c_str(), flags, 0644), "mdb_env_open");
+}
+
+TEST_CASE("lmdbio-dump finds the number of readers without the lock", "[tools]") {
+  const TempDir dir;
+  const unsigned reader_count = GENERATE(1U, 126U, 127U, 500U);
+  const bool is_single_file = GENERATE(false, true);
+  INFO(reader_count << " readers, single file: " << is_single_file);
+  const fs::path data_file = dir.path() / (is_single_file ? "single" : "data.mdb");
+  const Operand operand(data_file);
+  WriteWithReaders(operand.path, is_single_file ? MDB_NOSUBDIR : 0, reader_count);
+  const fs::path lock_file = dir.path() / (is_single_file ? "single-lock" : "lock.mdb");
+
+  const std::string before = LmdbioDump(operand, {});
+  CheckEqual(before, MdbDump(operand, {}));
+  fs::remove(lock_file);
+  const std::string without = LmdbioDump(operand, {});
+  CHECK_FALSE(fs::exists(lock_file));
+  CheckEqual(without, MdbDump(operand, {}));
+}
+
+TEST_CASE("lmdbio-dump prints the address of a fixed map", "[tools]") {
+  const TempDir dir;
+  TinyDb(dir.path(), {.environment_flags = MDB_FIXEDMAP, .map_bytes = 1 << 20}).Put("k", "v");
+  const Operand operand(dir.path() / "data.mdb");
+  const std::string dump = LmdbioDump(operand, {});
+  CHECK(dump.find("\nmapaddr=0x") != std::string::npos);
+  CheckEqual(dump, MdbDump(operand, {}));
+}
+
+TEST_CASE("lmdbio-dump -p is what mdb_load -f reads", "[tools]") {
+  const TempDir dir;
+  std::string every_byte;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte != '\\') every_byte += static_cast<char>(byte);  // mdb_load before 0.9.25 spoils it
+  }
+  fs::create_directories(dir.path() / "from");
+  fs::create_directories(dir.path() / "to");
+  TinyDb(dir.path() / "from").Put("every byte", every_byte).Put("none", "").Commit();
+  const fs::path dump = dir.path() / "dump";
+  WriteWholeFile(dump, AsBytes(LmdbioDump(Operand(dir.path() / "from/data.mdb"), {"-p"})));
+
+  const CommandResult loaded =
+      RunCommand({"mdb_load", "-f", dump.string(), (dir.path() / "to").string()});
+
+  INFO(loaded.errors);
+  REQUIRE(loaded.exit_code == 0);
+  CHECK(LmdbRecords(dir.path() / "to/data.mdb") == LmdbRecords(dir.path() / "from/data.mdb"));
+}
+
+// A value of which the text is many times the program's buffer, at every place in it.
+TEST_CASE("lmdbio-dump prints values of every size around its buffer", "[tools]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  Random random(3);
+  for (const uint64_t size_bytes : {349'000U, 349'523U, 349'524U, 349'525U, 349'526U, 524'288U,
+                                    1'048'575U, 1'048'576U, 1'048'577U, 5'000'000U}) {
+    db.Put(fmt::format("{:08}", size_bytes), random.BytesOf(size_bytes));
+  }
+  db.Commit();
+  const Operand operand(db.data_file());
+  CheckEqual(LmdbioDump(operand, {}), MdbDump(operand, {}));
+  CheckPrintable(operand);
+}
+
+TEST_CASE("lmdbio-dump names what it does not find", "[tools]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  db.Put("record", "value").Use("there").Put("k", "v").Commit();
+  for (const std::string name : {"nowhere", "", "record"}) {
+    const CommandResult result = Run(DumpProgram(), dir.path(), {"-s", name});
+    CHECK(FlawOfFailure(result, DumpProgram(),
+                        db.data_file().string() + ": database '" + name + "': ") == "");
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::test
