@@ -72,11 +72,13 @@ Status Cursor::EnterDuplicates(const LeafEntry& found, Direction from) {
     LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), found.data, found.data_offset,
                                             duplicate_shape_));
     if (from == Direction::kBackward) duplicates_.set_index(duplicates_.item_count() - 1);
+    duplicates_to_come_ = duplicates_.item_count() - 1;
   } else {
     LMDBIO_TRY(const DatabaseRecord tree,
                pages.DuplicateTree(main_.leaf_page_no(), main_.index(), found));
     duplicates_.Bind(tree, duplicate_shape_);
     LMDBIO_TRY_VOID(duplicates_.SeekEnd(from));
+    duplicates_to_come_ = tree.entry_count - 1;
   }
   in_duplicates_ = true;
   return duplicates_.CheckPlainItem();
@@ -102,6 +104,11 @@ Result<bool> Cursor::Move(Direction direction) {
   }
   if (in_duplicates_) {
     Result<bool> moved = duplicates_.Step(direction);
+    if (moved && claims_ != nullptr && *moved != (duplicates_to_come_-- != 0)) {
+      moved = database_.pages().Corrupt(
+          main_.leaf_page_no(), fmt::format("node {} has {} duplicates than its record says",
+                                            main_.index(), *moved ? "more" : "fewer"));
+    }
     if (!moved) standing_ = false;
     if (!moved) return moved;
     if (*moved) {

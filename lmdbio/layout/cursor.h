@@ -104,6 +104,7 @@ class Cursor {
   bool has_duplicates_;
   LeafShape duplicate_shape_;
   bool standing_ = false;
+  uint64_t duplicates_to_come_ = 0;  // of the key, if `claims_`; a whole pass meets all of them
   bool in_duplicates_ = false;  // the record is one of several of its key; `duplicates_` stands
   TreeCursor main_;
   TreeCursor duplicates_;

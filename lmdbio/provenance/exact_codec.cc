@@ -70,10 +70,12 @@ uint64_t CountOf(const std::vector<uint64_t>& symbols, PlaceSymbol wanted) {
   return count;
 }
 
-Status DecodeChunk(WireReader& in, Chunk& chunk) {
+// record_count_max  what may still come
+Status DecodeChunk(WireReader& in, uint64_t record_count_max, Chunk& chunk) {
   const uint32_t run_count = in.Get<uint32_t>();
   const uint32_t record_count = in.Get<uint32_t>();
-  if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax) {
+  if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax ||
+      record_count > record_count_max) {
     return Corrupt("impossible chunk");
   }
   for (auto* numbers :
@@ -229,10 +231,7 @@ Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, 
   Expander expander(page_format, last_page, sink);
   Chunk chunk;
   while (!in.at_end()) {
-    LMDBIO_TRY_VOID(DecodeChunk(in, chunk));
-    if (chunk.lengths.size() > record_count - expander.record_count()) {
-      return Corrupt("more records than the database has");
-    }
+    LMDBIO_TRY_VOID(DecodeChunk(in, record_count - expander.record_count(), chunk));
     LMDBIO_TRY_VOID(expander.Expand(chunk));
   }
   if (expander.record_count() != record_count)
