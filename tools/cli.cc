@@ -168,8 +168,18 @@ Status OutputError() {
   return Fail(ErrorCode::kIo, fmt::format("standard output: {}", std::strerror(errno)));
 }
 
+// A complaint is one line, whatever bytes a path in it has.
 int Complain(const char* name, std::string_view message, int exit_code) {
-  std::fprintf(stderr, "%s: %.*s\n", name, static_cast<int>(message.size()), message.data());
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  std::fprintf(stderr, "%s: %s\n", name, line.c_str());
   return exit_code;
 }
 

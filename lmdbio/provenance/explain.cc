@@ -72,7 +72,8 @@ class Search {
   std::optional<ExplainedLoad> SearchInterval(uint64_t low, uint64_t high, PutMode put_mode) {
     std::optional<ExplainedLoad> found = Try(high, put_mode);
     if (found) return found;
-    const uint64_t first = std::clamp(matched_, low, high);
+    // If it shows behind `high`, commits in between fell into one leaf and hid each other.
+    const uint64_t first = matched_ >= low && matched_ <= high ? matched_ : low;
     const uint64_t span = std::max<uint64_t>(LeafRecordsMax(), high - low < 64 ? high - low : 0);
     for (uint64_t interval = first; interval <= std::min(high - 1, first + span); ++interval) {
       found = Try(interval, put_mode);
