@@ -52,7 +52,7 @@ inline constexpr PageNo kNoRoot{~uint64_t{0}};
 DatabaseRecord LoadDatabaseRecord(Bytes bytes);
 
 // Checks what does not depend on where the record stands: the root lies in [2, last_page], the
-// depth fits a cursor, an empty tree has no counters, and the counters can be true of a file this
+// depth fits a cursor, an empty tree has no entries, and the entries can stand in a file this
 // large. Errors: kCorruption, starting with the name of the field
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
 

@@ -23,13 +23,15 @@ struct MetaPair {
 // next.
 constexpr int kReadingsMax = 64;
 
+// Through ReadMany, which no source serves from a buffer of earlier bytes.
 Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
+  std::array<std::array<std::byte, format::kMetaBytes>, format::kMetaPageCount> bytes;
+  const std::array<ReadRequest, format::kMetaPageCount> requests = {
+      ReadRequest{0, bytes[0]}, ReadRequest{format.page_size_bytes(), bytes[1]}};
+  LMDBIO_TRY_VOID(source.ReadMany(requests));
   MetaPair pair;
   for (uint64_t i = 0; i < format::kMetaPageCount; ++i) {
-    std::array<std::byte, format::kMetaBytes> scratch;
-    LMDBIO_TRY(const Bytes bytes,
-               source.Read({i * format.page_size_bytes(), scratch.size()}, scratch));
-    LMDBIO_TRY(pair.pages[i], format::ParseMetaPage(format, bytes, PageNo{i}));
+    LMDBIO_TRY(pair.pages[i], format::ParseMetaPage(format, bytes[i], PageNo{i}));
   }
   return pair;
 }

@@ -116,7 +116,8 @@ TEST_CASE("CheckTree refuses records that cannot be", "[format]") {
   CHECK(refused([](auto& record) { record.root = format::kNoRoot; }));
   CHECK(refused([](auto& record) { record.depth = 0; }));
   CHECK(refused([](auto& record) { record.depth = 33; }));
-  CHECK(refused([](auto& record) { record.leaf_pages = 10; }));
+  // LMDB 0.9.36 and 1.0 leave wrong page counters behind when a key with many duplicates goes.
+  CHECK_FALSE(refused([](auto& record) { record.leaf_pages = 10; }));
   CHECK(refused([](auto& record) { record.entry_count = 10 * 4096; }));
   CHECK(refused([](auto& record) { record.entry_count = 0; }));
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "lmdbio/io/file_source.h"
+#include "lmdbio/io/read_ahead_source.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
 #include "tests/support/temp_dir.h"
@@ -63,6 +64,18 @@ TEST_CASE("What a snapshot names stays readable while it holds", "[layout][snaps
     REQUIRE(Text(Value(scan.cursor().Value())) == std::string(300, 'a'));
   }
   Succeed(environment.CheckHolds());
+}
+
+TEST_CASE("Reading ahead does not hide later commits", "[layout][snapshot]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  db.Put("key", "value").Commit();
+  const auto source = Value(io::ReadAheadSource::Open(db.data_file()));
+  const Environment environment = Value(Environment::Open(*source));
+  layout::Cursor cursor(environment.Main());
+  REQUIRE(Value(cursor.First()));
+  for (int commit = 0; commit < 5; ++commit) db.Put("key", std::to_string(commit)).Commit();
+  CHECK_FALSE(environment.CheckHolds().has_value());
 }
 
 TEST_CASE("A file that shrinks is noticed", "[layout][snapshot]") {
