@@ -142,7 +142,7 @@ TEST_CASE("The programs name a path of any characters", "[tools][fault]") {
 }
 
 // A message is one line, also for those who read it by machine.
-TEST_CASE("The programs name a path with a line break in one line", "[tools][fault][!mayfail]") {
+TEST_CASE("The programs name a path with a line break in one line", "[tools][fault]") {
   const TempDir dir;
   for (const Program& program : AllPrograms()) {
     const CommandResult result = Run(program, dir.path() / "two\nlines");
