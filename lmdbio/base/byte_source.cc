@@ -15,6 +15,8 @@ Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
   return {};
 }
 
+void ByteSource::Prefetch(Extent /*extent*/) const {}
+
 void ByteSource::Advise(AccessPattern /*pattern*/) const {}
 
 }  // namespace lmdbio

@@ -58,6 +58,9 @@ class ByteSource {
   // A hint; costs at most a system call.
   virtual void Advise(AccessPattern pattern) const;
 
+  // `extent` will be read soon. Costs no system call; ignored where that would take one.
+  virtual void Prefetch(Extent extent) const;
+
   virtual ReadCounters counters() const = 0;
 };
 

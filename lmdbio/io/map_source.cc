@@ -18,6 +18,10 @@ namespace {
 // enough to stay in the second-level cache's company.
 constexpr uint64_t kPopulateBytes = 4 << 20;
 
+// More at once would push out of the first-level cache what is being read.
+constexpr uint64_t kPrefetchBytesMax = 4 << 10;
+constexpr size_t kCacheLineBytes = 64;
+
 }  // namespace
 
 Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path) {
@@ -75,6 +79,14 @@ void MapSource::Populate(uint64_t offset) const {
 #ifdef MADV_POPULATE_READ
   ::madvise(const_cast<std::byte*>(map_.data()) + begin, length_bytes, MADV_POPULATE_READ);
 #endif
+}
+
+void MapSource::Prefetch(Extent extent) const {
+  if (extent.offset >= map_.size()) return;
+  const Bytes lines =
+      map_.subspan(extent.offset)
+          .first(std::min({extent.length_bytes, map_.size() - extent.offset, kPrefetchBytesMax}));
+  for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
 }
 
 void MapSource::Advise(AccessPattern pattern) const {

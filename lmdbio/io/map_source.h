@@ -35,6 +35,7 @@ class MapSource final : public ByteSource {
   // of one fault each; kRandom (the default) turns that and the kernel's read-ahead off.
   void Advise(AccessPattern pattern) const override;
 
+  void Prefetch(Extent extent) const override;
   ReadCounters counters() const override;
 
  private:

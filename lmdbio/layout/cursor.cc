@@ -35,8 +35,8 @@ Result<bool> Cursor::Settle(Result<bool> moved, Direction from) {
 
 Status Cursor::Arrive(Direction from) {
   in_duplicates_ = false;
-  const LeafEntry found = entry();
-  switch (found.flags) {
+  entry_ = main_.leaf().Entry(main_.index());
+  switch (entry_.flags) {
     case format::kInlineNode:
       return {};
     case format::kOverflowNode: {
@@ -51,7 +51,7 @@ Status Cursor::Arrive(Direction from) {
                                                           main_.leaf_page_no().value));
     }
     case format::kDatabaseNode:
-      if (found.value_bytes == format::kDatabaseRecordBytes) return {};
+      if (entry_.value_bytes == format::kDatabaseRecordBytes) return {};
       return database_.pages().Corrupt(main_.leaf_page_no(),
                                        "the record of a named database has the wrong size");
     case format::kSubPageNode:
@@ -63,19 +63,19 @@ Status Cursor::Arrive(Direction from) {
         main_.leaf_page_no(),
         fmt::format("node {} holds duplicates in a database without", main_.index()));
   }
-  return EnterDuplicates(found, from);
+  return EnterDuplicates(from);
 }
 
-Status Cursor::EnterDuplicates(const LeafEntry& found, Direction from) {
+Status Cursor::EnterDuplicates(Direction from) {
   const PageReader& pages = database_.pages();
-  if (found.flags == format::kSubPageNode) {
-    LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), found.data, found.data_offset,
+  if (entry_.flags == format::kSubPageNode) {
+    LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), entry_.data, entry_.data_offset,
                                             duplicate_shape_));
     if (from == Direction::kBackward) duplicates_.set_index(duplicates_.item_count() - 1);
     duplicates_to_come_ = duplicates_.item_count() - 1;
   } else {
     LMDBIO_TRY(const DatabaseRecord tree,
-               pages.DuplicateTree(main_.leaf_page_no(), main_.index(), found));
+               pages.DuplicateTree(main_.leaf_page_no(), main_.index(), entry_));
     duplicates_.Bind(tree, duplicate_shape_);
     LMDBIO_TRY_VOID(duplicates_.SeekEnd(from));
     duplicates_to_come_ = tree.entry_count - 1;
@@ -164,7 +164,7 @@ Result<bool> Cursor::SkipWithinLeaf(uint64_t& left) {
   }
   for (uint32_t i = 0; i < items; ++i) {
     main_.set_index(i);
-    LMDBIO_TRY(const uint64_t here, RecordsOf(entry()));
+    LMDBIO_TRY(const uint64_t here, RecordsOf(main_.leaf().Entry(i)));
     if (left < here) return true;
     left -= here;
   }
@@ -219,7 +219,7 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
   }
   if (in_duplicates_) {
     const PathStep& last = position.duplicate_path[position.duplicate_depth - 1];
-    if (entry().flags == format::kSubPageNode) {
+    if (entry_.flags == format::kSubPageNode) {
       if (position.duplicate_depth != 1 || last.index >= duplicates_.item_count()) {
         return refuse("no such duplicate");
       }
@@ -250,24 +250,32 @@ CursorPosition Cursor::position() const {
 
 bool Cursor::is_named_database() const {
   LMDBIO_CHECK(standing_);
-  return !in_duplicates_ && entry().flags == format::kDatabaseNode;
+  return !in_duplicates_ && entry_.flags == format::kDatabaseNode;
 }
 
 Result<Extent> Cursor::ValueExtent() const {
   if (in_duplicates_) return duplicates_.item_key_extent();
-  const LeafEntry found = entry();
-  if (found.flags == format::kOverflowNode) {
-    return database_.pages().OverflowExtent(main_.leaf_page_no(), main_.leaf(), found);
+  if (entry_.flags == format::kOverflowNode) {
+    return database_.pages().OverflowExtent(main_.leaf_page_no(), main_.leaf(), entry_);
   }
-  return Extent{main_.leaf_file_offset() + found.data_offset, found.value_bytes};
+  return Extent{main_.leaf_file_offset() + entry_.data_offset, entry_.value_bytes};
 }
 
 Result<Bytes> Cursor::Value() {
   if (in_duplicates_) return duplicates_.item_key();
-  const LeafEntry found = entry();
-  if (found.flags != format::kOverflowNode) return found.data;
+  if (entry_.flags != format::kOverflowNode) return entry_.data;
   LMDBIO_TRY(const Extent value, ValueExtent());
+  PrefetchNextValue();
   return database_.pages().ReadOverflow(value, value_buffer_);
+}
+
+// Who reads a value in key order most often reads the next one too.
+void Cursor::PrefetchNextValue() const {
+  const uint32_t next = main_.index() + 1;
+  if (next >= main_.item_count()) return;
+  const LeafEntry entry = main_.leaf().Entry(next);
+  if (entry.flags != format::kOverflowNode) return;
+  database_.pages().PrefetchOverflow(main_.leaf(), entry);
 }
 
 }  // namespace lmdbio::layout

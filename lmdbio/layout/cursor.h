@@ -37,11 +37,9 @@ static_assert(std::is_trivially_copyable_v<CursorPosition>);
 
 // Threads: one at a time.
 // Lifetime: copies what it needs of `database`; the byte source must outlive it. Spans it returns
-// live
-//           until it moves.
+//           live until it moves.
 // Errors, of every move: kIo, kCorruption. After an error the cursor stands nowhere and can be
-// sought
-//           anew.
+//           sought anew.
 class Cursor {
  public:
   // claims  if not null, every page that a forward pass from First() meets is claimed there, and a
@@ -76,7 +74,7 @@ class Cursor {
 
   // Of the record under the cursor. Requires (here and below): standing()
   CursorPosition position() const;
-  Bytes key() const { return main_.item_key(); }
+  Bytes key() const { return entry_.key; }
   // True if the record is the root of a named database rather than the user's data.
   bool is_named_database() const;
 
@@ -91,13 +89,13 @@ class Cursor {
  private:
   // Settles on the item under `main_`; `from` says at which end of its duplicates.
   Status Arrive(Direction from);
-  Status EnterDuplicates(const format::LeafEntry& entry, Direction from);
+  Status EnterDuplicates(Direction from);
   Result<bool> Settle(Result<bool> moved, Direction from);
   Result<bool> Move(Direction direction);
   Result<bool> SkipWithinLeaf(uint64_t& left);
   Status SkipDuplicates(uint64_t left);
   Result<uint64_t> RecordsOf(const format::LeafEntry& entry);
-  format::LeafEntry entry() const { return main_.leaf().Entry(main_.index()); }
+  void PrefetchNextValue() const;
 
   Database database_;
   PageClaims* claims_;
@@ -107,6 +105,7 @@ class Cursor {
   uint64_t duplicates_to_come_ = 0;  // of the key, if `claims_`; a whole pass meets all of them
   bool in_duplicates_ = false;  // the record is one of several of its key; `duplicates_` stands
   TreeCursor main_;
+  format::LeafEntry entry_;  // under main_, while standing_
   TreeCursor duplicates_;
   std::vector<std::byte> value_buffer_;
 };

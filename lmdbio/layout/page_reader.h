@@ -4,6 +4,7 @@
 #ifndef LMDBIO_LAYOUT_PAGE_READER_H_
 #define LMDBIO_LAYOUT_PAGE_READER_H_
 
+#include <algorithm>
 #include <vector>
 
 #include "lmdbio/base/byte_source.h"
@@ -12,6 +13,9 @@
 #include "lmdbio/layout/snapshot.h"
 
 namespace lmdbio::layout {
+
+// Of a value that will be read next, measured: less leaves misses, more delays the value at hand.
+inline constexpr uint64_t kPrefetchedValueBytes = 512;
 
 struct TreePage {
   Bytes bytes;                // [page size]
@@ -63,6 +67,18 @@ class PageReader {
   // Errors: kIo, kCorruption
   // Lifetime: until `buffer` changes
   Result<Bytes> ReadOverflow(Extent value, std::vector<std::byte>& buffer) const;
+
+  // Hints that a tree page will be read soon, or the value that an entry with flags kOverflowNode
+  // refers to: of that the first bytes, for behind them the processor itself finds the stream.
+  // Checks nothing.
+  void PrefetchTreePage(PageNo page_no) const {
+    const uint64_t page_bytes = page_format().page_size_bytes();
+    source_->Prefetch({page_no.value * page_bytes, page_bytes});
+  }
+  void PrefetchOverflow(const format::LeafPage& page, const format::LeafEntry& entry) const {
+    source_->Prefetch({page.Reference(entry).first_page.value * page_format().page_size_bytes(),
+                       std::min<uint64_t>(entry.value_bytes, kPrefetchedValueBytes)});
+  }
 
   // A kCorruption error in the words of this file.
   tl::unexpected<Error> Corrupt(PageNo page_no, std::string_view what) const;

@@ -132,8 +132,17 @@ Status TreeCursor::Descend(uint32_t level_no, PageNo page_no, Direction from) {
     if (level_no + 1 == depth_) break;
     page_no = level.branch.child(level.index);
   }
+  PrefetchNextLeaf(from);
   standing_ = true;
   return {};
+}
+
+// As far as the branch page above tells: who walks meets that leaf after this one.
+void TreeCursor::PrefetchNextLeaf(Direction direction) const {
+  if (depth_ < 2) return;
+  const Level& parent = levels_[depth_ - 2];
+  const uint32_t next = parent.index + static_cast<uint32_t>(direction);  // wraps below 0
+  if (next < parent.count) pages_->PrefetchTreePage(parent.branch.child(next));
 }
 
 Status TreeCursor::SeekEnd(Direction from) {

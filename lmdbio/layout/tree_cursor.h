@@ -1,5 +1,4 @@
-// lmdbio/layout/tree_cursor.h - a place in one B+ tree: a stack of (page, index) and the pages
-// loaded.
+// lmdbio/layout/tree_cursor.h - a place in one B+ tree: a stack of (page, index).
 //
 // The items of the tree are leaf nodes, or the packed items of fixed-size duplicates. What an item
 // means is the business of layout/cursor.h.
@@ -46,12 +45,12 @@ class TreeCursor {
   void Bind(const format::DatabaseRecord& record, LeafShape shape);
 
   // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and stands at its
-  // first item. `sub_page` is borrowed until the next Bind. leaf      the page around it sub_page
-  // the node's data; data_offset: where it starts in that page
+  // first item.
+  // leaf      the page around it
+  // sub_page  the node's data, borrowed until the next Bind; starts at `data_offset` of the page
   Status BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape);
 
-  // From now on a page may be reached once only, and is claimed in `claims` (borrowed; may be
-  // null).
+  // From now on a page may be reached once only, and is claimed in `claims` (borrowed, or null).
   void set_claims(PageClaims* claims) { claims_ = claims; }
 
   // Stands at the first or last item.
@@ -115,6 +114,7 @@ class TreeCursor {
   Status Load(uint32_t level, PageNo page_no);
   Status AcceptLeaf(const TreePage& page, Level& level);
   Status Descend(uint32_t level, PageNo page_no, Direction from);
+  void PrefetchNextLeaf(Direction direction) const;
   Status CountVisit(PageNo page_no, Direction direction);
 
   const PageReader* pages_;
