@@ -29,8 +29,8 @@ struct DecodedImage {
 // file_bytes  its content
 // resize      the size to scale the image to, without regard to its proportions; empty: as it is
 //
-// Errors:  kUnsupported  none of these kinds; a kind of JPEG that libjpeg-turbo cannot turn into
-// colours
+// Errors:  kUnsupported  none of these kinds; a kind of JPEG that libjpeg-turbo cannot turn
+//                        into colours
 //          kCorruption   damaged, or cut off; the message says how
 //          kResourceExhausted  more than 2^28 pixels
 Result<DecodedImage> DecodeImage(const std::string& path, std::string_view file_bytes,

@@ -4,8 +4,8 @@
 
 namespace lmdbio::format {
 
-Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
-                                           const PageHeader& header) {
+Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page, const PageHeader& header,
+                                           uint32_t item_bytes) {
   const auto corrupt = [&](std::string_view what) {
     return Fail(ErrorCode::kCorruption, fmt::format("page {} ({}): {}", header.page_no.value,
                                                     PageKindName(header.kind), what));
@@ -18,7 +18,7 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page,
   FixedLeafPage view;
   view.page_ = page;
   view.header_bytes_ = format.header_bytes();
-  view.item_bytes_ = header.item_bytes;
+  view.item_bytes_ = item_bytes;
   view.item_count_ = (header.lower_bytes - format.header_bytes()) / kSlotBytes;
   if (view.item_bytes_ == 0) return corrupt("items of 0 bytes");
   if (view.item_count_ == 0) return corrupt("holds no item");

@@ -16,12 +16,15 @@ class FixedLeafPage {
  public:
   FixedLeafPage() = default;
 
-  // page    [page size, or size of the sub-page] borrowed; must outlive the view
-  // header  of that page: kind kFixedLeaf
+  // page        [page size, or size of the sub-page] borrowed; must outlive the view
+  // header      of that page: kind kFixedLeaf
+  // item_bytes  of one item: a tree's record tells it, for a sub-page its own header. (Up to LMDB
+  //             0.9.16 the header of a tree's page holds anything there.)
   // Errors: kCorruption  item size 0, no item, more items than fit, or a size and a count of items
   //                      that do not give the free space that the header tells
   // Cost:   O(1)
-  static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header);
+  static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header,
+                                     uint32_t item_bytes);
 
   uint32_t item_count() const { return item_count_; }
   uint32_t item_bytes() const { return item_bytes_; }

@@ -1,12 +1,10 @@
-// lmdbio/format/leaf_page.h - read-only view of one leaf page or sub-page: keys and what they map
-// to.
+// lmdbio/format/leaf_page.h - read-only view of one leaf page or sub-page: keys and their data.
 //
 // Bytes in:   one page, or the sub-page inside a node, already in memory
-// Values out: keys, inline values, references to overflow runs, to trees and to sub-pages; all
-// spans
-//             point into those bytes
-// Does no I/O and allocates nothing. Everything about sizes and places is proved by Parse, so Entry
-// cannot fail.
+// Values out: keys, inline values, references to overflow runs, to trees and to sub-pages;
+//             all spans point into those bytes
+// Does no I/O and allocates nothing. Everything about sizes and places is proved by Parse, so that
+// Entry cannot fail.
 //
 // Source: docs/format.md section 3; dissertation 2.4.2.
 #ifndef LMDBIO_FORMAT_LEAF_PAGE_H_

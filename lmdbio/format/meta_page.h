@@ -29,10 +29,9 @@ enum DatabaseFlags : uint16_t {
 // The 48 bytes that describe one tree: the main database, a named one, the free list, or the
 // private tree of one key's duplicates.
 struct DatabaseRecord {
-  uint32_t item_bytes =
-      0;               // size of fixed-size duplicates (LMDB's pad); the page size in the free list
-  uint16_t flags = 0;  // DatabaseFlags; environment flags in the free list's record
-  uint16_t depth = 0;  // levels, 0 if empty
+  uint32_t item_bytes = 0;  // of fixed-size duplicates (LMDB's pad); the page size in the free list
+  uint16_t flags = 0;       // DatabaseFlags; environment flags in the free list's record
+  uint16_t depth = 0;       // levels, 0 if empty
   uint64_t branch_pages = 0;
   uint64_t leaf_pages = 0;
   uint64_t overflow_pages = 0;
@@ -53,7 +52,8 @@ DatabaseRecord LoadDatabaseRecord(Bytes bytes);
 
 // Checks what does not depend on where the record stands: the root lies in [2, last_page], the
 // depth fits a cursor, an empty tree has no entries, and the entries can stand in a file this
-// large. Errors: kCorruption, starting with the name of the field
+// large.
+// Errors: kCorruption, starting with the name of the field
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
 
 // Checks the flags of a main or named database (those of a duplicate tree obey other rules).

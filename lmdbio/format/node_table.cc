@@ -17,6 +17,12 @@ class OffsetSet {
   void Insert(uint32_t offset) { words_[offset >> 7] |= Bit(offset); }
   bool Contains(uint32_t offset) const { return (words_[offset >> 7] & Bit(offset)) != 0; }
 
+  // The first member in [offset, end), or `end`.
+  uint32_t NextFrom(uint32_t offset, uint32_t end) const {
+    while (offset < end && !Contains(offset)) offset += 2;
+    return offset < end ? offset : end;
+  }
+
  private:
   static uint64_t Bit(uint32_t offset) { return uint64_t{1} << ((offset >> 1) & 63); }
   std::array<uint64_t, kPageBytesMax / 2 / 64 + 1> words_;  // only the page's share is initialised
@@ -40,12 +46,32 @@ uint64_t NodeBytes(PageFormat format, PageKind kind, const NodeHeader& node) {
   return IsLeafNodeFlags(node.flags) ? format.LeafNodeBytes(node.key_bytes, data_bytes) : 0;
 }
 
+// Where the next node starts if none does at `at`: behind the gap that LMDB up to 0.9.10 left on a
+// branch page whenever it made a key shorter. No gap, and `at` itself, if what stands there is a
+// node that has lost its slot rather than the rest of a key.
+uint32_t SkipGap(PageFormat format, Bytes page, const PageHeader& header, const OffsetSet& starts,
+                 uint32_t at) {
+  const auto end = static_cast<uint32_t>(page.size());
+  if (header.kind != PageKind::kBranch || format.version() != DataVersion::k1 || at >= end) {
+    return at;
+  }
+  const uint32_t next = starts.NextFrom(at, end);
+  if (next - at >= kNodeHeaderBytes) {
+    const NodeHeader node = NodeTable::HeaderAt(page, at);
+    const bool is_node = node.flags == 0 && node.child().value >= kMetaPageCount &&
+                         format.BranchNodeBytes(node.key_bytes) <= next - at;
+    if (is_node) return at;
+  }
+  return next;
+}
+
 // Walks the node area from its start: each node must begin where the one before it ended, and be in
 // the slot table once.
 Status CheckTiling(PageFormat format, Bytes page, const PageHeader& header, uint32_t count,
                    const OffsetSet& starts) {
   uint64_t at = header.upper_bytes;
   for (uint32_t seen = 0; seen < count; ++seen) {
+    at = SkipGap(format, page, header, starts, static_cast<uint32_t>(at));
     if (at + kNodeHeaderBytes > page.size() || !starts.Contains(static_cast<uint32_t>(at))) {
       return Corrupt(header, fmt::format("no slot for the node at offset {}", at));
     }
@@ -59,6 +85,7 @@ Status CheckTiling(PageFormat format, Bytes page, const PageHeader& header, uint
     }
     at += node_bytes;
   }
+  at = SkipGap(format, page, header, starts, static_cast<uint32_t>(at));
   // A sub-page of an odd-sized node may end in a byte of padding.
   if (PageFormat::Even(at) != PageFormat::Even(page.size())) {
     return Corrupt(header, fmt::format("{} bytes at its end belong to no node", page.size() - at));

@@ -3,9 +3,9 @@
 //   | header | slot 0 | slot 1 | ... lower      free      upper | node | node | ... | end |
 //
 // Slots are u16 offsets in key order; nodes are packed from the end of the page downwards, in the
-// order in which they came, each an even number of bytes and without a gap. Parse proves exactly
-// that, node by node, so that reading a node afterwards needs no further check and no damaged byte
-// of the table or of a node's sizes goes unnoticed.
+// order in which they came, each an even number of bytes and without a gap (but for branch pages of
+// very old writers). Parse proves exactly that, node by node, so that reading a node afterwards
+// needs no further check and no damaged byte of the table or of a leaf node's sizes goes unnoticed.
 //
 // Source: docs/format.md section 3.
 #ifndef LMDBIO_FORMAT_NODE_TABLE_H_

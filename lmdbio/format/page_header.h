@@ -26,7 +26,7 @@ struct PageHeader {
   PageNo page_no;
   PageKind kind = PageKind::kMeta;
   uint64_t transaction_id = 0;  // that wrote the page; version 3 only, else 0
-  uint16_t item_bytes = 0;      // fixed leaves: size of one item
+  uint16_t item_bytes = 0;      // fixed leaves of sub-pages: size of one item
   uint32_t lower_bytes = 0;     // end of the slot table, from the start of the page
   uint32_t upper_bytes = 0;     // start of the node area, from the start of the page
   uint32_t run_page_count = 0;  // overflow: pages of the run (these bytes overlap lower and upper)

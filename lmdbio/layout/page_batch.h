@@ -18,8 +18,8 @@ class PageBatch {
   using Visitor = std::function<Status(const TreePage& page)>;
 
   // Fetches `page_nos` and calls `visit` for each, in the order given. The reads of a batch are
-  // issued in file order, neighbouring pages as one read. Errors: kIo, kCorruption; the first that
-  // `visit` returns
+  // issued in file order, neighbouring pages as one read.
+  // Errors: kIo, kCorruption; the first that `visit` returns
   Status ForEach(std::span<const PageNo> page_nos, const Visitor& visit);
 
  private:

@@ -1,5 +1,4 @@
-// lmdbio/layout/record_scan.h - one pass over all records that proves the tree whole while it
-// reads.
+// lmdbio/layout/record_scan.h - one pass over all records that proves the tree whole.
 //
 // A Cursor checks each page it meets. A scan also knows that it meets everything: that no page or
 // overflow run is reached twice, and that the tree holds as many records as its description says.

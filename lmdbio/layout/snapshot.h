@@ -1,5 +1,4 @@
-// lmdbio/layout/snapshot.h - one committed state of a data file, and whether it can still be
-// trusted.
+// lmdbio/layout/snapshot.h - one committed state of a data file, and whether it still holds.
 //
 // LMDB never overwrites pages of its two newest transactions, so what a snapshot names stays in
 // place while the newest transaction is at most one ahead of it. Nobody registers anywhere: no lock

@@ -34,13 +34,14 @@ void TreeCursor::Bind(const format::DatabaseRecord& record, LeafShape shape) {
 }
 
 Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape) {
-  format::DatabaseRecord one_page;
-  one_page.depth = 1;
-  one_page.root = leaf;
-  Bind(one_page, shape);
   Result<format::PageHeader> header =
       format::ParseSubPageHeader(pages_->page_format(), sub_page, leaf);
   if (!header) return pages_->InFile(std::move(header).error());
+  format::DatabaseRecord one_page;
+  one_page.item_bytes = header->item_bytes;
+  one_page.depth = 1;
+  one_page.root = leaf;
+  Bind(one_page, shape);
   levels_[0].page_no = leaf;
   LMDBIO_TRY_VOID(AcceptLeaf(TreePage{sub_page, *header}, levels_[0]));
   leaf_file_offset_ = leaf.value * pages_->page_format().page_size_bytes() + data_offset;
@@ -84,7 +85,7 @@ Status TreeCursor::AcceptLeaf(const TreePage& page, Level& level) {
   }
   if (is_packed()) {
     Result<FixedLeafPage> packed =
-        FixedLeafPage::Parse(pages_->page_format(), page.bytes, page.header);
+        FixedLeafPage::Parse(pages_->page_format(), page.bytes, page.header, record_.item_bytes);
     if (!packed) return pages_->InFile(std::move(packed).error());
     packed_ = *packed;
     level.count = packed_.item_count();

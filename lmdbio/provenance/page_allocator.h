@@ -1,5 +1,4 @@
-// lmdbio/provenance/page_allocator.h - which page numbers LMDB's writer hands out, and in which
-// order.
+// lmdbio/provenance/page_allocator.h - which page numbers LMDB's writer hands out, in order.
 //
 // A page that transaction t replaces is listed in the free list under t and may be used again by
 // transaction t + 2: the two newest snapshots always stay whole. A request is served from the

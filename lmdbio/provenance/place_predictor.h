@@ -1,5 +1,4 @@
-// lmdbio/provenance/place_predictor.h - where the next record would lie if nothing surprising
-// happened.
+// lmdbio/provenance/place_predictor.h - where the next record lies if nothing surprises.
 //
 // Encoder and decoder step the same predictor; only surprises are written to the file.
 #ifndef LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_

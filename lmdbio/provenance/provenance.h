@@ -1,10 +1,9 @@
-// lmdbio/provenance/provenance.h - the small file beside a database that tells where its records
-// lie.
+// lmdbio/provenance/provenance.h - the small file beside a database that knows its layout.
 //
 // Two kinds. An ordered load is told by the dissertation's six items, from which the layout is
 // recomputed (lmdbio/provenance/replay.h). Any other database carries its layout itself,
-// compressed. Both know which database they speak of, in which state, and are useless for any
-// other.
+// compressed. Both know which database they speak of, in which state, and are useless
+// for any other.
 //
 // Bytes in:   a provenance file
 // Values out: what it speaks of; the layout, as record runs

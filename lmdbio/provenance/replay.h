@@ -1,5 +1,4 @@
-// lmdbio/provenance/replay.h - where an ordered bulk load puts every record, computed without the
-// file.
+// lmdbio/provenance/replay.h - where an ordered load puts every record, without the file.
 //
 // LMDB's page allocator is deterministic. "Put records in key order, commit every n" can therefore
 // be replayed from the sizes of the records alone: the rightmost path of the tree, the pages that
@@ -84,8 +83,7 @@ struct ReplayTotals {
 // can no longer change.
 //
 // Errors:  kInvalidArgument  commit interval 0; a key that is empty or longer than LMDB takes on
-//                            such pages; columns of the wrong length; a file of more than 2^63
-//                            bytes
+//                            such pages; columns of the wrong length; a file past 2^63 bytes
 //          kUnsupported      a load beyond what is modelled: a free list larger than one page, a
 //                            tree deeper than format::kTreeDepthMax
 //          whatever `sink` returns

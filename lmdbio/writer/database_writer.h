@@ -24,8 +24,7 @@ namespace lmdbio::writer {
 
 // When what was committed must have reached the storage.
 enum class Durability {
-  kAtFinish,    // once, before the database gets its name: until then a crash costs the whole load
-                // anyway
+  kAtFinish,    // once, before the database gets its name: a crash costs the whole load anyway
   kEachCommit,  // with every transaction, as liblmdb does by itself
 };
 
@@ -64,8 +63,8 @@ struct WriteSummary {
 // Threads: one at a time; liblmdb binds a transaction to its thread, so always the same one
 class DatabaseWriter {
  public:
-  // Errors:  kInvalidArgument    the path is empty or exists; map_bytes is no multiple of the page
-  // size
+  // Errors:  kInvalidArgument    the path is empty or exists; map_bytes is no multiple of the
+  //                              page size
   //          kNotFound           the parent directory does not exist
   //          kPermission, kIo    it cannot be written
   //          kResourceExhausted  no room on the disk; no address space for the map

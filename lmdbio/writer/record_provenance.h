@@ -1,5 +1,4 @@
-// lmdbio/writer/record_provenance.h - one pass over a finished database, one provenance file beside
-// it.
+// lmdbio/writer/record_provenance.h - one pass, and a provenance file beside the database.
 //
 // Source: dissertation 5.2.2 ("collected either when the database is being generated or later as
 // one-time postprocessing of the database"); docs/provenance.md.

@@ -40,7 +40,7 @@ std::vector<std::byte> Stretch(Bytes input, uint32_t page_bytes) {
 void ReadLeaf(PageFormat format, Bytes page, const PageHeader& header);
 
 void ReadFixedLeaf(PageFormat format, Bytes page, const PageHeader& header) {
-  const auto items = format::FixedLeafPage::Parse(format, page, header);
+  const auto items = format::FixedLeafPage::Parse(format, page, header, header.item_bytes);
   for (uint32_t i = 0; items && i < items->item_count(); ++i) TouchBytes(items->item(i));
 }
 

@@ -99,7 +99,7 @@ void ByteMap::MarkTree(uint64_t record_at) {
   const DatabaseRecord record =
       format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
   page_fields_.push_back({record_at + kRootInRecord, PageField::Names::kRoot, owner_});
-  if (!record.empty()) MarkTreePage(record.root);
+  if (!record.empty()) MarkTreePage(record.root, record.item_bytes);
 }
 
 void ByteMap::MarkHeader(uint64_t at, ByteRole role) {
@@ -107,23 +107,22 @@ void ByteMap::MarkHeader(uint64_t at, ByteRole role) {
   Mark(at + format_.header_bytes() - kPadBack, 2, ByteRole::kUnused);
 }
 
-void ByteMap::MarkTreePage(PageNo page_no) {
+void ByteMap::MarkTreePage(PageNo page_no, uint32_t item_bytes) {
   const uint64_t at = page_no.value * format_.page_size_bytes();
   const Bytes page = Read(at, format_.page_size_bytes());
   const PageHeader header = Value(format::ParsePageHeader(format_, page, page_no));
   owners_[page_no.value] = owner_;
   MarkHeader(at, ByteRole::kTreeHeader);
-  MarkNodes(at, page, header);
+  MarkNodes(at, page, header, item_bytes);
   if (header.kind != PageKind::kBranch) return;
   const auto branch = Value(format::BranchPage::Parse(format_, page, header));
-  for (uint32_t i = 0; i < branch.child_count(); ++i) MarkTreePage(branch.child(i));
+  for (uint32_t i = 0; i < branch.child_count(); ++i) MarkTreePage(branch.child(i), item_bytes);
 }
 
 // Everything of a page or sub-page behind its header.
-void ByteMap::MarkNodes(uint64_t base, Bytes page, const PageHeader& header) {
+void ByteMap::MarkNodes(uint64_t base, Bytes page, const PageHeader& header, uint32_t item_bytes) {
   if (header.kind == PageKind::kFixedLeaf) {
-    const auto items = Value(format::FixedLeafPage::Parse(format_, page, header));
-    Mark(base + format_.header_bytes() - kPadBack, 2, roles_[base + format_.header_bytes() - 1]);
+    const auto items = Value(format::FixedLeafPage::Parse(format_, page, header, item_bytes));
     Mark(base + items.item_offset(0), uint64_t{items.item_count()} * items.item_bytes(),
          ByteRole::kPayload);
     return;
@@ -192,7 +191,10 @@ void ByteMap::MarkSubPage(uint64_t at, Bytes sub_page, PageNo around) {
   const PageHeader header = Value(format::ParseSubPageHeader(format_, sub_page, around));
   // Its number, and in version 3 its transaction, are stale.
   Mark(at + format_.header_bytes() - kFlagsBack, 2 + kBoundsBack, ByteRole::kSubPageHeader);
-  MarkNodes(at, sub_page, header);
+  if (header.kind == PageKind::kFixedLeaf) {
+    Mark(at + format_.header_bytes() - kPadBack, 2, ByteRole::kSubPageHeader);
+  }
+  MarkNodes(at, sub_page, header, header.item_bytes);
 }
 
 }  // namespace lmdbio::test

@@ -92,8 +92,8 @@ class ByteMap {
   void MarkMetas();
   void MarkDatabase(uint64_t record_at);
   void MarkTree(uint64_t record_at);
-  void MarkTreePage(PageNo page_no);
-  void MarkNodes(uint64_t base, Bytes page, const format::PageHeader& header);
+  void MarkTreePage(PageNo page_no, uint32_t item_bytes);
+  void MarkNodes(uint64_t base, Bytes page, const format::PageHeader& header, uint32_t item_bytes);
   void MarkLeafNode(uint64_t base, const format::LeafPage& leaf, uint32_t index);
   void MarkRun(uint64_t node_offset, const format::LeafPage& leaf, const format::LeafEntry& entry);
   void MarkSubPage(uint64_t at, Bytes sub_page, PageNo around);

@@ -1,5 +1,4 @@
-// tests/layout/whole_reading.h - everything a data file holds, read through one door, as three
-// numbers.
+// tests/layout/whole_reading.h - all that a data file holds, read through one door: three numbers.
 //
 // "Everything" is the main database, the named ones and the list of free pages.
 #ifndef TESTS_LAYOUT_WHOLE_READING_H_

@@ -17,7 +17,6 @@ constexpr uint32_t kItemBytes = 4;
 format::PageHeader HeaderOf(uint32_t item_count, uint32_t item_bytes, uint32_t page_bytes) {
   format::PageHeader header;
   header.kind = format::PageKind::kFixedLeaf;
-  header.item_bytes = static_cast<uint16_t>(item_bytes);
   header.lower_bytes = kFormat.header_bytes() + item_count * format::kSlotBytes;
   // With items of one byte it lies past the page's end: each item takes less than its two of
   // `lower`.
@@ -29,10 +28,9 @@ TEST_CASE("FixedLeafPage refuses an item size that its free space denies", "[for
   for (const uint32_t page_bytes : {512U, 60U}) {
     const std::vector<std::byte> page(page_bytes);
     for (uint32_t wrong_bytes = 1; wrong_bytes < 7; ++wrong_bytes) {
-      format::PageHeader header = HeaderOf(kItemCount, kItemBytes, page_bytes);
-      header.item_bytes = static_cast<uint16_t>(wrong_bytes);
+      const format::PageHeader header = HeaderOf(kItemCount, kItemBytes, page_bytes);
       INFO("items of " << wrong_bytes << " bytes in " << page_bytes);
-      const auto parsed = format::FixedLeafPage::Parse(kFormat, page, header);
+      const auto parsed = format::FixedLeafPage::Parse(kFormat, page, header, wrong_bytes);
       CHECK(parsed.has_value() == (wrong_bytes == kItemBytes));
     }
   }
@@ -40,7 +38,7 @@ TEST_CASE("FixedLeafPage refuses an item size that its free space denies", "[for
 
 TEST_CASE("FixedLeafPage takes items of a single byte", "[format][damage]") {
   const std::vector<std::byte> page(512);
-  const auto parsed = format::FixedLeafPage::Parse(kFormat, page, HeaderOf(kItemCount, 1, 512));
+  const auto parsed = format::FixedLeafPage::Parse(kFormat, page, HeaderOf(kItemCount, 1, 512), 1);
   REQUIRE(parsed.has_value());
   CHECK(parsed->item_count() == kItemCount);
 }
