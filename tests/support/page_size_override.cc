@@ -1,6 +1,5 @@
 #include "tests/support/page_size_override.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 namespace lmdbio::test {
@@ -13,10 +12,13 @@ PageSizeOverride::~PageSizeOverride() { answer_bytes = 0; }
 
 }  // namespace lmdbio::test
 
-extern "C" long sysconf(int name) noexcept {
+// The C library's own name for its sysconf. (The thread sanitizer asks for the page size before
+// dlsym, or a traced function, can be called.)
+extern "C" long __sysconf(int name);  // NOLINT(bugprone-reserved-identifier)
+
+extern "C" __attribute__((no_sanitize("thread"))) long sysconf(int name) noexcept {
   if (name == _SC_PAGESIZE && lmdbio::test::answer_bytes != 0) {
     return static_cast<long>(lmdbio::test::answer_bytes);
   }
-  static const auto truth = reinterpret_cast<long (*)(int)>(::dlsym(RTLD_NEXT, "sysconf"));
-  return truth(name);
+  return __sysconf(name);
 }
