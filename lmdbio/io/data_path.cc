@@ -21,6 +21,7 @@ Result<mode_t> ModeOf(const std::string& path) {
 }  // namespace
 
 Result<std::string> FindDataFile(const std::string& path) {
+  if (path.empty()) return Fail(ErrorCode::kNotFound, "the path is empty");
   std::string data_path = path;
   LMDBIO_TRY(mode_t mode, ModeOf(data_path));
   if (S_ISDIR(mode)) {

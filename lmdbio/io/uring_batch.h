@@ -36,6 +36,7 @@ class UringBatch {
   };
   UringBatch(std::unique_ptr<io_uring, RingDeleter> ring, uint32_t depth)
       : ring_(std::move(ring)), depth_(depth) {}
+  void Drain(uint32_t in_flight);
 
   std::unique_ptr<io_uring, RingDeleter> ring_;
   uint32_t depth_;

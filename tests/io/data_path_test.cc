@@ -44,6 +44,7 @@ TEST_CASE("FindDataFile names what is missing", "[io][data-path]") {
   const std::string directory = dir.path();
   CHECK(FailureOf(directory + "/none", directory + "/none") == ErrorCode::kNotFound);
   CHECK(FindDataFile("").error().code() == ErrorCode::kNotFound);
+  CHECK(FindDataFile("").error().message() == "the path is empty");
   CHECK(FindDataFile(directory).error().message() ==
         directory + ": the directory holds no data.mdb");
   CHECK(FailureOf(directory, directory) == ErrorCode::kNotFound);
