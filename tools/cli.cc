@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
+#include <iterator>
 #include <ostream>
 #include <sstream>
 #include <utility>
@@ -66,7 +67,9 @@ po::options_description DescribeOptions(const Command& command) {
   po::options_description options("Options");
   if (command.describe != nullptr) command.describe(options.add_options());
   po::options_description common;
-  common.add_options()("json", "report as one JSON object");
+  if (command.output == Output::kReport) {
+    common.add_options()("json", "report as one JSON object");
+  }
   common.add_options()("help", "print this text and exit");
   common.add_options()("version", "print the version and exit");
   for (const auto& option : common.options()) options.add(option);
@@ -192,19 +195,36 @@ void ObeyStopSignal() {
   std::raise(signal_number);
 }
 
-void AppendText(const nlohmann::ordered_json& object, size_t indent, std::string& text) {
+using nlohmann::ordered_json;
+
+std::string ValueText(const ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// A line for each member from `first` on: its name with blanks for underscores, and its value.
+// Objects follow indented; of the objects of an array, each under the value of its first member.
+void AppendText(const ordered_json& object, ordered_json::const_iterator first, size_t indent,
+                std::string& text) {
   size_t width = 0;
-  for (const auto& member : object.items()) width = std::max(width, member.key().size());
-  for (const auto& [key, value] : object.items()) {
-    std::string label = key;
-    for (char& letter : label) letter = letter == '_' ? ' ' : letter;
-    text += fmt::format("{:{}}{:<{}}", "", indent, label, value.is_structured() ? 0 : width + 2);
+  for (auto member = first; member != object.end(); ++member) {
+    width = std::max(width, member.key().size());
+  }
+  for (auto member = first; member != object.end(); ++member) {
+    const ordered_json& value = member.value();
+    std::string label = member.key();
+    std::ranges::replace(label, '_', ' ');
+    text += fmt::format("{:{}}{}", "", indent, label);
     if (value.is_object()) {
       text += '\n';
-      AppendText(value, indent + 2, text);
-    } else {
-      text += value.is_string() ? value.get<std::string>() : value.dump();
+      AppendText(value, value.begin(), indent + 2, text);
+    } else if (value.is_array()) {
       text += '\n';
+      for (const ordered_json& element : value) {
+        text += fmt::format("{:{}}{}\n", "", indent + 2, ValueText(element.front()));
+        AppendText(element, std::next(element.begin()), indent + 4, text);
+      }
+    } else {
+      text += fmt::format("{:{}}{}\n", "", width + 2 - label.size(), ValueText(value));
     }
   }
 }
@@ -240,7 +260,7 @@ Status Invocation::Report(const nlohmann::ordered_json& outcome) const {
         outcome.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   }
   std::string text;
-  AppendText(outcome, 0, text);
+  AppendText(outcome, outcome.begin(), 0, text);
   return WriteOutput(text);
 }
 

@@ -66,7 +66,8 @@ class Invocation {
   const std::string& tool_name() const { return tool_name_; }
 
   // Writes the outcome to standard output: one JSON object with --json, else a line for each member
-  // ("value_bytes" becomes "value bytes"), objects inside indented.
+  // ("value_bytes" becomes "value bytes"), objects inside indented. Arrays hold objects whose first
+  // member names them.
   // Errors: kIo  standard output cannot be written
   Status Report(const nlohmann::ordered_json& outcome) const;
 
@@ -78,14 +79,20 @@ class Invocation {
   po::variables_map values_;
 };
 
+// What a command writes to standard output: an outcome through Invocation::Report, in words or in
+// JSON, or text of a form of its own.
+enum class Output { kReport, kText };
+
 // What a program can be asked to do.
 struct Command {
   const char* name;      // "" if the program has but one command
   const char* operands;  // names by which operands are found, as "DIR OUT"; "[OUT]" may be left out
   const char* summary;   // one line for --help
-  // Describes the options; --help, --version and --json are always there. nullptr: no others.
+  // Describes the options; --help, --version and, for a report, --json are always there. nullptr:
+  // no others.
   void (*describe)(po::options_description_easy_init options);
   Status (*run)(const Invocation& invocation);
+  Output output = Output::kReport;
 };
 
 // Parses the command line, runs the command it names and returns the exit code of the program.
@@ -100,8 +107,7 @@ Status WriteOutput(std::string_view text);
 
 // For commands that have half-done work to remove: from now on the first SIGINT, SIGTERM or SIGHUP
 // only makes StopRequested() true. Look at it now and then and return any error: RunTool then ends
-// the process as the signal would have. A signal that comes
-// seconds later ends it at once.
+// the process as the signal would have. A signal that comes seconds later ends it at once.
 void CatchStopSignals();
 bool StopRequested();
 

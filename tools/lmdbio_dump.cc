@@ -15,6 +15,7 @@
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tools/cli.h"
+#include "tools/flag_names.h"
 #include "tools/lock_file.h"
 
 namespace {
@@ -122,15 +123,6 @@ class DumpText {
 
 std::string Header(const Environment& environment, const Database& database,
                    const Notation& notation) {
-  using namespace lmdbio::format;
-  static constexpr std::array<std::pair<DatabaseFlags, const char*>, 6> kFlagNames = {{
-      {kReverseKey, "reversekey"},
-      {kDupSort, "dupsort"},
-      {kIntegerKey, "integerkey"},
-      {kDupFixed, "dupfixed"},
-      {kIntegerDup, "integerdup"},
-      {kReverseDup, "reversedup"},
-  }};
   const auto& snapshot = environment.snapshot();
   const uint64_t map_address = snapshot.meta.map_address;
   std::string text = fmt::format("VERSION=3\nformat={}\n", notation.name);
@@ -140,7 +132,7 @@ std::string Header(const Environment& environment, const Database& database,
   text += fmt::format("maxreaders={}\n",
                       lmdbio::tools::ReaderSlots(environment.pages().source().name()));
   if (database.record().has_duplicates()) text += "duplicates=1\n";
-  for (const auto& [flag, name] : kFlagNames) {
+  for (const auto& [flag, name] : lmdbio::tools::kFlagNames) {
     if ((database.record().flags & flag) != 0) text += fmt::format("{}=1\n", name);
   }
   return text + fmt::format("db_pagesize={}\nHEADER=END\n", snapshot.page_format.page_size_bytes());
@@ -216,6 +208,6 @@ int main(int argc, char** argv) {
         options("name,s", po::value<std::string>()->value_name("NAME"), "this named database");
         options("printable,p", "printable characters as they are, others as \\xx");
       },
-      &Dump}};
+      &Dump, lmdbio::tools::Output::kText}};
   return lmdbio::tools::RunTool("lmdbio-dump", "Prints an LMDB database.", commands, argc, argv);
 }

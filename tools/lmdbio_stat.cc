@@ -15,6 +15,7 @@
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tools/cli.h"
+#include "tools/flag_names.h"
 #include "tools/layout_statistics.h"
 #include "tools/lock_file.h"
 #include "tools/progress_bar.h"
@@ -81,17 +82,8 @@ Result<ordered_json> DescribeFreeList(const Environment& environment) {
 }
 
 std::string FlagNames(uint16_t flags) {
-  using namespace lmdbio::format;
-  static constexpr std::array<std::pair<DatabaseFlags, const char*>, 6> kNames = {{
-      {kReverseKey, "reversekey"},
-      {kDupSort, "dupsort"},
-      {kIntegerKey, "integerkey"},
-      {kDupFixed, "dupfixed"},
-      {kIntegerDup, "integerdup"},
-      {kReverseDup, "reversedup"},
-  }};
   std::string text;
-  for (const auto& [flag, name] : kNames) {
+  for (const auto& [flag, name] : lmdbio::tools::kFlagNames) {
     if ((flags & flag) != 0) text += text.empty() ? name : std::string(" ") + name;
   }
   return text.empty() ? "none" : text;
@@ -161,7 +153,10 @@ Result<ordered_json> Describe(const Environment& environment) {
   LMDBIO_TRY(const std::vector<std::string> names, environment.Names());
   for (const std::string& name : names) {
     LMDBIO_TRY(const Database database, environment.Named(name));
-    LMDBIO_TRY(outcome["named"][name], DescribeDatabase(database));
+    ordered_json described = {{"name", name}};
+    LMDBIO_TRY(const ordered_json database_outcome, DescribeDatabase(database));
+    described.update(database_outcome);
+    outcome["named"].push_back(std::move(described));
   }
   return outcome;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,8 +61,9 @@ std::string InWordsOfMdbStat(const ordered_json& report, MdbStatVersion version)
   text += fmt::format("  Free pages: {}\n", report["free_list"]["free_pages"].dump());
   text += "Status of Main DB\n" + Section(report["main"], environment, version);
   if (!report.contains("named")) return text;
-  for (const auto& [name, database] : report["named"].items()) {
-    text += fmt::format("Status of {}\n", name) + Section(database, environment, version);
+  for (const ordered_json& database : report["named"]) {
+    text += fmt::format("Status of {}\n", database["name"].get<std::string>()) +
+            Section(database, environment, version);
   }
   return text;
 }
@@ -118,10 +120,12 @@ TEST_CASE("lmdbio-stat tells what mdb_stat tells", "[tools][conformance]") {
     CHECK(InWordsOfMdbStat(report, MdbStatVersion::k09) == Comparable(expected));
     CHECK(report["environment"]["file_size_bytes"] == fs::file_size(fixture.data_file));
     CheckSizes(report["main"], fixture.data_file, "");
-    for (const std::string& name : fixture.database_names) {
-      if (spec.name == "odd-names") break;  // not all of them survive in JSON
+    const std::set<std::string>& names = fixture.database_names;
+    REQUIRE((report.contains("named") ? report["named"].size() : 0) == names.size());
+    size_t number = 0;
+    for (const std::string& name : names) {
       INFO("database " << name);
-      CheckSizes(report["named"][name], fixture.data_file, name);
+      CheckSizes(report["named"][number++], fixture.data_file, name);
     }
   }
 }
@@ -138,7 +142,7 @@ TEST_CASE("lmdbio-stat tells what mdb_stat of LMDB 1.0 told", "[tools][conforman
 }
 
 uint64_t LineCount(const ordered_json& report) {
-  uint64_t count = report.size();
+  uint64_t count = report.is_array() ? 0 : report.size();
   for (const ordered_json& member : report) {
     if (member.is_structured()) count += LineCount(member);
   }
