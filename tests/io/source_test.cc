@@ -187,6 +187,21 @@ TEST_CASE("Every source reads an empty file", "[io][source]") {
   }
 }
 
+TEST_CASE("A prefetch of anything at all does no harm", "[io][source]") {
+  const TestFile file(GENERATE(uint64_t{0}, kFileBytes));
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    for (const uint64_t offset : {uint64_t{0}, kFileBytes - 1, kFileBytes, ~uint64_t{0}}) {
+      for (const uint64_t length_bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, ~uint64_t{0}}) {
+        source->Prefetch({offset, length_bytes});
+      }
+    }
+    CHECK(source->counters().bytes == 0);
+    CHECK(ReadsRight(*source, file, {0, file.content().size()}));
+  }
+}
+
 TEST_CASE("Every source says which file cannot be opened", "[io][source]") {
   const TempDir dir;
   const fs::path missing = dir.path() / "missing";
