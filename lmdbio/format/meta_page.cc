@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kMagic = 0xBEEFC0DE;
 constexpr uint16_t kEncryptedEnvironment = 0x2000;
-constexpr uint16_t kDuplicateFlags = kDupFixed | kIntegerDup | kReverseDup;
-constexpr uint16_t kUserFlags = kReverseKey | kDupSort | kIntegerKey | kDuplicateFlags;
+constexpr uint16_t kUserFlags =
+    kReverseKey | kDupSort | kIntegerKey | kDupFixed | kIntegerDup | kReverseDup;
 
 // Meta fields, counted from the end of the page header:
 //
@@ -111,9 +111,9 @@ Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_pa
 
 Status CheckUserFlags(const DatabaseRecord& record) {
   if ((record.flags & ~kUserFlags) != 0 ||
-      ((record.flags & kDuplicateFlags) != 0 && !record.has_duplicates())) {
+      ((record.flags & kDupFixed) != 0 && !record.has_duplicates())) {
     return Fail(ErrorCode::kCorruption,
-                fmt::format("flags: 0x{:x} is no combination that LMDB writes", record.flags));
+                fmt::format("flags: 0x{:x} is no combination that LMDB can use", record.flags));
   }
   return {};
 }

@@ -56,7 +56,8 @@ DatabaseRecord LoadDatabaseRecord(Bytes bytes);
 // Errors: kCorruption, starting with the name of the field
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
 
-// Checks the flags of a main or named database (those of a duplicate tree obey other rules).
+// Checks the flags of a main or named database (those of a duplicate tree obey other rules). LMDB
+// stores what its user asks for, even an order of duplicates in a database without any.
 // Errors: kCorruption
 Status CheckUserFlags(const DatabaseRecord& record);
 

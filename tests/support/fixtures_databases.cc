@@ -158,6 +158,13 @@ FixtureGroup NamedFixtures(FixtureScale scale) {
        [some](TinyDb& db, Random& random) { PutManyDatabases(db, random, some); }},
       {"odd-names", "names with blanks, control characters, slashes, and of full length",
        PutOddNames},
+      {"idle-flags", "orders of duplicates without MDB_DUPSORT, which LMDB stores and ignores",
+       [](TinyDb& db, Random& random) {
+         db.Use("integer", MDB_INTEGERDUP);
+         PutShuffled(db, random, 300);
+         db.Use("reverse", MDB_REVERSEDUP | MDB_REVERSEKEY);
+         PutShuffled(db, random, 300);
+       }},
       {"integer-key", "MDB_INTEGERKEY with 4 and 8 bytes",
        [some](TinyDb& db, Random& random) { PutIntegerKeys(db, random, some); }},
       {"reverse-key", "MDB_REVERSEKEY on the main database",
