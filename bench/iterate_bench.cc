@@ -108,8 +108,11 @@ void Register(const BenchOptions& options, const DatabaseSpec& spec, Agreement& 
 int main(int argc, char** argv) {
   using namespace lmdbio::bench;
   const BenchOptions options = ParseOptions(argc, argv);
+  Agreement small;
   Agreement in_leaves;
   Agreement in_overflow;
+  Register(options, {"values in leaves, 74 B", options.is_tiny ? 500U : 5'000'000U, FixedSize(74)},
+           small);
   Register(options,
            {"values in leaves, 784 B", options.is_tiny ? 500U : 1'000'000U, FixedSize(784)},
            in_leaves);

@@ -59,7 +59,17 @@ class LeafPage {
     return entry;
   }
 
+  // One part of Entry(index), for those who need no other.
   Bytes key(uint32_t index) const { return nodes_.key(index); }
+  LeafNodeFlags flags(uint32_t index) const {
+    return static_cast<LeafNodeFlags>(nodes_.node_header(index).flags);
+  }
+  // Requires: flags(index) != kOverflowNode
+  Bytes data(uint32_t index) const {
+    const uint32_t at = nodes_.node_offset(index);
+    const NodeHeader node = NodeTable::HeaderAt(nodes_.page(), at);
+    return nodes_.page().subspan(at + format_.data_offset(node.key_bytes), node.data_bytes());
+  }
   Bytes page() const { return nodes_.page(); }
 
   // Requires: entry.flags == kOverflowNode

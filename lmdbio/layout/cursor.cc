@@ -35,8 +35,8 @@ Result<bool> Cursor::Settle(Result<bool> moved, Direction from) {
 
 Status Cursor::Arrive(Direction from) {
   in_duplicates_ = false;
-  entry_ = main_.leaf().Entry(main_.index());
-  switch (entry_.flags) {
+  const LeafEntry found = entry();
+  switch (found.flags) {
     case format::kInlineNode:
       return {};
     case format::kOverflowNode: {
@@ -51,7 +51,7 @@ Status Cursor::Arrive(Direction from) {
                                                           main_.leaf_page_no().value));
     }
     case format::kDatabaseNode:
-      if (entry_.value_bytes == format::kDatabaseRecordBytes) return {};
+      if (found.value_bytes == format::kDatabaseRecordBytes) return {};
       return database_.pages().Corrupt(main_.leaf_page_no(),
                                        "the record of a named database has the wrong size");
     case format::kSubPageNode:
@@ -63,19 +63,19 @@ Status Cursor::Arrive(Direction from) {
         main_.leaf_page_no(),
         fmt::format("node {} holds duplicates in a database without", main_.index()));
   }
-  return EnterDuplicates(from);
+  return EnterDuplicates(found, from);
 }
 
-Status Cursor::EnterDuplicates(Direction from) {
+Status Cursor::EnterDuplicates(const LeafEntry& found, Direction from) {
   const PageReader& pages = database_.pages();
-  if (entry_.flags == format::kSubPageNode) {
-    LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), entry_.data, entry_.data_offset,
+  if (found.flags == format::kSubPageNode) {
+    LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), found.data, found.data_offset,
                                             duplicate_shape_));
     if (from == Direction::kBackward) duplicates_.set_index(duplicates_.item_count() - 1);
     duplicates_to_come_ = duplicates_.item_count() - 1;
   } else {
     LMDBIO_TRY(const DatabaseRecord tree,
-               pages.DuplicateTree(main_.leaf_page_no(), main_.index(), entry_));
+               pages.DuplicateTree(main_.leaf_page_no(), main_.index(), found));
     duplicates_.Bind(tree, duplicate_shape_);
     LMDBIO_TRY_VOID(duplicates_.SeekEnd(from));
     duplicates_to_come_ = tree.entry_count - 1;
@@ -122,9 +122,6 @@ Result<bool> Cursor::Move(Direction direction) {
   }
   return Settle(main_.Step(direction), direction);
 }
-
-Result<bool> Cursor::Next() { return Move(Direction::kForward); }
-Result<bool> Cursor::Prev() { return Move(Direction::kBackward); }
 
 Result<bool> Cursor::NextKey() {
   if (!standing_) {
@@ -219,7 +216,7 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
   }
   if (in_duplicates_) {
     const PathStep& last = position.duplicate_path[position.duplicate_depth - 1];
-    if (entry_.flags == format::kSubPageNode) {
+    if (entry().flags == format::kSubPageNode) {
       if (position.duplicate_depth != 1 || last.index >= duplicates_.item_count()) {
         return refuse("no such duplicate");
       }
@@ -250,20 +247,19 @@ CursorPosition Cursor::position() const {
 
 bool Cursor::is_named_database() const {
   LMDBIO_CHECK(standing_);
-  return !in_duplicates_ && entry_.flags == format::kDatabaseNode;
+  return !in_duplicates_ && entry().flags == format::kDatabaseNode;
 }
 
 Result<Extent> Cursor::ValueExtent() const {
   if (in_duplicates_) return duplicates_.item_key_extent();
-  if (entry_.flags == format::kOverflowNode) {
-    return database_.pages().OverflowExtent(main_.leaf_page_no(), main_.leaf(), entry_);
+  const LeafEntry found = entry();
+  if (found.flags == format::kOverflowNode) {
+    return database_.pages().OverflowExtent(main_.leaf_page_no(), main_.leaf(), found);
   }
-  return Extent{main_.leaf_file_offset() + entry_.data_offset, entry_.value_bytes};
+  return Extent{main_.leaf_file_offset() + found.data_offset, found.value_bytes};
 }
 
-Result<Bytes> Cursor::Value() {
-  if (in_duplicates_) return duplicates_.item_key();
-  if (entry_.flags != format::kOverflowNode) return entry_.data;
+Result<Bytes> Cursor::OverflowValue() {
   LMDBIO_TRY(const Extent value, ValueExtent());
   PrefetchNextValue();
   return database_.pages().ReadOverflow(value, value_buffer_);
@@ -273,9 +269,9 @@ Result<Bytes> Cursor::Value() {
 void Cursor::PrefetchNextValue() const {
   const uint32_t next = main_.index() + 1;
   if (next >= main_.item_count()) return;
-  const LeafEntry entry = main_.leaf().Entry(next);
-  if (entry.flags != format::kOverflowNode) return;
-  database_.pages().PrefetchOverflow(main_.leaf(), entry);
+  const LeafEntry found = main_.leaf().Entry(next);
+  if (found.flags != format::kOverflowNode) return;
+  database_.pages().PrefetchOverflow(main_.leaf(), found);
 }
 
 }  // namespace lmdbio::layout

@@ -52,8 +52,16 @@ class Cursor {
   // Move, and say whether there is such a record. Next and Prev stay put when there is none.
   Result<bool> First();
   Result<bool> Last();
-  Result<bool> Next();
-  Result<bool> Prev();
+  Result<bool> Next() {
+    // Most records are the neighbour in the leaf, and all there is to know of them stands there.
+    if (standing_ && !in_duplicates_ && main_.StepWithinLeaf(Direction::kForward)) [[likely]] {
+      if (main_.leaf().flags(main_.index()) == format::kInlineNode) [[likely]]
+        return true;
+      return Settle(true, Direction::kForward);
+    }
+    return Move(Direction::kForward);
+  }
+  Result<bool> Prev() { return Move(Direction::kBackward); }
 
   // Moves to the first record of the next key.
   Result<bool> NextKey();
@@ -74,7 +82,7 @@ class Cursor {
 
   // Of the record under the cursor. Requires (here and below): standing()
   CursorPosition position() const;
-  Bytes key() const { return entry_.key; }
+  Bytes key() const { return main_.item_key(); }
   // True if the record is the root of a named database rather than the user's data.
   bool is_named_database() const;
 
@@ -84,18 +92,25 @@ class Cursor {
 
   // The value. Reads the overflow run, if it lies in one, into a buffer of the cursor's.
   // Errors: kIo, kCorruption
-  Result<Bytes> Value();
+  Result<Bytes> Value() {
+    if (in_duplicates_) return duplicates_.item_key();
+    const format::LeafPage& leaf = main_.leaf();
+    if (leaf.flags(main_.index()) == format::kOverflowNode) return OverflowValue();
+    return leaf.data(main_.index());
+  }
 
  private:
   // Settles on the item under `main_`; `from` says at which end of its duplicates.
   Status Arrive(Direction from);
-  Status EnterDuplicates(Direction from);
+  Status EnterDuplicates(const format::LeafEntry& entry, Direction from);
   Result<bool> Settle(Result<bool> moved, Direction from);
   Result<bool> Move(Direction direction);
   Result<bool> SkipWithinLeaf(uint64_t& left);
   Status SkipDuplicates(uint64_t left);
   Result<uint64_t> RecordsOf(const format::LeafEntry& entry);
+  Result<Bytes> OverflowValue();
   void PrefetchNextValue() const;
+  format::LeafEntry entry() const { return main_.leaf().Entry(main_.index()); }
 
   Database database_;
   PageClaims* claims_;
@@ -105,7 +120,6 @@ class Cursor {
   uint64_t duplicates_to_come_ = 0;  // of the key, if `claims_`; a whole pass meets all of them
   bool in_duplicates_ = false;  // the record is one of several of its key; `duplicates_` stands
   TreeCursor main_;
-  format::LeafEntry entry_;  // under main_, while standing_
   TreeCursor duplicates_;
   std::vector<std::byte> value_buffer_;
 };

@@ -63,14 +63,19 @@ class TreeCursor {
   // Errors: kInvalidArgument  the path is not one of this tree
   Status SeekPath(std::span<const PathStep> path);
 
-  // Moves to the neighbouring item; false, staying put, if there is none.
-  Result<bool> Step(Direction direction) {
+  // Moves to the neighbouring item of the same leaf page; false, staying put, if there is none.
+  bool StepWithinLeaf(Direction direction) {
     Level& leaf = levels_[depth_ - 1];
     const uint32_t next = leaf.index + static_cast<uint32_t>(direction);  // wraps below 0
-    if (next < leaf.count) [[likely]] {
-      leaf.index = next;
+    if (next >= leaf.count) return false;
+    leaf.index = next;
+    return true;
+  }
+
+  // Moves to the neighbouring item; false, staying put, if there is none.
+  Result<bool> Step(Direction direction) {
+    if (StepWithinLeaf(direction)) [[likely]]
       return true;
-    }
     return StepLeaf(direction);
   }
 
