@@ -139,6 +139,9 @@ Result<ordered_json> DescribeDatabase(const Database& database) {
   lmdbio::tools::ProgressBar bar("walking " + (database.name().empty() ? "main" : database.name()));
   LMDBIO_TRY_VOID(
       lmdbio::layout::WalkDatabase(database, statistics, [&](double done) { bar.Update(done); }));
+  if (statistics.record_count() != database.entry_count()) {  // LMDB has lost count
+    outcome["records_found"] = statistics.record_count();
+  }
   outcome["sizes"] = DescribeSizes(statistics);
   outcome["steps_in_key_order_percent"] = DescribeOrder(statistics);
   outcome["provenance"] = DescribeProvenance(database);

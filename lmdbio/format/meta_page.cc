@@ -67,6 +67,10 @@ Status CheckPageSize(DataVersion version, uint64_t page_size_bytes) {
   return {};
 }
 
+tl::unexpected<Error> Corrupt(std::string message) {
+  return Fail(ErrorCode::kCorruption, std::move(message));
+}
+
 }  // namespace
 
 DatabaseRecord LoadDatabaseRecord(Bytes bytes) {
@@ -82,31 +86,39 @@ DatabaseRecord LoadDatabaseRecord(Bytes bytes) {
   return record;
 }
 
-Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page) {
-  const auto corrupt = [](std::string message) {
-    return Fail(ErrorCode::kCorruption, std::move(message));
-  };
+Status CheckRoot(const DatabaseRecord& record, PageNo last_page) {
   if (record.empty()) {
-    if (record.depth != 0 || record.entry_count != 0) {
-      return corrupt("root: none, but depth or entry count are not zero");
-    }
+    if (record.depth != 0) return Corrupt("root: none, but the depth is not zero");
     return {};
   }
   if (record.root.value < kMetaPageCount || record.root > last_page) {
-    return corrupt(fmt::format("root: page {} is outside [{}, {}]", record.root.value,
+    return Corrupt(fmt::format("root: page {} is outside [{}, {}]", record.root.value,
                                kMetaPageCount, last_page.value));
   }
   if (record.depth == 0 || record.depth > kTreeDepthMax) {
-    return corrupt(fmt::format("depth: {} is outside [1, {}]", record.depth, kTreeDepthMax));
+    return Corrupt(fmt::format("depth: {} is outside [1, {}]", record.depth, kTreeDepthMax));
   }
-  if (record.entry_count == 0) return corrupt("entry count: 0 in a tree with a root");
-  // The page counters are not checked: LMDB itself gets them wrong with duplicates (0.9.36 and 1.0
-  // keep pages on the books that a deleted key gave back). Nothing is sized by them.
-  if (record.entry_count / format.page_size_bytes() > last_page.value) {
-    return corrupt(fmt::format("entry count: {} records cannot stand in {} pages",
+  return {};
+}
+
+// The page counters are not checked: LMDB itself gets them wrong with duplicates (0.9.36 and 1.0
+// keep pages on the books that a deleted key gave back). Nothing is sized by them.
+Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page) {
+  LMDBIO_TRY_VOID(CheckRoot(record, last_page));
+  if (!record.counts_exactly()) return {};
+  if (record.empty() != (record.entry_count == 0)) {
+    return Corrupt(record.empty() ? "root: none, but there are entries"
+                                  : "entry count: 0 in a tree with a root");
+  }
+  if (!RecordsFit(record.entry_count, format, last_page)) {
+    return Corrupt(fmt::format("entry count: {} records cannot stand in {} pages",
                                record.entry_count, last_page.value));
   }
   return {};
+}
+
+bool RecordsFit(uint64_t record_count, PageFormat format, PageNo last_page) {
+  return record_count / format.page_size_bytes() <= last_page.value;
 }
 
 Status CheckUserFlags(const DatabaseRecord& record) {

@@ -35,11 +35,15 @@ struct DatabaseRecord {
   uint64_t branch_pages = 0;
   uint64_t leaf_pages = 0;
   uint64_t overflow_pages = 0;
-  uint64_t entry_count = 0;  // records; every duplicate counts
+  uint64_t entry_count = 0;  // records; every duplicate counts; see counts_exactly()
   PageNo root;               // kNoRoot if empty
 
   bool empty() const { return root.value == ~uint64_t{0}; }
   bool has_duplicates() const { return (flags & kDupSort) != 0; }
+  // Whether entry_count is to be believed. Every LMDB there is loses count, up or down, once
+  // duplicates are deleted; docs/format.md section 4 has the list. Requires: of a main or named
+  // database; that of a tree of duplicates is never to be believed.
+  bool counts_exactly() const { return !has_duplicates(); }
 
   friend bool operator==(const DatabaseRecord&, const DatabaseRecord&) = default;
 };
@@ -50,11 +54,18 @@ inline constexpr PageNo kNoRoot{~uint64_t{0}};
 // bytes  [kDatabaseRecordBytes]
 DatabaseRecord LoadDatabaseRecord(Bytes bytes);
 
-// Checks what does not depend on where the record stands: the root lies in [2, last_page], the
-// depth fits a cursor, an empty tree has no entries, and the entries can stand in a file this
-// large.
+// Checks the root, which lies in [2, last_page], and the depth, which fits a cursor; a tree without
+// a root has none.
+// Errors: kCorruption, starting with the name of the field
+Status CheckRoot(const DatabaseRecord& record, PageNo last_page);
+
+// Checks the same of a main or named database or the free list, and, where it counts exactly, that
+// there are entries if there is a root, and not more than can stand in a file this large.
 // Errors: kCorruption, starting with the name of the field
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
+
+// Whether so many records can stand in the pages up to `last_page`: each takes a byte at least.
+bool RecordsFit(uint64_t record_count, PageFormat format, PageNo last_page);
 
 // Checks the flags of a main or named database (those of a duplicate tree obey other rules). LMDB
 // stores what its user asks for, even an order of duplicates in a database without any.

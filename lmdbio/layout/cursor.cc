@@ -72,13 +72,11 @@ Status Cursor::EnterDuplicates(const LeafEntry& found, Direction from) {
     LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), found.data, found.data_offset,
                                             duplicate_shape_));
     if (from == Direction::kBackward) duplicates_.set_index(duplicates_.item_count() - 1);
-    duplicates_to_come_ = duplicates_.item_count() - 1;
   } else {
     LMDBIO_TRY(const DatabaseRecord tree,
                pages.DuplicateTree(main_.leaf_page_no(), main_.index(), found));
     duplicates_.Bind(tree, duplicate_shape_);
     LMDBIO_TRY_VOID(duplicates_.SeekEnd(from));
-    duplicates_to_come_ = tree.entry_count - 1;
   }
   in_duplicates_ = true;
   return duplicates_.CheckPlainItem();
@@ -104,11 +102,6 @@ Result<bool> Cursor::Move(Direction direction) {
   }
   if (in_duplicates_) {
     Result<bool> moved = duplicates_.Step(direction);
-    if (moved && claims_ != nullptr && *moved != (duplicates_to_come_-- != 0)) {
-      moved = database_.pages().Corrupt(
-          main_.leaf_page_no(), fmt::format("node {} has {} duplicates than its record says",
-                                            main_.index(), *moved ? "more" : "fewer"));
-    }
     if (!moved) standing_ = false;
     if (!moved) return moved;
     if (*moved) {
@@ -136,14 +129,17 @@ Result<bool> Cursor::SeekKey(Bytes key) {
   return Settle(main_.SeekKey(database_.key_order(), key), Direction::kForward);
 }
 
-Result<uint64_t> Cursor::RecordsOf(const LeafEntry& found) {
-  if (found.flags == format::kSubTreeNode && found.value_bytes == format::kDatabaseRecordBytes) {
-    return format::LoadDatabaseRecord(found.data).entry_count;
+// How many records the item under main_ is.
+Result<uint64_t> Cursor::CountRecords() {
+  LMDBIO_TRY_VOID(Arrive(Direction::kForward));
+  if (!in_duplicates_) return 1;
+  uint64_t count = 0;
+  for (bool more = true; more;) {
+    count += duplicates_.item_count();
+    if (entry().flags == format::kSubPageNode) break;
+    LMDBIO_TRY(more, duplicates_.StepLeaf(Direction::kForward));
   }
-  if (found.flags != format::kSubPageNode) return 1;
-  LMDBIO_TRY_VOID(duplicates_.BindSubPage(main_.leaf_page_no(), found.data, found.data_offset,
-                                          duplicate_shape_));
-  return duplicates_.item_count();
+  return count;
 }
 
 // Stands on the item of the leaf under main_ that holds the leaf's record number `left`, and leaves
@@ -161,7 +157,7 @@ Result<bool> Cursor::SkipWithinLeaf(uint64_t& left) {
   }
   for (uint32_t i = 0; i < items; ++i) {
     main_.set_index(i);
-    LMDBIO_TRY(const uint64_t here, RecordsOf(main_.leaf().Entry(i)));
+    LMDBIO_TRY(const uint64_t here, CountRecords());
     if (left < here) return true;
     left -= here;
   }
@@ -184,7 +180,8 @@ Status Cursor::SkipDuplicates(uint64_t left) {
 
 Result<bool> Cursor::SeekOrdinal(RecordIndex record) {
   standing_ = false;
-  if (record.value >= database_.entry_count()) return false;
+  if (database_.record().empty()) return false;
+  if (database_.counts_exactly() && record.value >= database_.entry_count()) return false;
   LMDBIO_TRY_VOID(main_.SeekEnd(Direction::kForward));
   uint64_t left = record.value;
   for (;;) {

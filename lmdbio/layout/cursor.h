@@ -71,7 +71,8 @@ class Cursor {
   Result<bool> SeekKey(Bytes key);
 
   // Moves to record `record`; false if it is past the last.
-  // Cost: branch pages carry no counts, so every leaf before it is read. A Layout needs no walk.
+  // Cost: branch pages carry no counts, so every leaf before it is read, those of the duplicates
+  //       too. A Layout needs no walk.
   Result<bool> SeekOrdinal(RecordIndex record);
 
   // Moves to a position taken in this snapshot, by this or another process.
@@ -107,7 +108,7 @@ class Cursor {
   Result<bool> Move(Direction direction);
   Result<bool> SkipWithinLeaf(uint64_t& left);
   Status SkipDuplicates(uint64_t left);
-  Result<uint64_t> RecordsOf(const format::LeafEntry& entry);
+  Result<uint64_t> CountRecords();
   Result<Bytes> OverflowValue();
   void PrefetchNextValue() const;
   format::LeafEntry entry() const { return main_.leaf().Entry(main_.index()); }
@@ -117,7 +118,6 @@ class Cursor {
   bool has_duplicates_;
   LeafShape duplicate_shape_;
   bool standing_ = false;
-  uint64_t duplicates_to_come_ = 0;  // of the key, if `claims_`; a whole pass meets all of them
   bool in_duplicates_ = false;  // the record is one of several of its key; `duplicates_` stands
   TreeCursor main_;
   TreeCursor duplicates_;

@@ -32,14 +32,14 @@ Result<Environment> Environment::Open(const ByteSource& source) {
 
 Result<Database> Environment::FreeList() const {
   DatabaseRecord record = snapshot().meta.free_list;
+  // It keeps environment flags and the page size where others keep flags and item size.
+  record.flags = format::kIntegerKey;
+  record.item_bytes = 0;
   Status sound = format::CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
   if (!sound) {
     return pages_.Corrupt(snapshot().meta.page_no,
                           fmt::format("free list: {}", sound.error().message()));
   }
-  // Its record keeps environment flags and the page size where others keep flags and item size.
-  record.flags = format::kIntegerKey;
-  record.item_bytes = 0;
   return Database(pages_, "", record);
 }
 

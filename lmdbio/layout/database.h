@@ -25,21 +25,17 @@ class Database {
   const PageReader& pages() const { return pages_; }
   const std::string& name() const { return name_; }  // empty: the main database
   const format::DatabaseRecord& record() const { return record_; }
-  // The number of records. With duplicates it may be too high: LMDB 0.9 lets the next value of a
-  // key take the place of an empty one, and counts both. LMDB 1.0 takes no empty values there.
+  // The number of records as LMDB has counted them: a hint in a database with duplicates, exact in
+  // any other.
   uint64_t entry_count() const { return record_.entry_count; }
+  bool counts_exactly() const { return record_.counts_exactly(); }
   // Whether `found`, the records met in a whole pass, can be all there are.
   bool AcceptsRecordCount(uint64_t found) const {
-    return found == entry_count() || (MayCountTooMany() && found < entry_count());
+    return !counts_exactly() || found == entry_count();
   }
   format::KeyOrder key_order() const { return format::KeyOrderOf(record_.flags); }
 
  private:
-  bool MayCountTooMany() const {
-    return pages_.page_format().version() == format::DataVersion::k1 && record_.has_duplicates() &&
-           (record_.flags & format::kDupFixed) == 0;
-  }
-
   PageReader pages_;
   std::string name_;
   format::DatabaseRecord record_;

@@ -84,7 +84,7 @@ Result<format::DatabaseRecord> PageReader::DuplicateTree(PageNo leaf, uint32_t n
   if (entry.value_bytes != format::kDatabaseRecordBytes) return corrupt("record of a wrong size");
   const format::DatabaseRecord tree = format::LoadDatabaseRecord(entry.data);
   if (tree.empty()) return corrupt("has no root");
-  const Status sound = format::CheckTree(tree, page_format(), snapshot_.meta.last_page);
+  const Status sound = format::CheckRoot(tree, snapshot_.meta.last_page);
   if (!sound) return corrupt(sound.error().message());
   return tree;
 }

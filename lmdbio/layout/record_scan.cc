@@ -6,7 +6,8 @@ namespace lmdbio::layout {
 
 Result<bool> RecordScan::Next() {
   LMDBIO_TRY(const bool found, record_count_ == 0 ? cursor_.First() : cursor_.Next());
-  if (found && record_count_ < database_.entry_count()) [[likely]] {
+  const bool may_be_more = record_count_ < database_.entry_count() || !database_.counts_exactly();
+  if (found && may_be_more) [[likely]] {
     ++record_count_;
     return true;
   }

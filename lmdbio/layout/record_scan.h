@@ -1,7 +1,8 @@
 // lmdbio/layout/record_scan.h - one pass over all records that proves the tree whole.
 //
 // A Cursor checks each page it meets. A scan also knows that it meets everything: that no page or
-// overflow run is reached twice, and that the tree holds as many records as its description says.
+// overflow run is reached twice, and that the tree holds as many records as its description says,
+// where that is to be believed (Database::counts_exactly).
 #ifndef LMDBIO_LAYOUT_RECORD_SCAN_H_
 #define LMDBIO_LAYOUT_RECORD_SCAN_H_
 

@@ -104,6 +104,11 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
   return SizeColumn::Each(each);
 }
 
+bool MayHold(const Fingerprint& database, uint64_t record_count) {
+  if (database.record.counts_exactly()) return record_count == database.record.entry_count;
+  return format::RecordsFit(record_count, database.page_format, database.last_page);
+}
+
 }  // namespace
 
 std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const OrderedLoad& load,
@@ -155,8 +160,9 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   provenance.record_count_ = provenance.fingerprint_.record.entry_count;
   if (provenance.kind_ == Kind::kExactLayout) {
     provenance.record_count_ = in.Get<uint64_t>();
-    if (!in.ok() || provenance.record_count_ > provenance.fingerprint_.record.entry_count) {
-      return Corrupt("more records than entries");
+    if (!in.ok() || !MayHold(provenance.fingerprint_, provenance.record_count_)) {
+      return Corrupt(fmt::format("{} records in a database of {}", provenance.record_count_,
+                                 provenance.fingerprint_.record.entry_count));
     }
     provenance.chunks_.assign(in.rest().begin(), in.rest().end());
     return provenance;

@@ -120,6 +120,16 @@ TEST_CASE("CheckTree refuses records that cannot be", "[format]") {
   CHECK_FALSE(refused([](auto& record) { record.leaf_pages = 10; }));
   CHECK(refused([](auto& record) { record.entry_count = 10 * 4096; }));
   CHECK(refused([](auto& record) { record.entry_count = 0; }));
+  CHECK(refused([](auto& record) { record.root = format::kNoRoot, record.depth = 0; }));
+
+  // With duplicates LMDB itself loses count, but never a tree.
+  good.flags = format::kDupSort;
+  CHECK_FALSE(refused([](auto& record) { record.entry_count = 10 * 4096; }));
+  CHECK_FALSE(refused([](auto& record) { record.entry_count = ~uint64_t{0}; }));
+  CHECK_FALSE(refused([](auto& record) { record.entry_count = 0; }));
+  CHECK_FALSE(refused([](auto& record) { record.root = format::kNoRoot, record.depth = 0; }));
+  CHECK(refused([](auto& record) { record.root = format::kNoRoot; }));
+  CHECK(refused([](auto& record) { record.depth = 33; }));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ void DecodeFile(Bytes input) {
   (void)Provenance::Decode(file);
   PutChecksumRight(file);
   const auto decoded = Provenance::Decode(file);
-  if (!decoded || decoded->fingerprint().record.entry_count > kRecordsMax) return;
+  if (!decoded || decoded->record_count() > kRecordsMax) return;
   LayoutBuilder builder;
   if (!decoded->Expand(builder)) return;
   const Layout layout = builder.Finish();

@@ -88,8 +88,7 @@ void ByteMap::MarkDatabase(uint64_t record_at) {
       format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
   const uint32_t outer = owner_;
   owner_ = static_cast<uint32_t>(loose_counts_.size());
-  loose_counts_.push_back(format_.version() == format::DataVersion::k1 && record.has_duplicates() &&
-                          (record.flags & format::kDupFixed) == 0);
+  loose_counts_.push_back(!record.counts_exactly());
   MarkTree(record_at);
   owner_ = outer;
 }

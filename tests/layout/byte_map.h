@@ -79,7 +79,7 @@ class ByteMap {
   bool IsLive(PageNo page) const { return OwnerOf(page) != kNobody; }
   // Whether the database uses the page.
   bool IsOf(uint32_t owner, PageNo page) const { return OwnerOf(page) == owner; }
-  // Whether the entry count of the database may be too high in a sound file.
+  // Whether the entry count of the database may be wrong in a sound file.
   bool CountIsLoose(uint32_t owner) const { return loose_counts_[owner]; }
 
  private:

@@ -44,7 +44,7 @@ enum class Reason : uint8_t {
   kNodeKind,       // a node of the same size with another, sound meaning
   kStalePage,      // a page number changed to that of a free page, a sound one of an older snapshot
   kOtherTree,      // a page number changed to that of another database's page, sound in itself
-  kLooseCount,     // records lost where LMDB 0.9 itself counts too many; see Database::entry_count
+  kLooseCount,     // records lost or met again where LMDB itself loses count
 };
 constexpr std::array<std::string_view, 7> kReasonNames = {
     "the other snapshot taken", "within a node's padding", "within the slack of a run",

@@ -195,20 +195,6 @@ TEST_CASE("A tree of duplicates that is the main tree is refused", "[layout][dam
   CHECK_FALSE(ErrorThrough(file, Door::kBackwards).empty());
 }
 
-TEST_CASE("A tree of duplicates that has fewer than it says is found", "[layout][damage]") {
-  constexpr uint64_t kEntriesInRecord = 32;
-  Forgery file("dupsort-512");
-  const PageField root = file.Fields(PageField::Names::kRoot).back();
-  REQUIRE(root.offset >= 2 * kPageBytes);
-  const uint64_t count_at = root.offset - kRootInRecord + kEntriesInRecord;
-  uint64_t count = 0;
-  std::memcpy(&count, &file.source().content()[count_at], sizeof(count));
-  file.Put(count_at, count + 1, sizeof(count));
-  for (const Door door : {Door::kScan, Door::kWalk}) {
-    CHECK_THAT(ErrorThrough(file, door), Catch::Contains("duplicates"));
-  }
-}
-
 TEST_CASE("Two keys with one tree of duplicates are found by whole passes", "[layout][damage]") {
   Forgery file("dupsort-512");
   std::vector<PageField> roots = file.Fields(PageField::Names::kRoot);
