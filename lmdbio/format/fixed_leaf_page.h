@@ -28,6 +28,11 @@ class FixedLeafPage {
 
   uint32_t item_count() const { return item_count_; }
   uint32_t item_bytes() const { return item_bytes_; }
+  // Items for which there is room behind the last.
+  uint32_t spare_item_count() const {
+    const auto used = header_bytes_ + item_count_ * uint64_t{item_bytes_};
+    return static_cast<uint32_t>((page_.size() - used) / item_bytes_);
+  }
 
   // From the start of the page. Requires: index < item_count()
   uint32_t item_offset(uint32_t index) const {

@@ -11,6 +11,11 @@ using format::PageKind;
 
 namespace {
 
+// LMDB makes room for four items more when a sub-page of packed items is full, and takes it back
+// when one is deleted, or when the next one is if the node's size would become odd. For items of
+// two bytes, as large as the slots that count them, nothing else tells a wrong count.
+constexpr uint32_t kSpareItemsMax = 8;
+
 // The last child that may hold `key`: i == 0 or key(i) <= key.
 uint32_t ChildFor(const BranchPage& branch, format::KeyOrder order, Bytes key) {
   uint32_t low = 0;
@@ -44,6 +49,10 @@ Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset
   Bind(one_page, shape);
   levels_[0].page_no = leaf;
   LMDBIO_TRY_VOID(AcceptLeaf(TreePage{sub_page, *header}, levels_[0]));
+  if (is_packed() && packed_.spare_item_count() > kSpareItemsMax) {
+    return pages_->Corrupt(leaf, fmt::format("a sub-page of {} items has room for {} more",
+                                             packed_.item_count(), packed_.spare_item_count()));
+  }
   leaf_file_offset_ = leaf.value * pages_->page_format().page_size_bytes() + data_offset;
   levels_[0].index = 0;
   standing_ = true;

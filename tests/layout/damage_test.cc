@@ -44,12 +44,13 @@ enum class Reason : uint8_t {
   kNodeKind,       // a node of the same size with another, sound meaning
   kStalePage,      // a page number changed to that of a free page, a sound one of an older snapshot
   kOtherTree,      // a page number changed to that of another database's page, sound in itself
+  kTwoByteItems,   // a few packed items less in a sub-page: as large as the slots that count them
   kLooseCount,     // records lost or met again where LMDB itself loses count
 };
-constexpr std::array<std::string_view, 7> kReasonNames = {
-    "the other snapshot taken", "within a node's padding", "within the slack of a run",
-    "node of another kind",     "a page that is free",     "a page of another database",
-    "lost where LMDB miscounts"};
+constexpr std::array<std::string_view, 8> kReasonNames = {
+    "the other snapshot taken",  "within a node's padding",  "within the slack of a run",
+    "node of another kind",      "a page that is free",      "a page of another database",
+    "a few two-byte items less", "lost where LMDB miscounts"};
 
 struct Tally {
   std::map<DamageKind, std::array<uint64_t, kOutcomeCount>> outcomes;
@@ -95,6 +96,21 @@ std::optional<Reason> ReasonOfSizes(const DamagedFile& file, Bytes damaged, uint
   return Reason::kNodePadding;
 }
 
+std::optional<Reason> ReasonOfSubPage(const DamagedFile& file, Bytes damaged, uint64_t at) {
+  const format::PageFormat format = file.page_format();
+  const NodePlace& place = file.map().NodeAt(at);
+  const uint64_t sub_page =
+      place.offset + format.data_offset(NodeAt(file.sound(), place.offset).key_bytes);
+  const uint64_t fields = sub_page + format.header_bytes() - 8;
+  const auto item_bytes = format::Load<uint16_t>(file.sound(), fields);
+  const auto flags = format::Load<uint16_t>(file.sound(), fields + 2);
+  const auto lower = format::Load<uint16_t>(file.sound(), fields + 4);
+  const auto lower_now = format::Load<uint16_t>(damaged, fields + 4);
+  const bool is_packed = (flags & 0x20) != 0;
+  if (is_packed && item_bytes == 2 && lower_now < lower) return Reason::kTwoByteItems;
+  return std::nullopt;
+}
+
 std::optional<Reason> ReasonOfPageField(const DamagedFile& file, Bytes damaged, uint64_t at) {
   for (const PageField& field : file.map().page_fields()) {
     if (at < field.offset || at >= field.offset + field.size_bytes()) continue;
@@ -111,6 +127,7 @@ std::optional<Reason> ReasonOfPageField(const DamagedFile& file, Bytes damaged, 
 std::optional<Reason> FindReason(const DamagedFile& file, Bytes damaged, uint64_t at) {
   if (const auto reason = ReasonOfPageField(file, damaged, at)) return reason;
   const ByteRole role = file.map().role(at);
+  if (role == ByteRole::kSubPageHeader) return ReasonOfSubPage(file, damaged, at);
   if (role == ByteRole::kNodeSizes) return ReasonOfSizes(file, damaged, at);
   if (role == ByteRole::kNodeFlags) return Reason::kNodeKind;
   return std::nullopt;

@@ -1,11 +1,17 @@
 // Symptom: one changed byte in the header of a page of fixed-size duplicates gave other records
 // without an error: as many items as before, each of another size. Cause: the item size of the page
 // was believed. Nothing else names it for a sub-page, but LMDB keeps the free space of such pages
-// too, and the three numbers must agree.
+// too, and the three numbers must agree. (Items of two bytes need as much space as the slots that
+// count them, so there the free space tells the size but not the number; room for many more does.)
 #include <catch2/catch.hpp>
 
 #include "lmdbio/format/fixed_leaf_page.h"
+#include "lmdbio/format/load.h"
+#include "lmdbio/layout/cursor.h"
+#include "tests/layout/open_database.h"
 #include "tests/support/file_bytes.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_db.h"
 
 namespace lmdbio::test {
 namespace {
@@ -41,6 +47,33 @@ TEST_CASE("FixedLeafPage takes items of a single byte", "[format][damage]") {
   const auto parsed = format::FixedLeafPage::Parse(kFormat, page, HeaderOf(kItemCount, 1, 512), 1);
   REQUIRE(parsed.has_value());
   CHECK(parsed->item_count() == kItemCount);
+}
+
+TEST_CASE("A sub-page that has lost the count of its two-byte items is refused",
+          "[layout][damage]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  db.Use("", MDB_DUPSORT | MDB_DUPFIXED);
+  for (int i = 10; i < 50; ++i) db.Put("key", std::to_string(i));
+  db.Commit();
+  std::vector<std::byte> file = ReadWholeFile(db.data_file());
+  uint64_t first_item = 0;
+  {
+    const MemorySource sound(file);
+    layout::Cursor cursor(OpenDatabase(sound));
+    REQUIRE(Value(cursor.First()));
+    first_item = Value(cursor.ValueExtent()).offset;
+  }
+  const auto lower = format::Load<uint16_t>(file, first_item - 4);
+  REQUIRE(lower == 16 + 40 * format::kSlotBytes);
+  const auto fewer = static_cast<uint16_t>(lower - 20 * format::kSlotBytes);
+  std::memcpy(&file[first_item - 4], &fewer, sizeof(fewer));
+
+  const MemorySource damaged(file);
+  layout::Cursor cursor(OpenDatabase(damaged));
+  const Result<bool> found = cursor.First();
+  REQUIRE_FALSE(found.has_value());
+  CHECK(found.error().message().find("a sub-page of 20 items has room for 2") != std::string::npos);
 }
 
 }  // namespace
