@@ -84,6 +84,16 @@ void PutBeyondFourGiB(TinyDb& db, Random& random) {
   }
 }
 
+// The same without the huge values: all that is left stands behind 4 GiB of free pages.
+void PutBehindFourGiB(TinyDb& db, Random& random) {
+  PutBeyondFourGiB(db, random);
+  db.Commit();
+  for (uint64_t i = 0; i < 40; ++i) {
+    db.Delete("a" + DecimalKey(i));
+    db.Commit();
+  }
+}
+
 std::set<uint64_t> BoundarySizes(uint64_t page_size_bytes, uint64_t key_bytes) {
   constexpr uint64_t kHeaderBytes = 16;  // of a page
   constexpr uint64_t kNodeBytes = 8;     // of a node, before its key
@@ -167,6 +177,11 @@ FixtureGroup FileFixtures() {
       {.name = "beyond-4-gib",
        .about = "5 GiB of holes, and small records behind them",
        .fill = PutBeyondFourGiB,
+       .options = {.environment_flags = MDB_WRITEMAP, .map_bytes = 6 * kGiB},
+       .bulk = FixtureBulk::kHuge},
+      {.name = "behind-4-gib",
+       .about = "small records behind 5 GiB of free pages",
+       .fill = PutBehindFourGiB,
        .options = {.environment_flags = MDB_WRITEMAP, .map_bytes = 6 * kGiB},
        .bulk = FixtureBulk::kHuge},
   };

@@ -133,6 +133,18 @@ TEST_CASE("lmdbio-dump prints what mdb_dump prints", "[tools][conformance]") {
   }
 }
 
+TEST_CASE("lmdbio-dump prints what mdb_dump prints of a file beyond 4 GiB",
+          "[tools][conformance]") {
+  const TempDir dir;
+  const Fixture fixture = WriteFixture(FindFixture("behind-4-gib"), dir.path());
+  REQUIRE(std::filesystem::file_size(fixture.data_file) > uint64_t{1} << 32);
+  const Operand operand(fixture.data_file);
+  const std::string dump = LmdbioDump(operand, {});
+  CHECK(std::ranges::count(dump, '\n') > 4000);
+  CheckEqual(dump, MdbDump(operand, {}));
+  CheckPrintable(operand);
+}
+
 TEST_CASE("lmdbio-dump prints what mdb_dump of LMDB 1.0 printed", "[tools][conformance]") {
   for (const std::string& name : V3FixtureNames()) {
     const TempDir dir;
