@@ -107,7 +107,10 @@ std::optional<Reason> ReasonOfSubPage(const DamagedFile& file, Bytes damaged, ui
   const auto lower = format::Load<uint16_t>(file.sound(), fields + 4);
   const auto lower_now = format::Load<uint16_t>(damaged, fields + 4);
   const bool is_packed = (flags & 0x20) != 0;
-  if (is_packed && item_bytes == 2 && lower_now < lower) return Reason::kTwoByteItems;
+  const int items_lost = (lower - lower_now) / 2;
+  constexpr int kUnseenItemsMax = 8;  // docs/format.md section 8: room for more is refused
+  const bool is_unseen = items_lost > 0 && items_lost <= kUnseenItemsMax;
+  if (is_packed && item_bytes == 2 && is_unseen) return Reason::kTwoByteItems;
   return std::nullopt;
 }
 
