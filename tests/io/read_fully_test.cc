@@ -1,6 +1,6 @@
 // Goal: whatever one read meets on its way - interruptions, short reads, failures that pass and
-// failures that stay, the end of the file - it brings all bytes or names the reason, after a bounded
-// number of tries, and counts them.
+// failures that stay, the end of the file - it brings all bytes or names the reason, after a
+// bounded number of tries, and counts them.
 // Method: a read call that follows a script; the oracle is the memory it copies from.
 #include "lmdbio/io/read_fully.h"
 

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -14,13 +13,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/support/file_bytes.h"
+#include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::io {
@@ -29,8 +28,10 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 using test::AsText;
+using test::InChild;
 using test::ReadWholeTextFile;
 using test::TempDir;
+using test::Verdict;
 
 std::set<std::string> NamesIn(const fs::path& directory) {
   std::set<std::string> names;
@@ -118,17 +119,6 @@ TEST_CASE("WriteFileAtomically leaves nothing behind where it cannot write", "[i
   CHECK(NamesIn(dir.path()) == before);
   CHECK(NamesIn(directory).empty());
   CHECK(ReadWholeTextFile(dir.path() / "file") == "old");
-}
-
-// What a child process found out: it may change limits, users and mounts that tests share.
-enum class Verdict : int { kRight = 0, kWrong = 1, kCannotTell = 77 };
-
-Verdict InChild(const std::function<Verdict()>& check) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(static_cast<int>(check()));
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? static_cast<Verdict>(WEXITSTATUS(status)) : Verdict::kWrong;
 }
 
 // Writes `size_bytes` over a file that holds "old", and expects to fail with `code`.

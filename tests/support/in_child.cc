@@ -1,0 +1,65 @@
+#include "tests/support/in_child.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+namespace lmdbio::test {
+namespace {
+
+constexpr sock_filter Statement(unsigned code, uint32_t operand) {
+  return {static_cast<uint16_t>(code), 0, 0, operand};
+}
+
+// Skips the next `otherwise` statements unless the accumulator and `operand` satisfy `comparison`.
+constexpr sock_filter Unless(unsigned comparison, uint32_t operand, uint8_t otherwise) {
+  return {static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), 0, otherwise, operand};
+}
+
+constexpr unsigned kLoad = BPF_LD | BPF_W | BPF_ABS;
+constexpr unsigned kReturn = BPF_RET | BPF_K;
+
+}  // namespace
+
+Verdict InChild(const std::function<Verdict()>& check) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Verdict verdict = Verdict::kWrong;
+    try {
+      verdict = check();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "in the child: %s\n", error.what());
+    }
+    ::_exit(static_cast<int>(verdict));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? static_cast<Verdict>(WEXITSTATUS(status)) : Verdict::kWrong;
+}
+
+bool RefuseSystemCall(const RefusedCall& call) {
+  // Of an argument the filter sees two halves; the lower one is first on a little-endian machine.
+  const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * call.argument);
+  const uint8_t rest = call.argument_bits != 0 ? 3 : 1;
+  std::vector<sock_filter> filter = {Statement(kLoad, offsetof(seccomp_data, nr)),
+                                     Unless(BPF_JEQ, static_cast<uint32_t>(call.number), rest)};
+  if (call.argument_bits != 0) {
+    filter.push_back(Statement(kLoad, argument));
+    filter.push_back(Unless(BPF_JSET, call.argument_bits, 1));
+  }
+  filter.push_back(
+      Statement(kReturn, SECCOMP_RET_ERRNO | static_cast<uint32_t>(call.error_number)));
+  filter.push_back(Statement(kReturn, SECCOMP_RET_ALLOW));
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace lmdbio::test
