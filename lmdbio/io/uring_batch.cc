@@ -12,18 +12,9 @@
 
 namespace lmdbio::io {
 
-void UringBatch::RingDeleter::operator()(io_uring* ring) const {
-  io_uring_queue_exit(ring);
-  delete ring;
-}
-
 Result<UringBatch> UringBatch::Create(uint32_t depth) {
-  auto ring = std::make_unique<io_uring>();
-  const int rc = io_uring_queue_init(depth, ring.get(), 0);
-  if (rc < 0) {
-    return Fail(ErrorCode::kUnsupported, ErrnoError(-rc, "", "io_uring").message());
-  }
-  return UringBatch(std::unique_ptr<io_uring, RingDeleter>(ring.release()), depth);
+  LMDBIO_TRY(UniqueRing ring, CreateRing(depth));
+  return UringBatch(std::move(ring), depth);
 }
 
 // Waits without the system call that has just failed: completions are posted to the ring by

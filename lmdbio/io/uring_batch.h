@@ -5,13 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/status.h"
-
-struct io_uring;
+#include "lmdbio/io/uring_ring.h"
 
 namespace lmdbio::io {
 
@@ -31,14 +29,10 @@ class UringBatch {
   Status Run(int fd, std::span<const ReadRequest> requests, const Finish& finish);
 
  private:
-  struct RingDeleter {
-    void operator()(io_uring* ring) const;
-  };
-  UringBatch(std::unique_ptr<io_uring, RingDeleter> ring, uint32_t depth)
-      : ring_(std::move(ring)), depth_(depth) {}
+  UringBatch(UniqueRing ring, uint32_t depth) : ring_(std::move(ring)), depth_(depth) {}
   void Drain(uint32_t in_flight);
 
-  std::unique_ptr<io_uring, RingDeleter> ring_;
+  UniqueRing ring_;
   uint32_t depth_;
 };
 
