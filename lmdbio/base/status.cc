@@ -24,6 +24,8 @@ std::string_view ErrorCodeName(ErrorCode code) {
       return "resource exhausted";
     case ErrorCode::kInternal:
       return "internal error";
+    case ErrorCode::kPeerFailed:
+      return "peer failed";
   }
   return "unknown error";
 }

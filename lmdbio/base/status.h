@@ -25,6 +25,7 @@ enum class ErrorCode : int {
   kStale = 7,              // the file is not (or no longer) the one that was described or opened
   kResourceExhausted = 8,  // memory, disk or a configured limit ran out
   kInternal = 9,           // a dependency broke its contract
+  kPeerFailed = 10,        // another rank failed; the message names it and says why
 };
 
 // "corruption", "not found", ... : a stable lower-case word for logs and JSON.

@@ -1,0 +1,97 @@
+// lmdbio/comm/group.h - the processes that work together, without a word of MPI.
+//
+// A group is a list of ranks that call the same things in the same order. Three kinds: one process
+// alone (solo), the ranks of an MPI communicator (comm/mpi_group.h), and threads that play ranks,
+// for tests (comm/thread_group.h). Everything above sees this interface only.
+//
+// "Collective" means: every rank of the group makes the call, in the same order relative to its
+// other collective calls. A failure that only one rank can see must be agreed upon before the next
+// collective call, or ranks would wait for each other: see Agree.
+//
+// Source: dissertation 3.2.1 (finding the processes that share a host); docs/loader.md "Ranks".
+#ifndef LMDBIO_COMM_GROUP_H_
+#define LMDBIO_COMM_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::comm {
+
+// Memory that all ranks of a host group see: zero-filled, page-aligned, at an address of its own in
+// each rank. Gone with the last rank, however that ends: it has no name that could stay behind.
+// Lifetime: usable until MPI_Finalize where the group is MPI's, which takes it away
+class SharedMemory {
+ public:
+  // Releases it. Collective where the group is MPI's, but for memory that was abandoned or that
+  // outlives MPI_Finalize.
+  virtual ~SharedMemory() = default;
+
+  virtual MutableBytes bytes() const = 0;
+
+  // From now on the destructor makes no collective call: the memory is left to MPI_Finalize or the
+  // end of the process. For ranks whose peers are gone; a peer that is not must abandon it too, or
+  // its release waits for ever.
+  virtual void Abandon() = 0;
+};
+
+// Threads: one at a time in each rank.
+// Lifetime: groups and memory made from a group may outlive it.
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  virtual int rank() const = 0;  // 0 <= rank() < size()
+  virtual int size() const = 0;
+
+  // Collective. Returns when every rank has called it; what a rank wrote to shared memory before,
+  // every rank sees after.
+  // Errors: kInternal  MPI failed, in its words
+  virtual Status Barrier() = 0;
+
+  // Collective. `bytes` of rank `root` become everybody's.
+  // root   [0 <= root < size(); the same on every rank]
+  // bytes  [the same size on every rank; any size]
+  // Errors: as Barrier
+  virtual Status Broadcast(int root, MutableBytes bytes) = 0;
+
+  // Collective. Returns everybody's `mine`, rank after rank.
+  // mine  [the same size on every rank; any size]
+  // Returns: [size() * mine.size()]
+  // Errors: as Barrier
+  virtual Result<std::vector<std::byte>> AllGather(Bytes mine) = 0;
+
+  // Collective. The ranks of this group that share memory with this one, in the order of their
+  // ranks here.
+  // Errors: as Barrier
+  virtual Result<std::unique_ptr<Group>> SplitByHost() = 0;
+
+  // Collective. The ranks that gave the same `color`, in the order of their ranks here.
+  // color  [any number]
+  // Errors: as Barrier
+  virtual Result<std::unique_ptr<Group>> Split(int color) = 0;
+
+  // Collective. Requires: all ranks share memory (SplitByHost made this group).
+  // size_bytes  [the same on every rank; may be 0]
+  // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank
+  //         kInvalidArgument    the ranks do not share memory
+  //         kInternal           MPI failed, in its words
+  // Cost: pages are made when they are first touched, near the rank that touches them
+  virtual Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) = 0;
+};
+
+// A group of this process alone.
+std::unique_ptr<Group> SoloGroup();
+
+// Collective. Tells every rank whether any of them has failed. If all `mine` are good, returns
+// success. Otherwise a failing rank gets its own error back, and every other rank kPeerFailed with
+// the number and the message of the lowest failing rank: "rank 3: x/data.mdb: no such file".
+// Errors: as described; kInternal  MPI failed
+Status Agree(Group& group, Status mine);
+
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_GROUP_H_

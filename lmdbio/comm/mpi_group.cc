@@ -1,0 +1,110 @@
+#include "lmdbio/comm/mpi_group.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/comm/mpi_calls.h"
+#include "lmdbio/comm/mpi_memory.h"
+
+#ifdef __SANITIZE_THREAD__  // it sees neither fences nor other processes
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+namespace lmdbio::comm {
+namespace {
+
+class CommunicatorGroup final : public Group {
+ public:
+  // Takes the communicator over.
+  explicit CommunicatorGroup(MPI_Comm communicator) : communicator_(communicator) {
+    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(communicator_, &rank_);
+    MPI_Comm_size(communicator_, &size_);
+  }
+  // Collective in name; MPI frees locally and waits for nobody.
+  ~CommunicatorGroup() override {
+    if (IsMpiRunning()) MPI_Comm_free(&communicator_);
+  }
+  CommunicatorGroup(const CommunicatorGroup&) = delete;
+  CommunicatorGroup& operator=(const CommunicatorGroup&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  Status Barrier() override;
+  Status Broadcast(int root, MutableBytes bytes) override;
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override;
+  Result<std::unique_ptr<Group>> SplitByHost() override;
+  Result<std::unique_ptr<Group>> Split(int color) override;
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
+    return AllocateMpiMemory(communicator_, size_bytes);
+  }
+
+ private:
+  MPI_Comm communicator_;
+  int rank_ = 0;
+  int size_ = 0;
+};
+
+Status CommunicatorGroup::Barrier() {
+  // MPI promises nothing about stores that are not its own. The fences pair with each other on all
+  // ranks: what is stored before one rank's first is seen after another's second.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Barrier(communicator_), "MPI_Barrier"));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return {};
+}
+
+Status CommunicatorGroup::Broadcast(int root, MutableBytes bytes) {
+  LMDBIO_CHECK(root >= 0 && root < size_);
+  return BroadcastInPieces(communicator_, root, bytes);
+}
+
+Result<std::vector<std::byte>> CommunicatorGroup::AllGather(Bytes mine) {
+  std::vector<std::byte> all(mine.size() * static_cast<size_t>(size_));
+  LMDBIO_TRY_VOID(AllGatherInPieces(communicator_, mine, all));
+  return all;
+}
+
+Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
+  MPI_Comm part = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(
+      MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part),
+      "MPI_Comm_split_type"));
+  return std::make_unique<CommunicatorGroup>(part);
+}
+
+Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
+  // MPI refuses negative colors; the first rank that gave a color stands for it.
+  LMDBIO_TRY(const std::vector<std::byte> colors, AllGather(std::as_bytes(std::span(&color, 1))));
+  int first = 0;
+  while (std::memcmp(&colors[static_cast<size_t>(first) * sizeof(int)], &color, sizeof(int)) != 0) {
+    ++first;
+  }
+  MPI_Comm part = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
+  return std::make_unique<CommunicatorGroup>(part);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
+  if (!IsMpiRunning()) {
+    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
+  }
+  if (communicator == MPI_COMM_NULL) {
+    return Fail(ErrorCode::kInvalidArgument, "MPI_COMM_NULL is no group");
+  }
+  int is_intercommunicator = 0;
+  LMDBIO_TRY_VOID(
+      MpiStatus(MPI_Comm_test_inter(communicator, &is_intercommunicator), "MPI_Comm_test_inter"));
+  if (is_intercommunicator != 0) {
+    return Fail(ErrorCode::kInvalidArgument, "an intercommunicator is no group");
+  }
+  MPI_Comm duplicate = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
+  return std::make_unique<CommunicatorGroup>(duplicate);
+}
+
+}  // namespace lmdbio::comm

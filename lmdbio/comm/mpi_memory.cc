@@ -1,0 +1,171 @@
+// One window holds everything, as rank 0's part:
+//
+//   each rank maps it      | MPI's own state | up to a page | size_bytes, handed out |
+//   on a page of its own   ^ page            ^ window       ^ page
+//
+// The window starts wherever MPI's state ends, at the same distance from a page in every rank, so
+// that each rank finds the same first page in it; this is checked.
+//
+// The window is one passive-target epoch for its whole life, in which MPI's unified memory model
+// lets loads and stores be used; Group::Barrier orders them between ranks. What a system gives a
+// process to map is zero-filled, so nobody touches the memory to make it so.
+#include "lmdbio/comm/mpi_memory.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/comm/anonymous_memory.h"
+#include "lmdbio/comm/mpi_calls.h"
+
+namespace lmdbio::comm {
+namespace {
+
+constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kAddressableBytes = uint64_t{1} << 62;  // more than any address space
+constexpr uint64_t kForMpiBytes = 1 << 20;                 // MPI's own state, generously
+
+class WindowMemory final : public SharedMemory {
+ public:
+  WindowMemory(MPI_Win window, MutableBytes bytes) : window_(window), bytes_(bytes) {}
+  ~WindowMemory() override {
+    if (is_abandoned_ || !IsMpiRunning()) return;
+    MPI_Win_unlock_all(window_);
+    MPI_Win_free(&window_);
+  }
+  WindowMemory(const WindowMemory&) = delete;
+  WindowMemory& operator=(const WindowMemory&) = delete;
+
+  MutableBytes bytes() const override { return bytes_; }
+  void Abandon() override { is_abandoned_ = true; }
+
+ private:
+  MPI_Win window_;
+  MutableBytes bytes_;
+  bool is_abandoned_ = false;
+};
+
+// Where Open MPI puts the files behind its windows; "" where that is unknown. MPI's own way to ask,
+// MPI_T, takes 0.2 s, because Open MPI loads every component it has to answer.
+std::string BackingDirectory() {
+#ifdef OPEN_MPI
+  const char* const chosen = std::getenv("OMPI_MCA_osc_sm_backing_directory");
+  if (chosen != nullptr) return chosen;
+  constexpr const char* usual = "/dev/shm";
+  if (::access(usual, W_OK) == 0) return usual;
+#endif
+  return "";
+}
+
+// How much a window may take, as far as that can be known.
+uint64_t RoomBytes() {
+  struct statvfs found = {};
+  const std::string directory = BackingDirectory();
+  if (directory.empty() || ::statvfs(directory.c_str(), &found) != 0) return kUnlimited;
+  return static_cast<uint64_t>(found.f_bavail) * found.f_frsize;
+}
+
+// Open MPI's rank 0 looks for room itself, and goes home without a word to the others, who wait for
+// it for ever. So it is asked beforehand, and all ranks hear the answer.
+Status CheckRoom(MPI_Comm communicator, int rank, uint64_t size_bytes) {
+  uint64_t room_bytes = rank == 0 ? RoomBytes() : 0;
+  LMDBIO_TRY_VOID(
+      BroadcastInPieces(communicator, 0, std::as_writable_bytes(std::span(&room_bytes, 1))));
+  if (size_bytes < kAddressableBytes && size_bytes + kForMpiBytes <= room_bytes) return {};
+  const std::string room =
+      room_bytes == kUnlimited ? "" : fmt::format(", of which {} are free", room_bytes);
+  return Fail(ErrorCode::kResourceExhausted,
+              fmt::format("{} bytes of shared memory{}", size_bytes, room));
+}
+
+struct Window {
+  int code = MPI_SUCCESS;      // the first failure
+  const char* call = nullptr;  // and whose it is
+  MPI_Win handle = MPI_WIN_NULL;
+  std::byte* address = nullptr;  // of rank 0's part, here
+};
+
+// Every step is made known by `code` alone, so that all ranks reach the exchange of codes.
+Window AllocateWindow(MPI_Comm communicator, int rank, uint64_t window_bytes) {
+  Window window;
+  const auto keep = [&window](int code, const char* call) {
+    if (window.code != MPI_SUCCESS || code == MPI_SUCCESS) return;
+    window.code = code;
+    window.call = call;
+  };
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "alloc_shared_noncontig", "true");  // lets MPI align the parts of the ranks
+  void* mine = nullptr;
+  const auto my_bytes = static_cast<MPI_Aint>(rank == 0 ? window_bytes : 0);
+  keep(MPI_Win_allocate_shared(my_bytes, 1, info, communicator, static_cast<void*>(&mine),
+                               &window.handle),
+       "MPI_Win_allocate_shared");
+  MPI_Info_free(&info);
+  if (window.code != MPI_SUCCESS) return window;
+  MPI_Win_set_errhandler(window.handle, MPI_ERRORS_RETURN);
+  MPI_Aint size_bytes = 0;
+  int unit_bytes = 0;
+  keep(MPI_Win_shared_query(window.handle, 0, &size_bytes, &unit_bytes,
+                            static_cast<void*>(&window.address)),
+       "MPI_Win_shared_query");
+  keep(MPI_Win_lock_all(MPI_MODE_NOCHECK, window.handle), "MPI_Win_lock_all");
+  return window;
+}
+
+struct Outcome {
+  uint64_t failed = 0;
+  uint64_t page_distance = 0;  // bytes from the window's start to the next page
+};
+
+// Success if all ranks have the window, at the same distance from a page.
+Status CheckOutcomes(MPI_Comm communicator, int rank_count, const Window& window,
+                     const Outcome& mine) {
+  std::vector<Outcome> all(static_cast<size_t>(rank_count));
+  LMDBIO_TRY_VOID(AllGatherInPieces(communicator, std::as_bytes(std::span(&mine, 1)),
+                                    std::as_writable_bytes(std::span(all))));
+  if (mine.failed != 0) return MpiStatus(window.code, window.call);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    const Outcome& theirs = all[static_cast<size_t>(rank)];
+    if (theirs.failed != 0) {
+      return Fail(ErrorCode::kInternal, fmt::format("rank {} got no shared memory", rank));
+    }
+    if (theirs.page_distance != all[0].page_distance) {
+      return Fail(
+          ErrorCode::kInternal,
+          fmt::format("shared memory starts {} bytes before a page on rank 0, {} on rank {}",
+                      all[0].page_distance, theirs.page_distance, rank));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
+                                                        uint64_t size_bytes) {
+  int rank = 0;
+  int rank_count = 0;
+  MPI_Comm_rank(communicator, &rank);
+  MPI_Comm_size(communicator, &rank_count);
+  // Open MPI takes a lone rank's window from malloc, with whatever bytes were there before.
+  if (rank_count == 1) return AllocateAnonymous(size_bytes);
+
+  LMDBIO_TRY_VOID(CheckRoom(communicator, rank, size_bytes));
+  const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const Window window = AllocateWindow(communicator, rank, size_bytes + page_bytes);
+  const uint64_t page_distance = -reinterpret_cast<uintptr_t>(window.address) % page_bytes;
+  LMDBIO_TRY_VOID(CheckOutcomes(
+      communicator, rank_count, window,
+      {.failed = window.code == MPI_SUCCESS ? 0U : 1U, .page_distance = page_distance}));
+  return std::make_unique<WindowMemory>(window.handle,
+                                        MutableBytes(window.address + page_distance, size_bytes));
+}
+
+}  // namespace lmdbio::comm

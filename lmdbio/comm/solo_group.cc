@@ -1,0 +1,36 @@
+#include "lmdbio/base/check.h"
+#include "lmdbio/comm/anonymous_memory.h"
+#include "lmdbio/comm/group.h"
+
+namespace lmdbio::comm {
+namespace {
+
+class Solo final : public Group {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  Status Barrier() override { return {}; }
+
+  Status Broadcast(int root, MutableBytes /*bytes*/) override {
+    LMDBIO_CHECK(root == 0);
+    return {};
+  }
+
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override {
+    return std::vector<std::byte>(mine.begin(), mine.end());
+  }
+
+  Result<std::unique_ptr<Group>> SplitByHost() override { return SoloGroup(); }
+  Result<std::unique_ptr<Group>> Split(int /*color*/) override { return SoloGroup(); }
+
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
+    return AllocateAnonymous(size_bytes);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Group> SoloGroup() { return std::make_unique<Solo>(); }
+
+}  // namespace lmdbio::comm

@@ -1,0 +1,20 @@
+// A test that fails on one rank while the others wait for it: what mpi_main.cc makes of that is
+// checked by mpi_endings_test.py.
+#include <mpi.h>
+#include <catch2/catch.hpp>
+
+namespace {
+
+TEST_CASE("passes", "[canary]") {
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(true);
+}
+
+TEST_CASE("fails on rank 1", "[canary]") {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  REQUIRE(rank != 1);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+}  // namespace
