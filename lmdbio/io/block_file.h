@@ -1,0 +1,91 @@
+// lmdbio/io/block_file.h - a data file as engines read it: through the page cache and around it.
+//
+// A direct read must be aligned in the file and in memory. A block is therefore split: what is
+// aligned in both goes around the page cache, the edges before and behind it go through.
+#ifndef LMDBIO_IO_BLOCK_FILE_H_
+#define LMDBIO_IO_BLOCK_FILE_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/byte_source.h"
+#include "lmdbio/base/status.h"
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/io/unique_fd.h"
+
+namespace lmdbio::io {
+
+// What a direct read must be a multiple of, in bytes: its offset and length, and its address.
+struct DirectAlignment {
+  uint32_t offset_bytes = 4096;
+  uint32_t memory_bytes = 4096;
+};
+
+// What one call of the system reads: a block, or a piece of it.
+struct BlockPart {
+  uint64_t offset = 0;
+  MutableBytes destination;
+  bool is_direct = false;
+};
+
+// The kernel reads at most 2 GiB less one page at once, and registers at most 1 GiB as one buffer.
+inline constexpr uint64_t kPartBytesMax = uint64_t{1} << 30;
+
+// Appends the parts of `block` in the order of the file, none for an empty one. Without `alignment`
+// none of them is direct.
+void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& alignment,
+                std::vector<BlockPart>& parts);
+
+// Threads: every method may be called by several threads at once.
+class BlockFile {
+ public:
+  // Opens the file for buffered reads and, if `cache` asks for it, once more for direct ones. Where
+  // those are refused there is a note, and all reads are buffered.
+  // Errors: kNotFound, kPermission, kResourceExhausted, kIo
+  //         kStale  another file took the place of this one meanwhile
+  static Result<std::unique_ptr<BlockFile>> Open(const std::string& data_path, CachePolicy cache);
+
+  const std::string& path() const { return path_; }
+  // Whether direct reads are still made: once one is refused, none are.
+  bool is_direct() const { return is_direct_.load(std::memory_order_relaxed); }
+  int buffered_fd() const { return buffered_fd_.get(); }
+  int direct_fd() const { return direct_fd_.get(); }  // -1 if there is none
+
+  // SplitBlock, as direct as the file allows now.
+  // Errors: kCorruption  no file is long enough for the block
+  Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
+
+  // Brings `part` to its end, of which a first read has brought `got` bytes (0 at the end of the
+  // file) or failed with the negative error number `got`. What is missing is read through the page
+  // cache by the calling thread, with retries. Counts the first read, too.
+  // Errors: as ReadFully, with the path in front
+  Status Finish(const BlockPart& part, ssize_t got, EngineCounters& counters);
+
+  void AddNote(std::string note);
+  std::vector<std::string> TakeNotes();
+
+ private:
+  BlockFile(std::string path, UniqueFd buffered_fd)
+      : path_(std::move(path)), buffered_fd_(std::move(buffered_fd)) {}
+  Status OpenDirect();
+  void RefuseDirect(int error_number);
+
+  std::string path_;
+  UniqueFd buffered_fd_;
+  UniqueFd direct_fd_;
+  DirectAlignment alignment_;
+  // Says which descriptor to use and guards no data, so nothing needs to be ordered by it.
+  std::atomic<bool> is_direct_{false};
+  std::mutex notes_mutex_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_BLOCK_FILE_H_

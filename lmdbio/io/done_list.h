@@ -1,0 +1,32 @@
+// lmdbio/io/done_list.h - blocks that are done: collected by an engine, handed out all at once.
+#ifndef LMDBIO_IO_DONE_LIST_H_
+#define LMDBIO_IO_DONE_LIST_H_
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/io/block_engine.h"
+
+namespace lmdbio::io {
+
+class DoneList {
+ public:
+  void Add(uint64_t tag, Status status) { fresh_.push_back({tag, std::move(status)}); }
+  bool empty() const { return fresh_.empty(); }
+
+  // What was added since the last call. Lifetime: until the next call; Add leaves it alone.
+  std::span<BlockDone> Take() {
+    handed_.clear();
+    handed_.swap(fresh_);
+    return handed_;
+  }
+
+ private:
+  std::vector<BlockDone> fresh_;
+  std::vector<BlockDone> handed_;
+};
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_DONE_LIST_H_

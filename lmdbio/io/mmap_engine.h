@@ -1,0 +1,61 @@
+// lmdbio/io/mmap_engine.h - blocks copied from a map of the file.
+//
+// This is how LMDB reads, and the engine exists to measure what that costs: a fault for every few
+// pages that are not in the page cache, taken one after another by the one thread that copies. The
+// kernel is told nothing; its reading ahead is what it does by itself.
+//
+// Source: dissertation 5.1.1.
+#ifndef LMDBIO_IO_MMAP_ENGINE_H_
+#define LMDBIO_IO_MMAP_ENGINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/types.h"
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/io/block_file.h"
+#include "lmdbio/io/done_list.h"
+
+namespace lmdbio::io {
+
+// Nothing is under way outside of a call: each WaitSome or Poll copies one block, and both take the
+// time that the storage takes.
+//
+// A file that was cut short gives kCorruption: its size is looked up before each copy. One that is
+// cut short during a copy, or whose storage fails under it, ends the process with SIGBUS.
+//
+// Threads: one at a time.
+class MmapEngine final : public BlockEngine {
+ public:
+  // Maps the file as long as it is now; what is appended later cannot be read. The depth of the
+  // queue has no meaning here, and direct reads are impossible, which gives a note.
+  // Errors: kNotFound, kPermission, kResourceExhausted, kIo
+  static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
+                                                   const EngineOptions& options);
+  ~MmapEngine() override;
+
+  std::string Describe() const override { return "mmap, buffered"; }
+  Status Start(std::span<const BlockRead> blocks) override;
+  Result<std::span<BlockDone>> WaitSome() override;
+  Result<std::span<BlockDone>> Poll() override { return WaitSome(); }
+  uint64_t outstanding() const override { return waiting_.size(); }
+  EngineCounters counters() const override { return counters_; }
+  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+
+ private:
+  MmapEngine(std::unique_ptr<BlockFile> file, Bytes map) : file_(std::move(file)), map_(map) {}
+  Status Copy(const BlockRead& block);
+
+  std::unique_ptr<BlockFile> file_;
+  Bytes map_;
+  std::deque<BlockRead> waiting_;
+  DoneList done_;
+  EngineCounters counters_;
+};
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_MMAP_ENGINE_H_

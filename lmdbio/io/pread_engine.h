@@ -1,0 +1,73 @@
+// lmdbio/io/pread_engine.h - blocks read by a pool of threads, one blocking read each.
+//
+// Needs nothing of the kernel but pread, so it is what stands in where io_uring is refused.
+//
+// Source: dissertation 5.2.1 (explicit reads in place of the map).
+#ifndef LMDBIO_IO_PREAD_ENGINE_H_
+#define LMDBIO_IO_PREAD_ENGINE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/io/block_file.h"
+#include "lmdbio/io/done_list.h"
+
+namespace lmdbio::io {
+
+// Threads: one at a time. The pool's own threads take no signals.
+class PreadEngine final : public BlockEngine {
+ public:
+  // A deeper queue gets no more threads than this: each costs a stack and a context switch for each
+  // read, and one drive or mount is busy with fewer.
+  static constexpr uint32_t kThreadsMax = 32;
+
+  // Starts no thread: they come with the blocks, as many as there are blocks, at most as many as
+  // the queue is deep.
+  // Errors: kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
+  static Result<std::unique_ptr<PreadEngine>> Open(const std::string& data_path,
+                                                   const EngineOptions& options);
+  ~PreadEngine() override;
+
+  std::string Describe() const override;
+  Status Start(std::span<const BlockRead> blocks) override;
+  Result<std::span<BlockDone>> WaitSome() override;
+  Result<std::span<BlockDone>> Poll() override;
+  uint64_t outstanding() const override { return outstanding_; }
+  EngineCounters counters() const override;
+  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+
+  // For who opened it, to say why it is this engine.
+  void AddNote(std::string note) { file_->AddNote(std::move(note)); }
+
+ private:
+  PreadEngine(std::unique_ptr<BlockFile> file, uint32_t threads_max)
+      : file_(std::move(file)), threads_max_(threads_max) {}
+  Status StartThreads(uint64_t wanted);
+  void Work();
+  Status Read(const BlockRead& block, std::vector<BlockPart>& parts, EngineCounters& counters);
+  std::span<BlockDone> TakeDone();
+
+  std::unique_ptr<BlockFile> file_;
+  const uint32_t threads_max_;
+  std::vector<std::thread> threads_;
+  uint64_t outstanding_ = 0;
+
+  mutable std::mutex mutex_;  // of everything below
+  std::condition_variable work_came_;
+  std::condition_variable block_done_;
+  std::deque<BlockRead> waiting_;
+  DoneList done_;
+  EngineCounters counters_;
+  bool is_ending_ = false;
+};
+
+}  // namespace lmdbio::io
+#endif  // LMDBIO_IO_PREAD_ENGINE_H_
