@@ -1,0 +1,200 @@
+// Question: how fast does each block engine bring a cold file into memory, in order and in random
+// order, through the page cache and around it, compared with one pread of 1 MiB after another?
+//
+// State: cold. The file's pages are dropped from the page cache before every repetition (not
+// timed); the share that stayed is printed. Opening is timed, as is touching every byte. Every way
+// reads every block once; their sums must agree.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bench/bench_support.h"
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/io/read_fully.h"
+#include "lmdbio/io/unique_fd.h"
+
+namespace lmdbio::bench {
+namespace {
+
+using io::BlockEngine;
+using io::BlockRead;
+using io::CachePolicy;
+using io::EngineKind;
+using io::EngineOptions;
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kMiB = 1 << 20;
+
+struct TestFile {
+  std::string path;
+  uint64_t size_bytes = 0;
+};
+
+TestFile MakeFile(const BenchOptions& options) {
+  const uint64_t size_bytes = options.is_tiny ? 4 * kMiB : 512 * kMiB;
+  const std::string path = fmt::format("{}/blocks-{}", options.directory, size_bytes);
+  if (!std::filesystem::exists(path) || std::filesystem::file_size(path) != size_bytes) {
+    fmt::print("making {}\n", path);
+    std::ofstream file(path, std::ios::binary);
+    std::vector<std::byte> block(kMiB);
+    for (uint64_t offset = 0; offset < size_bytes; offset += kMiB) {
+      tools::FillSyntheticValue(1, offset, block);
+      file.write(reinterpret_cast<const char*>(block.data()), kMiB);
+    }
+  }
+  return {path, size_bytes};
+}
+
+// The offsets of all blocks of the file, each once.
+std::vector<uint64_t> Offsets(const TestFile& file, uint64_t block_bytes, Order order) {
+  std::vector<uint64_t> offsets(file.size_bytes / block_bytes);
+  const tools::Permutation shuffle(1, offsets.size());
+  for (uint64_t i = 0; i < offsets.size(); ++i) {
+    offsets[i] = block_bytes * (order == Order::kRandom ? shuffle(i) : i);
+  }
+  return offsets;
+}
+
+// Memory for some blocks, its pages touched before anything is timed.
+class BlockMemory {
+ public:
+  explicit BlockMemory(uint64_t size_bytes)
+      : bytes_(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, size_bytes)), std::free),
+        size_bytes_(size_bytes) {
+    std::fill_n(bytes_.get(), size_bytes, std::byte{1});
+  }
+  MutableBytes all() const { return {bytes_.get(), size_bytes_}; }
+
+ private:
+  std::unique_ptr<std::byte, void (*)(void*)> bytes_;
+  uint64_t size_bytes_;
+};
+
+// What one way of reading found: the sum of all words, and how it came by them.
+struct Pass {
+  uint64_t sum = 0;
+  io::EngineCounters counters;
+};
+
+Result<Pass> ReadOneByOne(const std::string& path, const std::vector<uint64_t>& offsets,
+                          MutableBytes block) {
+  const io::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Pass pass;
+  for (const uint64_t offset : offsets) {
+    LMDBIO_TRY_VOID(io::ReadFully(fd.get(), {offset, block}, 0));
+    pass.sum += SumWords(block);
+  }
+  return pass;
+}
+
+// Keeps as many blocks under way as `options.memory` has room for.
+Result<Pass> ReadThroughEngine(const std::string& path, const std::vector<uint64_t>& offsets,
+                               uint64_t block_bytes, const EngineOptions& options) {
+  LMDBIO_TRY(const std::unique_ptr<BlockEngine> engine, io::OpenBlockEngine(path, options));
+  const auto place = [&](uint64_t tag) {
+    return options.memory.subspan(tag * block_bytes, block_bytes);
+  };
+  std::vector<BlockRead> next;
+  size_t started = 0;
+  const size_t room = options.memory.size() / block_bytes;
+  for (; started < std::min(room, offsets.size()); ++started) {
+    next.push_back({offsets[started], place(started), started});
+  }
+  LMDBIO_TRY_VOID(engine->Start(next));
+  Pass pass;
+  while (engine->outstanding() > 0) {
+    LMDBIO_TRY(const std::span<io::BlockDone> done, engine->WaitSome());
+    for (io::BlockDone& block : done) {
+      LMDBIO_TRY_VOID(std::move(block.status));
+      pass.sum += SumWords(place(block.tag));
+      if (started == offsets.size()) continue;
+      const BlockRead read = {offsets[started++], place(block.tag), block.tag};
+      LMDBIO_TRY_VOID(engine->Start({&read, 1}));
+    }
+  }
+  pass.counters = engine->counters();
+  return pass;
+}
+
+// Registers `read` as one row, timed with a cold cache.
+void RegisterCold(const std::string& name, const TestFile& file,
+                  const std::shared_ptr<Agreement>& agreement,
+                  const std::function<Result<Pass>()>& read) {
+  const auto run = [=](benchmark::State& state) {
+    for (auto _ : state) {
+      state.counters["warm share"] = EvictFromCache(file.path);
+      const auto begin = std::chrono::steady_clock::now();
+      const Result<Pass> pass = read();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      if (!pass) {
+        state.SkipWithError(pass.error().message().c_str());
+        return;
+      }
+      agreement->Check(name, pass->sum);
+      state.SetIterationTime(took.count());
+      const auto size_bytes = static_cast<double>(file.size_bytes);
+      state.counters["MB/s"] = size_bytes / 1e6 / took.count();
+      state.counters["direct share"] =
+          static_cast<double>(pass->counters.direct_bytes) / size_bytes;
+    }
+  };
+  benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1);
+}
+
+void RegisterEngine(const std::string& group, const TestFile& file, Order order,
+                    uint64_t block_bytes, EngineOptions options,
+                    const std::shared_ptr<Agreement>& agreement) {
+  const std::string name = fmt::format(
+      "{}/{} {} KiB, {}, {} deep", group, io::EngineKindName(options.kind), block_bytes >> 10,
+      options.cache == CachePolicy::kDirect ? "direct" : "buffered", options.queue_depth);
+  const auto memory = std::make_shared<BlockMemory>(options.queue_depth * block_bytes);
+  options.memory = memory->all();
+  const std::vector<uint64_t> offsets = Offsets(file, block_bytes, order);
+  // The row keeps its memory, which `options` only borrows.
+  RegisterCold(name, file, agreement, [=, owned = memory, path = file.path] {
+    return ReadThroughEngine(path, offsets, block_bytes, options);
+  });
+}
+
+void RegisterGroup(const std::string& group, const TestFile& file, Order order) {
+  const auto agreement = std::make_shared<Agreement>();
+  const auto block = std::make_shared<BlockMemory>(kMiB);
+  const std::vector<uint64_t> offsets = Offsets(file, kMiB, order);
+  RegisterCold(group + "/plain pread, 1024 KiB, buffered", file, agreement,
+               [=, path = file.path] { return ReadOneByOne(path, offsets, block->all()); });
+  for (const uint64_t block_bytes : {64 * uint64_t{1024}, kMiB}) {
+    // A map has no direct reads, and nothing under way that could be deep.
+    RegisterEngine(group, file, order, block_bytes,
+                   {EngineKind::kMmap, CachePolicy::kBuffered, 1, {}}, agreement);
+    for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
+      for (const CachePolicy cache : {CachePolicy::kBuffered, CachePolicy::kDirect}) {
+        for (const uint32_t depth : {1U, 32U}) {
+          RegisterEngine(group, file, order, block_bytes, {kind, cache, depth, {}}, agreement);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::bench
+
+int main(int argc, char** argv) {
+  using namespace lmdbio::bench;
+  const BenchOptions options = ParseOptions(argc, argv);
+  const TestFile file = MakeFile(options);
+  RegisterGroup("in order", file, Order::kSequential);
+  RegisterGroup("at random", file, Order::kRandom);
+  return RunAndCompare(argc, argv, options.is_tiny ? 2 : 7);
+}
