@@ -1,0 +1,234 @@
+"""Tests of scripts/remote-storage: what a mount delivers, counts, and leaves behind.
+
+The oracles are the file itself, the log that nbdkit writes of every request, and the kernel's
+tables of mounts and processes. Exits with 77 where nothing can be mounted.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "remote-storage"
+FILE_BYTES = 5 * 1024 * 1024 + 4096  # ends within a read-ahead window and within a 1 MiB read
+SKIPPED = 77
+CAP_SYS_ADMIN = 1 << 21
+
+
+def why_not_here():
+    """Why nothing can be mounted here, or None."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("CapEff:") and not int(line.split()[1], 16) & CAP_SYS_ADMIN:
+            return "this root may not mount"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "there is no /dev/fuse to open"
+    for program in ("nbdkit", "nbdfuse"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+def cold_bytes(path):
+    """The whole file, which a mount reads anew after each open."""
+    with open(path, "rb", buffering=0) as file:
+        return b"".join(iter(lambda: file.read(1 << 20), b""))
+
+
+class RemoteStorageTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="remote storage ")  # a name to quote
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.states = self.folder / "states"
+        self.mountpoint = self.folder / "mount"
+        self.database = self.folder / "database"
+        self.database.mkdir()
+        self.source = self.database / "data.mdb"
+        self.bytes = os.urandom(FILE_BYTES)
+        self.source.write_bytes(self.bytes)
+        self.addCleanup(self.run_script, "down", self.mountpoint, "--force")
+
+    def run_script(self, *words):
+        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
+        return subprocess.run([SCRIPT, *words], env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False, timeout=60)
+
+    def succeed(self, *words):
+        result = self.run_script(*words)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
+        return result.stdout
+
+    def fail_with(self, text, *words):
+        """Runs a command that must fail with one line that holds `text`."""
+        result = self.run_script(*words)
+        self.assertNotEqual(result.returncode, 0, words)
+        self.assertEqual(result.stdout, "")
+        self.assertRegex(result.stderr, r"\Ascripts/remote-storage: [^\n]+\n\Z")
+        self.assertIn(text, result.stderr)
+
+    def up(self, *options):
+        return self.succeed("up", self.database, self.mountpoint, "--delay-ms", "0", *options)
+
+    def stats(self, *options):
+        return json.loads(self.succeed("stats", self.mountpoint, "--json", *options))
+
+    def pids(self):
+        """Of every living process that has a path of this test among its words."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if entry.name.isdigit() and any(os.fsencode(self.folder) in word for word in words):
+                found[int(entry.name)] = os.fsdecode(words[0])
+        return found
+
+    def server_pid(self):
+        return next(pid for pid, name in self.pids().items() if name == "nbdkit")
+
+    def assert_nothing_left(self):
+        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+        self.assertNotIn(str(self.folder).replace(" ", "\\040"), mounts)
+        self.assertEqual(self.pids(), {})
+        self.assertEqual(os.listdir(self.folder), ["database"])
+
+    def test_delivers_the_file_and_its_provenance(self):
+        self.source.with_name("data.mdb.prov").write_bytes(b"provenance")
+        self.up()
+        self.assertEqual(sorted(os.listdir(self.mountpoint)), ["data.mdb", "data.mdb.prov"])
+        self.assertEqual(cold_bytes(self.mountpoint / "data.mdb"), self.bytes)
+        self.assertEqual((self.mountpoint / "data.mdb.prov").read_bytes(), b"provenance")
+        with self.assertRaises(OSError):
+            os.open(self.mountpoint / "data.mdb", os.O_RDWR)
+        self.succeed("down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_counts_what_crossed_while_the_server_runs(self):
+        log = self.folder / "log"
+        self.up("--log", log)
+        self.assertEqual((self.stats()["bytes"], self.stats()["requests"]), (0, 0))
+        cold_bytes(self.mountpoint / "data.mdb")
+        stats = self.stats("--reset")
+        reads = [line for line in log.read_text(encoding="ascii").splitlines() if " Read " in line]
+        self.assertEqual(stats["requests"], len(reads))
+        self.assertEqual(stats["bytes"], FILE_BYTES)
+        self.assertEqual((stats["since"], stats["source"]), ("up", str(self.source)))
+        stats = self.stats()
+        self.assertEqual((stats["bytes"], stats["since"]), (0, "reset"))
+        self.assertIn(f"{self.mountpoint}: 0 bytes in 0 ", self.succeed("stats", self.mountpoint))
+        final = self.succeed("down", self.mountpoint)
+        self.assertIn(f": {FILE_BYTES} bytes in {len(reads)} requests", final)
+        self.assertIn(f"read: {len(reads)} ops", final)  # what nbdkit itself counted
+        log.unlink()
+        self.assert_nothing_left()
+
+    def test_mounts_share_a_server_but_no_page_cache(self):
+        self.up("--mounts", "3", "--keep-cache")
+        for _ in range(2):  # the second time each mount has it all
+            for number in (1, 2, 3):
+                path = self.folder / f"mount.{number}" / "data.mdb"
+                self.assertEqual(cold_bytes(path), self.bytes)
+        self.assertEqual(self.stats()["bytes"], 3 * FILE_BYTES)
+        self.succeed("down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_reads_fail_while_the_error_file_exists(self):
+        error_file = self.folder / "fail"
+        self.up("--error-file", error_file)
+        with open(self.mountpoint / "data.mdb", "rb", buffering=0) as file:
+            error_file.touch()
+            with self.assertRaisesRegex(OSError, "Input/output error"):
+                file.read(4096)
+            failed = self.stats()
+            self.assertEqual(failed["bytes"], 0)
+            self.assertGreaterEqual(failed["requests"], 1)
+            error_file.unlink()
+        self.assertEqual(cold_bytes(self.mountpoint / "data.mdb"), self.bytes)
+        self.assertEqual(self.stats()["bytes"], FILE_BYTES)
+        self.succeed("down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_delays_and_fails_by_chance(self):
+        self.succeed("up", self.source, self.mountpoint, "--delay-ms", "20", "--rate", "none",
+                     "--error-rate", "0%")
+        start = time.monotonic()
+        with open(self.mountpoint / "data.mdb", "rb", buffering=0) as file:
+            file.read(4096)
+        self.assertGreaterEqual(time.monotonic() - start, 0.020)  # a delay is the promise here
+        self.succeed("down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_refuses_what_cannot_be_and_leaves_nothing(self):
+        missing = self.folder / "missing"
+        self.fail_with(f"{missing} does not exist", "up", missing, self.mountpoint)
+        self.fail_with("is not empty", "up", self.source, self.database)
+        self.fail_with("cannot make", "up", self.source, self.folder / "no" / "such")
+        self.fail_with("--rate takes", "up", self.source, self.mountpoint, "--rate", "fast")
+        self.fail_with("cannot write", "up", self.source, self.mountpoint, "--log", missing / "log")
+        self.fail_with("is not up", "down", self.mountpoint)
+        self.fail_with("is not up", "stats", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_second_up_and_second_down_are_refused(self):
+        self.up()
+        self.fail_with("is in use", "up", self.source, self.mountpoint)
+        self.assertEqual(cold_bytes(self.mountpoint / "data.mdb"), self.bytes)
+        self.succeed("down", self.mountpoint)
+        self.fail_with("is not up", "down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_mount_point_in_use_stays_until_forced(self):
+        self.mountpoint.mkdir()
+        self.up()
+        with open(self.mountpoint / "data.mdb", "rb", buffering=0):
+            self.fail_with("is in use", "down", self.mountpoint)
+            self.assertEqual(self.stats()["bytes"], 0)
+            self.succeed("down", self.mountpoint, "--force")
+        self.mountpoint.rmdir()  # it was there before, so it is there after
+        self.assert_nothing_left()
+
+    def test_dead_server_is_cleaned_up(self):
+        self.up()
+        os.kill(self.server_pid(), signal.SIGKILL)
+        self.fail_with("has died", "stats", self.mountpoint)
+        result = self.run_script("down", self.mountpoint)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("its server had died", result.stderr)
+        self.assert_nothing_left()
+
+    def test_interrupted_up_leaves_nothing(self):
+        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
+        for delay_s in (0.01, 0.03, 0.06, 0.1):
+            process = subprocess.Popen(
+                [SCRIPT, "up", self.database, self.mountpoint], env=environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(delay_s)
+            process.terminate()
+            if process.wait(timeout=60) == 0:  # it was faster
+                self.succeed("down", self.mountpoint)
+            give_up = time.monotonic() + 10
+            while self.pids() and time.monotonic() < give_up:  # a child with nothing left to do
+                time.sleep(0.01)
+            self.assert_nothing_left()
+
+
+def main():
+    reason = why_not_here()
+    if reason is not None:
+        print(f"remote_storage_test: skipped: {reason}")
+        return SKIPPED
+    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
