@@ -36,7 +36,7 @@ MAY_INCLUDE = {
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.
 MAY_INCLUDE_FOREIGN = {
-    "mpi.h": ["lmdbio/comm/", "lmdbio/capi/lmdbio_mpi.h", "tests/", "bench/"],
+    "mpi.h": ["lmdbio/comm/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/"],
     "liburing.h": ["lmdbio/io/"],
     "lmdb.h": ["lmdbio/writer/", "lmdbio/loader/", "tools/", "tests/", "bench/", "examples/"],
 }

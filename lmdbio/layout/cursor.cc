@@ -242,6 +242,14 @@ CursorPosition Cursor::position() const {
   return position;
 }
 
+Result<RecordPlace> Cursor::Place() const {
+  LMDBIO_TRY(const Extent value, ValueExtent());
+  const PageNo leaf = main_.leaf_page_no();
+  const RunKind kind = in_duplicates_ ? RunKind::kDuplicates : RunKind::kNodes;
+  const PageNo home = in_duplicates_ ? duplicates_.leaf_page_no() : leaf;
+  return RecordPlace{leaf, main_.index(), kind, home, value};
+}
+
 bool Cursor::is_named_database() const {
   LMDBIO_CHECK(standing_);
   return !in_duplicates_ && entry().flags == format::kDatabaseNode;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "lmdbio/layout/database.h"
+#include "lmdbio/layout/record_run.h"
 #include "lmdbio/layout/tree_cursor.h"
 
 namespace lmdbio::layout {
@@ -90,6 +91,10 @@ class Cursor {
   // Where the value lies in the file. Reads nothing.
   // Errors: kCorruption
   Result<Extent> ValueExtent() const;
+
+  // Where the record lies in the file, key and value. Reads nothing.
+  // Errors: kCorruption
+  Result<RecordPlace> Place() const;
 
   // The value. Reads the overflow run, if it lies in one, into a buffer of the cursor's.
   // Errors: kIo, kCorruption

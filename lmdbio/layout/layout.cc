@@ -1,5 +1,6 @@
 #include "lmdbio/layout/layout.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -40,15 +41,31 @@ RunPlace Layout::Run(uint64_t run) const {
 }
 
 Status Layout::Expand(RecordRunSink& sink) const {
+  return ExpandRange({0}, record_count(), {0}, sink);
+}
+
+Status Layout::ExpandRange(RecordIndex first, uint64_t count, RecordIndex number_from,
+                           RecordRunSink& sink) const {
+  LMDBIO_CHECK(first.value <= record_count() && count <= record_count() - first.value);
+  if (count == 0) return {};
+  const uint64_t end = first.value + count;
   std::vector<Extent> values;
-  for (uint64_t i = 0; i < run_count(); ++i) {
+  for (uint64_t i = RunOf(first); i < run_count(); ++i) {
     const RunPlace place = Run(i);
+    if (place.first_record.value >= end) break;
+    const uint64_t from = std::max(place.first_record.value, first.value);
+    const uint64_t to = std::min(place.first_record.value + place.record_count, end);
+    const bool node_each = place.kind == RunKind::kNodes;
+    const uint64_t into = node_each ? from - place.first_record.value : 0;
     values.clear();
-    for (uint64_t j = 0; j < place.record_count; ++j) {
-      values.push_back(Value({place.first_record.value + j}));
-    }
-    LMDBIO_TRY_VOID(sink.Add(
-        {place.first_record, place.leaf, place.first_node, place.kind, place.home, values, {}}));
+    for (uint64_t j = from; j < to; ++j) values.push_back(Value({j}));
+    LMDBIO_TRY_VOID(sink.Add({RecordIndex{number_from.value + from},
+                              place.leaf,
+                              place.first_node + static_cast<uint32_t>(into),
+                              place.kind,
+                              place.home,
+                              values,
+                              {}}));
   }
   return {};
 }

@@ -57,6 +57,13 @@ class Layout {
   // Errors: whatever `sink` returns
   Status Expand(RecordRunSink& sink) const;
 
+  // The same for records [first, first + count) alone; the runs at both ends are cut to fit.
+  // number_from  what the first of all records is called: the runs handed out count from there
+  // Requires: first + count <= record_count()
+  // Errors: whatever `sink` returns
+  Status ExpandRange(RecordIndex first, uint64_t count, RecordIndex number_from,
+                     RecordRunSink& sink) const;
+
   uint64_t memory_bytes() const;
 
  private:

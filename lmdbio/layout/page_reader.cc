@@ -89,6 +89,16 @@ Result<format::DatabaseRecord> PageReader::DuplicateTree(PageNo leaf, uint32_t n
   return tree;
 }
 
+Status PageReader::CheckOverflowHead(PageNo first, Bytes head, uint64_t value_bytes) const {
+  Result<PageHeader> header = format::ParseOverflowHead(page_format(), head, first, value_bytes);
+  if (!header) return InFile(std::move(header).error());
+  if (header->transaction_id > snapshot_.meta.transaction_id) {
+    return Corrupt(first, fmt::format("was written by transaction {}, after the snapshot {}",
+                                      header->transaction_id, snapshot_.meta.transaction_id));
+  }
+  return {};
+}
+
 Result<Bytes> PageReader::ReadOverflow(Extent value, std::vector<std::byte>& buffer) const {
   const uint32_t header_bytes = page_format().header_bytes();
   const Extent run{value.offset - header_bytes, value.length_bytes + header_bytes};
@@ -96,13 +106,7 @@ Result<Bytes> PageReader::ReadOverflow(Extent value, std::vector<std::byte>& buf
   Result<Bytes> bytes = source_->Read(run, buffer);
   if (!bytes) return InFile(std::move(bytes).error());
   const PageNo first{run.offset / page_format().page_size_bytes()};
-  Result<PageHeader> head =
-      format::ParseOverflowHead(page_format(), *bytes, first, value.length_bytes);
-  if (!head) return InFile(std::move(head).error());
-  if (head->transaction_id > snapshot_.meta.transaction_id) {
-    return Corrupt(first, fmt::format("was written by transaction {}, after the snapshot {}",
-                                      head->transaction_id, snapshot_.meta.transaction_id));
-  }
+  LMDBIO_TRY_VOID(CheckOverflowHead(first, *bytes, value.length_bytes));
   return bytes->subspan(header_bytes);
 }
 

@@ -61,6 +61,13 @@ class PageReader {
   Result<format::DatabaseRecord> DuplicateTree(PageNo leaf, uint32_t node,
                                                const format::LeafEntry& entry) const;
 
+  // Checks the head of an overflow run that was fetched otherwise.
+  // first        page of the run
+  // head         [>= header bytes] from its start
+  // value_bytes  that the leaf promises
+  // Errors: kCorruption
+  Status CheckOverflowHead(PageNo first, Bytes head, uint64_t value_bytes) const;
+
   // Fetches an overflow value and checks the head of its run.
   // value   from OverflowExtent
   // buffer  grown to the size of run head and value if the source needs it

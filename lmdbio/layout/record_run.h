@@ -33,6 +33,15 @@ struct RecordRun {
   std::span<const uint32_t> key_bytes;  // [the same] or empty if the producer does not know
 };
 
+// Where one record lies: a run of one.
+struct RecordPlace {
+  PageNo leaf;
+  uint32_t node = 0;
+  RunKind kind = RunKind::kNodes;
+  PageNo home;
+  Extent value;
+};
+
 // Receives runs in key order, without gaps: run k+1 starts where run k ended.
 class RecordRunSink {
  public:

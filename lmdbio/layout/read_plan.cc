@@ -1,0 +1,132 @@
+#include "lmdbio/layout/read_plan.h"
+
+#include <algorithm>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::layout {
+namespace {
+
+constexpr uint64_t AlignDown(uint64_t n, uint64_t unit) { return n / unit * unit; }
+constexpr uint64_t AlignUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Whether a value stands on its run's own page, whole, and not in an overflow run. (An empty value
+// may start where its page ends.)
+bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {
+  if (value.length_bytes == 0) return true;
+  const uint64_t into = value.offset - home_begin;  // wraps before the page
+  return into < page_bytes && value.length_bytes <= page_bytes - into;
+}
+
+}  // namespace
+
+void ReadPlan::Clear() {
+  items_.clear();
+  runs_.clear();
+  values_.clear();
+  blocks_.clear();
+  pending_bytes_ = 0;
+  buffer_bytes_ = 0;
+  read_bytes_ = 0;
+  useful_bytes_ = 0;
+}
+
+void ReadPlan::AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part) {
+  items_.push_back({begin, end, owner, part});
+  pending_bytes_ += end - begin;
+}
+
+Status ReadPlan::Add(const RecordRun& run) {
+  const uint64_t page_bytes = options_.page_format.page_size_bytes();
+  const uint64_t leaf_begin = run.leaf.value * page_bytes;
+  const uint64_t home_begin = run.home.value * page_bytes;
+  AddItem(leaf_begin, leaf_begin + page_bytes, runs_.size(), Part::kLeaf);
+  if (home_begin != leaf_begin) {
+    AddItem(home_begin, home_begin + page_bytes, runs_.size(), Part::kHome);
+  }
+  runs_.push_back({values_.size(), run.values.size(), run.first_record, run.leaf, run.home,
+                   run.first_node, run.kind, 0, 0});
+  for (const Extent& value : run.values) {
+    if (!StandsOn(home_begin, page_bytes, value)) {
+      AddItem(AlignDown(value.offset, page_bytes),
+              AlignUp(value.offset + value.length_bytes, page_bytes), values_.size(), Part::kValue);
+    }
+    values_.push_back({value, 0});
+  }
+  return {};
+}
+
+// Whether the stretch goes on to the item. Without coalescing only what overlaps is joined, because
+// a page must not be planned twice.
+bool ReadPlan::Extends(const Stretch& stretch, const Item& item) const {
+  const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
+  const uint64_t end = AlignUp(stretch.end, kStretchAlignBytes);
+  if (begin < end) return true;
+  if (options_.coalescing == Coalescing::kNone) return false;
+  const uint64_t useful = stretch.useful_bytes + (item.end - item.begin);
+  const uint64_t unused = item.begin - stretch.begin - stretch.useful_bytes;
+  return static_cast<double>(unused) <= static_cast<double>(useful) * options_.gap_share_max;
+}
+
+void ReadPlan::Place(const Item& item, const Stretch& stretch) {
+  const uint64_t at = stretch.at + (item.begin - stretch.begin);
+  switch (item.part) {
+    case Part::kLeaf:
+      runs_[item.owner].leaf_at = at;
+      break;
+    case Part::kHome:
+      runs_[item.owner].home_at = at;
+      break;
+    case Part::kValue:
+      values_[item.owner].at = at + (values_[item.owner].file.offset - item.begin);
+      break;
+  }
+}
+
+void ReadPlan::CloseStretch(const Stretch& stretch) {
+  const uint64_t end = std::min(AlignUp(stretch.end, kStretchAlignBytes), options_.file_size_bytes);
+  for (uint64_t begin = stretch.begin; begin < end; begin += options_.block_bytes_max) {
+    const uint64_t length_bytes = std::min(options_.block_bytes_max, end - begin);
+    blocks_.push_back({{begin, length_bytes}, stretch.at + (begin - stretch.begin)});
+  }
+  read_bytes_ += end - stretch.begin;
+  useful_bytes_ += stretch.useful_bytes;
+  buffer_bytes_ = AlignUp(stretch.at + (end - stretch.begin), kStretchAlignBytes);
+}
+
+void ReadPlan::Finish() {
+  LMDBIO_CHECK(blocks_.empty());
+  const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
+  if (!std::is_sorted(items_.begin(), items_.end(), by_place)) {
+    std::sort(items_.begin(), items_.end(), by_place);
+  }
+  Stretch stretch;
+  bool is_open = false;
+  for (const Item& item : items_) {
+    if (!is_open || !Extends(stretch, item)) {
+      if (is_open) CloseStretch(stretch);
+      const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
+      stretch = {begin, item.begin, buffer_bytes_, 0};
+      is_open = true;
+    }
+    if (item.end > stretch.end) {
+      stretch.useful_bytes += item.end - std::max(item.begin, stretch.end);
+      stretch.end = item.end;
+    }
+    Place(item, stretch);
+  }
+  if (is_open) CloseStretch(stretch);
+  const uint64_t page_bytes = options_.page_format.page_size_bytes();
+  for (PlannedRun& run : runs_) {
+    if (run.home == run.leaf) run.home_at = run.leaf_at;
+    const uint64_t home_begin = run.home.value * page_bytes;
+    for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
+      PlannedValue& value = values_[i];
+      if (StandsOn(home_begin, page_bytes, value.file)) {
+        value.at = run.home_at + (value.file.offset - home_begin);
+      }
+    }
+  }
+}
+
+}  // namespace lmdbio::layout

@@ -1,0 +1,125 @@
+// lmdbio/layout/read_plan.h - which bytes to fetch for a list of records, and where they will lie.
+//
+//   records -> the pages that hold them -> stretches of the file -> blocks
+//
+// A plan is computed from places alone: no byte of the file is read. What it plans for is a buffer:
+// every stretch of the file has its place there, so that a record's value and key are found at
+// known offsets once the blocks have arrived, without a copy. Pages that several records share are
+// fetched once. Every process that adds the same runs gets the same plan.
+//
+// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans".
+#ifndef LMDBIO_LAYOUT_READ_PLAN_H_
+#define LMDBIO_LAYOUT_READ_PLAN_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/format/page_format.h"
+#include "lmdbio/layout/record_run.h"
+
+namespace lmdbio::layout {
+
+// File offsets and buffer offsets of a stretch agree modulo this, so that storage can write
+// straight into the buffer.
+inline constexpr uint64_t kStretchAlignBytes = 4096;
+
+enum class Coalescing {
+  kNone,        // a block for each record (and for each leaf page that holds keys)
+  kNeighbours,  // one stretch for all that lies together, cut into large blocks
+};
+
+struct PlanOptions {
+  format::PageFormat page_format{format::DataVersion::k1, format::kPageBytesMin};
+  uint64_t file_size_bytes = 0;
+  Coalescing coalescing = Coalescing::kNeighbours;
+  uint64_t block_bytes_max = 1 << 20;  // a multiple of kStretchAlignBytes
+  // Pages that no record needs are read along where a stretch would otherwise end, as long as they
+  // stay below this share of what the stretch needs.
+  double gap_share_max = 1.0 / 32;
+};
+
+struct PlannedBlock {
+  Extent file;
+  uint64_t at = 0;  // of its first byte, in the buffer
+};
+
+struct PlannedValue {
+  Extent file;
+  uint64_t at = 0;
+};
+
+// A record run as it was added, and where its pages will lie.
+struct PlannedRun {
+  uint64_t first_value = 0;  // index into values()
+  uint64_t record_count = 0;
+  RecordIndex first_record;
+  PageNo leaf;
+  PageNo home;
+  uint32_t first_node = 0;
+  RunKind kind = RunKind::kNodes;
+  uint64_t leaf_at = 0;
+  uint64_t home_at = 0;  // leaf_at unless home is another page
+};
+
+// Reused from plan to plan, so that its memory is allocated once. Threads: one at a time.
+class ReadPlan final : public RecordRunSink {
+ public:
+  explicit ReadPlan(const PlanOptions& options) : options_(options) {}
+
+  void Clear();
+
+  // Adds records, in any order; a record may come twice.
+  // Errors: none
+  Status Add(const RecordRun& run) override;
+
+  // Bytes of the pages added so far, shared pages counted as often as they were added: about what
+  // the plan will read.
+  uint64_t pending_bytes() const { return pending_bytes_; }
+
+  // Turns what was added into blocks. Afterwards the plan is read only, until Clear.
+  // Cost: O(n) for records in file order, O(n log n) otherwise
+  void Finish();
+
+  std::span<const PlannedBlock> blocks() const { return blocks_; }
+  std::span<const PlannedRun> runs() const { return runs_; }
+  std::span<const PlannedValue> values() const { return values_; }
+
+  uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes
+  uint64_t read_bytes() const { return read_bytes_; }      // of all blocks
+  uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
+
+ private:
+  enum class Part : uint32_t { kLeaf, kHome, kValue };
+  // Pages that something needs, and what it is.
+  struct Item {
+    uint64_t begin = 0;  // bytes from the start of the file; page-aligned
+    uint64_t end = 0;
+    uint64_t owner = 0;  // index into runs_ or values_
+    Part part = Part::kLeaf;
+  };
+  struct Stretch {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t at = 0;
+    uint64_t useful_bytes = 0;
+  };
+
+  void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
+  bool Extends(const Stretch& stretch, const Item& item) const;
+  void Place(const Item& item, const Stretch& stretch);
+  void CloseStretch(const Stretch& stretch);
+
+  PlanOptions options_;
+  std::vector<Item> items_;
+  std::vector<PlannedRun> runs_;
+  std::vector<PlannedValue> values_;
+  std::vector<PlannedBlock> blocks_;
+  uint64_t pending_bytes_ = 0;
+  uint64_t buffer_bytes_ = 0;
+  uint64_t read_bytes_ = 0;
+  uint64_t useful_bytes_ = 0;
+};
+
+}  // namespace lmdbio::layout
+#endif  // LMDBIO_LAYOUT_READ_PLAN_H_

@@ -1,0 +1,15 @@
+// lmdbio/loader/lmdb_call_error.h - liblmdb's return codes as errors.
+#ifndef LMDBIO_LOADER_LMDB_CALL_ERROR_H_
+#define LMDBIO_LOADER_LMDB_CALL_ERROR_H_
+
+#include <string_view>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::loader {
+
+// "PATH: liblmdb: WHAT: reason", with the code that tells the caller what to do.
+Error LmdbCallError(int rc, std::string_view path, std::string_view what);
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_LMDB_CALL_ERROR_H_

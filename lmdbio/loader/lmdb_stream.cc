@@ -1,0 +1,99 @@
+#include "lmdbio/loader/lmdb_stream.h"
+
+#include <lmdb.h>
+
+#include <chrono>
+
+#include "lmdbio/loader/lmdb_call_error.h"
+
+namespace lmdbio::loader {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPageBytes = 4096;
+
+double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+Result<std::unique_ptr<LmdbStream>> LmdbStream::Open(const std::string& data_path,
+                                                     const std::string& database_name) {
+  std::unique_ptr<LmdbStream> stream(new LmdbStream(data_path));
+  int rc = mdb_env_create(&stream->environment_);
+  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_create"));
+  mdb_env_set_maxdbs(stream->environment_, 1);
+  rc = mdb_env_open(stream->environment_, data_path.c_str(),
+                    MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0644);
+  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_open"));
+  LMDBIO_TRY_VOID(stream->OpenCursor(database_name));
+  return stream;
+}
+
+LmdbStream::~LmdbStream() {
+  if (cursor_ != nullptr) mdb_cursor_close(cursor_);
+  if (transaction_ != nullptr) mdb_txn_abort(transaction_);
+  if (environment_ != nullptr) mdb_env_close(environment_);
+}
+
+Status LmdbStream::OpenCursor(const std::string& database_name) {
+  int rc = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &transaction_);
+  if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_txn_begin"));
+  MDB_dbi database = 0;
+  rc = mdb_dbi_open(transaction_, database_name.empty() ? nullptr : database_name.c_str(), 0,
+                    &database);
+  if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_dbi_open"));
+  rc = mdb_cursor_open(transaction_, database, &cursor_);
+  if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_cursor_open"));
+  return {};
+}
+
+// Record by record, as far as `position`; behind the last record comes the first. Asks for the
+// value although most are not needed: without, liblmdb leaves the cursor outside a key's
+// duplicates. It only computes where the value lies.
+Status LmdbStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
+  while (step_count_ <= position) {
+    const bool is_first = step_count_ == 0;
+    int rc = mdb_cursor_get(cursor_, &key, &value, is_first ? MDB_FIRST : MDB_NEXT);
+    if (rc == MDB_NOTFOUND && !is_first) rc = mdb_cursor_get(cursor_, &key, &value, MDB_FIRST);
+    if (rc != 0) {
+      return Fail(LmdbCallError(rc, path_, "step to position " + std::to_string(step_count_)));
+    }
+    ++step_count_;
+  }
+  return {};
+}
+
+// Caffe copies the value here; for the page faults it is enough to look at each page.
+void LmdbStream::Touch(const void* value, size_t value_bytes) {
+  const auto* bytes = static_cast<const volatile unsigned char*>(value);
+  for (size_t i = 0; i < value_bytes; i += kPageBytes) touched_ += bytes[i];
+  if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
+}
+
+Status LmdbStream::Gather(const BatchSpan& batch, Share share, int rank, int rank_count,
+                          std::vector<Entry>& entries) {
+  entries.clear();
+  auto mark = Clock::now();
+  for (uint64_t i = 0; i < batch.record_count; ++i) {
+    const uint64_t position = batch.first_position + i;
+    MDB_val key = {};
+    MDB_val value = {};
+    LMDBIO_TRY_VOID(StepTo(position, key, value));
+    if (OwnerOf(batch, position, share, rank_count) != rank) continue;
+    const auto found = Clock::now();
+    Touch(value.mv_data, value.mv_size);
+    const auto touched = Clock::now();
+    locate_s_ += Seconds(found - mark);
+    read_s_ += Seconds(touched - found);
+    mark = touched;
+    if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(value.mv_data);
+    entries.push_back({position, reinterpret_cast<std::uintptr_t>(value.mv_data) - base_,
+                       reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
+                       static_cast<uint32_t>(value.mv_size), static_cast<uint32_t>(key.mv_size)});
+  }
+  locate_s_ += Seconds(Clock::now() - mark);
+  return {};
+}
+
+}  // namespace lmdbio::loader

@@ -1,0 +1,384 @@
+#include "lmdbio/loader/loader.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/io/data_path.h"
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/loader/lmdb_stream.h"
+#include "lmdbio/loader/loader_facts.h"
+#include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/slot_reader.h"
+#include "lmdbio/loader/snapshot_guard.h"
+#include "lmdbio/loader/window.h"
+
+namespace lmdbio::loader {
+namespace {
+
+// How long the destructor waits for the other ranks of the host.
+constexpr auto kCloseLimit = std::chrono::seconds(10);
+
+double ThreadCpuSeconds() {
+  timespec used = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+rusage ProcessUsage() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
+std::string_view LocatingName(Locating locating) {
+  switch (locating) {
+    case Locating::kNone:
+      return "liblmdb's cursor";
+    case Locating::kCursor:
+      return "a cursor over a map";
+    case Locating::kProvenance:
+      return "provenance";
+    case Locating::kScan:
+      return "a page walk";
+    case Locating::kBest:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+class Loader::Impl {
+ public:
+  Impl(comm::Group& group, const LoaderOptions& options) : group_(group), options_(options) {}
+  ~Impl();
+
+  Status Open(const std::string& path);
+  Result<bool> Next();
+
+  const Batch& batch() const { return batch_; }
+  const Schedule& schedule() const { return *schedule_; }
+  LoaderCounters counters() const;
+  std::string Describe() const;
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+
+ private:
+  bool is_reader() const { return reader_index_ >= 0; }
+  bool uses_window() const { return facts_.locating != Locating::kNone; }
+
+  Status FindHost();
+  Status LookAtFile(const std::string& path);
+  Status DecideLocating(const layout::Database& database);
+  Result<layout::Database> FindDatabase() const;
+  Status ShareFacts();
+  Status OpenWindow();
+  Status PrepareReader();
+  Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
+  Result<bool> NextBatch();
+  Status NextFromWindow(const BatchSpan& span);
+  Status NextFromLmdb(const BatchSpan& span);
+
+  comm::Group& group_;
+  LoaderOptions options_;
+  std::unique_ptr<comm::Group> host_;
+  HostRanks ranks_;
+  size_t local_index_ = 0;  // of this rank on its host
+  int reader_index_ = -1;   // -1: does not read
+  uint32_t reader_count_ = 1;
+  std::string data_path_;
+  LoaderFacts facts_;
+  std::optional<Schedule> schedule_;
+  std::vector<std::string> notes_;
+  std::string engine_name_;
+
+  // Of readers, and of job rank 0:
+  std::unique_ptr<io::FileSource> source_;
+  std::optional<SnapshotGuard> guard_;
+  std::optional<layout::Layout> layout_;  // from provenance, until the locator takes it
+  std::unique_ptr<Locator> locator_;
+
+  // Of the baseline:
+  std::unique_ptr<LmdbStream> lmdb_;
+  std::vector<Entry> lmdb_entries_;
+
+  std::unique_ptr<comm::SharedMemory> memory_;
+  std::optional<Window> window_;
+  SlotReaderParts parts_;
+  std::unique_ptr<SlotReader> reader_;  // after what it borrows
+
+  // Where this rank stands:
+  uint64_t next_batch_ = 0;
+  uint64_t slot_ = 0;                  // of the batch at hand
+  std::optional<SlotHead> slot_head_;  // once it is there
+  bool is_ended_ = false;
+  std::optional<Error> error_;
+  Batch batch_;
+  LoaderCounters own_;
+  rusage usage_at_open_ = ProcessUsage();
+};
+
+Loader::Impl::~Impl() {
+  bool all_left = true;
+  if (window_) {
+    // The reading thread goes on until nobody needs it.
+    window_->Leave();
+    all_left = window_->AwaitAllLeft(kCloseLimit);
+  }
+  reader_.reset();
+  if (memory_ && !all_left) memory_->Abandon();
+}
+
+// Which ranks share this host, and who of them reads.
+Status Loader::Impl::FindHost() {
+  LMDBIO_TRY(host_, group_.SplitByHost());
+  const int32_t rank = group_.rank();
+  LMDBIO_TRY(const std::vector<std::byte> gathered,
+             host_->AllGather(std::as_bytes(std::span(&rank, 1))));
+  std::vector<int32_t> local_ranks(static_cast<size_t>(host_->size()));
+  std::memcpy(local_ranks.data(), gathered.data(), gathered.size());
+  ranks_ = {group_.size(), {local_ranks.begin(), local_ranks.end()}, options_.share};
+  local_index_ = static_cast<size_t>(host_->rank());
+  reader_count_ = std::min(options_.readers_per_host, static_cast<uint32_t>(host_->size()));
+  if (local_index_ < reader_count_) reader_index_ = host_->rank();
+  return {};
+}
+
+Result<layout::Database> Loader::Impl::FindDatabase() const {
+  const layout::Environment& environment = guard_->environment();
+  if (options_.database_name.empty()) return environment.Main();
+  return environment.Named(options_.database_name);
+}
+
+// Provenance where it fits, if the strategy has the choice; job rank 0 alone decides.
+Status Loader::Impl::DecideLocating(const layout::Database& database) {
+  facts_.locating = CompositionOf(options_.strategy).locating;
+  const bool has_choice = facts_.locating == Locating::kBest;
+  if (!has_choice && facts_.locating != Locating::kProvenance) return {};
+  Result<layout::Layout> layout = LayoutFromProvenance(database);
+  if (layout) {
+    facts_.locating = Locating::kProvenance;
+    layout_ = std::move(*layout);
+    return {};
+  }
+  if (!has_choice) return Fail(std::move(layout).error());
+  if (layout.error().code() != ErrorCode::kNotFound) {
+    notes_.push_back(layout.error().message() + ": scanning the tree instead");
+  }
+  facts_.locating = Locating::kScan;
+  return {};
+}
+
+Status Loader::Impl::LookAtFile(const std::string& path) {
+  const bool is_baseline = CompositionOf(options_.strategy).locating == Locating::kNone;
+  if (!is_reader() && !is_baseline) return {};
+  LMDBIO_TRY(data_path_, io::FindDataFile(path));
+  if (is_baseline) {
+    LMDBIO_TRY(lmdb_, LmdbStream::Open(data_path_, options_.database_name));
+    if (group_.rank() != 0) return {};
+  }
+  LMDBIO_TRY(source_, io::FileSource::Open(data_path_));
+  LMDBIO_TRY(guard_, SnapshotGuard::Open(*source_, options_.snapshot));
+  if (group_.rank() != 0) return {};
+  LMDBIO_TRY(const layout::Database database, FindDatabase());
+  LMDBIO_TRY(facts_, LookAtDatabase(database, data_path_, options_));
+  return DecideLocating(database);
+}
+
+Status Loader::Impl::ShareFacts() {
+  LMDBIO_TRY_VOID(group_.Broadcast(0, std::as_writable_bytes(std::span(&facts_, 1))));
+  schedule_.emplace(facts_.record_count, options_.batch_size, options_.tail);
+  Status same;
+  if (guard_) same = CheckSameFile(facts_, guard_->environment().snapshot(), data_path_);
+  return comm::Agree(group_, std::move(same));
+}
+
+Status Loader::Impl::OpenWindow() {
+  const WindowShape empty{host_->size(), static_cast<int>(reader_count_), 0};
+  WindowShape shape = empty;
+  shape.ring_bytes = (options_.memory_budget_bytes - Window::BytesNeeded(empty)) /
+                     layout::kStretchAlignBytes * layout::kStretchAlignBytes;
+  Result<std::unique_ptr<comm::SharedMemory>> memory =
+      host_->AllocateShared(Window::BytesNeeded(shape));
+  Status allocated = memory ? Status() : Fail(std::move(memory).error());
+  if (memory) memory_ = std::move(*memory);
+  LMDBIO_TRY_VOID(comm::Agree(group_, std::move(allocated)));
+  // Fewer TLB misses where the kernel gives huge pages for shared memory (dissertation 3.3).
+  ::madvise(memory_->bytes().data(), memory_->bytes().size(), MADV_HUGEPAGE);
+  window_.emplace(memory_->bytes(), shape, host_->rank(), group_.rank());
+  window_->Introduce();
+  LMDBIO_TRY_VOID(host_->Barrier());
+  window_->WatchPeers();
+  return {};
+}
+
+Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Database& database) {
+  switch (facts_.locating) {
+    case Locating::kCursor:
+      return OpenCursorLocator(data_path_, options_.database_name);
+    case Locating::kProvenance: {
+      if (!layout_) {
+        LMDBIO_TRY(layout_, LayoutFromProvenance(database));
+      }
+      std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout_));
+      layout_.reset();
+      return locator;
+    }
+    default:
+      return MakeScanLocator(database);
+  }
+}
+
+// Everything of the reader that can fail, before any thread is started.
+Status Loader::Impl::PrepareReader() {
+  if (!is_reader()) return {};
+  LMDBIO_TRY(const layout::Database database, FindDatabase());
+  LMDBIO_TRY(locator_, MakeLocator(database));
+  LMDBIO_TRY(auto engine, io::OpenBlockEngine(
+                              data_path_, {facts_.engine, facts_.cache, options_.queue_depth, {}}));
+  engine_name_ = engine->Describe();
+  const layout::Snapshot& snapshot = guard_->environment().snapshot();
+  const SlotLimits limits =
+      LimitsFor(facts_, options_, host_->size(), group_.size(), window_->ring().size());
+  parts_.window = &*window_;
+  parts_.guard = &*guard_;
+  parts_.engine = std::move(engine);
+  parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
+  parts_.planner = std::make_unique<SlotPlanner>(*schedule_, ranks_, *locator_, limits);
+  parts_.finisher =
+      std::make_unique<SlotFinisher>(guard_->environment().pages(), ranks_, options_.on_error);
+  parts_.reader_index = reader_index_;
+  parts_.on_error = options_.on_error;
+  return {};
+}
+
+Status Loader::Impl::Open(const std::string& path) {
+  LMDBIO_TRY_VOID(comm::Agree(group_, CheckOptions(options_)));
+  LMDBIO_TRY_VOID(CheckSameOptions(group_, options_));
+  LMDBIO_TRY_VOID(FindHost());
+  LMDBIO_TRY_VOID(comm::Agree(group_, LookAtFile(path)));
+  LMDBIO_TRY_VOID(ShareFacts());
+  if (!uses_window()) return {};
+  LMDBIO_TRY_VOID(OpenWindow());
+  LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
+  if (is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
+  return {};
+}
+
+Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
+  if (slot_head_ && span.number == slot_head_->first_batch + slot_head_->batch_count) {
+    slot_head_.reset();
+    window_->LetGo(++slot_);
+  }
+  if (!slot_head_) {
+    const auto start = std::chrono::steady_clock::now();
+    Result<SlotHead> head = window_->AwaitSlot(slot_);
+    own_.wait_s += SecondsSince(start);
+    if (!head) return Fail(std::move(head).error());
+    slot_head_ = *head;
+  }
+  LMDBIO_CHECK(span.number >= slot_head_->first_batch &&
+               span.number < slot_head_->first_batch + slot_head_->batch_count);
+  const std::byte* ring = window_->ring().data();
+  const auto* shares = reinterpret_cast<const SubBatch*>(ring + slot_head_->shares_at);
+  const auto* entries = reinterpret_cast<const Entry*>(ring + slot_head_->entries_at);
+  const uint64_t index = span.number - slot_head_->first_batch;
+  const SubBatch& share = shares[index * ranks_.local_ranks.size() + local_index_];
+  batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(ring),
+                 {entries + share.first_entry, share.record_count}, share.skipped_count);
+  return {};
+}
+
+Status Loader::Impl::NextFromLmdb(const BatchSpan& span) {
+  LMDBIO_TRY_VOID(lmdb_->Gather(span, options_.share, group_.rank(), group_.size(), lmdb_entries_));
+  batch_ = Batch(span, lmdb_->base(), lmdb_entries_, 0);
+  return {};
+}
+
+Result<bool> Loader::Impl::NextBatch() {
+  if (error_) return Fail(error_->code(), error_->message());
+  if (options_.batch_count_max > 0 && next_batch_ == options_.batch_count_max) is_ended_ = true;
+  batch_ = Batch();
+  if (is_ended_) {
+    if (window_) window_->LetGo(slot_ + 1);
+    return false;
+  }
+  const BatchSpan span = schedule_->Batch(next_batch_);
+  Status status = uses_window() ? NextFromWindow(span) : NextFromLmdb(span);
+  if (!status) {
+    error_.emplace(std::move(status).error());
+    return Fail(error_->code(), error_->message());
+  }
+  ++next_batch_;
+  return true;
+}
+
+Result<bool> Loader::Impl::Next() {
+  const double cpu_before = ThreadCpuSeconds();
+  Result<bool> found = NextBatch();
+  if (found && *found) {
+    ++own_.batch_count;
+    own_.record_count += batch_.record_count();
+    own_.skipped_count += batch_.skipped_count();
+    own_.payload_bytes += batch_.payload_bytes();
+  }
+  own_.next_cpu_s += ThreadCpuSeconds() - cpu_before;
+  return found;
+}
+
+LoaderCounters Loader::Impl::counters() const {
+  LoaderCounters counters = own_;
+  if (reader_) reader_->AddTo(counters);
+  if (lmdb_) {
+    counters.locate_s = lmdb_->locate_s();
+    counters.read_s = lmdb_->read_s();
+  }
+  const rusage now = ProcessUsage();
+  const auto grown = [](long after, long before) { return static_cast<uint64_t>(after - before); };
+  counters.major_faults = grown(now.ru_majflt, usage_at_open_.ru_majflt);
+  counters.minor_faults = grown(now.ru_minflt, usage_at_open_.ru_minflt);
+  counters.context_switches =
+      grown(now.ru_nvcsw + now.ru_nivcsw, usage_at_open_.ru_nvcsw + usage_at_open_.ru_nivcsw);
+  counters.memory_bytes_max = static_cast<uint64_t>(now.ru_maxrss) * 1024;
+  return counters;
+}
+
+std::string Loader::Impl::Describe() const {
+  if (!uses_window()) return std::string(LocatingName(facts_.locating));
+  const std::string engine =
+      !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
+  return fmt::format("{}; {}; blocks of up to {} bytes", LocatingName(facts_.locating), engine,
+                     options_.block_bytes);
+}
+
+Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Loader::~Loader() = default;
+
+Result<std::unique_ptr<Loader>> Loader::Open(comm::Group& group, const std::string& path,
+                                             const LoaderOptions& options) {
+  auto impl = std::make_unique<Impl>(group, options);
+  LMDBIO_TRY_VOID(impl->Open(path));
+  return std::unique_ptr<Loader>(new Loader(std::move(impl)));
+}
+
+Result<bool> Loader::Next() { return impl_->Next(); }
+const Batch& Loader::batch() const { return impl_->batch(); }
+uint64_t Loader::record_count() const { return impl_->schedule().record_count(); }
+uint64_t Loader::batches_per_epoch() const { return impl_->schedule().batches_per_epoch(); }
+LoaderCounters Loader::counters() const { return impl_->counters(); }
+std::string Loader::Describe() const { return impl_->Describe(); }
+std::vector<std::string> Loader::TakeNotes() { return impl_->TakeNotes(); }
+
+}  // namespace lmdbio::loader

@@ -1,0 +1,90 @@
+// lmdbio/loader/loader.h - batches of an LMDB database for every rank of a job.
+//
+//   LMDBIO_TRY(const auto loader, Loader::Open(*group, "train.lmdb", {.batch_size = 256}));
+//   for (uint64_t i = 0; i < iterations; ++i) {
+//     LMDBIO_TRY(const bool found, loader->Next());
+//     if (!found) break;
+//     const Batch& batch = loader->batch();
+//     for (size_t r = 0; r < batch.record_count(); ++r) Train(batch.key(r), batch.value(r));
+//   }
+//
+// Some ranks of each host read, in a thread of their own, ahead of what is asked for; all ranks of
+// the host see what they read in one window of shared memory. Every strategy, engine and number of
+// ranks delivers the same global sequence of records, byte for byte.
+//
+// Source: dissertation 3.2, 5.2; docs/loader.md.
+#ifndef LMDBIO_LOADER_LOADER_H_
+#define LMDBIO_LOADER_LOADER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/loader/batch.h"
+#include "lmdbio/loader/counters.h"
+#include "lmdbio/loader/options.h"
+
+namespace lmdbio::loader {
+
+// Threads: one at a time. Next makes no MPI call and may run on any thread; Open and the destructor
+// may only run where the group's calls may.
+class Loader {
+ public:
+  // Collective over `group`: every rank opens the same database with the same options.
+  //
+  // group  all ranks of the job; must outlive the loader
+  // path   a directory with data.mdb, or a data file
+  // Errors: kInvalidArgument   an option that makes no sense, or differs between ranks; an empty
+  //                            database
+  //         kNotFound, kPermission, kIo, kCorruption, kUnsupported  the file
+  //         kStale             a provenance file for another database or state, where the strategy
+  //                            needs one; another file than on the other hosts
+  //         kResourceExhausted shared memory
+  //         kPeerFailed        another rank had one of these
+  // Cost: a few small reads and collective calls; reading begins before Open returns
+  static Result<std::unique_ptr<Loader>> Open(comm::Group& group, const std::string& path,
+                                              const LoaderOptions& options);
+
+  // Lets go of everything and waits for the other ranks of the host to do so (MPI frees shared
+  // memory collectively): for a few seconds at most if one of them does not come.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Moves to the next batch; false after the last (LoaderOptions::batch_count_max). Sleeps until
+  // the batch is there. Not collective: ranks may be batches apart.
+  // Errors: kIo, kCorruption  reading has failed for good
+  //         kStale            the file was changed
+  //         kResourceExhausted  a batch larger than the memory budget
+  //         kPeerFailed       the same on another rank of the host, or a rank is gone
+  //         After an error every further call returns it again.
+  Result<bool> Next();
+
+  // Requires: the last call of Next returned true
+  const Batch& batch() const;
+
+  // How many records the database holds, and batches an epoch.
+  uint64_t record_count() const;
+  uint64_t batches_per_epoch() const;
+
+  LoaderCounters counters() const;
+
+  // How records are found and read on this rank's host, as "provenance; uring, direct, 32 deep;
+  // blocks of 1048576 bytes": what an automatic strategy has settled on.
+  std::string Describe() const;
+
+  // One line for each compromise, as "train.lmdb/data.mdb.prov: ... is stale: scanning instead".
+  // Each is said once, on the rank that made it.
+  std::vector<std::string> TakeNotes();
+
+ private:
+  class Impl;
+  explicit Loader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_LOADER_H_

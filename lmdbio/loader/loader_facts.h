@@ -1,0 +1,59 @@
+// lmdbio/loader/loader_facts.h - what the ranks of a job must agree upon before they read.
+//
+// Job rank 0 looks at the file and decides; everybody else takes its word, and readers check that
+// their own view of the file is the same.
+//
+// Source: docs/loader.md "Opening".
+#ifndef LMDBIO_LOADER_LOADER_FACTS_H_
+#define LMDBIO_LOADER_LOADER_FACTS_H_
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/layout/database.h"
+#include "lmdbio/loader/options.h"
+#include "lmdbio/loader/slot_planner.h"
+
+namespace lmdbio::loader {
+
+struct LoaderFacts {
+  uint64_t record_count = 0;
+  uint64_t page_bytes_total = 0;  // of the pages that hold the database's records
+  uint64_t file_size_bytes = 0;
+  uint64_t transaction_id = 0;
+  Locating locating = Locating::kNone;  // never kBest
+  io::EngineKind engine = io::EngineKind::kUring;
+  io::CachePolicy cache = io::CachePolicy::kBuffered;
+};
+static_assert(std::is_trivially_copyable_v<LoaderFacts>);
+
+// Errors: kInvalidArgument  names the option
+Status CheckOptions(const LoaderOptions& options);
+
+// Collective. Errors: kInvalidArgument  a rank has other options than rank 0; names rank and option
+Status CheckSameOptions(comm::Group& group, const LoaderOptions& options);
+
+// What this process alone can say of `database`; `locating` is left to the caller.
+// data_path  of the file itself
+// Errors: kInvalidArgument (empty; batch larger than the database where that gives no batch), kIo,
+//         kCorruption
+Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::string& data_path,
+                                   const LoaderOptions& options);
+
+// Errors: kStale  this host sees another file than rank 0
+Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
+                     const std::string& data_path);
+
+// How slots are cut for a host with `local_count` of `rank_count` ranks.
+// ring_bytes  of the window
+SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int local_count,
+                     int rank_count, uint64_t ring_bytes);
+
+layout::PlanOptions PlanOptionsFor(const LoaderFacts& facts, const LoaderOptions& options,
+                                   const layout::Snapshot& snapshot);
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_LOADER_FACTS_H_

@@ -1,0 +1,72 @@
+#include "lmdbio/loader/locator.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/io/data_path.h"
+#include "lmdbio/io/small_file.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/provenance/provenance.h"
+
+namespace lmdbio::loader {
+namespace {
+
+// More than any provenance of a file that a machine can hold; a bound against reading rubbish.
+constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
+
+class LayoutLocator final : public Locator {
+ public:
+  explicit LayoutLocator(layout::Layout layout) : layout_(std::move(layout)) {}
+
+  Result<uint64_t> RecordCount() override { return layout_.record_count(); }
+
+  Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
+    return layout_.ExpandRange(first, count, RecordIndex{0}, sink);
+  }
+
+ private:
+  layout::Layout layout_;
+};
+
+class Counter final : public layout::RecordRunSink {
+ public:
+  Status Add(const layout::RecordRun& run) override {
+    count_ += run.values.size();
+    return {};
+  }
+  uint64_t count() const { return count_; }
+
+ private:
+  uint64_t count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout) {
+  return std::make_unique<LayoutLocator>(std::move(layout));
+}
+
+Result<layout::Layout> LayoutFromProvenance(const layout::Database& database) {
+  const std::string path = io::ProvenancePath(database.pages().source().name(), database.name());
+  LMDBIO_TRY(const std::vector<std::byte> file, io::ReadSmallFile(path, kProvenanceBytesMax));
+  Result<provenance::Provenance> decoded = provenance::Provenance::Decode(file);
+  if (!decoded) return Fail(std::move(decoded).error().Within(path));
+  Status fits = provenance::CheckFingerprint(decoded->fingerprint(), database);
+  if (!fits) return Fail(std::move(fits).error().Within(path));
+  layout::LayoutBuilder builder;
+  Status expanded = decoded->Expand(builder);
+  if (!expanded) return Fail(std::move(expanded).error().Within(path));
+  return builder.Finish();
+}
+
+Result<uint64_t> CountRecords(const layout::Database& database) {
+  if (database.counts_exactly() || database.record().empty()) return database.entry_count();
+  Counter counter;
+  LMDBIO_TRY_VOID(layout::WalkDatabase(database, counter));
+  return counter.count();
+}
+
+}  // namespace lmdbio::loader

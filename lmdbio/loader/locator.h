@@ -1,0 +1,56 @@
+// lmdbio/loader/locator.h - where records lie: four ways to know, one way to ask.
+//
+// Source: dissertation 2.4.2 and 3.2.2 (the cursor's walk), 5.2.1, 5.2.2 (provenance);
+// docs/loader.md "Strategies".
+#ifndef LMDBIO_LOADER_LOCATOR_H_
+#define LMDBIO_LOADER_LOCATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lmdbio/layout/database.h"
+#include "lmdbio/layout/layout.h"
+
+namespace lmdbio::loader {
+
+// Threads: one at a time.
+class Locator {
+ public:
+  virtual ~Locator() = default;
+
+  // How many records the database holds.
+  // Errors: kIo, kCorruption
+  // Cost: nothing, but in a database with duplicates, where only a whole walk knows
+  virtual Result<uint64_t> RecordCount() = 0;
+
+  // Hands the places of records [first, first + count) to `sink`.
+  // Requires: the range lies within the database
+  // Errors: kIo, kCorruption; kStale  the file has shrunk
+  virtual Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) = 0;
+};
+
+// Steps a cursor over a map of the file, from record to record, as LMDB does: cheap to go on, dear
+// to jump. Errors: kIo, kCorruption, ... of opening the file
+Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
+                                                   const std::string& database_name);
+
+// Looks records up in a layout that is there already.
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);
+
+// Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
+// database  its source must outlive the locator
+std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database);
+
+// The layout of `database` from the provenance file beside it.
+// Errors: kNotFound    there is none
+//         kStale       it was made for another database or another state; names the field
+//         kCorruption, kUnsupported, kIo, kPermission
+Result<layout::Layout> LayoutFromProvenance(const layout::Database& database);
+
+// The number of records, by a whole walk where LMDB's count is only a hint.
+// Errors: kIo, kCorruption
+Result<uint64_t> CountRecords(const layout::Database& database);
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_LOCATOR_H_

@@ -1,0 +1,64 @@
+// lmdbio/loader/options.h - what a trainer can ask of the loader.
+//
+// Source: docs/loader.md "Options"; dissertation 3.1.1 (the pattern of access), 5.2.
+#ifndef LMDBIO_LOADER_OPTIONS_H_
+#define LMDBIO_LOADER_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/loader/strategy.h"
+
+namespace lmdbio::loader {
+
+// Which records of a batch are a rank's.
+enum class Share {
+  kBlock,       // rank r of P gets the r-th contiguous part (the dissertation)
+  kRoundRobin,  // rank r gets the positions that are r modulo P (Caffe's solvers)
+};
+
+// What happens where the batch size does not divide the number of records.
+enum class Tail {
+  kWrap,   // a batch goes on with the first records of the next epoch (Caffe)
+  kShort,  // the last batch of an epoch is smaller
+  kDrop,   // the last records of an epoch are left out
+};
+
+// What happens to a record that cannot be read or is damaged.
+enum class OnError {
+  kRaise,  // every rank gets an error
+  kSkip,   // the record is left out of its batch and counted
+};
+
+// How a writer at work is dealt with (docs/format.md section 7).
+enum class SnapshotMode {
+  kImmutable,   // nobody writes; a change is detected at the end of each epoch, and where it shows
+  kOptimistic,  // nobody is told; every slot is checked after it was read
+  kPinned,      // a read transaction of liblmdb's keeps the pages in place; needs its lock file
+};
+
+struct LoaderOptions {
+  std::string database_name;  // empty: the main database
+  Strategy strategy = Strategy::kAuto;
+
+  uint64_t batch_size = 64;      // records of the global batch, shared out among all ranks
+  uint64_t batch_count_max = 0;  // the stream ends after so many batches; 0: never
+  Share share = Share::kBlock;
+  Tail tail = Tail::kWrap;
+  OnError on_error = OnError::kRaise;
+  SnapshotMode snapshot = SnapshotMode::kImmutable;
+
+  uint32_t readers_per_host = 1;
+  uint64_t memory_budget_bytes = 256 << 20;  // of a host, for the window
+
+  // What the strategy leaves open; a strategy that names an engine is not overruled.
+  std::optional<io::EngineKind> engine;
+  std::optional<io::CachePolicy> cache;
+  uint32_t queue_depth = 32;       // reads under way, for each reader
+  uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
+};
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_OPTIONS_H_

@@ -1,0 +1,69 @@
+// lmdbio/loader/slot_finisher.h - from fetched pages to records that a rank may use.
+//
+// The bytes of a slot were fetched from where a layout said its records lie. Before any rank sees
+// them, the pages themselves are asked: is this the leaf that was planned, does its node name this
+// key and a value of this length at this place, does the overflow run begin here? So a layout that
+// does not fit, a damaged page or a torn read is found for every record, not by sampling.
+//
+// Source: docs/loader.md "What is checked"; docs/format.md section 8.
+#ifndef LMDBIO_LOADER_SLOT_FINISHER_H_
+#define LMDBIO_LOADER_SLOT_FINISHER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/format/leaf_page.h"
+#include "lmdbio/layout/page_reader.h"
+#include "lmdbio/loader/slot_planner.h"
+
+namespace lmdbio::loader {
+
+// Threads: one at a time.
+class SlotFinisher {
+ public:
+  // pages  copied; its source must outlive this
+  SlotFinisher(const layout::PageReader& pages, HostRanks ranks, OnError on_error);
+
+  // Writes the shares and entries of `slot` into the ring, where its pages lie already.
+  // ring        [ring bytes] of the window
+  // bad_ranges  of the slot's pages that could not be read; only with OnError::kSkip
+  // Errors: kCorruption  with OnError::kRaise, the first record that is not what was planned
+  Status Finish(const PlannedSlot& slot, MutableBytes ring, std::span<const BadRange> bad_ranges);
+
+ private:
+  // A leaf page of the slot, once it has passed the checks.
+  struct Leaf {
+    format::LeafPage page;
+    uint64_t at = 0;  // in the ring
+  };
+
+  Result<Leaf> OpenLeaf(const PlannedSlot& slot, const layout::PlannedRun& run);
+  Status CheckHome(const PlannedSlot& slot, const layout::PlannedRun& run) const;
+  Status CheckEntry(const Leaf& leaf, const layout::PlannedRun& run,
+                    const layout::PlannedValue& value, const format::LeafEntry& entry) const;
+  Status FinishRun(const PlannedSlot& slot, const layout::PlannedRun& run);
+  Status FinishRecord(const PlannedSlot& slot, const layout::PlannedRun& run,
+                      const Result<Leaf>& leaf, uint64_t value_index);
+  void BeginBatch(const PlannedSlot& slot, uint64_t batch_index);
+  void NextPosition(const PlannedSlot& slot);
+  bool IsBad(uint64_t at, uint64_t length_bytes) const;
+
+  layout::PageReader pages_;
+  HostRanks ranks_;
+  OnError on_error_;
+  std::vector<int> local_of_;  // [job ranks] index among local_ranks, -1 elsewhere
+
+  // While a slot is being finished:
+  MutableBytes ring_;
+  std::span<const BadRange> bad_ranges_;
+  std::span<SubBatch> shares_;
+  std::span<Entry> entries_;
+  uint64_t batch_index_ = 0;
+  uint64_t batch_first_entry_ = 0;  // of the next batch
+  size_t range_index_ = 0;
+  uint64_t into_range_ = 0;
+};
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_SLOT_FINISHER_H_

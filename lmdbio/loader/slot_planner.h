@@ -1,0 +1,88 @@
+// lmdbio/loader/slot_planner.h - the sequence cut into slots, each with its plan and its place.
+//
+// A slot is one filling of the window: one or more batches. Every reader of a host computes the
+// same slots from the same arguments and so needs no word from the others.
+//
+// Source: dissertation 5.2.3 (several batches in one read, under a memory budget); docs/loader.md
+// "Slots".
+#ifndef LMDBIO_LOADER_SLOT_PLANNER_H_
+#define LMDBIO_LOADER_SLOT_PLANNER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/layout/read_plan.h"
+#include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/ring_allocator.h"
+#include "lmdbio/loader/schedule.h"
+#include "lmdbio/loader/window.h"
+
+namespace lmdbio::loader {
+
+// Which ranks of the job live on this host, and how batches are shared.
+struct HostRanks {
+  int rank_count = 1;            // of the job
+  std::vector<int> local_ranks;  // [ranks of the host] job ranks, ascending
+  Share share = Share::kBlock;
+};
+
+// Consecutive positions of one batch that this host needs.
+struct PositionRange {
+  uint64_t batch_index = 0;  // within the slot
+  uint64_t first_position = 0;
+  uint64_t count = 0;
+};
+
+struct PlannedSlot {
+  explicit PlannedSlot(const layout::PlanOptions& options) : plan(options) {}
+
+  uint64_t number = 0;
+  std::vector<BatchSpan> batches;
+  // What the plan's values stand for, in the same order.
+  std::vector<PositionRange> ranges;
+  layout::ReadPlan plan;
+  uint64_t free_after = 0;  // slots that must have been let go before it may be filled
+  uint64_t pages_at = 0;    // of the plan's buffer, in the ring
+  SlotHead head;
+};
+
+struct SlotLimits {
+  uint64_t target_bytes = 8 << 20;  // batches are added to a slot until it holds so much
+  uint64_t batch_count_max = 0;     // of one slot; 0: no limit
+  uint64_t stream_batches = 0;      // of the whole stream; 0: no end
+  uint64_t wrap_bytes = 0;          // see RingAllocator
+  uint64_t ring_bytes = 0;
+};
+
+// Threads: one at a time.
+class SlotPlanner {
+ public:
+  // locator  borrowed
+  SlotPlanner(const Schedule& schedule, HostRanks ranks, Locator& locator,
+              const SlotLimits& limits);
+
+  // Plans the next slot; false at the end of the stream.
+  // Errors: of the locator; kResourceExhausted  a batch needs more than the memory budget
+  Result<bool> Next(PlannedSlot& slot);
+
+ private:
+  Status AddBatch(const BatchSpan& batch, PlannedSlot& slot);
+  Status AddRange(const PositionRange& range, PlannedSlot& slot);
+  Status Place(PlannedSlot& slot);
+
+  Schedule schedule_;
+  HostRanks ranks_;
+  Locator& locator_;
+  SlotLimits limits_;
+  RingAllocator ring_;
+  uint64_t next_batch_ = 0;
+  uint64_t next_slot_ = 0;
+};
+
+// The positions of `batch` that belong to the host, ascending, neighbours together.
+// (batch_index is left 0.)
+std::vector<PositionRange> HostRanges(const BatchSpan& batch, const HostRanks& ranks);
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_SLOT_PLANNER_H_

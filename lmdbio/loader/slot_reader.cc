@@ -1,0 +1,220 @@
+#include "lmdbio/loader/slot_reader.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::loader {
+namespace {
+
+using layout::PlannedBlock;
+
+// A block's tag: the slot it belongs to and its index among the slot's blocks.
+constexpr uint64_t kBlockBits = 24;
+
+// The least piece that a failed block is cut into to find what of it can be read.
+constexpr uint64_t kPieceBytesMin = 4096;
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Only one thread adds, so no update is lost. Statistics: nothing is ordered by these.
+template <typename T>
+void Add(std::atomic<T>& sum, T more) {
+  sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+double ThreadCpuSeconds() {
+  timespec used = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+SlotReader::~SlotReader() {
+  stop_.store(true);
+  parts_.window->Wake();
+  thread_.join();
+}
+
+void SlotReader::AddTo(LoaderCounters& counters) const {
+  const auto relaxed = std::memory_order_relaxed;
+  counters.locate_s += tally_.locate_s.load(relaxed);
+  counters.read_s += tally_.read_s.load(relaxed);
+  counters.finish_s += tally_.finish_s.load(relaxed);
+  counters.space_wait_s += tally_.space_wait_s.load(relaxed);
+  counters.reader_cpu_s += tally_.cpu_s.load(relaxed);
+  counters.read_requests += tally_.requests.load(relaxed);
+  counters.bytes_read += tally_.bytes.load(relaxed);
+  counters.bytes_direct += tally_.direct_bytes.load(relaxed);
+  counters.bytes_useful += tally_.useful_bytes.load(relaxed);
+  counters.retry_count += tally_.retries.load(relaxed);
+}
+
+void SlotReader::Run() {
+  Status status = Work();
+  if (!status) parts_.window->Fail(status.error());
+  parts_.engine.reset();  // waits for what is under way
+  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+}
+
+Status SlotReader::Work() {
+  while (!stop_.load()) {
+    if (!planned_ && !is_ended_) LMDBIO_TRY_VOID(Plan());
+    if (planned_ && parts_.window->HasSpace(planned_->slot.free_after)) {
+      LMDBIO_TRY_VOID(Begin());
+    } else if (parts_.engine->outstanding() > 0) {
+      LMDBIO_TRY_VOID(Collect());
+    } else if (planned_) {
+      const auto start = Clock::now();
+      LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
+      Add(tally_.space_wait_s, SecondsSince(start));
+    } else {
+      return {};
+    }
+  }
+  return {};
+}
+
+std::unique_ptr<SlotReader::UnderWay> SlotReader::NewSlot() {
+  if (spare_.empty()) return std::make_unique<UnderWay>(parts_.plan_options);
+  std::unique_ptr<UnderWay> slot = std::move(spare_.back());
+  spare_.pop_back();
+  return slot;
+}
+
+Status SlotReader::Plan() {
+  const auto start = Clock::now();
+  std::unique_ptr<UnderWay> next = NewSlot();
+  Result<bool> found = parts_.planner->Next(next->slot);
+  Add(tally_.locate_s, SecondsSince(start));
+  if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
+  is_ended_ = !*found;
+  if (*found) planned_ = std::move(next);
+  return {};
+}
+
+// The reader's contiguous part of a slot's blocks.
+std::span<const PlannedBlock> SlotReader::MyBlocks(const PlannedSlot& slot) const {
+  const std::span<const PlannedBlock> blocks = slot.plan.blocks();
+  const auto readers = static_cast<size_t>(parts_.window->shape().reader_count);
+  const auto index = static_cast<size_t>(parts_.reader_index);
+  const size_t begin = blocks.size() * index / readers;
+  return blocks.subspan(begin, blocks.size() * (index + 1) / readers - begin);
+}
+
+Status SlotReader::Begin() {
+  UnderWay& slot = *under_way_.emplace_back(std::move(planned_));
+  slot.is_done = false;
+  const std::span<const PlannedBlock> blocks = MyBlocks(slot.slot);
+  LMDBIO_CHECK(blocks.size() < uint64_t{1} << kBlockBits);
+  slot.blocks_left = blocks.size();
+  if (blocks.empty()) return EndPart(slot);
+  reads_.clear();
+  const MutableBytes ring = parts_.window->ring();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    reads_.push_back({blocks[i].file.offset,
+                      ring.subspan(slot.slot.pages_at + blocks[i].at, blocks[i].file.length_bytes),
+                      slot.slot.number << kBlockBits | i});
+  }
+  if (parts_.engine->outstanding() == 0) busy_since_ = Clock::now();
+  return parts_.engine->Start(reads_);
+}
+
+Status SlotReader::Collect() {
+  LMDBIO_TRY(const std::span<io::BlockDone> done, parts_.engine->WaitSome());
+  if (parts_.engine->outstanding() == 0) Add(tally_.read_s, SecondsSince(busy_since_));
+  CountReads();
+  for (io::BlockDone& block : done) LMDBIO_TRY_VOID(Take(block));
+  return {};
+}
+
+void SlotReader::CountReads() {
+  const io::EngineCounters counters = parts_.engine->counters();
+  const auto relaxed = std::memory_order_relaxed;
+  tally_.requests.store(counters.request_count, relaxed);
+  tally_.bytes.store(counters.bytes, relaxed);
+  tally_.direct_bytes.store(counters.direct_bytes, relaxed);
+  tally_.retries.store(counters.retry_count, relaxed);
+}
+
+Status SlotReader::Take(io::BlockDone& done) {
+  const uint64_t number = done.tag >> kBlockBits;
+  UnderWay& slot = *under_way_[number - under_way_.front()->slot.number];
+  if (!done.status) {
+    const PlannedBlock& block = MyBlocks(slot.slot)[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
+    LMDBIO_TRY_VOID(Mend(slot, block, std::move(done.status).error()));
+  }
+  return --slot.blocks_left == 0 ? EndPart(slot) : Status();
+}
+
+// A block has failed for good. Nothing helps if the file is another now.
+Status SlotReader::Mend(const UnderWay& slot, const PlannedBlock& block, Error why) {
+  Error error = parts_.guard->Explain(std::move(why));
+  if (parts_.on_error == OnError::kRaise || error.code() == ErrorCode::kStale) {
+    return Fail(std::move(error));
+  }
+  return ReadPieces(slot, block);
+}
+
+// Halves the block until what cannot be read is found, and notes that.
+Status SlotReader::ReadPieces(const UnderWay& slot, const PlannedBlock& block) {
+  const ByteSource& source = parts_.guard->environment().pages().source();
+  const MutableBytes memory =
+      parts_.window->ring().subspan(slot.slot.pages_at + block.at, block.file.length_bytes);
+  const Result<Bytes> read = source.Read(block.file, memory);
+  if (read) return {};
+  if (block.file.length_bytes <= kPieceBytesMin) {
+    if (parts_.window->AddBadRange(slot.slot.number, {block.at, block.file.length_bytes})) {
+      return {};
+    }
+    return Fail(read.error().code(), fmt::format("{}: too much of the file cannot be read to skip "
+                                                 "it record by record: {}",
+                                                 source.name(), read.error().message()));
+  }
+  const uint64_t half =
+      (block.file.length_bytes / 2 + kPieceBytesMin - 1) / kPieceBytesMin * kPieceBytesMin;
+  LMDBIO_TRY_VOID(ReadPieces(slot, {{block.file.offset, half}, block.at}));
+  return ReadPieces(slot,
+                    {{block.file.offset + half, block.file.length_bytes - half}, block.at + half});
+}
+
+Status SlotReader::EndPart(UnderWay& slot) {
+  if (parts_.window->FinishPart(slot.slot.number)) LMDBIO_TRY_VOID(FinishSlot(slot));
+  slot.is_done = true;
+  while (!under_way_.empty() && under_way_.front()->is_done) {
+    spare_.push_back(std::move(under_way_.front()));
+    under_way_.pop_front();
+  }
+  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+  return {};
+}
+
+Status SlotReader::FinishSlot(UnderWay& slot) {
+  const auto start = Clock::now();
+  Window& window = *parts_.window;
+  LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
+  Status finished =
+      parts_.finisher->Finish(slot.slot, window.ring(), window.TakeBadRanges(slot.slot.number));
+  if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
+  const auto& batches = slot.slot.batches;
+  if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {
+    LMDBIO_TRY_VOID(parts_.guard->AfterEpoch());
+  }
+  Add(tally_.useful_bytes, slot.slot.plan.useful_bytes());
+  Add(tally_.finish_s, SecondsSince(start));
+  window.Announce(slot.slot.number, slot.slot.head);
+  return {};
+}
+
+}  // namespace lmdbio::loader

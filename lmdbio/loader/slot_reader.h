@@ -1,0 +1,101 @@
+// lmdbio/loader/slot_reader.h - the thread that keeps the window full.
+//
+//   plan the next slot -> wait until its place is free -> start its blocks
+//                      -> blocks done -> finish and announce the slot
+//
+// All of it runs in one thread, which sleeps in the engine while reads are under way and in the
+// window while the trainers hold all memory. Several slots are under way at once, so that the
+// storage never waits for the end of one. The thread makes no MPI call.
+//
+// With several readers on a host each plans every slot and reads its part of the blocks; whoever is
+// last finishes the slot.
+//
+// Source: dissertation 5.2.1, 5.2.3; docs/loader.md "Readers".
+#ifndef LMDBIO_LOADER_SLOT_READER_H_
+#define LMDBIO_LOADER_SLOT_READER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/loader/counters.h"
+#include "lmdbio/loader/slot_finisher.h"
+#include "lmdbio/loader/slot_planner.h"
+#include "lmdbio/loader/snapshot_guard.h"
+#include "lmdbio/loader/window.h"
+
+namespace lmdbio::loader {
+
+struct SlotReaderParts {
+  Window* window = nullptr;              // borrowed
+  const SnapshotGuard* guard = nullptr;  // borrowed
+  std::unique_ptr<io::BlockEngine> engine;
+  std::unique_ptr<SlotPlanner> planner;
+  std::unique_ptr<SlotFinisher> finisher;
+  layout::PlanOptions plan_options;
+  int reader_index = 0;  // which of the window's readers this is
+  OnError on_error = OnError::kRaise;
+};
+
+class SlotReader {
+ public:
+  // Starts the thread. An error ends the stream for the whole host (Window::Fail).
+  explicit SlotReader(SlotReaderParts parts);
+
+  // Ends the thread: nothing new is started, what is under way is awaited.
+  ~SlotReader();
+  SlotReader(const SlotReader&) = delete;
+  SlotReader& operator=(const SlotReader&) = delete;
+
+  // Adds what the reader has done so far. Any thread.
+  void AddTo(LoaderCounters& counters) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct UnderWay {
+    explicit UnderWay(const layout::PlanOptions& options) : slot(options) {}
+    PlannedSlot slot;
+    uint64_t blocks_left = 0;
+    bool is_done = false;
+  };
+
+  // Written by the reading thread, read by any.
+  struct Tally {
+    std::atomic<double> locate_s{0}, read_s{0}, finish_s{0}, space_wait_s{0}, cpu_s{0};
+    std::atomic<uint64_t> requests{0}, bytes{0}, direct_bytes{0}, useful_bytes{0}, retries{0};
+  };
+
+  void Run();
+  Status Work();
+  Status Plan();
+  Status Begin();
+  Status Collect();
+  Status Take(io::BlockDone& done);
+  Status Mend(const UnderWay& slot, const layout::PlannedBlock& block, Error why);
+  Status ReadPieces(const UnderWay& slot, const layout::PlannedBlock& block);
+  Status EndPart(UnderWay& slot);
+  Status FinishSlot(UnderWay& slot);
+  void CountReads();
+  std::span<const layout::PlannedBlock> MyBlocks(const PlannedSlot& slot) const;
+  std::unique_ptr<UnderWay> NewSlot();
+
+  SlotReaderParts parts_;
+  std::unique_ptr<UnderWay> planned_;  // planned and not begun
+  bool is_ended_ = false;              // nothing left to plan
+  std::deque<std::unique_ptr<UnderWay>> under_way_;
+  std::vector<std::unique_ptr<UnderWay>> spare_;
+  std::vector<io::BlockRead> reads_;
+  Clock::time_point busy_since_;
+  std::atomic<bool> stop_{false};
+  Tally tally_;
+  std::thread thread_;
+};
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_SLOT_READER_H_

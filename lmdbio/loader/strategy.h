@@ -1,0 +1,72 @@
+// lmdbio/loader/strategy.h - the strategies, as rows of one table of independent answers.
+//
+//   who finds a record, and how   Locating
+//   how its bytes come            an engine (io/block_engine.h)
+//   what one request asks for     layout::Coalescing
+//
+// Source: dissertation 3.1 (lmdb), 3.2 (lmm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3 (-coal);
+// docs/loader.md "Strategies".
+#ifndef LMDBIO_LOADER_STRATEGY_H_
+#define LMDBIO_LOADER_STRATEGY_H_
+
+#include <array>
+#include <string_view>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/io/block_engine.h"
+#include "lmdbio/layout/read_plan.h"
+
+namespace lmdbio::loader {
+
+enum class Strategy {
+  kAuto,            // "auto": provenance if it fits, else a scan; the engine by a probe
+  kLmdb,            // "lmdb": every rank steps liblmdb's cursor over all records
+  kLmm,             // "lmm": readers step a cursor over a map and copy into the window
+  kLmmDio,          // "lmm-dio": the same cursor finds, explicit reads fetch
+  kLmmDioProv,      // "lmm-dio-prov": provenance finds
+  kLmmDioProvCoal,  // "lmm-dio-prov-coal": and neighbours are fetched together
+  kScan,            // "scan": a page walk finds, deep reads around the page cache fetch
+};
+
+enum class Locating {
+  kNone,        // liblmdb's business
+  kCursor,      // a cursor over a map of the file, from record to record
+  kProvenance,  // computed from the provenance file
+  kScan,        // a page walk, running ahead of the reads
+  kBest,        // kProvenance where it fits, else kScan
+};
+
+struct Composition {
+  Strategy strategy = Strategy::kAuto;
+  std::string_view name;
+  Locating locating = Locating::kBest;
+  layout::Coalescing coalescing = layout::Coalescing::kNeighbours;
+  // The engine that makes the strategy what it is; kProbe leaves the choice open.
+  enum class Engine { kMmap, kPread, kUringDirect, kProbe } engine = Engine::kProbe;
+};
+
+inline constexpr std::array<Composition, 7> kStrategies = {{
+    {Strategy::kLmdb, "lmdb", Locating::kNone, layout::Coalescing::kNone,
+     Composition::Engine::kMmap},
+    {Strategy::kLmm, "lmm", Locating::kCursor, layout::Coalescing::kNone,
+     Composition::Engine::kMmap},
+    {Strategy::kLmmDio, "lmm-dio", Locating::kCursor, layout::Coalescing::kNone,
+     Composition::Engine::kPread},
+    {Strategy::kLmmDioProv, "lmm-dio-prov", Locating::kProvenance, layout::Coalescing::kNone,
+     Composition::Engine::kPread},
+    {Strategy::kLmmDioProvCoal, "lmm-dio-prov-coal", Locating::kProvenance,
+     layout::Coalescing::kNeighbours, Composition::Engine::kPread},
+    {Strategy::kScan, "scan", Locating::kScan, layout::Coalescing::kNeighbours,
+     Composition::Engine::kUringDirect},
+    {Strategy::kAuto, "auto", Locating::kBest, layout::Coalescing::kNeighbours,
+     Composition::Engine::kProbe},
+}};
+
+// Requires: a strategy of the enum
+const Composition& CompositionOf(Strategy strategy);
+
+// Errors: kInvalidArgument  no strategy of that name; the message lists them
+Result<Strategy> ParseStrategy(std::string_view name);
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_STRATEGY_H_

@@ -1,0 +1,150 @@
+// lmdbio/loader/window.h - the shared memory where readers fill slots and ranks read them.
+//
+//   | Control | rank states | slot states | ring of slots ...                                     |
+//   slot:  | shares [batches * ranks] | entries [records] | pages of the file, 4096-aligned      |
+//
+// Readers and ranks meet on counters, never in a collective call. A slot is announced by its number
+// in the word `ready` of its state; a rank lets slots go in order by counting them in its own
+// state. Whoever has to wait spins for a moment and then sleeps in the kernel on the word itself. A
+// sleeper looks up now and then whether the others still live, so that a killed rank is an error
+// for everybody and not an endless wait.
+//
+// Source: dissertation 3.2.2 (the shared buffer); docs/loader.md "The window".
+#ifndef LMDBIO_LOADER_WINDOW_H_
+#define LMDBIO_LOADER_WINDOW_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/loader/peer_watch.h"
+
+namespace lmdbio::loader {
+
+// A record in a slot. Offsets count from the start of the ring.
+struct Entry {
+  uint64_t position = 0;  // in the global sequence
+  uint64_t value_at = 0;
+  uint64_t key_at = 0;
+  uint32_t value_bytes = 0;
+  uint32_t key_bytes = 0;
+};
+
+// The part of a batch that is one rank's.
+struct SubBatch {
+  uint64_t first_entry = 0;  // index into the slot's entries
+  uint32_t record_count = 0;
+  uint32_t skipped_count = 0;  // records left out because they could not be read
+};
+
+// Part of a slot that could not be read (OnError::kSkip).
+struct BadRange {
+  uint64_t at = 0;  // bytes from the start of the slot's pages
+  uint64_t length_bytes = 0;
+};
+
+// What ranks must know of a slot beside its bytes. Written by the reader that finishes it.
+struct SlotHead {
+  uint64_t first_batch = 0;
+  uint64_t batch_count = 0;
+  uint64_t shares_at = 0;   // SubBatch [batch_count * rank count], batch after batch
+  uint64_t entries_at = 0;  // Entry [...]
+};
+
+struct WindowShape {
+  int rank_count = 1;    // of the host
+  int reader_count = 1;  // ranks 0 to reader_count - 1 of the host read
+  uint64_t ring_bytes = 0;
+};
+
+// One rank's view of the window. Threads: the rank's own and, on a reader, the reading thread; each
+// calls what its section says.
+class Window {
+ public:
+  static constexpr uint64_t kSlotsMax = 64;    // announced and not yet let go
+  static constexpr size_t kBadRangesMax = 32;  // of one slot
+
+  static uint64_t BytesNeeded(const WindowShape& shape);
+
+  // memory  [BytesNeeded(shape)] zero-filled, shared by the ranks of the host; borrowed
+  // rank    of this process on its host
+  // name    of this process in messages: its rank in the whole job
+  Window(MutableBytes memory, const WindowShape& shape, int rank, int job_rank);
+
+  // Makes this rank known to the others. Followed by a barrier, then by WatchPeers.
+  void Introduce();
+  void WatchPeers();
+
+  const WindowShape& shape() const { return shape_; }
+  MutableBytes ring() const { return ring_; }
+
+  // --- Ranks ---
+
+  // Sleeps until `slot` is announced and returns its head.
+  // Errors: what ended the stream (see Fail); kPeerFailed  a rank of this host is gone
+  Result<SlotHead> AwaitSlot(uint64_t slot);
+
+  // Lets go of every slot before `slot_count`. Views into them are dead from now on.
+  void LetGo(uint64_t slot_count);
+
+  // This rank asks for nothing more and lets go of everything, also of slots to come.
+  void Leave();
+  // Sleeps until every rank of the host has left; false if one is gone, or `limit` has passed.
+  bool AwaitAllLeft(std::chrono::seconds limit);
+
+  // --- Readers ---
+
+  // Sleeps until all ranks have let go of the first `slot_count` slots. False if Wake was called.
+  // Errors: as AwaitSlot
+  Result<bool> AwaitSpace(uint64_t slot_count);
+  // The same without sleeping.
+  bool HasSpace(uint64_t slot_count) const;
+  // Ends AwaitSpace of this process. Any thread.
+  void Wake();
+
+  // A reader has read its part of `slot`. True for the last of them, who then finishes the slot and
+  // announces it. What the other readers wrote is visible to it.
+  bool FinishPart(uint64_t slot);
+  void Announce(uint64_t slot, const SlotHead& head);
+
+  // Notes bytes of a slot that could not be read. False if there is no room for more.
+  bool AddBadRange(uint64_t slot, const BadRange& range);
+  // Those of all readers. Requires: FinishPart returned true
+  std::vector<BadRange> TakeBadRanges(uint64_t slot);
+
+  // --- Everybody ---
+
+  // Ends the stream for every rank of the host. The first error stays. Any thread.
+  void Fail(const Error& error);
+  // The error that ended the stream, in the words for this rank: its own error, or kPeerFailed.
+  std::optional<Error> Failure() const;
+
+ private:
+  struct Control;
+  struct RankState;
+  struct SlotState;
+
+  SlotState& slot_state(uint64_t slot) const;
+  uint64_t LeastLetGo() const;
+  std::optional<Error> LookForTheGone();
+
+  WindowShape shape_;
+  int rank_;
+  int job_rank_;
+  Control* control_;
+  RankState* ranks_;
+  SlotState* slots_;
+  MutableBytes ring_;
+  PeerWatch peers_;
+  std::atomic<bool> woken_{false};
+};
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_WINDOW_H_

@@ -1,0 +1,170 @@
+// What a trainer sees when the file is not what it was, or never was sound.
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/loader/stream_oracle.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+namespace {
+
+using loader::LoaderOptions;
+using loader::OnError;
+using loader::Strategy;
+
+constexpr uint64_t kPageBytes = 4096;
+
+void Overwrite(const std::filesystem::path& file, uint64_t offset, const std::string& bytes) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(static_cast<std::streamoff>(offset));
+  stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  REQUIRE(stream.good());
+}
+
+// The page of the file where the value of the record at `index` begins.
+uint64_t PageOfValue(const std::filesystem::path& file, const std::string& value) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string content((std::istreambuf_iterator<char>(stream)), {});
+  const size_t at = content.find(value.substr(0, 64));
+  REQUIRE(at != std::string::npos);
+  return at / kPageBytes;
+}
+
+TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.batch_size = 50;
+  options.batch_count_max = 6;
+  auto expected = Expected(db.data_file(), options);
+  const uint64_t page = PageOfValue(db.data_file(), expected.at(123).second);
+  Overwrite(db.data_file(), page * kPageBytes, std::string(8, '\x5A'));
+
+  const Delivered raised = Deliver({3, 64}, db.data_file(), options);
+  for (const auto& error : raised.errors) REQUIRE(error.has_value());
+  CHECK(raised.errors[0]->code() == ErrorCode::kCorruption);
+  CHECK(raised.errors[0]->message().find(std::to_string(page)) != std::string::npos);
+  CHECK(raised.errors[2]->code() == ErrorCode::kPeerFailed);
+
+  options.on_error = OnError::kSkip;
+  const Delivered skipped = Deliver({3, 64}, db.data_file(), options);
+  for (const auto& error : skipped.errors) REQUIRE_FALSE(error.has_value());
+  CHECK(skipped.skipped_count == 1);
+  expected.erase(123);
+  CHECK((skipped.records == expected));
+}
+
+TEST_CASE("A file that is cut short while it is read is an error on every rank",
+          "[loader][fault]") {
+  // Strategies with a map may meet the new end in the middle of a copy (docs/loader.md "Failures").
+  for (const io::EngineKind engine : {io::EngineKind::kPread, io::EngineKind::kUring}) {
+    const TempDir dir;
+    TinyDb db(dir.path());
+    FillOverflow(db);
+    db.Commit();
+    LoaderOptions options;
+    options.strategy = Strategy::kScan;
+    options.engine = engine;
+    options.batch_size = 10;
+    options.memory_budget_bytes = 1 << 20;  // so that reading cannot run far ahead
+    comm::RunAsThreads({2, 64}, [&](comm::Group& group) {
+      const auto loader = loader::Loader::Open(group, db.data_file().string(), options);
+      if (!loader) std::terminate();
+      const Result<bool> first = (*loader)->Next();
+      if (!first) std::terminate();
+      if (!group.Barrier()) std::terminate();
+      if (group.rank() == 0) std::filesystem::resize_file(db.data_file(), 16 * kPageBytes);
+      Result<bool> found = true;
+      for (int i = 0; i < 100'000 && found; ++i) found = (*loader)->Next();
+      if (found) std::terminate();  // an endless stream of what is not there
+      const Result<bool> again = (*loader)->Next();
+      if (again || again.error().message() != found.error().message()) std::terminate();
+    });
+  }
+}
+
+TEST_CASE("A commit while the file is read is told at the end of the epoch", "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.batch_size = 10;
+  options.memory_budget_bytes = 1 << 20;
+  const auto group = comm::SoloGroup();
+  const auto loader = loader::Loader::Open(*group, db.data_file().string(), options);
+  REQUIRE(loader.has_value());
+  REQUIRE((*loader)->Next().has_value());
+  db.Put("zz", "one more").Commit();
+  Result<bool> found = true;
+  for (int i = 0; i < 1000 && found; ++i) found = (*loader)->Next();
+  REQUIRE_FALSE(found.has_value());
+  CHECK(found.error().code() == ErrorCode::kStale);
+}
+
+TEST_CASE("A pinned snapshot outlives a writer that replaces everything", "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.snapshot = loader::SnapshotMode::kPinned;
+  options.batch_size = 10;
+  options.batch_count_max = 30;
+  options.memory_budget_bytes = 1 << 20;
+  const auto expected = Expected(db.data_file(), options);
+  const auto group = comm::SoloGroup();
+  const auto loader = loader::Loader::Open(*group, db.data_file().string(), options);
+  REQUIRE(loader.has_value());
+  CHECK(loader::Loader::Open(*group, db.data_file().string(), options).error().code() ==
+        ErrorCode::kInvalidArgument);
+  uint64_t records = 0;
+  for (int round = 0; round < 30; ++round) {
+    if (round < 8) {
+      for (int i = 0; i < 300; i += 3) {
+        db.Put(expected.at(static_cast<uint64_t>(i)).first, std::string(3080, 'x'));
+      }
+      db.Commit();
+    }
+    const Result<bool> found = (*loader)->Next();
+    REQUIRE(found.has_value());
+    const loader::Batch& batch = (*loader)->batch();
+    for (size_t i = 0; i < batch.record_count(); ++i, ++records) {
+      const Bytes value = batch.value(i);
+      const std::string text(reinterpret_cast<const char*>(value.data()), value.size());
+      REQUIRE((text == expected.at(batch.position(i)).second));
+    }
+  }
+  CHECK(records == 300);
+}
+
+TEST_CASE("Ranks may leave at any time and the others go on", "[loader]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.batch_size = 16;
+  options.memory_budget_bytes = 1 << 20;
+  comm::RunAsThreads({4, 64}, [&](comm::Group& group) {
+    const auto loader = loader::Loader::Open(group, db.data_file().string(), options);
+    if (!loader) std::terminate();
+    // The reader leaves first, right after Open; the last rank reads several epochs.
+    for (int i = 0; i < group.rank() * 25; ++i) {
+      if (!(*loader)->Next()) std::terminate();
+    }
+  });
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace lmdbio::test

@@ -1,0 +1,186 @@
+// The one promise of the loader: whoever reads, however, all ranks together get the sequence that
+// liblmdb's cursor gives, each record once and to its owner.
+#include "lmdbio/loader/loader.h"
+
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "lmdbio/writer/record_provenance.h"
+#include "tests/loader/stream_oracle.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+namespace {
+
+using loader::LoaderOptions;
+using loader::Share;
+using loader::Strategy;
+using loader::Tail;
+
+struct Kind {
+  const char* name;
+  void (*fill)(TinyDb& db);
+  const char* database;
+};
+
+constexpr std::array<Kind, 4> kKinds = {{{"inline", &FillInline, ""},
+                                         {"overflow", &FillOverflow, ""},
+                                         {"mixed", &FillMixed, ""},
+                                         {"duplicates", &FillDuplicates, "duplicates"}}};
+
+std::filesystem::path Make(const TempDir& dir, const Kind& kind) {
+  TinyDb db(dir.path());
+  kind.fill(db);
+  db.Commit();
+  writer::RecordProvenanceOptions provenance;
+  provenance.path = dir.path().string();
+  provenance.database_name = kind.database;
+  REQUIRE(writer::RecordProvenance(provenance).has_value());
+  return db.data_file();
+}
+
+void CheckStream(comm::ThreadRanks ranks, const std::filesystem::path& data_file,
+                 const LoaderOptions& options) {
+  const Delivered got = Deliver(ranks, data_file, options);
+  for (const auto& error : got.errors) {
+    INFO((error ? error->message() : ""));
+    REQUIRE_FALSE(error.has_value());
+  }
+  CHECK(got.twice_count == 0);
+  CHECK(got.foreign_count == 0);
+  CHECK(got.skipped_count == 0);
+  CHECK((got.records == Expected(data_file, options)));
+}
+
+TEST_CASE("Every strategy delivers liblmdb's sequence at any number of ranks", "[loader]") {
+  for (const Kind& kind : kKinds) {
+    const TempDir dir;
+    const std::filesystem::path data_file = Make(dir, kind);
+    for (const auto& row : loader::kStrategies) {
+      for (const int ranks : {1, 2, 3, 5, 8}) {
+        for (const Share share : {Share::kBlock, Share::kRoundRobin}) {
+          INFO(kind.name << ", " << row.name << ", " << ranks << " ranks");
+          LoaderOptions options;
+          options.database_name = kind.database;
+          options.strategy = row.strategy;
+          options.share = share;
+          options.batch_size = 96;
+          options.batch_count_max = 11;
+          options.readers_per_host = ranks > 2 ? 2 : 1;
+          CheckStream({ranks, ranks == 5 ? 2 : 64}, data_file, options);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Engines, cache policies and block sizes do not show in what is delivered", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[2]);
+  for (const io::EngineKind engine :
+       {io::EngineKind::kMmap, io::EngineKind::kPread, io::EngineKind::kUring}) {
+    for (const io::CachePolicy cache : {io::CachePolicy::kBuffered, io::CachePolicy::kDirect}) {
+      for (const uint64_t block_bytes : {4096U, 1U << 20}) {
+        INFO(io::EngineKindName(engine) << ", blocks of " << block_bytes);
+        LoaderOptions options;
+        options.strategy = Strategy::kScan;
+        options.engine = engine;
+        options.cache = cache;
+        options.block_bytes = block_bytes;
+        options.queue_depth = 3;
+        options.batch_size = 50;
+        options.batch_count_max = 20;
+        CheckStream({2, 64}, data_file, options);
+      }
+    }
+  }
+}
+
+TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);  // 700 records
+  for (const Tail tail : {Tail::kWrap, Tail::kShort, Tail::kDrop}) {
+    for (const uint64_t batch_size : {1U, 3U, 48U, 65U, 64U, 699U, 700U, 2101U, 2102U}) {
+      if (tail == Tail::kDrop && batch_size > 700) continue;
+      const Strategy strategy = batch_size % 2 == 0 ? Strategy::kScan : Strategy::kLmdb;
+      INFO("tail " << static_cast<int>(tail) << ", batches of " << batch_size);
+      LoaderOptions options;
+      options.strategy = strategy;
+      options.tail = tail;
+      options.batch_size = batch_size;
+      options.batch_count_max = batch_size < 64 ? 800 : 40;
+      options.memory_budget_bytes = 2 << 20;  // many slots, used again and again
+      CheckStream({4, 64}, data_file, options);
+    }
+  }
+}
+
+TEST_CASE("Open refuses what cannot be served, on every rank", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  const auto error_of = [&](const std::filesystem::path& path, const LoaderOptions& options) {
+    Delivered got = Deliver({3, 64}, path, options);
+    CHECK(got.records.empty());
+    for (const auto& error : got.errors) REQUIRE(error.has_value());
+    CHECK(got.errors[1]->code() == ErrorCode::kPeerFailed);
+    return std::move(*got.errors[0]);
+  };
+  CHECK(error_of(dir.path() / "missing", {}).code() == ErrorCode::kNotFound);
+  LoaderOptions drop;
+  drop.tail = Tail::kDrop;
+  drop.batch_size = 701;
+  CHECK(error_of(data_file, drop).code() == ErrorCode::kInvalidArgument);
+  const TempDir empty_dir;
+  TinyDb(empty_dir.path()).Put("a", "b").Delete("a").Commit();
+  CHECK(error_of(empty_dir.path(), {}).code() == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("Ranks with different options are told which option and which rank", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  comm::RunAsThreads({3, 64}, [&](comm::Group& group) {
+    LoaderOptions options;
+    if (group.rank() == 2) options.batch_size = 65;
+    const auto loader = loader::Loader::Open(group, data_file.string(), options);
+    if (loader) std::terminate();  // Catch's assertions are not for several threads
+    if (loader.error().message().find("rank 2") == std::string::npos) std::terminate();
+    if (loader.error().message().find("batch size") == std::string::npos) std::terminate();
+  });
+}
+
+TEST_CASE("Provenance of another state is refused, and auto scans instead", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  TinyDb(dir.path()).Put("zz", "one more").Commit();
+  LoaderOptions options;
+  options.batch_count_max = 12;
+  options.strategy = Strategy::kLmmDioProv;
+  const Delivered refused = Deliver({2, 64}, data_file, options);
+  REQUIRE(refused.errors[0].has_value());
+  CHECK(refused.errors[0]->code() == ErrorCode::kStale);
+  options.strategy = Strategy::kAuto;
+  const Delivered scanned = Deliver({2, 64}, data_file, options);
+  REQUIRE_FALSE(scanned.errors[0].has_value());
+  CHECK((scanned.records == Expected(data_file, options)));
+  REQUIRE(scanned.notes.size() == 1);
+  CHECK(scanned.notes[0].find("scanning the tree instead") != std::string::npos);
+}
+
+TEST_CASE("A batch larger than the memory budget is refused with its size", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  LoaderOptions options;
+  options.batch_size = 300;
+  options.batch_count_max = 2;
+  options.memory_budget_bytes = 1 << 20;
+  const Delivered got = Deliver({2, 64}, data_file, options);
+  for (const auto& error : got.errors) REQUIRE(error.has_value());
+  CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
+  CHECK(got.errors[0]->message().find("memory budget") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lmdbio::test

@@ -1,0 +1,44 @@
+// tests/loader/stream_oracle.h - what a loader delivers, and what it should: liblmdb's serial pass.
+#ifndef TESTS_LOADER_STREAM_ORACLE_H_
+#define TESTS_LOADER_STREAM_ORACLE_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/comm/thread_group.h"
+#include "lmdbio/loader/loader.h"
+#include "tests/support/lmdb_oracle.h"
+#include "tests/support/tiny_db.h"
+
+namespace lmdbio::test {
+
+// What was delivered, by position, whoever got it; and what went wrong, by rank.
+struct Delivered {
+  std::map<uint64_t, KeyValue> records;
+  uint64_t twice_count = 0;    // records whose position had been delivered before
+  uint64_t foreign_count = 0;  // records that are another rank's
+  uint64_t skipped_count = 0;
+  std::vector<std::optional<Error>> errors;  // [rank]
+  std::vector<std::string> notes;
+};
+
+// Runs a loader on threads that play ranks, to the end of its stream.
+Delivered Deliver(comm::ThreadRanks ranks, const std::filesystem::path& path,
+                  const loader::LoaderOptions& options);
+
+// The same positions by liblmdb's cursor and plain arithmetic.
+std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
+                                      const loader::LoaderOptions& options);
+
+// Small databases of each kind that matters: a name, and how to fill it.
+void FillInline(TinyDb& db);
+void FillOverflow(TinyDb& db);
+void FillMixed(TinyDb& db);
+void FillDuplicates(TinyDb& db);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_LOADER_STREAM_ORACLE_H_
