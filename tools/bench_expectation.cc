@@ -1,0 +1,106 @@
+#include "tools/bench_expectation.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/layout/database.h"
+#include "lmdbio/layout/layout.h"
+#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/loader/batch.h"
+#include "lmdbio/loader/lmdb_stream.h"
+#include "lmdbio/loader/schedule.h"
+#include "tools/bench_read.h"
+
+namespace lmdbio::tools {
+namespace {
+
+// Counts each page of records [0, limit) once.
+class PageCounter final : public layout::RecordRunSink {
+ public:
+  PageCounter(uint64_t page_count, uint64_t page_size_bytes)
+      : seen_(page_count, false), page_size_bytes_(page_size_bytes) {}
+
+  Status Add(const layout::RecordRun& run) override {
+    Count(run.leaf.value);
+    Count(run.home.value);
+    for (const Extent& value : run.values) {
+      if (value.length_bytes == 0) continue;
+      const uint64_t last = (value.offset + value.length_bytes - 1) / page_size_bytes_;
+      for (uint64_t page = value.offset / page_size_bytes_; page <= last; ++page) Count(page);
+    }
+    return {};
+  }
+  uint64_t bytes() const { return count_ * page_size_bytes_; }
+
+ private:
+  void Count(uint64_t page) {
+    if (seen_[page]) return;
+    seen_[page] = true;
+    ++count_;
+  }
+
+  std::vector<bool> seen_;
+  uint64_t page_size_bytes_;
+  uint64_t count_ = 0;
+};
+
+Result<layout::Database> OpenDatabase(const layout::Environment& environment,
+                                      const std::string& name) {
+  if (name.empty()) return environment.Main();
+  return environment.Named(name);
+}
+
+}  // namespace
+
+Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOptions& options) {
+  if (options.batch_size == 0) return Fail(ErrorCode::kInvalidArgument, "the batch size is 0");
+  LMDBIO_TRY(const auto source, io::FileSource::Open(data_path));
+  LMDBIO_TRY(const auto environment, layout::Environment::Open(*source));
+  LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
+  layout::LayoutBuilder builder;
+  if (!database.record().empty()) LMDBIO_TRY_VOID(layout::WalkDatabase(database, builder));
+  const layout::Layout layout = builder.Finish();
+  const layout::Snapshot& snapshot = environment.snapshot();
+  Expectation expected;
+  expected.record_count = layout.record_count();
+  if (expected.record_count == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: the database holds no records", data_path));
+  }
+  const loader::Schedule schedule(expected.record_count, options.batch_size, options.tail);
+  expected.batch_count =
+      options.batch_count_max > 0 ? options.batch_count_max : schedule.batches_per_epoch();
+  uint64_t delivered = 0;  // in whole epochs and a rest
+  for (uint64_t i = 0; i < expected.batch_count; ++i) delivered += schedule.Batch(i).record_count;
+  const auto page_bytes_of = [&](uint64_t record_count) -> Result<uint64_t> {
+    PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
+    LMDBIO_TRY_VOID(layout.ExpandRange({0}, record_count, {0}, pages));
+    return pages.bytes();
+  };
+  LMDBIO_TRY(const uint64_t epoch_bytes, page_bytes_of(expected.record_count));
+  LMDBIO_TRY(const uint64_t rest_bytes, page_bytes_of(delivered % expected.record_count));
+  expected.page_bytes = delivered / expected.record_count * epoch_bytes + rest_bytes;
+  return expected;
+}
+
+Result<uint64_t> SerialChecksum(const std::string& data_path,
+                                const loader::LoaderOptions& options) {
+  LMDBIO_TRY(const Expectation expected, Expect(data_path, options));
+  LMDBIO_TRY(const auto stream, loader::LmdbStream::Open(data_path, options.database_name));
+  const loader::Schedule schedule(expected.record_count, options.batch_size, options.tail);
+  std::vector<loader::Entry> entries;
+  uint64_t checksum = 0;
+  for (uint64_t i = 0; i < expected.batch_count; ++i) {
+    const loader::BatchSpan span = schedule.Batch(i);
+    LMDBIO_TRY_VOID(stream->Gather(span, options.share, 0, 1, entries));
+    const loader::Batch batch(span, stream->base(), entries, 0);
+    for (size_t r = 0; r < batch.record_count(); ++r) {
+      checksum += RecordChecksum(batch.position(r), batch.key(r), batch.value(r));
+    }
+  }
+  return checksum;
+}
+
+}  // namespace lmdbio::tools

@@ -1,0 +1,153 @@
+#include "tools/bench_raw.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/io/errno_error.h"
+#include "lmdbio/io/unique_fd.h"
+
+namespace lmdbio::tools {
+namespace {
+
+// Page-aligned memory that is there before the clock starts.
+class Buffer {
+ public:
+  explicit Buffer(size_t size_bytes) : size_bytes_(size_bytes) {
+    address_ = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  }
+  ~Buffer() {
+    if (is_there()) ::munmap(address_, size_bytes_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  bool is_there() const { return address_ != MAP_FAILED; }
+  MutableBytes bytes() const { return {static_cast<std::byte*>(address_), size_bytes_}; }
+
+ private:
+  size_t size_bytes_;
+  void* address_;
+};
+
+struct Part {
+  std::vector<Extent> transfers;
+  uint64_t bytes = 0;
+};
+
+Part PartOf(const RawRequest& request, uint64_t total_bytes, int rank) {
+  Part part;
+  if (rank >= request.reader_count) return part;
+  const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
+  const auto readers = static_cast<uint64_t>(request.reader_count);
+  const uint64_t first = transfers * static_cast<uint64_t>(rank) / readers;
+  const uint64_t end = transfers * (static_cast<uint64_t>(rank) + 1) / readers;
+  for (uint64_t i = first; i < end; ++i) {
+    const uint64_t offset = i * request.transfer_bytes;
+    part.transfers.push_back({offset, std::min(request.transfer_bytes, total_bytes - offset)});
+    part.bytes += part.transfers.back().length_bytes;
+  }
+  if (request.is_random) {
+    std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
+    std::shuffle(part.transfers.begin(), part.transfers.end(), random);
+  }
+  return part;
+}
+
+// A ring of buffers, each one read after the other, so that memory stays small and in use.
+Status ReadPart(io::BlockEngine& engine, const Part& part, MutableBytes memory,
+                const RawRequest& request) {
+  const size_t buffers = memory.size() / request.transfer_bytes;
+  std::vector<uint64_t> free_buffers(buffers);
+  std::iota(free_buffers.begin(), free_buffers.end(), 0);
+  std::vector<io::BlockRead> reads;
+  for (size_t next = 0; next < part.transfers.size() || engine.outstanding() > 0;) {
+    reads.clear();
+    while (next < part.transfers.size() && !free_buffers.empty()) {
+      const uint64_t buffer = free_buffers.back();
+      free_buffers.pop_back();
+      const Extent& transfer = part.transfers[next++];
+      reads.push_back({transfer.offset,
+                       memory.subspan(buffer * request.transfer_bytes, transfer.length_bytes),
+                       buffer});
+    }
+    LMDBIO_TRY_VOID(engine.Start(reads));
+    LMDBIO_TRY(const auto done, engine.WaitSome());
+    for (const io::BlockDone& block : done) {
+      if (!block.status) return Fail(block.status.error().code(), block.status.error().message());
+      free_buffers.push_back(block.tag);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> DropCaches(const std::string& data_path) {
+  ::sync();
+  const io::UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
+  if (all && ::write(all.get(), "3", 1) == 1) return "cold (all caches of this host dropped)";
+  const io::UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return Fail(io::ErrnoError(errno, data_path, "cannot be opened"));
+  if (const int rc = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); rc != 0) {
+    return Fail(io::ErrnoError(rc, data_path, "its cache cannot be dropped"));
+  }
+  return "cold (cache of the file dropped)";
+}
+
+Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request) {
+  const auto prepare = [&]() -> Result<uint64_t> {
+    std::error_code failed;
+    const uint64_t file_bytes = std::filesystem::file_size(request.data_path, failed);
+    if (failed) return Fail(io::ErrnoError(failed.value(), request.data_path, "cannot be opened"));
+    if (request.drop_caches && group.rank() == 0) {
+      LMDBIO_TRY_VOID(DropCaches(request.data_path));
+    }
+    return request.total_bytes == 0 ? file_bytes : std::min(request.total_bytes, file_bytes);
+  };
+  Result<uint64_t> total = prepare();
+  LMDBIO_TRY_VOID(comm::Agree(group, total ? Status() : Fail(std::move(total).error())));
+  const Part part = PartOf(request, *total, group.rank());
+  const uint64_t buffers =
+      std::max<uint64_t>(1, std::min<uint64_t>({request.queue_depth, part.transfers.size(),
+                                                (uint64_t{1} << 30) / request.transfer_bytes}));
+  const Buffer buffer(part.transfers.empty() ? 1 : buffers * request.transfer_bytes);
+  Result<std::unique_ptr<io::BlockEngine>> engine = io::OpenBlockEngine(
+      request.data_path, {request.engine, request.cache, request.queue_depth, buffer.bytes()});
+  Status ready = engine ? Status() : Fail(std::move(engine).error());
+  if (!buffer.is_there()) ready = Fail(ErrorCode::kResourceExhausted, "no memory for transfers");
+  LMDBIO_TRY_VOID(comm::Agree(group, std::move(ready)));
+  LMDBIO_TRY_VOID(group.Barrier());
+  const auto start = std::chrono::steady_clock::now();
+  Status read = ReadPart(**engine, part, buffer.bytes(), request);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  LMDBIO_TRY_VOID(comm::Agree(group, std::move(read)));
+  struct Mine {
+    double seconds;
+    uint64_t bytes, requests;
+  } mine{took.count(), part.bytes, (*engine)->counters().request_count};
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  RawResult result;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    Mine one{};
+    std::memcpy(&one, all.data() + static_cast<size_t>(rank) * sizeof one, sizeof one);
+    result.bytes += one.bytes;
+    result.requests += one.requests;
+    if (one.bytes > 0) result.seconds = std::max(result.seconds, one.seconds);
+  }
+  return result;
+}
+
+}  // namespace lmdbio::tools

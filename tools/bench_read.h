@@ -1,0 +1,70 @@
+// tools/bench_read.h - one pass of the emulated trainer over a database, measured.
+//
+// Source: dissertation 3.4.1 and 5.3.1 (the microbenchmark: reads as Caffe would, no training).
+#ifndef LMDBIO_TOOLS_BENCH_READ_H_
+#define LMDBIO_TOOLS_BENCH_READ_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/loader/loader.h"
+
+namespace lmdbio::tools {
+
+enum class ComputeKind {
+  kWork,   // arithmetic on this processor
+  kSleep,  // an accelerator works, the processor is free
+};
+
+struct ReadRequest {
+  std::string path;
+  loader::LoaderOptions options;
+  double compute_s = 0;  // for each batch, on each rank
+  ComputeKind compute_kind = ComputeKind::kWork;
+};
+
+struct ReadResult {
+  uint64_t record_count = 0;  // delivered, all ranks
+  uint64_t skipped_count = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t checksum = 0;  // see RecordChecksum; over all records
+  int hosts = 1;
+  double seconds = 0;        // from before Open until the slowest rank has its last batch
+  double first_batch_s = 0;  // of the slowest rank
+  double compute_s = 0;      // mean of the ranks
+  double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;     // of the slowest rank
+  double seek_s_mean = 0, io_s_mean = 0, skew_s_mean = 0;  // of readers; skew: of all ranks
+  uint64_t bytes_read = 0;  // through the engine; for maps, what storage delivered
+  uint64_t bytes_useful = 0;
+  uint64_t read_requests = 0;
+  uint64_t retry_count = 0;
+  uint64_t context_switches = 0;
+  uint64_t major_faults = 0;
+  double cpu_s = 0;                 // of all processes, everything included
+  double loader_cpu_s = 0;          // of these, in the loader: reading threads and calls of Next
+  double loader_cpu_share_max = 0;  // of one core, of the rank that used most
+  uint64_t memory_bytes_max = 0;    // resident, of the largest rank
+  std::vector<float> latencies_s;   // of every batch on every rank, unordered
+  std::string how;                  // Loader::Describe of rank 0
+  std::vector<std::string> notes;   // of rank 0
+
+  // The share of its time that the accelerator was busy, from the first batch on.
+  double utilisation() const {
+    const double running_s = seconds - first_batch_s;
+    return running_s > 0 ? compute_s / running_s : 0;
+  }
+};
+
+// A number for one record; sums of it do not depend on who read what when.
+uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value);
+
+// Collective. Ranks meet after every batch, as trainers do to average their gradients. Every rank
+// gets the result; latencies, how and notes are rank 0's only.
+// Errors: of the loader
+Result<ReadResult> MeasureRead(comm::Group& group, const ReadRequest& request);
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_BENCH_READ_H_

@@ -1,0 +1,472 @@
+// lmdbio-bench: how fast a file can be read, and how much of that an LMDB reader gets.
+//
+//   lmdbio-bench raw FILE    what the storage gives, in transfers of one size
+//   lmdbio-bench read PATH   strategies over one database, each beside the raw rate of the same run
+//
+// Runs alone or under mpirun.
+#include <array>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include "lmdbio/comm/mpi_group.h"
+#include "lmdbio/io/cache_probe.h"
+#include "lmdbio/io/data_path.h"
+#include "tools/bench_expectation.h"
+#include "tools/bench_raw.h"
+#include "tools/bench_read.h"
+#include "tools/bench_report.h"
+#include "tools/cli.h"
+#include "tools/mpi_run.h"
+#include "tools/sizes.h"
+
+namespace {
+
+using lmdbio::Result;
+using lmdbio::Status;
+using lmdbio::io::CachePolicy;
+using lmdbio::io::EngineKind;
+using lmdbio::loader::LoaderOptions;
+using lmdbio::tools::BenchRun;
+using lmdbio::tools::Invocation;
+using lmdbio::tools::Misuse;
+using lmdbio::tools::ParseSize;
+using lmdbio::tools::RawRequest;
+using lmdbio::tools::RawResult;
+using lmdbio::tools::ReadRequest;
+using lmdbio::tools::Whole;
+using nlohmann::ordered_json;
+namespace comm = lmdbio::comm;
+namespace po = lmdbio::tools::po;
+
+std::string g_command_line;  // as it was given, for the report
+
+// The value of option `name` among `choices`; Misuse lists them.
+template <typename T, size_t N>
+T Choose(const Invocation& invocation, const char* name,
+         const std::array<std::pair<const char*, T>, N>& choices) {
+  const auto& word = invocation.option<std::string>(name);
+  std::string known;
+  for (const auto& [choice, value] : choices) {
+    if (word == choice) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", choice);
+  }
+  throw Misuse(fmt::format("--{} takes {}, not '{}'", name, known, word));
+}
+
+constexpr std::array<std::pair<const char*, EngineKind>, 3> kEngines = {
+    {{"mmap", EngineKind::kMmap}, {"pread", EngineKind::kPread}, {"uring", EngineKind::kUring}}};
+
+std::vector<std::string> SplitList(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+uint32_t Small(const Invocation& invocation, const char* name) {
+  const uint64_t value = invocation.whole(name);
+  if (value == 0 || value > 65536) {
+    throw Misuse(fmt::format("--{} must lie between 1 and 65536", name));
+  }
+  return static_cast<uint32_t>(value);
+}
+
+int RepeatCount(const Invocation& invocation) {
+  return static_cast<int>(Small(invocation, "repeat"));
+}
+
+ordered_json DescribeRun(const comm::Group& group, const std::string& cache_state) {
+  ordered_json out = lmdbio::tools::DescribeMachine();
+  out["ranks"] = group.size();
+  out["mpi_wait_mode"] = lmdbio::tools::MpiWaitMode();
+  out["cache_state"] = cache_state;
+  out["command_line"] = g_command_line;
+  return out;
+}
+
+std::string Headline(const ordered_json& run) {
+  std::string text;
+  for (const auto& [name, value] : run.items()) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += fmt::format("# {}: {}\n", words,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+// --- raw ---
+
+void DescribeRaw(po::options_description_easy_init options) {
+  options("engine", po::value<std::string>()->default_value("all")->value_name("LIST"),
+          "mmap, pread, uring, several of them, or all")  //
+      ("transfer-size,t", po::value<std::string>()->default_value("1M")->value_name("LIST"),
+       "bytes of one read, as 4K,1M,1G; several are measured one after the other")  //
+      ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
+       "reads under way at once, for each rank (threads of pread)")  //
+      ("direct", po::value<std::string>()->default_value("off")->value_name("on|off|both"),
+       "around the page cache (not for mmap)")  //
+      ("random", "transfers in random order")   //
+      ("size,s", po::value<std::string>()->default_value("0")->value_name("BYTES"),
+       "read only so much of the file")                                                           //
+      ("drop-caches", "drop the page cache before each run")                                      //
+      ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"), "runs of each kind")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write all runs there");
+}
+
+struct RawRow {
+  RawRequest request;
+  std::vector<double> rates;  // bytes/s
+};
+
+std::vector<RawRow> RawRows(const Invocation& invocation, const RawRequest& common) {
+  std::vector<RawRow> rows;
+  const auto& engines = invocation.option<std::string>("engine");
+  const auto& direct = invocation.option<std::string>("direct");
+  if (direct != "on" && direct != "off" && direct != "both") {
+    throw Misuse(fmt::format("--direct takes on, off, both, not '{}'", direct));
+  }
+  for (const std::string& name : SplitList(engines == "all" ? "mmap,pread,uring" : engines)) {
+    std::optional<EngineKind> kind;
+    for (const auto& [word, value] : kEngines) {
+      if (name == word) kind = value;
+    }
+    if (!kind) throw Misuse(fmt::format("--engine takes mmap, pread, uring, all, not '{}'", name));
+    for (const std::string& size : SplitList(invocation.option<std::string>("transfer-size"))) {
+      RawRow row{common, {}};
+      row.request.engine = *kind;
+      row.request.transfer_bytes = ParseSize(size, "transfer-size");
+      if (row.request.transfer_bytes == 0) throw Misuse("--transfer-size must not be 0");
+      if (direct != "on" || *kind == EngineKind::kMmap) {
+        row.request.cache = CachePolicy::kBuffered;
+        rows.push_back(row);
+      }
+      if (direct != "off" && *kind != EngineKind::kMmap) {
+        row.request.cache = CachePolicy::kDirect;
+        rows.push_back(row);
+      }
+    }
+  }
+  return rows;
+}
+
+std::string RawTable(const std::vector<RawRow>& rows) {
+  std::string text = fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10} {:>10} {:>10}\n", "engine",
+                                 "cache", "transfer", "depth", "order", "MB/s", "min", "max");
+  for (const RawRow& row : rows) {
+    std::vector<double> rates = row.rates;
+    std::sort(rates.begin(), rates.end());
+    text += fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10.1f} {:>10.1f} {:>10.1f}\n",
+                        lmdbio::io::EngineKindName(row.request.engine),
+                        row.request.cache == CachePolicy::kDirect ? "direct" : "buffered",
+                        row.request.transfer_bytes, row.request.queue_depth,
+                        row.request.is_random ? "random" : "sequential",
+                        rates[rates.size() / 2] / 1e6, rates.front() / 1e6, rates.back() / 1e6);
+  }
+  return text;
+}
+
+ordered_json RawJson(const std::vector<RawRow>& rows) {
+  ordered_json runs = ordered_json::array();
+  for (const RawRow& row : rows) {
+    for (const double rate : row.rates) {
+      runs.push_back({{"engine", lmdbio::io::EngineKindName(row.request.engine)},
+                      {"direct", row.request.cache == CachePolicy::kDirect},
+                      {"transfer_bytes", row.request.transfer_bytes},
+                      {"queue_depth", row.request.queue_depth},
+                      {"order", row.request.is_random ? "random" : "sequential"},
+                      {"bytes_per_s", rate}});
+    }
+  }
+  return runs;
+}
+
+Status Raw(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  RawRequest common;
+  common.queue_depth = Small(invocation, "queue-depth");
+  common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
+  common.is_random = invocation.has("random");
+  common.drop_caches = invocation.has("drop-caches");
+  common.reader_count = group->size();
+  std::vector<RawRow> rows = RawRows(invocation, common);
+  Result<std::string> data_path = lmdbio::io::FindDataFile(invocation.operand("FILE"));
+  LMDBIO_TRY_VOID(
+      comm::Agree(*group, data_path ? Status() : lmdbio::Fail(std::move(data_path).error())));
+  const int repeat = RepeatCount(invocation);
+  for (int i = 0; i < repeat; ++i) {
+    for (RawRow& row : rows) {
+      row.request.data_path = *data_path;
+      LMDBIO_TRY(const RawResult result, lmdbio::tools::MeasureRaw(*group, row.request));
+      row.rates.push_back(result.bytes_per_s());
+    }
+  }
+  if (group->rank() != 0) return {};
+  ordered_json outcome = DescribeRun(*group, common.drop_caches ? "cold" : "as it was");
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + RawTable(rows)));
+  if (!invocation.has("json")) return {};
+  outcome["runs"] = RawJson(rows);
+  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), outcome.dump(2) + "\n");
+}
+
+// --- read ---
+
+void DescribeRead(po::options_description_easy_init options) {
+  options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
+          "one or more of lmdb, lmm, lmm-dio, lmm-dio-prov, lmm-dio-prov-coal, scan, auto; or all")(
+      "name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
+      "read this named database instead of the main one")  //
+      ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
+       "records of a batch, of all ranks together")  //
+      ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches to read; 0: one epoch")  //
+      ("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
+       "sequential")  //
+      ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
+       "block or round-robin: which records of a batch are a rank's")  //
+      ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
+       "wrap, short or drop: what happens at the end of an epoch")  //
+      ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
+       "what happens to a record that cannot be read")  //
+      ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
+       "immutable, optimistic or pinned: how a writer at work is dealt with")  //
+      ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
+       "ranks of each host that read")  //
+      ("engine", po::value<std::string>()->value_name("ENGINE"),
+       "mmap, pread or uring where the strategy leaves it open")  //
+      ("direct", po::value<std::string>()->value_name("on|off"),
+       "around the page cache or through it, where the strategy leaves it open")  //
+      ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
+       "reads under way at once, for each reader")  //
+      ("block-size", po::value<std::string>()->default_value("1M")->value_name("BYTES"),
+       "the largest read")  //
+      ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
+       "of a host, for the window")  //
+      ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
+       "emulated training after each batch")  //
+      ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
+       "on the processor, or on an accelerator that leaves the processor free")       //
+      ("drop-caches", "drop the page cache before each run, and before the raw run")  //
+      ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
+       "runs of each strategy, taken in turn")                                         //
+      ("verify", "compare what was delivered with a serial pass of liblmdb's cursor")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write all runs there")   //
+      ("plot", po::value<std::string>()->value_name("FILE"), "draw the bars there (SVG)");
+}
+
+std::vector<std::string> Strategies(const Invocation& invocation) {
+  std::vector<std::string> names;
+  for (const std::string& name : SplitList(invocation.option<std::string>("strategy"))) {
+    if (name == "all") {
+      for (const auto& row : lmdbio::loader::kStrategies) names.emplace_back(row.name);
+      continue;
+    }
+    const auto known = lmdbio::loader::ParseStrategy(name);
+    if (!known) throw Misuse(known.error().message());
+    names.push_back(name);
+  }
+  if (names.empty()) throw Misuse("--strategy names none");
+  return names;
+}
+
+LoaderOptions OptionsOf(const Invocation& invocation) {
+  using lmdbio::loader::OnError;
+  using lmdbio::loader::Share;
+  using lmdbio::loader::SnapshotMode;
+  using lmdbio::loader::Tail;
+  LoaderOptions options;
+  options.database_name = invocation.option<std::string>("name");
+  options.batch_size = invocation.whole("batch-size");
+  options.batch_count_max = invocation.whole("iterations");
+  options.share = Choose<Share, 2>(
+      invocation, "share", {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}}});
+  options.tail =
+      Choose<Tail, 3>(invocation, "tail",
+                      {{{"wrap", Tail::kWrap}, {"short", Tail::kShort}, {"drop", Tail::kDrop}}});
+  options.on_error = Choose<OnError, 2>(invocation, "on-error",
+                                        {{{"raise", OnError::kRaise}, {"skip", OnError::kSkip}}});
+  options.snapshot = Choose<SnapshotMode, 3>(invocation, "snapshot",
+                                             {{{"immutable", SnapshotMode::kImmutable},
+                                               {"optimistic", SnapshotMode::kOptimistic},
+                                               {"pinned", SnapshotMode::kPinned}}});
+  options.readers_per_host = Small(invocation, "readers-per-host");
+  if (invocation.has("engine")) {
+    options.engine = Choose<EngineKind, 3>(invocation, "engine", kEngines);
+  }
+  if (invocation.has("direct")) {
+    options.cache = Choose<CachePolicy, 2>(
+        invocation, "direct", {{{"on", CachePolicy::kDirect}, {"off", CachePolicy::kBuffered}}});
+  }
+  options.queue_depth = Small(invocation, "queue-depth");
+  options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
+  options.memory_budget_bytes =
+      ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
+  if (invocation.option<std::string>("order") != "sequential") {
+    throw Misuse("--order takes sequential");
+  }
+  return options;
+}
+
+struct ReadPlan {
+  ReadRequest request;
+  std::vector<std::string> strategies;
+  RawRequest raw;
+  uint64_t page_bytes = 0;
+  std::optional<uint64_t> expected_checksum;
+  bool drops_caches = false;
+};
+
+// What has to be known before the clock runs. Looks at every page of the tree once, so caches are
+// warm afterwards.
+Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan) {
+  LMDBIO_TRY(plan.raw.data_path, lmdbio::io::FindDataFile(plan.request.path));
+  LMDBIO_TRY(const auto expectation,
+             lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
+  plan.page_bytes = expectation.page_bytes;
+  plan.request.options.batch_count_max = expectation.batch_count;
+  plan.raw.total_bytes = expectation.page_bytes;
+  plan.raw.reader_count = static_cast<int>(
+      std::min(plan.request.options.readers_per_host, static_cast<uint32_t>(group.size())));
+  plan.raw.queue_depth = plan.request.options.queue_depth;
+  if (invocation.has("verify") && group.rank() == 0) {
+    LMDBIO_TRY(plan.expected_checksum,
+               lmdbio::tools::SerialChecksum(plan.raw.data_path, plan.request.options));
+  }
+  LMDBIO_TRY(const double cached, lmdbio::io::CachedShare(plan.raw.data_path));
+  if (!plan.drops_caches && cached >= 0.9) {
+    plan.raw.engine = EngineKind::kPread;
+    plan.raw.cache = CachePolicy::kBuffered;
+    plan.raw.queue_depth = 2;
+  }
+  return {};
+}
+
+Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& strategy) {
+  LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
+  Status dropped;
+  if (plan.drops_caches && group.rank() == 0) {
+    const auto how = lmdbio::tools::DropCaches(plan.raw.data_path);
+    if (!how) dropped = lmdbio::Fail(how.error().code(), how.error().message());
+  }
+  LMDBIO_TRY_VOID(comm::Agree(group, std::move(dropped)));
+  LMDBIO_TRY(plan.request.options.strategy, lmdbio::loader::ParseStrategy(strategy));
+  BenchRun run;
+  LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
+  run.strategy = strategy;
+  run.ranks = group.size();
+  run.order = "sequential";
+  run.batch_size = plan.request.options.batch_size;
+  run.page_bytes = plan.page_bytes;
+  run.raw_bytes_per_s = raw.bytes_per_s();
+  if (plan.expected_checksum && run.read.checksum != *plan.expected_checksum &&
+      run.read.skipped_count == 0) {
+    return lmdbio::Fail(
+        lmdbio::ErrorCode::kInternal,
+        fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
+                    "{:016x}",
+                    plan.raw.data_path, strategy, run.read.checksum, *plan.expected_checksum));
+  }
+  return run;
+}
+
+Status WriteReports(const Invocation& invocation, ordered_json outcome,
+                    const std::vector<BenchRun>& runs) {
+  if (invocation.has("json")) {
+    outcome["runs"] = ordered_json::array();
+    for (const BenchRun& run : runs) outcome["runs"].push_back(lmdbio::tools::ToJson(run));
+    LMDBIO_TRY_VOID(
+        lmdbio::tools::WriteText(invocation.option<std::string>("json"), outcome.dump(2) + "\n"));
+  }
+  if (invocation.has("plot")) {
+    const std::string title = fmt::format(
+        "{}: {} ranks, batches of {}, {}", invocation.operand("PATH"), runs.front().ranks,
+        runs.front().batch_size, outcome["cache_state"].get<std::string>());
+    LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("plot"),
+                                             lmdbio::tools::Plot(runs, title)));
+  }
+  return {};
+}
+
+std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
+  std::string text =
+      fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s)\n",
+                  lmdbio::io::EngineKindName(plan.raw.engine),
+                  plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
+                  plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw.reader_count);
+  std::vector<double> raw;
+  for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
+  std::sort(raw.begin(), raw.end());
+  text += fmt::format("# raw MB/s: {:.0f} ({:.0f}..{:.0f})\n", raw[raw.size() / 2], raw.front(),
+                      raw.back());
+  std::vector<std::string> said;
+  for (const BenchRun& run : runs) {
+    std::vector<std::string> lines = run.read.notes;
+    lines.insert(lines.begin(), fmt::format("{}: {}", run.strategy, run.read.how));
+    for (const std::string& line : lines) {
+      if (std::find(said.begin(), said.end(), line) != said.end()) continue;
+      said.push_back(line);
+      text += fmt::format("# {}\n", line);
+    }
+  }
+  if (plan.expected_checksum) text += "# every run agrees with a serial pass of liblmdb\n";
+  return text;
+}
+
+Status Read(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  ReadPlan plan;
+  plan.request.path = invocation.operand("PATH");
+  plan.request.options = OptionsOf(invocation);
+  plan.request.compute_s = invocation.option<double>("compute-time");
+  if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
+    throw Misuse("--compute-time must lie between 0 and 3600");
+  }
+  using lmdbio::tools::ComputeKind;
+  plan.request.compute_kind = Choose<ComputeKind, 2>(
+      invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
+  plan.drops_caches = invocation.has("drop-caches");
+  plan.raw.drop_caches = plan.drops_caches;
+  plan.strategies = Strategies(invocation);
+  const int repeat = RepeatCount(invocation);
+  LMDBIO_TRY_VOID(comm::Agree(*group, Prepare(*group, invocation, plan)));
+  std::vector<BenchRun> runs;
+  for (int i = 0; i < repeat; ++i) {
+    for (const std::string& strategy : plan.strategies) {
+      Result<BenchRun> run = RunOnce(*group, plan, strategy);
+      LMDBIO_TRY_VOID(comm::Agree(*group, run ? Status() : lmdbio::Fail(std::move(run).error())));
+      runs.push_back(std::move(*run));
+    }
+  }
+  if (group->rank() != 0) return {};
+  std::string cache = "warm, or as it was";
+  if (plan.drops_caches) {
+    LMDBIO_TRY(cache, lmdbio::tools::DropCaches(plan.raw.data_path));
+  }
+  const ordered_json outcome = DescribeRun(*group, cache);
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + Remarks(plan, runs) +
+                                             lmdbio::tools::Table(runs)));
+  return WriteReports(invocation, outcome, runs);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i) g_command_line += fmt::format("{}{}", i > 0 ? " " : "", argv[i]);
+  const lmdbio::tools::MpiRun mpi(argc, argv);
+  const std::array commands = {
+      lmdbio::tools::Command{"raw", "FILE", "Measures what the storage gives.", &DescribeRaw, &Raw,
+                             lmdbio::tools::Output::kText},
+      lmdbio::tools::Command{"read", "PATH",
+                             "Reads a database as a trainer would, by one or more strategies.",
+                             &DescribeRead, &Read, lmdbio::tools::Output::kText},
+  };
+  return lmdbio::tools::RunTool("lmdbio-bench", "Measures how fast databases are read.", commands,
+                                argc, argv);
+}

@@ -1,0 +1,23 @@
+// tools/mpi_run.h - a program under mpirun, or alone.
+#ifndef LMDBIO_TOOLS_MPI_RUN_H_
+#define LMDBIO_TOOLS_MPI_RUN_H_
+
+#include <string>
+
+namespace lmdbio::tools {
+
+// MPI for the life of the object: initialises it (MPI_THREAD_FUNNELED), ends it. Only rank 0 keeps
+// its standard streams; what other ranks have to say reaches rank 0 as an error.
+class MpiRun {
+ public:
+  MpiRun(int& argc, char**& argv);
+  ~MpiRun();
+  MpiRun(const MpiRun&) = delete;
+  MpiRun& operator=(const MpiRun&) = delete;
+};
+
+// How MPI waits: "spin", "yield", or "unknown". Every figure of several ranks depends on it.
+std::string MpiWaitMode();
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_MPI_RUN_H_
