@@ -15,6 +15,10 @@ constexpr uint64_t kBufferBytes = 256 << 10;
 // How far behind the buffer a request may start and still count as the continuation of the pass.
 constexpr uint64_t kSkipBytesMax = 64 << 10;
 
+// What starts here is never buffered: a file may tell of changes at its head (two meta pages of at
+// most 64 KiB), and whoever looks there again wants to see them.
+constexpr uint64_t kHeadBytes = 128 << 10;
+
 }  // namespace
 
 Result<std::unique_ptr<ReadAheadSource>> ReadAheadSource::Open(const std::string& data_path) {
@@ -47,6 +51,7 @@ Status ReadAheadSource::Fill(uint64_t offset) const {
 
 Result<Bytes> ReadAheadSource::Read(Extent extent, MutableBytes scratch) const {
   LMDBIO_CHECK(scratch.size() >= extent.length_bytes);
+  if (extent.offset < kHeadBytes) return file_->Read(extent, scratch);
   const std::lock_guard lock(mutex_);
   // A failed fill is not an answer to this request: the direct read below words its own error.
   if (!Holds(extent) && Continues(extent) && !Fill(extent.offset)) held_ = {};

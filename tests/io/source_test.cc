@@ -332,7 +332,8 @@ TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][sour
     REQUIRE(ReadsRight(*source, file, {offset, 4096}));
   }
   // One to start the pass, then one for each window.
-  CHECK(source->counters().request_count <= 2 + kFileBytes / kWindowBytes);
+  // The first 128 KiB are never buffered: 32 reads of a page.
+  CHECK(source->counters().request_count <= 2 + 32 + kFileBytes / kWindowBytes);
   CHECK(reads > 100);
 }
 
