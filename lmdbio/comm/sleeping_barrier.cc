@@ -7,7 +7,9 @@
 #include "lmdbio/base/futex.h"
 
 // The first rank of a host waits for the others to arrive, meets the first ranks of the other
-// hosts, and lets everybody go. Nobody can arrive a second time before that.
+// hosts, and lets everybody go. Nobody can arrive a second time before that; but whoever wakes late
+// may find others arriving for the next time, so what he takes along is what was written when all
+// were let go, and stays until he has arrived again.
 
 namespace lmdbio::comm {
 namespace {
@@ -20,7 +22,8 @@ constexpr auto kNap = std::chrono::milliseconds(1000);
 struct SleepingBarrier::Meeting {
   alignas(64) std::atomic<uint32_t> arrived;  // of the others, this time
   alignas(64) std::atomic<uint32_t> round;    // changes when everybody may go
-  std::atomic<uint32_t> any_failed;           // stays set
+  std::atomic<uint32_t> any_failed;           // on arrival; stays set
+  std::atomic<uint32_t> has_failed;           // the same when everybody was let go
 };
 
 SleepingBarrier::Meeting& SleepingBarrier::meeting() const {
@@ -49,6 +52,7 @@ Status SleepingBarrier::LetAllGo(Meeting& meeting) {
       }
     }
   }
+  meeting.has_failed.store(meeting.any_failed.load());
   meeting.arrived.store(0);
   meeting.round.fetch_add(1);
   FutexWake(meeting.round);
@@ -74,7 +78,7 @@ Status SleepingBarrier::Meet(Status mine) {
   }
   if (!mine) return mine;
   if (!met) return met;
-  if (here.any_failed.load() == 0) return {};
+  if (here.has_failed.load() == 0) return {};
   return Fail(ErrorCode::kPeerFailed, "another rank has failed");
 }
 
