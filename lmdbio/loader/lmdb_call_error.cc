@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/io/file_source.h"
+#include "lmdbio/layout/snapshot.h"
+
 namespace lmdbio::loader {
 namespace {
 
@@ -38,10 +41,26 @@ ErrorCode CodeOf(int rc) {
   }
 }
 
+bool IsVersion3(const std::string& data_path) {
+  const auto source = io::FileSource::Open(data_path);
+  if (!source) return false;
+  const auto snapshot = layout::TakeSnapshot(**source);
+  return snapshot && snapshot->page_format.version() == format::DataVersion::k3;
+}
+
 }  // namespace
 
 Error LmdbCallError(int rc, std::string_view path, std::string_view what) {
   return Error(CodeOf(rc), fmt::format("{}: liblmdb: {}: {}", path, what, mdb_strerror(rc)));
+}
+
+Error LmdbOpenError(int rc, const std::string& data_path) {
+  if (rc == MDB_INVALID && IsVersion3(data_path)) {
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("{}: a file of data version 3, which this liblmdb ({}) does not read",
+                             data_path, mdb_version(nullptr, nullptr, nullptr)));
+  }
+  return LmdbCallError(rc, data_path, "mdb_env_open");
 }
 
 }  // namespace lmdbio::loader

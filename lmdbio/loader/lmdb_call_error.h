@@ -2,6 +2,7 @@
 #ifndef LMDBIO_LOADER_LMDB_CALL_ERROR_H_
 #define LMDBIO_LOADER_LMDB_CALL_ERROR_H_
 
+#include <string>
 #include <string_view>
 
 #include "lmdbio/base/status.h"
@@ -10,6 +11,10 @@ namespace lmdbio::loader {
 
 // "PATH: liblmdb: WHAT: reason", with the code that tells the caller what to do.
 Error LmdbCallError(int rc, std::string_view path, std::string_view what);
+
+// The same for mdb_env_open. What liblmdb takes for no LMDB file may be one of a data version that
+// it does not know: then kUnsupported, and the message says so.
+Error LmdbOpenError(int rc, const std::string& data_path);
 
 }  // namespace lmdbio::loader
 #endif  // LMDBIO_LOADER_LMDB_CALL_ERROR_H_

@@ -25,7 +25,7 @@ Result<std::unique_ptr<LmdbStream>> LmdbStream::Open(const std::string& data_pat
   mdb_env_set_maxdbs(stream->environment_, 1);
   rc = mdb_env_open(stream->environment_, data_path.c_str(),
                     MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0644);
-  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_open"));
+  if (rc != 0) return Fail(LmdbOpenError(rc, data_path));
   LMDBIO_TRY_VOID(stream->OpenCursor(database_name));
   return stream;
 }

@@ -65,7 +65,7 @@ Result<std::unique_ptr<SnapshotPin>> SnapshotPin::Open(const std::string& data_p
   const EnvironmentName name = NameOf(data_path);
   rc =
       mdb_env_open(pin->environment_, name.path.c_str(), MDB_RDONLY | MDB_NOTLS | name.flags, 0644);
-  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_open"));
+  if (rc != 0) return Fail(LmdbOpenError(rc, data_path));
   LMDBIO_TRY_VOID(pin->Begin());
   return pin;
 }

@@ -1,118 +1,328 @@
+// Goal: whatever records a plan is asked for, their bytes lie where it says once its blocks have
+// been read, and it reads little else. Method: random layouts, over random bytes; the
+// blocks are read into a buffer.
 #include "lmdbio/layout/read_plan.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <cstring>
+#include <deque>
+#include <set>
+#include <string>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "tests/support/random.h"
 
 namespace lmdbio::layout {
 namespace {
 
-// The synthetic file: every byte tells its offset.
-std::byte ByteAt(uint64_t offset) { return static_cast<std::byte>(offset * 2654435761U >> 13); }
+// A file of which no page is like another.
+std::vector<std::byte> FileOf(uint64_t size_bytes) {
+  const std::string bytes = test::Random(5).BytesOf(size_bytes);
+  const Bytes view = std::as_bytes(std::span(bytes));
+  return {view.begin(), view.end()};
+}
 
-std::vector<std::byte> Fetch(const ReadPlan& plan, uint64_t file_bytes) {
-  std::vector<std::byte> buffer(plan.buffer_bytes(), std::byte{0});
-  std::vector<bool> taken(buffer.size(), false);
-  for (const PlannedBlock& block : plan.blocks()) {
-    REQUIRE(block.file.offset + block.file.length_bytes <= file_bytes);
-    REQUIRE(block.file.offset % kStretchAlignBytes == block.at % kStretchAlignBytes);
-    for (uint64_t i = 0; i < block.file.length_bytes; ++i) {
-      REQUIRE_FALSE(taken[block.at + i]);
-      taken[block.at + i] = true;
-      buffer[block.at + i] = ByteAt(block.file.offset + i);
+// Runs with the values they view.
+class RunList {
+ public:
+  void Add(RecordRun run, std::vector<Extent> values) {
+    run.first_record = {record_count_};
+    record_count_ += values.size();
+    values_.push_back(std::move(values));
+    run.values = values_.back();
+    runs_.push_back(run);
+  }
+  const std::vector<RecordRun>& runs() const { return runs_; }
+
+ private:
+  std::vector<RecordRun> runs_;
+  std::deque<std::vector<Extent>> values_;
+  uint64_t record_count_ = 0;
+};
+
+class RandomRuns {
+ public:
+  RandomRuns(uint32_t page_bytes, uint64_t page_count, uint64_t seed)
+      : page_bytes_(page_bytes), page_count_(page_count), random_(seed) {}
+
+  RunList Make() {
+    RunList list;
+    const uint64_t run_count = random_.Between(1, 25);
+    uint64_t leaf = 0;
+    for (uint64_t i = 0; i < run_count; ++i) {
+      // In file order, anywhere, or the same once more.
+      if (random_.Below(3) > 0) leaf = std::min(page_count_ - 1, leaf + random_.Below(4));
+      if (random_.Below(4) == 0) leaf = random_.Below(page_count_);
+      RecordRun run;
+      run.leaf = {leaf};
+      run.home = {leaf};
+      run.first_node = static_cast<uint32_t>(random_.Below(9));
+      if (random_.Below(3) == 0) {
+        run.kind = RunKind::kDuplicates;
+        if (random_.Below(2) == 0) run.home = {random_.Below(page_count_)};
+      }
+      list.Add(run, Values(run));
     }
+    return list;
   }
-  return buffer;
-}
 
-bool Holds(const std::vector<std::byte>& buffer, uint64_t at, uint64_t offset, uint64_t length) {
-  if (at + length > buffer.size()) return false;
-  for (uint64_t i = 0; i < length; ++i) {
-    if (buffer[at + i] != ByteAt(offset + i)) return false;
-  }
-  return true;
-}
-
-// Adds runs at random places: values inside their page, also empty ones at its very end, values in
-// overflow runs, homes apart from the leaf, pages named twice.
-void AddRandomRuns(ReadPlan& plan, test::Random& random, uint64_t page_bytes, uint64_t pages) {
-  const uint64_t runs = random.Between(1, 12);
-  for (uint64_t r = 0; r < runs; ++r) {
-    RecordRun run;
-    run.leaf = PageNo{random.Between(2, pages - 1)};
-    run.home = random.Below(4) == 0 ? PageNo{random.Between(2, pages - 1)} : run.leaf;
-    run.kind = run.home == run.leaf ? RunKind::kNodes : RunKind::kDuplicates;
+ private:
+  std::vector<Extent> Values(const RecordRun& run) {
     std::vector<Extent> values;
-    for (uint64_t i = random.Between(1, 6); i > 0; --i) {
-      const uint64_t home_begin = run.home.value * page_bytes;
-      switch (random.Below(run.kind == RunKind::kNodes ? 3 : 2)) {
-        case 0:
-          values.push_back({home_begin + random.Between(20, page_bytes - 40), random.Below(20)});
-          break;
-        case 1:
-          values.push_back({home_begin + page_bytes, 0});
-          break;
-        default: {
-          const uint64_t first = random.Between(2, pages - 1);
-          const uint64_t bytes_max = (pages - first) * page_bytes - 16;
-          values.push_back(
-              {first * page_bytes + 16, std::min(bytes_max, random.Between(1, 5 * page_bytes))});
-        }
+    const uint64_t count = random_.Between(1, 6);
+    for (uint64_t i = 0; i < count; ++i) {
+      const bool overflows = run.kind == RunKind::kNodes && random_.Below(2) == 0;
+      Extent value = overflows ? OverflowValue() : ValueOn(run.home.value);
+      // No overflow run begins on the leaf that refers to it.
+      const bool is_on_leaf = value.offset / page_bytes_ == run.leaf.value;
+      if (overflows && is_on_leaf) value = ValueOn(run.home.value);
+      values.push_back(value);
+    }
+    return values;
+  }
+
+  Extent ValueOn(uint64_t page) {
+    if (random_.Below(6) == 0) return {(page + 1) * page_bytes_, 0};  // empty, where the page ends
+    const uint64_t begin = random_.Below(page_bytes_);
+    return {page * page_bytes_ + begin, random_.Between(0, page_bytes_ - begin)};
+  }
+
+  Extent OverflowValue() {
+    constexpr uint64_t kHeaderBytes = 16;
+    if (random_.Below(2) == 0) last_overflow_ = random_.Below(page_count_);
+    const uint64_t first = std::min(last_overflow_, page_count_ - 1);
+    const uint64_t pages = std::min(random_.Between(1, 9), page_count_ - first);
+    last_overflow_ = first + pages;
+    const uint64_t length_bytes_max = pages * page_bytes_ - kHeaderBytes;
+    return {first * page_bytes_ + kHeaderBytes, random_.Between(1, length_bytes_max)};
+  }
+
+  uint64_t page_bytes_;
+  uint64_t page_count_;
+  uint64_t last_overflow_ = 0;
+  test::Random random_;
+};
+
+bool AnyOverlap(std::vector<Extent> extents) {
+  std::ranges::sort(extents, {}, &Extent::offset);
+  for (size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i - 1].offset + extents[i - 1].length_bytes > extents[i].offset) return true;
+  }
+  return false;
+}
+
+// Reads the blocks of a plan, and checks that they are sound and none too many.
+class PlannedBuffer {
+ public:
+  PlannedBuffer(const ReadPlan& plan, const PlanOptions& options, Bytes file)
+      : file_(file), bytes_(plan.buffer_bytes(), std::byte{0}) {
+    REQUIRE(plan.buffer_bytes() % kStretchAlignBytes == 0);
+    std::vector<Extent> in_file;
+    std::vector<Extent> in_buffer;
+    uint64_t read_bytes = 0;
+    for (const PlannedBlock& block : plan.blocks()) {
+      const auto [offset, length_bytes] = block.file;
+      REQUIRE(length_bytes > 0);
+      REQUIRE(length_bytes <= options.block_bytes_max);
+      REQUIRE(offset + length_bytes <= file.size());
+      REQUIRE(block.at + length_bytes <= bytes_.size());
+      REQUIRE(offset % kStretchAlignBytes == 0);
+      REQUIRE(block.at % kStretchAlignBytes == 0);
+      std::copy_n(&file[offset], length_bytes, &bytes_[block.at]);
+      in_file.push_back(block.file);
+      in_buffer.push_back({block.at, length_bytes});
+      read_bytes += length_bytes;
+    }
+    REQUIRE_FALSE(AnyOverlap(in_file));
+    REQUIRE_FALSE(AnyOverlap(in_buffer));
+    REQUIRE(read_bytes == plan.read_bytes());
+  }
+
+  bool Holds(const Extent& extent, uint64_t at) const {
+    if (extent.length_bytes == 0) return at <= bytes_.size();
+    if (at > bytes_.size() || extent.length_bytes > bytes_.size() - at) return false;
+    return std::memcmp(&bytes_[at], &file_[extent.offset], extent.length_bytes) == 0;
+  }
+
+ private:
+  Bytes file_;
+  std::vector<std::byte> bytes_;
+};
+
+// The pages that the records need, one by one.
+std::set<uint64_t> NeededPages(const RunList& list, uint64_t page_bytes) {
+  std::set<uint64_t> pages;
+  for (const RecordRun& run : list.runs()) {
+    pages.insert(run.leaf.value);
+    pages.insert(run.home.value);
+    for (const Extent& value : run.values) {
+      for (uint64_t at = value.offset; at < value.offset + value.length_bytes; ++at) {
+        pages.insert(at / page_bytes);
+        at = (at / page_bytes + 1) * page_bytes - 1;
       }
     }
-    run.values = values;
-    REQUIRE(plan.Add(run).has_value());
   }
+  return pages;
 }
 
-// Goal: whatever the records, each of their bytes lies where the plan says once blocks are fetched.
-TEST_CASE("A plan's blocks put every page where the plan says", "[layout]") {
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    INFO("seed " << seed);
-    test::Random random(seed);
-    PlanOptions options;
-    const uint32_t page_bytes = 512U << random.Below(6);
-    const uint64_t pages = random.Between(4, 120);
-    options.page_format = {format::DataVersion::k1, page_bytes};
-    options.file_size_bytes = pages * page_bytes;
-    options.coalescing = random.Below(3) == 0 ? Coalescing::kNone : Coalescing::kNeighbours;
-    options.block_bytes_max = kStretchAlignBytes << random.Below(6);
-    ReadPlan plan(options);
-    AddRandomRuns(plan, random, page_bytes, pages);
-    plan.Finish();
-    const std::vector<std::byte> buffer = Fetch(plan, options.file_size_bytes);
-    for (const PlannedRun& run : plan.runs()) {
-      REQUIRE(Holds(buffer, run.leaf_at, run.leaf.value * page_bytes, page_bytes));
-      REQUIRE(Holds(buffer, run.home_at, run.home.value * page_bytes, page_bytes));
-    }
-    for (const PlannedValue& value : plan.values()) {
-      REQUIRE(Holds(buffer, value.at, value.file.offset, value.file.length_bytes));
-    }
-    CHECK(plan.useful_bytes() <= plan.read_bytes());
-    if (page_bytes >= kStretchAlignBytes) {
-      CHECK(static_cast<double>(plan.read_bytes()) <=
-            static_cast<double>(plan.useful_bytes()) * (1 + options.gap_share_max));
+void CheckPlaces(const ReadPlan& plan, const RunList& list, const PlannedBuffer& buffer,
+                 uint64_t page_bytes) {
+  REQUIRE(plan.runs().size() == list.runs().size());
+  for (size_t i = 0; i < list.runs().size(); ++i) {
+    const RecordRun& asked = list.runs()[i];
+    const PlannedRun& run = plan.runs()[i];
+    INFO("run " << i);
+    REQUIRE(run.record_count == asked.values.size());
+    REQUIRE(run.first_record == asked.first_record);
+    REQUIRE(run.leaf == asked.leaf);
+    REQUIRE(run.home == asked.home);
+    REQUIRE(run.first_node == asked.first_node);
+    REQUIRE(run.kind == asked.kind);
+    REQUIRE(buffer.Holds({run.leaf.value * page_bytes, page_bytes}, run.leaf_at));
+    REQUIRE(buffer.Holds({run.home.value * page_bytes, page_bytes}, run.home_at));
+    for (uint64_t r = 0; r < run.record_count; ++r) {
+      INFO("record " << r);
+      const PlannedValue& value = plan.values()[run.first_value + r];
+      REQUIRE(value.file == asked.values[r]);
+      REQUIRE(buffer.Holds(value.file, value.at));
     }
   }
 }
 
-TEST_CASE("Neighbours become one block, and without coalescing one for each record", "[layout]") {
+void CheckWaste(const ReadPlan& plan, const PlanOptions& options, uint64_t needed_pages) {
+  const uint64_t page_bytes = options.page_format.page_size_bytes();
+  REQUIRE(plan.useful_bytes() == needed_pages * page_bytes);
+  double waste_max = static_cast<double>(plan.useful_bytes()) * options.gap_share_max;
+  if (options.coalescing == Coalescing::kNone) waste_max = 0;
+  // Stretches of small pages are aligned at both ends.
+  if (page_bytes < kStretchAlignBytes) {
+    waste_max += static_cast<double>(plan.blocks().size() * 2 * kStretchAlignBytes);
+  }
+  REQUIRE(static_cast<double>(plan.read_bytes() - plan.useful_bytes()) <= waste_max);
+}
+
+PlanOptions OptionsOf(uint32_t page_bytes, uint64_t file_size_bytes, Coalescing coalescing) {
   PlanOptions options;
-  options.page_format = {format::DataVersion::k1, 4096};
-  options.file_size_bytes = 100 * 4096;
-  const std::vector<Extent> values = {{11 * 4096 + 16, 3080}, {12 * 4096 + 16, 3080}};
-  for (const auto& [coalescing, blocks] :
-       {std::pair{Coalescing::kNeighbours, 1U}, std::pair{Coalescing::kNone, 3U}}) {
-    options.coalescing = coalescing;
+  options.page_format = {format::DataVersion::k1, page_bytes};
+  options.file_size_bytes = file_size_bytes;
+  options.coalescing = coalescing;
+  return options;
+}
+
+TEST_CASE("ReadPlan finds a place for every byte, and reads little else", "[layout][plan]") {
+  const uint32_t page_bytes = GENERATE(512U, 1024U, 4096U, 16384U, 65536U);
+  const Coalescing coalescing = GENERATE(Coalescing::kNeighbours, Coalescing::kNone);
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(page_bytes, static_cast<int>(coalescing), seed);
+    test::Random random(seed);
+    const uint64_t page_count = random.Between(1, page_bytes > 4096 ? 20 : 200);
+    // A file may end with part of a page.
+    const uint64_t tail_bytes = random.Below(2) * random.Below(page_bytes);
+    PlanOptions options = OptionsOf(page_bytes, page_count * page_bytes + tail_bytes, coalescing);
+    options.block_bytes_max = kStretchAlignBytes * random.Between(1, 40);
+    const std::vector<std::byte> file = FileOf(options.file_size_bytes);
     ReadPlan plan(options);
-    REQUIRE(plan.Add({{0}, PageNo{10}, 0, RunKind::kNodes, PageNo{10}, values, {}}).has_value());
-    plan.Finish();
-    CHECK(plan.blocks().size() == blocks);
-    CHECK(plan.read_bytes() == 3 * 4096);
+    // The same plan serves for one slot after the other.
+    for (int round = 0; round < 2; ++round) {
+      const RunList list = RandomRuns(page_bytes, page_count, seed * 2 + round % 2).Make();
+      plan.Clear();
+      for (const RecordRun& run : list.runs()) REQUIRE(plan.Add(run));
+      const uint64_t pending_bytes = plan.pending_bytes();
+      plan.Finish();
+      const PlannedBuffer buffer(plan, options, file);
+      CheckPlaces(plan, list, buffer, page_bytes);
+      CheckWaste(plan, options, NeededPages(list, page_bytes).size());
+      REQUIRE(pending_bytes >= plan.useful_bytes());
+    }
   }
+}
+
+TEST_CASE("ReadPlan gives the same plan for the same runs", "[layout][plan]") {
+  const RunList list = RandomRuns(4096, 100, 1).Make();
+  const PlanOptions options = OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours);
+  ReadPlan fresh(options);
+  ReadPlan used(options);
+  const RunList other = RandomRuns(4096, 100, 2).Make();
+  for (const RecordRun& run : other.runs()) REQUIRE(used.Add(run));
+  used.Finish();
+  used.Clear();
+  for (ReadPlan* plan : {&fresh, &used}) {
+    for (const RecordRun& run : list.runs()) REQUIRE(plan->Add(run));
+    plan->Finish();
+  }
+  REQUIRE(fresh.blocks().size() == used.blocks().size());
+  for (size_t i = 0; i < fresh.blocks().size(); ++i) {
+    CHECK(fresh.blocks()[i].file == used.blocks()[i].file);
+    CHECK(fresh.blocks()[i].at == used.blocks()[i].at);
+  }
+  for (size_t i = 0; i < fresh.values().size(); ++i) {
+    CHECK(fresh.values()[i].at == used.values()[i].at);
+  }
+  CHECK(fresh.buffer_bytes() == used.buffer_bytes());
+  CHECK(fresh.read_bytes() == used.read_bytes());
+  CHECK(fresh.useful_bytes() == used.useful_bytes());
+}
+
+// A leaf page and the values of its nodes, one page each, behind it; the last behind a gap.
+RunList LeafAndFourValues(uint64_t gap_pages) {
+  RecordRun run;
+  run.leaf = {10};
+  run.home = {10};
+  RunList list;
+  list.Add(run, {{11 * 4096 + 16, 4000},
+                 {12 * 4096 + 16, 4000},
+                 {13 * 4096 + 16, 4000},
+                 {(14 + gap_pages) * 4096 + 16, 4000}});
+  return list;
+}
+
+std::vector<Extent> BlocksOf(const RunList& list, const PlanOptions& options) {
+  ReadPlan plan(options);
+  for (const RecordRun& run : list.runs()) REQUIRE(plan.Add(run));
+  plan.Finish();
+  std::vector<Extent> blocks;
+  for (const PlannedBlock& block : plan.blocks()) blocks.push_back(block.file);
+  return blocks;
+}
+
+TEST_CASE("ReadPlan fetches neighbours together only where it is told to", "[layout][plan]") {
+  const RunList list = LeafAndFourValues(0);
+  PlanOptions options = OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours);
+  CHECK(BlocksOf(list, options) == std::vector<Extent>{{10 * 4096, 5 * 4096}});
+  options.block_bytes_max = 2 * 4096;
+  CHECK(BlocksOf(list, options) ==
+        std::vector<Extent>{{10 * 4096, 2 * 4096}, {12 * 4096, 2 * 4096}, {14 * 4096, 4096}});
+  options.coalescing = Coalescing::kNone;
+  CHECK(BlocksOf(list, options).size() == 5);
+}
+
+TEST_CASE("ReadPlan reads over gaps that are small for what lies around them", "[layout][plan]") {
+  PlanOptions options = OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours);
+  CHECK(BlocksOf(LeafAndFourValues(1), options).size() == 2);
+  options.gap_share_max = 0.2;
+  CHECK(BlocksOf(LeafAndFourValues(1), options).size() == 1);
+  CHECK(BlocksOf(LeafAndFourValues(2), options).size() == 2);
+}
+
+TEST_CASE("ReadPlan reads nothing behind the end of a file", "[layout][plan]") {
+  // Three pages of 512 bytes; the last is asked for.
+  RecordRun run;
+  run.leaf = {2};
+  run.home = {2};
+  RunList list;
+  list.Add(run, {{3 * 512, 0}, {2 * 512 + 500, 12}});
+  const PlanOptions options = OptionsOf(512, 3 * 512, Coalescing::kNeighbours);
+  CHECK(BlocksOf(list, options) == std::vector<Extent>{{0, 3 * 512}});
+}
+
+TEST_CASE("ReadPlan of no records reads nothing", "[layout][plan]") {
+  ReadPlan plan(OptionsOf(4096, 4096, Coalescing::kNeighbours));
+  plan.Finish();
+  CHECK(plan.blocks().empty());
+  CHECK(plan.buffer_bytes() == 0);
+  CHECK(plan.read_bytes() == 0);
 }
 
 }  // namespace

@@ -1,37 +1,99 @@
 #include "lmdbio/loader/schedule.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <catch2/catch.hpp>
 
-#include <vector>
+#include "tests/support/random.h"
 
 namespace lmdbio::loader {
 namespace {
 
-// Goal: the arithmetic equals counting, for every small case.
-TEST_CASE("Schedule and shares equal counting", "[loader]") {
-  for (uint64_t n = 1; n <= 9; ++n) {
-    for (uint64_t b = 1; b <= 11; ++b) {
-      for (const Tail tail : {Tail::kWrap, Tail::kShort, Tail::kDrop}) {
-        if (tail == Tail::kDrop && b > n) continue;
-        const Schedule schedule(n, b, tail);
-        for (int ranks = 1; ranks <= 12; ++ranks) {
-          for (const Share share : {Share::kBlock, Share::kRoundRobin}) {
-            for (uint64_t number = 0; number < 7; ++number) {
-              const BatchSpan batch = schedule.Batch(number);
-              std::vector<uint64_t> counted(static_cast<size_t>(ranks), 0);
-              int last_owner = 0;
-              for (uint64_t i = 0; i < batch.record_count; ++i) {
-                const int owner = OwnerOf(batch, batch.first_position + i, share, ranks);
-                REQUIRE((owner >= 0 && owner < ranks));
-                if (share == Share::kBlock) REQUIRE(owner >= last_owner);
-                last_owner = owner;
-                ++counted[static_cast<size_t>(owner)];
-              }
-              for (int rank = 0; rank < ranks; ++rank) {
-                REQUIRE(ShareCount(batch, share, rank, ranks) ==
-                        counted[static_cast<size_t>(rank)]);
-              }
+// Does not overflow here.
+__extension__ using Wide = unsigned __int128;
+
+constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
+constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
+
+// The stream dealt out record by record: the batches of the first `epoch_count` epochs, as lists of
+// positions.
+std::vector<std::vector<uint64_t>> DealtBatches(uint64_t record_count, uint64_t batch_size,
+                                                Tail tail, uint64_t epoch_count) {
+  std::vector<std::vector<uint64_t>> batches(1);
+  for (uint64_t position = 0; position < record_count * epoch_count; ++position) {
+    batches.back().push_back(position);
+    const bool ends_epoch = (position + 1) % record_count == 0;
+    const bool is_full = batches.back().size() == batch_size;
+    if (ends_epoch && !is_full && tail == Tail::kDrop) batches.back().clear();
+    if (is_full || (ends_epoch && tail == Tail::kShort)) batches.emplace_back();
+  }
+  batches.pop_back();  // of kWrap, what the epochs to come would fill
+  return batches;
+}
+
+void CheckBatch(const BatchSpan& batch, const std::vector<uint64_t>& dealt, uint64_t record_count,
+                Tail tail) {
+  REQUIRE(batch.first_position == dealt.front());
+  REQUIRE(batch.record_count == dealt.size());
+  REQUIRE(batch.epoch == dealt.front() / record_count);
+  const auto is_last = [&](uint64_t position) { return (position + 1) % record_count == 0; };
+  bool ends_epoch = std::any_of(dealt.begin(), dealt.end(), is_last);
+  // What is left behind it would not fill another.
+  if (tail == Tail::kDrop) {
+    ends_epoch = record_count - (dealt.back() % record_count + 1) < dealt.size();
+  }
+  REQUIRE(batch.ends_epoch == ends_epoch);
+}
+
+TEST_CASE("Schedule deals out what a simulation deals out", "[loader][schedule]") {
+  for (uint64_t record_count = 1; record_count <= 12; ++record_count) {
+    for (uint64_t batch_size = 1; batch_size <= 25; ++batch_size) {
+      for (const Tail tail : kTails) {
+        if (tail == Tail::kDrop && batch_size > record_count) continue;
+        CAPTURE(record_count, batch_size, static_cast<int>(tail));
+        const Schedule schedule(record_count, batch_size, tail);
+        const auto dealt = DealtBatches(record_count, batch_size, tail, /*epoch_count=*/9);
+        for (uint64_t number = 0; number < dealt.size(); ++number) {
+          const BatchSpan batch = schedule.Batch(number);
+          REQUIRE(batch.number == number);
+          CheckBatch(batch, dealt[number], record_count, tail);
+        }
+        const auto in_first_epoch = [&](const auto& one) { return one.front() < record_count; };
+        if (!dealt.empty()) {
+          REQUIRE(schedule.batches_per_epoch() ==
+                  static_cast<uint64_t>(std::count_if(dealt.begin(), dealt.end(), in_first_epoch)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Every position of a batch is one rank's", "[loader][schedule]") {
+  for (uint64_t first = 0; first <= 13; ++first) {
+    for (uint64_t count = 1; count <= 13; ++count) {
+      for (int rank_count = 1; rank_count <= 13; ++rank_count) {
+        const BatchSpan batch{0, first, count, 0, false};
+        for (const Share share : kShares) {
+          CAPTURE(first, count, rank_count, static_cast<int>(share));
+          std::vector<uint64_t> counts(static_cast<size_t>(rank_count), 0);
+          int last_owner = 0;
+          for (uint64_t position = first; position < first + count; ++position) {
+            const int owner = OwnerOf(batch, position, share, rank_count);
+            REQUIRE(owner >= 0);
+            REQUIRE(owner < rank_count);
+            if (share == Share::kBlock) REQUIRE(owner >= last_owner);
+            if (share == Share::kRoundRobin) {
+              REQUIRE(static_cast<uint64_t>(owner) == position % static_cast<uint64_t>(rank_count));
             }
+            last_owner = owner;
+            ++counts[static_cast<size_t>(owner)];
+          }
+          const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+          REQUIRE(*most - *least <= 1);
+          for (int rank = 0; rank < rank_count; ++rank) {
+            REQUIRE(ShareCount(batch, share, rank, rank_count) ==
+                    counts[static_cast<size_t>(rank)]);
           }
         }
       }
@@ -39,34 +101,78 @@ TEST_CASE("Schedule and shares equal counting", "[loader]") {
   }
 }
 
-// Goal: what Caffe's solvers see, from the closed form of their skipping cursor.
-TEST_CASE("Round-robin shares are those of Caffe's solvers", "[loader]") {
-  constexpr uint64_t kRecords = 101, kBatchOfSolver = 7, kSolvers = 3;
-  const Schedule schedule(kRecords, kBatchOfSolver * kSolvers, Tail::kWrap);
-  for (uint64_t t = 0; t < 20; ++t) {
-    const BatchSpan batch = schedule.Batch(t);
-    for (uint64_t r = 0; r < kSolvers; ++r) {
-      for (uint64_t i = 0; i < kBatchOfSolver; ++i) {
-        const uint64_t position = (t * kBatchOfSolver + i) * kSolvers + r;
-        REQUIRE(OwnerOf(batch, position, Share::kRoundRobin, kSolvers) == static_cast<int>(r));
-        REQUIRE(schedule.Record(position).value == position % kRecords);
+// Caffe's solver `rank` of `solver_count`, each with batches of `each`, skips what the others take:
+// item i of its batch t is record ((t * each + i) * solver_count + rank) mod N.
+TEST_CASE("Round-robin shares are those of Caffe's solvers", "[loader][schedule]") {
+  for (const uint64_t record_count : {1U, 5U, 12U, 100U}) {
+    for (const uint64_t each : {1U, 3U, 7U}) {
+      for (const uint64_t solver_count : {1U, 2U, 5U}) {
+        const Schedule schedule(record_count, each * solver_count, Tail::kWrap);
+        for (uint64_t t = 0; t < 30; ++t) {
+          const BatchSpan batch = schedule.Batch(t);
+          for (uint64_t rank = 0; rank < solver_count; ++rank) {
+            uint64_t i = 0;
+            for (uint64_t p = batch.first_position; p < batch.first_position + batch.record_count;
+                 ++p) {
+              if (OwnerOf(batch, p, Share::kRoundRobin, static_cast<int>(solver_count)) !=
+                  static_cast<int>(rank)) {
+                continue;
+              }
+              REQUIRE(schedule.Record(p).value ==
+                      ((t * each + i) * solver_count + rank) % record_count);
+              ++i;
+            }
+            REQUIRE(i == each);
+          }
+        }
       }
     }
   }
 }
 
-TEST_CASE("Only the batch that reaches an epoch's last record ends it", "[loader]") {
-  const Schedule whole(100, 25, Tail::kWrap);
-  CHECK_FALSE(whole.Batch(2).ends_epoch);
-  CHECK(whole.Batch(3).ends_epoch);
-  CHECK(whole.Batch(4).epoch == 1);
-  const Schedule cut(100, 30, Tail::kShort);
-  CHECK(cut.Batch(3).record_count == 10);
-  CHECK(cut.Batch(3).ends_epoch);
-  CHECK(cut.Batch(4).first_position == 100);
-  const Schedule dropped(100, 30, Tail::kDrop);
-  CHECK(dropped.Batch(2).ends_epoch);
-  CHECK(dropped.Batch(3).first_position == 100);
+TEST_CASE("Shares of huge batches do not overflow", "[loader][schedule]") {
+  test::Random random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const int rank_count = static_cast<int>(random.Between(1, 100'000));
+    const uint64_t record_count = random.Next() >> (1 + random.Below(40));
+    const BatchSpan batch{0, random.Next() >> 1, record_count + 1, 0, false};
+    const uint64_t into = random.Below(batch.record_count);
+    CAPTURE(rank_count, batch.record_count, batch.first_position, into);
+    const int owner = OwnerOf(batch, batch.first_position + into, Share::kBlock, rank_count);
+    const auto part = [&](int rank) {
+      return static_cast<uint64_t>(Wide{batch.record_count} * static_cast<unsigned>(rank) /
+                                   static_cast<unsigned>(rank_count));
+    };
+    REQUIRE(part(owner) <= into);
+    REQUIRE(into < part(owner + 1));
+    REQUIRE(ShareCount(batch, Share::kBlock, owner, rank_count) == part(owner + 1) - part(owner));
+  }
+}
+
+TEST_CASE("Positions beyond 2^62 are right", "[loader][schedule]") {
+  constexpr uint64_t kHuge = uint64_t{1} << 62;
+  for (const Tail tail : kTails) {
+    CAPTURE(static_cast<int>(tail));
+    const Schedule schedule(kHuge - 1, kHuge / 2, tail);
+    const uint64_t last = schedule.batches_per_epoch() - 1;
+    const BatchSpan batch = schedule.Batch(last);
+    CHECK(batch.first_position == last * (kHuge / 2));
+    CHECK(batch.ends_epoch);
+    CHECK(batch.epoch == 0);
+    CHECK(schedule.Batch(last + 1).epoch == 1);
+    const uint64_t taken = batch.record_count;
+    CHECK(taken == (tail == Tail::kShort ? kHuge / 2 - 1 : kHuge / 2));
+    for (const Share share : kShares) {
+      uint64_t sum = 0;
+      for (int rank = 0; rank < 7; ++rank) sum += ShareCount(batch, share, rank, 7);
+      CHECK(sum == taken);
+    }
+  }
+  const Schedule one_by_one(3, 1, Tail::kWrap);
+  const BatchSpan late = one_by_one.Batch((uint64_t{1} << 63) - 1);
+  CHECK(late.first_position == (uint64_t{1} << 63) - 1);
+  CHECK(late.epoch == ((uint64_t{1} << 63) - 1) / 3);
+  CHECK(one_by_one.Record(late.first_position).value == ((uint64_t{1} << 63) - 1) % 3);
 }
 
 }  // namespace

@@ -60,7 +60,11 @@ Delivered Deliver(comm::ThreadRanks ranks, const std::filesystem::path& path,
 
 std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
                                       const loader::LoaderOptions& options) {
-  const std::vector<KeyValue> records = LmdbRecords(data_file, options.database_name);
+  return ExpectedOf(LmdbRecords(data_file, options.database_name), options);
+}
+
+std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
+                                        const loader::LoaderOptions& options) {
   const uint64_t n = records.size();
   std::map<uint64_t, KeyValue> expected;
   for (uint64_t b = 0; b < options.batch_count_max; ++b) {

@@ -34,6 +34,10 @@ Delivered Deliver(comm::ThreadRanks ranks, const std::filesystem::path& path,
 std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
                                       const loader::LoaderOptions& options);
 
+// The same of records that are known already.
+std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
+                                        const loader::LoaderOptions& options);
+
 // Small databases of each kind that matters: a name, and how to fill it.
 void FillInline(TinyDb& db);
 void FillOverflow(TinyDb& db);

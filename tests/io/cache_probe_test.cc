@@ -1,0 +1,106 @@
+#include "lmdbio/io/cache_probe.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "lmdbio/io/unique_fd.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::io {
+namespace {
+
+// What mincore says of the same file: the share of its pages that are in the page cache.
+double ResidentShare(const std::string& path, uint64_t size_bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  void* map = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  REQUIRE(map != MAP_FAILED);
+  std::vector<unsigned char> resident((size_bytes + 4095) / 4096);
+  const int rc = ::mincore(map, size_bytes, resident.data());
+  ::munmap(map, size_bytes);
+  REQUIRE(rc == 0);
+  uint64_t count = 0;
+  for (const unsigned char page : resident) count += page & 1U;
+  return static_cast<double>(count) / static_cast<double>(resident.size());
+}
+
+// Asks the kernel to forget the file. It may refuse, as tmpfs does.
+void Forget(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ::fdatasync(fd.get());
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+constexpr uint64_t kFileBytes = 8 << 20;
+
+std::string WriteFile(const test::TempDir& dir, uint64_t size_bytes) {
+  const std::string path = dir.path() / "file";
+  test::WriteWholeFile(path, std::vector<std::byte>(size_bytes, std::byte{7}));
+  return path;
+}
+
+TEST_CASE("CachedShare finds a file that was just written in the page cache", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, kFileBytes);
+  if (ResidentShare(path, kFileBytes) < 1) return;  // short of memory
+  const auto share = CachedShare(path);
+  REQUIRE(share);
+  CHECK(*share > 0.9);
+}
+
+TEST_CASE("CachedShare fetches nothing, and finds nothing where nothing is", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, kFileBytes);
+  Forget(path);
+  if (ResidentShare(path, kFileBytes) > 0) return;  // the file system keeps it
+  for (int i = 0; i < 3; ++i) {
+    const auto share = CachedShare(path);
+    REQUIRE(share);
+    CHECK(*share == 0);
+    CHECK(ResidentShare(path, kFileBytes) == 0);
+  }
+}
+
+TEST_CASE("CachedShare tells how much of a file was read", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, kFileBytes);
+  Forget(path);
+  if (ResidentShare(path, kFileBytes) > 0) return;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);  // nothing is read ahead
+  std::vector<char> half(kFileBytes / 2);
+  REQUIRE(::pread(fd.get(), half.data(), half.size(), 0) == static_cast<ssize_t>(half.size()));
+  const auto share = CachedShare(path);
+  REQUIRE(share);
+  CHECK(*share == Approx(ResidentShare(path, kFileBytes)).margin(0.05));
+}
+
+TEST_CASE("CachedShare takes files of any size", "[io][cache_probe]") {
+  const uint64_t size_bytes = GENERATE(0, 1, 63, 64, 65, 4096, 4097);
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, size_bytes);
+  const auto share = CachedShare(path);
+  REQUIRE(share);
+  CHECK(*share >= 0);
+  CHECK(*share <= 1);
+  if (size_bytes == 0) CHECK(*share == 0);
+}
+
+TEST_CASE("CachedShare names a file that is not there", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const std::string path = dir.path() / "none";
+  const auto share = CachedShare(path);
+  REQUIRE_FALSE(share);
+  CHECK(share.error().code() == ErrorCode::kNotFound);
+  CHECK(share.error().message().find(path) != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lmdbio::io
