@@ -69,19 +69,29 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: the database holds no records", data_path));
   }
+  if (options.tail == loader::Tail::kDrop && options.batch_size > expected.record_count) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a batch of {} is more than the {} records there are, and the rest "
+                            "is to be dropped: nothing would be left",
+                            data_path, options.batch_size, expected.record_count));
+  }
   const loader::Schedule schedule(expected.record_count, options.batch_size, options.tail);
   expected.batch_count =
       options.batch_count_max > 0 ? options.batch_count_max : schedule.batches_per_epoch();
-  uint64_t delivered = 0;  // in whole epochs and a rest
-  for (uint64_t i = 0; i < expected.batch_count; ++i) delivered += schedule.Batch(i).record_count;
   const auto page_bytes_of = [&](uint64_t record_count) -> Result<uint64_t> {
     PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
     LMDBIO_TRY_VOID(layout.ExpandRange({0}, record_count, {0}, pages));
     return pages.bytes();
   };
-  LMDBIO_TRY(const uint64_t epoch_bytes, page_bytes_of(expected.record_count));
-  LMDBIO_TRY(const uint64_t rest_bytes, page_bytes_of(delivered % expected.record_count));
-  expected.page_bytes = delivered / expected.record_count * epoch_bytes + rest_bytes;
+  // Where the stream would go on tells how many whole epochs it has read, and what of the next.
+  const loader::BatchSpan end = schedule.Batch(expected.batch_count);
+  const uint64_t begun = end.first_position - end.epoch * expected.record_count;
+  const uint64_t whole = options.tail == loader::Tail::kDrop
+                             ? schedule.batches_per_epoch() * options.batch_size
+                             : expected.record_count;
+  LMDBIO_TRY(const uint64_t whole_bytes, page_bytes_of(whole));
+  LMDBIO_TRY(const uint64_t begun_bytes, page_bytes_of(begun));
+  expected.page_bytes = end.epoch * whole_bytes + begun_bytes;
   return expected;
 }
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kMega = 1e6;
 constexpr double kGiga = 1e9;
+constexpr const char* kOfRaw = "% of raw";
 
 struct Spread {
   double median = 0;
@@ -70,7 +71,7 @@ std::vector<Column> Columns() {
   return {
       {"records/s", [](const auto& r) { return r.records_per_s(); }, 0},
       {"MB/s", [](const auto& r) { return r.payload_bytes_per_s() / kMega; }, 0},
-      {"% of raw", [](const auto& r) { return r.raw_fraction() * 100; }, 1},
+      {kOfRaw, [](const auto& r) { return r.raw_fraction() * 100; }, 1},
       {"seek max s", [](const auto& r) { return r.read.seek_s_max; }, 3},
       {"seek mean s", [](const auto& r) { return r.read.seek_s_mean; }, 3},
       {"I/O max s", [](const auto& r) { return r.read.io_s_max; }, 3},
@@ -119,6 +120,24 @@ std::string CpuName() {
   return "unknown";
 }
 
+std::string XmlText(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      default:
+        // Control characters have no place in XML, and only ASCII is sure to be UTF-8.
+        out += c >= ' ' && c < 0x7F ? c : '?';
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 double BenchRun::records_per_s() const {
@@ -158,8 +177,13 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["records_per_s"] = run.records_per_s();
   out["bytes_per_s"] = run.payload_bytes_per_s();
   out["page_bytes_per_s"] = run.page_bytes_per_s();
-  out["raw_bytes_per_s"] = run.raw_bytes_per_s;
-  out["raw_fraction"] = run.raw_fraction();
+  // null: not measured
+  out["raw_bytes_per_s"] = nullptr;
+  out["raw_fraction"] = nullptr;
+  if (run.raw_bytes_per_s > 0) {
+    out["raw_bytes_per_s"] = run.raw_bytes_per_s;
+    out["raw_fraction"] = run.raw_fraction();
+  }
   out["seek_s"] = {{"max", read.seek_s_max}, {"mean", read.seek_s_mean}};
   out["io_s"] = {{"max", read.io_s_max}, {"mean", read.io_s_mean}};
   out["skew_s"] = {{"max", read.skew_s_max}, {"mean", read.skew_s_mean}};
@@ -200,6 +224,7 @@ std::string Table(const std::vector<BenchRun>& runs) {
   std::vector<std::vector<std::string>> lines(1, {"strategy"});
   for (const auto& group : groups) lines[0].push_back(group.front()->strategy);
   for (const Column& column : Columns()) {
+    if (std::string_view(column.name) == kOfRaw && runs.front().raw_bytes_per_s == 0) continue;
     std::vector<std::string> line = {column.name};
     for (const auto& group : groups) {
       line.push_back(Cell(SpreadOver(group, column.figure), column.decimals));
@@ -235,7 +260,7 @@ std::string Plot(const std::vector<BenchRun>& runs, std::string_view title) {
       "font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
       "<text x=\"10\" y=\"22\" font-size=\"14\">{2}</text>\n",
-      kWidth, height, title);
+      kWidth, height, XmlText(title));
   for (size_t i = 0; i < groups.size(); ++i) {
     const Spread spread = SpreadOver(groups[i], rate);
     const double y = kTop + kBar * static_cast<double>(i);
@@ -248,6 +273,7 @@ std::string Plot(const std::vector<BenchRun>& runs, std::string_view title) {
         kLeft + spread.min * scale, kLeft + spread.max * scale, y + 9, y + 9,
         kLeft + spread.max * scale + 6, y + 14, spread.median);
   }
+  if (runs.front().raw_bytes_per_s == 0) return svg + "</svg>\n";  // not measured
   std::vector<const BenchRun*> all;
   for (const BenchRun& run : runs) all.push_back(&run);
   const double raw_x = kLeft + SpreadOver(all, raw).median * scale;

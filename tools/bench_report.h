@@ -20,8 +20,8 @@ struct BenchRun {
   std::string order;
   uint64_t batch_size = 0;
   ReadResult read;
-  uint64_t page_bytes = 0;  // of the pages that hold the delivered records
-  double raw_bytes_per_s = 0;
+  uint64_t page_bytes = 0;     // of the pages that hold the delivered records
+  double raw_bytes_per_s = 0;  // 0: not measured
 
   double records_per_s() const;
   double payload_bytes_per_s() const;

@@ -16,6 +16,7 @@
 #include "lmdbio/comm/mpi_group.h"
 #include "lmdbio/io/cache_probe.h"
 #include "lmdbio/io/data_path.h"
+#include "lmdbio/loader/loader_facts.h"
 #include "tools/bench_expectation.h"
 #include "tools/bench_raw.h"
 #include "tools/bench_read.h"
@@ -61,12 +62,16 @@ T Choose(const Invocation& invocation, const char* name,
 constexpr std::array<std::pair<const char*, EngineKind>, 3> kEngines = {
     {{"mmap", EngineKind::kMmap}, {"pread", EngineKind::kPread}, {"uring", EngineKind::kUring}}};
 
-std::vector<std::string> SplitList(const std::string& list) {
+constexpr uint64_t kTransferBytesMax = uint64_t{1} << 30;  // for each, there must be memory
+
+// The parts of the option `name`, at least one.
+std::vector<std::string> SplitList(const Invocation& invocation, const char* name) {
   std::vector<std::string> parts;
-  std::istringstream in(list);
+  std::istringstream in(invocation.option<std::string>(name));
   for (std::string part; std::getline(in, part, ',');) {
     if (!part.empty()) parts.push_back(part);
   }
+  if (parts.empty()) throw Misuse(fmt::format("--{} names none", name));
   return parts;
 }
 
@@ -102,6 +107,11 @@ std::string Headline(const ordered_json& run) {
   return text;
 }
 
+// A path in it may have any bytes; those that are no UTF-8 are replaced.
+std::string JsonText(const ordered_json& outcome) {
+  return outcome.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 // --- raw ---
 
 void DescribeRaw(po::options_description_easy_init options) {
@@ -126,29 +136,48 @@ struct RawRow {
   std::vector<double> rates;  // bytes/s
 };
 
+std::vector<EngineKind> RawEngines(const Invocation& invocation) {
+  std::vector<EngineKind> kinds;
+  for (const std::string& name : SplitList(invocation, "engine")) {
+    const size_t before = kinds.size();
+    for (const auto& [word, kind] : kEngines) {
+      if (name == word || name == "all") kinds.push_back(kind);
+    }
+    if (kinds.size() == before) {
+      throw Misuse(fmt::format("--engine takes mmap, pread, uring, all, not '{}'", name));
+    }
+  }
+  return kinds;
+}
+
+std::vector<uint64_t> TransferSizes(const Invocation& invocation) {
+  std::vector<uint64_t> sizes;
+  for (const std::string& text : SplitList(invocation, "transfer-size")) {
+    sizes.push_back(ParseSize(text, "transfer-size"));
+    if (sizes.back() == 0 || sizes.back() > kTransferBytesMax) {
+      throw Misuse("--transfer-size must lie between 1 and 1G");
+    }
+  }
+  return sizes;
+}
+
 std::vector<RawRow> RawRows(const Invocation& invocation, const RawRequest& common) {
   std::vector<RawRow> rows;
-  const auto& engines = invocation.option<std::string>("engine");
   const auto& direct = invocation.option<std::string>("direct");
   if (direct != "on" && direct != "off" && direct != "both") {
     throw Misuse(fmt::format("--direct takes on, off, both, not '{}'", direct));
   }
-  for (const std::string& name : SplitList(engines == "all" ? "mmap,pread,uring" : engines)) {
-    std::optional<EngineKind> kind;
-    for (const auto& [word, value] : kEngines) {
-      if (name == word) kind = value;
-    }
-    if (!kind) throw Misuse(fmt::format("--engine takes mmap, pread, uring, all, not '{}'", name));
-    for (const std::string& size : SplitList(invocation.option<std::string>("transfer-size"))) {
+  const std::vector<uint64_t> sizes = TransferSizes(invocation);
+  for (const EngineKind kind : RawEngines(invocation)) {
+    for (const uint64_t size : sizes) {
       RawRow row{common, {}};
-      row.request.engine = *kind;
-      row.request.transfer_bytes = ParseSize(size, "transfer-size");
-      if (row.request.transfer_bytes == 0) throw Misuse("--transfer-size must not be 0");
-      if (direct != "on" || *kind == EngineKind::kMmap) {
+      row.request.engine = kind;
+      row.request.transfer_bytes = size;
+      if (direct != "on" || kind == EngineKind::kMmap) {
         row.request.cache = CachePolicy::kBuffered;
         rows.push_back(row);
       }
-      if (direct != "off" && *kind != EngineKind::kMmap) {
+      if (direct != "off" && kind != EngineKind::kMmap) {
         row.request.cache = CachePolicy::kDirect;
         rows.push_back(row);
       }
@@ -213,7 +242,7 @@ Status Raw(const Invocation& invocation) {
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + RawTable(rows)));
   if (!invocation.has("json")) return {};
   outcome["runs"] = RawJson(rows);
-  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), outcome.dump(2) + "\n");
+  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome));
 }
 
 // --- read ---
@@ -252,8 +281,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
-       "on the processor, or on an accelerator that leaves the processor free")       //
-      ("drop-caches", "drop the page cache before each run, and before the raw run")  //
+       "on the processor, or on an accelerator that leaves the processor free")                   //
+      ("drop-caches", "drop the page cache before each run, and before the raw run")              //
+      ("no-raw", "do not measure the raw rate, which reads as much of the file before each run")  //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
        "runs of each strategy, taken in turn")                                         //
       ("verify", "compare what was delivered with a serial pass of liblmdb's cursor")  //
@@ -263,7 +293,7 @@ void DescribeRead(po::options_description_easy_init options) {
 
 std::vector<std::string> Strategies(const Invocation& invocation) {
   std::vector<std::string> names;
-  for (const std::string& name : SplitList(invocation.option<std::string>("strategy"))) {
+  for (const std::string& name : SplitList(invocation, "strategy")) {
     if (name == "all") {
       for (const auto& row : lmdbio::loader::kStrategies) names.emplace_back(row.name);
       continue;
@@ -272,7 +302,6 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
     if (!known) throw Misuse(known.error().message());
     names.push_back(name);
   }
-  if (names.empty()) throw Misuse("--strategy names none");
   return names;
 }
 
@@ -311,6 +340,8 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   if (invocation.option<std::string>("order") != "sequential") {
     throw Misuse("--order takes sequential");
   }
+  const Status makes_sense = lmdbio::loader::CheckOptions(options);
+  if (!makes_sense) throw Misuse(makes_sense.error().message());
   return options;
 }
 
@@ -321,6 +352,7 @@ struct ReadPlan {
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
   bool drops_caches = false;
+  bool measures_raw = true;
 };
 
 // What has to be known before the clock runs. Looks at every page of the tree once, so caches are
@@ -349,7 +381,11 @@ Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan)
 }
 
 Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& strategy) {
-  LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
+  BenchRun run;
+  if (plan.measures_raw) {
+    LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
+    run.raw_bytes_per_s = raw.bytes_per_s();
+  }
   Status dropped;
   if (plan.drops_caches && group.rank() == 0) {
     const auto how = lmdbio::tools::DropCaches(plan.raw.data_path);
@@ -357,14 +393,12 @@ Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& 
   }
   LMDBIO_TRY_VOID(comm::Agree(group, std::move(dropped)));
   LMDBIO_TRY(plan.request.options.strategy, lmdbio::loader::ParseStrategy(strategy));
-  BenchRun run;
   LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
   run.strategy = strategy;
   run.ranks = group.size();
   run.order = "sequential";
   run.batch_size = plan.request.options.batch_size;
   run.page_bytes = plan.page_bytes;
-  run.raw_bytes_per_s = raw.bytes_per_s();
   if (plan.expected_checksum && run.read.checksum != *plan.expected_checksum &&
       run.read.skipped_count == 0) {
     return lmdbio::Fail(
@@ -382,7 +416,7 @@ Status WriteReports(const Invocation& invocation, ordered_json outcome,
     outcome["runs"] = ordered_json::array();
     for (const BenchRun& run : runs) outcome["runs"].push_back(lmdbio::tools::ToJson(run));
     LMDBIO_TRY_VOID(
-        lmdbio::tools::WriteText(invocation.option<std::string>("json"), outcome.dump(2) + "\n"));
+        lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome)));
   }
   if (invocation.has("plot")) {
     const std::string title = fmt::format(
@@ -394,7 +428,8 @@ Status WriteReports(const Invocation& invocation, ordered_json outcome,
   return {};
 }
 
-std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
+std::string RawRemark(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
+  if (!plan.measures_raw) return "# raw: not measured\n";
   std::string text =
       fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s)\n",
                   lmdbio::io::EngineKindName(plan.raw.engine),
@@ -405,6 +440,11 @@ std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
   std::sort(raw.begin(), raw.end());
   text += fmt::format("# raw MB/s: {:.0f} ({:.0f}..{:.0f})\n", raw[raw.size() / 2], raw.front(),
                       raw.back());
+  return text;
+}
+
+std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
+  std::string text = RawRemark(plan, runs);
   std::vector<std::string> said;
   for (const BenchRun& run : runs) {
     std::vector<std::string> lines = run.read.notes;
@@ -433,6 +473,7 @@ Status Read(const Invocation& invocation) {
       invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
   plan.drops_caches = invocation.has("drop-caches");
   plan.raw.drop_caches = plan.drops_caches;
+  plan.measures_raw = !invocation.has("no-raw");
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);
   LMDBIO_TRY_VOID(comm::Agree(*group, Prepare(*group, invocation, plan)));

@@ -75,6 +75,15 @@ Status SlotPlanner::AddRange(const PositionRange& range, PlannedSlot& slot) {
 }
 
 Status SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
+  // A batch of many epochs would fill this process's memory with plans before it is refused.
+  const uint64_t share =
+      ShareCount(batch, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
+  if (share > limits_.ring_bytes / sizeof(Entry)) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("batch {} holds {} records for one rank; make the batch smaller or the "
+                            "memory budget larger",
+                            batch.number, share));
+  }
   for (PositionRange range : HostRanges(batch, ranks_)) {
     range.batch_index = slot.batches.size();
     LMDBIO_TRY_VOID(AddRange(range, slot));

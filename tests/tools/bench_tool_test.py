@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""lmdbio-bench as a user sees it: its help, its complaints, its table, its JSON and its plot.
+
+    bench_tool_test.py BENCH MAKE MPIEXEC...
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import bench_program
+from bench_program import run
+
+STRATEGIES = ("lmdb", "lmm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal", "scan", "auto")
+MACHINE_KEYS = {"processor", "cores", "kernel", "commit", "ranks", "mpi_wait_mode", "cache_state",
+                "command_line"}
+RUN_KEYS = {"strategy", "ranks", "hosts", "order", "batch_size", "records_per_s", "bytes_per_s",
+            "raw_bytes_per_s", "raw_fraction", "seek_s", "io_s", "skew_s", "bytes_read",
+            "bytes_useful", "read_requests", "context_switches", "major_faults", "cpu_s",
+            "first_batch_s", "checksum"}
+FIGURES = ("records/s", "MB/s", "% of raw", "seek max s", "seek mean s", "I/O max s", "I/O mean s",
+           "skew max s", "skew mean s", "read MB", "useful MB", "requests", "ctx sw/GB",
+           "maj faults", "CPU s/GB", "loader CPU %", "p50 ms", "p95 ms", "p99 ms",
+           "first batch ms", "busy %", "peak MB", "skipped", "checksum")
+PAGE_BYTES = 4096
+
+
+class BenchTool(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.digits = cls.folder / "digits"
+        bench_program.make("digits", cls.digits)
+        cls.equal = cls.folder / "equal"
+        bench_program.make("synthetic", "--count", 300, "--value-size", 3080, cls.equal)
+
+    def copy(self, name):
+        """A copy of the digits to be spoilt; returns the directory and the data file."""
+        shutil.copytree(self.digits, self.folder / name)
+        return self.folder / name, self.folder / name / "data.mdb"
+
+    def assert_fails(self, exit_code, words, *command, ranks=(0, 4)):
+        for count in ranks:
+            with self.subTest(command=command, ranks=count):
+                outcome = run(count, *command)
+                self.assertEqual(outcome.flaw_of_failure(exit_code, *words), "")
+
+    def test_help_and_version(self):
+        for command in ((), ("raw",), ("read",)):
+            outcome = run(2, *command, "--help")
+            self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
+            self.assertEqual(outcome.output.count("Usage: lmdbio-bench"), 1)  # of one rank
+        text = run(1, "read", "--help").output
+        for strategy in STRATEGIES:
+            self.assertIn(strategy, text)
+        self.assertEqual(run(1, "--version").exit_code, 0)
+
+    def test_misuse_names_the_option(self):
+        for words, command in (
+                (["COMMAND"], ()), (["PATH"], ("read",)), (["FILE"], ("raw",)),
+                (["nothing"], ("nothing",)), (["operands"], ("read", "a", "b")),
+                (["--nothing"], ("read", "--nothing")), (["--direct"], ("read", "--direct", "x")),
+                (["--engine", "mmap, pread, uring"], ("read", "--engine", "x")),
+                (["--engine"], ("raw", "--engine", "x")), (["--engine"], ("raw", "--engine", ",")),
+                (["--transfer-size"], ("raw", "-t", "0")),
+                (["--transfer-size"], ("raw", "-t", "16E")),
+                (["--transfer-size"], ("raw", "-t", "")),
+                (["--transfer-size"], ("raw", "-t", "1G,1073741825")),
+                (["--transfer-size"], ("raw", "-t", "18446744073709551615")),
+                (["--transfer-size"], ("raw", "-t", "17179869184G")),
+                (["--direct"], ("raw", "--direct", "x")),
+                (["--queue-depth"], ("raw", "-q", "0")), (["--size"], ("raw", "--size", "-1")),
+                (["'nothing'", "lmm-dio-prov-coal"], ("read", "--strategy", "nothing")),
+                (["--strategy"], ("read", "--strategy", ",")),
+                (["--share", "round-robin"], ("read", "--share", "x")),
+                (["--tail", "wrap"], ("read", "--tail", "x")),
+                (["--on-error", "skip"], ("read", "--on-error", "x")),
+                (["--snapshot", "pinned"], ("read", "--snapshot", "x")),
+                (["--order", "sequential"], ("read", "--order", "x")),
+                (["--compute-kind", "sleep"], ("read", "--compute-kind", "x")),
+                (["--compute-time"], ("read", "--compute-time", "-1")),
+                (["--compute-time"], ("read", "--compute-time", "nan")),
+                (["--batch-size"], ("read", "--batch-size", "-1")),
+                (["batch size"], ("read", "--batch-size", "0")),
+                (["--readers-per-host"], ("read", "--readers-per-host", "0")),
+                (["--queue-depth"], ("read", "--queue-depth", "65537")),
+                (["block size", "4096"], ("read", "--block-size", "5000")),
+                (["memory budget"], ("read", "--memory-budget", "1K")),
+                (["--repeat"], ("read", "--repeat", "0"))):
+            operands = () if "operands" in words or len(command) < 2 else (self.digits,)
+            self.assert_fails(2, words, *command, *operands, ranks=(0,))
+        self.assert_fails(2, ["--readers-per-host"], "read", "--readers-per-host", "0",
+                          self.digits, ranks=(3,))
+
+    def test_files_that_cannot_be_read(self):
+        missing = self.folder / "missing"
+        no_lmdb = self.folder / "no-lmdb"
+        no_lmdb.write_bytes(b"x" * 3 * PAGE_BYTES)
+        nothing = self.folder / "nothing"
+        nothing.write_bytes(b"")
+        bare, _ = self.copy("no-data")
+        (bare / "data.mdb").unlink()
+        for words, path in (([str(missing), "No such file"], missing),
+                            ([str(no_lmdb), "not an LMDB data file"], no_lmdb),
+                            ([str(nothing)], nothing), ([str(bare), "data.mdb"], bare)):
+            self.assert_fails(1, words, "read", "--strategy", "all", path)
+        self.assert_fails(1, [str(missing)], "raw", missing)
+        self.assert_fails(1, ["there is none of that name"], "read", "-s", "other", self.digits)
+
+    def test_empty_database(self):
+        empty = self.folder / "empty"
+        subprocess.run(["mdb_load", "-n", empty], check=True, text=True,
+                       input="VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\nDATA=END\n")
+        self.assert_fails(1, ["holds no records"], "read", "--strategy", "all", empty)
+
+    def test_damage_is_found_by_every_strategy_that_looks(self):
+        """liblmdb does not look, so the baseline stays out."""
+        _, data = self.copy("cut")
+        os.truncate(data, data.stat().st_size - 3 * PAGE_BYTES)
+        self.assert_fails(1, [str(data)], "read", "--strategy", "scan", data)
+        folder, data = self.copy("overwritten")
+        with open(data, "r+b") as file:
+            file.seek(20 * PAGE_BYTES + 16)
+            file.write(b"\xff" * 64)
+        for strategy in STRATEGIES[1:]:
+            self.assert_fails(1, [str(data), "page 20"], "read", "--strategy", strategy, folder)
+
+    def test_damage_that_shows_while_reading(self):
+        """The walk before the runs does not see overflow pages; the reader's checks do."""
+        shutil.copytree(self.equal, self.folder / "large")
+        bench_program.make("synthetic", "--count", 50, "--value-size", 9000, "--append",
+                           self.folder / "overflow")
+        data = self.folder / "overflow" / "data.mdb"
+        content = bytearray(data.read_bytes())
+        heads = [at for at in range(2 * PAGE_BYTES, len(content), PAGE_BYTES)
+                 if content[at:at + 16] == at.to_bytes(8, "little").replace(
+                     at.to_bytes(8, "little"), (at // PAGE_BYTES).to_bytes(8, "little"))
+                 + b"\0\0\4\0" + (3).to_bytes(4, "little")]
+        self.assertGreater(len(heads), 40)
+        victim = heads[len(heads) // 2]
+        content[victim + 10] = 2  # a leaf, it says now
+        data.write_bytes(content)
+        for strategy in STRATEGIES[1:]:
+            self.assert_fails(1, [str(data), f"page {victim // PAGE_BYTES}"], "read",
+                              "--strategy", strategy, "--batch-size", 5, data)
+
+    def test_skips_damage_and_says_so(self):
+        folder = self.folder / "skip"
+        bench_program.make("synthetic", "--count", 50, "--value-size", 9000, "--append", folder)
+        data = folder / "data.mdb"
+        content = bytearray(data.read_bytes())
+        content[-3 * PAGE_BYTES + 10] ^= 0xFF  # the head of some overflow run
+        data.write_bytes(content)
+        for ranks in (1, 4):
+            runs = bench_program.report(ranks, "read", "--strategy", "scan,lmm-dio", "--repeat", 1,
+                                        "--on-error", "skip", "-b", 7, data)["runs"]
+            for one in runs:
+                self.assertEqual((one["skipped"], one["records"]), (1, 49), one["strategy"])
+
+    def test_provenance_of_another_database(self):
+        folder, data = self.copy("stale")
+        shutil.copy(self.equal / "data.mdb.prov", f"{data}.prov")
+        for strategy in ("lmm-dio-prov", "lmm-dio-prov-coal"):
+            self.assert_fails(1, [f"{data}.prov"], "read", "--strategy", strategy, folder)
+        outcome = run(4, "read", "--strategy", "auto", "--repeat", 1, "--verify", folder)
+        self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
+        self.assertEqual(outcome.output.count("scanning the tree instead"), 1)
+        os.unlink(f"{data}.prov")
+        self.assert_fails(1, [f"{data}.prov"], "read", "--strategy", "lmm-dio-prov", folder)
+        outcome = run(4, "read", "--strategy", "auto", "--repeat", 1, "--verify", folder)
+        self.assertNotIn("instead", outcome.output)
+        self.assertIn("auto: a page walk", outcome.output)
+
+    def test_too_little_memory(self):
+        self.assert_fails(1, ["batch 0", "memory budget"], "read", "--memory-budget", "1M",
+                          "--batch-size", 100000, "--tail", "wrap", self.equal)
+        self.assert_fails(1, ["batch 0", "memory budget"], "read", "--strategy", "scan",
+                          "--batch-size", 2**40, "--tail", "wrap", self.equal)
+        self.assert_fails(1, ["shared memory"], "read", "--memory-budget", "65536G", self.equal,
+                          ranks=(2,))
+
+    def test_nothing_left_to_read(self):
+        self.assert_fails(1, ["a batch of 301", "300 records"], "read", "--tail", "drop",
+                          "--batch-size", 301, "--iterations", 5, self.equal)
+
+    def test_reports_that_cannot_be_written(self):
+        nowhere = self.folder / "no" / "such" / "file"
+        for option in ("--json", "--plot"):
+            self.assert_fails(1, [str(nowhere)], "read", "--repeat", 1, option, nowhere,
+                              self.digits)
+        self.assert_fails(1, [str(nowhere)], "raw", "--repeat", 1, "--json", nowhere, self.digits)
+
+    def test_json_of_read(self):
+        report = bench_program.report(3, "read", "--strategy", "all", "--repeat", 2, "-b", 100,
+                                      self.equal)
+        self.assertLessEqual(MACHINE_KEYS, report.keys())
+        self.assertEqual(report["ranks"], 3)
+        self.assertIn(report["mpi_wait_mode"], ("spin", "yield", "unknown"))
+        self.assertIn("read --strategy all --repeat 2", report["command_line"])
+        self.assertEqual([one["strategy"] for one in report["runs"]], [*STRATEGIES, *STRATEGIES])
+        data_bytes = (self.equal / "data.mdb").stat().st_size
+        for one in report["runs"]:
+            self.assertLessEqual(RUN_KEYS, one.keys())
+            self.assertEqual((one["ranks"], one["hosts"], one["batch_size"], one["order"]),
+                             (3, 1, 100, "sequential"))
+            self.assertEqual(one["records"], 300)
+            for key in ("records_per_s", "bytes_per_s", "raw_bytes_per_s", "raw_fraction", "cpu_s",
+                        "first_batch_s"):
+                self.assertGreater(one[key], 0, key)
+            for key in ("seek_s", "io_s", "skew_s"):
+                self.assertLessEqual(one[key]["mean"], one[key]["max"] * (1 + 1e-9), key)
+            self.assertRegex(one["checksum"], r"\A[0-9a-f]{16}\Z")
+            # All but two meta pages, branch pages and what the writer freed.
+            self.assertGreater(one["bytes_useful"], 0.95 * data_bytes)
+            self.assertLessEqual(one["bytes_useful"], data_bytes)
+            if one["strategy"] not in ("lmdb", "lmm"):  # for maps: what storage delivered
+                self.assertGreaterEqual(one["bytes_read"], one["bytes_useful"])
+                self.assertGreater(one["read_requests"], 0)
+                self.assertAlmostEqual(one["raw_fraction"], one["bytes_useful"] / one["seconds"]
+                                       / one["raw_bytes_per_s"], places=9)
+
+    def test_raw_rate_can_be_left_out(self):
+        report = bench_program.report(2, "read", "--no-raw", "--repeat", 1, self.digits)
+        self.assertIsNone(report["runs"][0]["raw_bytes_per_s"])
+        self.assertIsNone(report["runs"][0]["raw_fraction"])
+        plot = self.folder / "no-raw.svg"
+        outcome = run(1, "read", "--no-raw", "--repeat", 1, "--plot", plot, self.digits)
+        self.assertIn("# raw: not measured", outcome.output)
+        self.assertNotIn("% of raw", outcome.output)
+        self.assertNotIn("raw", plot.read_text(encoding="utf-8").split("</text>", 1)[1])
+
+    def test_table_and_plot(self):
+        plot = self.folder / "plot.svg"
+        outcome = run(2, "read", "--strategy", "lmdb,scan", "--repeat", 2, "--plot", plot,
+                      self.digits)
+        self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
+        lines = outcome.output.splitlines()
+        for figure in FIGURES:
+            self.assertEqual(sum(line.startswith(f"{figure}  ") for line in lines), 1, figure)
+        for key in MACHINE_KEYS:
+            self.assertIn(f"# {key.replace('_', ' ')}: ", outcome.output)
+        root = xml.etree.ElementTree.parse(plot).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertLessEqual({"lmdb", "scan"}, set(texts))
+
+    def test_names_of_any_bytes(self):
+        folder = pathlib.Path(os.fsdecode(os.fsencode(self.folder) + b"/a&<b>\"\xff'"))
+        shutil.copytree(self.digits, folder)
+        plot = self.folder / "bytes.svg"
+        report = bench_program.report(1, "read", "--repeat", 1, "--plot", plot, folder)
+        self.assertIn("a&<b>\"\ufffd'", report["command_line"])
+        self.assertIn("a&<b>", xml.etree.ElementTree.parse(plot).getroot()[1].text)
+
+    def test_raw_measures_the_product(self):
+        words = ("raw", "--engine", "pread,uring,mmap", "-t", "4K,64K,5000", "--direct", "both",
+                 "--repeat", 2, "--size", "1M", self.equal)
+        report = bench_program.report(2, *words)
+        self.assertLessEqual(MACHINE_KEYS, report.keys())
+        expected = {(engine, direct, size) for engine in ("pread", "uring", "mmap")
+                    for direct in (True, False) for size in (4096, 65536, 5000)
+                    if not (engine == "mmap" and direct)}
+        runs = [(one["engine"], one["direct"], one["transfer_bytes"]) for one in report["runs"]]
+        self.assertEqual(sorted(runs), sorted([*expected, *expected]))
+        for one in report["runs"]:
+            self.assertGreater(one["bytes_per_s"], 0)
+        table = run(2, *words).output.splitlines()
+        self.assertEqual(sum(line.startswith(("pread ", "uring ", "mmap ")) for line in table), 15)
+        self.assertEqual(len(bench_program.report(1, "raw", "--random", "-i", 1, self.digits)
+                             ["runs"]), 3)  # all engines
+
+    def test_ranks_that_compute_are_busy(self):
+        report = bench_program.report(2, "read", "--compute-time", "0.002", "--compute-kind",
+                                      "sleep", "--repeat", 1, "-b", 100, self.digits)
+        one = report["runs"][0]
+        self.assertGreater(one["utilisation"], 0)
+        self.assertGreaterEqual(one["seconds"], 18 * 0.002)  # what was slept, at least
+
+
+if __name__ == "__main__":
+    unittest.main(argv=bench_program.sys.argv[:1])
