@@ -34,13 +34,16 @@ class AnonymousMemory final : public SharedMemory {
 
 Result<std::unique_ptr<SharedMemory>> AllocateAnonymous(uint64_t size_bytes) {
   const uint64_t mapped_bytes = std::max<uint64_t>(size_bytes, 1);  // mmap refuses 0
-  void* address = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+  void* address = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                          /*fd=*/-1, /*offset=*/0);
   if (address == MAP_FAILED) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} bytes of shared memory: {}", size_bytes,
                             std::generic_category().message(errno)));
   }
+  // Pages that a child has inherited would be copied when the storage next writes to them.
+  ::madvise(address, mapped_bytes, MADV_WIPEONFORK);
+  ::madvise(address, mapped_bytes, MADV_HUGEPAGE);
   return std::make_unique<AnonymousMemory>(address, mapped_bytes, size_bytes);
 }
 

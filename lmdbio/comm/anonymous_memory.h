@@ -9,7 +9,10 @@
 
 namespace lmdbio::comm {
 
-// Zero-filled pages that the process shares with the children it forks later, if any.
+// Zero-filled pages of this process alone: a child that it forks later finds zeros in their place
+// (where the kernel knows MADV_WIPEONFORK). They are private because the kernel gives huge pages to
+// those and not, by default, to shared ones; into huge pages direct reads are up to 1.4 times as
+// fast, for a third less processor time.
 // size_bytes  [may be 0]
 // Errors: kResourceExhausted  no such amount of memory or address space
 // Cost: one system call; pages are made when they are first touched

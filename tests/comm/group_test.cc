@@ -8,6 +8,7 @@
 
 #include "lmdbio/comm/thread_group.h"
 #include "tests/comm/group_checks.h"
+#include "tests/support/in_child.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -25,6 +26,20 @@ std::vector<std::string> RunRanks(ThreadRanks ranks,
   for (const Complaints& one : complaints)
     all.insert(all.end(), one.list().begin(), one.list().end());
   return all;
+}
+
+TEST_CASE("A forked child does not inherit a group's memory, and its parent keeps it", "[comm]") {
+  const auto group = SoloGroup();
+  const auto memory = group->AllocateShared(8 << 20);
+  REQUIRE(memory);
+  const MutableBytes bytes = (*memory)->bytes();
+  bytes[5 << 20] = std::byte{1};
+  CHECK(test::InChild([&] {
+          const bool is_zero = bytes[5 << 20] == std::byte{0};
+          bytes[5 << 20] = std::byte{2};
+          return is_zero ? test::Verdict::kRight : test::Verdict::kWrong;
+        }) == test::Verdict::kRight);
+  CHECK(bytes[5 << 20] == std::byte{1});
 }
 
 TEST_CASE("SoloGroup does what any group does", "[comm]") {

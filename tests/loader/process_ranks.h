@@ -22,9 +22,9 @@
 #include <thread>
 #include <vector>
 
-#include "lmdbio/comm/anonymous_memory.h"
 #include "lmdbio/loader/window.h"
 #include "tests/support/in_child.h"
+#include "tests/support/shared_bytes.h"
 
 namespace lmdbio::test {
 
@@ -37,11 +37,10 @@ class ProcessRanks {
   using Body = std::function<Verdict(loader::Window& window)>;
 
   explicit ProcessRanks(const loader::WindowShape& shape)
-      : shape_(shape), children_(static_cast<size_t>(shape.rank_count), 0) {
-    auto memory = comm::AllocateAnonymous(loader::Window::BytesNeeded(shape) + sizeof(Meeting));
-    if (!memory) throw std::runtime_error(memory.error().message());
-    memory_ = std::move(*memory);
-    meeting_ = new (&memory_->bytes()[loader::Window::BytesNeeded(shape)]) Meeting;
+      : shape_(shape),
+        memory_(loader::Window::BytesNeeded(shape) + sizeof(Meeting)),
+        children_(static_cast<size_t>(shape.rank_count), 0) {
+    meeting_ = new (&memory_.bytes()[loader::Window::BytesNeeded(shape)]) Meeting;
   }
   ~ProcessRanks() {
     for (const pid_t child : children_) {
@@ -58,7 +57,7 @@ class ProcessRanks {
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("fork");
     if (child == 0) {
-      loader::Window window(memory_->bytes(), shape_, rank, JobRank(rank));
+      loader::Window window(memory_.bytes(), shape_, rank, JobRank(rank));
       window.Introduce();
       Arrive(meeting_->introduced);
       window.WatchPeers();
@@ -102,7 +101,7 @@ class ProcessRanks {
   }
 
   loader::WindowShape shape_;
-  std::unique_ptr<comm::SharedMemory> memory_;
+  SharedBytes memory_;
   Meeting* meeting_;
   std::vector<pid_t> children_;
 };

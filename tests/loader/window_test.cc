@@ -1,6 +1,5 @@
 #include "lmdbio/loader/window.h"
 
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -9,24 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/shared_bytes.h"
+
 namespace lmdbio::loader {
 namespace {
 
-// Memory that child processes share.
-class SharedBytes {
- public:
-  explicit SharedBytes(size_t size_bytes) : size_bytes_(size_bytes) {
-    address_ =
-        ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(address_ != MAP_FAILED);
-  }
-  ~SharedBytes() { ::munmap(address_, size_bytes_); }
-  MutableBytes bytes() const { return {static_cast<std::byte*>(address_), size_bytes_}; }
-
- private:
-  size_t size_bytes_;
-  void* address_;
-};
+using test::SharedBytes;
 
 TEST_CASE("Every rank gets every slot in order, and none is reused too early", "[loader]") {
   constexpr uint64_t kSlots = 2000, kPlaces = 5;
