@@ -1,7 +1,6 @@
 #include "tools/bench_raw.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,26 +20,9 @@
 namespace lmdbio::tools {
 namespace {
 
-// Page-aligned memory that is there before the clock starts.
-class Buffer {
- public:
-  explicit Buffer(size_t size_bytes) : size_bytes_(size_bytes) {
-    address_ = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  }
-  ~Buffer() {
-    if (is_there()) ::munmap(address_, size_bytes_);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  bool is_there() const { return address_ != MAP_FAILED; }
-  MutableBytes bytes() const { return {static_cast<std::byte*>(address_), size_bytes_}; }
-
- private:
-  size_t size_bytes_;
-  void* address_;
-};
+// Of one reader.
+constexpr uint64_t kBufferBytesMax = uint64_t{1} << 30;
+constexpr uint64_t kAlignBytes = 4096;
 
 struct Part {
   std::vector<Extent> transfers;
@@ -93,6 +75,20 @@ Status ReadPart(io::BlockEngine& engine, const Part& part, MutableBytes memory,
   return {};
 }
 
+// Room for the transfers under way of every rank of a host, of the kind that the loader's window is
+// of: which pages a destination has is part of what storage can do.
+Result<std::unique_ptr<comm::SharedMemory>> AllocateBuffers(comm::Group& host,
+                                                            const RawRequest& request,
+                                                            uint64_t total_bytes) {
+  const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
+  const uint64_t buffers =
+      std::clamp<uint64_t>(std::min<uint64_t>(request.queue_depth, transfers), 1,
+                           std::max<uint64_t>(1, kBufferBytesMax / request.transfer_bytes));
+  const uint64_t size_bytes =
+      (buffers * request.transfer_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  return host.AllocateShared(size_bytes * static_cast<uint64_t>(host.size()));
+}
+
 }  // namespace
 
 Result<std::string> DropCaches(const std::string& data_path) {
@@ -120,18 +116,18 @@ Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request) {
   Result<uint64_t> total = prepare();
   LMDBIO_TRY_VOID(comm::Agree(group, total ? Status() : Fail(std::move(total).error())));
   const Part part = PartOf(request, *total, group.rank());
-  const uint64_t buffers =
-      std::max<uint64_t>(1, std::min<uint64_t>({request.queue_depth, part.transfers.size(),
-                                                (uint64_t{1} << 30) / request.transfer_bytes}));
-  const Buffer buffer(part.transfers.empty() ? 1 : buffers * request.transfer_bytes);
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(const auto memory, AllocateBuffers(*host, request, *total));
+  const uint64_t buffer_bytes = memory->bytes().size() / static_cast<uint64_t>(host->size());
+  const MutableBytes buffer =
+      memory->bytes().subspan(buffer_bytes * static_cast<uint64_t>(host->rank()), buffer_bytes);
+  if (!part.transfers.empty()) std::memset(buffer.data(), 0, buffer.size());
   Result<std::unique_ptr<io::BlockEngine>> engine = io::OpenBlockEngine(
-      request.data_path, {request.engine, request.cache, request.queue_depth, buffer.bytes()});
-  Status ready = engine ? Status() : Fail(std::move(engine).error());
-  if (!buffer.is_there()) ready = Fail(ErrorCode::kResourceExhausted, "no memory for transfers");
-  LMDBIO_TRY_VOID(comm::Agree(group, std::move(ready)));
+      request.data_path, {request.engine, request.cache, request.queue_depth, buffer});
+  LMDBIO_TRY_VOID(comm::Agree(group, engine ? Status() : Fail(std::move(engine).error())));
   LMDBIO_TRY_VOID(group.Barrier());
   const auto start = std::chrono::steady_clock::now();
-  Status read = ReadPart(**engine, part, buffer.bytes(), request);
+  Status read = ReadPart(**engine, part, buffer, request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   LMDBIO_TRY_VOID(comm::Agree(group, std::move(read)));
   struct Mine {
