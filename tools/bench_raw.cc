@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/comm/sleeping_barrier.h"
 #include "lmdbio/io/errno_error.h"
 #include "lmdbio/io/unique_fd.h"
 
@@ -125,11 +126,13 @@ Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request) {
   Result<std::unique_ptr<io::BlockEngine>> engine = io::OpenBlockEngine(
       request.data_path, {request.engine, request.cache, request.queue_depth, buffer});
   LMDBIO_TRY_VOID(comm::Agree(group, engine ? Status() : Fail(std::move(engine).error())));
+  LMDBIO_TRY(const auto barrier, comm::SleepingBarrier::Create(group));
   LMDBIO_TRY_VOID(group.Barrier());
   const auto start = std::chrono::steady_clock::now();
   Status read = ReadPart(**engine, part, buffer, request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  LMDBIO_TRY_VOID(comm::Agree(group, std::move(read)));
+  // Ranks that wait in MPI take processor time from those that read.
+  LMDBIO_TRY_VOID(comm::Agree(group, barrier->Meet(std::move(read))));
   struct Mine {
     double seconds;
     uint64_t bytes, requests;
