@@ -85,6 +85,12 @@ class EmulatedCompute {
   volatile uint64_t state_ = 1;
 };
 
+uint64_t ThreadContextSwitches() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
+}
+
 uint64_t ChecksumOf(const loader::Batch& batch) {
   uint64_t sum = 0;
   for (size_t i = 0; i < batch.record_count(); ++i) {
@@ -111,11 +117,14 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
   auto& [group, barrier, compute] = trainer;
   LMDBIO_TRY(const auto loader, loader::Loader::Open(group, request.path, request.options));
   pass.how = loader->Describe();
+  uint64_t meeting_switches = 0;  // the emulated trainers' own
   while (true) {
     const auto asked = Clock::now();
     Result<bool> found = loader->Next();
     const auto answered = Clock::now();
+    const uint64_t switches_before = ThreadContextSwitches();
     LMDBIO_TRY_VOID(barrier.Meet(found ? Status() : Fail(std::move(found).error())));
+    meeting_switches += ThreadContextSwitches() - switches_before;
     if (!*found) break;
     pass.latencies_s.push_back(
         static_cast<float>(std::chrono::duration<double>(answered - asked).count()));
@@ -127,6 +136,8 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
     pass.mine.seconds = SecondsSince(start);
   }
   pass.mine.counters = loader->counters();
+  pass.mine.counters.context_switches -=
+      std::min(meeting_switches, pass.mine.counters.context_switches);
   for (std::string& note : loader->TakeNotes()) pass.notes.push_back(std::move(note));
   return {};
 }

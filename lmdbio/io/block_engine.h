@@ -4,7 +4,7 @@
 // engine keeps many of them under way and hands each back once it is filled or has failed for good.
 // Three engines do the same work:
 //
-//   mmap   copies from a map of the file; the kernel reads page by page as it sees fit
+//   mmap   copies from a map of the file; the kernel reads as it sees fit, or as it is told
 //   pread  a small pool of threads, one blocking read each
 //   uring  io_uring: as many reads in flight as the queue is deep, one thread
 //
@@ -41,7 +41,9 @@ enum class CachePolicy {
 struct EngineOptions {
   EngineKind kind = EngineKind::kUring;
   CachePolicy cache = CachePolicy::kBuffered;
-  uint32_t queue_depth = 32;  // reads under way at once; threads of the pread engine, up to 32
+  // Reads under way at once; threads of the pread engine, up to 32; MiB that the kernel is told of
+  // in advance by the mmap engine, of which 1 tells it nothing.
+  uint32_t queue_depth = 32;
   // Memory that most destinations will lie in, page-aligned; the uring engine registers it with the
   // kernel where that is allowed, which brings all of it into RAM. Borrowed for the engine's life;
   // may be empty.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/io/errno_error.h"
+#include "lmdbio/io/map_advice.h"
 
 namespace lmdbio::io {
 namespace {
@@ -87,6 +88,17 @@ void MapSource::Prefetch(Extent extent) const {
       map_.subspan(extent.offset)
           .first(std::min({extent.length_bytes, map_.size() - extent.offset, kPrefetchBytesMax}));
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
+}
+
+void MapSource::Expect(Extent extent) const { AdviseWillNeed(map_, extent); }
+
+void MapSource::Await(Extent extent) const {
+  const Result<uint64_t> size_bytes = SizeBytes();
+  const uint64_t end =
+      std::min<uint64_t>(extent.offset + extent.length_bytes, size_bytes ? *size_bytes : 0);
+  if (extent.offset >= end) return;
+  const volatile std::byte* last = &map_[end - 1];
+  static_cast<void>(*last);
 }
 
 void MapSource::Advise(AccessPattern pattern) const {

@@ -36,6 +36,11 @@ class MapSource final : public ByteSource {
   void Advise(AccessPattern pattern) const override;
 
   void Prefetch(Extent extent) const override;
+
+  // Tells the kernel that `extent` will be read; and sleeps until its last page is there, before
+  // which most of the others are. What lies behind the file's end is left out.
+  void Expect(Extent extent) const;
+  void Await(Extent extent) const;
   ReadCounters counters() const override;
 
  private:

@@ -1,4 +1,6 @@
 // The locator of LMM and LMM-DIO: a cursor over a map, one record after the other.
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,12 +12,20 @@
 namespace lmdbio::loader {
 namespace {
 
+// Records that span more bytes of the file for each of their own do not lie together.
+constexpr uint64_t kSpanPerByteMax = 4;
+// The kernel is not told of more than this in advance.
+constexpr uint64_t kExpectBytesMax = 256 << 20;
+
 // Joins neighbouring records of one leaf into runs.
 class RunJoiner {
  public:
   explicit RunJoiner(layout::RecordRunSink& sink) : sink_(sink) {}
 
   Status Add(RecordIndex record, const layout::RecordPlace& place) {
+    begin_ = std::min(begin_, place.value.offset);
+    end_ = std::max(end_, place.value.offset + place.value.length_bytes);
+    value_bytes_ += place.value.length_bytes;
     const bool node_each = run_.kind == layout::RunKind::kNodes;
     const uint32_t next_node =
         run_.first_node + (node_each ? static_cast<uint32_t>(values_.size()) : 0);
@@ -26,6 +36,12 @@ class RunJoiner {
     }
     values_.push_back(place.value);
     return {};
+  }
+
+  // What the records span, if they lie together; else nothing.
+  Extent Span() const {
+    const bool is_dense = end_ > begin_ && end_ - begin_ <= kSpanPerByteMax * value_bytes_;
+    return is_dense ? Extent{begin_, end_ - begin_} : Extent{};
   }
 
   Status Flush() {
@@ -40,6 +56,9 @@ class RunJoiner {
   layout::RecordRunSink& sink_;
   layout::RecordRun run_;
   std::vector<Extent> values_;
+  uint64_t begin_ = std::numeric_limits<uint64_t>::max();
+  uint64_t end_ = 0;
+  uint64_t value_bytes_ = 0;
 };
 
 class CursorLocator final : public Locator {
@@ -52,6 +71,7 @@ class CursorLocator final : public Locator {
   Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
     if (count == 0) return {};
     LMDBIO_TRY_VOID(CheckSize());
+    source_->Await(expected_);
     LMDBIO_TRY_VOID(StandAt(first));
     RunJoiner runs(sink);
     for (uint64_t i = 0; i < count; ++i) {
@@ -60,6 +80,10 @@ class CursorLocator final : public Locator {
       LMDBIO_TRY_VOID(runs.Add({first.value + i}, place));
     }
     at_ = first.value + count - 1;
+    // As far as the last records reached, the next will reach behind them (dissertation 4.2).
+    const Extent span = runs.Span();
+    expected_ = {span.offset + span.length_bytes, std::min(span.length_bytes, kExpectBytesMax)};
+    source_->Expect(expected_);
     return runs.Flush();
   }
 
@@ -98,6 +122,7 @@ class CursorLocator final : public Locator {
   layout::Database database_;
   layout::Cursor cursor_;
   uint64_t at_ = 0;  // the record under the cursor
+  Extent expected_;  // where the next records probably lie
 };
 
 }  // namespace

@@ -127,7 +127,7 @@ class Loader::Impl {
   std::optional<Error> error_;
   Batch batch_;
   LoaderCounters own_;
-  rusage usage_at_open_ = ProcessUsage();
+  rusage usage_at_open_ = {};
 };
 
 Loader::Impl::~Impl() {
@@ -270,9 +270,11 @@ Status Loader::Impl::Open(const std::string& path) {
   LMDBIO_TRY_VOID(FindHost());
   LMDBIO_TRY_VOID(comm::Agree(group_, LookAtFile(path)));
   LMDBIO_TRY_VOID(ShareFacts());
+  usage_at_open_ = ProcessUsage();
   if (!uses_window()) return {};
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
+  usage_at_open_ = ProcessUsage();
   if (is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
   return {};
 }

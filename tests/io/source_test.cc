@@ -324,6 +324,24 @@ TEST_CASE("MapSource says how large a file is that has shrunk", "[io][source]") 
   CHECK(source->SizeBytes() == 4096);
 }
 
+TEST_CASE("MapSource takes hints about anything, also behind the file's end", "[io][source]") {
+  const TestFile file;
+  const auto source = MapSource::Open(file.path());
+  REQUIRE(source);
+  const uint64_t huge = uint64_t{1} << 62;
+  for (const Extent& extent :
+       {Extent{0, 0}, Extent{0, kFileBytes}, Extent{5000, 100'000}, Extent{kFileBytes - 1, 1},
+        Extent{kFileBytes, 1}, Extent{kFileBytes - 7, huge}, Extent{huge, huge}}) {
+    (*source)->Expect(extent);
+    (*source)->Await(extent);
+    (*source)->Prefetch(extent);
+  }
+  CHECK(ReadsRight(**source, file, {0, kFileBytes}));
+  std::filesystem::resize_file(file.path(), 0);
+  (*source)->Expect({0, kFileBytes});
+  (*source)->Await({0, kFileBytes});  // touches nothing
+}
+
 TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][source]") {
   const TestFile file;
   const std::unique_ptr<ByteSource> source = Open<ReadAheadSource>(file.path());
