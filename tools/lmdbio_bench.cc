@@ -272,6 +272,8 @@ void DescribeRead(po::options_description_easy_init options) {
        "mmap, pread or uring where the strategy leaves it open")  //
       ("direct", po::value<std::string>()->value_name("on|off"),
        "around the page cache or through it, where the strategy leaves it open")  //
+      ("in-place", po::value<std::string>()->default_value("on")->value_name("on|off"),
+       "auto may look at a file that is all cached in a map, and copy nothing")  //
       ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
        "reads under way at once, for each reader")  //
       ("block-size", po::value<std::string>()->default_value("1M")->value_name("BYTES"),
@@ -333,6 +335,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
     options.cache = Choose<CachePolicy, 2>(
         invocation, "direct", {{{"on", CachePolicy::kDirect}, {"off", CachePolicy::kBuffered}}});
   }
+  options.in_place = Choose<bool, 2>(invocation, "in-place", {{{"on", true}, {"off", false}}});
   options.queue_depth = Small(invocation, "queue-depth");
   options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
   options.memory_budget_bytes =

@@ -17,6 +17,7 @@ namespace {
 
 // Pages are faulted in this many bytes at a time: enough to make a fault's cost vanish, little
 // enough to stay in the second-level cache's company.
+constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kPopulateBytes = 4 << 20;
 
 // More at once would push out of the first-level cache what is being read.
@@ -61,7 +62,7 @@ Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
   const uint64_t end = extent.offset + extent.length_bytes;
   if (sequential_.load(std::memory_order_relaxed) &&
       end > populated_end_.load(std::memory_order_relaxed)) {
-    Populate(extent.offset);
+    PopulateFrom(extent.offset);
   }
   // Statistics and hints only: nothing is ordered by these.
   request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
@@ -73,7 +74,7 @@ Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
 
 // Faults in the stretch from `offset` on. Where the kernel does not know the call, or the pages
 // cannot be had, the reads fault one by one as they would have anyway.
-void MapSource::Populate(uint64_t offset) const {
+void MapSource::PopulateFrom(uint64_t offset) const {
   const uint64_t begin = offset & ~uint64_t{0xFFFF};
   const uint64_t length_bytes = std::min<uint64_t>(kPopulateBytes, map_.size() - begin);
   populated_end_.store(begin + length_bytes, std::memory_order_relaxed);
@@ -88,6 +89,15 @@ void MapSource::Prefetch(Extent extent) const {
       map_.subspan(extent.offset)
           .first(std::min({extent.length_bytes, map_.size() - extent.offset, kPrefetchBytesMax}));
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
+}
+
+void MapSource::Populate(Extent extent) const {
+  const uint64_t begin = extent.offset / kPageBytes * kPageBytes;
+  const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
+  if (begin >= end) return;
+#ifdef MADV_POPULATE_READ
+  ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_POPULATE_READ);
+#endif
 }
 
 void MapSource::Expect(Extent extent) const { AdviseWillNeed(map_, extent); }

@@ -37,6 +37,11 @@ class MapSource final : public ByteSource {
 
   void Prefetch(Extent extent) const override;
 
+  Bytes map() const { return map_; }
+
+  // Makes the pages of `extent` ready to be touched, in one go.
+  void Populate(Extent extent) const;
+
   // Tells the kernel that `extent` will be read; and sleeps until its last page is there, before
   // which most of the others are. What lies behind the file's end is left out.
   void Expect(Extent extent) const;
@@ -46,7 +51,7 @@ class MapSource final : public ByteSource {
  private:
   MapSource(std::string path, UniqueFd fd, Bytes map)
       : path_(std::move(path)), fd_(std::move(fd)), map_(map) {}
-  void Populate(uint64_t offset) const;
+  void PopulateFrom(uint64_t offset) const;
 
   std::string path_;
   UniqueFd fd_;

@@ -91,6 +91,7 @@ void ReadPlan::CloseStretch(const Stretch& stretch) {
   }
   read_bytes_ += end - stretch.begin;
   useful_bytes_ += stretch.useful_bytes;
+  if (options_.is_in_place) return;
   buffer_bytes_ = AlignUp(stretch.at + (end - stretch.begin), kStretchAlignBytes);
 }
 
@@ -106,7 +107,7 @@ void ReadPlan::Finish() {
     if (!is_open || !Extends(stretch, item)) {
       if (is_open) CloseStretch(stretch);
       const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
-      stretch = {begin, item.begin, buffer_bytes_, 0};
+      stretch = {begin, item.begin, options_.is_in_place ? begin : buffer_bytes_, 0};
       is_open = true;
     }
     if (item.end > stretch.end) {

@@ -37,6 +37,9 @@ struct PlanOptions {
   // Pages that no record needs are read along where a stretch would otherwise end, as long as they
   // stay below this share of what the stretch needs.
   double gap_share_max = 1.0 / 32;
+  // Nothing is to be fetched: the records are looked at where a map of the file has them. Offsets
+  // are then those of the file, and blocks tell what will be touched.
+  bool is_in_place = false;
 };
 
 struct PlannedBlock {
@@ -85,7 +88,7 @@ class ReadPlan final : public RecordRunSink {
   std::span<const PlannedRun> runs() const { return runs_; }
   std::span<const PlannedValue> values() const { return values_; }
 
-  uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes
+  uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes; or 0
   uint64_t read_bytes() const { return read_bytes_; }      // of all blocks
   uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
 

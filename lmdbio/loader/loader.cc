@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <ctime>
@@ -14,6 +15,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
+#include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
@@ -26,6 +28,9 @@ namespace {
 
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
+
+// Records that span more bytes of the file for each of their own do not lie together.
+constexpr uint64_t kSpanPerByteMax = 2;
 
 double ThreadCpuSeconds() {
   timespec used = {};
@@ -84,11 +89,13 @@ class Loader::Impl {
   Status DecideLocating(const layout::Database& database);
   Result<layout::Database> FindDatabase() const;
   Status ShareFacts();
+  Status OpenInPlace(const std::string& path);
   Status OpenWindow();
   Status PrepareReader();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<bool> NextBatch();
   Status NextFromWindow(const BatchSpan& span);
+  Status ReadyInPlace(std::span<const Entry> entries);
   Status NextFromLmdb(const BatchSpan& span);
 
   comm::Group& group_;
@@ -109,6 +116,9 @@ class Loader::Impl {
   std::optional<SnapshotGuard> guard_;
   std::optional<layout::Layout> layout_;  // from provenance, until the locator takes it
   std::unique_ptr<Locator> locator_;
+
+  // In place:
+  std::unique_ptr<io::MapSource> map_;
 
   // Of the baseline:
   std::unique_ptr<LmdbStream> lmdb_;
@@ -194,6 +204,8 @@ Status Loader::Impl::LookAtFile(const std::string& path) {
   if (group_.rank() != 0) return {};
   LMDBIO_TRY(const layout::Database database, FindDatabase());
   LMDBIO_TRY(facts_, LookAtDatabase(database, data_path_, options_));
+  // What other hosts have in their caches is not known.
+  if (host_->size() != group_.size()) facts_.is_in_place = false;
   return DecideLocating(database);
 }
 
@@ -203,6 +215,18 @@ Status Loader::Impl::ShareFacts() {
   Status same;
   if (guard_) same = CheckSameFile(facts_, guard_->environment().snapshot(), data_path_);
   return comm::Agree(group_, std::move(same));
+}
+
+Status Loader::Impl::OpenInPlace(const std::string& path) {
+  if (data_path_.empty()) {
+    LMDBIO_TRY(data_path_, io::FindDataFile(path));
+  }
+  LMDBIO_TRY(map_, io::MapSource::Open(data_path_));
+  map_->Advise(AccessPattern::kSequential);
+  LMDBIO_TRY(const uint64_t size_bytes, map_->SizeBytes());
+  if (size_bytes >= facts_.file_size_bytes) return {};
+  return Fail(ErrorCode::kStale, fmt::format("{}: the file has {} bytes, rank 0 sees {}",
+                                             data_path_, size_bytes, facts_.file_size_bytes));
 }
 
 Status Loader::Impl::OpenWindow() {
@@ -246,15 +270,19 @@ Status Loader::Impl::PrepareReader() {
   if (!is_reader()) return {};
   LMDBIO_TRY(const layout::Database database, FindDatabase());
   LMDBIO_TRY(locator_, MakeLocator(database));
-  LMDBIO_TRY(auto engine, io::OpenBlockEngine(
-                              data_path_, {facts_.engine, facts_.cache, options_.queue_depth, {}}));
-  engine_name_ = engine->Describe();
+  if (facts_.is_in_place) {
+    parts_.map = map_.get();
+  } else {
+    LMDBIO_TRY(
+        parts_.engine,
+        io::OpenBlockEngine(data_path_, {facts_.engine, facts_.cache, options_.queue_depth, {}}));
+    engine_name_ = parts_.engine->Describe();
+  }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();
   const SlotLimits limits =
       LimitsFor(facts_, options_, host_->size(), group_.size(), window_->ring().size());
   parts_.window = &*window_;
   parts_.guard = &*guard_;
-  parts_.engine = std::move(engine);
   parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
   parts_.planner = std::make_unique<SlotPlanner>(*schedule_, ranks_, *locator_, limits);
   parts_.finisher =
@@ -272,6 +300,9 @@ Status Loader::Impl::Open(const std::string& path) {
   LMDBIO_TRY_VOID(ShareFacts());
   usage_at_open_ = ProcessUsage();
   if (!uses_window()) return {};
+  if (facts_.is_in_place) {
+    LMDBIO_TRY_VOID(comm::Agree(group_, OpenInPlace(path)));
+  }
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
   usage_at_open_ = ProcessUsage();
@@ -298,8 +329,30 @@ Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
   const auto* entries = reinterpret_cast<const Entry*>(ring + slot_head_->entries_at);
   const uint64_t index = span.number - slot_head_->first_batch;
   const SubBatch& share = shares[index * ranks_.local_ranks.size() + local_index_];
-  batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(ring),
+  const std::byte* base = map_ ? map_->map().data() : ring;
+  batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(base),
                  {entries + share.first_entry, share.record_count}, share.skipped_count);
+  return map_ ? ReadyInPlace({entries + share.first_entry, share.record_count}) : Status();
+}
+
+// Maps the pages of a rank's records in one go instead of one fault each, if they lie together.
+Status Loader::Impl::ReadyInPlace(std::span<const Entry> entries) {
+  LMDBIO_TRY(const uint64_t size_bytes, map_->SizeBytes());
+  if (size_bytes < facts_.file_size_bytes) {
+    return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes",
+                                               data_path_, facts_.file_size_bytes, size_bytes));
+  }
+  uint64_t begin = facts_.file_size_bytes;
+  uint64_t end = 0;
+  uint64_t value_bytes = 0;
+  for (const Entry& entry : entries) {
+    begin = std::min(begin, entry.value_at);
+    end = std::max(end, entry.value_at + entry.value_bytes);
+    value_bytes += entry.value_bytes;
+  }
+  if (begin < end && end - begin <= kSpanPerByteMax * value_bytes) {
+    map_->Populate({begin, end - begin});
+  }
   return {};
 }
 
@@ -359,6 +412,7 @@ LoaderCounters Loader::Impl::counters() const {
 
 std::string Loader::Impl::Describe() const {
   if (!uses_window()) return std::string(LocatingName(facts_.locating));
+  if (map_) return fmt::format("{}; in place, in a map", LocatingName(facts_.locating));
   const std::string engine =
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
   return fmt::format("{}; {}; blocks of up to {} bytes", LocatingName(facts_.locating), engine,

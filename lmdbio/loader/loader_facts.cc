@@ -25,6 +25,8 @@ constexpr uint64_t kSlotsInUse = 8;
 
 // A file of which more than this lies in the page cache is read from there.
 constexpr double kWarmShare = 0.9;
+// And if all of it does, but for a few pages, it is not read at all.
+constexpr double kInPlaceShare = 0.995;
 
 tl::unexpected<Error> BadOption(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, std::move(why));
@@ -35,7 +37,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 13;
+constexpr size_t kOptionCount = 14;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -48,6 +50,7 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"tail", number(options.tail)},
       {"way with errors", number(options.on_error)},
       {"snapshot mode", number(options.snapshot)},
+      {"leave to look at records in place", number(options.in_place)},
       {"number of readers per host", options.readers_per_host},
       {"memory budget", options.memory_budget_bytes},
       {"engine", options.engine ? number(*options.engine) + 1 : 0},
@@ -77,6 +80,8 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   }
   LMDBIO_TRY(const double cached, io::CachedShare(data_path));
   const bool is_warm = cached >= kWarmShare;
+  facts.is_in_place = cached >= kInPlaceShare && options.in_place && !options.engine &&
+                      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine = options.engine.value_or(is_warm ? io::EngineKind::kPread : io::EngineKind::kUring);
   facts.cache =
       options.cache.value_or(is_warm ? io::CachePolicy::kBuffered : io::CachePolicy::kDirect);
@@ -165,6 +170,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int
                              static_cast<double>(options.batch_size) * local_count / rank_count;
   limits.ring_bytes = ring_bytes;
   limits.stream_batches = options.batch_count_max;
+  limits.is_in_place = facts.is_in_place;
   limits.target_bytes = std::min(kSlotTargetBytes, ring_bytes / kSlotsInUse);
   // The papers' strategies without coalescing read a batch at a time.
   const Composition& composition = CompositionOf(options.strategy);
@@ -183,6 +189,7 @@ layout::PlanOptions PlanOptionsFor(const LoaderFacts& facts, const LoaderOptions
   plan.file_size_bytes = facts.file_size_bytes;
   plan.coalescing = CompositionOf(options.strategy).coalescing;
   plan.block_bytes_max = options.block_bytes;
+  plan.is_in_place = facts.is_in_place;
   return plan;
 }
 

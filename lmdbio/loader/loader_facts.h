@@ -27,6 +27,7 @@ struct LoaderFacts {
   Locating locating = Locating::kNone;  // never kBest
   io::EngineKind engine = io::EngineKind::kUring;
   io::CachePolicy cache = io::CachePolicy::kBuffered;
+  bool is_in_place = false;  // records are looked at in a map of the file; no engine
 };
 static_assert(std::is_trivially_copyable_v<LoaderFacts>);
 

@@ -50,6 +50,11 @@ struct LoaderOptions {
   OnError on_error = OnError::kRaise;
   SnapshotMode snapshot = SnapshotMode::kImmutable;
 
+  // If all of the file is in the page cache of the only host, kAuto reads nothing: batches are
+  // views into a map of the file. As with LMDB itself, a file that is cut short while a batch of it
+  // is in use then ends the process. Not with kOptimistic.
+  bool in_place = true;
+
   uint32_t readers_per_host = 1;
   uint64_t memory_budget_bytes = 256 << 20;  // of a host, for the window
 

@@ -56,7 +56,7 @@ Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const
     return pages_.Corrupt(run.leaf, "could not be read");
   }
   LMDBIO_TRY(const layout::TreePage page,
-             pages_.CheckTreePage(run.leaf, ring_.subspan(at, page_bytes)));
+             pages_.CheckTreePage(run.leaf, bytes_.subspan(at, page_bytes)));
   if (page.header.kind != format::PageKind::kLeaf) {
     return pages_.Corrupt(run.leaf, "is no leaf page, although the layout says so");
   }
@@ -77,7 +77,7 @@ Status SlotFinisher::CheckHome(const PlannedSlot& slot, const PlannedRun& run) c
   if (IsBad(run.home_at, page_bytes)) return pages_.Corrupt(run.home, "could not be read");
   LMDBIO_TRY(
       const layout::TreePage page,
-      pages_.CheckTreePage(run.home, ring_.subspan(slot.pages_at + run.home_at, page_bytes)));
+      pages_.CheckTreePage(run.home, bytes_.subspan(slot.pages_at + run.home_at, page_bytes)));
   if (page.header.kind == format::PageKind::kBranch) {
     return pages_.Corrupt(run.home, "is no leaf page, although the layout says so");
   }
@@ -139,11 +139,11 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
     }
     const PageNo first{value.file.offset / pages_.page_format().page_size_bytes()};
     sound = pages_.CheckOverflowHead(
-        first, ring_.subspan(slot.pages_at + value.at - header_bytes, header_bytes),
+        first, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes),
         value.file.length_bytes);
   }
   if (!sound) return skip(sound.error());
-  const auto key_at = static_cast<uint64_t>(entry.key.data() - ring_.data());
+  const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
   entries_[share.first_entry + share.record_count++] = {
       position, slot.pages_at + value.at, key_at, static_cast<uint32_t>(value.file.length_bytes),
       static_cast<uint32_t>(entry.key.size())};
@@ -162,7 +162,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
   const std::span<const PlannedValue> values = slot.plan.values();
   for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
     if (i + kHeadsAhead < values.size()) {
-      __builtin_prefetch(ring_.data() + slot.pages_at + values[i + kHeadsAhead].at);
+      __builtin_prefetch(bytes_.data() + slot.pages_at + values[i + kHeadsAhead].at);
     }
     LMDBIO_TRY_VOID(FinishRecord(slot, run, leaf, i));
     NextPosition(slot);
@@ -170,9 +170,9 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
   return {};
 }
 
-Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring,
+Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
                             std::span<const BadRange> bad_ranges) {
-  ring_ = ring;
+  bytes_ = bytes;
   bad_ranges_ = bad_ranges;
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<SubBatch*>(&ring[slot.head.shares_at]), share_count};

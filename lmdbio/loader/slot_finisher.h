@@ -25,17 +25,20 @@ class SlotFinisher {
   // pages  copied; its source must outlive this
   SlotFinisher(const layout::PageReader& pages, HostRanks ranks, OnError on_error);
 
-  // Writes the shares and entries of `slot` into the ring, where its pages lie already.
+  // Writes the shares and entries of `slot` into the ring.
   // ring        [ring bytes] of the window
+  // bytes       where the slot's pages lie already: the ring, or the map of the file if the plan is
+  //             one in place; the entries' offsets count from its start
   // bad_ranges  of the slot's pages that could not be read; only with OnError::kSkip
   // Errors: kCorruption  with OnError::kRaise, the first record that is not what was planned
-  Status Finish(const PlannedSlot& slot, MutableBytes ring, std::span<const BadRange> bad_ranges);
+  Status Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
+                std::span<const BadRange> bad_ranges);
 
  private:
   // A leaf page of the slot, once it has passed the checks.
   struct Leaf {
     format::LeafPage page;
-    uint64_t at = 0;  // in the ring
+    uint64_t at = 0;  // in bytes_
   };
 
   Result<Leaf> OpenLeaf(const PlannedSlot& slot, const layout::PlannedRun& run);
@@ -55,7 +58,7 @@ class SlotFinisher {
   std::vector<int> local_of_;  // [job ranks] index among local_ranks, -1 elsewhere
 
   // While a slot is being finished:
-  MutableBytes ring_;
+  Bytes bytes_;
   std::span<const BadRange> bad_ranges_;
   std::span<SubBatch> shares_;
   std::span<Entry> entries_;

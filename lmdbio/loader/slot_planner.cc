@@ -110,7 +110,7 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
   slot.free_after = std::max(place->free_after, reused);
-  slot.pages_at = place->at + pages_at;
+  slot.pages_at = limits_.is_in_place ? 0 : place->at + pages_at;
   slot.head = {slot.batches.front().number, slot.batches.size(), place->at, place->at + entries_at};
   return {};
 }

@@ -43,7 +43,7 @@ struct PlannedSlot {
   std::vector<PositionRange> ranges;
   layout::ReadPlan plan;
   uint64_t free_after = 0;  // slots that must have been let go before it may be filled
-  uint64_t pages_at = 0;    // of the plan's buffer, in the ring
+  uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
   SlotHead head;
 };
 
@@ -53,6 +53,7 @@ struct SlotLimits {
   uint64_t stream_batches = 0;      // of the whole stream; 0: no end
   uint64_t wrap_bytes = 0;          // see RingAllocator
   uint64_t ring_bytes = 0;
+  bool is_in_place = false;  // see layout::PlanOptions
 };
 
 // Threads: one at a time.

@@ -73,7 +73,7 @@ Status SlotReader::Work() {
     if (!planned_ && !is_ended_) LMDBIO_TRY_VOID(Plan());
     if (planned_ && parts_.window->HasSpace(planned_->slot.free_after)) {
       LMDBIO_TRY_VOID(Begin());
-    } else if (parts_.engine->outstanding() > 0) {
+    } else if (outstanding() > 0) {
       LMDBIO_TRY_VOID(Collect());
     } else if (planned_) {
       const auto start = Clock::now();
@@ -119,6 +119,7 @@ Status SlotReader::Begin() {
   const std::span<const PlannedBlock> blocks = MyBlocks(slot.slot);
   LMDBIO_CHECK(blocks.size() < uint64_t{1} << kBlockBits);
   slot.blocks_left = blocks.size();
+  if (parts_.map != nullptr) return BeginInPlace(slot);
   if (blocks.empty()) return EndPart(slot);
   reads_.clear();
   const MutableBytes ring = parts_.window->ring();
@@ -129,6 +130,19 @@ Status SlotReader::Begin() {
   }
   if (parts_.engine->outstanding() == 0) busy_since_ = Clock::now();
   return parts_.engine->Start(reads_);
+}
+
+// What was evicted meanwhile is fetched before somebody touches it.
+Status SlotReader::BeginInPlace(UnderWay& slot) {
+  for (const PlannedBlock& block : MyBlocks(slot.slot)) parts_.map->Expect(block.file);
+  LMDBIO_TRY(const uint64_t size_bytes, parts_.map->SizeBytes());
+  const uint64_t expected_bytes = parts_.guard->environment().snapshot().file_size_bytes;
+  if (size_bytes < expected_bytes) {
+    return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes",
+                                               parts_.map->name(), expected_bytes, size_bytes));
+  }
+  slot.blocks_left = 0;
+  return EndPart(slot);
 }
 
 Status SlotReader::Collect() {
@@ -204,8 +218,9 @@ Status SlotReader::FinishSlot(UnderWay& slot) {
   const auto start = Clock::now();
   Window& window = *parts_.window;
   LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
-  Status finished =
-      parts_.finisher->Finish(slot.slot, window.ring(), window.TakeBadRanges(slot.slot.number));
+  const Bytes bytes = parts_.map != nullptr ? parts_.map->map() : Bytes(window.ring());
+  Status finished = parts_.finisher->Finish(slot.slot, window.ring(), bytes,
+                                            window.TakeBadRanges(slot.slot.number));
   if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
   const auto& batches = slot.slot.batches;
   if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {

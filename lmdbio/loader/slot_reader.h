@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "lmdbio/io/block_engine.h"
+#include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/counters.h"
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
@@ -32,9 +33,10 @@
 namespace lmdbio::loader {
 
 struct SlotReaderParts {
-  Window* window = nullptr;              // borrowed
-  const SnapshotGuard* guard = nullptr;  // borrowed
-  std::unique_ptr<io::BlockEngine> engine;
+  Window* window = nullptr;                 // borrowed
+  const SnapshotGuard* guard = nullptr;     // borrowed
+  std::unique_ptr<io::BlockEngine> engine;  // none if records are looked at in place
+  const io::MapSource* map = nullptr;       // in place: the file; borrowed
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
   layout::PlanOptions plan_options;
@@ -75,6 +77,8 @@ class SlotReader {
   Status Work();
   Status Plan();
   Status Begin();
+  Status BeginInPlace(UnderWay& slot);
+  uint64_t outstanding() const { return parts_.engine ? parts_.engine->outstanding() : 0; }
   Status Collect();
   Status Take(io::BlockDone& done);
   Status Mend(const UnderWay& slot, const layout::PlannedBlock& block, Error why);

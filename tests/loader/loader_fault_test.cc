@@ -1,9 +1,11 @@
 // What a trainer sees when the file is not what it was, or never was sound.
 #include <catch2/catch.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/temp_dir.h"
@@ -87,6 +89,31 @@ TEST_CASE("A file that is cut short while it is read is an error on every rank",
       if (again || again.error().message() != found.error().message()) std::terminate();
     });
   }
+}
+
+TEST_CASE("A file that is cut short between batches in place is an error on every rank",
+          "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.batch_size = 10;
+  comm::RunAsThreads({2, 64}, [&](comm::Group& group) {
+    const auto loader = loader::Loader::Open(group, db.data_file().string(), options);
+    if (!loader || (*loader)->Describe().find("in place") == std::string::npos) std::terminate();
+    if (!(*loader)->Next()) std::terminate();
+    // Until the reader has filled all slots and sleeps: what it touches is a map.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (!group.Barrier()) std::terminate();
+    if (group.rank() == 0) std::filesystem::resize_file(db.data_file(), 16 * kPageBytes);
+    if (!group.Barrier()) std::terminate();
+    const Result<bool> found = (*loader)->Next();
+    if (found || (found.error().code() != ErrorCode::kStale &&
+                  found.error().code() != ErrorCode::kPeerFailed)) {
+      std::terminate();
+    }
+  });
 }
 
 TEST_CASE("A commit while the file is read is told at the end of the epoch", "[loader][fault]") {

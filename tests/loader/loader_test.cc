@@ -6,6 +6,7 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "lmdbio/writer/record_provenance.h"
@@ -169,6 +170,42 @@ TEST_CASE("Provenance of another state is refused, and auto scans instead", "[lo
   CHECK(scanned.notes[0].find("scanning the tree instead") != std::string::npos);
 }
 
+TEST_CASE("What is in the page cache is looked at in place, and read where that is not wanted",
+          "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  {
+    std::ifstream stream(data_file, std::ios::binary);
+    while (stream.ignore(1 << 20)) continue;
+  }
+  LoaderOptions options;
+  options.batch_size = 7;
+  options.batch_count_max = 100;
+  const auto how = [&] {
+    const auto group = comm::SoloGroup();
+    const auto loader = loader::Loader::Open(*group, data_file.string(), options);
+    REQUIRE(loader);
+    std::string text = (*loader)->Describe();
+    uint64_t bytes = 0;
+    for (Result<bool> more = (*loader)->Next(); more && *more; more = (*loader)->Next()) {
+      bytes = (*loader)->counters().bytes_read;
+    }
+    CHECK((bytes == 0) == (text.find("in place") != std::string::npos));
+    return text;
+  };
+  CHECK(how() == "provenance; in place, in a map");
+  CHECK((Deliver({3, 64}, data_file, options).records == Expected(data_file, options)));
+  options.snapshot = loader::SnapshotMode::kOptimistic;  // pages may change under a batch
+  CHECK(how().find("in place") == std::string::npos);
+  options.snapshot = loader::SnapshotMode::kImmutable;
+  options.in_place = false;
+  CHECK(how().find("pread, buffered") != std::string::npos);
+  CHECK((Deliver({3, 64}, data_file, options).records == Expected(data_file, options)));
+  options.in_place = true;
+  options.engine = io::EngineKind::kUring;
+  CHECK(how().find("in place") == std::string::npos);
+}
+
 TEST_CASE("A batch larger than the memory budget is refused with its size", "[loader]") {
   const TempDir dir;
   const std::filesystem::path data_file = Make(dir, kKinds[1]);
@@ -176,6 +213,7 @@ TEST_CASE("A batch larger than the memory budget is refused with its size", "[lo
   options.batch_size = 300;
   options.batch_count_max = 2;
   options.memory_budget_bytes = 1 << 20;
+  options.in_place = false;
   const Delivered got = Deliver({2, 64}, data_file, options);
   for (const auto& error : got.errors) REQUIRE(error.has_value());
   CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);

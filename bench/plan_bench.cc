@@ -1,0 +1,121 @@
+// Question: how fast are the reads of a slot planned, for records in file order and in random
+// order, compared with merely sorting their offsets? And what rate of storage would planning alone
+// allow?
+//
+// State: warm, no storage: plans are computed from places alone.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bench/bench_support.h"
+#include "lmdbio/layout/read_plan.h"
+
+namespace lmdbio::bench {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kRecordsPerLeaf = 150;
+
+struct Records {
+  uint64_t value_bytes = 0;
+  std::vector<Extent> values;  // in the order in which they are asked for
+};
+
+// Values of a load in key order: each on pages of its own, a leaf page after every 150.
+Records MakeRecords(uint64_t count, uint64_t value_bytes, Order order) {
+  const uint64_t pages_each = (value_bytes + 16 + kPageBytes - 1) / kPageBytes;
+  const tools::Permutation shuffle(3, count);
+  Records records{value_bytes, {}};
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t k = order == Order::kRandom ? shuffle(i) : i;
+    const uint64_t page = 2 + k * pages_each + k / kRecordsPerLeaf + 1;
+    records.values.push_back({page * kPageBytes + 16, value_bytes});
+  }
+  return records;
+}
+
+uint64_t PlanAll(const Records& records, uint64_t slot_records, layout::ReadPlan& plan) {
+  uint64_t read_bytes = 0;
+  for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
+    plan.Clear();
+    const uint64_t end = std::min<uint64_t>(first + slot_records, records.values.size());
+    for (uint64_t i = first; i < end; ++i) {
+      const PageNo leaf{2 + i / kRecordsPerLeaf};
+      layout::RecordRun run;
+      run.first_record = {i};
+      run.leaf = leaf;
+      run.home = leaf;
+      run.first_node = static_cast<uint32_t>(i % kRecordsPerLeaf);
+      run.values = {&records.values[i], 1};
+      if (!plan.Add(run)) std::exit(1);
+    }
+    plan.Finish();
+    read_bytes += plan.read_bytes();
+  }
+  return read_bytes;
+}
+
+uint64_t SortAll(const Records& records, uint64_t slot_records) {
+  std::vector<uint64_t> offsets;
+  uint64_t sum = 0;
+  for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
+    offsets.clear();
+    const uint64_t end = std::min<uint64_t>(first + slot_records, records.values.size());
+    for (uint64_t i = first; i < end; ++i) offsets.push_back(records.values[i].offset);
+    std::sort(offsets.begin(), offsets.end());
+    sum += offsets.front();
+  }
+  return sum;
+}
+
+void Register(const std::string& name, uint64_t record_count, const std::function<uint64_t()>& way,
+              bool is_plan) {
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [=](benchmark::State& state) {
+        uint64_t result = 0;
+        const auto start = std::chrono::steady_clock::now();
+        for (auto _ : state) result = way();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        benchmark::DoNotOptimize(result);
+        state.counters["ns per record"] = took.count() * 1e9 / static_cast<double>(record_count);
+        if (is_plan) {
+          state.counters["GB/s planned"] = static_cast<double>(result) / took.count() / 1e9;
+        }
+      })
+      ->UseRealTime()
+      ->Iterations(1);
+}
+
+}  // namespace
+}  // namespace lmdbio::bench
+
+int main(int argc, char** argv) {
+  using namespace lmdbio::bench;
+  const BenchOptions options = ParseOptions(argc, argv);
+  const uint64_t count = options.is_tiny ? 2000 : 500'000;
+  lmdbio::layout::PlanOptions plan_options;
+  plan_options.file_size_bytes = uint64_t{1} << 50;
+  for (const uint64_t value_bytes : {uint64_t{3080}, uint64_t{196'700}}) {
+    const uint64_t slot_records = (8 << 20) / value_bytes + 1;
+    for (const Order order : {Order::kSequential, Order::kRandom}) {
+      const Records records = MakeRecords(count, value_bytes, order);
+      const std::string group = fmt::format("values of {} B in {} order", value_bytes,
+                                            order == Order::kRandom ? "random" : "file");
+      Register(
+          group + "/std::sort of the offsets", count,
+          [=] { return SortAll(records, slot_records); }, /*is_plan=*/false);
+      Register(
+          group + "/plan of a slot", count,
+          [=, plan = lmdbio::layout::ReadPlan(plan_options)]() mutable {
+            return PlanAll(records, slot_records, plan);
+          },
+          /*is_plan=*/true);
+    }
+  }
+  return RunAndCompare(argc, argv, options.is_tiny ? 2 : 5);
+}
