@@ -15,26 +15,11 @@ import tempfile
 import time
 import unittest
 
+from remote_mount import SKIPPED, why_not_here
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "remote-storage"
 FILE_BYTES = 5 * 1024 * 1024 + 4096  # ends within a read-ahead window and within a 1 MiB read
-SKIPPED = 77
-CAP_SYS_ADMIN = 1 << 21
-
-
-def why_not_here():
-    """Why nothing can be mounted here, or None."""
-    if os.geteuid() != 0:
-        return "it needs root"
-    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("CapEff:") and not int(line.split()[1], 16) & CAP_SYS_ADMIN:
-            return "this root may not mount"
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return "there is no /dev/fuse to open"
-    for program in ("nbdkit", "nbdfuse"):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
-    return None
 
 
 def cold_bytes(path):

@@ -1,0 +1,54 @@
+"""A database behind emulated remote storage (scripts/remote-storage), for tests."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "remote-storage"
+SKIPPED = 77
+CAP_SYS_ADMIN = 1 << 21
+
+
+def why_not_here():
+    """Why nothing can be mounted here, or None."""
+    if os.geteuid() != 0:
+        return "it needs root"
+    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("CapEff:") and not int(line.split()[1], 16) & CAP_SYS_ADMIN:
+            return "this root may not mount"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "there is no /dev/fuse to open"
+    for program in ("nbdkit", "nbdfuse"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+class RemoteMount:
+    """`database`, a directory, mounted at folder/mount. Reads fail while folder/errors exists."""
+
+    def __init__(self, folder, database, *options):
+        self.mountpoint = folder / "mount"
+        self.errors = folder / "errors"
+        self.environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(folder / "states")}
+        self._run("up", database, self.mountpoint, "--rate", "none", "--error-file", self.errors,
+                  *options)
+
+    def _run(self, *words):
+        return subprocess.run([SCRIPT, *map(str, words)], env=self.environment, check=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60).stdout
+
+    def take_stats(self):
+        """JSON: what has crossed since the last call, or since the mount was made."""
+        return self._run("stats", self.mountpoint, "--json", "--reset")
+
+    def server_pid(self):
+        (file,) = pathlib.Path(self.environment["LMDBIO_REMOTE_STORAGE_DIR"]).glob("*/server.pid")
+        return int(file.read_text(encoding="ascii").split()[0])
+
+    def down(self):
+        subprocess.run([SCRIPT, "down", str(self.mountpoint), "--force"], env=self.environment,
+                       check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)

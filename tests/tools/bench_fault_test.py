@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Jobs whose storage or whose ranks fail: they end soon, with one clear line, and leave nothing.
+
+    bench_fault_test.py BENCH MAKE MPIEXEC...
+
+The storage is a mount that reads through a server which fails on request. Exits with 77 where
+nothing can be mounted.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import bench_program
+import remote_mount
+
+SECONDS_MAX = 15  # from a failure to the end of the job; mpirun itself takes one or two
+RECORDS = 3000
+READING = ("scan", "lmm-dio-prov-coal", "auto")
+
+
+def ranks_of(job):
+    """The processes of a job that were started by its mpirun."""
+    children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text(encoding="ascii")
+    return [int(pid) for pid in children.split()]
+
+
+def shared_files():
+    return set(os.listdir("/dev/shm"))
+
+
+class BenchFault(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.database = cls.folder / "database"
+        bench_program.make("synthetic", "--count", RECORDS, "--value-size", 3080, "--append",
+                           cls.database)
+
+    def mount(self, *options):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        mount = remote_mount.RemoteMount(folder, self.database, *options)
+        self.addCleanup(mount.down)
+        return mount
+
+    def endless_job(self, path, ranks=4, strategy="scan"):
+        """A job that reads epoch after epoch, slowly; returns it when it is at work."""
+        job = bench_program.start(ranks, "read", path, "--strategy", strategy, "--batch-size", 64,
+                                  "--iterations", 100000, "--memory-budget", "2M", "--no-raw",
+                                  "--in-place", "off", "--compute-time", "0.002",
+                                  "--compute-kind", "sleep")
+        self.addCleanup(bench_program.end, job)
+        time.sleep(3)
+        self.assertIsNone(job.poll(), "the job has ended too early")
+        return job
+
+    def assert_ends_with(self, job, *words):
+        start = time.monotonic()
+        outcome = bench_program.await_end(job, SECONDS_MAX)
+        self.assertLess(time.monotonic() - start, SECONDS_MAX)
+        self.assertEqual(outcome.flaw_of_failure(1, *words), "")
+
+    def test_transient_errors_are_retried(self):
+        (sound,) = bench_program.report(4, "read", self.database, "--verify", "--no-raw",
+                                        "--repeat", 1)["runs"]
+        mount = self.mount("--error-rate", "5%")
+        mount.errors.touch()
+        for engine in ("uring", "pread"):
+            for direct in ("on", "off"):
+                with self.subTest(engine=engine, direct=direct):
+                    # Small blocks: many reads. Opening retries as well, but not for ever.
+                    runs = bench_program.report(
+                        4, "read", mount.mountpoint, "--no-raw", "--repeat", 1, "--in-place", "off",
+                        "--strategy", ",".join(READING), "--engine", engine, "--direct", direct,
+                        "--block-size", "64K")["runs"]
+                    self.assertEqual({run["checksum"] for run in runs}, {sound["checksum"]})
+                    self.assertGreater(sum(run["retries"] for run in runs), 0)
+
+    def test_storage_that_fails_for_good_ends_the_job(self):
+        for strategy in READING:
+            with self.subTest(strategy=strategy):
+                mount = self.mount()
+                job = self.endless_job(mount.mountpoint, strategy=strategy)
+                mount.errors.touch()
+                self.assert_ends_with(job, str(mount.mountpoint / "data.mdb"), "Input/output error")
+
+    def test_server_that_is_killed_ends_the_job(self):
+        mount = self.mount()
+        job = self.endless_job(mount.mountpoint)
+        os.kill(mount.server_pid(), signal.SIGKILL)
+        self.assert_ends_with(job, str(mount.mountpoint / "data.mdb"))
+
+    def test_rank_that_is_killed_ends_the_job(self):
+        before = shared_files()
+        for which in (0, 3):  # the reader, and one that only waits
+            with self.subTest(rank=which):
+                job = self.endless_job(self.database)
+                ranks = ranks_of(job)
+                self.assertEqual(len(ranks), 4)
+                os.kill(ranks[which], signal.SIGKILL)
+                outcome = bench_program.await_end(job, SECONDS_MAX)
+                self.assertNotEqual(outcome.exit_code, 0)
+                deadline = time.monotonic() + SECONDS_MAX
+                while any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks):
+                    self.assertLess(time.monotonic(), deadline, "a rank lives on")
+                    time.sleep(0.1)
+        self.assertEqual(shared_files() - before, set())
+
+    def test_nothing_crosses_that_is_not_needed(self):
+        """At most 1.05 times the pages that hold the records. What is read before the runs does
+        not count: it is the same for one run and for three."""
+        mount = self.mount()
+        for strategy in READING:
+            with self.subTest(strategy=strategy):
+                crossed = []
+                for repeat in (1, 3):
+                    mount.take_stats()
+                    runs = bench_program.report(4, "read", mount.mountpoint, "--no-raw",
+                                                "--repeat", repeat, "--strategy", strategy,
+                                                "--in-place", "off")["runs"]
+                    crossed.append(json.loads(mount.take_stats())["bytes"])
+                useful = 2 * runs[0]["bytes_useful"]
+                self.assertGreater(useful, 2 * RECORDS * 4096)
+                self.assertGreaterEqual(crossed[1] - crossed[0], useful)
+                self.assertLessEqual(crossed[1] - crossed[0], 1.05 * useful)
+
+
+if __name__ == "__main__":
+    reason = remote_mount.why_not_here()
+    if reason is not None:
+        print(f"bench_fault_test: skipped: {reason}")
+        sys.exit(remote_mount.SKIPPED)
+    unittest.main(argv=sys.argv[:1])
