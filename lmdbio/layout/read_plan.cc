@@ -18,6 +18,9 @@ bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {
   return into < page_bytes && value.length_bytes <= page_bytes - into;
 }
 
+// Reading more than this along costs more than a request.
+constexpr uint64_t kGapBytesMax = 256 << 10;
+
 }  // namespace
 
 void ReadPlan::Clear() {
@@ -63,9 +66,7 @@ bool ReadPlan::Extends(const Stretch& stretch, const Item& item) const {
   const uint64_t end = AlignUp(stretch.end, kStretchAlignBytes);
   if (begin < end) return true;
   if (options_.coalescing == Coalescing::kNone) return false;
-  const uint64_t useful = stretch.useful_bytes + (item.end - item.begin);
-  const uint64_t unused = item.begin - stretch.begin - stretch.useful_bytes;
-  return static_cast<double>(unused) <= static_cast<double>(useful) * options_.gap_share_max;
+  return item.begin - stretch.end <= std::min(gap_bytes_left_, kGapBytesMax);
 }
 
 void ReadPlan::Place(const Item& item, const Stretch& stretch) {
@@ -101,6 +102,15 @@ void ReadPlan::Finish() {
   if (!std::is_sorted(items_.begin(), items_.end(), by_place)) {
     std::sort(items_.begin(), items_.end(), by_place);
   }
+  uint64_t needed_bytes = 0;
+  uint64_t seen_end = 0;
+  for (const Item& item : items_) {
+    if (item.end <= seen_end) continue;
+    needed_bytes += item.end - std::max(item.begin, seen_end);
+    seen_end = item.end;
+  }
+  gap_bytes_left_ =
+      static_cast<uint64_t>(static_cast<double>(needed_bytes) * options_.gap_share_max);
   Stretch stretch;
   bool is_open = false;
   for (const Item& item : items_) {
@@ -109,6 +119,9 @@ void ReadPlan::Finish() {
       const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
       stretch = {begin, item.begin, options_.is_in_place ? begin : buffer_bytes_, 0};
       is_open = true;
+    }
+    if (item.begin > stretch.end) {
+      gap_bytes_left_ -= std::min(gap_bytes_left_, item.begin - stretch.end);
     }
     if (item.end > stretch.end) {
       stretch.useful_bytes += item.end - std::max(item.begin, stretch.end);

@@ -35,7 +35,7 @@ struct PlanOptions {
   Coalescing coalescing = Coalescing::kNeighbours;
   uint64_t block_bytes_max = 1 << 20;  // a multiple of kStretchAlignBytes
   // Pages that no record needs are read along where a stretch would otherwise end, as long as they
-  // stay below this share of what the stretch needs.
+  // stay below this share of what the plan needs, all together.
   double gap_share_max = 1.0 / 32;
   // Nothing is to be fetched: the records are looked at where a map of the file has them. Offsets
   // are then those of the file, and blocks tell what will be touched.
@@ -119,6 +119,7 @@ class ReadPlan final : public RecordRunSink {
   std::vector<PlannedValue> values_;
   std::vector<PlannedBlock> blocks_;
   uint64_t pending_bytes_ = 0;
+  uint64_t gap_bytes_left_ = 0;  // that may still be read along
   uint64_t buffer_bytes_ = 0;
   uint64_t read_bytes_ = 0;
   uint64_t useful_bytes_ = 0;
