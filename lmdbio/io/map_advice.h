@@ -2,6 +2,9 @@
 #ifndef LMDBIO_IO_MAP_ADVICE_H_
 #define LMDBIO_IO_MAP_ADVICE_H_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "lmdbio/base/types.h"
 
 namespace lmdbio::io {
@@ -9,6 +12,13 @@ namespace lmdbio::io {
 // Asks the kernel to bring `extent` of `map` into the page cache, and does not wait. What lies
 // outside of the map is left out.
 void AdviseWillNeed(Bytes map, Extent extent);
+
+// Sleeps until the page of the byte at `offset` is there.
+// Requires: the file still has that byte; else the process ends (SIGBUS)
+inline void TouchByte(Bytes map, uint64_t offset) {
+  const volatile std::byte* byte = &map[offset];
+  static_cast<void>(*byte);
+}
 
 }  // namespace lmdbio::io
 #endif  // LMDBIO_IO_MAP_ADVICE_H_

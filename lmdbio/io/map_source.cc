@@ -53,6 +53,13 @@ Result<uint64_t> MapSource::SizeBytes() const {
   return std::min<uint64_t>(static_cast<uint64_t>(found.st_size), map_.size());
 }
 
+Status MapSource::CheckNotShrunk(uint64_t expected_bytes) const {
+  LMDBIO_TRY(const uint64_t size_bytes, SizeBytes());
+  if (size_bytes >= expected_bytes) return {};
+  return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes", path_,
+                                             expected_bytes, size_bytes));
+}
+
 Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
   if (extent.offset > map_.size() || extent.length_bytes > map_.size() - extent.offset) {
     return Fail(ErrorCode::kCorruption,
@@ -78,9 +85,7 @@ void MapSource::PopulateFrom(uint64_t offset) const {
   const uint64_t begin = offset & ~uint64_t{0xFFFF};
   const uint64_t length_bytes = std::min<uint64_t>(kPopulateBytes, map_.size() - begin);
   populated_end_.store(begin + length_bytes, std::memory_order_relaxed);
-#ifdef MADV_POPULATE_READ
-  ::madvise(const_cast<std::byte*>(map_.data()) + begin, length_bytes, MADV_POPULATE_READ);
-#endif
+  Populate({begin, length_bytes});
 }
 
 void MapSource::Prefetch(Extent extent) const {
@@ -107,8 +112,7 @@ void MapSource::Await(Extent extent) const {
   const uint64_t end =
       std::min<uint64_t>(extent.offset + extent.length_bytes, size_bytes ? *size_bytes : 0);
   if (extent.offset >= end) return;
-  const volatile std::byte* last = &map_[end - 1];
-  static_cast<void>(*last);
+  TouchByte(map_, end - 1);
 }
 
 void MapSource::Advise(AccessPattern pattern) const {

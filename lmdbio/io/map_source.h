@@ -39,6 +39,11 @@ class MapSource final : public ByteSource {
 
   Bytes map() const { return map_; }
 
+  // Whether the file still has `expected_bytes`: a page of the map behind the file's end would end
+  // the process.
+  // Errors: kStale  it has shrunk; names both sizes. kIo
+  Status CheckNotShrunk(uint64_t expected_bytes) const;
+
   // Makes the pages of `extent` ready to be touched, in one go.
   void Populate(Extent extent) const;
 

@@ -96,8 +96,7 @@ void MmapEngine::AwaitRun() {
     const uint64_t end = run.offset + run.length_bytes;
     if (offset >= end) continue;
     if (!CheckSize(run.offset, run.length_bytes)) return;
-    const volatile std::byte* last = &map_[end - 1];
-    static_cast<void>(*last);
+    TouchByte(map_, end - 1);
     return;
   }
 }

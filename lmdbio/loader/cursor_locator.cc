@@ -70,7 +70,7 @@ class CursorLocator final : public Locator {
 
   Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
     if (count == 0) return {};
-    LMDBIO_TRY_VOID(CheckSize());
+    LMDBIO_TRY_VOID(source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes));
     source_->Await(expected_);
     LMDBIO_TRY_VOID(StandAt(first));
     RunJoiner runs(sink);
@@ -88,15 +88,6 @@ class CursorLocator final : public Locator {
   }
 
  private:
-  // A page of the map behind the file's end would end the process.
-  Status CheckSize() {
-    LMDBIO_TRY(const uint64_t size_bytes, source_->SizeBytes());
-    const uint64_t expected_bytes = database_.pages().snapshot().file_size_bytes;
-    if (size_bytes >= expected_bytes) return {};
-    return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes",
-                                               source_->name(), expected_bytes, size_bytes));
-  }
-
   Status Step() {
     LMDBIO_TRY(const bool found, cursor_.Next());
     return found ? Status() : Ended();

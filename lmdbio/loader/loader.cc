@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/io/map_source.h"
+#include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
@@ -31,16 +31,6 @@ constexpr auto kCloseLimit = std::chrono::seconds(10);
 
 // Records that span more bytes of the file for each of their own do not lie together.
 constexpr uint64_t kSpanPerByteMax = 2;
-
-double ThreadCpuSeconds() {
-  timespec used = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-}
-
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 rusage ProcessUsage() {
   rusage usage = {};
@@ -337,11 +327,7 @@ Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
 
 // Maps the pages of a rank's records in one go instead of one fault each, if they lie together.
 Status Loader::Impl::ReadyInPlace(std::span<const Entry> entries) {
-  LMDBIO_TRY(const uint64_t size_bytes, map_->SizeBytes());
-  if (size_bytes < facts_.file_size_bytes) {
-    return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes",
-                                               data_path_, facts_.file_size_bytes, size_bytes));
-  }
+  LMDBIO_TRY_VOID(map_->CheckNotShrunk(facts_.file_size_bytes));
   uint64_t begin = facts_.file_size_bytes;
   uint64_t end = 0;
   uint64_t value_bytes = 0;

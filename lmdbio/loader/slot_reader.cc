@@ -1,12 +1,12 @@
 #include "lmdbio/loader/slot_reader.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/loader/clocks.h"
 
 namespace lmdbio::loader {
 namespace {
@@ -19,20 +19,10 @@ constexpr uint64_t kBlockBits = 24;
 // The least piece that a failed block is cut into to find what of it can be read.
 constexpr uint64_t kPieceBytesMin = 4096;
 
-double SecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 // Only one thread adds, so no update is lost. Statistics: nothing is ordered by these.
 template <typename T>
 void Add(std::atomic<T>& sum, T more) {
   sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-}
-
-double ThreadCpuSeconds() {
-  timespec used = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 }  // namespace
@@ -135,12 +125,8 @@ Status SlotReader::Begin() {
 // What was evicted meanwhile is fetched before somebody touches it.
 Status SlotReader::BeginInPlace(UnderWay& slot) {
   for (const PlannedBlock& block : MyBlocks(slot.slot)) parts_.map->Expect(block.file);
-  LMDBIO_TRY(const uint64_t size_bytes, parts_.map->SizeBytes());
-  const uint64_t expected_bytes = parts_.guard->environment().snapshot().file_size_bytes;
-  if (size_bytes < expected_bytes) {
-    return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes",
-                                               parts_.map->name(), expected_bytes, size_bytes));
-  }
+  LMDBIO_TRY_VOID(
+      parts_.map->CheckNotShrunk(parts_.guard->environment().snapshot().file_size_bytes));
   slot.blocks_left = 0;
   return EndPart(slot);
 }

@@ -1,0 +1,22 @@
+// lmdbio/loader/clocks.h - the two clocks that counters are kept by.
+#ifndef LMDBIO_LOADER_CLOCKS_H_
+#define LMDBIO_LOADER_CLOCKS_H_
+
+#include <chrono>
+#include <ctime>
+
+namespace lmdbio::loader {
+
+inline double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Processor time of the calling thread.
+inline double ThreadCpuSeconds() {
+  timespec used = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+}  // namespace lmdbio::loader
+#endif  // LMDBIO_LOADER_CLOCKS_H_
