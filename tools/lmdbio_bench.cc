@@ -374,12 +374,21 @@ Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan)
     LMDBIO_TRY(plan.expected_checksum,
                lmdbio::tools::SerialChecksum(plan.raw.data_path, plan.request.options));
   }
-  LMDBIO_TRY(const double cached, lmdbio::io::CachedShare(plan.raw.data_path));
-  if (!plan.drops_caches && cached >= 0.9) {
-    plan.raw.engine = EngineKind::kPread;
-    plan.raw.cache = CachePolicy::kBuffered;
-    plan.raw.queue_depth = 2;
-  }
+  return {};
+}
+
+// Collective. Raw reads of a warm file go through the page cache. Rank 0 looks for all: what is
+// cached changes while ranks look.
+Status ChooseRawEngine(comm::Group& group, ReadPlan& plan) {
+  if (plan.drops_caches) return {};
+  Result<double> cached = 0;
+  if (group.rank() == 0) cached = lmdbio::io::CachedShare(plan.raw.data_path);
+  LMDBIO_TRY_VOID(comm::Agree(group, cached ? Status() : lmdbio::Fail(std::move(cached).error())));
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&*cached, 1))));
+  if (*cached < 0.9) return {};
+  plan.raw.engine = EngineKind::kPread;
+  plan.raw.cache = CachePolicy::kBuffered;
+  plan.raw.queue_depth = 2;
   return {};
 }
 
@@ -480,6 +489,7 @@ Status Read(const Invocation& invocation) {
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);
   LMDBIO_TRY_VOID(comm::Agree(*group, Prepare(*group, invocation, plan)));
+  LMDBIO_TRY_VOID(ChooseRawEngine(*group, plan));
   std::vector<BenchRun> runs;
   for (int i = 0; i < repeat; ++i) {
     for (const std::string& strategy : plan.strategies) {

@@ -78,7 +78,7 @@ class Group {
   // Collective. Requires: all ranks share memory (SplitByHost made this group).
   // size_bytes  [the same on every rank; may be 0]
   // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank
-  //         kInvalidArgument    the ranks do not share memory
+  //         kInvalidArgument    the ranks do not share memory, or ask for different sizes
   //         kInternal           MPI failed, in its words
   // Cost: pages are made when they are first touched, near the rank that touches them
   virtual Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) = 0;

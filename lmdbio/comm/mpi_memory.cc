@@ -23,6 +23,7 @@
 
 #include "lmdbio/comm/anonymous_memory.h"
 #include "lmdbio/comm/mpi_calls.h"
+#include "lmdbio/comm/same_size.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -73,7 +74,11 @@ uint64_t RoomBytes() {
 
 // Open MPI's rank 0 looks for room itself, and goes home without a word to the others, who wait for
 // it for ever. So it is asked beforehand, and all ranks hear the answer.
-Status CheckRoom(MPI_Comm communicator, int rank, uint64_t size_bytes) {
+Status CheckRoom(MPI_Comm communicator, int rank, int rank_count, uint64_t size_bytes) {
+  std::vector<uint64_t> asked_bytes(static_cast<size_t>(rank_count));
+  LMDBIO_TRY_VOID(AllGatherInPieces(communicator, std::as_bytes(std::span(&size_bytes, 1)),
+                                    std::as_writable_bytes(std::span(asked_bytes))));
+  LMDBIO_TRY_VOID(CheckSameSize(asked_bytes));
   uint64_t room_bytes = rank == 0 ? RoomBytes() : 0;
   LMDBIO_TRY_VOID(
       BroadcastInPieces(communicator, 0, std::as_writable_bytes(std::span(&room_bytes, 1))));
@@ -157,7 +162,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
   // Open MPI takes a lone rank's window from malloc, with whatever bytes were there before.
   if (rank_count == 1) return AllocateAnonymous(size_bytes);
 
-  LMDBIO_TRY_VOID(CheckRoom(communicator, rank, size_bytes));
+  LMDBIO_TRY_VOID(CheckRoom(communicator, rank, rank_count, size_bytes));
   const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const Window window = AllocateWindow(communicator, rank, size_bytes + page_bytes);
   const uint64_t page_distance = -reinterpret_cast<uintptr_t>(window.address) % page_bytes;

@@ -11,6 +11,7 @@
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/comm/anonymous_memory.h"
+#include "lmdbio/comm/same_size.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -152,11 +153,12 @@ Result<std::unique_ptr<Group>> ThreadGroup::Split(int color) {
 
 Result<std::unique_ptr<SharedMemory>> ThreadGroup::AllocateShared(uint64_t size_bytes) {
   LayDown({.call = "AllocateShared", .bytes = std::as_bytes(std::span(&size_bytes, 1))});
+  std::vector<uint64_t> asked_bytes;
   bool is_one_host = true;
   for (int rank = 0; rank < size(); ++rank) {
     uint64_t their_bytes = 0;
     std::memcpy(&their_bytes, table_->at(rank).bytes.data(), sizeof(their_bytes));
-    LMDBIO_CHECK(their_bytes == size_bytes);
+    asked_bytes.push_back(their_bytes);
     is_one_host = is_one_host && table_->at(rank).host == table_->at(0).host;
   }
   using Allocation = Result<std::shared_ptr<SharedMemory>>;
@@ -165,6 +167,7 @@ Result<std::unique_ptr<SharedMemory>> ThreadGroup::AllocateShared(uint64_t size_
   if (!is_one_host) {
     return Fail(ErrorCode::kInvalidArgument, "shared memory asked for across hosts");
   }
+  LMDBIO_TRY_VOID(CheckSameSize(asked_bytes));
   if (!*allocation) return Fail(allocation->error().code(), allocation->error().message());
   return std::make_unique<JointMemory>(**allocation);
 }

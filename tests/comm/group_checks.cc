@@ -211,6 +211,22 @@ void RefusesMemoryThatIsNotThere(Group& group, Complaints& complaints) {
   complaints.Expect((*host)->Barrier(), "Barrier");
 }
 
+// MPI itself would take rank 0's word and let the others write beyond the end.
+void RefusesMemoryOfDifferentSizes(Group& group, Complaints& complaints) {
+  const auto host = group.SplitByHost();
+  if (!host) return complaints.Expect(false, "SplitByHost failed");
+  const bool is_last = (*host)->rank() == (*host)->size() - 1;
+  const auto memory = (*host)->AllocateShared(is_last ? 8192 : 4096);
+  if ((*host)->size() == 1) return complaints.Expect(memory.has_value(), "memory of one rank");
+  const std::string expected = fmt::format(
+      "rank {} asks for 8192 bytes of shared memory, rank 0 for 4096", (*host)->size() - 1);
+  complaints.Expect(!memory && memory.error().code() == ErrorCode::kInvalidArgument &&
+                        memory.error().message() == expected,
+                    fmt::format("rank {}: different sizes: {}", group.rank(),
+                                memory ? "granted" : memory.error().message()));
+  complaints.Expect((*host)->Barrier(), "Barrier");
+}
+
 void NeedsNoReleaseOnceAbandoned(Group& group, Complaints& complaints) {
   const auto host = group.SplitByHost();
   if (!host) return complaints.Expect(false, "SplitByHost failed");
@@ -231,6 +247,7 @@ constexpr auto kChecks = std::to_array<GroupCheck>({
     {"keeps memory beyond its group", KeepsMemoryBeyondItsGroup},
     {"shares no bytes", SharesNoBytes},
     {"refuses memory that is not there", RefusesMemoryThatIsNotThere},
+    {"refuses memory of different sizes", RefusesMemoryOfDifferentSizes},
     {"needs no release once abandoned", NeedsNoReleaseOnceAbandoned},
 });
 

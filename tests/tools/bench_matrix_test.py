@@ -115,6 +115,15 @@ class BenchMatrix(unittest.TestCase):
     def test_more_readers_than_ranks(self):
         self.one_epoch("equal", 2, readers_per_host=8)
 
+    def test_ranks_decide_together_what_is_cached(self):
+        """While rank 0 verifies, the others looked at a file that was not cached yet, and measured
+        the raw rate in another way than rank 0, beyond the end of the memory that they shared."""
+        for _ in range(5):
+            with open(self.folder / "equal" / "data.mdb", "rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            self.one_epoch("equal", 2, readers_per_host=2)
+
     def test_small_blocks_and_little_memory(self):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks):
