@@ -17,6 +17,7 @@
 #ifndef LMDBIO_IO_BLOCK_ENGINE_H_
 #define LMDBIO_IO_BLOCK_ENGINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -74,6 +75,8 @@ struct EngineCounters {
 // Threads: one at a time.
 class BlockEngine {
  public:
+  static constexpr auto kNoLimit = std::chrono::milliseconds::max();
+
   // Waits for what is under way and drops the rest: afterwards nobody writes to any destination.
   virtual ~BlockEngine() = default;
 
@@ -87,12 +90,14 @@ class BlockEngine {
   //         kResourceExhausted  no thread could be started; nothing was taken over
   virtual Status Start(std::span<const BlockRead> blocks) = 0;
 
-  // Sleeps until at least one block is done, and returns all that are. Empty if outstanding() is 0.
+  // Sleeps until at least one block is done, and returns all that are. Empty if outstanding() is 0,
+  // or if nothing is done for `limit` (which the mmap engine and kernels before 5.11 disregard).
   // A transient failure (EINTR, EAGAIN, EIO, short read) has been retried with growing pauses, a
   // bounded number of times, before it is reported.
   // Errors: kIo  the engine itself has failed, as in Start
   // Lifetime: until the next WaitSome or Poll; Start leaves it alone
-  virtual Result<std::span<BlockDone>> WaitSome() = 0;
+  virtual Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) = 0;
+  Result<std::span<BlockDone>> WaitSome() { return WaitSome(kNoLimit); }
 
   // The same without sleeping: empty if nothing is done yet. (The mmap engine does its work in
   // these two calls, one block in each, and so takes its time in both.)

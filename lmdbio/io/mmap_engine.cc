@@ -101,7 +101,7 @@ void MmapEngine::AwaitRun() {
   }
 }
 
-Result<std::span<BlockDone>> MmapEngine::WaitSome() {
+Result<std::span<BlockDone>> MmapEngine::Poll() {
   if (!waiting_.empty()) {
     if (ahead_bytes_max_ > 0) {
       if (announced_bytes_ <= ahead_bytes_max_ / 2) Announce();

@@ -46,8 +46,10 @@ class MmapEngine final : public BlockEngine {
 
   std::string Describe() const override { return "mmap, buffered"; }
   Status Start(std::span<const BlockRead> blocks) override;
-  Result<std::span<BlockDone>> WaitSome() override;
-  Result<std::span<BlockDone>> Poll() override { return WaitSome(); }
+  Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds /*limit*/) override {
+    return Poll();
+  }
+  Result<std::span<BlockDone>> Poll() override;
   uint64_t outstanding() const override { return waiting_.size(); }
   EngineCounters counters() const override { return counters_; }
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }

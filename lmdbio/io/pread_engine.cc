@@ -129,9 +129,14 @@ std::span<BlockDone> PreadEngine::TakeDone() {
   return done;
 }
 
-Result<std::span<BlockDone>> PreadEngine::WaitSome() {
+Result<std::span<BlockDone>> PreadEngine::WaitSome(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  block_done_.wait(lock, [this] { return outstanding_ == 0 || !done_.empty(); });
+  const auto has_come = [this] { return outstanding_ == 0 || !done_.empty(); };
+  if (limit == kNoLimit) {
+    block_done_.wait(lock, has_come);
+  } else {
+    block_done_.wait_for(lock, limit, has_come);
+  }
   return TakeDone();
 }
 

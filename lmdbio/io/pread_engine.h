@@ -38,7 +38,8 @@ class PreadEngine final : public BlockEngine {
 
   std::string Describe() const override;
   Status Start(std::span<const BlockRead> blocks) override;
-  Result<std::span<BlockDone>> WaitSome() override;
+  using BlockEngine::WaitSome;
+  Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
   Result<std::span<BlockDone>> Poll() override;
   uint64_t outstanding() const override { return outstanding_; }
   EngineCounters counters() const override;

@@ -24,6 +24,19 @@ bool IsTransient(int error_number) {
   return error_number == EINTR || error_number == EAGAIN || error_number == EBUSY;
 }
 
+// Kernels before 5.11 take no limit; liburing's way around it needs room in the ring.
+int SubmitAndSleep(io_uring* ring, std::chrono::milliseconds limit) {
+  if (limit == BlockEngine::kNoLimit || (ring->features & IORING_FEAT_EXT_ARG) == 0) {
+    return io_uring_submit_and_wait(ring, 1);
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  __kernel_timespec time = {};
+  time.tv_sec = seconds.count();
+  time.tv_nsec = std::chrono::nanoseconds(limit - seconds).count();
+  io_uring_cqe* cqe = nullptr;
+  return io_uring_submit_and_wait_timeout(ring, &cqe, 1, &time, /*sigmask=*/nullptr);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BlockEngine>> UringEngine::Open(const std::string& data_path,
@@ -141,13 +154,13 @@ Status UringEngine::Submit() {
   return rc < 0 && !IsTransient(-rc) ? FailRing(-rc) : Status();
 }
 
-// Submits, and sleeps until something has completed or a signal came.
+// Submits, and sleeps until something has completed, a signal came or the limit is over.
 // Requires: a read is in the ring or in flight
-Status UringEngine::SubmitAndWait() {
+Status UringEngine::SubmitAndWait(std::chrono::milliseconds limit) {
   auto pause = kFirstPause;
   for (int refusals = 0; refusals < kRefusalsMax; ++refusals) {
-    const int rc = io_uring_submit_and_wait(ring_.get(), 1);
-    if (rc >= 0 || rc == -EINTR) return {};
+    const int rc = SubmitAndSleep(ring_.get(), limit);
+    if (rc >= 0 || rc == -EINTR || rc == -ETIME) return {};
     if (!IsTransient(-rc)) return FailRing(-rc);
     // The kernel has no resources for more. What is in flight will give some back.
     if (InFlight() > 0) {
@@ -194,14 +207,15 @@ std::span<BlockDone> UringEngine::TakeDone() {
   return done;
 }
 
-Result<std::span<BlockDone>> UringEngine::WaitSome() {
+Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds limit) {
   LMDBIO_TRY_VOID(CheckRing());
   Reap();
   PrepareReads();
   while (done_.empty() && outstanding_ > 0) {
-    LMDBIO_TRY_VOID(SubmitAndWait());
+    LMDBIO_TRY_VOID(SubmitAndWait(limit));
     Reap();
     PrepareReads();
+    if (limit != kNoLimit) break;
   }
   LMDBIO_TRY_VOID(Submit());  // the storage stays busy while the caller works on what is done
   return TakeDone();

@@ -35,7 +35,8 @@ class UringEngine final : public BlockEngine {
 
   std::string Describe() const override;
   Status Start(std::span<const BlockRead> blocks) override;
-  Result<std::span<BlockDone>> WaitSome() override;
+  using BlockEngine::WaitSome;
+  Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
   Result<std::span<BlockDone>> Poll() override;
   uint64_t outstanding() const override { return outstanding_; }
   EngineCounters counters() const override { return counters_; }
@@ -62,7 +63,7 @@ class UringEngine final : public BlockEngine {
   void Enqueue(const BlockRead& block);
   void PrepareReads();
   Status Submit();
-  Status SubmitAndWait();
+  Status SubmitAndWait(std::chrono::milliseconds limit);
   Status FailRing(int error_number);
   void Reap();
   void FinishPart(const PartRead& read, int got);

@@ -175,10 +175,11 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int
   // The papers' strategies without coalescing read a batch at a time.
   const Composition& composition = CompositionOf(options.strategy);
   if (composition.coalescing == layout::Coalescing::kNone) limits.batch_count_max = 1;
-  // Three batches at least: one in use, one ready, one under way.
-  const auto three_batches =
-      static_cast<uint64_t>(std::min(3.3 * batch_bytes, static_cast<double>(ring_bytes)));
-  limits.wrap_bytes = std::min(ring_bytes, std::max(three_batches, kSlotsInUse * kSlotTargetBytes));
+  // Four batches at least: one in use, one ready, two under way, so that the storage still has work
+  // when one of them ends.
+  const auto four_batches =
+      static_cast<uint64_t>(std::min(4.4 * batch_bytes, static_cast<double>(ring_bytes)));
+  limits.wrap_bytes = std::min(ring_bytes, std::max(four_batches, kSlotsInUse * kSlotTargetBytes));
   return limits;
 }
 

@@ -19,6 +19,10 @@ constexpr uint64_t kBlockBits = 24;
 // The least piece that a failed block is cut into to find what of it can be read.
 constexpr uint64_t kPieceBytesMin = 4096;
 
+// While reads are under way, how often the reader looks whether the next slot's place is free. A
+// device that reports many reads at once would else have nothing left to do when it does.
+constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
+
 // Only one thread adds, so no update is lost. Statistics: nothing is ordered by these.
 template <typename T>
 void Add(std::atomic<T>& sum, T more) {
@@ -64,7 +68,7 @@ Status SlotReader::Work() {
     if (planned_ && parts_.window->HasSpace(planned_->slot.free_after)) {
       LMDBIO_TRY_VOID(Begin());
     } else if (outstanding() > 0) {
-      LMDBIO_TRY_VOID(Collect());
+      LMDBIO_TRY_VOID(Collect(planned_ ? kSpaceCheckPeriod : io::BlockEngine::kNoLimit));
     } else if (planned_) {
       const auto start = Clock::now();
       LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
@@ -131,8 +135,8 @@ Status SlotReader::BeginInPlace(UnderWay& slot) {
   return EndPart(slot);
 }
 
-Status SlotReader::Collect() {
-  LMDBIO_TRY(const std::span<io::BlockDone> done, parts_.engine->WaitSome());
+Status SlotReader::Collect(std::chrono::milliseconds limit) {
+  LMDBIO_TRY(const std::span<io::BlockDone> done, parts_.engine->WaitSome(limit));
   if (parts_.engine->outstanding() == 0) Add(tally_.read_s, SecondsSince(busy_since_));
   CountReads();
   for (io::BlockDone& block : done) LMDBIO_TRY_VOID(Take(block));

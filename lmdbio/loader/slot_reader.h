@@ -79,7 +79,7 @@ class SlotReader {
   Status Begin();
   Status BeginInPlace(UnderWay& slot);
   uint64_t outstanding() const { return parts_.engine ? parts_.engine->outstanding() : 0; }
-  Status Collect();
+  Status Collect(std::chrono::milliseconds limit);
   Status Take(io::BlockDone& done);
   Status Mend(const UnderWay& slot, const layout::PlannedBlock& block, Error why);
   Status ReadPieces(const UnderWay& slot, const layout::PlannedBlock& block);

@@ -132,7 +132,10 @@ TEST_CASE("Blocks may be started while others are under way", "[io][engine]") {
     size_t started = 0;
     while (started < reads.size() || engine->outstanding() > 0) {
       const size_t count = std::min<size_t>(random.Below(10), reads.size() - started);
-      const auto done = random.Below(4) == 0 ? engine->WaitSome() : engine->Poll();
+      const auto limits = {BlockEngine::kNoLimit, std::chrono::milliseconds(0),
+                           std::chrono::milliseconds(1)};
+      const auto limit = *(limits.begin() + random.Below(limits.size()));
+      const auto done = random.Below(4) == 0 ? engine->WaitSome(limit) : engine->Poll();
       REQUIRE(done);
       REQUIRE(engine->Start(reads.subspan(started, count)));  // what is done stays as it is
       started += count;
