@@ -1,0 +1,190 @@
+"""Tests of scripts/cluster: what hosts share and what they do not, and what is left of them.
+
+The oracles are the file itself and the kernel's tables of processes, mounts and network devices.
+Exits with 77 where no hosts can be made.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from box_cluster import SCRIPT, SKIPPED, BoxCluster, processes_of, why_not_here
+
+FILE_BYTES = 3 * 1024 * 1024 + 4096
+
+
+def devices():
+    return {device["ifname"] for device in json.loads(
+        subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout)}
+
+
+class ClusterTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio cluster ")  # a name to quote
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.database = self.folder / "database"
+        self.database.mkdir()
+        self.bytes = os.urandom(FILE_BYTES)
+        (self.database / "data.mdb").write_bytes(self.bytes)
+        self.devices_before = devices()
+        self.cluster = BoxCluster(self.folder, self.database)
+        self.addCleanup(self.cluster.down)
+
+    def assert_nothing_left(self):
+        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+        self.assertNotIn(str(self.folder).replace(" ", "\\040"), mounts)
+        self.assertEqual(processes_of(self.folder), {})
+        self.assertEqual(devices() - self.devices_before, set())
+        self.assertEqual(os.listdir(self.folder), ["database"])
+
+    def fail_with(self, text, cluster, command, *words):
+        """Runs a command that must fail with one line that holds `text`."""
+        done = cluster.call(command, *words)
+        self.assertNotEqual(done.returncode, 0, words)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, r"\Ascripts/cluster: [^\n]+\n\Z")
+        self.assertIn(text, done.stderr)
+
+    def test_hosts_have_their_own_names_memory_and_network(self):
+        self.cluster.up(3)
+        names = [self.cluster.on(host, "hostname").strip() for host in (1, 2, 3)]
+        self.assertEqual(names, [f"{self.cluster.name}-{host}" for host in (1, 2, 3)])
+        self.cluster.on(1, "sh", "-c", "echo 1 > /dev/shm/mine")
+        self.assertEqual(self.cluster.on(2, "ls", "/dev/shm"), "")
+        self.assertFalse(os.path.exists("/dev/shm/mine"))
+        addresses = {self.cluster.on(host, "sh", "-c", f"getent hosts {names[0]}")
+                     for host in (1, 2, 3)}
+        self.assertEqual(len(addresses), 1)  # all know the first by the same address
+        routes = json.loads(self.cluster.on(2, "ip", "-json", "route"))
+        self.assertEqual([route["dev"] for route in routes], ["eth0"])
+        self.cluster.succeed("down")
+        self.assert_nothing_left()
+
+    def test_each_host_reads_the_file_through_a_cache_of_its_own(self):
+        self.cluster.up(2, "--keep-cache")
+        for _ in range(2):
+            for host in (1, 2):
+                read = subprocess.run(
+                    self.cluster.words("exec", host, "cat", self.cluster.mountpoint / "data.mdb"),
+                    env=self.cluster.environment, check=True, capture_output=True).stdout
+                self.assertEqual(read, self.bytes)
+        stats = json.loads(self.cluster.succeed("stats", "--json", "--reset"))
+        self.assertEqual(stats["bytes"], 2 * FILE_BYTES)
+        self.cluster.succeed("drop")
+        self.cluster.on(1, "cat", self.cluster.mountpoint / "data.mdb")
+        self.assertEqual(json.loads(self.cluster.succeed("stats", "--json"))["bytes"], FILE_BYTES)
+
+    def test_run_fills_host_after_host(self):
+        self.cluster.up(3)
+        said = self.cluster.succeed("run", "-n", 5, "--per-host", 2, "-x", "FRUIT=a pear", "sh",
+                                    "-c", 'echo "$OMPI_COMM_WORLD_RANK $(hostname) $FRUIT"')
+        expected = [f"{rank} {self.cluster.name}-{rank // 2 + 1} a pear" for rank in range(5)]
+        self.assertEqual(sorted(said.splitlines()), expected)
+        said = self.cluster.succeed("run", "-n", 1, "--per-host", 1, "pwd")
+        self.assertEqual(said.strip(), os.getcwd())
+        self.assertEqual(self.cluster.call("run", "-n", 2, "--per-host", 1, "sh", "-c",
+                                           "exit 7").returncode, 7)
+
+    def test_bandwidth_is_limited_each_way(self):
+        self.cluster.up(2, "--bandwidth", "2G")
+        for host in (1, 2):
+            (inner,) = json.loads(self.cluster.on(host, "tc", "-json", "qdisc", "show", "dev",
+                                                  "eth0"))
+            self.assertEqual((inner["kind"], inner["options"]["rate"]), ("tbf", 2 * 10**9 // 8))
+        outer = json.loads(subprocess.run(["tc", "-json", "qdisc"], check=True,
+                                          capture_output=True).stdout)
+        limited = [disc for disc in outer
+                   if disc["kind"] == "tbf" and disc["dev"] not in self.devices_before]
+        self.assertEqual(len(limited), 2)
+
+    def test_two_clusters_live_side_by_side(self):
+        other_folder = self.folder / "other"
+        other_folder.mkdir()
+        other = BoxCluster(other_folder, self.database, "other")
+        other.environment["LMDBIO_CLUSTER_DIR"] = self.cluster.environment["LMDBIO_CLUSTER_DIR"]
+        self.addCleanup(other.down)
+        self.cluster.up(2)
+        other.up(2)
+        routes = {json.loads(cluster.on(1, "ip", "-json", "route"))[0]["dst"]
+                  for cluster in (self.cluster, other)}
+        self.assertEqual(len(routes), 2)
+        self.cluster.succeed("down")
+        said = other.succeed("run", "-n", 2, "--per-host", 1, "hostname")
+        self.assertEqual(sorted(said.split()), [f"{other.name}-1", f"{other.name}-2"])
+        other.succeed("down")
+        other_folder.rmdir()
+        self.assert_nothing_left()
+
+    def test_down_ends_what_runs_on_hosts(self):
+        self.cluster.up(2)
+        process = subprocess.Popen(self.cluster.words("exec", 2, "sleep", "1000"),
+                                   env=self.cluster.environment, stdin=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        time.sleep(0.2)
+        self.cluster.succeed("down")
+        self.assertEqual(process.wait(timeout=10), -signal.SIGTERM)
+        self.assert_nothing_left()
+
+    def test_says_what_is_wrong(self):
+        cluster = self.cluster
+        for command in (("run", "-n", 1, "--per-host", 1, "true"), ("exec", 1, "true"), ("stats",),
+                        ("drop",), ("down",)):
+            self.fail_with("no cluster", cluster, *command)
+        self.fail_with("does not exist", cluster, "up", 2, self.folder / "none", self.folder / "m")
+        self.assert_nothing_left()
+        cluster.up(2)
+        self.fail_with("is up already", cluster, "up", 2, self.database, self.folder / "m")
+        self.fail_with("need 3 hosts", cluster, "run", "-n", 5, "--per-host", 2, "true")
+        self.fail_with("no host 3", cluster, "exec", 3, "true")
+        other = BoxCluster(self.folder, self.database, "other")
+        self.fail_with("not an empty directory", other, "up", 1, self.database, self.database)
+        state = json.loads((self.folder / "clusters" / cluster.name / "state.json").read_text())
+        os.kill(state["hosts"][1][0], signal.SIGKILL)
+        self.fail_with("host 2 is down", cluster, "run", "-n", 2, "--per-host", 1, "true")
+        cluster.succeed("down")
+        self.assert_nothing_left()
+
+    def test_misuse_is_told_apart(self):
+        for words in (("up", 0, "a", "b"), ("up", 65, "a", "b"), ("up", "two", "a", "b"),
+                      ("up", 2, "a"), ("run", "-n", 2, "true"), ("run", "-n", 1, "--per-host", 1),
+                      ("up", 2, "a", "b", "--bandwidth", "fast"), ("exec", 1), ("sideways",)):
+            done = self.cluster.call(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn("usage: scripts/cluster", done.stderr)
+        self.assertEqual(self.cluster.call("run", "--help").returncode, 0)
+
+    def test_an_interrupted_up_leaves_nothing(self):
+        for delay_s in (0.1, 0.2, 0.3, 0.45):
+            process = subprocess.Popen(
+                self.cluster.words("up", 3, self.database, self.cluster.mountpoint),
+                env=self.cluster.environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(delay_s)
+            process.terminate()
+            if process.wait(timeout=60) == 0:  # it was faster
+                self.cluster.succeed("down")
+            give_up = time.monotonic() + 10
+            while processes_of(self.folder) and time.monotonic() < give_up:
+                time.sleep(0.01)
+            self.assert_nothing_left()
+
+
+def main():
+    reason = why_not_here()
+    if reason is not None:
+        print(f"cluster_test: skipped: {reason}")
+        return SKIPPED
+    assert SCRIPT.exists()
+    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
