@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -47,6 +48,9 @@ class Group {
 
   virtual int rank() const = 0;  // 0 <= rank() < size()
   virtual int size() const = 0;
+
+  // The name of this rank's host where the group spans several, for messages; otherwise "".
+  virtual const std::string& host_name() const = 0;
 
   // Collective. Returns when every rank has called it; what a rank wrote to shared memory before,
   // every rank sees after.
@@ -89,7 +93,8 @@ std::unique_ptr<Group> SoloGroup();
 
 // Collective. Tells every rank whether any of them has failed. If all `mine` are good, returns
 // success. Otherwise a failing rank gets its own error back, and every other rank kPeerFailed with
-// the number and the message of the lowest failing rank: "rank 3: x/data.mdb: no such file".
+// the number and the message of the lowest failing rank: "rank 3: x/data.mdb: no such file", or
+// "rank 3 on node-7: x/data.mdb: no such file" where the group spans several hosts.
 // Errors: as described; kInternal  MPI failed
 Status Agree(Group& group, Status mine);
 

@@ -1,7 +1,9 @@
 #include "lmdbio/comm/mpi_group.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <string>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/comm/mpi_calls.h"
@@ -14,10 +16,31 @@
 namespace lmdbio::comm {
 namespace {
 
+// Collective. The name of this rank's host if the ranks of `communicator` do not share one, or "".
+Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
+  MPI_Comm host = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(
+      MpiStatus(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+                "MPI_Comm_split_type"));
+  int size = 0;
+  int host_size = 0;
+  MPI_Comm_size(communicator, &size);
+  MPI_Comm_size(host, &host_size);
+  MPI_Comm_free(&host);
+  if (host_size == size) return std::string();
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name = {};
+  int length = 0;
+  LMDBIO_TRY_VOID(
+      MpiStatus(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name"));
+  return std::string(name.data(), static_cast<size_t>(length));
+}
+
 class CommunicatorGroup final : public Group {
  public:
   // Takes the communicator over.
-  explicit CommunicatorGroup(MPI_Comm communicator) : communicator_(communicator) {
+  // host_name  "" if all ranks share a host
+  CommunicatorGroup(MPI_Comm communicator, std::string host_name)
+      : communicator_(communicator), host_name_(std::move(host_name)) {
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
@@ -31,6 +54,7 @@ class CommunicatorGroup final : public Group {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const std::string& host_name() const override { return host_name_; }
 
   Status Barrier() override;
   Status Broadcast(int root, MutableBytes bytes) override;
@@ -43,6 +67,7 @@ class CommunicatorGroup final : public Group {
 
  private:
   MPI_Comm communicator_;
+  std::string host_name_;
   int rank_ = 0;
   int size_ = 0;
 };
@@ -72,7 +97,7 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
   LMDBIO_TRY_VOID(MpiStatus(
       MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part),
       "MPI_Comm_split_type"));
-  return std::make_unique<CommunicatorGroup>(part);
+  return std::make_unique<CommunicatorGroup>(part, "");
 }
 
 Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
@@ -84,7 +109,8 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
   }
   MPI_Comm part = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
-  return std::make_unique<CommunicatorGroup>(part);
+  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(part));
+  return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
 }
 
 }  // namespace
@@ -104,7 +130,8 @@ Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
   }
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
-  return std::make_unique<CommunicatorGroup>(duplicate);
+  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(duplicate));
+  return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));
 }
 
 }  // namespace lmdbio::comm

@@ -9,6 +9,7 @@ class Solo final : public Group {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  const std::string& host_name() const override { return host_name_; }
 
   Status Barrier() override { return {}; }
 
@@ -27,6 +28,9 @@ class Solo final : public Group {
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
     return AllocateAnonymous(size_bytes);
   }
+
+ private:
+  std::string host_name_;
 };
 
 }  // namespace

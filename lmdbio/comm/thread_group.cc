@@ -6,8 +6,11 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/comm/anonymous_memory.h"
@@ -64,11 +67,21 @@ class JointMemory final : public SharedMemory {
 
 class ThreadGroup final : public Group {
  public:
+  // Collective over the ranks of `table`.
   ThreadGroup(std::shared_ptr<Table> table, int rank, int host)
-      : table_(std::move(table)), rank_(rank), host_(host) {}
+      : table_(std::move(table)), rank_(rank), host_(host) {
+    LayDown({.call = "ThreadGroup"});
+    bool spans_hosts = false;
+    for (int other = 0; other < size(); ++other) {
+      spans_hosts = spans_hosts || table_->at(other).host != host_;
+    }
+    if (spans_hosts) host_name_ = fmt::format("host-{}", host_);
+    table_->Meet();
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return table_->rank_count(); }
+  const std::string& host_name() const override { return host_name_; }
 
   Status Barrier() override;
   Status Broadcast(int root, MutableBytes bytes) override;
@@ -84,6 +97,7 @@ class ThreadGroup final : public Group {
   std::shared_ptr<Table> table_;
   int rank_;
   int host_;
+  std::string host_name_;
 };
 
 void ThreadGroup::LayDown(Place mine) {

@@ -114,7 +114,30 @@ Status FailureOf(int rank) {
   return Fail(code, fmt::format("data.mdb: {}", std::string(static_cast<size_t>(rank) * 700, 'x')));
 }
 
+// "rank 3", or "rank 3 on NAME" where there are several hosts.
+std::vector<std::string> NamesOfRanks(Group& group) {
+  std::array<char, 256> mine = {};
+  group.host_name().copy(mine.data(), mine.size() - 1);
+  const auto all = group.AllGather(std::as_bytes(std::span(mine)));
+  std::vector<std::string> names;
+  for (int rank = 0; all && rank < group.size(); ++rank) {
+    const auto* const host =
+        reinterpret_cast<const char*>(all->data() + static_cast<size_t>(rank) * mine.size());
+    names.push_back(fmt::format("rank {}{}{}", rank, *host == '\0' ? "" : " on ", host));
+  }
+  return names;
+}
+
+void NamesHostsWhereThereAreSeveral(Group& group, Complaints& complaints) {
+  const auto host = group.SplitByHost();
+  if (!host) return complaints.Expect(false, "SplitByHost failed");
+  complaints.Expect((*host)->host_name().empty(), "the group of a host names it");
+  complaints.Expect(group.host_name().empty() == ((*host)->size() == group.size()), "host name");
+}
+
 void AgreesOnFailures(Group& group, Complaints& complaints) {
+  const std::vector<std::string> names = NamesOfRanks(group);
+  if (names.empty()) return complaints.Expect(false, "AllGather failed");
   for (const std::set<int>& failing : FailureSets(group.size())) {
     const bool fails = failing.contains(group.rank());
     const Status verdict = Agree(group, fails ? FailureOf(group.rank()) : Status());
@@ -122,11 +145,11 @@ void AgreesOnFailures(Group& group, Complaints& complaints) {
                                          failing.size(), failing.empty() ? -1 : *failing.begin());
     complaints.Expect(verdict.has_value() == failing.empty(), what);
     if (verdict) continue;
-    const Status expected = fails
-                                ? FailureOf(group.rank())
-                                : Fail(ErrorCode::kPeerFailed,
-                                       fmt::format("rank {}: {}", *failing.begin(),
-                                                   FailureOf(*failing.begin()).error().message()));
+    const Status expected =
+        fails ? FailureOf(group.rank())
+              : Fail(ErrorCode::kPeerFailed,
+                     fmt::format("{}: {}", names[static_cast<size_t>(*failing.begin())],
+                                 FailureOf(*failing.begin()).error().message()));
     complaints.Expect(verdict.error().code() == expected.error().code(), what + ": code");
     complaints.Expect(verdict.error().message() == expected.error().message(), what + ": message");
   }
@@ -247,6 +270,7 @@ constexpr auto kChecks = std::to_array<GroupCheck>({
     {"keeps memory beyond its group", KeepsMemoryBeyondItsGroup},
     {"shares no bytes", SharesNoBytes},
     {"refuses memory that is not there", RefusesMemoryThatIsNotThere},
+    {"names hosts where there are several", NamesHostsWhereThereAreSeveral},
     {"refuses memory of different sizes", RefusesMemoryOfDifferentSizes},
     {"needs no release once abandoned", NeedsNoReleaseOnceAbandoned},
 });
