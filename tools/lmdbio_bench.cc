@@ -358,22 +358,31 @@ struct ReadPlan {
   bool measures_raw = true;
 };
 
-// What has to be known before the clock runs. Looks at every page of the tree once, so caches are
-// warm afterwards.
-Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan) {
+// Finds the file, on every rank, and what a run will deliver, on rank 0, which looks at every page
+// of the tree once.
+Status LookAhead(const comm::Group& group, const Invocation& invocation, ReadPlan& plan,
+                 lmdbio::tools::Expectation& expectation) {
   LMDBIO_TRY(plan.raw.data_path, lmdbio::io::FindDataFile(plan.request.path));
-  LMDBIO_TRY(const auto expectation,
-             lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
+  if (group.rank() != 0) return {};
+  LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
+  if (!invocation.has("verify")) return {};
+  LoaderOptions options = plan.request.options;
+  options.batch_count_max = expectation.batch_count;
+  LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(plan.raw.data_path, options));
+  return {};
+}
+
+// Collective. What has to be known before the clock runs. Caches are warm afterwards.
+Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan) {
+  lmdbio::tools::Expectation expectation;
+  LMDBIO_TRY_VOID(comm::Agree(group, LookAhead(group, invocation, plan, expectation)));
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
   plan.page_bytes = expectation.page_bytes;
   plan.request.options.batch_count_max = expectation.batch_count;
   plan.raw.total_bytes = expectation.page_bytes;
   plan.raw.reader_count = static_cast<int>(
       std::min(plan.request.options.readers_per_host, static_cast<uint32_t>(group.size())));
   plan.raw.queue_depth = plan.request.options.queue_depth;
-  if (invocation.has("verify") && group.rank() == 0) {
-    LMDBIO_TRY(plan.expected_checksum,
-               lmdbio::tools::SerialChecksum(plan.raw.data_path, plan.request.options));
-  }
   return {};
 }
 
@@ -488,7 +497,7 @@ Status Read(const Invocation& invocation) {
   plan.measures_raw = !invocation.has("no-raw");
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);
-  LMDBIO_TRY_VOID(comm::Agree(*group, Prepare(*group, invocation, plan)));
+  LMDBIO_TRY_VOID(Prepare(*group, invocation, plan));
   LMDBIO_TRY_VOID(ChooseRawEngine(*group, plan));
   std::vector<BenchRun> runs;
   for (int i = 0; i < repeat; ++i) {

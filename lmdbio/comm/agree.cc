@@ -1,11 +1,11 @@
 // Two steps, and only the first where all is well:
 //
 //   AllGather   {code, length of the text} of every rank; code 0 is success
-//   Broadcast   the text of the lowest failing rank
+//   Broadcast   the text of the rank that speaks for all: the lowest that failed by itself, or the
+//               lowest that knows of another's failure only
 //
 // Every rank sees the same codes and lengths, so all of them take the second step or none does.
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -20,38 +20,54 @@ struct Verdict {
   uint64_t text_bytes = 0;
 };
 
+// Whether a rank has failed only because it heard of another's failure.
+bool IsHearsay(const Verdict& verdict) {
+  return verdict.code == static_cast<uint64_t>(ErrorCode::kPeerFailed);
+}
+
 // What others are told of a rank's failure.
 std::string TextOf(const Group& group, const Error& error) {
+  if (error.code() == ErrorCode::kPeerFailed) return error.message();  // it names a rank
   const std::string where = group.host_name().empty() ? "" : " on " + group.host_name();
   return fmt::format("rank {}{}: {}", group.rank(), where, error.message());
 }
 
-// What the lowest failing rank has to say, if there is one.
-Result<std::optional<std::string>> FirstFailure(Group& group, const Status& mine) {
-  const std::string my_text = mine ? "" : TextOf(group, mine.error());
-  Verdict my_verdict;
-  if (!mine) my_verdict = {static_cast<uint64_t>(mine.error().code()), my_text.size()};
-  LMDBIO_TRY(const std::vector<std::byte> gathered,
-             group.AllGather(std::as_bytes(std::span(&my_verdict, 1))));
-  for (int rank = 0; rank < group.size(); ++rank) {
+struct Speaker {
+  int rank = -1;
+  Verdict verdict;
+};
+
+// Who speaks for all ranks that have failed; nobody if none has.
+Speaker ChooseSpeaker(Bytes gathered) {
+  Speaker speaker;
+  for (size_t rank = 0; rank < gathered.size() / sizeof(Verdict); ++rank) {
     Verdict verdict;
-    std::memcpy(&verdict, &gathered[static_cast<size_t>(rank) * sizeof(Verdict)], sizeof(Verdict));
-    if (verdict.code == 0) continue;
-    std::string text = rank == group.rank() ? my_text : std::string(verdict.text_bytes, '\0');
-    LMDBIO_TRY_VOID(group.Broadcast(rank, std::as_writable_bytes(std::span(text))));
-    return text;
+    std::memcpy(&verdict, &gathered[rank * sizeof(Verdict)], sizeof(Verdict));
+    if (verdict.code == 0 || (speaker.rank >= 0 && IsHearsay(verdict))) continue;
+    speaker = {static_cast<int>(rank), verdict};
+    if (!IsHearsay(verdict)) break;
   }
-  return std::nullopt;
+  return speaker;
 }
 
 }  // namespace
 
 Status Agree(Group& group, Status mine) {
-  Result<std::optional<std::string>> first = FirstFailure(group, mine);
-  if (!mine) return mine;  // says more than a failure to tell the others about it
-  if (!first) return Fail(std::move(first).error());
-  if (!first->has_value()) return {};
-  return Fail(ErrorCode::kPeerFailed, std::move(**first));
+  const std::string my_text = mine ? "" : TextOf(group, mine.error());
+  Verdict my_verdict;
+  if (!mine) my_verdict = {static_cast<uint64_t>(mine.error().code()), my_text.size()};
+  auto gathered = group.AllGather(std::as_bytes(std::span(&my_verdict, 1)));
+  if (!gathered && mine) return Fail(std::move(gathered).error());
+  if (!gathered) return mine;
+  const Speaker speaker = ChooseSpeaker(*gathered);
+  if (speaker.rank < 0) return {};
+  std::string text(speaker.verdict.text_bytes, '\0');
+  if (speaker.rank == group.rank()) text = my_text;
+  Status told = group.Broadcast(speaker.rank, std::as_writable_bytes(std::span(text)));
+  // A rank's own failure says more to it than another's, and than a failure to tell the others.
+  if (!mine && (!IsHearsay(my_verdict) || IsHearsay(speaker.verdict) || !told)) return mine;
+  if (!told) return told;
+  return Fail(ErrorCode::kPeerFailed, std::move(text));
 }
 
 }  // namespace lmdbio::comm

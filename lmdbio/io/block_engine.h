@@ -49,6 +49,9 @@ struct EngineOptions {
   // kernel where that is allowed, which brings all of it into RAM. Borrowed for the engine's life;
   // may be empty.
   MutableBytes memory = {};
+  // Whether the kernel may read more than it is asked for into the page cache, which is for nothing
+  // where other hosts need what follows. The mmap engine has its own rules.
+  bool reads_ahead = true;
 };
 
 struct BlockRead {

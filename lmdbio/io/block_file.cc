@@ -75,11 +75,12 @@ void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& 
 }
 
 Result<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& data_path,
-                                                   CachePolicy cache) {
+                                                   const EngineOptions& options) {
   UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
-  std::unique_ptr<BlockFile> file(new BlockFile(data_path, std::move(fd)));
-  if (cache == CachePolicy::kDirect) LMDBIO_TRY_VOID(file->OpenDirect());
+  std::unique_ptr<BlockFile> file(new BlockFile(data_path, std::move(fd), options.reads_ahead));
+  if (!options.reads_ahead) ::posix_fadvise(file->buffered_fd(), 0, 0, POSIX_FADV_RANDOM);
+  if (options.cache == CachePolicy::kDirect) LMDBIO_TRY_VOID(file->OpenDirect());
   return file;
 }
 
@@ -114,7 +115,7 @@ void BlockFile::RefuseDirect(int error_number) {
   // Of several threads whose reads are refused one speaks.
   const bool was_direct = is_direct_.exchange(false, std::memory_order_relaxed);
   if (direct_fd_ && !was_direct) return;
-  ::posix_fadvise(buffered_fd_.get(), 0, 0, POSIX_FADV_NORMAL);
+  if (reads_ahead_) ::posix_fadvise(buffered_fd_.get(), 0, 0, POSIX_FADV_NORMAL);
   AddNote(fmt::format("{}: O_DIRECT is refused ({}): reading through the page cache", path_,
                       std::generic_category().message(error_number)));
 }

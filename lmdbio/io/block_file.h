@@ -46,11 +46,13 @@ void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& 
 // Threads: every method may be called by several threads at once.
 class BlockFile {
  public:
-  // Opens the file for buffered reads and, if `cache` asks for it, once more for direct ones. Where
-  // those are refused there is a note, and all reads are buffered.
+  // Opens the file for buffered reads and, if `options.cache` asks for it, once more for direct
+  // ones. Where those are refused there is a note, and all reads are buffered.
+  // options  of which `cache` and `reads_ahead` count
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo
   //         kStale  another file took the place of this one meanwhile
-  static Result<std::unique_ptr<BlockFile>> Open(const std::string& data_path, CachePolicy cache);
+  static Result<std::unique_ptr<BlockFile>> Open(const std::string& data_path,
+                                                 const EngineOptions& options);
 
   const std::string& path() const { return path_; }
   // Whether direct reads are still made: once one is refused, none are.
@@ -72,13 +74,14 @@ class BlockFile {
   std::vector<std::string> TakeNotes();
 
  private:
-  BlockFile(std::string path, UniqueFd buffered_fd)
-      : path_(std::move(path)), buffered_fd_(std::move(buffered_fd)) {}
+  BlockFile(std::string path, UniqueFd buffered_fd, bool reads_ahead)
+      : path_(std::move(path)), buffered_fd_(std::move(buffered_fd)), reads_ahead_(reads_ahead) {}
   Status OpenDirect();
   void RefuseDirect(int error_number);
 
   std::string path_;
   UniqueFd buffered_fd_;
+  bool reads_ahead_;
   UniqueFd direct_fd_;
   DirectAlignment alignment_;
   // Says which descriptor to use and guards no data, so nothing needs to be ordered by it.

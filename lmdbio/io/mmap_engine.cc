@@ -26,7 +26,7 @@ constexpr uint64_t kCheckEveryBytes = kMiB;
 
 Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_path,
                                                       const EngineOptions& options) {
-  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, CachePolicy::kBuffered));
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, {}));
   LMDBIO_TRY(const uint64_t size_bytes,
              FileSizeBytes(file->buffered_fd()).map_error([&](Error&& error) {
                return std::move(error).Within(data_path);

@@ -42,7 +42,7 @@ class NoSignals {
 
 Result<std::unique_ptr<PreadEngine>> PreadEngine::Open(const std::string& data_path,
                                                        const EngineOptions& options) {
-  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options.cache));
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
   return std::unique_ptr<PreadEngine>(
       new PreadEngine(std::move(file), std::min(options.queue_depth, kThreadsMax)));
 }

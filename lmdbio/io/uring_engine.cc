@@ -42,7 +42,7 @@ int SubmitAndSleep(io_uring* ring, std::chrono::milliseconds limit) {
 Result<std::unique_ptr<BlockEngine>> UringEngine::Open(const std::string& data_path,
                                                        const EngineOptions& options) {
   LMDBIO_TRY(UniqueRing ring, CreateRing(options.queue_depth));
-  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options.cache));
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
   const uint32_t depth = std::min(options.queue_depth, ring->sq.ring_entries);
   std::unique_ptr<UringEngine> engine(new UringEngine(std::move(ring), std::move(file), depth));
   engine->RegisterFiles();

@@ -263,9 +263,14 @@ Status Loader::Impl::PrepareReader() {
   if (facts_.is_in_place) {
     parts_.map = map_.get();
   } else {
+    // What follows a large block may be another host's.
+    const bool is_alone = host_->size() == group_.size();
+    const bool reads_ahead =
+        is_alone || CompositionOf(options_.strategy).coalescing == layout::Coalescing::kNone;
     LMDBIO_TRY(
         parts_.engine,
-        io::OpenBlockEngine(data_path_, {facts_.engine, facts_.cache, options_.queue_depth, {}}));
+        io::OpenBlockEngine(data_path_,
+                            {facts_.engine, facts_.cache, options_.queue_depth, {}, reads_ahead}));
     engine_name_ = parts_.engine->Describe();
   }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();

@@ -155,6 +155,25 @@ void AgreesOnFailures(Group& group, Complaints& complaints) {
   }
 }
 
+// All but the last rank have only heard that something failed.
+void TellsTheFailureBehindHearsay(Group& group, Complaints& complaints) {
+  const std::vector<std::string> names = NamesOfRanks(group);
+  const bool is_last = group.rank() == group.size() - 1;
+  const Status verdict =
+      Agree(group, is_last ? Fail(ErrorCode::kIo, "data.mdb: broken")
+                           : Fail(ErrorCode::kPeerFailed, "another rank has failed"));
+  const std::string expected = is_last ? "data.mdb: broken" : names.back() + ": data.mdb: broken";
+  complaints.Expect(!verdict && verdict.error().message() == expected, "behind hearsay");
+  // Where nobody knows more, each keeps what it has heard, and the rest hear it from one of them.
+  const std::string heard = is_last ? "rank 7: gone" : "another rank has failed";
+  const bool is_fine = group.rank() == 0 && group.size() > 1;
+  const Status rumour = Agree(group, is_fine ? Status() : Fail(ErrorCode::kPeerFailed, heard));
+  const std::string told = !is_fine ? heard : group.size() == 2 ? "rank 7: gone" : heard;
+  complaints.Expect(!rumour && rumour.error().code() == ErrorCode::kPeerFailed &&
+                        rumour.error().message() == told,
+                    "hearsay alone");
+}
+
 // Each rank writes its stretch, all read everything, then the next rank writes it anew.
 void ExpectShared(Group& host, SharedMemory& memory, Complaints& complaints) {
   const MutableBytes bytes = memory.bytes();
@@ -270,6 +289,7 @@ constexpr auto kChecks = std::to_array<GroupCheck>({
     {"keeps memory beyond its group", KeepsMemoryBeyondItsGroup},
     {"shares no bytes", SharesNoBytes},
     {"refuses memory that is not there", RefusesMemoryThatIsNotThere},
+    {"tells the failure behind hearsay", TellsTheFailureBehindHearsay},
     {"names hosts where there are several", NamesHostsWhereThereAreSeveral},
     {"refuses memory of different sizes", RefusesMemoryOfDifferentSizes},
     {"needs no release once abandoned", NeedsNoReleaseOnceAbandoned},

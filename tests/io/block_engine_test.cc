@@ -4,6 +4,8 @@
 // plain pread.
 #include "lmdbio/io/block_engine.h"
 
+#include <fcntl.h>
+
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -13,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/io/cache_probe.h"
+#include "lmdbio/io/unique_fd.h"
 #include "tests/io/engine_fixture.h"
 
 namespace lmdbio::io {
@@ -146,6 +150,34 @@ TEST_CASE("Blocks may be started while others are under way", "[io][engine]") {
     }
     CHECK(tags.size() == reads.size());
     CHECK(blocks.HoldWhat(file));
+  }
+}
+
+// Oracle: the kernel's account of what its page cache holds of the file.
+TEST_CASE("An engine reads no more than it is asked for where it is told so", "[io][engine]") {
+  constexpr uint64_t asked_bytes = 256 << 10;
+  for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
+    for (const bool reads_ahead : {false, true}) {
+      const EngineFile file(16 << 20);
+      INFO(EngineKindName(kind) << (reads_ahead ? ", may read ahead" : ", must not read ahead"));
+      const UniqueFd fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
+      ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+      if (*CachedShare(file.path()) > 0) {
+        WARN("this file system cannot forget a file");
+        return;
+      }
+      EngineOptions options{kind, CachePolicy::kBuffered, 1, {}};
+      options.reads_ahead = reads_ahead;
+      BlockList blocks(1 << 20);
+      for (uint64_t at = 0; at < asked_bytes; at += 64 << 10) blocks.Add(at, 64 << 10);
+      const auto engine = OpenOrThrow(file.path(), options);
+      REQUIRE(engine->Start(blocks.reads()));
+      REQUIRE(Drain(*engine).empty());
+      CHECK(blocks.HoldWhat(file));
+      const double cached_bytes = *CachedShare(file.path()) * (16 << 20);
+      CHECK(cached_bytes >= asked_bytes);
+      if (!reads_ahead) CHECK(cached_bytes == asked_bytes);
+    }
   }
 }
 

@@ -1,0 +1,185 @@
+"""Loader and lmdbio-bench on several hosts, made by scripts/cluster: one sequence however many
+hosts read it, how much crosses to the storage for it, and what a job says when a host fails.
+
+The oracles are a serial pass of liblmdb (--verify), the checksum of one process, and the bytes that
+the storage server counts. Exits with 77 where no hosts can be made.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import bench_program
+from box_cluster import SKIPPED, BoxCluster, why_not_here
+
+HOSTS_MAX = 4
+# Hosts, ranks of each, readers of each: every value of each at least with two of the others.
+SHAPES = ((1, 1, 1), (1, 3, 2), (2, 1, 1), (2, 2, 2), (2, 3, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2))
+
+
+class ManyHosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        bench_program.make("synthetic", "--count", 400, "--value-size-lognormal", "1500:1.2",
+                           "--order", "random", cls.folder / "mixed")
+        bench_program.make("synthetic", "--count", 10000, "--value-size", 3080,
+                           cls.folder / "equal")
+        bench_program.make("synthetic", "--count", 2000, "--value-size", 3080,
+                           cls.folder / "other")
+
+    def make_cluster(self, database, *options):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-test-")
+        self.addCleanup(folder.cleanup)
+        cluster = BoxCluster(pathlib.Path(folder.name), self.folder / database)
+        self.addCleanup(cluster.down)
+        cluster.up(HOSTS_MAX, *options)
+        return cluster
+
+    def words(self, cluster, hosts, per_host, *options):
+        return ("-n", hosts * per_host, "--per-host", per_host, "-x",
+                "ASAN_OPTIONS=detect_leaks=0", bench_program.BENCH, "read", cluster.mountpoint,
+                "--no-raw", "--repeat", 1, *options)
+
+    def read(self, cluster, hosts, per_host, *options):
+        """The runs of one job, which must succeed."""
+        path = cluster.folder / "report.json"
+        cluster.succeed("run", *self.words(cluster, hosts, per_host, "--json", path, *options))
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        for run in runs:
+            self.assertEqual((run["hosts"], run["ranks"]), (hosts, hosts * per_host))
+        return runs
+
+    def test_one_sequence_however_many_hosts_read_it(self):
+        cluster = self.make_cluster("mixed")
+        expected = None
+        for hosts, per_host, readers in SHAPES:
+            for share in ("block", "round-robin"):
+                with self.subTest(hosts=hosts, per_host=per_host, readers=readers, share=share):
+                    runs = self.read(cluster, hosts, per_host, "--strategy", "all", "--verify",
+                                     "-b", 50, "--readers-per-host", readers, "--share", share)
+                    self.assertEqual(len(runs), 7)
+                    self.assertEqual({run["records"] for run in runs}, {400})
+                    checksums = {run["checksum"] for run in runs}
+                    expected = expected or checksums
+                    self.assertEqual(checksums, expected)
+                    self.assertEqual(len(checksums), 1)
+
+    def test_each_page_crosses_once_where_provenance_tells_the_places(self):
+        cluster = self.make_cluster("equal")
+        for hosts in (1, 2):
+            for strategy in ("lmm-dio-prov-coal", "auto"):
+                with self.subTest(hosts=hosts, strategy=strategy):
+                    share = self.share_crossed(cluster, hosts, strategy)
+                    self.assertGreater(share, 0.99)
+                    self.assertLess(share, 1.05)
+
+    def test_more_crosses_for_lmdb_the_more_hosts_there_are(self):
+        cluster = self.make_cluster("equal")
+        shares = [self.share_crossed(cluster, hosts, "lmdb") for hosts in (1, 2, 4)]
+        self.assertEqual(shares, sorted(shares))
+        self.assertGreater(shares[2], 1.5 * shares[0])
+
+    def share_crossed(self, cluster, hosts, strategy):
+        """What the storage sent for one epoch, of the pages that hold the records. Preparing a job
+        reads, too, so this is the difference of one epoch and two."""
+        crossed = []
+        for strategies in (strategy, f"{strategy},{strategy}"):
+            cluster.succeed("stats", "--reset")
+            runs = self.read(cluster, hosts, 2, "--strategy", strategies, "-b", 1000)
+            crossed.append(json.loads(cluster.succeed("stats", "--json"))["bytes"])
+        return (crossed[1] - crossed[0]) / runs[0]["bytes_useful"]
+
+    def fail_naming(self, cluster, *words):
+        """A job on two hosts that must fail soon with one line of lmdbio-bench that holds words."""
+        done = cluster.call("run", *self.words(cluster, 2, 2, "--strategy", "auto"), timeout_s=60)
+        self.assertNotEqual(done.returncode, 0)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("lmdbio-bench: ")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        for word in (*words, f"rank 2 on {cluster.name}-2: "):
+            self.assertIn(word, lines[0])
+
+    def test_hosts_that_see_another_file_or_none_are_refused(self):
+        cluster = self.make_cluster("equal")
+        cluster.on(2, "umount", cluster.mountpoint / "data.mdb")
+        self.fail_naming(cluster, "data.mdb: the file is empty")
+        cluster.on(2, "mount", "--bind", self.folder / "other", cluster.mountpoint)
+        self.fail_naming(cluster, "rank 0 sees")
+        cluster.on(2, "mount", "-t", "tmpfs", "tmpfs", cluster.mountpoint)
+        self.fail_naming(cluster, "the directory holds no data.mdb")
+
+    def await_end(self, process):
+        try:
+            return process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError("the job hangs") from None
+
+    def begin(self, cluster):
+        """A job of two hosts that takes its time, once it reads."""
+        words = self.words(cluster, 2, 2, "--strategy", "lmm-dio-prov-coal", "--iterations",
+                           100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep")
+        process = subprocess.Popen(cluster.words("run", *words), env=cluster.environment,
+                                   text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        give_up = time.monotonic() + 30
+        while not self.readers(cluster, 2):
+            self.assertLess(time.monotonic(), give_up)
+            time.sleep(0.05)
+        time.sleep(1)
+        return process
+
+    def readers(self, cluster, host):
+        """The processes of lmdbio-bench on a host."""
+        network = cluster.on(host, "readlink", "/proc/self/ns/net").strip()
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                program = (entry / "cmdline").read_bytes().split(b"\0")[0]
+                if os.fsdecode(program) == bench_program.BENCH and \
+                        os.readlink(entry / "ns" / "net") == network:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return sorted(found)
+
+    def test_a_killed_rank_ends_the_job_on_all_hosts(self):
+        cluster = self.make_cluster("equal")
+        for victim in (0, 1):  # a reader and one who is not
+            process = self.begin(cluster)
+            os.kill(self.readers(cluster, 2)[victim], signal.SIGKILL)
+            self.await_end(process)
+            self.assertNotEqual(process.returncode, 0)
+            for host in (1, 2):
+                self.assertEqual(self.readers(cluster, host), [])
+
+    def test_a_mount_that_disappears_ends_the_job_and_names_the_host(self):
+        cluster = self.make_cluster("equal")
+        process = self.begin(cluster)
+        (file,) = (cluster.folder / "states").glob("*/mount.2.pid")
+        os.kill(int(file.read_text(encoding="ascii").split()[0]), signal.SIGKILL)
+        _, errors = self.await_end(process)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn(f"on {cluster.name}-2: ", errors)
+        self.assertIn("data.mdb", errors)
+
+
+def main():
+    reason = why_not_here()
+    if reason is not None:
+        print(f"many_hosts_test: skipped: {reason}")
+        return SKIPPED
+    return 0 if unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
