@@ -174,9 +174,8 @@ TEST_CASE("An engine reads no more than it is asked for where it is told so", "[
       REQUIRE(engine->Start(blocks.reads()));
       REQUIRE(Drain(*engine).empty());
       CHECK(blocks.HoldWhat(file));
-      const double cached_bytes = *CachedShare(file.path()) * (16 << 20);
-      CHECK(cached_bytes >= asked_bytes);
-      if (!reads_ahead) CHECK(cached_bytes == asked_bytes);
+      // Less where somebody has emptied the machine's caches meanwhile.
+      if (!reads_ahead) CHECK(*CachedShare(file.path()) * (16 << 20) <= asked_bytes);
     }
   }
 }
