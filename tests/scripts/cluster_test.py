@@ -152,6 +152,17 @@ class ClusterTest(unittest.TestCase):
         cluster.succeed("down")
         self.assert_nothing_left()
 
+    def test_takes_root(self):
+        as_nobody = ["unshare", "--user"]  # without a map of users
+        if subprocess.run([*as_nobody, "true"], check=False, capture_output=True).returncode != 0:
+            self.skipTest("user namespaces are refused")
+        for command in (("up", 1, self.database, self.folder / "m"), ("down",), ("stats",)):
+            done = subprocess.run([*as_nobody, *self.cluster.words(*command)], text=True,
+                                  env=self.cluster.environment, check=False, capture_output=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr,
+                             "scripts/cluster: hosts are namespaces, which takes root\n")
+
     def test_misuse_is_told_apart(self):
         for words in (("up", 0, "a", "b"), ("up", 65, "a", "b"), ("up", "two", "a", "b"),
                       ("up", 2, "a"), ("run", "-n", 2, "true"), ("run", "-n", 1, "--per-host", 1),
