@@ -372,7 +372,8 @@ Status LookAhead(const comm::Group& group, const Invocation& invocation, ReadPla
   return {};
 }
 
-// Collective. What has to be known before the clock runs. Caches are warm afterwards.
+// Collective. What has to be known before the clock runs. The tree is in the cache of rank 0's
+// host afterwards.
 Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan) {
   lmdbio::tools::Expectation expectation;
   LMDBIO_TRY_VOID(comm::Agree(group, LookAhead(group, invocation, plan, expectation)));

@@ -16,12 +16,18 @@
 namespace lmdbio::comm {
 namespace {
 
+// Collective. The ranks that share memory with this one, in the order of `communicator`.
+Result<MPI_Comm> HostPart(MPI_Comm communicator) {
+  MPI_Comm part = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(
+      MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &part),
+      "MPI_Comm_split_type"));
+  return part;
+}
+
 // Collective. The name of this rank's host if the ranks of `communicator` do not share one, or "".
 Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
-  MPI_Comm host = MPI_COMM_NULL;
-  LMDBIO_TRY_VOID(
-      MpiStatus(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
-                "MPI_Comm_split_type"));
+  LMDBIO_TRY(MPI_Comm host, HostPart(communicator));
   int size = 0;
   int host_size = 0;
   MPI_Comm_size(communicator, &size);
@@ -93,10 +99,7 @@ Result<std::vector<std::byte>> CommunicatorGroup::AllGather(Bytes mine) {
 }
 
 Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
-  MPI_Comm part = MPI_COMM_NULL;
-  LMDBIO_TRY_VOID(MpiStatus(
-      MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &part),
-      "MPI_Comm_split_type"));
+  LMDBIO_TRY(MPI_Comm part, HostPart(communicator_));
   return std::make_unique<CommunicatorGroup>(part, "");
 }
 
@@ -130,6 +133,7 @@ Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
   }
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
   LMDBIO_TRY(std::string host_name, HostNameIfSeveral(duplicate));
   return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));
 }

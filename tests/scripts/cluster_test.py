@@ -14,7 +14,8 @@ import tempfile
 import time
 import unittest
 
-from box_cluster import SCRIPT, SKIPPED, BoxCluster, processes_of, why_not_here
+from box_cluster import SCRIPT, SKIPPED, BoxCluster, why_not_here
+from remote_mount import processes_of
 
 FILE_BYTES = 3 * 1024 * 1024 + 4096
 

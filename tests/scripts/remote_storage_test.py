@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from remote_mount import SKIPPED, why_not_here
+from remote_mount import SKIPPED, processes_of, why_not_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "remote-storage"
@@ -67,16 +67,7 @@ class RemoteStorageTest(unittest.TestCase):
         return json.loads(self.succeed("stats", self.mountpoint, "--json", *options))
 
     def pids(self):
-        """Of every living process that has a path of this test among its words."""
-        found = {}
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if entry.name.isdigit() and any(os.fsencode(self.folder) in word for word in words):
-                found[int(entry.name)] = os.fsdecode(words[0])
-        return found
+        return processes_of(self.folder)
 
     def server_pid(self):
         return next(pid for pid, name in self.pids().items() if name == "nbdkit")

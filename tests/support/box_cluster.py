@@ -1,7 +1,6 @@
 """A cluster of emulated hosts (scripts/cluster) with a database, for tests."""
 
 import os
-import pathlib
 import shutil
 import subprocess
 
@@ -65,16 +64,3 @@ class BoxCluster:
     def down(self):
         """Whatever state it is in."""
         self.call("down", "--force")
-
-
-def processes_of(folder):
-    """The living processes that have a path in `folder` among their words: {pid: name}."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if entry.name.isdigit() and any(os.fsencode(folder) in word for word in words):
-            found[int(entry.name)] = os.fsdecode(words[0])
-    return found

@@ -26,6 +26,19 @@ def why_not_here():
     return None
 
 
+def processes_of(folder):
+    """The living processes that have a path in `folder` among their words: {pid: name}."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if entry.name.isdigit() and any(os.fsencode(folder) in word for word in words):
+            found[int(entry.name)] = os.fsdecode(words[0])
+    return found
+
+
 class RemoteMount:
     """`database`, a directory, mounted at folder/mount. Reads fail while folder/errors exists."""
 
