@@ -25,25 +25,45 @@ namespace {
 constexpr uint64_t kBufferBytesMax = uint64_t{1} << 30;
 constexpr uint64_t kAlignBytes = 4096;
 
+// Which of the job's readers a rank is.
+struct Role {
+  int index = -1;  // -1: it does not read
+  int count = 0;
+};
+
 struct Part {
   std::vector<Extent> transfers;
   uint64_t bytes = 0;
 };
 
-Part PartOf(const RawRequest& request, uint64_t total_bytes, int rank) {
+// Collective.
+Result<Role> FindRole(comm::Group& group, const comm::Group& host, uint32_t readers_per_host) {
+  const bool reads = static_cast<uint32_t>(host.rank()) < readers_per_host;
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&reads, 1))));
+  Role role;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (all[static_cast<size_t>(rank)] == std::byte{0}) continue;
+    if (rank == group.rank()) role.index = role.count;
+    ++role.count;
+  }
+  return role;
+}
+
+Part PartOf(const RawRequest& request, uint64_t total_bytes, const Role& role) {
   Part part;
-  if (rank >= request.reader_count) return part;
+  if (role.index < 0) return part;
   const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
-  const auto readers = static_cast<uint64_t>(request.reader_count);
-  const uint64_t first = transfers * static_cast<uint64_t>(rank) / readers;
-  const uint64_t end = transfers * (static_cast<uint64_t>(rank) + 1) / readers;
+  const auto readers = static_cast<uint64_t>(role.count);
+  const auto index = static_cast<uint64_t>(role.index);
+  const uint64_t first = transfers * index / readers;
+  const uint64_t end = transfers * (index + 1) / readers;
   for (uint64_t i = first; i < end; ++i) {
     const uint64_t offset = i * request.transfer_bytes;
     part.transfers.push_back({offset, std::min(request.transfer_bytes, total_bytes - offset)});
     part.bytes += part.transfers.back().length_bytes;
   }
   if (request.is_random) {
-    std::mt19937_64 random(static_cast<uint64_t>(rank) + 1);
+    std::mt19937_64 random(index + 1);
     std::shuffle(part.transfers.begin(), part.transfers.end(), random);
   }
   return part;
@@ -92,32 +112,20 @@ Result<std::unique_ptr<comm::SharedMemory>> AllocateBuffers(comm::Group& host,
 
 }  // namespace
 
-Result<std::string> DropCaches(const std::string& data_path) {
-  ::sync();
-  const io::UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
-  if (all && ::write(all.get(), "3", 1) == 1) return "cold (all caches of this host dropped)";
-  const io::UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return Fail(io::ErrnoError(errno, data_path, "cannot be opened"));
-  if (const int rc = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); rc != 0) {
-    return Fail(io::ErrnoError(rc, data_path, "its cache cannot be dropped"));
-  }
-  return "cold (cache of the file dropped)";
-}
-
 Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request) {
   const auto prepare = [&]() -> Result<uint64_t> {
     std::error_code failed;
     const uint64_t file_bytes = std::filesystem::file_size(request.data_path, failed);
     if (failed) return Fail(io::ErrnoError(failed.value(), request.data_path, "cannot be opened"));
-    if (request.drop_caches && group.rank() == 0) {
-      LMDBIO_TRY_VOID(DropCaches(request.data_path));
-    }
     return request.total_bytes == 0 ? file_bytes : std::min(request.total_bytes, file_bytes);
   };
   Result<uint64_t> total = prepare();
   LMDBIO_TRY_VOID(comm::Agree(group, total ? Status() : Fail(std::move(total).error())));
-  const Part part = PartOf(request, *total, group.rank());
+  RawResult result;
+  LMDBIO_TRY(result.cache_words, PrepareCache(group, request.cache_state, request.data_path));
   LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(const Role role, FindRole(group, *host, request.readers_per_host));
+  const Part part = PartOf(request, *total, role);
   LMDBIO_TRY(const auto memory, AllocateBuffers(*host, request, *total));
   const uint64_t buffer_bytes = memory->bytes().size() / static_cast<uint64_t>(host->size());
   const MutableBytes buffer =
@@ -138,7 +146,7 @@ Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request) {
     uint64_t bytes, requests;
   } mine{took.count(), part.bytes, (*engine)->counters().request_count};
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
-  RawResult result;
+  result.readers = role.count;
   for (int rank = 0; rank < group.size(); ++rank) {
     Mine one{};
     std::memcpy(&one, all.data() + static_cast<size_t>(rank) * sizeof one, sizeof one);

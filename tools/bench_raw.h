@@ -10,6 +10,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/comm/group.h"
 #include "lmdbio/io/block_engine.h"
+#include "tools/bench_cache.h"
 
 namespace lmdbio::tools {
 
@@ -19,15 +20,17 @@ struct RawRequest {
   io::CachePolicy cache = io::CachePolicy::kDirect;
   uint64_t transfer_bytes = 1 << 20;  // of one read
   uint32_t queue_depth = 32;
-  uint64_t total_bytes = 0;  // of all readers; 0: the whole file
-  bool is_random = false;    // transfers in random order
-  bool drop_caches = false;  // before reading
-  int reader_count = 1;      // ranks that read, the first ones of the group; each its own part
+  uint64_t total_bytes = 0;                       // of all readers; 0: the whole file
+  bool is_random = false;                         // transfers in random order
+  CacheState cache_state = CacheState::kAsItWas;  // before reading
+  uint32_t readers_per_host = 1;  // ranks that read, the first ones of each host; each its own part
 };
 
 struct RawResult {
   uint64_t bytes = 0;
   uint64_t requests = 0;
+  int readers = 0;  // of all hosts
+  std::string cache_words;
   double seconds = 0;  // of the slowest reader
   double bytes_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
@@ -35,11 +38,6 @@ struct RawResult {
 // Collective. Every rank gets the result.
 // Errors: of opening and reading the file; kPeerFailed
 Result<RawResult> MeasureRaw(comm::Group& group, const RawRequest& request);
-
-// Drops the page cache: all of it where that is allowed, else that of the file. Returns how, as
-// "cold (all caches of this host dropped)".
-// Errors: kIo, kNotFound
-Result<std::string> DropCaches(const std::string& data_path);
 
 }  // namespace lmdbio::tools
 #endif  // LMDBIO_TOOLS_BENCH_RAW_H_

@@ -33,6 +33,7 @@ using lmdbio::io::CachePolicy;
 using lmdbio::io::EngineKind;
 using lmdbio::loader::LoaderOptions;
 using lmdbio::tools::BenchRun;
+using lmdbio::tools::CacheState;
 using lmdbio::tools::Invocation;
 using lmdbio::tools::Misuse;
 using lmdbio::tools::ParseSize;
@@ -112,6 +113,14 @@ std::string JsonText(const ordered_json& outcome) {
   return outcome.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+CacheState CacheStateOf(const Invocation& invocation) {
+  const bool drops = invocation.has("drop-caches");
+  const bool warms = invocation.has("warm-caches");
+  if (drops && warms) throw Misuse("--drop-caches and --warm-caches contradict each other");
+  if (drops) return CacheState::kCold;
+  return warms ? CacheState::kWarm : CacheState::kAsItWas;
+}
+
 // --- raw ---
 
 void DescribeRaw(po::options_description_easy_init options) {
@@ -126,7 +135,8 @@ void DescribeRaw(po::options_description_easy_init options) {
       ("random", "transfers in random order")   //
       ("size,s", po::value<std::string>()->default_value("0")->value_name("BYTES"),
        "read only so much of the file")                                                           //
-      ("drop-caches", "drop the page cache before each run")                                      //
+      ("drop-caches", "drop the page cache of every host before each run")                        //
+      ("warm-caches", "read the file into the page cache of every host before each run")          //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"), "runs of each kind")  //
       ("json", po::value<std::string>()->value_name("FILE"), "write all runs there");
 }
@@ -223,22 +233,24 @@ Status Raw(const Invocation& invocation) {
   common.queue_depth = Small(invocation, "queue-depth");
   common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
   common.is_random = invocation.has("random");
-  common.drop_caches = invocation.has("drop-caches");
-  common.reader_count = group->size();
+  common.cache_state = CacheStateOf(invocation);
+  common.readers_per_host = static_cast<uint32_t>(group->size());
   std::vector<RawRow> rows = RawRows(invocation, common);
   Result<std::string> data_path = lmdbio::io::FindDataFile(invocation.operand("FILE"));
   LMDBIO_TRY_VOID(
       comm::Agree(*group, data_path ? Status() : lmdbio::Fail(std::move(data_path).error())));
   const int repeat = RepeatCount(invocation);
+  std::string cache;
   for (int i = 0; i < repeat; ++i) {
     for (RawRow& row : rows) {
       row.request.data_path = *data_path;
       LMDBIO_TRY(const RawResult result, lmdbio::tools::MeasureRaw(*group, row.request));
       row.rates.push_back(result.bytes_per_s());
+      cache = result.cache_words;
     }
   }
   if (group->rank() != 0) return {};
-  ordered_json outcome = DescribeRun(*group, common.drop_caches ? "cold" : "as it was");
+  ordered_json outcome = DescribeRun(*group, cache);
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + RawTable(rows)));
   if (!invocation.has("json")) return {};
   outcome["runs"] = RawJson(rows);
@@ -284,7 +296,8 @@ void DescribeRead(po::options_description_easy_init options) {
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
        "on the processor, or on an accelerator that leaves the processor free")                   //
-      ("drop-caches", "drop the page cache before each run, and before the raw run")              //
+      ("drop-caches", "drop the page cache of every host before each run, also each raw run")     //
+      ("warm-caches", "read the file into the page cache of every host before each run")          //
       ("no-raw", "do not measure the raw rate, which reads as much of the file before each run")  //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
        "runs of each strategy, taken in turn")                                         //
@@ -352,9 +365,11 @@ struct ReadPlan {
   ReadRequest request;
   std::vector<std::string> strategies;
   RawRequest raw;
+  int raw_reader_count = 0;  // known once it ran
+  std::string cache_words;   // known once a run was prepared
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
-  bool drops_caches = false;
+  CacheState cache_state = CacheState::kAsItWas;
   bool measures_raw = true;
 };
 
@@ -381,8 +396,7 @@ Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan)
   plan.page_bytes = expectation.page_bytes;
   plan.request.options.batch_count_max = expectation.batch_count;
   plan.raw.total_bytes = expectation.page_bytes;
-  plan.raw.reader_count = static_cast<int>(
-      std::min(plan.request.options.readers_per_host, static_cast<uint32_t>(group.size())));
+  plan.raw.readers_per_host = plan.request.options.readers_per_host;
   plan.raw.queue_depth = plan.request.options.queue_depth;
   return {};
 }
@@ -390,9 +404,10 @@ Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan)
 // Collective. Raw reads of a warm file go through the page cache. Rank 0 looks for all: what is
 // cached changes while ranks look.
 Status ChooseRawEngine(comm::Group& group, ReadPlan& plan) {
-  if (plan.drops_caches) return {};
-  Result<double> cached = 0;
-  if (group.rank() == 0) cached = lmdbio::io::CachedShare(plan.raw.data_path);
+  if (plan.cache_state == CacheState::kCold) return {};
+  Result<double> cached = 1;
+  if (plan.cache_state == CacheState::kAsItWas && group.rank() == 0)
+    cached = lmdbio::io::CachedShare(plan.raw.data_path);
   LMDBIO_TRY_VOID(comm::Agree(group, cached ? Status() : lmdbio::Fail(std::move(cached).error())));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&*cached, 1))));
   if (*cached < 0.9) return {};
@@ -407,13 +422,10 @@ Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& 
   if (plan.measures_raw) {
     LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
     run.raw_bytes_per_s = raw.bytes_per_s();
+    plan.raw_reader_count = raw.readers;
   }
-  Status dropped;
-  if (plan.drops_caches && group.rank() == 0) {
-    const auto how = lmdbio::tools::DropCaches(plan.raw.data_path);
-    if (!how) dropped = lmdbio::Fail(how.error().code(), how.error().message());
-  }
-  LMDBIO_TRY_VOID(comm::Agree(group, std::move(dropped)));
+  LMDBIO_TRY(plan.cache_words,
+             lmdbio::tools::PrepareCache(group, plan.cache_state, plan.raw.data_path));
   LMDBIO_TRY(plan.request.options.strategy, lmdbio::loader::ParseStrategy(strategy));
   LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
   run.strategy = strategy;
@@ -456,7 +468,7 @@ std::string RawRemark(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
       fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s)\n",
                   lmdbio::io::EngineKindName(plan.raw.engine),
                   plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
-                  plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw.reader_count);
+                  plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw_reader_count);
   std::vector<double> raw;
   for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
   std::sort(raw.begin(), raw.end());
@@ -493,8 +505,8 @@ Status Read(const Invocation& invocation) {
   using lmdbio::tools::ComputeKind;
   plan.request.compute_kind = Choose<ComputeKind, 2>(
       invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
-  plan.drops_caches = invocation.has("drop-caches");
-  plan.raw.drop_caches = plan.drops_caches;
+  plan.cache_state = CacheStateOf(invocation);
+  plan.raw.cache_state = plan.cache_state;
   plan.measures_raw = !invocation.has("no-raw");
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);
@@ -509,11 +521,7 @@ Status Read(const Invocation& invocation) {
     }
   }
   if (group->rank() != 0) return {};
-  std::string cache = "warm, or as it was";
-  if (plan.drops_caches) {
-    LMDBIO_TRY(cache, lmdbio::tools::DropCaches(plan.raw.data_path));
-  }
-  const ordered_json outcome = DescribeRun(*group, cache);
+  const ordered_json outcome = DescribeRun(*group, plan.cache_words);
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + Remarks(plan, runs) +
                                              lmdbio::tools::Table(runs)));
   return WriteReports(invocation, outcome, runs);

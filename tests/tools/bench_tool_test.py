@@ -93,6 +93,8 @@ class BenchTool(unittest.TestCase):
                 (["--queue-depth"], ("read", "--queue-depth", "65537")),
                 (["block size", "4096"], ("read", "--block-size", "5000")),
                 (["memory budget"], ("read", "--memory-budget", "1K")),
+                (["--drop-caches", "--warm-caches"], ("read", "--drop-caches", "--warm-caches")),
+                (["--drop-caches", "--warm-caches"], ("raw", "--drop-caches", "--warm-caches")),
                 (["--repeat"], ("read", "--repeat", "0"))):
             operands = () if "operands" in words or len(command) < 2 else (self.digits,)
             self.assert_fails(2, words, *command, *operands, ranks=(0,))
@@ -228,6 +230,15 @@ class BenchTool(unittest.TestCase):
                 self.assertGreater(one["read_requests"], 0)
                 self.assertAlmostEqual(one["raw_fraction"], one["bytes_useful"] / one["seconds"]
                                        / one["raw_bytes_per_s"], places=9)
+
+    def test_runs_begin_with_the_caches_that_were_asked_for(self):
+        for option, words in (("--drop-caches", "cold"), ("--warm-caches", "warm")):
+            report = bench_program.report(2, "read", option, "--repeat", 2, self.equal)
+            self.assertIn(words, report["cache_state"])
+            for one in report["runs"]:
+                self.assertEqual("in place" in one["how"], words == "warm", one["how"])
+            report = bench_program.report(2, "raw", option, "--repeat", 1, self.equal / "data.mdb")
+            self.assertIn(words, report["cache_state"])
 
     def test_raw_rate_can_be_left_out(self):
         report = bench_program.report(2, "read", "--no-raw", "--repeat", 1, self.digits)
