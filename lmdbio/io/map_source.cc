@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/io/cache_probe.h"
 #include "lmdbio/io/errno_error.h"
 #include "lmdbio/io/map_advice.h"
 
@@ -96,16 +97,41 @@ void MapSource::Prefetch(Extent extent) const {
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
 }
 
+// Hints only: at worst pages are made ready twice, or fault one piece at a time.
+bool MapSource::IsPopulated(uint64_t piece) const {
+  return (populated_[piece / 64].load(std::memory_order_relaxed) >> piece % 64 & 1) != 0;
+}
+void MapSource::NotePopulated(uint64_t piece) const {
+  populated_[piece / 64].fetch_or(uint64_t{1} << piece % 64, std::memory_order_relaxed);
+}
+
+// The kernel looks at every page that it is asked for, also at those that are mapped already.
 void MapSource::Populate(Extent extent) const {
   const uint64_t begin = extent.offset / kPageBytes * kPageBytes;
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
-  if (begin >= end) return;
 #ifdef MADV_POPULATE_READ
-  ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_POPULATE_READ);
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t run_begin = at;
+    for (; at < end && !IsPopulated(at / kPieceBytes); at = (at / kPieceBytes + 1) * kPieceBytes) {
+      const bool is_whole = at % kPieceBytes == 0 && end - at >= kPieceBytes;
+      if (is_whole) NotePopulated(at / kPieceBytes);
+    }
+    const uint64_t run_end = std::min(at, end);
+    if (run_end > run_begin) {
+      ::madvise(const_cast<std::byte*>(map_.data()) + run_begin, run_end - run_begin,
+                MADV_POPULATE_READ);
+    }
+    while (at < end && IsPopulated(at / kPieceBytes)) at = (at / kPieceBytes + 1) * kPieceBytes;
+  }
 #endif
 }
 
-void MapSource::Expect(Extent extent) const { AdviseWillNeed(map_, extent); }
+// To announce what is cached costs a search for each page, in many steps, and gains nothing.
+bool MapSource::Expect(Extent extent) const {
+  if (IsCached(fd_.get(), map_.size(), extent)) return true;
+  AdviseWillNeed(map_, extent);
+  return false;
+}
 
 void MapSource::Await(Extent extent) const {
   const Result<uint64_t> size_bytes = SizeBytes();

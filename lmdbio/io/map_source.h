@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/io/unique_fd.h"
@@ -44,25 +45,35 @@ class MapSource final : public ByteSource {
   // Errors: kStale  it has shrunk; names both sizes. kIo
   Status CheckNotShrunk(uint64_t expected_bytes) const;
 
-  // Makes the pages of `extent` ready to be touched, in one go.
+  // Makes the pages of `extent` ready to be touched, in one go, but for those of pieces of 64 KiB
+  // that were made ready before.
   void Populate(Extent extent) const;
 
   // Tells the kernel that `extent` will be read; and sleeps until its last page is there, before
   // which most of the others are. What lies behind the file's end is left out.
-  void Expect(Extent extent) const;
+  // Expect returns whether all of it is known to be there already.
+  bool Expect(Extent extent) const;
   void Await(Extent extent) const;
   ReadCounters counters() const override;
 
  private:
+  static constexpr uint64_t kPieceBytes = 64 << 10;  // as much as Linux maps for one fault
+
   MapSource(std::string path, UniqueFd fd, Bytes map)
-      : path_(std::move(path)), fd_(std::move(fd)), map_(map) {}
+      : path_(std::move(path)),
+        fd_(std::move(fd)),
+        map_(map),
+        populated_(map.size() / kPieceBytes / 64 + 1) {}
   void PopulateFrom(uint64_t offset) const;
+  bool IsPopulated(uint64_t piece) const;
+  void NotePopulated(uint64_t piece) const;
 
   std::string path_;
   UniqueFd fd_;
   Bytes map_;
   mutable std::atomic<bool> sequential_{false};
   mutable std::atomic<uint64_t> populated_end_{0};
+  mutable std::vector<std::atomic<uint64_t>> populated_;  // a bit for each piece of the file
   mutable std::atomic<uint64_t> request_count_{0};
   mutable std::atomic<uint64_t> bytes_{0};
 };

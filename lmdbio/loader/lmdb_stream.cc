@@ -90,7 +90,7 @@ Status LmdbStream::Gather(const BatchSpan& batch, Share share, int rank, int ran
     if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(value.mv_data);
     entries.push_back({position, reinterpret_cast<std::uintptr_t>(value.mv_data) - base_,
                        reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
-                       static_cast<uint32_t>(value.mv_size), static_cast<uint32_t>(key.mv_size)});
+                       static_cast<uint32_t>(value.mv_size), static_cast<uint16_t>(key.mv_size)});
   }
   locate_s_ += Seconds(Clock::now() - mark);
   return {};

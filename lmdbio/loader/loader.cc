@@ -14,8 +14,8 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
-#include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/clocks.h"
+#include "lmdbio/loader/in_place_view.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
@@ -28,9 +28,6 @@ namespace {
 
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
-
-// Records that span more bytes of the file for each of their own do not lie together.
-constexpr uint64_t kSpanPerByteMax = 2;
 
 rusage ProcessUsage() {
   rusage usage = {};
@@ -85,7 +82,7 @@ class Loader::Impl {
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<bool> NextBatch();
   Status NextFromWindow(const BatchSpan& span);
-  Status ReadyInPlace(std::span<const Entry> entries);
+  Status ReadyInPlace(SubBatch& share, std::span<Entry> entries);
   Status NextFromLmdb(const BatchSpan& span);
 
   comm::Group& group_;
@@ -108,7 +105,7 @@ class Loader::Impl {
   std::unique_ptr<Locator> locator_;
 
   // In place:
-  std::unique_ptr<io::MapSource> map_;
+  std::optional<InPlaceView> in_place_;
 
   // Of the baseline:
   std::unique_ptr<LmdbStream> lmdb_;
@@ -211,12 +208,8 @@ Status Loader::Impl::OpenInPlace(const std::string& path) {
   if (data_path_.empty()) {
     LMDBIO_TRY(data_path_, io::FindDataFile(path));
   }
-  LMDBIO_TRY(map_, io::MapSource::Open(data_path_));
-  map_->Advise(AccessPattern::kSequential);
-  LMDBIO_TRY(const uint64_t size_bytes, map_->SizeBytes());
-  if (size_bytes >= facts_.file_size_bytes) return {};
-  return Fail(ErrorCode::kStale, fmt::format("{}: the file has {} bytes, rank 0 sees {}",
-                                             data_path_, size_bytes, facts_.file_size_bytes));
+  LMDBIO_TRY(in_place_, InPlaceView::Open(data_path_, *facts_.snapshot, options_.on_error));
+  return {};
 }
 
 Status Loader::Impl::OpenWindow() {
@@ -261,7 +254,7 @@ Status Loader::Impl::PrepareReader() {
   LMDBIO_TRY(const layout::Database database, FindDatabase());
   LMDBIO_TRY(locator_, MakeLocator(database));
   if (facts_.is_in_place) {
-    parts_.map = map_.get();
+    parts_.map = &in_place_->map();
   } else {
     // What follows a large block may be another host's.
     const bool is_alone = host_->size() == group_.size();
@@ -319,31 +312,32 @@ Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
   }
   LMDBIO_CHECK(span.number >= slot_head_->first_batch &&
                span.number < slot_head_->first_batch + slot_head_->batch_count);
-  const std::byte* ring = window_->ring().data();
+  std::byte* ring = window_->ring().data();
   const auto* shares = reinterpret_cast<const SubBatch*>(ring + slot_head_->shares_at);
-  const auto* entries = reinterpret_cast<const Entry*>(ring + slot_head_->entries_at);
+  auto* entries = reinterpret_cast<Entry*>(ring + slot_head_->entries_at);
   const uint64_t index = span.number - slot_head_->first_batch;
-  const SubBatch& share = shares[index * ranks_.local_ranks.size() + local_index_];
-  const std::byte* base = map_ ? map_->map().data() : ring;
-  batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(base),
-                 {entries + share.first_entry, share.record_count}, share.skipped_count);
-  return map_ ? ReadyInPlace({entries + share.first_entry, share.record_count}) : Status();
+  SubBatch share = shares[index * ranks_.local_ranks.size() + local_index_];
+  const std::span<Entry> mine(entries + share.first_entry, share.record_count);
+  if (in_place_) {
+    LMDBIO_TRY_VOID(ReadyInPlace(share, mine));
+  }
+  const std::byte* base = in_place_ ? in_place_->map().map().data() : ring;
+  batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(base), mine.first(share.record_count),
+                 share.skipped_count);
+  return {};
 }
 
-// Maps the pages of a rank's records in one go instead of one fault each, if they lie together.
-Status Loader::Impl::ReadyInPlace(std::span<const Entry> entries) {
-  LMDBIO_TRY_VOID(map_->CheckNotShrunk(facts_.file_size_bytes));
-  uint64_t begin = facts_.file_size_bytes;
-  uint64_t end = 0;
-  uint64_t value_bytes = 0;
-  for (const Entry& entry : entries) {
-    begin = std::min(begin, entry.value_at);
-    end = std::max(end, entry.value_at + entry.value_bytes);
-    value_bytes += entry.value_bytes;
+// What this rank finds ends the stream for the others too, with their next batch: they need not
+// wait for a slot before they get there.
+Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
+  if (std::optional<Error> failure = window_->Failure()) return Fail(std::move(*failure));
+  Result<size_t> kept = in_place_->Ready(entries);
+  if (!kept) {
+    window_->Fail(kept.error());
+    return Fail(std::move(kept).error());
   }
-  if (begin < end && end - begin <= kSpanPerByteMax * value_bytes) {
-    map_->Populate({begin, end - begin});
-  }
+  share.skipped_count += share.record_count - static_cast<uint32_t>(*kept);
+  share.record_count = static_cast<uint32_t>(*kept);
   return {};
 }
 
@@ -403,7 +397,7 @@ LoaderCounters Loader::Impl::counters() const {
 
 std::string Loader::Impl::Describe() const {
   if (!uses_window()) return std::string(LocatingName(facts_.locating));
-  if (map_) return fmt::format("{}; in place, in a map", LocatingName(facts_.locating));
+  if (in_place_) return fmt::format("{}; in place, in a map", LocatingName(facts_.locating));
   const std::string engine =
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
   return fmt::format("{}; {}; blocks of up to {} bytes", LocatingName(facts_.locating), engine,

@@ -141,23 +141,23 @@ Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::
   const layout::Snapshot& snapshot = database.pages().snapshot();
   facts.page_bytes_total = (database.record().leaf_pages + database.record().overflow_pages) *
                            snapshot.page_format.page_size_bytes();
-  facts.file_size_bytes = snapshot.file_size_bytes;
-  facts.transaction_id = snapshot.meta.transaction_id;
+  facts.snapshot = snapshot;
   LMDBIO_TRY_VOID(ChooseEngine(data_path, options, facts));
   return facts;
 }
 
 Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
                      const std::string& data_path) {
-  if (snapshot.meta.transaction_id != facts.transaction_id) {
+  const layout::Snapshot& first = *facts.snapshot;
+  if (snapshot.meta.transaction_id != first.meta.transaction_id) {
     return Fail(ErrorCode::kStale,
                 fmt::format("{}: the newest transaction is {}, rank 0 sees {}", data_path,
-                            snapshot.meta.transaction_id, facts.transaction_id));
+                            snapshot.meta.transaction_id, first.meta.transaction_id));
   }
-  if (snapshot.file_size_bytes != facts.file_size_bytes) {
+  if (snapshot.file_size_bytes != first.file_size_bytes) {
     return Fail(ErrorCode::kStale,
                 fmt::format("{}: the file has {} bytes, rank 0 sees {}", data_path,
-                            snapshot.file_size_bytes, facts.file_size_bytes));
+                            snapshot.file_size_bytes, first.file_size_bytes));
   }
   return {};
 }
@@ -187,7 +187,7 @@ layout::PlanOptions PlanOptionsFor(const LoaderFacts& facts, const LoaderOptions
                                    const layout::Snapshot& snapshot) {
   layout::PlanOptions plan;
   plan.page_format = snapshot.page_format;
-  plan.file_size_bytes = facts.file_size_bytes;
+  plan.file_size_bytes = facts.snapshot->file_size_bytes;
   plan.coalescing = CompositionOf(options.strategy).coalescing;
   plan.block_bytes_max = options.block_bytes;
   plan.is_in_place = facts.is_in_place;

@@ -8,6 +8,7 @@
 #define LMDBIO_LOADER_LOADER_FACTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -21,10 +22,9 @@ namespace lmdbio::loader {
 
 struct LoaderFacts {
   uint64_t record_count = 0;
-  uint64_t page_bytes_total = 0;  // of the pages that hold the database's records
-  uint64_t file_size_bytes = 0;
-  uint64_t transaction_id = 0;
-  Locating locating = Locating::kNone;  // never kBest
+  uint64_t page_bytes_total = 0;             // of the pages that hold the database's records
+  std::optional<layout::Snapshot> snapshot;  // always there once rank 0 has looked
+  Locating locating = Locating::kNone;       // never kBest
   io::EngineKind engine = io::EngineKind::kUring;
   io::CachePolicy cache = io::CachePolicy::kBuffered;
   bool is_in_place = false;  // records are looked at in a map of the file; no engine

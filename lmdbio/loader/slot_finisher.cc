@@ -132,7 +132,8 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   const uint64_t into = node_each ? value_index - run.first_value : 0;
   const LeafEntry entry = leaf->page.Entry(run.first_node + static_cast<uint32_t>(into));
   Status sound = CheckEntry(*leaf, run, value, entry);
-  if (sound && entry.flags == format::kOverflowNode) {
+  const bool has_run = entry.flags == format::kOverflowNode;
+  if (sound && has_run && !is_in_place_) {
     const uint64_t header_bytes = pages_.page_format().header_bytes();
     if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
       return skip(Error(ErrorCode::kIo, "could not be read"));
@@ -145,8 +146,12 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   if (!sound) return skip(sound.error());
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
   entries_[share.first_entry + share.record_count++] = {
-      position, slot.pages_at + value.at, key_at, static_cast<uint32_t>(value.file.length_bytes),
-      static_cast<uint32_t>(entry.key.size())};
+      position,
+      slot.pages_at + value.at,
+      key_at,
+      static_cast<uint32_t>(value.file.length_bytes),
+      static_cast<uint16_t>(entry.key.size()),
+      has_run};
   return {};
 }
 
@@ -161,7 +166,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
   const Result<Leaf> leaf = OpenLeaf(slot, run);
   const std::span<const PlannedValue> values = slot.plan.values();
   for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
-    if (i + kHeadsAhead < values.size()) {
+    if (i + kHeadsAhead < values.size() && !is_in_place_) {
       __builtin_prefetch(bytes_.data() + slot.pages_at + values[i + kHeadsAhead].at);
     }
     LMDBIO_TRY_VOID(FinishRecord(slot, run, leaf, i));
@@ -173,6 +178,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
 Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
                             std::span<const BadRange> bad_ranges) {
   bytes_ = bytes;
+  is_in_place_ = bytes.data() != ring.data();
   bad_ranges_ = bad_ranges;
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<SubBatch*>(&ring[slot.head.shares_at]), share_count};

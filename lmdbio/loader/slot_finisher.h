@@ -3,7 +3,8 @@
 // The bytes of a slot were fetched from where a layout said its records lie. Before any rank sees
 // them, the pages themselves are asked: is this the leaf that was planned, does its node name this
 // key and a value of this length at this place, does the overflow run begin here? So a layout that
-// does not fit, a damaged page or a torn read is found for every record, not by sampling.
+// does not fit, a damaged page or a torn read is found for every record, not by sampling. Where
+// records are looked at in place, the last question is left to the ranks (in_place_view.h).
 //
 // Source: docs/loader.md "What is checked"; docs/format.md section 8.
 #ifndef LMDBIO_LOADER_SLOT_FINISHER_H_
@@ -59,6 +60,7 @@ class SlotFinisher {
 
   // While a slot is being finished:
   Bytes bytes_;
+  bool is_in_place_ = false;  // bytes_ is no copy
   std::span<const BadRange> bad_ranges_;
   std::span<SubBatch> shares_;
   std::span<Entry> entries_;

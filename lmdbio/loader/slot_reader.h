@@ -96,6 +96,8 @@ class SlotReader {
   std::vector<std::unique_ptr<UnderWay>> spare_;
   std::vector<io::BlockRead> reads_;
   Clock::time_point busy_since_;
+  uint64_t cached_blocks_ = 0;  // in place: seen in a row, all cached
+  uint64_t unseen_blocks_ = 0;
   std::atomic<bool> stop_{false};
   Tally tally_;
   std::thread thread_;

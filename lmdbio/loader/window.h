@@ -34,7 +34,8 @@ struct Entry {
   uint64_t value_at = 0;
   uint64_t key_at = 0;
   uint32_t value_bytes = 0;
-  uint32_t key_bytes = 0;
+  uint16_t key_bytes = 0;
+  bool has_run = false;  // the value is in overflow pages, behind the head of their run
 };
 
 // The part of a batch that is one rank's.

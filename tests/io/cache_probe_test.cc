@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -102,6 +103,24 @@ TEST_CASE("CachedShare tells how much of a file was read", "[io][cache_probe]") 
   const auto share = CachedShare(path);
   REQUIRE(share);
   CHECK(*share == Approx(ResidentShare(path, kFileBytes)).margin(0.05));
+}
+
+TEST_CASE("IsCached tells of each part of a file whether it was read", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, kFileBytes);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (::syscall(kCachestatCall, fd.get(), nullptr, nullptr, 0) != 0 && errno == ENOSYS) return;
+  Forget(path);
+  if (ResidentShare(path, kFileBytes) > 0) return;     // the file system keeps it
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);  // nothing is read ahead
+  std::vector<char> part(1 << 20);
+  REQUIRE(::pread(fd.get(), part.data(), part.size(), 2 << 20) == 1 << 20);
+  CHECK(IsCached(fd.get(), kFileBytes, {2 << 20, 1 << 20}));
+  CHECK(IsCached(fd.get(), kFileBytes, {(2 << 20) + 5000, 10}));
+  CHECK_FALSE(IsCached(fd.get(), kFileBytes, {(2 << 20) - 1, 2}));
+  CHECK_FALSE(IsCached(fd.get(), kFileBytes, {0, kFileBytes}));
+  CHECK_FALSE(IsCached(fd.get(), kFileBytes, {kFileBytes - 1, uint64_t{1} << 62}));
+  CHECK(IsCached(fd.get(), kFileBytes, {kFileBytes, 1}));  // nothing of it is in the file
 }
 
 TEST_CASE("CachedShare takes files of any size", "[io][cache_probe]") {

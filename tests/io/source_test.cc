@@ -1,6 +1,10 @@
 // Goal: every source hands out exactly the bytes of the file, at every edge, in any order and to
 // several threads at once, and says so when the file ends first.
 // Method: one file of random bytes larger than the buffers inside; the oracle is its content.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -16,6 +20,7 @@
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/io/read_ahead_source.h"
+#include "lmdbio/io/unique_fd.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
@@ -340,6 +345,35 @@ TEST_CASE("MapSource takes hints about anything, also behind the file's end", "[
   std::filesystem::resize_file(file.path(), 0);
   (*source)->Expect({0, kFileBytes});
   (*source)->Await({0, kFileBytes});  // touches nothing
+}
+
+// The pages of [offset, +length_bytes) of this process's map that are mapped, as the kernel says.
+uint64_t MappedPages(Bytes map, uint64_t offset, uint64_t length_bytes) {
+  const UniqueFd fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  std::vector<uint64_t> entries(length_bytes / 4096);
+  const auto first = (reinterpret_cast<std::uintptr_t>(map.data()) + offset) / 4096;
+  const size_t want = entries.size() * sizeof(uint64_t);
+  REQUIRE(::pread(fd.get(), entries.data(), want, static_cast<off_t>(first * sizeof(uint64_t))) ==
+          static_cast<ssize_t>(want));
+  return static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(),
+                                             [](uint64_t entry) { return (entry >> 63) != 0; }));
+}
+
+TEST_CASE("MapSource makes pages ready piece by piece, each once", "[io][source]") {
+  const TestFile file;
+  const auto source = MapSource::Open(file.path());
+  REQUIRE(source);
+  const Bytes map = (*source)->map();
+  constexpr uint64_t kPiece = 64 << 10;
+  (*source)->Populate({5 * kPiece + 4096, kPiece});  // parts of two pieces
+  CHECK(MappedPages(map, 5 * kPiece + 4096, kPiece) == 16);
+  (*source)->Populate({3 * kPiece, 6 * kPiece});  // also what they lacked
+  CHECK(MappedPages(map, 3 * kPiece, 6 * kPiece) == 6 * 16);
+  // What is taken from the map behind its back stays so until it is touched.
+  REQUIRE(::madvise(const_cast<std::byte*>(map.data()) + 4 * kPiece, kPiece, MADV_DONTNEED) == 0);
+  (*source)->Populate({3 * kPiece, 6 * kPiece});
+  CHECK(MappedPages(map, 4 * kPiece, kPiece) == 0);
+  CHECK(ReadsRight(**source, file, {4 * kPiece, kPiece}));
 }
 
 TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][source]") {

@@ -35,13 +35,16 @@ uint64_t PageOfValue(const std::filesystem::path& file, const std::string& value
   return at / kPageBytes;
 }
 
+// A file that was just written is looked at in place by `auto`, where the rank that gets the value
+// finds the damage; elsewhere the reader does, before anybody gets anything.
 TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader][fault]") {
+  const Strategy strategy = GENERATE(Strategy::kScan, Strategy::kAuto);
   const TempDir dir;
   TinyDb db(dir.path());
   FillOverflow(db);
   db.Commit();
   LoaderOptions options;
-  options.strategy = Strategy::kScan;
+  options.strategy = strategy;
   options.batch_size = 50;
   options.batch_count_max = 6;
   auto expected = Expected(db.data_file(), options);
@@ -49,10 +52,21 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   Overwrite(db.data_file(), page * kPageBytes, std::string(8, '\x5A'));
 
   const Delivered raised = Deliver({3, 64}, db.data_file(), options);
-  for (const auto& error : raised.errors) REQUIRE(error.has_value());
-  CHECK(raised.errors[0]->code() == ErrorCode::kCorruption);
-  CHECK(raised.errors[0]->message().find(std::to_string(page)) != std::string::npos);
-  CHECK(raised.errors[2]->code() == ErrorCode::kPeerFailed);
+  int finders = 0;
+  for (const auto& error : raised.errors) {
+    if (!error) continue;
+    CHECK(error->message().find(std::to_string(page)) != std::string::npos);
+    if (error->code() == ErrorCode::kCorruption) {
+      ++finders;
+    } else {
+      CHECK(error->code() == ErrorCode::kPeerFailed);
+    }
+  }
+  CHECK(finders == 1);
+  // Another rank may have had its last batch when the rank that found it got there.
+  if (strategy == Strategy::kScan) {
+    for (const auto& error : raised.errors) CHECK(error.has_value());
+  }
 
   options.on_error = OnError::kSkip;
   const Delivered skipped = Deliver({3, 64}, db.data_file(), options);
