@@ -20,9 +20,9 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/io/read_fully.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -89,7 +89,7 @@ struct Pass {
 
 Result<Pass> ReadOneByOne(const std::string& path, const std::vector<uint64_t>& offsets,
                           MutableBytes block) {
-  const io::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Pass pass;
   for (const uint64_t offset : offsets) {
     LMDBIO_TRY_VOID(io::ReadFully(fd.get(), {offset, block}, 0));

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/errno_error.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::tools {
 namespace {
@@ -18,9 +18,9 @@ constexpr size_t kReadBytes = 1 << 20;
 
 Result<std::string> DropCaches(const std::string& data_path) {
   ::sync();
-  const io::UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
+  const UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
   if (all && ::write(all.get(), "3", 1) == 1) return "cold (all caches of every host dropped)";
-  const io::UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return Fail(io::ErrnoError(errno, data_path, "cannot be opened"));
   if (const int rc = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); rc != 0) {
     return Fail(io::ErrnoError(rc, data_path, "its cache cannot be dropped"));
@@ -29,7 +29,7 @@ Result<std::string> DropCaches(const std::string& data_path) {
 }
 
 Result<std::string> FillCache(const std::string& data_path) {
-  const io::UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return Fail(io::ErrnoError(errno, data_path, "cannot be opened"));
   std::vector<std::byte> buffer(kReadBytes);
   ssize_t got = 0;

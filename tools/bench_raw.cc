@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/comm/sleeping_barrier.h"
 #include "lmdbio/io/errno_error.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::tools {
 namespace {

@@ -1,5 +1,6 @@
 #include "lmdbio/comm/sleeping_barrier.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <new>
@@ -16,6 +17,11 @@ namespace {
 
 // A lost wake-up is not possible; a dead peer is somebody else's to find.
 constexpr auto kNap = std::chrono::milliseconds(1000);
+
+int Behind(const Group& group, int step) { return (group.rank() + step) % group.size(); }
+int Before(const Group& group, int step) {
+  return (group.rank() - step + group.size()) % group.size();
+}
 
 }  // namespace
 
@@ -34,23 +40,41 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   std::unique_ptr<SleepingBarrier> barrier(new SleepingBarrier());
   LMDBIO_TRY(barrier->host_, group.SplitByHost());
   LMDBIO_TRY(barrier->roots_, group.Split(barrier->host_->rank() == 0 ? 0 : 1));
+  if (barrier->host_->rank() == 0 && barrier->roots_->size() > 1) {
+    LinkPlan plan;
+    for (int step = 1; step < barrier->roots_->size(); step *= 2) {
+      plan.sends_to.push_back(Behind(*barrier->roots_, step));
+      plan.receives_from.push_back(Before(*barrier->roots_, step));
+    }
+    Result<std::unique_ptr<PeerLinks>> links = PeerLinks::Open(*barrier->roots_, plan);
+    if (links) barrier->links_ = std::move(*links);
+  }
   LMDBIO_TRY(barrier->memory_, barrier->host_->AllocateShared(sizeof(Meeting)));
   return barrier;
+}
+
+// Whether the rank of any host brings a failure. Over links in log2 rounds: in each, a rank tells
+// another what it knows so far.
+Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
+  if (!links_) {
+    LMDBIO_TRY(const auto all, roots_->AllGather(std::as_bytes(std::span(&mine, 1))));
+    return std::any_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
+  }
+  std::byte known{mine};
+  for (int step = 1; step < roots_->size(); step *= 2) {
+    LMDBIO_TRY_VOID(links_->Send(Behind(*roots_, step), std::span(&known, 1)));
+    LMDBIO_TRY(const auto heard, links_->Receive(Before(*roots_, step)));
+    if (heard && !heard->empty()) known |= heard->front();
+  }
+  return known != std::byte{0};
 }
 
 Status SleepingBarrier::LetAllGo(Meeting& meeting) {
   Status met;
   if (roots_->size() > 1) {
-    const uint32_t mine = meeting.any_failed.load();
-    Result<std::vector<std::byte>> all = roots_->AllGather(std::as_bytes(std::span(&mine, 1)));
-    if (!all) {
-      met = Fail(std::move(all).error());
-      meeting.any_failed.store(1);
-    } else {
-      for (const std::byte byte : *all) {
-        if (byte != std::byte{0}) meeting.any_failed.store(1);
-      }
-    }
+    Result<bool> failed = AnyHostFailed(meeting.any_failed.load() != 0);
+    if (!failed || *failed) meeting.any_failed.store(1);
+    if (!failed) met = Fail(std::move(failed).error());
   }
   meeting.has_failed.store(meeting.any_failed.load());
   meeting.arrived.store(0);

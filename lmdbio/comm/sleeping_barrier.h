@@ -2,7 +2,7 @@
 //
 // MPI's own barrier spins or yields while it waits, which costs the cores that others need and
 // hides who used them. This one sleeps in the kernel. Between hosts one rank of each meets the
-// others through MPI.
+// others over links of its own (comm/peer_links.h), or through MPI where those cannot be had.
 //
 // Source: dissertation 8.3.2 (what busy waiting costs); docs/loader.md "Ranks".
 #ifndef LMDBIO_COMM_SLEEPING_BARRIER_H_
@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "lmdbio/comm/group.h"
+#include "lmdbio/comm/peer_links.h"
 
 namespace lmdbio::comm {
 
@@ -31,9 +32,11 @@ class SleepingBarrier {
   SleepingBarrier() = default;
   Meeting& meeting() const;
   Status LetAllGo(Meeting& meeting);
+  Result<bool> AnyHostFailed(bool mine);
 
   std::unique_ptr<Group> host_;
-  std::unique_ptr<Group> roots_;  // the first rank of each host; on other ranks, the rest
+  std::unique_ptr<Group> roots_;      // the first rank of each host; on other ranks, the rest
+  std::unique_ptr<PeerLinks> links_;  // of the roots of several hosts
   std::unique_ptr<SharedMemory> memory_;
 };
 

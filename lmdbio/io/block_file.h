@@ -17,8 +17,8 @@
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/status.h"
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/block_engine.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::io {
 

@@ -12,8 +12,8 @@
 #include <optional>
 #include <random>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/errno_error.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::io {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "lmdbio/base/byte_source.h"
-#include "lmdbio/io/unique_fd.h"
+#include "lmdbio/base/unique_fd.h"
 
 namespace lmdbio::io {
 

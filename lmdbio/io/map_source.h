@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lmdbio/base/byte_source.h"
-#include "lmdbio/io/unique_fd.h"
+#include "lmdbio/base/unique_fd.h"
 
 namespace lmdbio::io {
 

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/errno_error.h"
 #include "lmdbio/io/file_source.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::io {
 namespace {

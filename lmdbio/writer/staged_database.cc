@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/errno_error.h"
-#include "lmdbio/io/unique_fd.h"
 
 namespace lmdbio::writer {
 namespace {
@@ -28,7 +28,7 @@ Status CreateEmpty(const std::string& path, DatabaseShape shape) {
   if (shape == DatabaseShape::kDirectory) {
     if (::mkdir(path.c_str(), 0777) == 0) return {};
   } else {
-    const io::UniqueFd fd(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+    const UniqueFd fd(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
     if (fd) return {};
   }
   if (errno == EEXIST) {
@@ -55,7 +55,7 @@ Error ExistsError(const std::string& path) {
 // Makes the entries of a directory durable. Some file systems cannot sync a directory (EINVAL);
 // that is their last word.
 Status SyncDirectory(const std::string& path) {
-  const io::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd && (::fsync(fd.get()) == 0 || errno == EINVAL)) return {};
   return Fail(io::ErrnoError(errno, path, "cannot be synced"));
 }

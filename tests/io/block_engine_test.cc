@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/cache_probe.h"
-#include "lmdbio/io/unique_fd.h"
 #include "tests/io/engine_fixture.h"
 
 namespace lmdbio::io {

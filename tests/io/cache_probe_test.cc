@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lmdbio/io/unique_fd.h"
+#include "lmdbio/base/unique_fd.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"

@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/block_engine.h"
-#include "lmdbio/io/unique_fd.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/io/read_ahead_source.h"
-#include "lmdbio/io/unique_fd.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

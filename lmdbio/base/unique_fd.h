@@ -1,12 +1,12 @@
-// lmdbio/io/unique_fd.h - a file descriptor that is closed once.
-#ifndef LMDBIO_IO_UNIQUE_FD_H_
-#define LMDBIO_IO_UNIQUE_FD_H_
+// lmdbio/base/unique_fd.h - a file descriptor that is closed once.
+#ifndef LMDBIO_BASE_UNIQUE_FD_H_
+#define LMDBIO_BASE_UNIQUE_FD_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace lmdbio::io {
+namespace lmdbio {
 
 class UniqueFd {
  public:
@@ -29,5 +29,5 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace lmdbio::io
-#endif  // LMDBIO_IO_UNIQUE_FD_H_
+}  // namespace lmdbio
+#endif  // LMDBIO_BASE_UNIQUE_FD_H_

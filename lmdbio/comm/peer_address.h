@@ -1,0 +1,54 @@
+// lmdbio/comm/peer_address.h - where a process can be reached over TCP.
+#ifndef LMDBIO_COMM_PEER_ADDRESS_H_
+#define LMDBIO_COMM_PEER_ADDRESS_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/unique_fd.h"
+
+namespace lmdbio::comm {
+
+// An address of one network interface, IPv4 mapped into IPv6. Trivially copyable, to be exchanged.
+struct PeerAddress {
+  std::array<uint8_t, 16> ip{};
+  uint8_t prefix_bits = 0;  // of the interface's network
+
+  friend bool operator==(const PeerAddress&, const PeerAddress&) = default;
+};
+
+// What a process tells the others of itself.
+struct Reachability {
+  static constexpr size_t kAddressesMax = 8;
+  uint16_t port = 0;  // 0: it could not listen
+  uint16_t address_count = 0;
+  std::array<PeerAddress, kAddressesMax> addresses{};
+};
+static_assert(std::is_trivially_copyable_v<Reachability>);
+
+// The addresses of this host's interfaces that are up, loopback last; at most kAddressesMax.
+std::vector<PeerAddress> OwnAddresses();
+
+// `theirs` in the order in which they are worth a try: first those in a network of `mine`.
+std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
+                                      std::span<const PeerAddress> theirs);
+
+// A socket that does not block, on its way to `port` there; whether it arrives, poll tells.
+// Errors: kIo  it could not even begin
+Result<UniqueFd> BeginConnect(const PeerAddress& address, uint16_t port);
+
+// "10.1.2.3", "fe80::1"
+std::string Text(const PeerAddress& address);
+
+// A socket that listens on all interfaces, IPv6 and IPv4 (IPv4 alone where there is no IPv6), at a
+// port that was free, and does not block.
+// Errors: kIo
+Result<UniqueFd> Listen(uint16_t& port);
+
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_PEER_ADDRESS_H_

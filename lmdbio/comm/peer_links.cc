@@ -1,0 +1,155 @@
+#include "lmdbio/comm/peer_links.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/comm/peer_meeting.h"
+
+namespace lmdbio::comm {
+namespace {
+
+// A message: this, then so many bytes.
+struct Frame {
+  uint32_t kind = 0;
+  uint32_t reserved = 0;
+  uint64_t length_bytes = 0;
+};
+constexpr uint32_t kMessage = 1;
+constexpr uint32_t kFailure = 2;  // the bytes are a text
+constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
+constexpr size_t kReceiveBytes = 64 << 10;
+constexpr size_t kHostNameBytes = 256;
+
+// A host that vanishes without a word is noticed after this.
+constexpr int kIdleSeconds = 20;
+constexpr int kProbeSeconds = 5;
+constexpr int kProbeCount = 4;
+
+void Tune(const UniqueFd& socket) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(socket.get(), level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
+}
+
+Result<std::vector<std::string>> GatherHosts(Group& group) {
+  std::array<char, kHostNameBytes> mine{};
+  group.host_name().copy(mine.data(), mine.size() - 1);
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(mine))));
+  std::vector<std::string> hosts;
+  for (size_t at = 0; at < all.size(); at += kHostNameBytes) {
+    hosts.emplace_back(reinterpret_cast<const char*>(&all[at]));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan& plan) {
+  std::unique_ptr<PeerLinks> links(new PeerLinks());
+  links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  Status made = links->stop_event_ ? Status()
+                                   : Fail(ErrorCode::kResourceExhausted,
+                                          fmt::format("eventfd: {}", std::strerror(errno)));
+  LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  LMDBIO_TRY(links->hosts_, GatherHosts(group));
+  LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
+  links->outgoing_ = std::move(met.outgoing);
+  for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
+  for (const auto& [rank, socket] : links->outgoing_) Tune(socket);
+  for (const auto& [rank, incoming] : links->incoming_) Tune(incoming.socket);
+  return links;
+}
+
+tl::unexpected<Error> PeerLinks::Gone(int rank) const {
+  const std::string& host = hosts_[static_cast<size_t>(rank)];
+  return Fail(ErrorCode::kPeerFailed, fmt::format("rank {}{}{} has ended unexpectedly", rank,
+                                                  host.empty() ? "" : " on ", host));
+}
+
+PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
+  while (!is_stopped_.load()) {
+    std::array<pollfd, 2> polled{{{socket, events, 0}, {stop_event_.get(), POLLIN, 0}}};
+    ::poll(polled.data(), polled.size(), -1);
+    if (polled[1].revents == 0 && polled[0].revents != 0) return Waited::kReady;
+  }
+  return Waited::kStopped;
+}
+
+Status PeerLinks::SendAll(int to, Bytes bytes) {
+  const UniqueFd& socket = outgoing_.at(to);
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      if (Wait(socket.get(), POLLOUT) == Waited::kStopped) return {};
+    } else if (errno != EINTR) {
+      return Gone(to);
+    }
+  }
+  return {};
+}
+
+Status PeerLinks::SendFramed(int to, uint32_t kind, Bytes message) {
+  LMDBIO_CHECK(message.size() <= kMessageBytesMax);
+  const Frame frame{kind, 0, message.size()};
+  std::vector<std::byte> bytes(sizeof frame + message.size());
+  std::memcpy(bytes.data(), &frame, sizeof frame);
+  std::copy(message.begin(), message.end(), bytes.begin() + sizeof frame);
+  return SendAll(to, bytes);
+}
+
+Status PeerLinks::Send(int to, Bytes message) { return SendFramed(to, kMessage, message); }
+
+Status PeerLinks::SendFailure(int to, const Error& error) {
+  return SendFramed(to, kFailure, std::as_bytes(std::span(error.message())));
+}
+
+Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
+  Incoming& link = incoming_.at(from);
+  Frame frame;
+  while (true) {
+    if (link.bytes.size() >= sizeof frame) {
+      std::memcpy(&frame, link.bytes.data(), sizeof frame);
+      if (frame.length_bytes > kMessageBytesMax) return Gone(from);
+      if (link.bytes.size() >= sizeof frame + frame.length_bytes) break;
+    }
+    if (Wait(link.socket.get(), POLLIN) == Waited::kStopped) return std::nullopt;
+    const size_t before = link.bytes.size();
+    link.bytes.resize(before + kReceiveBytes);
+    const ssize_t got = ::recv(link.socket.get(), &link.bytes[before], kReceiveBytes, 0);
+    link.bytes.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return Gone(from);
+  }
+  const auto begin = link.bytes.begin() + sizeof frame;
+  const auto end = begin + static_cast<std::ptrdiff_t>(frame.length_bytes);
+  std::vector<std::byte> message(begin, end);
+  link.bytes.erase(link.bytes.begin(), end);
+  if (frame.kind == kMessage) return message;
+  return Fail(ErrorCode::kPeerFailed,
+              std::string(reinterpret_cast<const char*>(message.data()), message.size()));
+}
+
+void PeerLinks::Stop() {
+  is_stopped_.store(true);
+  const uint64_t one = 1;
+  // The counter of an event cannot be full here.
+  [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof one);
+}
+
+}  // namespace lmdbio::comm

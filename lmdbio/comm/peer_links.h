@@ -1,0 +1,84 @@
+// lmdbio/comm/peer_links.h - messages between the ranks of a job that are slept for.
+//
+// MPI waits by spinning, and wants to be called by one thread at a time. Readers wait in threads of
+// their own, and long: for a cursor, a token, a list of extents. So they talk over TCP, and sleep
+// in poll. Links lead one way, are named beforehand, and stand for as long as the object: a rank
+// that dies, or cannot go on, is an error at every rank that waits for it.
+//
+// Nobody else can join: who connects must show a key that only the job's ranks know.
+//
+// Source: docs/many_hosts.md "Messages".
+#ifndef LMDBIO_COMM_PEER_LINKS_H_
+#define LMDBIO_COMM_PEER_LINKS_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/comm/group.h"
+
+namespace lmdbio::comm {
+
+// The links of one rank. None twice, none to itself; what one rank sends to, the other receives
+// from.
+struct LinkPlan {
+  std::vector<int> sends_to;
+  std::vector<int> receives_from;
+};
+
+// Threads: one at a time, but Stop from any.
+class PeerLinks {
+ public:
+  // Collective. Returns when the links of every rank stand.
+  // Errors: kIo  some rank could not be reached within 30 s; names both ranks and what was tried.
+  //              The same failure on every rank
+  static Result<std::unique_ptr<PeerLinks>> Open(Group& group, const LinkPlan& plan);
+
+  // Sends a message. Sleeps while there is no room for it on the way.
+  // message  [at most 1 GiB]
+  // Requires: `to` is in the plan
+  // Errors: kPeerFailed  the rank is gone; kIo
+  Status Send(int to, Bytes message);
+
+  // Sends bad news in place of a message: the other's Receive returns it.
+  Status SendFailure(int to, const Error& error);
+
+  // Sleeps until there is a message from `from`, and returns it; nothing after Stop.
+  // Requires: `from` is in the plan
+  // Errors: kPeerFailed  the rank has sent bad news, or is gone; names it
+  Result<std::optional<std::vector<std::byte>>> Receive(int from);
+
+  // Ends every Send and Receive, now and later. Any thread.
+  void Stop();
+
+ private:
+  struct Incoming {
+    UniqueFd socket;
+    std::vector<std::byte> bytes;  // of a message that is not whole yet
+  };
+  // What poll found: readiness, or that Stop was called.
+  enum class Waited { kReady, kStopped };
+
+  PeerLinks() = default;
+  Waited Wait(int socket, short events) const;
+  Status SendAll(int to, Bytes bytes);
+  Status SendFramed(int to, uint32_t kind, Bytes message);
+  tl::unexpected<Error> Gone(int rank) const;
+
+  std::vector<std::string> hosts_;  // [group size] "" on one host
+  std::map<int, UniqueFd> outgoing_;
+  std::map<int, Incoming> incoming_;
+  UniqueFd stop_event_;
+  std::atomic<bool> is_stopped_{false};
+};
+
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_PEER_LINKS_H_
