@@ -49,6 +49,7 @@ class PeerLinks {
   Status Send(int to, Bytes message);
 
   // Sends bad news in place of a message: the other's Receive returns it.
+  // Errors: as Send
   Status SendFailure(int to, const Error& error);
 
   // Sleeps until there is a message from `from`, and returns it; nothing after Stop.

@@ -20,6 +20,10 @@ constexpr uint64_t kMemoryBudgetMin = 1 << 20;
 // Large enough that a slot's edges cost nothing, small enough that several fit and that the first
 // one is there soon.
 constexpr uint64_t kSlotTargetBytes = 8 << 20;
+// Hosts share storage: the more they are, the less each has under way, or what one of them waits
+// for queues behind what the others want later.
+constexpr uint64_t kSlotTargetBytesOfAllHosts = 32 << 20;
+constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
 // Slots of that size in flight or in use, in ordinary times.
 constexpr uint64_t kSlotsInUse = 8;
 
@@ -171,7 +175,10 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int
   limits.ring_bytes = ring_bytes;
   limits.stream_batches = options.batch_count_max;
   limits.is_in_place = facts.is_in_place;
-  limits.target_bytes = std::min(kSlotTargetBytes, ring_bytes / kSlotsInUse);
+  const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));
+  const uint64_t slot_bytes =
+      std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);
+  limits.target_bytes = std::min(slot_bytes, ring_bytes / kSlotsInUse);
   // The papers' strategies without coalescing read a batch at a time.
   const Composition& composition = CompositionOf(options.strategy);
   if (composition.coalescing == layout::Coalescing::kNone) limits.batch_count_max = 1;
@@ -179,7 +186,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int
   // when one of them ends.
   const auto four_batches =
       static_cast<uint64_t>(std::min(4.4 * batch_bytes, static_cast<double>(ring_bytes)));
-  limits.wrap_bytes = std::min(ring_bytes, std::max(four_batches, kSlotsInUse * kSlotTargetBytes));
+  limits.wrap_bytes = std::min(ring_bytes, std::max(four_batches, kSlotsInUse * slot_bytes));
   return limits;
 }
 
