@@ -161,12 +161,15 @@ void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   sum.seek_s_max = std::max(sum.seek_s_max, counters.locate_s);
   sum.io_s_max = std::max(sum.io_s_max, counters.read_s);
   sum.skew_s_max = std::max(sum.skew_s_max, counters.wait_s);
+  sum.turn_s_max = std::max(sum.turn_s_max, counters.turn_s);
   sum.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
   sum.bytes_useful += counters.bytes_useful;
   sum.read_requests += counters.read_requests;
   sum.retry_count += counters.retry_count;
   sum.context_switches += counters.context_switches;
   sum.major_faults += counters.major_faults;
+  sum.missed_pages += counters.missed_pages;
+  sum.redundant_pages += counters.redundant_pages;
   sum.cpu_s += rank.cpu_s;
   const double loader_cpu_s = counters.reader_cpu_s + counters.next_cpu_s;
   sum.loader_cpu_s += loader_cpu_s;

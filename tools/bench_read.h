@@ -37,12 +37,15 @@ struct ReadResult {
   double compute_s = 0;      // mean of the ranks
   double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;     // of the slowest rank
   double seek_s_mean = 0, io_s_mean = 0, skew_s_mean = 0;  // of readers; skew: of all ranks
+  double turn_s_max = 0;    // of readers that take turns; see loader::LoaderCounters
   uint64_t bytes_read = 0;  // through the engine; for maps, what storage delivered
   uint64_t bytes_useful = 0;
   uint64_t read_requests = 0;
   uint64_t retry_count = 0;
   uint64_t context_switches = 0;
   uint64_t major_faults = 0;
+  uint64_t missed_pages = 0;  // see loader::LocatorCounters
+  uint64_t redundant_pages = 0;
   double cpu_s = 0;                 // of all processes, everything included
   double loader_cpu_s = 0;          // of these, in the loader: reading threads and calls of Next
   double loader_cpu_share_max = 0;  // of one core, of the rank that used most

@@ -76,6 +76,7 @@ std::vector<Column> Columns() {
       {"seek mean s", [](const auto& r) { return r.read.seek_s_mean; }, 3},
       {"I/O max s", [](const auto& r) { return r.read.io_s_max; }, 3},
       {"I/O mean s", [](const auto& r) { return r.read.io_s_mean; }, 3},
+      {"turn max s", [](const auto& r) { return r.read.turn_s_max; }, 3},
       {"skew max s", [](const auto& r) { return r.read.skew_s_max; }, 3},
       {"skew mean s", [](const auto& r) { return r.read.skew_s_mean; }, 3},
       {"read MB", [](const auto& r) { return static_cast<double>(r.read.bytes_read) / kMega; }, 1},
@@ -84,6 +85,9 @@ std::vector<Column> Columns() {
       {"ctx sw/GB",
        [=](const auto& r) { return per_gb(r, static_cast<double>(r.read.context_switches)); }, 0},
       {"maj faults", [](const auto& r) { return static_cast<double>(r.read.major_faults); }, 0},
+      {"missed pages", [](const auto& r) { return static_cast<double>(r.read.missed_pages); }, 0},
+      {"redundant p.", [](const auto& r) { return static_cast<double>(r.read.redundant_pages); },
+       0},
       {"CPU s/GB", [=](const auto& r) { return per_gb(r, r.read.cpu_s); }, 3},
       {"loader CPU %", [](const auto& r) { return r.read.loader_cpu_share_max * 100; }, 1},
       {"p50 ms", [](const auto& r) { return Quantile(r.read.latencies_s, 0.50) * 1e3; }, 2},
@@ -186,6 +190,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   }
   out["seek_s"] = {{"max", read.seek_s_max}, {"mean", read.seek_s_mean}};
   out["io_s"] = {{"max", read.io_s_max}, {"mean", read.io_s_mean}};
+  out["turn_s"] = {{"max", read.turn_s_max}};
   out["skew_s"] = {{"max", read.skew_s_max}, {"mean", read.skew_s_mean}};
   out["bytes_read"] = read.bytes_read;
   out["bytes_useful"] = run.page_bytes;
@@ -194,6 +199,8 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["skipped"] = read.skipped_count;
   out["context_switches"] = read.context_switches;
   out["major_faults"] = read.major_faults;
+  out["missed_pages"] = read.missed_pages;
+  out["redundant_pages"] = read.redundant_pages;
   out["cpu_s"] = read.cpu_s;
   out["loader_cpu_s"] = read.loader_cpu_s;
   out["loader_cpu_share_max"] = read.loader_cpu_share_max;

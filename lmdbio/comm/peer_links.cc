@@ -28,7 +28,7 @@ constexpr uint32_t kMessage = 1;
 constexpr uint32_t kFailure = 2;  // the bytes are a text
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 constexpr size_t kReceiveBytes = 64 << 10;
-constexpr size_t kHostNameBytes = 256;
+constexpr size_t kNameBytes = 256;
 
 // A host that vanishes without a word is noticed after this.
 constexpr int kIdleSeconds = 20;
@@ -46,15 +46,18 @@ void Tune(const UniqueFd& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
 }
 
-Result<std::vector<std::string>> GatherHosts(Group& group) {
-  std::array<char, kHostNameBytes> mine{};
-  group.host_name().copy(mine.data(), mine.size() - 1);
+// What everybody calls everybody.
+Result<std::vector<std::string>> GatherNames(Group& group, int known_as) {
+  const std::string name = fmt::format("rank {}{}{}", known_as < 0 ? group.rank() : known_as,
+                                       group.host_name().empty() ? "" : " on ", group.host_name());
+  std::array<char, kNameBytes> mine{};
+  name.copy(mine.data(), mine.size() - 1);
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(mine))));
-  std::vector<std::string> hosts;
-  for (size_t at = 0; at < all.size(); at += kHostNameBytes) {
-    hosts.emplace_back(reinterpret_cast<const char*>(&all[at]));
+  std::vector<std::string> names;
+  for (size_t at = 0; at < all.size(); at += kNameBytes) {
+    names.emplace_back(reinterpret_cast<const char*>(&all[at]));
   }
-  return hosts;
+  return names;
 }
 
 }  // namespace
@@ -66,7 +69,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan&
                                    : Fail(ErrorCode::kResourceExhausted,
                                           fmt::format("eventfd: {}", std::strerror(errno)));
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
-  LMDBIO_TRY(links->hosts_, GatherHosts(group));
+  LMDBIO_TRY(links->names_, GatherNames(group, plan.known_as));
   LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
   links->outgoing_ = std::move(met.outgoing);
   for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
@@ -76,9 +79,8 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan&
 }
 
 tl::unexpected<Error> PeerLinks::Gone(int rank) const {
-  const std::string& host = hosts_[static_cast<size_t>(rank)];
-  return Fail(ErrorCode::kPeerFailed, fmt::format("rank {}{}{} has ended unexpectedly", rank,
-                                                  host.empty() ? "" : " on ", host));
+  return Fail(ErrorCode::kPeerFailed,
+              fmt::format("{} has ended unexpectedly", names_[static_cast<size_t>(rank)]));
 }
 
 PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
@@ -120,29 +122,46 @@ Status PeerLinks::SendFailure(int to, const Error& error) {
   return SendFramed(to, kFailure, std::as_bytes(std::span(error.message())));
 }
 
+bool PeerLinks::IsWhole(const Incoming& link) {
+  if (link.bytes.size() < sizeof(Frame)) return false;
+  Frame frame;
+  std::memcpy(&frame, link.bytes.data(), sizeof frame);
+  return link.bytes.size() - sizeof frame >= frame.length_bytes;
+}
+
+PeerLinks::Read PeerLinks::ReadMore(Incoming& link) {
+  const size_t before = link.bytes.size();
+  link.bytes.resize(before + kReceiveBytes);
+  const ssize_t got = ::recv(link.socket.get(), &link.bytes[before], kReceiveBytes, MSG_DONTWAIT);
+  link.bytes.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
+  if (got > 0) return Read::kSome;
+  return got < 0 && (errno == EAGAIN || errno == EINTR) ? Read::kNothingYet : Read::kEnd;
+}
+
+bool PeerLinks::HasMessage(int from) {
+  Incoming& link = incoming_.at(from);
+  while (!IsWhole(link)) {
+    const Read read = ReadMore(link);
+    if (read != Read::kSome) return read == Read::kEnd;
+  }
+  return true;
+}
+
 Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
   Incoming& link = incoming_.at(from);
-  Frame frame;
-  while (true) {
-    if (link.bytes.size() >= sizeof frame) {
-      std::memcpy(&frame, link.bytes.data(), sizeof frame);
-      if (frame.length_bytes > kMessageBytesMax) return Gone(from);
-      if (link.bytes.size() >= sizeof frame + frame.length_bytes) break;
-    }
+  while (!IsWhole(link)) {
     if (Wait(link.socket.get(), POLLIN) == Waited::kStopped) return std::nullopt;
-    const size_t before = link.bytes.size();
-    link.bytes.resize(before + kReceiveBytes);
-    const ssize_t got = ::recv(link.socket.get(), &link.bytes[before], kReceiveBytes, 0);
-    link.bytes.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return Gone(from);
+    if (ReadMore(link) == Read::kEnd) return Gone(from);
   }
+  Frame frame;
+  std::memcpy(&frame, link.bytes.data(), sizeof frame);
   const auto begin = link.bytes.begin() + sizeof frame;
   const auto end = begin + static_cast<std::ptrdiff_t>(frame.length_bytes);
   std::vector<std::byte> message(begin, end);
   link.bytes.erase(link.bytes.begin(), end);
   if (frame.kind == kMessage) return message;
-  return Fail(ErrorCode::kPeerFailed,
-              std::string(reinterpret_cast<const char*>(message.data()), message.size()));
+  return lmdbio::Fail(ErrorCode::kPeerFailed,
+                      std::string(reinterpret_cast<const char*>(message.data()), message.size()));
 }
 
 void PeerLinks::Stop() {

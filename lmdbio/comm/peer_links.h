@@ -32,6 +32,7 @@ namespace lmdbio::comm {
 struct LinkPlan {
   std::vector<int> sends_to;
   std::vector<int> receives_from;
+  int known_as = -1;  // this rank in messages, where it is another there; -1: its rank
 };
 
 // Threads: one at a time, but Stop from any.
@@ -57,6 +58,10 @@ class PeerLinks {
   // Errors: kPeerFailed  the rank has sent bad news, or is gone; names it
   Result<std::optional<std::vector<std::byte>>> Receive(int from);
 
+  // Whether Receive would return at once, be it with a failure.
+  // Requires: `from` is in the plan
+  bool HasMessage(int from);
+
   // Ends every Send and Receive, now and later. Any thread.
   void Stop();
 
@@ -70,11 +75,14 @@ class PeerLinks {
 
   PeerLinks() = default;
   Waited Wait(int socket, short events) const;
+  enum class Read { kSome, kNothingYet, kEnd };
+  static bool IsWhole(const Incoming& link);
+  static Read ReadMore(Incoming& link);
   Status SendAll(int to, Bytes bytes);
   Status SendFramed(int to, uint32_t kind, Bytes message);
   tl::unexpected<Error> Gone(int rank) const;
 
-  std::vector<std::string> hosts_;  // [group size] "" on one host
+  std::vector<std::string> names_;  // [group size] "rank 3 on node-7"
   std::map<int, UniqueFd> outgoing_;
   std::map<int, Incoming> incoming_;
   UniqueFd stop_event_;

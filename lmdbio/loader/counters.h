@@ -21,6 +21,7 @@ struct LoaderCounters {
   // Of this rank's reader; 0 on ranks that do not read:
   double locate_s = 0;      // finding out where records lie [seek]
   double read_s = 0;        // with at least one read under way [I/O]
+  double turn_s = 0;        // until another host's reader had handed on its cursor [skew]
   double finish_s = 0;      // checking pages and writing entries
   double space_wait_s = 0;  // until the trainers had let go of memory: they are the slower ones
   double reader_cpu_s = 0;  // processor time of the reading thread
@@ -29,6 +30,8 @@ struct LoaderCounters {
   uint64_t bytes_direct = 0;  // of these, around the page cache
   uint64_t bytes_useful = 0;  // of the pages that hold what was asked for
   uint64_t retry_count = 0;
+  uint64_t missed_pages = 0;  // of strategies that fetch on a guess: see LocatorCounters
+  uint64_t redundant_pages = 0;
 
   // Of this process since the loader was opened (getrusage):
   uint64_t major_faults = 0;

@@ -1,13 +1,16 @@
-// The locator of LMM and LMM-DIO: a cursor over a map, one record after the other.
+// The locator of LMM, LMM-DM and LMM-DIO: a cursor over a map, one record after the other.
 #include <algorithm>
-#include <limits>
+#include <atomic>
+#include <chrono>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/layout/cursor.h"
+#include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/page_guess.h"
 
 namespace lmdbio::loader {
 namespace {
@@ -17,18 +20,18 @@ constexpr uint64_t kSpanPerByteMax = 4;
 // The kernel is not told of more than this in advance.
 constexpr uint64_t kExpectBytesMax = 256 << 20;
 
-// Joins neighbouring records of one leaf into runs.
+// Joins neighbouring records of one leaf into runs, and counts the pages that they need.
 class RunJoiner {
  public:
-  explicit RunJoiner(layout::RecordRunSink& sink) : sink_(sink) {}
+  // guessed  pages that were fetched already
+  RunJoiner(layout::RecordRunSink& sink, uint32_t page_bytes, PageSpan guessed)
+      : sink_(sink), page_bytes_(page_bytes), guessed_(guessed) {}
 
   Status Add(RecordIndex record, const layout::RecordPlace& place) {
-    begin_ = std::min(begin_, place.value.offset);
-    end_ = std::max(end_, place.value.offset + place.value.length_bytes);
-    value_bytes_ += place.value.length_bytes;
     const bool node_each = run_.kind == layout::RunKind::kNodes;
     const uint32_t next_node =
         run_.first_node + (node_each ? static_cast<uint32_t>(values_.size()) : 0);
+    CountPages(record, place);
     if (values_.empty() || place.leaf != run_.leaf || place.kind != run_.kind ||
         place.home != run_.home || place.node != next_node) {
       LMDBIO_TRY_VOID(Flush());
@@ -36,12 +39,6 @@ class RunJoiner {
     }
     values_.push_back(place.value);
     return {};
-  }
-
-  // What the records span, if they lie together; else nothing.
-  Extent Span() const {
-    const bool is_dense = end_ > begin_ && end_ - begin_ <= kSpanPerByteMax * value_bytes_;
-    return is_dense ? Extent{begin_, end_ - begin_} : Extent{};
   }
 
   Status Flush() {
@@ -52,42 +49,154 @@ class RunJoiner {
     return added;
   }
 
+  const StretchFinder& values() const { return stretch_; }
+  // The greatest number of nodes of a leaf whose values lie outside of it, as far as was seen.
+  uint64_t leaf_nodes() const { return leaf_nodes_; }
+  uint64_t pages_inside() const { return inside_; }    // of what was guessed
+  uint64_t pages_outside() const { return outside_; }  // needed all the same
+
  private:
+  void CountPages(RecordIndex record, const layout::RecordPlace& place) {
+    if (place.leaf != last_leaf_) Count({place.leaf.value, place.leaf.value + 1});
+    last_leaf_ = place.leaf;
+    const uint64_t end = place.value.offset + place.value.length_bytes;
+    const PageSpan value{place.value.offset / page_bytes_, (end + page_bytes_ - 1) / page_bytes_};
+    stretch_.Add(record, value);
+    if (value.begin == place.leaf.value) return;
+    leaf_nodes_ = std::max<uint64_t>(leaf_nodes_, place.node + 1);
+    Count(value);
+  }
+
+  void Count(PageSpan pages) {
+    const uint64_t begin = std::max(pages.begin, guessed_.begin);
+    const uint64_t end = std::min(pages.end, guessed_.end);
+    const uint64_t inside = end > begin ? end - begin : 0;
+    inside_ += inside;
+    outside_ += pages.page_count() - inside;
+  }
+
   layout::RecordRunSink& sink_;
+  uint64_t page_bytes_;
+  PageSpan guessed_;
   layout::RecordRun run_;
   std::vector<Extent> values_;
-  uint64_t begin_ = std::numeric_limits<uint64_t>::max();
-  uint64_t end_ = 0;
-  uint64_t value_bytes_ = 0;
+  PageNo last_leaf_;
+  StretchFinder stretch_;
+  uint64_t leaf_nodes_ = 0;
+  uint64_t inside_ = 0;
+  uint64_t outside_ = 0;
 };
 
 class CursorLocator final : public Locator {
  public:
-  CursorLocator(std::unique_ptr<io::MapSource> source, const layout::Database& database)
-      : source_(std::move(source)), database_(database), cursor_(database_) {}
+  CursorLocator(std::unique_ptr<io::MapSource> source, const layout::Database& database,
+                std::unique_ptr<CursorBaton> baton)
+      : source_(std::move(source)),
+        database_(database),
+        page_bytes_(database_.pages().page_format().page_size_bytes()),
+        cursor_(database_),
+        baton_(std::move(baton)),
+        guess_(database_.pages().snapshot().page_count()) {}
 
   Result<uint64_t> RecordCount() override { return CountRecords(database_); }
+
+  void Expect(RecordIndex first, uint64_t count) override {
+    if (!has_begun_) BeginGuess();
+    has_begun_ = true;
+    guessed_ = guess_.Guess(first, count);
+    const uint64_t length_bytes = guessed_.page_count() * page_bytes_;
+    expected_ = {guessed_.begin * page_bytes_, std::min(length_bytes, kExpectBytesMax)};
+    guessed_.end = guessed_.begin + expected_.length_bytes / page_bytes_;
+    // The kernel may let us sleep until it can take more requests.
+    const auto start = std::chrono::steady_clock::now();
+    source_->Expect(expected_);
+    AddSeconds(start, fetch_s_);
+  }
+
+  bool IsReady() override { return !baton_ || baton_->IsHere(); }
+
+  Result<bool> BeginBatch() override {
+    if (!baton_) return true;
+    const auto start = std::chrono::steady_clock::now();
+    LMDBIO_TRY(const auto cursor, baton_->Take());
+    AddSeconds(start, turn_s_);
+    if (!cursor) return false;
+    at_ = cursor->record;
+    is_at_start_ = !cursor->is_standing;
+    if (cursor->is_standing) LMDBIO_TRY_VOID(cursor_.SeekPosition(cursor->position));
+    return true;
+  }
 
   Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
     if (count == 0) return {};
     LMDBIO_TRY_VOID(source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes));
+    const auto start = std::chrono::steady_clock::now();
     source_->Await(expected_);
+    AddSeconds(start, fetch_s_);
     LMDBIO_TRY_VOID(StandAt(first));
-    RunJoiner runs(sink);
+    RunJoiner runs(sink, static_cast<uint32_t>(page_bytes_), guessed_);
     for (uint64_t i = 0; i < count; ++i) {
       if (i > 0) LMDBIO_TRY_VOID(Step());
       LMDBIO_TRY(const layout::RecordPlace place, cursor_.Place());
       LMDBIO_TRY_VOID(runs.Add({first.value + i}, place));
     }
     at_ = first.value + count - 1;
-    // As far as the last records reached, the next will reach behind them (dissertation 4.2).
-    const Extent span = runs.Span();
-    expected_ = {span.offset + span.length_bytes, std::min(span.length_bytes, kExpectBytesMax)};
-    source_->Expect(expected_);
+    is_at_start_ = false;
+    leaf_nodes_ = std::max(leaf_nodes_, runs.leaf_nodes());
+    guess_.Learn(runs.values(), leaf_nodes_);
+    pages_inside_ += runs.pages_inside();
+    pages_outside_ += runs.pages_outside();
     return runs.Flush();
   }
 
+  Status EndBatch() override {
+    const uint64_t guessed = guessed_.page_count();
+    missed_pages_.fetch_add(pages_outside_, std::memory_order_relaxed);
+    redundant_pages_.fetch_add(guessed - std::min(guessed, pages_inside_),
+                               std::memory_order_relaxed);
+    pages_inside_ = pages_outside_ = 0;
+    guessed_ = {};
+    if (!baton_) return {};
+    if (is_at_start_) return baton_->HandOn({});
+    return baton_->HandOn({at_, true, cursor_.position()});
+  }
+
+  void Abandon(const Error& why) override {
+    if (baton_) baton_->HandOnFailure(why);
+  }
+
+  void Stop() override {
+    if (baton_) baton_->Stop();
+  }
+
+  LocatorCounters counters() const override {
+    return {missed_pages_.load(std::memory_order_relaxed),
+            redundant_pages_.load(std::memory_order_relaxed),
+            fetch_s_.load(std::memory_order_relaxed), turn_s_.load(std::memory_order_relaxed)};
+  }
+
  private:
+  // One thread adds, any looks.
+  static void AddSeconds(std::chrono::steady_clock::time_point start, std::atomic<double>& sum) {
+    sum.store(sum.load(std::memory_order_relaxed) + SecondsSince(start), std::memory_order_relaxed);
+  }
+
+  // All that is known before the first batch: the first record (dissertation 4.2.2). What is wrong
+  // with it shows when it is asked for.
+  void BeginGuess() {
+    const Result<bool> found = cursor_.First();
+    if (!found || !*found) return;
+    const Result<layout::RecordPlace> place = cursor_.Place();
+    if (!place) return;
+    const uint64_t page = place->value.offset / page_bytes_;
+    const bool has_run = page != place->leaf.value;
+    const uint64_t header_bytes = database_.pages().page_format().header_bytes();
+    const uint64_t bytes =
+        place->value.length_bytes + (has_run ? header_bytes : cursor_.key().size());
+    guess_.Begin(page, has_run ? static_cast<double>((bytes + page_bytes_ - 1) / page_bytes_)
+                               : static_cast<double>(bytes) / static_cast<double>(page_bytes_));
+  }
+
   Status Step() {
     LMDBIO_TRY(const bool found, cursor_.Next());
     return found ? Status() : Ended();
@@ -100,7 +209,7 @@ class CursorLocator final : public Locator {
   }
 
   Status StandAt(RecordIndex record) {
-    if (cursor_.standing() && record.value == at_ + 1) return Step();
+    if (cursor_.standing() && !is_at_start_ && record.value == at_ + 1) return Step();
     if (record.value == 0) {
       LMDBIO_TRY(const bool found, cursor_.First());
       return found ? Status() : Ended();
@@ -111,23 +220,39 @@ class CursorLocator final : public Locator {
 
   std::unique_ptr<io::MapSource> source_;
   layout::Database database_;
+  uint64_t page_bytes_;
   layout::Cursor cursor_;
-  uint64_t at_ = 0;  // the record under the cursor
-  Extent expected_;  // where the next records probably lie
+  std::unique_ptr<CursorBaton> baton_;
+  uint64_t at_ = 0;          // the record under the cursor
+  bool is_at_start_ = true;  // nobody has walked yet, wherever this cursor stands
+  bool has_begun_ = false;
+  PageGuess guess_;
+  uint64_t leaf_nodes_ = 0;  // see RunJoiner
+  PageSpan guessed_;         // of the batch at hand
+  Extent expected_;          // the same, in bytes
+  uint64_t pages_inside_ = 0;
+  uint64_t pages_outside_ = 0;
+  std::atomic<uint64_t> missed_pages_{0};
+  std::atomic<uint64_t> redundant_pages_{0};
+  std::atomic<double> fetch_s_{0};
+  std::atomic<double> turn_s_{0};
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
-                                                   const std::string& database_name) {
+                                                   const std::string& database_name,
+                                                   std::unique_ptr<CursorBaton> baton) {
   LMDBIO_TRY(auto source, io::MapSource::Open(data_path));
   LMDBIO_TRY(const layout::Environment environment, layout::Environment::Open(*source));
   if (database_name.empty()) {
     const layout::Database main = environment.Main();
-    return std::unique_ptr<Locator>(std::make_unique<CursorLocator>(std::move(source), main));
+    return std::unique_ptr<Locator>(
+        std::make_unique<CursorLocator>(std::move(source), main, std::move(baton)));
   }
   LMDBIO_TRY(const layout::Database named, environment.Named(database_name));
-  return std::unique_ptr<Locator>(std::make_unique<CursorLocator>(std::move(source), named));
+  return std::unique_ptr<Locator>(
+      std::make_unique<CursorLocator>(std::move(source), named, std::move(baton)));
 }
 
 }  // namespace lmdbio::loader

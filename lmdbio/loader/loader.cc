@@ -41,6 +41,8 @@ std::string_view LocatingName(Locating locating) {
       return "liblmdb's cursor";
     case Locating::kCursor:
       return "a cursor over a map";
+    case Locating::kHandedCursor:
+      return "a cursor over a map, handed from host to host";
     case Locating::kProvenance:
       return "provenance";
     case Locating::kScan:
@@ -76,6 +78,8 @@ class Loader::Impl {
   Status DecideLocating(const layout::Database& database);
   Result<layout::Database> FindDatabase() const;
   Status ShareFacts();
+  Result<bool> CanHandOn();
+  Status OpenBaton();
   Status OpenInPlace(const std::string& path);
   Status OpenWindow();
   Status PrepareReader();
@@ -102,6 +106,7 @@ class Loader::Impl {
   std::unique_ptr<io::FileSource> source_;
   std::optional<SnapshotGuard> guard_;
   std::optional<layout::Layout> layout_;  // from provenance, until the locator takes it
+  std::unique_ptr<CursorBaton> baton_;    // until the locator takes it
   std::unique_ptr<Locator> locator_;
 
   // In place:
@@ -212,6 +217,36 @@ Status Loader::Impl::OpenInPlace(const std::string& path) {
   return {};
 }
 
+// A cursor goes through each batch once, so each host's records must lie together there.
+Result<bool> Loader::Impl::CanHandOn() {
+  const auto& ranks = ranks_.local_ranks;
+  const bool mine = options_.share == Share::kBlock &&
+                    ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  LMDBIO_TRY(const auto all, group_.AllGather(std::as_bytes(std::span(&mine, 1))));
+  return std::all_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
+}
+
+// One cursor for the first readers of all hosts, one for the second, and so on.
+Status Loader::Impl::OpenBaton() {
+  LMDBIO_TRY(const bool can_hand_on, CanHandOn());
+  if (!can_hand_on) {
+    facts_.locating = Locating::kCursor;
+    notes_.push_back(
+        "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
+        "share block, and ranks that follow each other on each host; here every host walks by "
+        "itself");
+    return {};
+  }
+  LMDBIO_TRY(const auto readers, group_.Split(reader_index_ + 1));
+  Status opened;
+  if (is_reader() && readers->size() > 1) {
+    auto baton = CursorBaton::Create(*readers, group_.rank());
+    if (baton) baton_ = std::move(*baton);
+    if (!baton) opened = Fail(std::move(baton).error());
+  }
+  return comm::Agree(group_, std::move(opened));
+}
+
 Status Loader::Impl::OpenWindow() {
   const WindowShape empty{host_->size(), static_cast<int>(reader_count_), 0};
   WindowShape shape = empty;
@@ -234,7 +269,8 @@ Status Loader::Impl::OpenWindow() {
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Database& database) {
   switch (facts_.locating) {
     case Locating::kCursor:
-      return OpenCursorLocator(data_path_, options_.database_name);
+    case Locating::kHandedCursor:
+      return OpenCursorLocator(data_path_, options_.database_name, std::move(baton_));
     case Locating::kProvenance: {
       if (!layout_) {
         LMDBIO_TRY(layout_, LayoutFromProvenance(database));
@@ -290,6 +326,9 @@ Status Loader::Impl::Open(const std::string& path) {
   if (!uses_window()) return {};
   if (facts_.is_in_place) {
     LMDBIO_TRY_VOID(comm::Agree(group_, OpenInPlace(path)));
+  }
+  if (facts_.locating == Locating::kHandedCursor && host_->size() != group_.size()) {
+    LMDBIO_TRY_VOID(OpenBaton());
   }
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));

@@ -11,8 +11,18 @@
 
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
+#include "lmdbio/loader/cursor_baton.h"
 
 namespace lmdbio::loader {
+
+// Pages that were fetched on a guess: those that were needed and not among them, and those among
+// them that were not needed (dissertation 4.3.3). Of all batches together.
+struct LocatorCounters {
+  uint64_t missed_pages = 0;
+  uint64_t redundant_pages = 0;
+  double fetch_s = 0;  // asleep for pages that were guessed
+  double turn_s = 0;   // asleep until another host had handed on
+};
 
 // Threads: one at a time.
 class Locator {
@@ -28,12 +38,37 @@ class Locator {
   // Requires: the range lies within the database
   // Errors: kIo, kCorruption; kStale  the file has shrunk
   virtual Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) = 0;
+
+  // Around the records of one batch, for those who look ahead or take turns with other hosts; also
+  // where this host has no record in it.
+  //
+  // Expect    says which records the next batch begins with. Never fails: what cannot be fetched
+  //           now is fetched later.
+  // IsReady   whether BeginBatch would return without sleeping for another host
+  // BeginBatch returns false after Stop. Errors: kPeerFailed  another host's reader
+  // EndBatch  Errors: kPeerFailed
+  virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
+  virtual bool IsReady() { return true; }
+  virtual Result<bool> BeginBatch() { return true; }
+  virtual Status EndBatch() { return {}; }
+
+  // Tells other hosts' readers that this one cannot go on.
+  virtual void Abandon(const Error& /*why*/) {}
+
+  // Ends BeginBatch. Any thread.
+  virtual void Stop() {}
+
+  // Any thread.
+  virtual LocatorCounters counters() const { return {}; }
 };
 
 // Steps a cursor over a map of the file, from record to record, as LMDB does: cheap to go on, dear
-// to jump. Errors: kIo, kCorruption, ... of opening the file
+// to jump.
+// baton  where readers of several hosts take turns with one cursor; else none
+// Errors: kIo, kCorruption, ... of opening the file
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
-                                                   const std::string& database_name);
+                                                   const std::string& database_name,
+                                                   std::unique_ptr<CursorBaton> baton);
 
 // Looks records up in a layout that is there already.
 std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);

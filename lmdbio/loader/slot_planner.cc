@@ -74,7 +74,16 @@ Status SlotPlanner::AddRange(const PositionRange& range, PlannedSlot& slot) {
   return {};
 }
 
-Status SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
+void SlotPlanner::ExpectBatch(uint64_t number) {
+  if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
+  const std::vector<PositionRange> ranges = HostRanges(schedule_.Batch(number), ranks_);
+  if (ranges.empty()) return locator_.Expect({}, 0);
+  const RecordIndex first = schedule_.Record(ranges.front().first_position);
+  locator_.Expect(first, std::min(ranges.front().count, schedule_.record_count() - first.value));
+}
+
+// False if the planner was stopped.
+Result<bool> SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
   // A batch of many epochs would fill this process's memory with plans before it is refused.
   const uint64_t share =
       ShareCount(batch, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
@@ -84,13 +93,18 @@ Status SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
                             "memory budget larger",
                             batch.number, share));
   }
+  if (batch.number == 0) ExpectBatch(0);
+  LMDBIO_TRY(const bool may_go_on, locator_.BeginBatch());
+  if (!may_go_on) return false;
   for (PositionRange range : HostRanges(batch, ranks_)) {
     range.batch_index = slot.batches.size();
     LMDBIO_TRY_VOID(AddRange(range, slot));
     slot.ranges.push_back(range);
   }
   slot.batches.push_back(batch);
-  return {};
+  LMDBIO_TRY_VOID(locator_.EndBatch());
+  ExpectBatch(batch.number + 1);
+  return true;
 }
 
 // Shares, entries and pages, one behind the other.
@@ -122,7 +136,8 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   while (slot.batches.empty() || slot.plan.pending_bytes() < limits_.target_bytes) {
     if (limits_.stream_batches > 0 && next_batch_ == limits_.stream_batches) break;
     if (limits_.batch_count_max > 0 && slot.batches.size() == limits_.batch_count_max) break;
-    LMDBIO_TRY_VOID(AddBatch(schedule_.Batch(next_batch_), slot));
+    LMDBIO_TRY(const bool added, AddBatch(schedule_.Batch(next_batch_), slot));
+    if (!added) return false;
     ++next_batch_;
     // A host without a record in any batch must not wait for bytes that never come.
     if (slot.batches.size() >= kBatchesMax) break;

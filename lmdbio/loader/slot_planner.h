@@ -67,8 +67,18 @@ class SlotPlanner {
   // Errors: of the locator; kResourceExhausted  a batch needs more than the memory budget
   Result<bool> Next(PlannedSlot& slot);
 
+  // Whether Next would return without sleeping for another host.
+  bool IsReady() { return locator_.IsReady(); }
+  // Tells other hosts that this one cannot go on.
+  void Abandon(const Error& why) { locator_.Abandon(why); }
+  // Ends Next, which then says that the stream has ended. Any thread.
+  void Stop() { locator_.Stop(); }
+  // Any thread.
+  LocatorCounters counters() const { return locator_.counters(); }
+
  private:
-  Status AddBatch(const BatchSpan& batch, PlannedSlot& slot);
+  void ExpectBatch(uint64_t number);
+  Result<bool> AddBatch(const BatchSpan& batch, PlannedSlot& slot);
   Status AddRange(const PositionRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 

@@ -43,6 +43,7 @@ SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
 
 SlotReader::~SlotReader() {
   stop_.store(true);
+  parts_.planner->Stop();
   parts_.window->Wake();
   thread_.join();
 }
@@ -59,23 +60,35 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   counters.bytes_direct += tally_.direct_bytes.load(relaxed);
   counters.bytes_useful += tally_.useful_bytes.load(relaxed);
   counters.retry_count += tally_.retries.load(relaxed);
+  const LocatorCounters located = parts_.planner->counters();
+  // Planning includes these, which are no search.
+  counters.locate_s -= std::min(counters.locate_s, located.fetch_s + located.turn_s);
+  counters.read_s += located.fetch_s;
+  counters.turn_s += located.turn_s;
+  counters.missed_pages += located.missed_pages;
+  counters.redundant_pages += located.redundant_pages;
 }
 
 void SlotReader::Run() {
   ::pthread_setname_np(::pthread_self(), "lmdbio-reader");  // for ps, top and profilers
   Status status = Work();
-  if (!status) parts_.window->Fail(status.error());
+  if (!status) {
+    parts_.planner->Abandon(status.error());
+    parts_.window->Fail(status.error());
+  }
   parts_.engine.reset();  // waits for what is under way
   tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
 }
 
 Status SlotReader::Work() {
   while (!stop_.load()) {
-    if (!planned_ && !is_ended_) LMDBIO_TRY_VOID(Plan());
+    // Whoever waits for another host lets its own ranks wait for nothing that is here already.
+    const bool can_plan = !planned_ && !is_ended_;
+    if (can_plan && (outstanding() == 0 || parts_.planner->IsReady())) LMDBIO_TRY_VOID(Plan());
     if (planned_ && parts_.window->HasSpace(planned_->slot.free_after)) {
       LMDBIO_TRY_VOID(Begin());
     } else if (outstanding() > 0) {
-      LMDBIO_TRY_VOID(Collect(planned_ ? kSpaceCheckPeriod : io::BlockEngine::kNoLimit));
+      LMDBIO_TRY_VOID(Collect(is_ended_ ? io::BlockEngine::kNoLimit : kSpaceCheckPeriod));
     } else if (planned_) {
       const auto start = Clock::now();
       LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));

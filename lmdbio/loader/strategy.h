@@ -4,8 +4,8 @@
 //   how its bytes come            an engine (io/block_engine.h)
 //   what one request asks for     layout::Coalescing
 //
-// Source: dissertation 3.1 (lmdb), 3.2 (lmm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3 (-coal);
-// docs/loader.md "Strategies".
+// Source: dissertation 3.1 (lmdb), 3.2 (lmm), 4.2 (lmm-dm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3
+// (-coal); docs/loader.md "Strategies".
 #ifndef LMDBIO_LOADER_STRATEGY_H_
 #define LMDBIO_LOADER_STRATEGY_H_
 
@@ -22,6 +22,7 @@ enum class Strategy {
   kAuto,            // "auto": provenance if it fits, else a scan; the engine by a probe
   kLmdb,            // "lmdb": every rank steps liblmdb's cursor over all records
   kLmm,             // "lmm": readers step a cursor over a map and copy into the window
+  kLmmDm,           // "lmm-dm": the cursor goes from host to host
   kLmmDio,          // "lmm-dio": the same cursor finds, explicit reads fetch
   kLmmDioProv,      // "lmm-dio-prov": provenance finds
   kLmmDioProvCoal,  // "lmm-dio-prov-coal": and neighbours are fetched together
@@ -29,11 +30,12 @@ enum class Strategy {
 };
 
 enum class Locating {
-  kNone,        // liblmdb's business
-  kCursor,      // a cursor over a map of the file, from record to record
-  kProvenance,  // computed from the provenance file
-  kScan,        // a page walk, running ahead of the reads
-  kBest,        // kProvenance where it fits, else kScan
+  kNone,          // liblmdb's business
+  kCursor,        // a cursor over a map of the file, from record to record
+  kHandedCursor,  // the same, of which hosts take turns with one
+  kProvenance,    // computed from the provenance file
+  kScan,          // a page walk, running ahead of the reads
+  kBest,          // kProvenance where it fits, else kScan
 };
 
 struct Composition {
@@ -45,10 +47,12 @@ struct Composition {
   enum class Engine { kMmap, kPread, kUringDirect, kProbe } engine = Engine::kProbe;
 };
 
-inline constexpr std::array<Composition, 7> kStrategies = {{
+inline constexpr std::array<Composition, 8> kStrategies = {{
     {Strategy::kLmdb, "lmdb", Locating::kNone, layout::Coalescing::kNone,
      Composition::Engine::kMmap},
     {Strategy::kLmm, "lmm", Locating::kCursor, layout::Coalescing::kNone,
+     Composition::Engine::kMmap},
+    {Strategy::kLmmDm, "lmm-dm", Locating::kHandedCursor, layout::Coalescing::kNone,
      Composition::Engine::kMmap},
     {Strategy::kLmmDio, "lmm-dio", Locating::kCursor, layout::Coalescing::kNone,
      Composition::Engine::kPread},

@@ -76,6 +76,30 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   CHECK((skipped.records == expected));
 }
 
+TEST_CASE("Where a cursor goes round, what stops one host stops all, and none waits for ever",
+          "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kLmmDm;
+  options.batch_size = 40;
+  options.batch_count_max = 400;  // more than fit into memory
+  options.memory_budget_bytes = 1 << 20;
+  const auto expected = Expected(db.data_file(), options);
+  const uint64_t page = PageOfValue(db.data_file(), expected.at(123).second);
+  Overwrite(db.data_file(), page * kPageBytes, std::string(8, '\x5A'));
+  const Delivered raised = Deliver({6, 2}, db.data_file(), options);
+  int finders = 0;
+  for (const auto& error : raised.errors) {
+    REQUIRE(error.has_value());
+    CHECK(error->message().find(std::to_string(page)) != std::string::npos);
+    if (error->code() == ErrorCode::kCorruption) ++finders;
+  }
+  CHECK(finders == 1);
+}
+
 TEST_CASE("A file that is cut short while it is read is an error on every rank",
           "[loader][fault]") {
   // Strategies with a map may meet the new end in the middle of a copy (docs/loader.md "Failures").

@@ -26,7 +26,7 @@ PARAMETERS = {
     "readers-per-host": (1, 2),
 }
 RECORD_COUNTS = {"digits": 1797, "equal": 600, "mixed": 400, "bare": 500}
-WITHOUT_PROVENANCE = "lmdb,lmm,lmm-dio,scan,auto"
+WITHOUT_PROVENANCE = "lmdb,lmm,lmm-dm,lmm-dio,scan,auto"
 
 
 def pairwise(parameters):
@@ -67,7 +67,7 @@ class BenchMatrix(unittest.TestCase):
         for name, value in options.items():
             words += ["--" + name.replace("_", "-"), value]
         runs = bench_program.report(ranks, *words, self.folder / database)["runs"]
-        self.assertEqual(len(runs), 5 if database == "bare" else 7)
+        self.assertEqual(len(runs), 6 if database == "bare" else 8)
         for figure in ("checksum", "records"):
             values = {run["strategy"]: run[figure] for run in runs}
             self.assertEqual(len(set(values.values())), 1, (figure, values))

@@ -66,7 +66,7 @@ class ManyHosts(unittest.TestCase):
                 with self.subTest(hosts=hosts, per_host=per_host, readers=readers, share=share):
                     runs = self.read(cluster, hosts, per_host, "--strategy", "all", "--verify",
                                      "-b", 50, "--readers-per-host", readers, "--share", share)
-                    self.assertEqual(len(runs), 7)
+                    self.assertEqual(len(runs), 8)
                     self.assertEqual({run["records"] for run in runs}, {400})
                     checksums = {run["checksum"] for run in runs}
                     expected = expected or checksums
@@ -123,9 +123,9 @@ class ManyHosts(unittest.TestCase):
             process.kill()
             raise AssertionError("the job hangs") from None
 
-    def begin(self, cluster):
+    def begin(self, cluster, strategy="lmm-dio-prov-coal"):
         """A job of two hosts that takes its time, once it reads."""
-        words = self.words(cluster, 2, 2, "--strategy", "lmm-dio-prov-coal", "--iterations",
+        words = self.words(cluster, 2, 2, "--strategy", strategy, "--iterations",
                            100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep")
         process = subprocess.Popen(cluster.words("run", *words), env=cluster.environment,
                                    text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -154,8 +154,10 @@ class ManyHosts(unittest.TestCase):
 
     def test_a_killed_rank_ends_the_job_on_all_hosts(self):
         cluster = self.make_cluster("equal")
-        for victim in (0, 1):  # a reader and one who is not
-            process = self.begin(cluster)
+        for strategy, victim in (("lmm-dio-prov-coal", 0),  # a reader
+                                 ("lmm-dio-prov-coal", 1),  # one who is not
+                                 ("lmm-dm", 0)):            # one whom the others wait for
+            process = self.begin(cluster, strategy)
             os.kill(self.readers(cluster, 2)[victim], signal.SIGKILL)
             self.await_end(process)
             self.assertNotEqual(process.returncode, 0)

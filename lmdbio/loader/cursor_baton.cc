@@ -1,0 +1,48 @@
+#include "lmdbio/loader/cursor_baton.h"
+
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace lmdbio::loader {
+
+static_assert(std::is_trivially_copyable_v<HandedCursor>);
+
+CursorBaton::CursorBaton(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers)
+    : links_(std::move(links)),
+      before_((readers.rank() + readers.size() - 1) % readers.size()),
+      behind_((readers.rank() + 1) % readers.size()),
+      begins_(readers.rank() == 0) {}
+
+Result<std::unique_ptr<CursorBaton>> CursorBaton::Create(comm::Group& readers, int known_as) {
+  const int before = (readers.rank() + readers.size() - 1) % readers.size();
+  const int behind = (readers.rank() + 1) % readers.size();
+  LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, {{behind}, {before}, known_as}));
+  return std::unique_ptr<CursorBaton>(new CursorBaton(std::move(links), readers));
+}
+
+bool CursorBaton::IsHere() { return begins_ || links_->HasMessage(before_); }
+
+Result<std::optional<HandedCursor>> CursorBaton::Take() {
+  if (std::exchange(begins_, false)) return HandedCursor{};
+  LMDBIO_TRY(const auto message, links_->Receive(before_));
+  if (!message) return std::nullopt;
+  HandedCursor cursor;
+  if (message->size() != sizeof cursor) {
+    return Fail(ErrorCode::kCorruption, "another reader has sent what is no cursor");
+  }
+  std::memcpy(&cursor, message->data(), sizeof cursor);
+  return cursor;
+}
+
+Status CursorBaton::HandOn(const HandedCursor& cursor) {
+  return links_->Send(behind_, std::as_bytes(std::span(&cursor, 1)));
+}
+
+// The others hear of it one after the other; whoever is gone cannot be told.
+void CursorBaton::HandOnFailure(const Error& error) {
+  static_cast<void>(links_->SendFailure(behind_, error));
+}
+
+}  // namespace lmdbio::loader
