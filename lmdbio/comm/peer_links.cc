@@ -71,9 +71,9 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan&
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   LMDBIO_TRY(links->names_, GatherNames(group, plan.known_as));
   LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
-  links->outgoing_ = std::move(met.outgoing);
+  for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
   for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
-  for (const auto& [rank, socket] : links->outgoing_) Tune(socket);
+  for (const auto& [rank, outgoing] : links->outgoing_) Tune(outgoing.socket);
   for (const auto& [rank, incoming] : links->incoming_) Tune(incoming.socket);
   return links;
 }
@@ -92,34 +92,70 @@ PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
   return Waited::kStopped;
 }
 
-Status PeerLinks::SendAll(int to, Bytes bytes) {
-  const UniqueFd& socket = outgoing_.at(to);
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+// As much as there is room for.
+void PeerLinks::SendSome(Outgoing& link) {
+  size_t done = 0;
+  while (done < link.bytes.size() && !link.is_gone) {
+    const ssize_t sent = ::send(link.socket.get(), &link.bytes[done], link.bytes.size() - done,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
-      bytes = bytes.subspan(static_cast<size_t>(sent));
+      done += static_cast<size_t>(sent);
     } else if (errno == EAGAIN) {
-      if (Wait(socket.get(), POLLOUT) == Waited::kStopped) return {};
+      break;
     } else if (errno != EINTR) {
-      return Gone(to);
+      link.is_gone = true;
     }
   }
-  return {};
+  link.bytes.erase(link.bytes.begin(), link.bytes.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-Status PeerLinks::SendFramed(int to, uint32_t kind, Bytes message) {
+void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message) {
   LMDBIO_CHECK(message.size() <= kMessageBytesMax);
   const Frame frame{kind, 0, message.size()};
-  std::vector<std::byte> bytes(sizeof frame + message.size());
-  std::memcpy(bytes.data(), &frame, sizeof frame);
-  std::copy(message.begin(), message.end(), bytes.begin() + sizeof frame);
-  return SendAll(to, bytes);
+  const Bytes head = std::as_bytes(std::span(&frame, 1));
+  link.bytes.insert(link.bytes.end(), head.begin(), head.end());
+  link.bytes.insert(link.bytes.end(), message.begin(), message.end());
 }
 
-Status PeerLinks::Send(int to, Bytes message) { return SendFramed(to, kMessage, message); }
+Status PeerLinks::DrainOne(int to, Outgoing& link) {
+  while (true) {
+    SendSome(link);
+    if (link.is_gone) return Gone(to);
+    if (link.bytes.empty() || Wait(link.socket.get(), POLLOUT) == Waited::kStopped) return {};
+  }
+}
+
+Status PeerLinks::Send(int to, Bytes message) {
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kMessage, message);
+  return DrainOne(to, link);
+}
 
 Status PeerLinks::SendFailure(int to, const Error& error) {
-  return SendFramed(to, kFailure, std::as_bytes(std::span(error.message())));
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kFailure, std::as_bytes(std::span(error.message())));
+  return DrainOne(to, link);
+}
+
+Status PeerLinks::Post(int to, Bytes message) {
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kMessage, message);
+  SendSome(link);
+  return link.is_gone ? Gone(to) : Status();
+}
+
+bool PeerLinks::Flush() {
+  bool is_empty = true;
+  for (auto& [rank, link] : outgoing_) {
+    SendSome(link);
+    is_empty = is_empty && (link.bytes.empty() || link.is_gone);
+  }
+  return is_empty;
+}
+
+Status PeerLinks::Drain() {
+  for (auto& [rank, link] : outgoing_) LMDBIO_TRY_VOID(DrainOne(rank, link));
+  return {};
 }
 
 bool PeerLinks::IsWhole(const Incoming& link) {

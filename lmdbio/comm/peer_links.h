@@ -49,6 +49,16 @@ class PeerLinks {
   // Errors: kPeerFailed  the rank is gone; kIo
   Status Send(int to, Bytes message);
 
+  // The same without sleeping: what there is no room for stays here until Flush or Drain, or goes
+  // before the next message to this rank.
+  // Errors: as Send
+  Status Post(int to, Bytes message);
+  // Sends what has stayed, as far as there is room for it; false if something remains. A rank that
+  // is gone is for the next call that sends to find.
+  bool Flush();
+  // Sleeps until all has been sent, or Stop was called. Errors: as Send
+  Status Drain();
+
   // Sends bad news in place of a message: the other's Receive returns it.
   // Errors: as Send
   Status SendFailure(int to, const Error& error);
@@ -66,6 +76,11 @@ class PeerLinks {
   void Stop();
 
  private:
+  struct Outgoing {
+    UniqueFd socket;
+    std::vector<std::byte> bytes;  // that have not been sent yet
+    bool is_gone = false;
+  };
   struct Incoming {
     UniqueFd socket;
     std::vector<std::byte> bytes;  // of a message that is not whole yet
@@ -78,12 +93,13 @@ class PeerLinks {
   enum class Read { kSome, kNothingYet, kEnd };
   static bool IsWhole(const Incoming& link);
   static Read ReadMore(Incoming& link);
-  Status SendAll(int to, Bytes bytes);
-  Status SendFramed(int to, uint32_t kind, Bytes message);
+  static void SendSome(Outgoing& link);
+  static void Append(Outgoing& link, uint32_t kind, Bytes message);
+  Status DrainOne(int to, Outgoing& link);
   tl::unexpected<Error> Gone(int rank) const;
 
   std::vector<std::string> names_;  // [group size] "rank 3 on node-7"
-  std::map<int, UniqueFd> outgoing_;
+  std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
   UniqueFd stop_event_;
   std::atomic<bool> is_stopped_{false};

@@ -11,6 +11,7 @@
 #include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/locator.h"
 #include "lmdbio/loader/page_guess.h"
+#include "lmdbio/loader/run_joiner.h"
 
 namespace lmdbio::loader {
 namespace {
@@ -20,43 +21,13 @@ constexpr uint64_t kSpanPerByteMax = 4;
 // The kernel is not told of more than this in advance.
 constexpr uint64_t kExpectBytesMax = 256 << 20;
 
-// Joins neighbouring records of one leaf into runs, and counts the pages that they need.
-class RunJoiner {
+// Counts the pages that records need, in and out of what was guessed.
+class PageTally {
  public:
   // guessed  pages that were fetched already
-  RunJoiner(layout::RecordRunSink& sink, uint32_t page_bytes, PageSpan guessed)
-      : sink_(sink), page_bytes_(page_bytes), guessed_(guessed) {}
+  PageTally(uint64_t page_bytes, PageSpan guessed) : page_bytes_(page_bytes), guessed_(guessed) {}
 
-  Status Add(RecordIndex record, const layout::RecordPlace& place) {
-    const bool node_each = run_.kind == layout::RunKind::kNodes;
-    const uint32_t next_node =
-        run_.first_node + (node_each ? static_cast<uint32_t>(values_.size()) : 0);
-    CountPages(record, place);
-    if (values_.empty() || place.leaf != run_.leaf || place.kind != run_.kind ||
-        place.home != run_.home || place.node != next_node) {
-      LMDBIO_TRY_VOID(Flush());
-      run_ = {record, place.leaf, place.node, place.kind, place.home, {}, {}};
-    }
-    values_.push_back(place.value);
-    return {};
-  }
-
-  Status Flush() {
-    if (values_.empty()) return {};
-    run_.values = values_;
-    Status added = sink_.Add(run_);
-    values_.clear();
-    return added;
-  }
-
-  const StretchFinder& values() const { return stretch_; }
-  // The greatest number of nodes of a leaf whose values lie outside of it, as far as was seen.
-  uint64_t leaf_nodes() const { return leaf_nodes_; }
-  uint64_t pages_inside() const { return inside_; }    // of what was guessed
-  uint64_t pages_outside() const { return outside_; }  // needed all the same
-
- private:
-  void CountPages(RecordIndex record, const layout::RecordPlace& place) {
+  void Add(RecordIndex record, const layout::RecordPlace& place) {
     if (place.leaf != last_leaf_) Count({place.leaf.value, place.leaf.value + 1});
     last_leaf_ = place.leaf;
     const uint64_t end = place.value.offset + place.value.length_bytes;
@@ -67,6 +38,13 @@ class RunJoiner {
     Count(value);
   }
 
+  const StretchFinder& values() const { return stretch_; }
+  // The greatest number of nodes of a leaf whose values lie outside of it, as far as was seen.
+  uint64_t leaf_nodes() const { return leaf_nodes_; }
+  uint64_t pages_inside() const { return inside_; }    // of what was guessed
+  uint64_t pages_outside() const { return outside_; }  // needed all the same
+
+ private:
   void Count(PageSpan pages) {
     const uint64_t begin = std::max(pages.begin, guessed_.begin);
     const uint64_t end = std::min(pages.end, guessed_.end);
@@ -75,11 +53,8 @@ class RunJoiner {
     outside_ += pages.page_count() - inside;
   }
 
-  layout::RecordRunSink& sink_;
   uint64_t page_bytes_;
   PageSpan guessed_;
-  layout::RecordRun run_;
-  std::vector<Extent> values_;
   PageNo last_leaf_;
   StretchFinder stretch_;
   uint64_t leaf_nodes_ = 0;
@@ -115,7 +90,7 @@ class CursorLocator final : public Locator {
 
   bool IsReady() override { return !baton_ || baton_->IsHere(); }
 
-  Result<bool> BeginBatch() override {
+  Result<bool> BeginBatch(const BatchSpan& /*batch*/) override {
     if (!baton_) return true;
     const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(const auto cursor, baton_->Take());
@@ -134,18 +109,20 @@ class CursorLocator final : public Locator {
     source_->Await(expected_);
     AddSeconds(start, fetch_s_);
     LMDBIO_TRY_VOID(StandAt(first));
-    RunJoiner runs(sink, static_cast<uint32_t>(page_bytes_), guessed_);
+    RunJoiner runs(sink);
+    PageTally pages(page_bytes_, guessed_);
     for (uint64_t i = 0; i < count; ++i) {
       if (i > 0) LMDBIO_TRY_VOID(Step());
       LMDBIO_TRY(const layout::RecordPlace place, cursor_.Place());
       LMDBIO_TRY_VOID(runs.Add({first.value + i}, place));
+      pages.Add({first.value + i}, place);
     }
     at_ = first.value + count - 1;
     is_at_start_ = false;
-    leaf_nodes_ = std::max(leaf_nodes_, runs.leaf_nodes());
-    guess_.Learn(runs.values(), leaf_nodes_);
-    pages_inside_ += runs.pages_inside();
-    pages_outside_ += runs.pages_outside();
+    leaf_nodes_ = std::max(leaf_nodes_, pages.leaf_nodes());
+    guess_.Learn(pages.values(), leaf_nodes_);
+    pages_inside_ += pages.pages_inside();
+    pages_outside_ += pages.pages_outside();
     return runs.Flush();
   }
 
@@ -209,7 +186,10 @@ class CursorLocator final : public Locator {
   }
 
   Status StandAt(RecordIndex record) {
-    if (cursor_.standing() && !is_at_start_ && record.value == at_ + 1) return Step();
+    if (cursor_.standing() && !is_at_start_ && record.value > at_) {
+      for (; at_ < record.value; ++at_) LMDBIO_TRY_VOID(Step());
+      return {};
+    }
     if (record.value == 0) {
       LMDBIO_TRY(const bool found, cursor_.First());
       return found ? Status() : Ended();
@@ -227,7 +207,7 @@ class CursorLocator final : public Locator {
   bool is_at_start_ = true;  // nobody has walked yet, wherever this cursor stands
   bool has_begun_ = false;
   PageGuess guess_;
-  uint64_t leaf_nodes_ = 0;  // see RunJoiner
+  uint64_t leaf_nodes_ = 0;  // see PageTally
   PageSpan guessed_;         // of the batch at hand
   Extent expected_;          // the same, in bytes
   uint64_t pages_inside_ = 0;

@@ -19,6 +19,7 @@
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/slot_reader.h"
 #include "lmdbio/loader/snapshot_guard.h"
 #include "lmdbio/loader/window.h"
@@ -43,6 +44,8 @@ std::string_view LocatingName(Locating locating) {
       return "a cursor over a map";
     case Locating::kHandedCursor:
       return "a cursor over a map, handed from host to host";
+    case Locating::kOneWalker:
+      return "a cursor over a map, on one host for all";
     case Locating::kProvenance:
       return "provenance";
     case Locating::kScan:
@@ -79,7 +82,7 @@ class Loader::Impl {
   Result<layout::Database> FindDatabase() const;
   Status ShareFacts();
   Result<bool> CanHandOn();
-  Status OpenBaton();
+  Status OpenLinks();
   Status OpenInPlace(const std::string& path);
   Status OpenWindow();
   Status PrepareReader();
@@ -105,8 +108,9 @@ class Loader::Impl {
   // Of readers, and of job rank 0:
   std::unique_ptr<io::FileSource> source_;
   std::optional<SnapshotGuard> guard_;
-  std::optional<layout::Layout> layout_;  // from provenance, until the locator takes it
-  std::unique_ptr<CursorBaton> baton_;    // until the locator takes it
+  std::optional<layout::Layout> layout_;       // from provenance, until the locator takes it
+  std::unique_ptr<CursorBaton> baton_;         // until the locator takes it
+  std::unique_ptr<PlaceBroadcast> broadcast_;  // the same
   std::unique_ptr<Locator> locator_;
 
   // In place:
@@ -226,25 +230,32 @@ Result<bool> Loader::Impl::CanHandOn() {
   return std::all_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
 }
 
-// One cursor for the first readers of all hosts, one for the second, and so on.
-Status Loader::Impl::OpenBaton() {
-  LMDBIO_TRY(const bool can_hand_on, CanHandOn());
-  if (!can_hand_on) {
-    facts_.locating = Locating::kCursor;
-    notes_.push_back(
-        "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
-        "share block, and ranks that follow each other on each host; here every host walks by "
-        "itself");
-    return {};
+// What readers of several hosts tell each other: the first readers of all hosts, the second ones,
+// and so on.
+Status Loader::Impl::OpenLinks() {
+  if (facts_.locating == Locating::kHandedCursor) {
+    LMDBIO_TRY(const bool can_hand_on, CanHandOn());
+    if (!can_hand_on) {
+      facts_.locating = Locating::kCursor;
+      notes_.push_back(
+          "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
+          "share block, and ranks that follow each other on each host; here every host walks by "
+          "itself");
+    }
   }
+  const bool hands_on = facts_.locating == Locating::kHandedCursor;
+  if (!hands_on && facts_.locating != Locating::kOneWalker) return {};
   LMDBIO_TRY(const auto readers, group_.Split(reader_index_ + 1));
-  Status opened;
-  if (is_reader() && readers->size() > 1) {
-    auto baton = CursorBaton::Create(*readers, group_.rank());
-    if (baton) baton_ = std::move(*baton);
-    if (!baton) opened = Fail(std::move(baton).error());
-  }
-  return comm::Agree(group_, std::move(opened));
+  const auto open = [&]() -> Status {
+    if (!is_reader() || readers->size() == 1) return {};
+    if (hands_on) {
+      LMDBIO_TRY(baton_, CursorBaton::Create(*readers, group_.rank()));
+    } else {
+      LMDBIO_TRY(broadcast_, PlaceBroadcast::Create(*readers, group_.rank()));
+    }
+    return {};
+  };
+  return comm::Agree(group_, open());
 }
 
 Status Loader::Impl::OpenWindow() {
@@ -271,6 +282,14 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
     case Locating::kCursor:
     case Locating::kHandedCursor:
       return OpenCursorLocator(data_path_, options_.database_name, std::move(baton_));
+    case Locating::kOneWalker: {
+      std::unique_ptr<Locator> walker;
+      if (!broadcast_ || broadcast_->is_walker()) {
+        LMDBIO_TRY(walker, OpenCursorLocator(data_path_, options_.database_name, nullptr));
+      }
+      if (!broadcast_) return walker;
+      return MakeBroadcastLocator(std::move(walker), std::move(broadcast_), facts_.record_count);
+    }
     case Locating::kProvenance: {
       if (!layout_) {
         LMDBIO_TRY(layout_, LayoutFromProvenance(database));
@@ -327,8 +346,8 @@ Status Loader::Impl::Open(const std::string& path) {
   if (facts_.is_in_place) {
     LMDBIO_TRY_VOID(comm::Agree(group_, OpenInPlace(path)));
   }
-  if (facts_.locating == Locating::kHandedCursor && host_->size() != group_.size()) {
-    LMDBIO_TRY_VOID(OpenBaton());
+  if (host_->size() != group_.size()) {
+    LMDBIO_TRY_VOID(OpenLinks());
   }
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));

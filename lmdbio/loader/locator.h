@@ -12,6 +12,8 @@
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
 #include "lmdbio/loader/cursor_baton.h"
+#include "lmdbio/loader/place_broadcast.h"
+#include "lmdbio/loader/schedule.h"
 
 namespace lmdbio::loader {
 
@@ -45,12 +47,15 @@ class Locator {
   // Expect    says which records the next batch begins with. Never fails: what cannot be fetched
   //           now is fetched later.
   // IsReady   whether BeginBatch would return without sleeping for another host
-  // BeginBatch returns false after Stop. Errors: kPeerFailed  another host's reader
+  // BeginBatch returns false after Stop. Errors: kPeerFailed  another host's reader; as Locate
   // EndBatch  Errors: kPeerFailed
+  // Drain     before this host's reader sleeps for something else: sleeps until the others have
+  //           been sent what is theirs. Errors: kPeerFailed
   virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
   virtual bool IsReady() { return true; }
-  virtual Result<bool> BeginBatch() { return true; }
+  virtual Result<bool> BeginBatch(const BatchSpan& /*batch*/) { return true; }
   virtual Status EndBatch() { return {}; }
+  virtual Status Drain() { return {}; }
 
   // Tells other hosts' readers that this one cannot go on.
   virtual void Abandon(const Error& /*why*/) {}
@@ -69,6 +74,13 @@ class Locator {
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
                                                    std::unique_ptr<CursorBaton> baton);
+
+// Where one reader walks for those of all hosts.
+// walker        of the reader that walks: how it finds records; else none
+// record_count  of the database
+std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
+                                              std::unique_ptr<PlaceBroadcast> places,
+                                              uint64_t record_count);
 
 // Looks records up in a layout that is there already.
 std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);

@@ -94,7 +94,7 @@ Result<bool> SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
                             batch.number, share));
   }
   if (batch.number == 0) ExpectBatch(0);
-  LMDBIO_TRY(const bool may_go_on, locator_.BeginBatch());
+  LMDBIO_TRY(const bool may_go_on, locator_.BeginBatch(batch));
   if (!may_go_on) return false;
   for (PositionRange range : HostRanges(batch, ranks_)) {
     range.batch_index = slot.batches.size();

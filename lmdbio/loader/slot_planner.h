@@ -69,6 +69,8 @@ class SlotPlanner {
 
   // Whether Next would return without sleeping for another host.
   bool IsReady() { return locator_.IsReady(); }
+  // Sleeps until other hosts have what this one tells them. Errors: kPeerFailed
+  Status Drain() { return locator_.Drain(); }
   // Tells other hosts that this one cannot go on.
   void Abandon(const Error& why) { locator_.Abandon(why); }
   // Ends Next, which then says that the stream has ended. Any thread.

@@ -90,11 +90,12 @@ Status SlotReader::Work() {
     } else if (outstanding() > 0) {
       LMDBIO_TRY_VOID(Collect(is_ended_ ? io::BlockEngine::kNoLimit : kSpaceCheckPeriod));
     } else if (planned_) {
+      LMDBIO_TRY_VOID(parts_.planner->Drain());
       const auto start = Clock::now();
       LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
       Add(tally_.space_wait_s, SecondsSince(start));
     } else {
-      return {};
+      return parts_.planner->Drain();
     }
   }
   return {};

@@ -23,7 +23,7 @@ enum class Strategy {
   kLmdb,            // "lmdb": every rank steps liblmdb's cursor over all records
   kLmm,             // "lmm": readers step a cursor over a map and copy into the window
   kLmmDm,           // "lmm-dm": the cursor goes from host to host
-  kLmmDio,          // "lmm-dio": the same cursor finds, explicit reads fetch
+  kLmmDio,          // "lmm-dio": one host's cursor finds for all, explicit reads fetch
   kLmmDioProv,      // "lmm-dio-prov": provenance finds
   kLmmDioProvCoal,  // "lmm-dio-prov-coal": and neighbours are fetched together
   kScan,            // "scan": a page walk finds, deep reads around the page cache fetch
@@ -33,6 +33,7 @@ enum class Locating {
   kNone,          // liblmdb's business
   kCursor,        // a cursor over a map of the file, from record to record
   kHandedCursor,  // the same, of which hosts take turns with one
+  kOneWalker,     // the same, by one host for all
   kProvenance,    // computed from the provenance file
   kScan,          // a page walk, running ahead of the reads
   kBest,          // kProvenance where it fits, else kScan
@@ -54,7 +55,7 @@ inline constexpr std::array<Composition, 8> kStrategies = {{
      Composition::Engine::kMmap},
     {Strategy::kLmmDm, "lmm-dm", Locating::kHandedCursor, layout::Coalescing::kNone,
      Composition::Engine::kMmap},
-    {Strategy::kLmmDio, "lmm-dio", Locating::kCursor, layout::Coalescing::kNone,
+    {Strategy::kLmmDio, "lmm-dio", Locating::kOneWalker, layout::Coalescing::kNone,
      Composition::Engine::kPread},
     {Strategy::kLmmDioProv, "lmm-dio-prov", Locating::kProvenance, layout::Coalescing::kNone,
      Composition::Engine::kPread},

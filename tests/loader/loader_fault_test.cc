@@ -76,14 +76,17 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   CHECK((skipped.records == expected));
 }
 
-TEST_CASE("Where a cursor goes round, what stops one host stops all, and none waits for ever",
+// A cursor goes through every host, and brings the reason; places come from one host only, which
+// finds that another has gone.
+TEST_CASE("Where hosts wait for each other, what stops one stops all, and none waits for ever",
           "[loader][fault]") {
+  const Strategy strategy = GENERATE(Strategy::kLmmDm, Strategy::kLmmDio);
   const TempDir dir;
   TinyDb db(dir.path());
   FillOverflow(db);
   db.Commit();
   LoaderOptions options;
-  options.strategy = Strategy::kLmmDm;
+  options.strategy = strategy;
   options.batch_size = 40;
   options.batch_count_max = 400;  // more than fit into memory
   options.memory_budget_bytes = 1 << 20;
@@ -94,10 +97,13 @@ TEST_CASE("Where a cursor goes round, what stops one host stops all, and none wa
   int finders = 0;
   for (const auto& error : raised.errors) {
     REQUIRE(error.has_value());
-    CHECK(error->message().find(std::to_string(page)) != std::string::npos);
+    INFO(error->message());
+    if (strategy == Strategy::kLmmDm) {
+      CHECK(error->message().find(std::to_string(page)) != std::string::npos);
+    }
     if (error->code() == ErrorCode::kCorruption) ++finders;
   }
-  CHECK(finders == 1);
+  CHECK(finders >= 1);  // in a later epoch the record is another host's
 }
 
 TEST_CASE("A file that is cut short while it is read is an error on every rank",

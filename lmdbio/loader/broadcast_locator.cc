@@ -1,0 +1,103 @@
+// The locator of LMM-DIO on several hosts: one reader walks, the others are told.
+#include <utility>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/run_joiner.h"
+
+namespace lmdbio::loader {
+namespace {
+
+using layout::RecordPlace;
+
+// Takes runs apart into places of single records.
+class PlaceList final : public layout::RecordRunSink {
+ public:
+  explicit PlaceList(std::vector<RecordPlace>& places) : places_(places) {}
+
+  Status Add(const layout::RecordRun& run) override {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      const auto step = run.kind == layout::RunKind::kNodes ? static_cast<uint32_t>(i) : 0U;
+      places_.push_back({run.leaf, run.first_node + step, run.kind, run.home, run.values[i]});
+    }
+    return {};
+  }
+
+ private:
+  std::vector<RecordPlace>& places_;
+};
+
+class BroadcastLocator final : public Locator {
+ public:
+  BroadcastLocator(std::unique_ptr<Locator> walker, std::unique_ptr<PlaceBroadcast> places,
+                   uint64_t record_count)
+      : walker_(std::move(walker)), broadcast_(std::move(places)), record_count_(record_count) {}
+
+  Result<uint64_t> RecordCount() override { return record_count_; }
+
+  // The walker does not begin a batch before the others have been sent the last one.
+  bool IsReady() override {
+    const bool is_sent = broadcast_->Flush();
+    return walker_ ? is_sent : broadcast_->HasPlaces();
+  }
+
+  Result<bool> BeginBatch(const BatchSpan& batch) override {
+    first_record_ = batch.first_position % record_count_;
+    if (!walker_) return Receive(batch.record_count);
+    LMDBIO_TRY_VOID(broadcast_->Drain());
+    places_.clear();
+    PlaceList list(places_);
+    for (uint64_t done = 0; done < batch.record_count;) {
+      const RecordIndex record{(batch.first_position + done) % record_count_};
+      const uint64_t count = std::min(batch.record_count - done, record_count_ - record.value);
+      if (done == 0) walker_->Expect(record, count);
+      LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
+      done += count;
+    }
+    LMDBIO_TRY_VOID(broadcast_->Send(places_));
+    return true;
+  }
+
+  Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
+    // A record that comes several times in a batch lies where it lay the first time.
+    const uint64_t at = (first.value + record_count_ - first_record_) % record_count_;
+    LMDBIO_CHECK(at + count <= places_.size());
+    RunJoiner runs(sink);
+    for (uint64_t i = 0; i < count; ++i) {
+      LMDBIO_TRY_VOID(runs.Add({first.value + i}, places_[at + i]));
+    }
+    return runs.Flush();
+  }
+
+  Status Drain() override { return broadcast_->Drain(); }
+  void Abandon(const Error& why) override { broadcast_->SendFailure(why); }
+  void Stop() override { broadcast_->Stop(); }
+
+ private:
+  Result<bool> Receive(uint64_t record_count) {
+    LMDBIO_TRY(auto places, broadcast_->Receive());
+    if (!places) return false;
+    if (places->size() != record_count) {
+      return Fail(ErrorCode::kCorruption, "another reader has sent the places of another batch");
+    }
+    places_ = std::move(*places);
+    return true;
+  }
+
+  std::unique_ptr<Locator> walker_;
+  std::unique_ptr<PlaceBroadcast> broadcast_;
+  uint64_t record_count_;
+  uint64_t first_record_ = 0;  // of the batch at hand
+  std::vector<RecordPlace> places_;
+};
+
+}  // namespace
+
+std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
+                                              std::unique_ptr<PlaceBroadcast> places,
+                                              uint64_t record_count) {
+  return std::make_unique<BroadcastLocator>(std::move(walker), std::move(places), record_count);
+}
+
+}  // namespace lmdbio::loader

@@ -1,0 +1,61 @@
+#include "lmdbio/loader/place_broadcast.h"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace lmdbio::loader {
+
+using layout::RecordPlace;
+
+static_assert(std::is_trivially_copyable_v<RecordPlace>);
+
+PlaceBroadcast::PlaceBroadcast(std::unique_ptr<comm::PeerLinks> links, std::optional<int> parent,
+                               std::vector<int> children)
+    : links_(std::move(links)), parent_(parent), children_(std::move(children)) {}
+
+Result<std::unique_ptr<PlaceBroadcast>> PlaceBroadcast::Create(comm::Group& readers, int known_as) {
+  comm::LinkPlan plan;
+  plan.known_as = known_as;
+  std::optional<int> parent;
+  if (readers.rank() > 0) {
+    parent = (readers.rank() - 1) / 2;
+    plan.receives_from.push_back(*parent);
+  }
+  for (const int child : {2 * readers.rank() + 1, 2 * readers.rank() + 2}) {
+    if (child < readers.size()) plan.sends_to.push_back(child);
+  }
+  LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, plan));
+  return std::unique_ptr<PlaceBroadcast>(
+      new PlaceBroadcast(std::move(links), parent, std::move(plan.sends_to)));
+}
+
+Status PlaceBroadcast::Post(Bytes message) {
+  for (const int child : children_) LMDBIO_TRY_VOID(links_->Post(child, message));
+  return {};
+}
+
+Status PlaceBroadcast::Send(std::span<const RecordPlace> places) {
+  return Post(std::as_bytes(places));
+}
+
+bool PlaceBroadcast::HasPlaces() { return !parent_ || links_->HasMessage(*parent_); }
+
+Result<std::optional<std::vector<RecordPlace>>> PlaceBroadcast::Receive() {
+  LMDBIO_TRY(const auto message, links_->Receive(*parent_));
+  if (!message) return std::nullopt;
+  if (message->size() % sizeof(RecordPlace) != 0) {
+    return Fail(ErrorCode::kCorruption, "another reader has sent what are no places of records");
+  }
+  LMDBIO_TRY_VOID(Post(*message));
+  std::vector<RecordPlace> places(message->size() / sizeof(RecordPlace));
+  std::memcpy(places.data(), message->data(), message->size());
+  return places;
+}
+
+// Whoever is gone cannot be told.
+void PlaceBroadcast::SendFailure(const Error& error) {
+  for (const int child : children_) static_cast<void>(links_->SendFailure(child, error));
+}
+
+}  // namespace lmdbio::loader
