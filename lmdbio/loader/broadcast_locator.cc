@@ -1,8 +1,12 @@
 // The locator of LMM-DIO on several hosts: one reader walks, the others are told.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/locator.h"
 #include "lmdbio/loader/run_joiner.h"
 
@@ -51,7 +55,7 @@ class BroadcastLocator final : public Locator {
     for (uint64_t done = 0; done < batch.record_count;) {
       const RecordIndex record{(batch.first_position + done) % record_count_};
       const uint64_t count = std::min(batch.record_count - done, record_count_ - record.value);
-      if (done == 0) walker_->Expect(record, count);
+      // Nothing is guessed: the walker touches tree pages only, the values are for all to read.
       LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
       done += count;
     }
@@ -74,9 +78,16 @@ class BroadcastLocator final : public Locator {
   void Abandon(const Error& why) override { broadcast_->SendFailure(why); }
   void Stop() override { broadcast_->Stop(); }
 
+  LocatorCounters counters() const override {
+    return {.turn_s = turn_s_.load(std::memory_order_relaxed)};
+  }
+
  private:
   Result<bool> Receive(uint64_t record_count) {
+    const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(auto places, broadcast_->Receive());
+    turn_s_.store(turn_s_.load(std::memory_order_relaxed) + SecondsSince(start),
+                  std::memory_order_relaxed);
     if (!places) return false;
     if (places->size() != record_count) {
       return Fail(ErrorCode::kCorruption, "another reader has sent the places of another batch");
@@ -90,6 +101,7 @@ class BroadcastLocator final : public Locator {
   uint64_t record_count_;
   uint64_t first_record_ = 0;  // of the batch at hand
   std::vector<RecordPlace> places_;
+  std::atomic<double> turn_s_{0};
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ struct LoaderCounters {
   // Of this rank's reader; 0 on ranks that do not read:
   double locate_s = 0;      // finding out where records lie [seek]
   double read_s = 0;        // with at least one read under way [I/O]
-  double turn_s = 0;        // until another host's reader had handed on its cursor [skew]
+  double turn_s = 0;        // until another host's reader had sent its cursor or places [skew]
   double finish_s = 0;      // checking pages and writing entries
   double space_wait_s = 0;  // until the trainers had let go of memory: they are the slower ones
   double reader_cpu_s = 0;  // processor time of the reading thread

@@ -23,7 +23,7 @@ struct LocatorCounters {
   uint64_t missed_pages = 0;
   uint64_t redundant_pages = 0;
   double fetch_s = 0;  // asleep for pages that were guessed
-  double turn_s = 0;   // asleep until another host had handed on
+  double turn_s = 0;   // asleep until another host had sent its cursor or places
 };
 
 // Threads: one at a time.
