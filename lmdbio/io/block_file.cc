@@ -19,6 +19,10 @@ namespace {
 
 constexpr uint64_t kFileBytesMax = std::numeric_limits<off_t>::max();
 
+// The kernel silently cuts one announcement to its window for reading ahead, of which this is the
+// default size.
+constexpr uint64_t kAnnounceStepBytes = 128 << 10;
+
 // Appends the bytes [begin, end) of the file, a stretch of `block`, in parts of bounded size.
 void AppendParts(const ReadRequest& block, uint64_t begin, uint64_t end, bool is_direct,
                  std::vector<BlockPart>& parts) {
@@ -109,6 +113,24 @@ Status BlockFile::OpenDirect() {
   // Only edges of blocks go through the cache now: reading ahead of them would be for nothing.
   ::posix_fadvise(buffered_fd_.get(), 0, 0, POSIX_FADV_RANDOM);
   return {};
+}
+
+void BlockFile::Announce(std::span<const BlockRead> blocks) const {
+  if (reads_ahead_ || is_direct()) return;
+  for (size_t i = 0; i < blocks.size();) {
+    const uint64_t begin = blocks[i].offset;
+    uint64_t end = begin + blocks[i].destination.size();
+    size_t count = 1;
+    while (i + count < blocks.size() && blocks[i + count].offset == end) {
+      end += blocks[i + count++].destination.size();
+    }
+    i += count;
+    for (uint64_t at = begin; count > 1 && at < end; at += kAnnounceStepBytes) {
+      ::posix_fadvise(buffered_fd_.get(), static_cast<off_t>(at),
+                      static_cast<off_t>(std::min(kAnnounceStepBytes, end - at)),
+                      POSIX_FADV_WILLNEED);
+    }
+  }
 }
 
 void BlockFile::RefuseDirect(int error_number) {

@@ -70,6 +70,10 @@ class BlockFile {
   // Errors: as ReadFully, with the path in front
   Status Finish(const BlockPart& part, ssize_t got, EngineCounters& counters);
 
+  // Tells the kernel of blocks that follow each other, where it reads nothing ahead by itself: it
+  // then asks the storage for them together. Does nothing for single blocks and direct reads.
+  void Announce(std::span<const BlockRead> blocks) const;
+
   void AddNote(std::string note);
   std::vector<std::string> TakeNotes();
 

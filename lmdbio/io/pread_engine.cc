@@ -83,6 +83,7 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   if (blocks.empty()) return {};
   LMDBIO_TRY_VOID(StartThreads(outstanding_ + blocks.size()));
   outstanding_ += blocks.size();
+  file_->Announce(blocks);
   {
     const std::scoped_lock lock(mutex_);
     waiting_.insert(waiting_.end(), blocks.begin(), blocks.end());

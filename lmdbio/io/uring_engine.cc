@@ -97,6 +97,7 @@ Status UringEngine::CheckRing() const {
 
 Status UringEngine::Start(std::span<const BlockRead> blocks) {
   LMDBIO_TRY_VOID(CheckRing());
+  file_->Announce(blocks);
   for (const BlockRead& block : blocks) Enqueue(block);
   outstanding_ += blocks.size();
   PrepareReads();

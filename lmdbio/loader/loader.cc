@@ -311,10 +311,8 @@ Status Loader::Impl::PrepareReader() {
   if (facts_.is_in_place) {
     parts_.map = &in_place_->map();
   } else {
-    // What follows a large block may be another host's.
-    const bool is_alone = host_->size() == group_.size();
-    const bool reads_ahead =
-        is_alone || CompositionOf(options_.strategy).coalescing == layout::Coalescing::kNone;
+    // What follows a block may be another host's.
+    const bool reads_ahead = host_->size() == group_.size();
     LMDBIO_TRY(
         parts_.engine,
         io::OpenBlockEngine(data_path_,
