@@ -386,10 +386,10 @@ Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
 // What this rank finds ends the stream for the others too, with their next batch: they need not
 // wait for a slot before they get there.
 Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
-  if (std::optional<Error> failure = window_->Failure()) return Fail(std::move(*failure));
+  if (std::optional<Error> failure = window_->UrgentFailure()) return Fail(std::move(*failure));
   Result<size_t> kept = in_place_->Ready(entries);
   if (!kept) {
-    window_->Fail(kept.error());
+    window_->Fail(kept.error(), Window::When::kNow);
     return Fail(std::move(kept).error());
   }
   share.skipped_count += share.record_count - static_cast<uint32_t>(*kept);

@@ -51,6 +51,7 @@ uint32_t ReadyWord(uint64_t slot) { return static_cast<uint32_t>(slot / Window::
 struct alignas(kCacheLineBytes) Window::Control {
   std::atomic<uint32_t> failure;
   int32_t failed_rank;
+  bool is_urgent;
   int32_t code;
   uint32_t message_bytes;
   std::array<char, kMessageBytesMax> message;
@@ -247,10 +248,11 @@ std::vector<BadRange> Window::TakeBadRanges(uint64_t slot) {
   return ranges;
 }
 
-void Window::Fail(const Error& error) {
+void Window::Fail(const Error& error, When when) {
   uint32_t expected = kNoFailure;
   if (!control_->failure.compare_exchange_strong(expected, kWriting)) return;
   control_->failed_rank = job_rank_;
+  control_->is_urgent = when == When::kNow;
   control_->code = static_cast<int32_t>(error.code());
   control_->message_bytes =
       static_cast<uint32_t>(std::min(error.message().size(), kMessageBytesMax));
@@ -259,6 +261,11 @@ void Window::Fail(const Error& error) {
   for (uint64_t i = 0; i < kSlotsMax; ++i) FutexWake(slots_[i].ready);
   control_->space_event.fetch_add(1);
   FutexWake(control_->space_event);
+}
+
+std::optional<Error> Window::UrgentFailure() const {
+  const bool is_urgent = control_->failure.load() == kReadable && control_->is_urgent;
+  return is_urgent ? Failure() : std::nullopt;
 }
 
 std::optional<Error> Window::Failure() const {

@@ -123,7 +123,12 @@ class Window {
   // --- Everybody ---
 
   // Ends the stream for every rank of the host. The first error stays. Any thread.
-  void Fail(const Error& error);
+  // kInOrder  ranks get what was announced before; so all of them get the error at the same slot
+  // kNow      what was announced may be wrong: see UrgentFailure
+  enum class When { kInOrder, kNow };
+  void Fail(const Error& error, When when = When::kInOrder);
+  // The error, if it was to come now.
+  std::optional<Error> UrgentFailure() const;
   // The error that ended the stream, in the words for this rank: its own error, or kPeerFailed.
   std::optional<Error> Failure() const;
 

@@ -72,6 +72,21 @@ TEST_CASE("The first failure stays", "[loader][window]") {
   CHECK(Words(*host[1].Failure()) == Words(Error(ErrorCode::kStale, "first")));
 }
 
+// What a reader finds comes behind the slots before it, so that all ranks fail at the same one;
+// what a rank finds in a slot that all have concerns them now.
+TEST_CASE("A failure is urgent where it was said to be", "[loader][window]") {
+  const Window::When when = GENERATE(Window::When::kInOrder, Window::When::kNow);
+  Host host({.rank_count = 2, .reader_count = 1});
+  CHECK_FALSE(host[0].UrgentFailure());
+  host[0].Announce(0, {});
+  host[1].Fail(Error(ErrorCode::kCorruption, "page 7: bad"), when);
+  CHECK(host[0].AwaitSlot(0));
+  const auto urgent = host[0].UrgentFailure();
+  CHECK(urgent.has_value() == (when == Window::When::kNow));
+  if (urgent) CHECK(Words(*urgent) == Words(*host[0].Failure()));
+  CHECK_FALSE(host[0].AwaitSlot(1));
+}
+
 TEST_CASE("What a peer has said already is passed on as it is", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 1});
   host[1].Fail(Error(ErrorCode::kPeerFailed, "rank 3: lost"));
