@@ -19,6 +19,7 @@
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/piece_ring.h"
 #include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/slot_reader.h"
 #include "lmdbio/loader/snapshot_guard.h"
@@ -111,6 +112,7 @@ class Loader::Impl {
   std::optional<layout::Layout> layout_;       // from provenance, until the locator takes it
   std::unique_ptr<CursorBaton> baton_;         // until the locator takes it
   std::unique_ptr<PlaceBroadcast> broadcast_;  // the same
+  std::unique_ptr<PieceRing> ring_;            // the same
   std::unique_ptr<Locator> locator_;
 
   // In place:
@@ -243,13 +245,21 @@ Status Loader::Impl::OpenLinks() {
           "itself");
     }
   }
-  const bool hands_on = facts_.locating == Locating::kHandedCursor;
-  if (!hands_on && facts_.locating != Locating::kOneWalker) return {};
+  const Locating locating = facts_.locating;
+  if (locating != Locating::kHandedCursor && locating != Locating::kOneWalker &&
+      locating != Locating::kScan) {
+    return {};
+  }
   LMDBIO_TRY(const auto readers, group_.Split(reader_index_ + 1));
   const auto open = [&]() -> Status {
     if (!is_reader() || readers->size() == 1) return {};
-    if (hands_on) {
+    if (locating == Locating::kHandedCursor) {
       LMDBIO_TRY(baton_, CursorBaton::Create(*readers, group_.rank()));
+    } else if (locating == Locating::kScan) {
+      // Each host can walk by itself, so this is worth no failure.
+      Result<std::unique_ptr<PieceRing>> ring = PieceRing::Create(*readers, group_.rank());
+      if (ring) ring_ = std::move(*ring);
+      if (!ring) notes_.push_back(ring.error().message() + ": every host walks by itself");
     } else {
       LMDBIO_TRY(broadcast_, PlaceBroadcast::Create(*readers, group_.rank()));
     }
@@ -299,7 +309,7 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
       return locator;
     }
     default:
-      return MakeScanLocator(database);
+      return MakeScanLocator(database, std::move(ring_));
   }
 }
 

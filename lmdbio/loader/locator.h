@@ -12,6 +12,7 @@
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
 #include "lmdbio/loader/cursor_baton.h"
+#include "lmdbio/loader/piece_ring.h"
 #include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/schedule.h"
 
@@ -87,7 +88,9 @@ std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);
 
 // Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
 // database  its source must outlive the locator
-std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database);
+// ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
+std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
+                                         std::unique_ptr<PieceRing> ring);
 
 // The layout of `database` from the provenance file beside it.
 // Errors: kNotFound    there is none

@@ -2,7 +2,7 @@
 //
 // The walk goes in steps of some leaf pages, small ones first, so that the first records are known
 // at once. Each step gives a piece of layout; the pieces are kept, so that later epochs find
-// everything in memory.
+// everything in memory. Several hosts walk a step each at a time and exchange the pieces.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -24,29 +24,16 @@ namespace {
 constexpr size_t kFirstStepLeaves = 64;
 constexpr size_t kStepLeavesMax = 1024;
 
-// Gives runs that are numbered through the whole walk to a builder that counts from 0.
-class Renumber final : public layout::RecordRunSink {
- public:
-  Renumber(uint64_t base, layout::LayoutBuilder& builder) : base_(base), builder_(builder) {}
-  Status Add(const layout::RecordRun& run) override {
-    layout::RecordRun moved = run;
-    moved.first_record = {run.first_record.value - base_};
-    return builder_.Add(moved);
-  }
-
- private:
-  uint64_t base_;
-  layout::LayoutBuilder& builder_;
-};
-
 class ScanLocator final : public Locator {
  public:
-  explicit ScanLocator(const layout::Database& database) : database_(database) {
+  ScanLocator(const layout::Database& database, std::unique_ptr<PieceRing> ring)
+      : database_(database), ring_(std::move(ring)) {
     walker_ = std::thread([this] { End(Walk()); });
   }
 
   ~ScanLocator() override {
     stop_.store(true);
+    if (ring_) ring_->Stop();
     walker_.join();
   }
 
@@ -85,7 +72,7 @@ class ScanLocator final : public Locator {
     // Only the end of the walk proves that the last record is the last.
     const bool is_last = record + 1 == database_.entry_count() && database_.counts_exactly();
     grown_.wait(lock, [&] { return (record < known_count_ && !is_last) || ended_; });
-    if (error_) return CopyOfError();
+    if (error_ && (record >= known_count_ || is_last)) return CopyOfError();
     if (record >= known_count_) {
       return Fail(ErrorCode::kCorruption,
                   fmt::format("{}: the tree ends at record {}, before record {}",
@@ -97,20 +84,63 @@ class ScanLocator final : public Locator {
     return (after - 1)->get();
   }
 
+  // One host's part of a round; its records are counted from 0.
+  Result<layout::Layout> WalkStep(std::span<const PageNo> leaves, layout::PageClaims& claims) {
+    layout::LayoutBuilder builder;
+    if (leaves.empty()) return builder.Finish();
+    LMDBIO_TRY_VOID(layout::WalkLeaves(database_, leaves, {0}, claims, builder));
+    return builder.Finish();
+  }
+
+  // The next steps of all hosts: [leaves of each]; fewer, or none, at the end.
+  static std::vector<std::span<const PageNo>> CutRound(std::span<const PageNo> leaves, size_t step,
+                                                       size_t hosts) {
+    std::vector<std::span<const PageNo>> steps(hosts);
+    for (auto& mine : steps) {
+      mine = leaves.first(std::min(step, leaves.size()));
+      leaves = leaves.subspan(mine.size());
+    }
+    return steps;
+  }
+
+  // Everybody's pieces of a round. Hosts that cannot be heard any more are done without: what they
+  // would have walked is walked here, now and from then on.
+  Result<std::vector<layout::Layout>> WalkRound(const std::vector<std::span<const PageNo>>& steps,
+                                                layout::PageClaims& claims) {
+    std::vector<layout::Layout> pieces(steps.size());
+    const size_t mine = is_alone_ ? 0 : ring_->host_index();
+    Result<layout::Layout> walked = WalkStep(steps[mine], claims);
+    if (!walked && !is_alone_) ring_->Leave(walked.error());
+    LMDBIO_TRY(layout::Layout own, std::move(walked));
+    if (!is_alone_) {
+      auto exchanged = ring_->Exchange(own);
+      is_alone_ = !exchanged;
+      if (exchanged) pieces = std::move(*exchanged);
+    }
+    for (size_t i = 0; is_alone_ && i < steps.size(); ++i) {
+      if (i == mine || stop_.load()) continue;
+      LMDBIO_TRY(pieces[i], WalkStep(steps[i], claims));
+    }
+    pieces[mine] = std::move(own);
+    return pieces;
+  }
+
   Status Walk() {
     layout::PageClaims claims(database_.pages().snapshot().page_count());
     LMDBIO_TRY(const std::vector<PageNo> leaves, layout::ListLeaves(database_, claims));
-    const std::span<const PageNo> all(leaves);
     uint64_t record = 0;
     size_t step = kFirstStepLeaves;
-    for (size_t done = 0; done < all.size() && !stop_.load();) {
-      const auto some = all.subspan(done, std::min(step, all.size() - done));
-      layout::LayoutBuilder builder;
-      Renumber sink(record, builder);
-      LMDBIO_TRY(const uint64_t found, layout::WalkLeaves(database_, some, {record}, claims, sink));
-      AddPiece(record, builder.Finish());
-      record += found;
-      done += some.size();
+    std::span<const PageNo> left(leaves);
+    while (!left.empty() && !stop_.load()) {
+      const auto steps = CutRound(left, step, is_alone_ ? 1 : ring_->host_count());
+      LMDBIO_TRY(auto pieces, WalkRound(steps, claims));
+      if (stop_.load()) return {};
+      for (size_t i = 0; i < steps.size(); ++i) {
+        const uint64_t found = pieces[i].record_count();
+        AddPiece(record, std::move(pieces[i]));
+        record += found;
+        left = left.subspan(steps[i].size());
+      }
       step = std::min(step * 2, kStepLeavesMax);
     }
     if (stop_.load() || database_.AcceptsRecordCount(record)) return {};
@@ -139,6 +169,8 @@ class ScanLocator final : public Locator {
   tl::unexpected<Error> CopyOfError() const { return Fail(error_->code(), error_->message()); }
 
   layout::Database database_;
+  std::unique_ptr<PieceRing> ring_;
+  bool is_alone_ = ring_ == nullptr;  // the walking thread's
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable grown_;
@@ -153,8 +185,9 @@ class ScanLocator final : public Locator {
 
 }  // namespace
 
-std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database) {
-  return std::make_unique<ScanLocator>(database);
+std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
+                                         std::unique_ptr<PieceRing> ring) {
+  return std::make_unique<ScanLocator>(database, std::move(ring));
 }
 
 }  // namespace lmdbio::loader

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/temp_dir.h"
@@ -104,6 +107,33 @@ TEST_CASE("Where hosts wait for each other, what stops one stops all, and none w
     if (error->code() == ErrorCode::kCorruption) ++finders;
   }
   CHECK(finders >= 1);  // in a later epoch the record is another host's
+}
+
+TEST_CASE("A host that closes early leaves a shared walk to the others", "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  for (int i = 0; i < 6000; ++i) db.Put(fmt::format("{:06}", i), std::string(300, 'v'));
+  db.Commit();  // more leaves than three hosts walk in their first round
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.batch_size = 50;
+  options.batch_count_max = 120;
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    std::vector<int> batches(3);
+    comm::RunAsThreads({3, 1}, [&](comm::Group& group) {
+      auto loader = loader::Loader::Open(group, db.data_file().string(), options);
+      if (!loader) std::terminate();
+      int& got = batches[static_cast<size_t>(group.rank())];
+      for (Result<bool> found = true; found && *found;) {
+        if (group.rank() == leaver && got == 1) return;
+        found = (*loader)->Next();
+        if (found && *found) ++got;
+      }
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      CHECK(batches[static_cast<size_t>(rank)] == (rank == leaver ? 1 : 120));
+    }
+  }
 }
 
 TEST_CASE("A file that is cut short while it is read is an error on every rank",

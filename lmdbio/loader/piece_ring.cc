@@ -1,0 +1,118 @@
+#include "lmdbio/loader/piece_ring.h"
+
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace lmdbio::loader {
+namespace {
+
+using layout::Layout;
+using layout::RecordRun;
+
+// A run, followed by so many extents.
+struct WireRun {
+  uint64_t leaf;
+  uint64_t home;
+  uint32_t first_node;
+  uint32_t kind;
+  uint64_t value_count;
+};
+static_assert(std::is_trivially_copyable_v<WireRun> && std::is_trivially_copyable_v<Extent>);
+
+template <typename T>
+void Put(std::span<const T> values, std::vector<std::byte>& bytes) {
+  const Bytes more = std::as_bytes(values);
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
+
+class Encoder final : public layout::RecordRunSink {
+ public:
+  Status Add(const RecordRun& run) override {
+    const WireRun wire{run.leaf.value, run.home.value, run.first_node,
+                       static_cast<uint32_t>(run.kind), run.values.size()};
+    Put(std::span(&wire, 1), bytes_);
+    Put(run.values, bytes_);
+    return {};
+  }
+  std::vector<std::byte> TakeBytes() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+tl::unexpected<Error> NoPiece() {
+  return Fail(ErrorCode::kCorruption, "another reader has sent what is no piece of a walk");
+}
+
+}  // namespace
+
+std::vector<std::byte> EncodePiece(const Layout& piece) {
+  Encoder encoder;
+  static_cast<void>(piece.Expand(encoder));  // the encoder takes everything
+  return encoder.TakeBytes();
+}
+
+Result<Layout> DecodePiece(Bytes bytes) {
+  layout::LayoutBuilder builder;
+  std::vector<Extent> values;
+  while (!bytes.empty()) {
+    WireRun wire{};
+    if (bytes.size() < sizeof wire) return NoPiece();
+    std::memcpy(&wire, bytes.data(), sizeof wire);
+    bytes = bytes.subspan(sizeof wire);
+    if (wire.value_count == 0 || wire.value_count > bytes.size() / sizeof(Extent) ||
+        wire.kind > static_cast<uint32_t>(layout::RunKind::kDuplicates)) {
+      return NoPiece();
+    }
+    values.resize(wire.value_count);
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(Extent));
+    bytes = bytes.subspan(values.size() * sizeof(Extent));
+    LMDBIO_TRY_VOID(builder.Add({{builder.record_count()},
+                                 {wire.leaf},
+                                 wire.first_node,
+                                 static_cast<layout::RunKind>(wire.kind),
+                                 {wire.home},
+                                 values,
+                                 {}}));
+  }
+  return builder.Finish();
+}
+
+PieceRing::PieceRing(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers)
+    : links_(std::move(links)), rank_(readers.rank()), size_(readers.size()) {}
+
+Result<std::unique_ptr<PieceRing>> PieceRing::Create(comm::Group& readers, int known_as) {
+  const int before = (readers.rank() + readers.size() - 1) % readers.size();
+  const int behind = (readers.rank() + 1) % readers.size();
+  LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, {{behind}, {before}, known_as}));
+  return std::unique_ptr<PieceRing>(new PieceRing(std::move(links), readers));
+}
+
+// Whoever hears of it leaves in turn, until all know.
+void PieceRing::Leave(const Error& why) { static_cast<void>(links_->SendFailure(behind(), why)); }
+
+Result<std::vector<Layout>> PieceRing::Exchange(const Layout& mine) {
+  Result<std::vector<Layout>> pieces = GoRound(mine);
+  if (!pieces) Leave(pieces.error());
+  return pieces;
+}
+
+// What comes in the first step is the neighbour's own, then what that one got, and so on.
+Result<std::vector<Layout>> PieceRing::GoRound(const Layout& mine) {
+  std::vector<Layout> pieces(static_cast<size_t>(size_));
+  LMDBIO_TRY_VOID(links_->Post(behind(), EncodePiece(mine)));
+  for (int step = 1; step < size_; ++step) {
+    LMDBIO_TRY(const auto bytes, links_->Receive(before()));
+    if (!bytes) return Fail(ErrorCode::kPeerFailed, "the walk was stopped");
+    if (step + 1 < size_) LMDBIO_TRY_VOID(links_->Post(behind(), *bytes));
+    const int owner = (rank_ - step + size_) % size_;
+    LMDBIO_TRY(pieces[static_cast<size_t>(owner)], DecodePiece(*bytes));
+    links_->Flush();
+  }
+  LMDBIO_TRY_VOID(links_->Drain());
+  return pieces;
+}
+
+}  // namespace lmdbio::loader

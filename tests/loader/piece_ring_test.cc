@@ -1,0 +1,93 @@
+// Goal: what hosts walked reaches all of them as it was, round after round, and a host that leaves
+// is noticed by all, soon.
+// Method: hosts played by threads; layouts of made-up runs.
+#include "lmdbio/loader/piece_ring.h"
+
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "lmdbio/comm/thread_group.h"
+#include "tests/support/random.h"
+
+namespace lmdbio::loader {
+namespace {
+
+layout::Layout AnyPiece(uint64_t seed, uint64_t run_count) {
+  test::Random random(seed);
+  layout::LayoutBuilder builder;
+  for (uint64_t i = 0; i < run_count; ++i) {
+    std::vector<Extent> values(random.Between(1, 200));
+    for (Extent& value : values) value = {random.Below(1 << 30), random.Below(1 << 20)};
+    const bool is_duplicates = random.Below(4) == 0;
+    const PageNo leaf{random.Below(1 << 20)};
+    REQUIRE(builder.Add({{builder.record_count()},
+                         leaf,
+                         static_cast<uint32_t>(random.Below(100)),
+                         is_duplicates ? layout::RunKind::kDuplicates : layout::RunKind::kNodes,
+                         is_duplicates ? PageNo{random.Below(1 << 20)} : leaf,
+                         values,
+                         {}}));
+  }
+  return builder.Finish();
+}
+
+TEST_CASE("Every host gets every host's piece, round after round", "[loader][piece_ring]") {
+  const int hosts = GENERATE(2, 3, 8);
+  std::vector<std::vector<std::byte>> expected;
+  for (int round = 0; round < 3; ++round) {
+    for (int host = 0; host < hosts; ++host) {
+      // Also empty ones: at the end of a walk there are not enough leaves for all.
+      expected.push_back(EncodePiece(
+          AnyPiece(static_cast<uint64_t>(round * 100 + host), host == 1 && round == 2 ? 0 : 50)));
+    }
+  }
+  std::vector<std::string> wrong(static_cast<size_t>(hosts));
+  comm::RunAsThreads({hosts, 1}, [&](comm::Group& group) {
+    std::string& mine = wrong[static_cast<size_t>(group.rank())];
+    const auto ring = PieceRing::Create(group, group.rank());
+    if (!ring) return void(mine = ring.error().message());
+    for (size_t round = 0; round < 3; ++round) {
+      const size_t first = round * static_cast<size_t>(hosts);
+      const auto own = DecodePiece(expected[first + static_cast<size_t>(group.rank())]);
+      const auto pieces = (*ring)->Exchange(*own);
+      if (!pieces) return void(mine = pieces.error().message());
+      for (size_t host = 0; host < static_cast<size_t>(hosts); ++host) {
+        if (host == static_cast<size_t>(group.rank())) continue;
+        if (EncodePiece((*pieces)[host]) != expected[first + host]) mine = "another piece";
+      }
+    }
+    if (!group.Barrier()) mine = "Barrier failed";
+  });
+  for (const std::string& why : wrong) CHECK(why.empty());
+}
+
+TEST_CASE("A host that leaves the ring breaks it for all", "[loader][piece_ring]") {
+  const bool says_so = GENERATE(true, false);
+  std::vector<int> failures(4);
+  comm::RunAsThreads({4, 1}, [&](comm::Group& group) {
+    auto ring = PieceRing::Create(group, group.rank());
+    if (!ring) std::terminate();
+    if (group.rank() == 2) {
+      if (says_so) (*ring)->Leave(Error(ErrorCode::kCorruption, "page 7: bad"));
+      if (!says_so) ring->reset();
+    } else if (!(*ring)->Exchange(AnyPiece(1, 5))) {
+      failures[static_cast<size_t>(group.rank())] = 1;
+    }
+    if (!group.Barrier()) std::terminate();
+  });
+  CHECK(failures == std::vector<int>{1, 1, 0, 1});
+}
+
+TEST_CASE("What is no piece is refused", "[loader][piece_ring]") {
+  const std::vector<std::byte> good = EncodePiece(AnyPiece(3, 4));
+  CHECK(DecodePiece(good));
+  CHECK(DecodePiece({}));
+  for (const size_t length : {1U, 31U, 32U, 40U}) {
+    CHECK_FALSE(DecodePiece(Bytes(good).first(length)));
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::loader
