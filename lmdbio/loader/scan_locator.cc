@@ -109,9 +109,7 @@ class ScanLocator final : public Locator {
                                                 layout::PageClaims& claims) {
     std::vector<layout::Layout> pieces(steps.size());
     const size_t mine = is_alone_ ? 0 : ring_->host_index();
-    Result<layout::Layout> walked = WalkStep(steps[mine], claims);
-    if (!walked && !is_alone_) ring_->Leave(walked.error());
-    LMDBIO_TRY(layout::Layout own, std::move(walked));
+    LMDBIO_TRY(layout::Layout own, WalkStep(steps[mine], claims));
     if (!is_alone_) {
       auto exchanged = ring_->Exchange(own);
       is_alone_ = !exchanged;
@@ -160,6 +158,8 @@ class ScanLocator final : public Locator {
   }
 
   void End(Status status) {
+    // The others shall not wait for what will not come.
+    if (!status && !is_alone_) ring_->Leave(status.error());
     const std::lock_guard lock(mutex_);
     if (!status) error_.emplace(std::move(status).error());
     ended_ = true;
