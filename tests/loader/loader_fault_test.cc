@@ -136,6 +136,26 @@ TEST_CASE("A host that closes early leaves a shared walk to the others", "[loade
   }
 }
 
+TEST_CASE("A damaged leaf page ends a shared walk on every host, none waits for ever",
+          "[loader][fault]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  for (int i = 0; i < 6000; ++i) db.Put(fmt::format("{:06}", i), fmt::format("{:0300}", i));
+  db.Commit();
+  const uint64_t page = PageOfValue(db.data_file(), fmt::format("{:0300}", 4000).substr(236));
+  Overwrite(db.data_file(), page * kPageBytes, std::string(16, '\x5A'));
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.batch_size = 50;
+  options.batch_count_max = 120;
+  const Delivered raised = Deliver({3, 1}, db.data_file(), options);
+  for (const auto& error : raised.errors) {
+    REQUIRE(error.has_value());
+    CHECK(error->code() == ErrorCode::kCorruption);
+    CHECK(error->message().find(std::to_string(page)) != std::string::npos);
+  }
+}
+
 TEST_CASE("A file that is cut short while it is read is an error on every rank",
           "[loader][fault]") {
   // Strategies with a map may meet the new end in the middle of a copy (docs/loader.md "Failures").
