@@ -262,8 +262,9 @@ Status Raw(const Invocation& invocation) {
 void DescribeRead(po::options_description_easy_init options) {
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
           "one or more of lmdb, lmm, lmm-dm, lmm-dio, lmm-dio-prov, lmm-dio-prov-coal, scan, auto; "
-          "or all")("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
-                    "read this named database instead of the main one")  //
+          "or all")  //
+      ("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
+       "read this named database instead of the main one")  //
       ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
        "records of a batch, of all ranks together")  //
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),

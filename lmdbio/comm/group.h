@@ -88,6 +88,15 @@ class Group {
   virtual Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) = 0;
 };
 
+// The ranks that stand `step` places behind and before this one, in a ring of all.
+// step  [0 < step <= size()]
+inline int RankBehind(const Group& group, int step = 1) {
+  return (group.rank() + step) % group.size();
+}
+inline int RankBefore(const Group& group, int step = 1) {
+  return (group.rank() + group.size() - step) % group.size();
+}
+
 // A group of this process alone.
 std::unique_ptr<Group> SoloGroup();
 

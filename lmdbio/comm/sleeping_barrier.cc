@@ -18,11 +18,6 @@ namespace {
 // A lost wake-up is not possible; a dead peer is somebody else's to find.
 constexpr auto kNap = std::chrono::milliseconds(1000);
 
-int Behind(const Group& group, int step) { return (group.rank() + step) % group.size(); }
-int Before(const Group& group, int step) {
-  return (group.rank() - step + group.size()) % group.size();
-}
-
 }  // namespace
 
 struct SleepingBarrier::Meeting {
@@ -43,8 +38,8 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   if (barrier->host_->rank() == 0 && barrier->roots_->size() > 1) {
     LinkPlan plan;
     for (int step = 1; step < barrier->roots_->size(); step *= 2) {
-      plan.sends_to.push_back(Behind(*barrier->roots_, step));
-      plan.receives_from.push_back(Before(*barrier->roots_, step));
+      plan.sends_to.push_back(RankBehind(*barrier->roots_, step));
+      plan.receives_from.push_back(RankBefore(*barrier->roots_, step));
     }
     Result<std::unique_ptr<PeerLinks>> links = PeerLinks::Open(*barrier->roots_, plan);
     if (links) barrier->links_ = std::move(*links);
@@ -62,8 +57,8 @@ Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
   }
   std::byte known{mine};
   for (int step = 1; step < roots_->size(); step *= 2) {
-    LMDBIO_TRY_VOID(links_->Send(Behind(*roots_, step), std::span(&known, 1)));
-    LMDBIO_TRY(const auto heard, links_->Receive(Before(*roots_, step)));
+    LMDBIO_TRY_VOID(links_->Send(RankBehind(*roots_, step), std::span(&known, 1)));
+    LMDBIO_TRY(const auto heard, links_->Receive(RankBefore(*roots_, step)));
     if (heard && !heard->empty()) known |= heard->front();
   }
   return known != std::byte{0};

@@ -86,8 +86,7 @@ class BroadcastLocator final : public Locator {
   Result<bool> Receive(uint64_t record_count) {
     const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(auto places, broadcast_->Receive());
-    turn_s_.store(turn_s_.load(std::memory_order_relaxed) + SecondsSince(start),
-                  std::memory_order_relaxed);
+    Add(turn_s_, SecondsSince(start));
     if (!places) return false;
     if (places->size() != record_count) {
       return Fail(ErrorCode::kCorruption, "another reader has sent the places of another batch");

@@ -1,7 +1,8 @@
-// lmdbio/loader/clocks.h - the two clocks that counters are kept by.
+// lmdbio/loader/clocks.h - the two clocks that counters are kept by, and how they are added up.
 #ifndef LMDBIO_LOADER_CLOCKS_H_
 #define LMDBIO_LOADER_CLOCKS_H_
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 
@@ -9,6 +10,13 @@ namespace lmdbio::loader {
 
 inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Adds to a sum that any thread may look at. Only one thread adds, so no update is lost.
+// Statistics: nothing is ordered by these.
+template <typename T>
+void Add(std::atomic<T>& sum, T more) {
+  sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 // Processor time of the calling thread.

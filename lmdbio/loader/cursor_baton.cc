@@ -11,14 +11,14 @@ static_assert(std::is_trivially_copyable_v<HandedCursor>);
 
 CursorBaton::CursorBaton(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers)
     : links_(std::move(links)),
-      before_((readers.rank() + readers.size() - 1) % readers.size()),
-      behind_((readers.rank() + 1) % readers.size()),
+      before_(comm::RankBefore(readers)),
+      behind_(comm::RankBehind(readers)),
       begins_(readers.rank() == 0) {}
 
 Result<std::unique_ptr<CursorBaton>> CursorBaton::Create(comm::Group& readers, int known_as) {
-  const int before = (readers.rank() + readers.size() - 1) % readers.size();
-  const int behind = (readers.rank() + 1) % readers.size();
-  LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, {{behind}, {before}, known_as}));
+  LMDBIO_TRY(auto links,
+             comm::PeerLinks::Open(
+                 readers, {{comm::RankBehind(readers)}, {comm::RankBefore(readers)}, known_as}));
   return std::unique_ptr<CursorBaton>(new CursorBaton(std::move(links), readers));
 }
 

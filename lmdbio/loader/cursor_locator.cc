@@ -16,8 +16,6 @@
 namespace lmdbio::loader {
 namespace {
 
-// Records that span more bytes of the file for each of their own do not lie together.
-constexpr uint64_t kSpanPerByteMax = 4;
 // The kernel is not told of more than this in advance.
 constexpr uint64_t kExpectBytesMax = 256 << 20;
 
@@ -85,7 +83,7 @@ class CursorLocator final : public Locator {
     // The kernel may let us sleep until it can take more requests.
     const auto start = std::chrono::steady_clock::now();
     source_->Expect(expected_);
-    AddSeconds(start, fetch_s_);
+    Add(fetch_s_, SecondsSince(start));
   }
 
   bool IsReady() override { return !baton_ || baton_->IsHere(); }
@@ -94,7 +92,7 @@ class CursorLocator final : public Locator {
     if (!baton_) return true;
     const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(const auto cursor, baton_->Take());
-    AddSeconds(start, turn_s_);
+    Add(turn_s_, SecondsSince(start));
     if (!cursor) return false;
     at_ = cursor->record;
     is_at_start_ = !cursor->is_standing;
@@ -107,7 +105,7 @@ class CursorLocator final : public Locator {
     LMDBIO_TRY_VOID(source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes));
     const auto start = std::chrono::steady_clock::now();
     source_->Await(expected_);
-    AddSeconds(start, fetch_s_);
+    Add(fetch_s_, SecondsSince(start));
     LMDBIO_TRY_VOID(StandAt(first));
     RunJoiner runs(sink);
     PageTally pages(page_bytes_, guessed_);
@@ -128,9 +126,8 @@ class CursorLocator final : public Locator {
 
   Status EndBatch() override {
     const uint64_t guessed = guessed_.page_count();
-    missed_pages_.fetch_add(pages_outside_, std::memory_order_relaxed);
-    redundant_pages_.fetch_add(guessed - std::min(guessed, pages_inside_),
-                               std::memory_order_relaxed);
+    Add(missed_pages_, pages_outside_);
+    Add(redundant_pages_, guessed - std::min(guessed, pages_inside_));
     pages_inside_ = pages_outside_ = 0;
     guessed_ = {};
     if (!baton_) return {};
@@ -153,11 +150,6 @@ class CursorLocator final : public Locator {
   }
 
  private:
-  // One thread adds, any looks.
-  static void AddSeconds(std::chrono::steady_clock::time_point start, std::atomic<double>& sum) {
-    sum.store(sum.load(std::memory_order_relaxed) + SecondsSince(start), std::memory_order_relaxed);
-  }
-
   // All that is known before the first batch: the first record (dissertation 4.2.2). What is wrong
   // with it shows when it is asked for.
   void BeginGuess() {

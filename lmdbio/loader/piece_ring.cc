@@ -81,17 +81,21 @@ Result<Layout> DecodePiece(Bytes bytes) {
 }
 
 PieceRing::PieceRing(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers)
-    : links_(std::move(links)), rank_(readers.rank()), size_(readers.size()) {}
+    : links_(std::move(links)),
+      rank_(readers.rank()),
+      size_(readers.size()),
+      before_(comm::RankBefore(readers)),
+      behind_(comm::RankBehind(readers)) {}
 
 Result<std::unique_ptr<PieceRing>> PieceRing::Create(comm::Group& readers, int known_as) {
-  const int before = (readers.rank() + readers.size() - 1) % readers.size();
-  const int behind = (readers.rank() + 1) % readers.size();
-  LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, {{behind}, {before}, known_as}));
+  LMDBIO_TRY(auto links,
+             comm::PeerLinks::Open(
+                 readers, {{comm::RankBehind(readers)}, {comm::RankBefore(readers)}, known_as}));
   return std::unique_ptr<PieceRing>(new PieceRing(std::move(links), readers));
 }
 
 // Whoever hears of it leaves in turn, until all know.
-void PieceRing::Leave(const Error& why) { static_cast<void>(links_->SendFailure(behind(), why)); }
+void PieceRing::Leave(const Error& why) { static_cast<void>(links_->SendFailure(behind_, why)); }
 
 Result<std::vector<Layout>> PieceRing::Exchange(const Layout& mine) {
   Result<std::vector<Layout>> pieces = GoRound(mine);
@@ -102,11 +106,11 @@ Result<std::vector<Layout>> PieceRing::Exchange(const Layout& mine) {
 // What comes in the first step is the neighbour's own, then what that one got, and so on.
 Result<std::vector<Layout>> PieceRing::GoRound(const Layout& mine) {
   std::vector<Layout> pieces(static_cast<size_t>(size_));
-  LMDBIO_TRY_VOID(links_->Post(behind(), EncodePiece(mine)));
+  LMDBIO_TRY_VOID(links_->Post(behind_, EncodePiece(mine)));
   for (int step = 1; step < size_; ++step) {
-    LMDBIO_TRY(const auto bytes, links_->Receive(before()));
+    LMDBIO_TRY(const auto bytes, links_->Receive(before_));
     if (!bytes) return Fail(ErrorCode::kPeerFailed, "the walk was stopped");
-    if (step + 1 < size_) LMDBIO_TRY_VOID(links_->Post(behind(), *bytes));
+    if (step + 1 < size_) LMDBIO_TRY_VOID(links_->Post(behind_, *bytes));
     const int owner = (rank_ - step + size_) % size_;
     LMDBIO_TRY(pieces[static_cast<size_t>(owner)], DecodePiece(*bytes));
     links_->Flush();

@@ -42,13 +42,13 @@ class PieceRing {
 
  private:
   Result<std::vector<layout::Layout>> GoRound(const layout::Layout& mine);
-  int before() const { return (rank_ + size_ - 1) % size_; }
-  int behind() const { return (rank_ + 1) % size_; }
   PieceRing(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers);
 
   std::unique_ptr<comm::PeerLinks> links_;
   int rank_;
   int size_;
+  int before_;
+  int behind_;
 };
 
 // A layout as bytes, for another process of this job.

@@ -74,12 +74,14 @@ Status SlotPlanner::AddRange(const PositionRange& range, PlannedSlot& slot) {
   return {};
 }
 
-void SlotPlanner::ExpectBatch(uint64_t number) {
+// What the host needs of the batch that comes next, and where that begins.
+void SlotPlanner::LookAhead(uint64_t number) {
   if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
-  const std::vector<PositionRange> ranges = HostRanges(schedule_.Batch(number), ranks_);
-  if (ranges.empty()) return locator_.Expect({}, 0);
-  const RecordIndex first = schedule_.Record(ranges.front().first_position);
-  locator_.Expect(first, std::min(ranges.front().count, schedule_.record_count() - first.value));
+  next_ranges_ = HostRanges(schedule_.Batch(number), ranks_);
+  if (next_ranges_.empty()) return locator_.Expect({}, 0);
+  const PositionRange& range = next_ranges_.front();
+  const RecordIndex first = schedule_.Record(range.first_position);
+  locator_.Expect(first, std::min(range.count, schedule_.record_count() - first.value));
 }
 
 // False if the planner was stopped.
@@ -93,17 +95,17 @@ Result<bool> SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
                             "memory budget larger",
                             batch.number, share));
   }
-  if (batch.number == 0) ExpectBatch(0);
+  if (batch.number == 0) LookAhead(0);
   LMDBIO_TRY(const bool may_go_on, locator_.BeginBatch(batch));
   if (!may_go_on) return false;
-  for (PositionRange range : HostRanges(batch, ranks_)) {
+  for (PositionRange& range : next_ranges_) {
     range.batch_index = slot.batches.size();
     LMDBIO_TRY_VOID(AddRange(range, slot));
     slot.ranges.push_back(range);
   }
   slot.batches.push_back(batch);
   LMDBIO_TRY_VOID(locator_.EndBatch());
-  ExpectBatch(batch.number + 1);
+  LookAhead(batch.number + 1);
   return true;
 }
 

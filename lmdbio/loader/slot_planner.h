@@ -79,7 +79,7 @@ class SlotPlanner {
   LocatorCounters counters() const { return locator_.counters(); }
 
  private:
-  void ExpectBatch(uint64_t number);
+  void LookAhead(uint64_t number);
   Result<bool> AddBatch(const BatchSpan& batch, PlannedSlot& slot);
   Status AddRange(const PositionRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
@@ -90,6 +90,7 @@ class SlotPlanner {
   SlotLimits limits_;
   RingAllocator ring_;
   uint64_t next_batch_ = 0;
+  std::vector<PositionRange> next_ranges_;  // of that batch, once it was looked at
   uint64_t next_slot_ = 0;
 };
 

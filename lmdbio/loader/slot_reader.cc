@@ -29,12 +29,6 @@ constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
 constexpr uint64_t kTrustedAfterBlocks = 64;
 constexpr uint64_t kTrustedBlocks = 8;
 
-// Only one thread adds, so no update is lost. Statistics: nothing is ordered by these.
-template <typename T>
-void Add(std::atomic<T>& sum, T more) {
-  sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {

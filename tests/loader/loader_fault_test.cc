@@ -38,6 +38,14 @@ uint64_t PageOfValue(const std::filesystem::path& file, const std::string& value
   return at / kPageBytes;
 }
 
+// Damages the start of the page where `value` begins, and returns its number.
+uint64_t SpoilPageOf(const std::filesystem::path& file, const std::string& value,
+                     size_t damaged_bytes) {
+  const uint64_t page = PageOfValue(file, value);
+  Overwrite(file, page * kPageBytes, std::string(damaged_bytes, '\x5A'));
+  return page;
+}
+
 // A file that was just written is looked at in place by `auto`, where the rank that gets the value
 // finds the damage; elsewhere the reader does, before anybody gets anything.
 TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader][fault]") {
@@ -51,8 +59,7 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   options.batch_size = 50;
   options.batch_count_max = 6;
   auto expected = Expected(db.data_file(), options);
-  const uint64_t page = PageOfValue(db.data_file(), expected.at(123).second);
-  Overwrite(db.data_file(), page * kPageBytes, std::string(8, '\x5A'));
+  const uint64_t page = SpoilPageOf(db.data_file(), expected.at(123).second, 8);
 
   const Delivered raised = Deliver({3, 64}, db.data_file(), options);
   int finders = 0;
@@ -94,8 +101,7 @@ TEST_CASE("Where hosts wait for each other, what stops one stops all, and none w
   options.batch_count_max = 400;  // more than fit into memory
   options.memory_budget_bytes = 1 << 20;
   const auto expected = Expected(db.data_file(), options);
-  const uint64_t page = PageOfValue(db.data_file(), expected.at(123).second);
-  Overwrite(db.data_file(), page * kPageBytes, std::string(8, '\x5A'));
+  const uint64_t page = SpoilPageOf(db.data_file(), expected.at(123).second, 8);
   const Delivered raised = Deliver({6, 2}, db.data_file(), options);
   int finders = 0;
   for (const auto& error : raised.errors) {
@@ -142,8 +148,7 @@ TEST_CASE("A damaged leaf page ends a shared walk on every host, none waits for 
   TinyDb db(dir.path());
   for (int i = 0; i < 6000; ++i) db.Put(fmt::format("{:06}", i), fmt::format("{:0300}", i));
   db.Commit();
-  const uint64_t page = PageOfValue(db.data_file(), fmt::format("{:0300}", 4000).substr(236));
-  Overwrite(db.data_file(), page * kPageBytes, std::string(16, '\x5A'));
+  const uint64_t page = SpoilPageOf(db.data_file(), fmt::format("{:0300}", 4000).substr(236), 16);
   LoaderOptions options;
   options.strategy = Strategy::kScan;
   options.batch_size = 50;
