@@ -74,11 +74,13 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   // Before the anchor, it is the greatest number that leads farthest away.
   const double low = begin * (begin >= 0 ? pages_per_record_min_ : pages_per_record_max_);
   const double high = end * (end >= 0 ? pages_per_record_max_ : pages_per_record_min_);
+  // Whoever goes on where it ended has that leaf page already.
+  const double lead = begin == 0 ? 0 : lead_pages_;
   const auto page = [&](double pages) {
     return static_cast<uint64_t>(
         std::clamp(static_cast<double>(from.page) + pages, 0.0, page_count));
   };
-  return {page(std::floor(low - doubt(low) - lead_pages_)), page(std::ceil(high + doubt(high)))};
+  return {page(std::floor(low - doubt(low) - lead)), page(std::ceil(high + doubt(high)))};
 }
 
 }  // namespace lmdbio::loader

@@ -87,6 +87,17 @@ TEST_CASE("A guess finds the start again, and ends with the file", "[loader][gue
   CHECK(PageGuess(100).Guess({5}, 10).page_count() == 0);
 }
 
+// The leaf page of what goes on where the last share ended was fetched with that.
+TEST_CASE("A reader that goes on where it ended fetches nothing before that", "[loader][guess]") {
+  const OrderedFile file(1000, 49, 49, 1);
+  PageGuess guess(file.page_count);
+  guess.Learn(file.Found(0, 100), 150);
+  const PageSpan next = guess.Guess({100}, 100);
+  CHECK(next.begin + 2 >= file.values[99].end);
+  CHECK(next.end >= file.values[199].end);
+  CHECK(guess.Guess({300}, 100).begin + 150 * 49 < file.values[300].begin);
+}
+
 TEST_CASE("A value in a page of an earlier transaction is passed over", "[loader][guess]") {
   const OrderedFile file(400, 1, 1, 1);
   StretchFinder finder;
