@@ -1,5 +1,7 @@
 #include "tools/bench_expectation.h"
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/loader/batch.h"
 #include "lmdbio/loader/lmdb_stream.h"
+#include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/schedule.h"
 #include "tools/bench_read.h"
 
@@ -52,6 +55,14 @@ Result<layout::Database> OpenDatabase(const layout::Environment& environment,
   return environment.Named(name);
 }
 
+loader::Schedule ScheduleOf(const layout::Database& database, uint64_t record_count,
+                            const loader::LoaderOptions& options) {
+  loader::LoaderFacts facts;
+  facts.record_count = record_count;
+  facts.page_bytes_total = loader::PageBytesOf(database);
+  return loader::ScheduleFor(facts, options);
+}
+
 }  // namespace
 
 Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOptions& options) {
@@ -75,7 +86,8 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
                             "is to be dropped: nothing would be left",
                             data_path, options.batch_size, expected.record_count));
   }
-  const loader::Schedule schedule(expected.record_count, options.batch_size, options.tail);
+  expected.schedule = ScheduleOf(database, expected.record_count, options);
+  const loader::Schedule& schedule = expected.schedule;
   expected.batch_count =
       options.batch_count_max > 0 ? options.batch_count_max : schedule.batches_per_epoch();
   const auto page_bytes_of = [&](uint64_t record_count) -> Result<uint64_t> {
@@ -83,8 +95,9 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
     LMDBIO_TRY_VOID(layout.ExpandRange({0}, record_count, {0}, pages));
     return pages.bytes();
   };
-  // Where the stream would go on tells how many whole epochs it has read, and what of the next.
-  const loader::BatchSpan end = schedule.Batch(expected.batch_count);
+  // Where reading would go on tells how many whole epochs were read, and what of the next.
+  const loader::BatchGroup last = schedule.Group(expected.batch_count - 1);
+  const loader::BatchSpan end = schedule.Batch(last.first_batch + last.batch_count);
   const uint64_t begun = end.first_position - end.epoch * expected.record_count;
   const uint64_t whole = options.tail == loader::Tail::kDrop
                              ? schedule.batches_per_epoch() * options.batch_size
@@ -99,16 +112,20 @@ Result<uint64_t> SerialChecksum(const std::string& data_path,
                                 const loader::LoaderOptions& options) {
   LMDBIO_TRY(const Expectation expected, Expect(data_path, options));
   LMDBIO_TRY(const auto stream, loader::LmdbStream::Open(data_path, options.database_name));
-  const loader::Schedule schedule(expected.record_count, options.batch_size, options.tail);
+  const loader::Schedule& schedule = expected.schedule;
   std::vector<loader::Entry> entries;
   uint64_t checksum = 0;
-  for (uint64_t i = 0; i < expected.batch_count; ++i) {
-    const loader::BatchSpan span = schedule.Batch(i);
-    LMDBIO_TRY_VOID(stream->Gather(span, options.share, 0, 1, entries));
-    const loader::Batch batch(span, stream->base(), entries, 0);
-    for (size_t r = 0; r < batch.record_count(); ++r) {
-      checksum += RecordChecksum(batch.position(r), batch.key(r), batch.value(r));
+  for (uint64_t i = 0; i < expected.batch_count;) {
+    const loader::BatchGroup group = schedule.Group(i);
+    LMDBIO_TRY_VOID(stream->Gather(group, options.share, 0, 1, entries));
+    // The stream may end within a group.
+    const uint64_t count = std::min(group.batch_count, expected.batch_count - i);
+    const std::span delivered = std::span(entries).first(count * group.records_per_batch());
+    const loader::Batch batches({}, stream->base(), delivered, 0);
+    for (size_t r = 0; r < batches.record_count(); ++r) {
+      checksum += RecordChecksum(batches.position(r), batches.key(r), batches.value(r));
     }
+    i += count;
   }
   return checksum;
 }

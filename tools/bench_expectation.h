@@ -7,6 +7,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/loader/options.h"
+#include "lmdbio/loader/schedule.h"
 
 namespace lmdbio::tools {
 
@@ -14,7 +15,8 @@ struct Expectation {
   uint64_t record_count = 0;  // of the database
   uint64_t batch_count = 0;   // of the run: as asked for, or one epoch
   uint64_t page_bytes = 0;    // of the pages that hold what is delivered, each as often as an epoch
-                              // reads it
+                              // reads it; in chunked order, of whole chunks
+  loader::Schedule schedule{1, 1, loader::Tail::kWrap};
 };
 
 // From a page walk. Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...

@@ -270,7 +270,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
        "batches to read; 0: one epoch")  //
       ("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
-       "sequential")  //
+       "sequential, or chunked: batches in a row take turns with neighbouring records")  //
+      ("chunk-batches", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches that do so in chunked order; 0: as many as hold 32 MiB")  //
       ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
        "block or round-robin: which records of a batch are a rank's")  //
       ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
@@ -323,6 +325,7 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
 
 LoaderOptions OptionsOf(const Invocation& invocation) {
   using lmdbio::loader::OnError;
+  using lmdbio::loader::Order;
   using lmdbio::loader::Share;
   using lmdbio::loader::SnapshotMode;
   using lmdbio::loader::Tail;
@@ -354,9 +357,9 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
   options.memory_budget_bytes =
       ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
-  if (invocation.option<std::string>("order") != "sequential") {
-    throw Misuse("--order takes sequential");
-  }
+  options.order = Choose<Order, 2>(
+      invocation, "order", {{{"sequential", Order::kSequential}, {"chunked", Order::kChunked}}});
+  options.chunk_batches = invocation.whole("chunk-batches");
   const Status makes_sense = lmdbio::loader::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   return options;
@@ -365,6 +368,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
 struct ReadPlan {
   ReadRequest request;
   std::vector<std::string> strategies;
+  std::string order;
   RawRequest raw;
   int raw_reader_count = 0;  // known once it ran
   std::string cache_words;   // known once a run was prepared
@@ -431,7 +435,7 @@ Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& 
   LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
   run.strategy = strategy;
   run.ranks = group.size();
-  run.order = "sequential";
+  run.order = plan.order;
   run.batch_size = plan.request.options.batch_size;
   run.page_bytes = plan.page_bytes;
   if (plan.expected_checksum && run.read.checksum != *plan.expected_checksum &&
@@ -499,6 +503,7 @@ Status Read(const Invocation& invocation) {
   ReadPlan plan;
   plan.request.path = invocation.operand("PATH");
   plan.request.options = OptionsOf(invocation);
+  plan.order = invocation.option<std::string>("order");
   plan.request.compute_s = invocation.option<double>("compute-time");
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must lie between 0 and 3600");

@@ -40,21 +40,21 @@ class BroadcastLocator final : public Locator {
 
   Result<uint64_t> RecordCount() override { return record_count_; }
 
-  // The walker does not begin a batch before the others have been sent the last one.
+  // The walker does not begin a group before the others have been sent the last one.
   bool IsReady() override {
     const bool is_sent = broadcast_->Flush();
     return walker_ ? is_sent : broadcast_->HasPlaces();
   }
 
-  Result<bool> BeginBatch(const BatchSpan& batch) override {
-    first_record_ = batch.first_position % record_count_;
-    if (!walker_) return Receive(batch.record_count);
+  Result<bool> BeginGroup(const BatchGroup& group) override {
+    first_record_ = group.first_position % record_count_;
+    if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
     places_.clear();
     PlaceList list(places_);
-    for (uint64_t done = 0; done < batch.record_count;) {
-      const RecordIndex record{(batch.first_position + done) % record_count_};
-      const uint64_t count = std::min(batch.record_count - done, record_count_ - record.value);
+    for (uint64_t done = 0; done < group.record_count;) {
+      const RecordIndex record{(group.first_position + done) % record_count_};
+      const uint64_t count = std::min(group.record_count - done, record_count_ - record.value);
       // Nothing is guessed: the walker touches tree pages only, the values are for all to read.
       LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
       done += count;
@@ -64,7 +64,7 @@ class BroadcastLocator final : public Locator {
   }
 
   Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
-    // A record that comes several times in a batch lies where it lay the first time.
+    // A record that comes several times in a group lies where it lay the first time.
     const uint64_t at = (first.value + record_count_ - first_record_) % record_count_;
     LMDBIO_CHECK(at + count <= places_.size());
     RunJoiner runs(sink);
@@ -89,7 +89,7 @@ class BroadcastLocator final : public Locator {
     Add(turn_s_, SecondsSince(start));
     if (!places) return false;
     if (places->size() != record_count) {
-      return Fail(ErrorCode::kCorruption, "another reader has sent the places of another batch");
+      return Fail(ErrorCode::kCorruption, "another reader has sent the places of other batches");
     }
     places_ = std::move(*places);
     return true;
@@ -98,7 +98,7 @@ class BroadcastLocator final : public Locator {
   std::unique_ptr<Locator> walker_;
   std::unique_ptr<PlaceBroadcast> broadcast_;
   uint64_t record_count_;
-  uint64_t first_record_ = 0;  // of the batch at hand
+  uint64_t first_record_ = 0;  // of the group at hand
   std::vector<RecordPlace> places_;
   std::atomic<double> turn_s_{0};
 };

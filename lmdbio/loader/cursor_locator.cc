@@ -88,7 +88,7 @@ class CursorLocator final : public Locator {
 
   bool IsReady() override { return !baton_ || baton_->IsHere(); }
 
-  Result<bool> BeginBatch(const BatchSpan& /*batch*/) override {
+  Result<bool> BeginGroup(const BatchGroup& /*group*/) override {
     if (!baton_) return true;
     const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(const auto cursor, baton_->Take());
@@ -124,7 +124,7 @@ class CursorLocator final : public Locator {
     return runs.Flush();
   }
 
-  Status EndBatch() override {
+  Status EndGroup() override {
     const uint64_t guessed = guessed_.page_count();
     Add(missed_pages_, pages_outside_);
     Add(redundant_pages_, guessed - std::min(guessed, pages_inside_));
@@ -200,7 +200,7 @@ class CursorLocator final : public Locator {
   bool has_begun_ = false;
   PageGuess guess_;
   uint64_t leaf_nodes_ = 0;  // see PageTally
-  PageSpan guessed_;         // of the batch at hand
+  PageSpan guessed_;         // of the group at hand
   Extent expected_;          // the same, in bytes
   uint64_t pages_inside_ = 0;
   uint64_t pages_outside_ = 0;

@@ -13,6 +13,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPageBytes = 4096;
 
+// Of 32 bytes each.
+constexpr uint64_t kEntriesMax = uint64_t{1} << 32;
+
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -71,16 +74,27 @@ void LmdbStream::Touch(const void* value, size_t value_bytes) {
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
 }
 
-Status LmdbStream::Gather(const BatchSpan& batch, Share share, int rank, int rank_count,
+Status LmdbStream::Gather(const BatchGroup& group, Share share, int rank, int rank_count,
                           std::vector<Entry>& entries) {
-  entries.clear();
+  // Every batch is shared out alike.
+  const BatchSpan first{0, group.first_position, group.records_per_batch(), 0, false};
+  const uint64_t share_count = ShareCount(first, share, rank, rank_count);
+  if (share_count > kEntriesMax / group.batch_count) {
+    return Fail(ErrorCode::kResourceExhausted,
+                path_ + ": a batch of " + std::to_string(first.record_count) +
+                    " records leaves one rank more than it can hold; make the batch smaller");
+  }
+  entries.resize(group.batch_count * share_count);
+  uint64_t gathered = 0;
   auto mark = Clock::now();
-  for (uint64_t i = 0; i < batch.record_count; ++i) {
-    const uint64_t position = batch.first_position + i;
+  for (uint64_t i = 0; i < group.record_count; ++i) {
     MDB_val key = {};
     MDB_val value = {};
-    LMDBIO_TRY_VOID(StepTo(position, key, value));
-    if (OwnerOf(batch, position, share, rank_count) != rank) continue;
+    LMDBIO_TRY_VOID(StepTo(group.first_position + i, key, value));
+    const uint64_t batch = group.BatchOf(i);
+    const uint64_t position = group.PositionOf(i);
+    const uint64_t in_first = position - batch * group.records_per_batch();
+    if (OwnerOf(first, in_first, share, rank_count) != rank) continue;
     const auto found = Clock::now();
     Touch(value.mv_data, value.mv_size);
     const auto touched = Clock::now();
@@ -88,9 +102,11 @@ Status LmdbStream::Gather(const BatchSpan& batch, Share share, int rank, int ran
     read_s_ += Seconds(touched - found);
     mark = touched;
     if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(value.mv_data);
-    entries.push_back({position, reinterpret_cast<std::uintptr_t>(value.mv_data) - base_,
-                       reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
-                       static_cast<uint32_t>(value.mv_size), static_cast<uint16_t>(key.mv_size)});
+    // The walk comes round to each batch in turn.
+    const uint64_t at = batch * share_count + gathered++ / group.batch_count;
+    entries[at] = {position, reinterpret_cast<std::uintptr_t>(value.mv_data) - base_,
+                   reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
+                   static_cast<uint32_t>(value.mv_size), static_cast<uint16_t>(key.mv_size)};
   }
   locate_s_ += Seconds(Clock::now() - mark);
   return {};

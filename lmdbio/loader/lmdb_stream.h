@@ -36,11 +36,12 @@ class LmdbStream {
   LmdbStream(const LmdbStream&) = delete;
   LmdbStream& operator=(const LmdbStream&) = delete;
 
-  // Steps through `batch` and gathers the records of `rank` of `rank_count`. Batches must come in
+  // Steps through `group` and gathers the records of `rank` of `rank_count`. Groups must come in
   // order; what lies between them (Tail::kDrop) is passed over. Entries' offsets count from base().
-  // Errors: kCorruption  the database ends early; liblmdb's words
+  // entries  of the group's batches, one after the other; all hold the same number
+  // Errors: kResourceExhausted  more than 2^32 records for one rank; kCorruption  liblmdb's words
   // Lifetime: of the stream
-  Status Gather(const BatchSpan& batch, Share share, int rank, int rank_count,
+  Status Gather(const BatchGroup& group, Share share, int rank, int rank_count,
                 std::vector<Entry>& entries);
 
   // An address; see Entry.

@@ -209,7 +209,7 @@ Status Loader::Impl::LookAtFile(const std::string& path) {
 
 Status Loader::Impl::ShareFacts() {
   LMDBIO_TRY_VOID(group_.Broadcast(0, std::as_writable_bytes(std::span(&facts_, 1))));
-  schedule_.emplace(facts_.record_count, options_.batch_size, options_.tail);
+  schedule_.emplace(ScheduleFor(facts_, options_));
   Status same;
   if (guard_) same = CheckSameFile(facts_, guard_->environment().snapshot(), data_path_);
   return comm::Agree(group_, std::move(same));
@@ -331,7 +331,7 @@ Status Loader::Impl::PrepareReader() {
   }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();
   const SlotLimits limits =
-      LimitsFor(facts_, options_, host_->size(), group_.size(), window_->ring().size());
+      LimitsFor(facts_, options_, *schedule_, host_->size(), group_.size(), window_->ring().size());
   parts_.window = &*window_;
   parts_.guard = &*guard_;
   parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
@@ -408,8 +408,15 @@ Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
 }
 
 Status Loader::Impl::NextFromLmdb(const BatchSpan& span) {
-  LMDBIO_TRY_VOID(lmdb_->Gather(span, options_.share, group_.rank(), group_.size(), lmdb_entries_));
-  batch_ = Batch(span, lmdb_->base(), lmdb_entries_, 0);
+  const BatchGroup group = schedule_->Group(span.number);
+  if (span.number == group.first_batch) {
+    LMDBIO_TRY_VOID(
+        lmdb_->Gather(group, options_.share, group_.rank(), group_.size(), lmdb_entries_));
+  }
+  const size_t count = lmdb_entries_.size() / group.batch_count;
+  batch_ =
+      Batch(span, lmdb_->base(),
+            std::span(lmdb_entries_).subspan((span.number - group.first_batch) * count, count), 0);
   return {};
 }
 
@@ -463,11 +470,16 @@ LoaderCounters Loader::Impl::counters() const {
 
 std::string Loader::Impl::Describe() const {
   if (!uses_window()) return std::string(LocatingName(facts_.locating));
-  if (in_place_) return fmt::format("{}; in place, in a map", LocatingName(facts_.locating));
+  const uint64_t chunk_batches = schedule_->chunk_batches();
+  const std::string chunks =
+      chunk_batches > 1 ? fmt::format("; chunks of {} batches", chunk_batches) : "";
+  if (in_place_) {
+    return fmt::format("{}; in place, in a map{}", LocatingName(facts_.locating), chunks);
+  }
   const std::string engine =
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
-  return fmt::format("{}; {}; blocks of up to {} bytes", LocatingName(facts_.locating), engine,
-                     options_.block_bytes);
+  return fmt::format("{}; {}; blocks of up to {} bytes{}", LocatingName(facts_.locating), engine,
+                     options_.block_bytes, chunks);
 }
 
 Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

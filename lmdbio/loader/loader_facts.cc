@@ -27,6 +27,11 @@ constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
 // Slots of that size in flight or in use, in ordinary times.
 constexpr uint64_t kSlotsInUse = 8;
 
+// What a group of batches holds in Order::kChunked where the user does not say: what all hosts
+// together have in one slot each.
+constexpr uint64_t kChunkBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
+constexpr uint64_t kChunkBatchesMax = 1024;
+
 // A file of which more than this lies in the page cache is read from there.
 constexpr double kWarmShare = 0.9;
 // And if all of it does, but for a few pages, it is not read at all.
@@ -41,7 +46,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 14;
+constexpr size_t kOptionCount = 16;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -50,6 +55,8 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"strategy", number(options.strategy)},
       {"batch size", options.batch_size},
       {"greatest number of batches", options.batch_count_max},
+      {"order", number(options.order)},
+      {"number of batches in a chunk", options.chunk_batches},
       {"share", number(options.share)},
       {"tail", number(options.tail)},
       {"way with errors", number(options.on_error)},
@@ -61,6 +68,12 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
       {"block size", options.block_bytes},
   }};
+}
+
+// Of the pages of a mean batch.
+double BatchBytes(const LoaderFacts& facts, const LoaderOptions& options) {
+  return static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count) *
+         static_cast<double>(options.batch_size);
 }
 
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
@@ -102,6 +115,15 @@ Status CheckOptions(const LoaderOptions& options) {
     return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}",
                                  options.block_bytes, layout::kStretchAlignBytes));
   }
+  if (options.chunk_batches > kChunkBatchesMax) {
+    return BadOption(fmt::format("chunks of {} batches are more than the {} there may be",
+                                 options.chunk_batches, kChunkBatchesMax));
+  }
+  if (options.order == Order::kChunked && options.share != Share::kBlock) {
+    return BadOption(
+        "chunked order needs shares that are blocks: dealt out round-robin, no rank's "
+        "records lie together");
+  }
   if (options.memory_budget_bytes < kMemoryBudgetMin) {
     return BadOption(fmt::format("the memory budget, {} bytes, is below {}",
                                  options.memory_budget_bytes, kMemoryBudgetMin));
@@ -129,6 +151,25 @@ Status CheckSameOptions(comm::Group& group, const LoaderOptions& options) {
   return {};
 }
 
+uint64_t PageBytesOf(const layout::Database& database) {
+  return (database.record().leaf_pages + database.record().overflow_pages) *
+         database.pages().snapshot().page_format.page_size_bytes();
+}
+
+Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options) {
+  uint64_t chunk_batches = 1;
+  if (options.order == Order::kChunked) {
+    chunk_batches = options.chunk_batches;
+    const double batch_bytes = BatchBytes(facts, options);
+    if (chunk_batches == 0) {
+      chunk_batches =
+          static_cast<uint64_t>(std::clamp(static_cast<double>(kChunkBytesOfAllHosts) / batch_bytes,
+                                           1.0, static_cast<double>(kChunkBatchesMax)));
+    }
+  }
+  return {facts.record_count, options.batch_size, options.tail, chunk_batches};
+}
+
 Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::string& data_path,
                                    const LoaderOptions& options) {
   LoaderFacts facts;
@@ -143,8 +184,7 @@ Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::
                     data_path, options.batch_size, facts.record_count));
   }
   const layout::Snapshot& snapshot = database.pages().snapshot();
-  facts.page_bytes_total = (database.record().leaf_pages + database.record().overflow_pages) *
-                           snapshot.page_format.page_size_bytes();
+  facts.page_bytes_total = PageBytesOf(database);
   facts.snapshot = snapshot;
   LMDBIO_TRY_VOID(ChooseEngine(data_path, options, facts));
   return facts;
@@ -166,12 +206,13 @@ Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
   return {};
 }
 
-SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int local_count,
-                     int rank_count, uint64_t ring_bytes) {
+SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
+                     const Schedule& schedule, int local_count, int rank_count,
+                     uint64_t ring_bytes) {
   SlotLimits limits;
-  const double batch_bytes = static_cast<double>(facts.page_bytes_total) /
-                             static_cast<double>(facts.record_count) *
-                             static_cast<double>(options.batch_size) * local_count / rank_count;
+  const double group_bytes = BatchBytes(facts, options) *
+                             static_cast<double>(schedule.chunk_batches()) * local_count /
+                             rank_count;
   limits.ring_bytes = ring_bytes;
   limits.stream_batches = options.batch_count_max;
   limits.is_in_place = facts.is_in_place;
@@ -179,14 +220,14 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int
   const uint64_t slot_bytes =
       std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);
   limits.target_bytes = std::min(slot_bytes, ring_bytes / kSlotsInUse);
-  // The papers' strategies without coalescing read a batch at a time.
+  // The papers' strategies without coalescing read a batch, or a group, at a time.
   const Composition& composition = CompositionOf(options.strategy);
-  if (composition.coalescing == layout::Coalescing::kNone) limits.batch_count_max = 1;
-  // Four batches at least: one in use, one ready, two under way, so that the storage still has work
-  // when one of them ends.
-  const auto four_batches =
-      static_cast<uint64_t>(std::min(4.4 * batch_bytes, static_cast<double>(ring_bytes)));
-  limits.wrap_bytes = std::min(ring_bytes, std::max(four_batches, kSlotsInUse * slot_bytes));
+  if (composition.coalescing == layout::Coalescing::kNone) limits.group_count_max = 1;
+  // Four batches, or groups of them, at least: one in use, one ready, two under way, so that the
+  // storage still has work when one of them ends.
+  const auto four_groups =
+      static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
+  limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, kSlotsInUse * slot_bytes));
   return limits;
 }
 

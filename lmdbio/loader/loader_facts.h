@@ -31,6 +31,10 @@ struct LoaderFacts {
 };
 static_assert(std::is_trivially_copyable_v<LoaderFacts>);
 
+// The schedule that options and database give: the same on every rank, whatever the ranks are.
+// Requires: record_count and page_bytes_total of `facts`; CheckOptions has passed
+Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options);
+
 // Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);
 
@@ -48,10 +52,14 @@ Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::
 Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
                      const std::string& data_path);
 
+// Of the leaf and overflow pages of `database`.
+uint64_t PageBytesOf(const layout::Database& database);
+
 // How slots are cut for a host with `local_count` of `rank_count` ranks.
 // ring_bytes  of the window
-SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options, int local_count,
-                     int rank_count, uint64_t ring_bytes);
+SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
+                     const Schedule& schedule, int local_count, int rank_count,
+                     uint64_t ring_bytes);
 
 layout::PlanOptions PlanOptionsFor(const LoaderFacts& facts, const LoaderOptions& options,
                                    const layout::Snapshot& snapshot);

@@ -42,26 +42,26 @@ class Locator {
   // Errors: kIo, kCorruption; kStale  the file has shrunk
   virtual Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) = 0;
 
-  // Around the records of one batch, for those who look ahead or take turns with other hosts; also
-  // where this host has no record in it.
+  // Around the records of one group of batches, for those who look ahead or take turns with other
+  // hosts; also where this host has no record in it.
   //
-  // Expect    says which records the next batch begins with. Never fails: what cannot be fetched
+  // Expect    says which records the next group begins with. Never fails: what cannot be fetched
   //           now is fetched later.
-  // IsReady   whether BeginBatch would return without sleeping for another host
-  // BeginBatch returns false after Stop. Errors: kPeerFailed  another host's reader; as Locate
-  // EndBatch  Errors: kPeerFailed
+  // IsReady   whether BeginGroup would return without sleeping for another host
+  // BeginGroup returns false after Stop. Errors: kPeerFailed  another host's reader; as Locate
+  // EndGroup  Errors: kPeerFailed
   // Drain     before this host's reader sleeps for something else: sleeps until the others have
   //           been sent what is theirs. Errors: kPeerFailed
   virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
   virtual bool IsReady() { return true; }
-  virtual Result<bool> BeginBatch(const BatchSpan& /*batch*/) { return true; }
-  virtual Status EndBatch() { return {}; }
+  virtual Result<bool> BeginGroup(const BatchGroup& /*group*/) { return true; }
+  virtual Status EndGroup() { return {}; }
   virtual Status Drain() { return {}; }
 
   // Tells other hosts' readers that this one cannot go on.
   virtual void Abandon(const Error& /*why*/) {}
 
-  // Ends BeginBatch. Any thread.
+  // Ends BeginGroup. Any thread.
   virtual void Stop() {}
 
   // Any thread.

@@ -13,6 +13,13 @@
 
 namespace lmdbio::loader {
 
+// What the stream's batches are made of.
+enum class Order {
+  kSequential,  // the database's own order
+  kChunked,     // batches that follow each other take turns with neighbouring records, so that a
+                // rank's records of all of them lie together in the file (see chunk_batches)
+};
+
 // Which records of a batch are a rank's.
 enum class Share {
   kBlock,       // rank r of P gets the r-th contiguous part (the dissertation)
@@ -45,6 +52,11 @@ struct LoaderOptions {
 
   uint64_t batch_size = 64;      // records of the global batch, shared out among all ranks
   uint64_t batch_count_max = 0;  // the stream ends after so many batches; 0: never
+  Order order = Order::kSequential;
+  // With kChunked: of so many batches in a row, K, the k-th takes every K-th record from the k-th
+  // on; 1 to 1,024, or 0 for as many as hold 32 MiB of pages. Where an epoch's whole batches end
+  // there may be fewer. Needs Share::kBlock.
+  uint64_t chunk_batches = 0;
   Share share = Share::kBlock;
   Tail tail = Tail::kWrap;
   OnError on_error = OnError::kRaise;

@@ -32,6 +32,21 @@ BatchSpan Schedule::Batch(uint64_t number) const {
   return batch;
 }
 
+BatchGroup Schedule::Group(uint64_t number) const {
+  const BatchSpan batch = Batch(number);
+  const BatchGroup alone{number, 1, batch.first_position, batch.record_count};
+  const uint64_t epoch_begin = batch.epoch * record_count_;
+  const uint64_t into = batch.first_position - epoch_begin;
+  // Whole batches of this epoch before and from this one on.
+  const uint64_t before = into / batch_size_;
+  const uint64_t left = (record_count_ - into) / batch_size_;
+  if (chunk_batches_ == 1 || left == 0) return alone;
+  const uint64_t in_group = before % chunk_batches_;
+  return {number - in_group, std::min(chunk_batches_, in_group + left),
+          batch.first_position - in_group * batch_size_,
+          std::min(chunk_batches_, in_group + left) * batch_size_};
+}
+
 int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
   const auto ranks = static_cast<uint64_t>(rank_count);
   if (share == Share::kRoundRobin) return static_cast<int>(position % ranks);

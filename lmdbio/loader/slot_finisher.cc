@@ -38,15 +38,23 @@ bool SlotFinisher::IsBad(uint64_t at, uint64_t length_bytes) const {
   });
 }
 
-// Gives each local rank its room among the entries. What is skipped later leaves room unused.
-void SlotFinisher::BeginBatch(const PlannedSlot& slot, uint64_t batch_index) {
-  batch_index_ = batch_index;
+// Gives each local rank its room among the entries of the next group's batches. What is skipped
+// later leaves room unused.
+void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
+  if (groups_begun_ > 0) first_batch_ += slot.groups[groups_begun_ - 1].batch_count;
   const size_t local_count = ranks_.local_ranks.size();
-  for (size_t i = 0; i < local_count; ++i) {
-    shares_[batch_index * local_count + i] = {batch_first_entry_, 0, 0};
-    batch_first_entry_ += ShareCount(slot.batches[batch_index], ranks_.share, ranks_.local_ranks[i],
-                                     ranks_.rank_count);
+  const uint64_t end = first_batch_ + slot.groups[groups_begun_++].batch_count;
+  for (uint64_t batch = first_batch_; batch < end; ++batch) {
+    for (size_t i = 0; i < local_count; ++i) {
+      shares_[batch * local_count + i] = {next_entry_, 0, 0};
+      next_entry_ +=
+          ShareCount(slot.batches[batch], ranks_.share, ranks_.local_ranks[i], ranks_.rank_count);
+    }
   }
+}
+
+void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) {
+  while (groups_begun_ < group_count) BeginGroup(slot);
 }
 
 Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const PlannedRun& run) {
@@ -114,13 +122,14 @@ Status SlotFinisher::CheckEntry(const Leaf& leaf, const PlannedRun& run, const P
 
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
                                   const Result<Leaf>& leaf, uint64_t value_index) {
-  const PositionRange& range = slot.ranges[range_index_];
-  const BatchSpan& batch = slot.batches[batch_index_];
-  const uint64_t position = range.first_position + into_range_;
-  const int local =
-      local_of_[static_cast<size_t>(OwnerOf(batch, position, ranks_.share, ranks_.rank_count))];
+  const GroupRange& range = slot.ranges[range_index_];
+  const BatchGroup& group = slot.groups[range.group_index];
+  const uint64_t batch_index = first_batch_ + group.BatchOf(range.first + into_range_);
+  const uint64_t position = group.PositionOf(range.first + into_range_);
+  const int local = local_of_[static_cast<size_t>(
+      OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count))];
   LMDBIO_DCHECK(local >= 0);
-  SubBatch& share = shares_[batch_index_ * ranks_.local_ranks.size() + static_cast<size_t>(local)];
+  SubBatch& share = shares_[batch_index * ranks_.local_ranks.size() + static_cast<size_t>(local)];
   const auto skip = [&](const Error& why) -> Status {
     if (on_error_ == OnError::kRaise) return Fail(why.code(), why.message());
     ++share.skipped_count;
@@ -155,11 +164,11 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   return {};
 }
 
-void SlotFinisher::NextPosition(const PlannedSlot& slot) {
+void SlotFinisher::NextRecord(const PlannedSlot& slot) {
   if (++into_range_ < slot.ranges[range_index_].count) return;
   into_range_ = 0;
   if (++range_index_ == slot.ranges.size()) return;
-  while (batch_index_ < slot.ranges[range_index_].batch_index) BeginBatch(slot, batch_index_ + 1);
+  BeginGroupsUpTo(slot, slot.ranges[range_index_].group_index + 1);
 }
 
 Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
@@ -170,7 +179,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
       __builtin_prefetch(bytes_.data() + slot.pages_at + values[i + kHeadsAhead].at);
     }
     LMDBIO_TRY_VOID(FinishRecord(slot, run, leaf, i));
-    NextPosition(slot);
+    NextRecord(slot);
   }
   return {};
 }
@@ -183,16 +192,15 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<SubBatch*>(&ring[slot.head.shares_at]), share_count};
   entries_ = {reinterpret_cast<Entry*>(&ring[slot.head.entries_at]), slot.plan.values().size()};
-  batch_first_entry_ = 0;
+  groups_begun_ = 0;
+  first_batch_ = 0;
+  next_entry_ = 0;
   range_index_ = 0;
   into_range_ = 0;
-  BeginBatch(slot, 0);
-  if (!slot.ranges.empty()) {
-    while (batch_index_ < slot.ranges[0].batch_index) BeginBatch(slot, batch_index_ + 1);
-  }
+  if (!slot.ranges.empty()) BeginGroupsUpTo(slot, slot.ranges[0].group_index + 1);
   for (const PlannedRun& run : slot.plan.runs()) LMDBIO_TRY_VOID(FinishRun(slot, run));
   LMDBIO_CHECK(range_index_ == slot.ranges.size());
-  while (batch_index_ + 1 < slot.batches.size()) BeginBatch(slot, batch_index_ + 1);
+  BeginGroupsUpTo(slot, slot.groups.size());
   return {};
 }
 

@@ -49,8 +49,9 @@ class SlotFinisher {
   Status FinishRun(const PlannedSlot& slot, const layout::PlannedRun& run);
   Status FinishRecord(const PlannedSlot& slot, const layout::PlannedRun& run,
                       const Result<Leaf>& leaf, uint64_t value_index);
-  void BeginBatch(const PlannedSlot& slot, uint64_t batch_index);
-  void NextPosition(const PlannedSlot& slot);
+  void BeginGroup(const PlannedSlot& slot);
+  void BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count);
+  void NextRecord(const PlannedSlot& slot);
   bool IsBad(uint64_t at, uint64_t length_bytes) const;
 
   layout::PageReader pages_;
@@ -64,8 +65,9 @@ class SlotFinisher {
   std::span<const BadRange> bad_ranges_;
   std::span<SubBatch> shares_;
   std::span<Entry> entries_;
-  uint64_t batch_index_ = 0;
-  uint64_t batch_first_entry_ = 0;  // of the next batch
+  size_t groups_begun_ = 0;
+  uint64_t first_batch_ = 0;  // of the last of these, in the slot
+  uint64_t next_entry_ = 0;   // the first of the batch after these
   size_t range_index_ = 0;
   uint64_t into_range_ = 0;
 };

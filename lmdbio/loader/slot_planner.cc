@@ -12,9 +12,9 @@ constexpr uint64_t kBatchesMax = 1024;
 
 constexpr uint64_t AlignUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
-void AddPositions(uint64_t first, uint64_t count, std::vector<PositionRange>& ranges) {
+void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges) {
   if (count == 0) return;
-  if (!ranges.empty() && ranges.back().first_position + ranges.back().count == first) {
+  if (!ranges.empty() && ranges.back().first + ranges.back().count == first) {
     ranges.back().count += count;
   } else {
     ranges.push_back({0, first, count});
@@ -23,32 +23,36 @@ void AddPositions(uint64_t first, uint64_t count, std::vector<PositionRange>& ra
 
 }  // namespace
 
-std::vector<PositionRange> HostRanges(const BatchSpan& batch, const HostRanks& ranks) {
-  std::vector<PositionRange> ranges;
+std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks) {
+  std::vector<GroupRange> ranges;
   const auto local_count = static_cast<int>(ranks.local_ranks.size());
   if (local_count == ranks.rank_count) {
-    AddPositions(batch.first_position, batch.record_count, ranges);
+    AddRecords(0, group.record_count, ranges);
     return ranges;
   }
-  const uint64_t end = batch.first_position + batch.record_count;
   if (ranks.share == Share::kRoundRobin) {
     const auto whole = static_cast<uint64_t>(ranks.rank_count);
-    for (uint64_t round = batch.first_position / whole * whole; round < end; round += whole) {
+    const uint64_t begin = group.first_position;
+    const uint64_t end = begin + group.record_count;
+    for (uint64_t round = begin / whole * whole; round < end; round += whole) {
       for (const int rank : ranks.local_ranks) {
         const uint64_t position = round + static_cast<uint64_t>(rank);
-        if (position >= batch.first_position && position < end) AddPositions(position, 1, ranges);
+        if (position >= begin && position < end) AddRecords(position - begin, 1, ranges);
       }
     }
     return ranges;
   }
-  uint64_t first = batch.first_position;
+  // A rank's records of one batch, times the batches.
+  const BatchSpan one{0, group.first_position, group.records_per_batch(), 0, false};
+  const auto count_of = [&](int rank) {
+    return ShareCount(one, ranks.share, rank, ranks.rank_count) * group.batch_count;
+  };
+  uint64_t first = 0;
   int next_rank = 0;
   for (const int rank : ranks.local_ranks) {
-    for (; next_rank < rank; ++next_rank) {
-      first += ShareCount(batch, ranks.share, next_rank, ranks.rank_count);
-    }
-    const uint64_t count = ShareCount(batch, ranks.share, rank, ranks.rank_count);
-    AddPositions(first, count, ranges);
+    for (; next_rank < rank; ++next_rank) first += count_of(next_rank);
+    const uint64_t count = count_of(rank);
+    AddRecords(first, count, ranges);
     first += count;
     next_rank = rank + 1;
   }
@@ -63,10 +67,11 @@ SlotPlanner::SlotPlanner(const Schedule& schedule, HostRanks ranks, Locator& loc
       limits_(limits),
       ring_(limits.wrap_bytes, limits.ring_bytes) {}
 
-// A range of positions may run over the end of the epoch, even several times.
-Status SlotPlanner::AddRange(const PositionRange& range, PlannedSlot& slot) {
+// A range may run over the end of the epoch, even several times.
+Status SlotPlanner::AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot) {
+  const uint64_t begin = group.first_position + range.first;
   for (uint64_t done = 0; done < range.count;) {
-    const RecordIndex record = schedule_.Record(range.first_position + done);
+    const RecordIndex record = schedule_.RecordOfWalk(begin + done);
     const uint64_t count = std::min(range.count - done, schedule_.record_count() - record.value);
     LMDBIO_TRY_VOID(locator_.Locate(record, count, slot.plan));
     done += count;
@@ -74,38 +79,43 @@ Status SlotPlanner::AddRange(const PositionRange& range, PlannedSlot& slot) {
   return {};
 }
 
-// What the host needs of the batch that comes next, and where that begins.
+// What the host needs of the group that begins with batch `number`, and where that begins.
 void SlotPlanner::LookAhead(uint64_t number) {
   if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
-  next_ranges_ = HostRanges(schedule_.Batch(number), ranks_);
+  const BatchGroup group = schedule_.Group(number);
+  next_ranges_ = HostRanges(group, ranks_);
   if (next_ranges_.empty()) return locator_.Expect({}, 0);
-  const PositionRange& range = next_ranges_.front();
-  const RecordIndex first = schedule_.Record(range.first_position);
+  const GroupRange& range = next_ranges_.front();
+  const RecordIndex first = schedule_.RecordOfWalk(group.first_position + range.first);
   locator_.Expect(first, std::min(range.count, schedule_.record_count() - first.value));
 }
 
 // False if the planner was stopped.
-Result<bool> SlotPlanner::AddBatch(const BatchSpan& batch, PlannedSlot& slot) {
+Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
   // A batch of many epochs would fill this process's memory with plans before it is refused.
+  const BatchSpan first = schedule_.Batch(group.first_batch);
   const uint64_t share =
-      ShareCount(batch, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
-  if (share > limits_.ring_bytes / sizeof(Entry)) {
+      ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
+  if (share > limits_.ring_bytes / sizeof(Entry) / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("batch {} holds {} records for one rank; make the batch smaller or the "
                             "memory budget larger",
-                            batch.number, share));
+                            group.first_batch, share));
   }
-  if (batch.number == 0) LookAhead(0);
-  LMDBIO_TRY(const bool may_go_on, locator_.BeginBatch(batch));
+  if (group.first_batch == 0) LookAhead(0);
+  LMDBIO_TRY(const bool may_go_on, locator_.BeginGroup(group));
   if (!may_go_on) return false;
-  for (PositionRange& range : next_ranges_) {
-    range.batch_index = slot.batches.size();
-    LMDBIO_TRY_VOID(AddRange(range, slot));
+  for (GroupRange& range : next_ranges_) {
+    range.group_index = slot.groups.size();
+    LMDBIO_TRY_VOID(AddRange(group, range, slot));
     slot.ranges.push_back(range);
   }
-  slot.batches.push_back(batch);
-  LMDBIO_TRY_VOID(locator_.EndBatch());
-  LookAhead(batch.number + 1);
+  slot.groups.push_back(group);
+  for (uint64_t k = 0; k < group.batch_count; ++k) {
+    slot.batches.push_back(schedule_.Batch(group.first_batch + k));
+  }
+  LMDBIO_TRY_VOID(locator_.EndGroup());
+  LookAhead(group.first_batch + group.batch_count);
   return true;
 }
 
@@ -118,10 +128,13 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t size_bytes = pages_at + slot.plan.buffer_bytes();
   const std::optional<RingPlace> place = ring_.Allocate(size_bytes);
   if (!place) {
+    const bool is_chunk = slot.groups.front().batch_count > 1;
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("batch {} needs {} bytes of this host's memory, the budget leaves {}; "
-                            "make the batch smaller or the memory budget larger",
-                            slot.batches.front().number, size_bytes, limits_.ring_bytes));
+                fmt::format("{} {} needs {} bytes of this host's memory, the budget leaves {}; "
+                            "make the {} smaller or the memory budget larger",
+                            is_chunk ? "the chunk that begins with batch" : "batch",
+                            slot.batches.front().number, size_bytes, limits_.ring_bytes,
+                            is_chunk ? "chunk" : "batch"));
   }
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
@@ -134,13 +147,15 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
 Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.plan.Clear();
   slot.batches.clear();
+  slot.groups.clear();
   slot.ranges.clear();
   while (slot.batches.empty() || slot.plan.pending_bytes() < limits_.target_bytes) {
-    if (limits_.stream_batches > 0 && next_batch_ == limits_.stream_batches) break;
-    if (limits_.batch_count_max > 0 && slot.batches.size() == limits_.batch_count_max) break;
-    LMDBIO_TRY(const bool added, AddBatch(schedule_.Batch(next_batch_), slot));
+    if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) break;
+    if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) break;
+    const BatchGroup group = schedule_.Group(next_batch_);
+    LMDBIO_TRY(const bool added, AddGroup(group, slot));
     if (!added) return false;
-    ++next_batch_;
+    next_batch_ += group.batch_count;
     // A host without a record in any batch must not wait for bytes that never come.
     if (slot.batches.size() >= kBatchesMax) break;
   }

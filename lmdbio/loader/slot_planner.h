@@ -1,7 +1,7 @@
 // lmdbio/loader/slot_planner.h - the sequence cut into slots, each with its plan and its place.
 //
-// A slot is one filling of the window: one or more batches. Every reader of a host computes the
-// same slots from the same arguments and so needs no word from the others.
+// A slot is one filling of the window: one or more groups of batches. Every reader of a host
+// computes the same slots from the same arguments and so needs no word from the others.
 //
 // Source: dissertation 5.2.3 (several batches in one read, under a memory budget); docs/loader.md
 // "Slots".
@@ -27,10 +27,10 @@ struct HostRanks {
   Share share = Share::kBlock;
 };
 
-// Consecutive positions of one batch that this host needs.
-struct PositionRange {
-  uint64_t batch_index = 0;  // within the slot
-  uint64_t first_position = 0;
+// What this host needs of one group of batches: records that follow each other in the walk.
+struct GroupRange {
+  uint64_t group_index = 0;  // within the slot
+  uint64_t first = 0;        // counted from the group's first record
   uint64_t count = 0;
 };
 
@@ -39,8 +39,9 @@ struct PlannedSlot {
 
   uint64_t number = 0;
   std::vector<BatchSpan> batches;
+  std::vector<BatchGroup> groups;  // of these batches
   // What the plan's values stand for, in the same order.
-  std::vector<PositionRange> ranges;
+  std::vector<GroupRange> ranges;
   layout::ReadPlan plan;
   uint64_t free_after = 0;  // slots that must have been let go before it may be filled
   uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
@@ -48,8 +49,8 @@ struct PlannedSlot {
 };
 
 struct SlotLimits {
-  uint64_t target_bytes = 8 << 20;  // batches are added to a slot until it holds so much
-  uint64_t batch_count_max = 0;     // of one slot; 0: no limit
+  uint64_t target_bytes = 8 << 20;  // groups are added to a slot until it holds so much
+  uint64_t group_count_max = 0;     // of one slot; 0: no limit
   uint64_t stream_batches = 0;      // of the whole stream; 0: no end
   uint64_t wrap_bytes = 0;          // see RingAllocator
   uint64_t ring_bytes = 0;
@@ -80,8 +81,8 @@ class SlotPlanner {
 
  private:
   void LookAhead(uint64_t number);
-  Result<bool> AddBatch(const BatchSpan& batch, PlannedSlot& slot);
-  Status AddRange(const PositionRange& range, PlannedSlot& slot);
+  Result<bool> AddGroup(const BatchGroup& group, PlannedSlot& slot);
+  Status AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 
   Schedule schedule_;
@@ -89,14 +90,15 @@ class SlotPlanner {
   Locator& locator_;
   SlotLimits limits_;
   RingAllocator ring_;
-  uint64_t next_batch_ = 0;
-  std::vector<PositionRange> next_ranges_;  // of that batch, once it was looked at
+  uint64_t next_batch_ = 0;              // the first of a group
+  std::vector<GroupRange> next_ranges_;  // of that group, once it was looked at
   uint64_t next_slot_ = 0;
 };
 
-// The positions of `batch` that belong to the host, ascending, neighbours together.
-// (batch_index is left 0.)
-std::vector<PositionRange> HostRanges(const BatchSpan& batch, const HostRanks& ranks);
+// The records of `group` that belong to the host, ascending, neighbours together.
+// (group_index is left 0.)
+// Requires: a group of several batches only with Share::kBlock
+std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks);
 
 }  // namespace lmdbio::loader
 #endif  // LMDBIO_LOADER_SLOT_PLANNER_H_

@@ -15,6 +15,7 @@ namespace lmdbio::test {
 namespace {
 
 using loader::LoaderOptions;
+using loader::Order;
 using loader::Share;
 using loader::Strategy;
 using loader::Tail;
@@ -39,6 +40,7 @@ struct Trial {
     add("readers", options.readers_per_host);
     add("batch", options.batch_size);
     add("batches", options.batch_count_max);
+    if (options.order == Order::kChunked) add("chunks of", options.chunk_batches);
     add("share", static_cast<uint64_t>(options.share));
     add("tail", static_cast<uint64_t>(options.tail));
     add("budget", options.memory_budget_bytes);
@@ -111,6 +113,28 @@ TEST_CASE("Any number of ranks, readers and hosts delivers the same", "[loader][
   }
 }
 
+TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loader][matrix]") {
+  ServedDatabases databases;
+  databases.AddFixture("boundaries");
+  for (const auto& row : loader::kStrategies) {
+    for (const Tail tail : kTails) {
+      for (const int rank_count : {1, 2, 5}) {
+        for (const uint64_t chunk_batches : {1U, 3U, 4U, 100U}) {
+          Trial trial{{rank_count, 2}, {}};
+          trial.options.strategy = row.strategy;
+          trial.options.order = Order::kChunked;
+          trial.options.chunk_batches = chunk_batches;
+          trial.options.tail = tail;
+          trial.options.batch_size = 8;
+          trial.options.batch_count_max = 20;
+          INFO(trial.Describe());
+          REQUIRE(WrongWith(databases.all()[0], trial) == "");
+        }
+      }
+    }
+  }
+}
+
 template <typename T, size_t kCount>
 T AnyOf(Random& random, const T (&choices)[kCount]) {
   return choices[random.Below(kCount)];
@@ -131,6 +155,11 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   LoaderOptions& options = trial.options;
   options.strategy = loader::kStrategies[random.Below(loader::kStrategies.size())].strategy;
   options.share = AnyOf(random, kShares);
+  if (random.Below(3) == 0) {
+    options.order = Order::kChunked;
+    options.share = Share::kBlock;
+    options.chunk_batches = AnyOf(random, {uint64_t{1}, uint64_t{2}, uint64_t{5}, uint64_t{40}});
+  }
   options.tail = AnyOf(random, kTails);
   options.readers_per_host = static_cast<uint32_t>(random.Between(1, 3));
   options.in_place = random.Below(2) == 0;
@@ -144,8 +173,9 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   const uint64_t two_epochs = 2 * record_count / options.batch_size + 2;
   options.batch_count_max = std::clamp<uint64_t>(kPositionsMax / options.batch_size, 1,
                                                  std::min<uint64_t>(two_epochs, 90));
-  // A batch of these fits for sure.
-  if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000) {
+  // A batch of these fits for sure, a chunk does not.
+  if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000 &&
+      options.order == Order::kSequential) {
     options.memory_budget_bytes = 1 << 20;
   }
   return trial;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/writer/record_provenance.h"
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/temp_dir.h"
@@ -117,6 +118,41 @@ TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") 
       CheckStream({4, 64}, data_file, options);
     }
   }
+}
+
+TEST_CASE("Chunked order refuses options that make no sense with it", "[loader]") {
+  LoaderOptions options;
+  options.order = loader::Order::kChunked;
+  options.chunk_batches = 1024;
+  CHECK(loader::CheckOptions(options).has_value());
+  options.share = Share::kRoundRobin;
+  CHECK(loader::CheckOptions(options).error().message().find("round-robin") != std::string::npos);
+  options.share = Share::kBlock;
+  options.chunk_batches = 1025;
+  CHECK(loader::CheckOptions(options).error().code() == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);  // 300 records of 3,080 bytes
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.order = loader::Order::kChunked;
+  options.chunk_batches = 60;
+  options.batch_size = 5;
+  options.batch_count_max = 60;
+  options.memory_budget_bytes = 1 << 20;
+  const Delivered got = Deliver({2, 64}, data_file, options);
+  REQUIRE(got.errors[0].has_value());
+  CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
+  INFO(got.errors[0]->message());
+  CHECK(got.errors[0]->message().find("make the chunk smaller") != std::string::npos);
+  options.chunk_batches = 0;  // as many as hold 32 MiB: all of them
+  options.memory_budget_bytes = 64 << 20;
+  const Delivered whole = Deliver({2, 64}, data_file, options);
+  REQUIRE(!whole.errors[0].has_value());
+  options.chunk_batches = 60;
+  CHECK(whole.records == Expected(data_file, options));
 }
 
 TEST_CASE("Open refuses what cannot be served, on every rank", "[loader]") {

@@ -69,6 +69,60 @@ TEST_CASE("Schedule deals out what a simulation deals out", "[loader][schedule]"
   }
 }
 
+// The walk dealt out in turn: of the whole batches of an epoch, `chunk_batches` in a row at a time.
+TEST_CASE("Groups hold what is dealt out in turn", "[loader][schedule]") {
+  for (uint64_t record_count = 1; record_count <= 30; ++record_count) {
+    for (uint64_t batch_size = 1; batch_size <= record_count + 1; ++batch_size) {
+      for (const uint64_t chunk_batches : {1U, 2U, 3U, 7U}) {
+        for (const Tail tail : kTails) {
+          if (tail == Tail::kDrop && batch_size > record_count) continue;
+          CAPTURE(record_count, batch_size, chunk_batches, static_cast<int>(tail));
+          const Schedule schedule(record_count, batch_size, tail, chunk_batches);
+          uint64_t in_chunk = 0;  // whole batches of this epoch since the last group ended
+          for (uint64_t number = 0; number < 40; ++number) {
+            const BatchSpan batch = schedule.Batch(number);
+            const BatchGroup group = schedule.Group(number);
+            REQUIRE(group.first_batch <= number);
+            REQUIRE(number < group.first_batch + group.batch_count);
+            REQUIRE(number - group.first_batch == in_chunk);
+            const bool is_whole =
+                batch.record_count == batch_size &&
+                (batch.first_position + batch_size - 1) / record_count == batch.epoch;
+            const bool is_last =
+                !is_whole || ++in_chunk == chunk_batches ||
+                schedule.Batch(number + 1).epoch != batch.epoch ||
+                schedule.Batch(number + 1).record_count != batch_size ||
+                (schedule.Batch(number + 1).first_position + batch_size - 1) / record_count !=
+                    batch.epoch;
+            REQUIRE(is_last == (number + 1 == group.first_batch + group.batch_count));
+            if (is_last) in_chunk = 0;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A group's positions are its records of the walk, each once", "[loader][schedule]") {
+  for (uint64_t batch_count = 1; batch_count <= 9; ++batch_count) {
+    for (uint64_t batch_size = 1; batch_size <= 9; ++batch_size) {
+      const BatchGroup group{5, batch_count, 1000, batch_count * batch_size};
+      CAPTURE(batch_count, batch_size);
+      std::vector<int> seen(group.record_count, 0);
+      std::vector<uint64_t> filled(batch_count, 0);
+      for (uint64_t i = 0; i < group.record_count; ++i) {
+        const uint64_t batch = group.BatchOf(i);
+        const uint64_t into = group.PositionOf(i) - group.first_position;
+        REQUIRE(batch == i % batch_count);
+        REQUIRE(into / batch_size == batch);
+        REQUIRE(into % batch_size == filled[batch]++);
+        ++seen[into];
+      }
+      REQUIRE(std::count(seen.begin(), seen.end(), 1) == static_cast<long>(group.record_count));
+    }
+  }
+}
+
 TEST_CASE("Every position of a batch is one rank's", "[loader][schedule]") {
   for (uint64_t first = 0; first <= 13; ++first) {
     for (uint64_t count = 1; count <= 13; ++count) {
@@ -118,7 +172,7 @@ TEST_CASE("Round-robin shares are those of Caffe's solvers", "[loader][schedule]
                   static_cast<int>(rank)) {
                 continue;
               }
-              REQUIRE(schedule.Record(p).value ==
+              REQUIRE(schedule.RecordOfWalk(p).value ==
                       ((t * each + i) * solver_count + rank) % record_count);
               ++i;
             }
@@ -172,7 +226,7 @@ TEST_CASE("Positions beyond 2^62 are right", "[loader][schedule]") {
   const BatchSpan late = one_by_one.Batch((uint64_t{1} << 63) - 1);
   CHECK(late.first_position == (uint64_t{1} << 63) - 1);
   CHECK(late.epoch == ((uint64_t{1} << 63) - 1) / 3);
-  CHECK(one_by_one.Record(late.first_position).value == ((uint64_t{1} << 63) - 1) % 3);
+  CHECK(one_by_one.RecordOfWalk(late.first_position).value == ((uint64_t{1} << 63) - 1) % 3);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/loader/stream_oracle.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -14,6 +15,43 @@ std::string Text(Bytes bytes) {
 }
 
 std::string Key(uint64_t i) { return fmt::format("{:08}", i); }
+
+// The number of the first position behind the last batch.
+uint64_t EndOfBatches(const loader::LoaderOptions& options, uint64_t n) {
+  const uint64_t count = options.batch_count_max;
+  if (options.tail == loader::Tail::kWrap) return count * options.batch_size;
+  const uint64_t whole = n / options.batch_size;
+  const bool has_short = options.tail == loader::Tail::kShort && n % options.batch_size != 0;
+  const uint64_t an_epoch = whole + (has_short ? 1 : 0);
+  return count / an_epoch * n + std::min(n, count % an_epoch * options.batch_size);
+}
+
+// Order::kChunked, as one would do it with cards: of the whole batches of each epoch, K in a row
+// are laid down again, a record on each in turn.
+void DealInTurn(const loader::LoaderOptions& options, uint64_t n,
+                std::map<uint64_t, KeyValue>& records) {
+  const uint64_t size = options.batch_size;
+  const uint64_t end = records.rbegin()->first + 1;
+  for (uint64_t epoch = 0; epoch * n < end; ++epoch) {
+    uint64_t first = epoch * n;
+    if (options.tail == loader::Tail::kWrap) first = (first + size - 1) / size * size;
+    while (first + size <= (epoch + 1) * n) {
+      uint64_t batches = 0;
+      while (batches < options.chunk_batches && first + (batches + 1) * size <= (epoch + 1) * n) {
+        ++batches;
+      }
+      if (first + batches * size > end) return;  // nobody gets so far
+      std::vector<std::vector<KeyValue>> piles(batches);
+      for (uint64_t i = 0; i < batches * size; ++i) {
+        piles[i % batches].push_back(records.at(first + i));
+      }
+      for (uint64_t k = 0; k < batches; ++k) {
+        for (uint64_t i = 0; i < size; ++i) records[first + k * size + i] = piles[k][i];
+      }
+      first += batches * size;
+    }
+  }
+}
 
 void Take(const loader::Batch& batch, const loader::LoaderOptions& options, comm::Group& group,
           Delivered& all) {
@@ -67,7 +105,11 @@ std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
                                         const loader::LoaderOptions& options) {
   const uint64_t n = records.size();
   std::map<uint64_t, KeyValue> expected;
-  for (uint64_t b = 0; b < options.batch_count_max; ++b) {
+  // Chunks may go on behind the last batch.
+  const bool is_chunked = options.order == loader::Order::kChunked;
+  const uint64_t batch_count =
+      options.batch_count_max + (is_chunked ? 2 * options.chunk_batches : 0);
+  for (uint64_t b = 0; b < batch_count; ++b) {
     for (uint64_t i = 0; i < options.batch_size; ++i) {
       uint64_t position = b * options.batch_size + i;
       if (options.tail != loader::Tail::kWrap) {
@@ -81,6 +123,10 @@ std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
       expected[position] = records[position % n];
     }
   }
+  if (!is_chunked) return expected;
+  DealInTurn(options, n, expected);
+  const uint64_t end = EndOfBatches(options, n);
+  expected.erase(expected.lower_bound(end), expected.end());
   return expected;
 }
 

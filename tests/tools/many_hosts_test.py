@@ -73,6 +73,17 @@ class ManyHosts(unittest.TestCase):
                     self.assertEqual(checksums, expected)
                     self.assertEqual(len(checksums), 1)
 
+    def test_chunked_order_is_one_sequence_too(self):
+        cluster = self.make_cluster("mixed")
+        checksums = set()
+        for hosts, per_host, readers in SHAPES:
+            runs = self.read(cluster, hosts, per_host, "--strategy", "all", "--verify", "-b", 24,
+                             "--readers-per-host", readers, "--order", "chunked",
+                             "--chunk-batches", 5)
+            self.assertEqual({run["records"] for run in runs}, {400})
+            checksums.update(run["checksum"] for run in runs)
+        self.assertEqual(len(checksums), 1)
+
     def test_each_page_crosses_once_where_provenance_tells_the_places(self):
         cluster = self.make_cluster("equal")
         for hosts in (1, 2):
