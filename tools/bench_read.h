@@ -5,6 +5,7 @@
 #define LMDBIO_TOOLS_BENCH_READ_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ enum class ComputeKind {
 struct ReadRequest {
   std::string path;
   loader::LoaderOptions options;
-  double compute_s = 0;  // for each batch, on each rank
+  double compute_s = 0;           // for each batch, on each rank
+  bool computes_checksum = true;  // else nobody looks at what is delivered
+  uint64_t meet_every = 1;  // batches; trainers wait for each other after so many, 0: at the end
   ComputeKind compute_kind = ComputeKind::kWork;
 };
 
@@ -30,7 +33,8 @@ struct ReadResult {
   uint64_t record_count = 0;  // delivered, all ranks
   uint64_t skipped_count = 0;
   uint64_t payload_bytes = 0;
-  uint64_t checksum = 0;  // see RecordChecksum; over all records
+  // See RecordChecksum; over all records. None if it was not asked for.
+  std::optional<uint64_t> checksum;
   int hosts = 1;
   double seconds = 0;        // from before Open until the slowest rank has its last batch
   double first_batch_s = 0;  // of the slowest rank

@@ -298,7 +298,10 @@ void DescribeRead(po::options_description_easy_init options) {
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
-       "on the processor, or on an accelerator that leaves the processor free")                   //
+       "on the processor, or on an accelerator that leaves the processor free")                //
+      ("no-checksum", "do not look at the bytes that are delivered: raw reads do not either")  //
+      ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
+       "ranks wait for each other after so many batches, as trainers do; 0: at the end only")     //
       ("drop-caches", "drop the page cache of every host before each run, also each raw run")     //
       ("warm-caches", "read the file into the page cache of every host before each run")          //
       ("no-raw", "do not measure the raw rate, which reads as much of the file before each run")  //
@@ -438,13 +441,13 @@ Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& 
   run.order = plan.order;
   run.batch_size = plan.request.options.batch_size;
   run.page_bytes = plan.page_bytes;
-  if (plan.expected_checksum && run.read.checksum != *plan.expected_checksum &&
+  if (plan.expected_checksum && run.read.checksum != plan.expected_checksum &&
       run.read.skipped_count == 0) {
     return lmdbio::Fail(
         lmdbio::ErrorCode::kInternal,
         fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
                     "{:016x}",
-                    plan.raw.data_path, strategy, run.read.checksum, *plan.expected_checksum));
+                    plan.raw.data_path, strategy, *run.read.checksum, *plan.expected_checksum));
   }
   return run;
 }
@@ -508,6 +511,11 @@ Status Read(const Invocation& invocation) {
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must lie between 0 and 3600");
   }
+  plan.request.computes_checksum = !invocation.has("no-checksum");
+  if (!plan.request.computes_checksum && invocation.has("verify")) {
+    throw Misuse("--verify compares checksums: leave out --no-checksum");
+  }
+  plan.request.meet_every = invocation.whole("meet-every");
   using lmdbio::tools::ComputeKind;
   plan.request.compute_kind = Choose<ComputeKind, 2>(
       invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});

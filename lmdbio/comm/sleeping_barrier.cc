@@ -18,6 +18,9 @@ namespace {
 // A lost wake-up is not possible; a dead peer is somebody else's to find.
 constexpr auto kNap = std::chrono::milliseconds(1000);
 
+// So wide that of 16 hosts twelve are leaves and sleep once for each meeting.
+constexpr int kChildrenMax = 4;
+
 }  // namespace
 
 struct SleepingBarrier::Meeting {
@@ -26,6 +29,16 @@ struct SleepingBarrier::Meeting {
   std::atomic<uint32_t> any_failed;           // on arrival; stays set
   std::atomic<uint32_t> has_failed;           // the same when everybody was let go
 };
+
+SleepingBarrier::Neighbours SleepingBarrier::NeighboursOf(const Group& group) {
+  Neighbours neighbours;
+  if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / kChildrenMax;
+  for (int i = 1; i <= kChildrenMax; ++i) {
+    const int child = kChildrenMax * group.rank() + i;
+    if (child < group.size()) neighbours.children.push_back(child);
+  }
+  return neighbours;
+}
 
 SleepingBarrier::Meeting& SleepingBarrier::meeting() const {
   return *std::launder(reinterpret_cast<Meeting*>(memory_->bytes().data()));
@@ -37,10 +50,10 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   LMDBIO_TRY(barrier->roots_, group.Split(barrier->host_->rank() == 0 ? 0 : 1));
   if (barrier->host_->rank() == 0 && barrier->roots_->size() > 1) {
     LinkPlan plan;
-    for (int step = 1; step < barrier->roots_->size(); step *= 2) {
-      plan.sends_to.push_back(RankBehind(*barrier->roots_, step));
-      plan.receives_from.push_back(RankBefore(*barrier->roots_, step));
-    }
+    barrier->neighbours_ = NeighboursOf(*barrier->roots_);
+    for (const int child : barrier->neighbours_.children) plan.sends_to.push_back(child);
+    if (barrier->neighbours_.parent) plan.sends_to.push_back(*barrier->neighbours_.parent);
+    plan.receives_from = plan.sends_to;
     Result<std::unique_ptr<PeerLinks>> links = PeerLinks::Open(*barrier->roots_, plan);
     if (links) barrier->links_ = std::move(*links);
   }
@@ -48,18 +61,26 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   return barrier;
 }
 
-// Whether the rank of any host brings a failure. Over links in log2 rounds: in each, a rank tells
-// another what it knows so far.
+// Whether the rank of any host brings a failure. Over links up a tree of the roots and down again:
+// two messages for each host and mostly one sleep, where rounds of pairs would need log2 of the
+// hosts of both.
 Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
   if (!links_) {
     LMDBIO_TRY(const auto all, roots_->AllGather(std::as_bytes(std::span(&mine, 1))));
     return std::any_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
   }
   std::byte known{mine};
-  for (int step = 1; step < roots_->size(); step *= 2) {
-    LMDBIO_TRY_VOID(links_->Send(RankBehind(*roots_, step), std::span(&known, 1)));
-    LMDBIO_TRY(const auto heard, links_->Receive(RankBefore(*roots_, step)));
+  for (const int child : neighbours_.children) {
+    LMDBIO_TRY(const auto heard, links_->Receive(child));
     if (heard && !heard->empty()) known |= heard->front();
+  }
+  if (neighbours_.parent) {
+    LMDBIO_TRY_VOID(links_->Send(*neighbours_.parent, std::span(&known, 1)));
+    LMDBIO_TRY(const auto heard, links_->Receive(*neighbours_.parent));
+    if (heard && !heard->empty()) known = heard->front();
+  }
+  for (const int child : neighbours_.children) {
+    LMDBIO_TRY_VOID(links_->Send(child, std::span(&known, 1)));
   }
   return known != std::byte{0};
 }
