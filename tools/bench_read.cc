@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #define XXH_INLINE_ALL
@@ -19,6 +20,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kBlockBytesOfRusage = 512;
 
+double UnixSecondsNow() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -32,7 +37,8 @@ struct RankResult {
   double first_batch_s = 0;
   double compute_s = 0;
   double cpu_s = 0;
-  int is_host_root = 0;
+  double meet_s = 0;
+  int host_root = 0;  // the first rank of this rank's host
 };
 
 struct Usage {
@@ -131,6 +137,7 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
       meeting_switches += ThreadContextSwitches() - switches_before;
     }
     if (!goes_on) break;
+    pass.mine.meet_s += SecondsSince(answered);
     pass.latencies_s.push_back(
         static_cast<float>(std::chrono::duration<double>(answered - asked).count()));
     if (pass.latencies_s.size() == 1) pass.mine.first_batch_s = SecondsSince(start);
@@ -198,6 +205,21 @@ void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
   sum.io_s_mean /= readers;
 }
 
+void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
+  std::map<int, int> hosts;  // by first rank
+  for (const RankResult& rank : ranks) {
+    const auto host = hosts.try_emplace(rank.host_root, static_cast<int>(hosts.size())).first;
+    const loader::LoaderCounters& counters = rank.counters;
+    result.ranks.push_back({.host = host->second,
+                            .seek_s = counters.locate_s,
+                            .io_s = counters.read_s,
+                            .turn_s = counters.turn_s,
+                            .wait_s = counters.wait_s,
+                            .meet_s = rank.meet_s});
+  }
+  result.hosts = static_cast<int>(hosts.size());
+}
+
 }  // namespace
 
 uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value) {
@@ -212,26 +234,28 @@ Result<ReadResult> MeasureRead(comm::Group& group, const ReadRequest& request) {
   Pass pass;
   LMDBIO_TRY_VOID(group.Barrier());
   const Usage before = UsageNow();
+  const double began_unix_s = UnixSecondsNow();
   const auto start = Clock::now();
   Status read = ReadBatches({group, *barrier, compute}, request, start, pass);
   LMDBIO_TRY_VOID(comm::Agree(group, std::move(read)));
   const Usage after = UsageNow();
   pass.mine.cpu_s = after.cpu_s - before.cpu_s;
   pass.mine.storage_bytes = after.storage_bytes - before.storage_bytes;
-  pass.mine.is_host_root = host->rank() == 0 ? 1 : 0;
+  pass.mine.host_root = group.rank();
+  LMDBIO_TRY_VOID(host->Broadcast(0, std::as_writable_bytes(std::span(&pass.mine.host_root, 1))));
   LMDBIO_TRY(const auto ranks, Gather<RankResult>(group, std::span(&pass.mine, 1)));
   ReadResult result;
+  result.began_unix_s = began_unix_s;
   const bool is_map =
       loader::CompositionOf(request.options.strategy).engine == loader::Composition::Engine::kMmap;
-  result.hosts = 0;
   uint64_t checksum = 0;
   for (const RankResult& rank : ranks) {
     AddRank(rank, is_map, result);
-    result.hosts += rank.is_host_root;
     checksum += rank.checksum;
   }
   if (request.computes_checksum) result.checksum = checksum;
   SetMeans(ranks, result);
+  SetRankTimes(ranks, result);
   LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));
   result.how = pass.how;
   result.notes = pass.notes;

@@ -29,6 +29,16 @@ struct ReadRequest {
   ComputeKind compute_kind = ComputeKind::kWork;
 };
 
+// What one rank spent, in seconds. Reading goes on beside waiting, so the parts overlap.
+struct RankTimes {
+  int host = 0;       // hosts count from 0, in the order of their first ranks
+  double seek_s = 0;  // of this rank's reader, as the next two; 0 on ranks that do not read
+  double io_s = 0;
+  double turn_s = 0;  // see loader::LoaderCounters
+  double wait_s = 0;  // for its own batches
+  double meet_s = 0;  // with its batch at hand, until the slowest rank had its own
+};
+
 struct ReadResult {
   uint64_t record_count = 0;  // delivered, all ranks
   uint64_t skipped_count = 0;
@@ -36,6 +46,7 @@ struct ReadResult {
   // See RecordChecksum; over all records. None if it was not asked for.
   std::optional<uint64_t> checksum;
   int hosts = 1;
+  double began_unix_s = 0;   // when the clock of `seconds` began, by rank 0's calendar
   double seconds = 0;        // from before Open until the slowest rank has its last batch
   double first_batch_s = 0;  // of the slowest rank
   double compute_s = 0;      // mean of the ranks
@@ -54,6 +65,7 @@ struct ReadResult {
   double loader_cpu_s = 0;          // of these, in the loader: reading threads and calls of Next
   double loader_cpu_share_max = 0;  // of one core, of the rank that used most
   uint64_t memory_bytes_max = 0;    // resident, of the largest rank
+  std::vector<RankTimes> ranks;     // in the order of ranks
   std::vector<float> latencies_s;   // of every batch on every rank, unordered
   std::string how;                  // Loader::Describe of rank 0
   std::vector<std::string> notes;   // of rank 0

@@ -143,6 +143,20 @@ std::string XmlText(std::string_view text) {
   return out;
 }
 
+nlohmann::ordered_json RanksJson(const ReadResult& read) {
+  auto ranks = nlohmann::ordered_json::array();
+  for (const RankTimes& rank : read.ranks) {
+    ranks.push_back({{"rank", ranks.size()},
+                     {"host", rank.host},
+                     {"seek_s", rank.seek_s},
+                     {"io_s", rank.io_s},
+                     {"turn_s", rank.turn_s},
+                     {"wait_s", rank.wait_s},
+                     {"meet_s", rank.meet_s}});
+  }
+  return ranks;
+}
+
 }  // namespace
 
 double BenchRun::records_per_s() const {
@@ -193,6 +207,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["io_s"] = {{"max", read.io_s_max}, {"mean", read.io_s_mean}};
   out["turn_s"] = {{"max", read.turn_s_max}};
   out["skew_s"] = {{"max", read.skew_s_max}, {"mean", read.skew_s_mean}};
+  out["by_rank"] = RanksJson(read);
   out["bytes_read"] = read.bytes_read;
   out["bytes_useful"] = run.page_bytes;
   out["read_requests"] = read.read_requests;
@@ -211,6 +226,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["first_batch_s"] = read.first_batch_s;
   out["utilisation"] = read.utilisation();
   out["memory_bytes_max"] = read.memory_bytes_max;
+  out["began_unix_s"] = read.began_unix_s;  // to find the run in a log of the storage
   out["seconds"] = read.seconds;
   out["checksum"] = nullptr;
   if (read.checksum) out["checksum"] = fmt::format("{:016x}", *read.checksum);

@@ -32,6 +32,7 @@ struct BenchRun {
 // What holds for all runs: machine, kernel, commit, cache state, MPI's wait mode, command line.
 nlohmann::ordered_json DescribeMachine();
 
+// Sums and extremes over ranks, and the times of each rank (RankTimes) under "by_rank".
 nlohmann::ordered_json ToJson(const BenchRun& run);
 
 // For each strategy, in order of first appearance, medians of its runs with minimum and maximum.

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -233,6 +234,22 @@ class BenchTool(unittest.TestCase):
                 self.assertGreater(one["read_requests"], 0)
                 self.assertAlmostEqual(one["raw_fraction"], one["bytes_useful"] / one["seconds"]
                                        / one["raw_bytes_per_s"], places=9)
+
+    def test_json_tells_the_times_of_each_rank(self):
+        report = bench_program.report(3, "read", "--strategy", "lmdb,lmm", "--repeat", 1, "-b",
+                                      100, "--no-raw", self.equal)
+        for one in report["runs"]:
+            ranks = one["by_rank"]
+            self.assertEqual([rank["rank"] for rank in ranks], [0, 1, 2])
+            self.assertEqual([rank["host"] for rank in ranks], [0, 0, 0])
+            for key, mine in (("seek_s", "seek_s"), ("io_s", "io_s"), ("turn_s", "turn_s"),
+                              ("skew_s", "wait_s")):
+                self.assertEqual(one[key]["max"], max(rank[mine] for rank in ranks), key)
+            readers = sum(rank["seek_s"] + rank["io_s"] > 0 for rank in ranks)
+            self.assertEqual(readers, 3 if one["strategy"] == "lmdb" else 1)
+            for rank in ranks:
+                self.assertLess(rank["meet_s"], one["seconds"])
+            self.assertLess(abs(time.time() - one["began_unix_s"]), 3600)
 
     def test_runs_begin_with_the_caches_that_were_asked_for(self):
         for option, words in (("--drop-caches", "cold"), ("--warm-caches", "warm")):

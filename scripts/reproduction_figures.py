@@ -1,0 +1,560 @@
+"""What scripts/reproduce shows for each figure of the dissertation: tables, claims and panels to
+draw, computed from the results of its passes. Nothing here knows a measured number.
+
+    Section   one figure: tables, claims, panels
+    Claim     what the dissertation found, a criterion for it here, and where that is met
+"""
+
+import dataclasses
+import statistics
+
+SERIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
+          "lmm-dio-prov-coal-stag", "scan", "auto")
+STAG = "lmm-dio-prov-coal-stag"
+# Figures that compare read times: the strategies, of which the last is the new one.
+COMPARED = {"3.6": SERIES[:2], "4.6": SERIES[:3], "5.5": SERIES[:4], "5.7": SERIES[:5],
+            "5.8": SERIES[:6], "5.9": SERIES[:7]}
+ORDERED = ("lmm-dio-prov", "lmm-dio-prov-coal", STAG, "auto")
+# Which pass a figure takes, and the strategies in it.
+NEEDS = {"3.6": ("runs", SERIES[:2]), "3.7": ("runs", ("lmm",)), "3.8": ("runs", SERIES[:2]),
+         "4.2": ("storage", SERIES), "4.6": ("runs", SERIES[:3]), "4.10": ("guesses", ("lmm-dm",)),
+         "4.11": ("runs", ("lmm-dm",)), "5.2": ("storage", ORDERED), "5.5": ("runs", SERIES[:4]),
+         "5.6": ("runs", ("lmm-dio",)), "5.7": ("runs", SERIES[:5]), "5.8": ("runs", SERIES[:6]),
+         "5.9": ("runs", SERIES[:7]), "all": ("runs", SERIES)}
+NAMES = tuple(NEEDS)
+TOLERANCE = 1.05  # within which two read times are the same
+MIB = 1 << 20
+
+
+def strategies_for(kind, figures, known):
+    """What a pass has to run for these figures, in the order of the series."""
+    wanted = {name for figure in figures if NEEDS[figure][0] == kind for name in NEEDS[figure][1]}
+    return [name for name in SERIES if name in wanted and name in known]
+
+
+@dataclasses.dataclass
+class Claim:
+    paper: str      # in our words, with the section
+    criterion: str  # when we say that it holds here
+    values: list    # (where: "8x1" or "8", as text, whether it is met)
+
+    def measured(self):
+        return ", ".join(f"{text} ({where})" if where else text for where, text, _ in self.values)
+
+    def verdict(self):
+        met = [where for where, _, is_met in self.values if is_met]
+        missed = [where for where, _, is_met in self.values if not is_met]
+        if not self.values:
+            return "cannot be told from these hosts"
+        if not missed:
+            return "holds"
+        if not met:
+            return "does not hold"
+        return f"holds at {', '.join(met)}; not at {', '.join(missed)}"
+
+
+@dataclasses.dataclass
+class Panel:
+    kind: str    # "lines", "bars" or "dots"
+    title: str
+    x_label: str
+    y_label: str
+    ticks: list  # of x; lines and bars stand at 0, 1, ...
+    series: list  # (name, values) or, of dots, (host, x values, y values)
+    is_log: bool = False
+
+
+@dataclasses.dataclass
+class Section:
+    title: str
+    text: str = ""
+    tables: list = dataclasses.field(default_factory=list)  # (caption, head, rows)
+    claims: list = dataclasses.field(default_factory=list)
+    panels: list = dataclasses.field(default_factory=list)
+
+
+def spread(values, decimals=3):
+    """The median, and the extremes where there are several."""
+    text = f"{statistics.median(values):.{decimals}f}"
+    if len(values) == 1:
+        return text
+    return f"{text} ({min(values):.{decimals}f}..{max(values):.{decimals}f})"
+
+
+def readers(run):
+    """The ranks that read, with their skew: waiting at a barrier or for another host."""
+    ranks = [rank | {"skew_s": rank["turn_s"] + rank["meet_s"]} for rank in run["by_rank"]]
+    return [rank for rank in ranks if rank["seek_s"] + rank["io_s"] > 0] or ranks
+
+
+class Data:
+    """Results, asked for by strategy and (hosts, ranks of each)."""
+
+    def __init__(self, results):
+        self.results = results
+        self.strategies = [name for name in SERIES if name in results["strategies"]]
+        self.runs = {}
+        for run in results["runs"]:
+            key = (run["strategy"], (run["hosts"], run["per_host"]))
+            self.runs.setdefault(key, []).append(run)
+        self.shapes = sorted({shape for _, shape in self.runs}, key=lambda s: (s[1], s[0]))
+        self.storage = {(one["strategy"], one["hosts"]): one for one in results["storage"]}
+        self.watched_hosts = sorted({hosts for _, hosts in self.storage})
+
+    def has(self, strategy):
+        return any(name == strategy for name, _ in self.runs)
+
+    def each(self, strategy, shape, figure):
+        return [figure(run) for run in self.runs[strategy, shape]]
+
+    def median(self, strategy, shape, figure):
+        return statistics.median(self.each(strategy, shape, figure))
+
+    def seconds(self, strategy, shape):
+        return self.median(strategy, shape, lambda run: run["seconds"])
+
+    def part(self, strategy, shape, key, over):
+        """The median run's mean (or max) over readers of a time."""
+        return self.median(strategy, shape, lambda run: over([r[key] for r in readers(run)]))
+
+    def share(self, strategy, shape, key, over=statistics.mean):
+        """A part of the read time."""
+        return self.median(strategy, shape, lambda run: over([r[key] for r in readers(run)])
+                           / run["seconds"])
+
+    def per_hosts(self):
+        return sorted({per_host for _, per_host in self.shapes})
+
+
+def name_of(shape):
+    return f"{shape[0]}x{shape[1]}"
+
+
+def claim(paper, criterion, shapes, value, test, form="{:.2f}"):
+    """A claim with one number for each shape. value: shape -> number; test: number -> bool"""
+    values = []
+    for shape in shapes:
+        number = value(shape)
+        where = name_of(shape) if isinstance(shape, tuple) else str(shape)
+        values.append((where, form.format(number), test(number)))
+    return Claim(paper, criterion, values)
+
+
+def several(shapes):
+    return [shape for shape in shapes if shape[0] > 1]
+
+
+# --- Read time ---
+
+def read_time(data, compared, new):
+    """Tables and panels of one comparison; `new` is what the others are compared with."""
+    shown = [name for name in compared if data.has(name)]
+    others = [name for name in shown if name != new]
+    head = ["hosts", "ranks each", *(f"`{name}` s" for name in shown), f"`lmdb` / `{new}`"]
+    if len(others) > 1:
+        head.append(f"fastest other / `{new}`")
+    rows = []
+    for shape in data.shapes:
+        own = data.seconds(new, shape)
+        times = [data.seconds(name, shape) for name in others]
+        rows.append([*shape, *(spread(data.each(name, shape, lambda run: run["seconds"]))
+                               for name in shown), f"{times[0] / own:.2f}"])
+        if len(others) > 1:
+            rows[-1].append(f"{min(times) / own:.2f}")
+    panels = []
+    for per_host in data.per_hosts():
+        shapes = [shape for shape in data.shapes if shape[1] == per_host]
+        panels.append(Panel("lines", f"read time, {per_host} rank(s) a host", "hosts", "s",
+                            [hosts for hosts, _ in shapes],
+                            [(name, [data.seconds(name, shape) for shape in shapes])
+                             for name in shown], is_log=True))
+    return Section("", tables=[("Read time", head, rows)], panels=panels)
+
+
+PARTS = (("seek_s", "seek"), ("io_s", "I/O"), ("skew_s", "skew"))
+
+
+def add_breakdown(section, data, name):
+    head = ["hosts", "ranks each", "read time s"]
+    for _, word in PARTS:
+        head += [f"{word} mean s", f"{word} max s"]
+    head.append("turn mean s")
+    rows = []
+    for shape in data.shapes:
+        row = [*shape, f"{data.seconds(name, shape):.3f}"]
+        for key, _ in PARTS:
+            row += [f"{data.part(name, shape, key, over):.3f}" for over in (statistics.mean, max)]
+        rows.append([*row, f"{data.part(name, shape, 'turn_s', statistics.mean):.3f}"])
+    section.tables.append((f"Breakdown of `{name}`, over its readers", head, rows))
+    shapes = [shape for shape in data.shapes if shape[1] == data.per_hosts()[0]]
+    section.panels.append(Panel(
+        "bars", f"{name}, mean of readers", "hosts", "s", [hosts for hosts, _ in shapes],
+        [(word, [data.part(name, shape, key, statistics.mean) for shape in shapes])
+         for key, word in PARTS]))
+
+
+def faster(data, new, others, paper, shapes, tolerance=1.0):
+    """`new` reads faster than each of the others; the number is the best other's time over its."""
+    others = [name for name in others if data.has(name)]
+    words = f"`{others[0]}`" if len(others) == 1 else "the fastest other"
+    criterion = (f"read time of {words} over that of `{new}` is above 1" if tolerance == 1.0 else
+                 f"read time of `{new}` is at most {tolerance} times that of {words}; "
+                 "the other's over its")
+    return claim(paper, criterion, shapes,
+                 lambda shape: min(data.seconds(o, shape) for o in others)
+                 / data.seconds(new, shape),
+                 lambda ratio: ratio > 1 if tolerance == 1.0 else ratio * tolerance >= 1)
+
+
+def figure_3_6(data):
+    section = read_time(data, COMPARED["3.6"], "lmm")
+    section.title = "Figure 3.6: `lmm` beside `lmdb`"
+    add_breakdown(section, data, "lmm")
+    section.claims = [
+        faster(data, "lmm", ["lmdb"], "one reader a host in place of all ranks reads faster, up to "
+               "43.8 times; a little slower only at the largest counts (3.4.1)", data.shapes),
+        claim("seek and skew take more of the time than I/O does (3.4.1)",
+              "mean of seek + skew over mean of I/O is above 1", several(data.shapes),
+              lambda shape: (data.part("lmm", shape, "seek_s", statistics.mean)
+                             + data.part("lmm", shape, "skew_s", statistics.mean))
+              / data.part("lmm", shape, "io_s", statistics.mean), lambda ratio: ratio > 1)]
+    return section
+
+
+def figure_4_6(data):
+    section = read_time(data, COMPARED["4.6"], "lmm-dm")
+    section.title = "Figure 4.6: `lmm-dm` beside `lmdb` and `lmm`"
+    add_breakdown(section, data, "lmm-dm")
+    alone = [shape for shape in data.shapes if shape[0] == 1]
+    section.claims = [
+        claim("one host gains nothing over `lmm`: what is guessed costs a little (4.3.1)",
+              "read time of `lmm` over that of `lmm-dm` is at most 1.05", alone,
+              lambda shape: data.seconds("lmm", shape) / data.seconds("lmm-dm", shape),
+              lambda ratio: ratio <= TOLERANCE),
+        faster(data, "lmm-dm", ["lmdb", "lmm"], "several hosts read faster than with either, up to "
+               "6.7 times as fast as with `lmdb` (4.3.1)", several(data.shapes)),
+        claim("seek takes less than 1 % of the read time, where `lmm` spends up to 60 % (4.3.1)",
+              "mean seek of `lmm-dm`, of its read time, is below 1 %", several(data.shapes),
+              lambda shape: 100 * data.share("lmm-dm", shape, "seek_s"),
+              lambda percent: percent < 1, "{:.1f} %"),
+        claim("seek is up to 1,741 times shorter than that of `lmm` (4.3.1)",
+              "mean seek of `lmm` over that of `lmm-dm` is above 1", several(data.shapes),
+              lambda shape: data.part("lmm", shape, "seek_s", statistics.mean)
+              / max(data.part("lmm-dm", shape, "seek_s", statistics.mean), 1e-9),
+              lambda ratio: ratio > 1, "{:.1f}")]
+    return section
+
+
+def figure_5_5(data):
+    section = read_time(data, COMPARED["5.5"], "lmm-dio")
+    section.title = "Figure 5.5: `lmm-dio` beside what maps the file"
+    add_breakdown(section, data, "lmm-dio")
+    section.claims = [
+        faster(data, "lmm-dio", SERIES[:3], "explicit reads are faster than maps nearly always "
+               "(now and then `lmm-dm` is ahead), up to 17.2 times as fast as `lmdb` (5.3.1)",
+               data.shapes),
+        claim("seek still takes nearly 20 % of the read time (5.3.1)",
+              "seek of the slowest reader, of the read time, is 10 to 40 %", data.shapes,
+              lambda shape: 100 * data.share("lmm-dio", shape, "seek_s", max),
+              lambda percent: 10 <= percent <= 40, "{:.0f} %")]
+    return section
+
+
+def figure_5_7(data):
+    section = read_time(data, COMPARED["5.7"], "lmm-dio-prov")
+    section.title = "Figure 5.7: `lmm-dio-prov` beside what seeks"
+    add_breakdown(section, data, "lmm-dio-prov")
+    section.claims = [
+        faster(data, "lmm-dio-prov", SERIES[:4], "it is the fastest so far everywhere, up to 19.4 "
+               "times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("provenance does away with the seek (5.3.1)",
+              "seek of the slowest reader, of the read time, is below 5 %", data.shapes,
+              lambda shape: 100 * data.share("lmm-dio-prov", shape, "seek_s", max),
+              lambda percent: percent < 5, "{:.1f} %"),
+        claim("skew takes a considerable part of the time, because requests of all readers arrive "
+              "in no order (5.3.1)", "mean skew, of the read time, is at least 10 %",
+              several(data.shapes),
+              lambda shape: 100 * data.share("lmm-dio-prov", shape, "skew_s"),
+              lambda percent: percent >= 10, "{:.0f} %")]
+    return section
+
+
+def figure_5_8(data):
+    new = "lmm-dio-prov-coal"
+    section = read_time(data, COMPARED["5.8"], new)
+    section.title = "Figure 5.8: `lmm-dio-prov-coal` beside the others"
+    add_breakdown(section, data, new)
+    section.claims = [
+        faster(data, new, SERIES[:5], "large reads for several batches at once are the fastest so "
+               "far everywhere, up to 21.9 times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("skew falls to about a quarter (5.3.1)",
+              "mean skew, of the read time, is at most 35 %", several(data.shapes),
+              lambda shape: 100 * data.share(new, shape, "skew_s"),
+              lambda percent: percent <= 35, "{:.0f} %")]
+    return section
+
+
+def figure_5_9(data):
+    section = read_time(data, COMPARED["5.9"], STAG)
+    section.title = f"Figure 5.9: `{STAG}` beside the others"
+    add_breakdown(section, data, STAG)
+    section.claims = [
+        faster(data, STAG, SERIES[:6], "readers that take turns are as fast as anything else or "
+               "faster, up to 81 times as fast as `lmdb` (5.3.1)", data.shapes, TOLERANCE),
+        claim("skew is larger than without turns, on purpose (5.3.1)",
+              "mean skew over that of `lmm-dio-prov-coal` is above 1", several(data.shapes),
+              lambda shape: data.part(STAG, shape, "skew_s", statistics.mean)
+              / max(data.part("lmm-dio-prov-coal", shape, "skew_s", statistics.mean), 1e-9),
+              lambda ratio: ratio > 1)]
+    return section
+
+
+def figure_all(data):
+    section = read_time(data, SERIES, "auto")
+    section.title = "All strategies"
+    section.text = "`scan` and `auto` are ours; the dissertation has nothing like them."
+    section.claims = [faster(data, "auto", [name for name in SERIES if name != "auto"],
+                             "(no counterpart) `auto` is the fastest everywhere, or as fast",
+                             data.shapes, TOLERANCE)]
+    return section
+
+
+# --- By rank, switches ---
+
+def by_rank(data, name, key, word):
+    """The readers of the most hosts with the fewest ranks, one row each; and their medians."""
+    shape = max((shape for shape in data.shapes if shape[1] == data.per_hosts()[0]))
+    runs = [readers(run) for run in data.runs[name, shape]]
+    rows, medians = [], []
+    for index in range(min(map(len, runs))):
+        values = [ranks[index][key] for ranks in runs]
+        rows.append([runs[0][index]["rank"], spread(values)])
+        medians.append(statistics.median(values))
+    section = Section("", text=f"{shape[0]} hosts, {shape[1]} rank(s) of each.",
+                      tables=[(f"{word} of `{name}` by reader", ["rank", f"{word} s"], rows)],
+                      panels=[Panel("bars", f"{name}: {word}", "rank of the reader", "s",
+                                    [row[0] for row in rows], [(word, medians)])])
+    return section, medians
+
+
+def rank_correlation(values):
+    """Spearman's, of values with their places: 1 where they only grow."""
+    if len(values) < 3 or len(set(values)) == 1:
+        return 0.0
+    ranks = [sum(other < value for other in values) + sum(other == value for other in values) / 2
+             for value in values]
+    return statistics.correlation(ranks, list(range(len(values))))
+
+
+def figure_3_7(data):
+    section, medians = by_rank(data, "lmm", "seek_s", "seek")
+    section.title = "Figure 3.7: seek time of `lmm` by reader"
+    values = [] if len(medians) < 3 else [rank_correlation(medians)]
+    section.claims = [Claim(
+        "seek grows with the reader's rank (3.4.1)",
+        "rank correlation of seek and rank is at least 0.5",
+        [("", f"{value:.2f}", value >= 0.5) for value in values])]
+    return section
+
+
+def figure_5_6(data):
+    section, medians = by_rank(data, "lmm-dio", "io_s", "I/O")
+    section.title = "Figure 5.6: I/O time of `lmm-dio` by reader"
+    values = [] if len(medians) < 3 else [rank_correlation(medians)]
+    section.claims = [Claim(
+        "I/O differs between readers, but does not grow with the rank (5.3.1)",
+        "rank correlation of I/O and rank is below 0.5",
+        [("", f"{value:.2f}", value < 0.5) for value in values])]
+    return section
+
+
+def figure_3_8(data):
+    def rate(run):
+        return run["context_switches"] / (run["bytes_useful"] / 1e9)
+    names = [name for name in COMPARED["3.6"] if data.has(name)]
+    rows = [[*shape, *(spread(data.each(name, shape, rate), 0) for name in names),
+             f"{ratio_of_switches(data, shape, rate):.2f}"] for shape in data.shapes]
+    section = Section(
+        "Figure 3.8: context switches of `lmdb` and `lmm`",
+        text="Of readers and ranks, for each GB of needed pages, without those of the barrier.",
+        tables=[("Context switches for each GB",
+                 ["hosts", "ranks each", *(f"`{name}`" for name in names), "`lmdb` / `lmm`"],
+                 rows)])
+    for per_host in data.per_hosts():
+        shapes = [shape for shape in data.shapes if shape[1] == per_host]
+        section.panels.append(Panel(
+            "lines", f"context switches, {per_host} rank(s) a host", "hosts", "for each GB",
+            [hosts for hosts, _ in shapes],
+            [(name, [data.median(name, shape, rate) for shape in shapes]) for name in names]))
+    section.claims = [claim(
+        "one reader a host needs fewer switches, up to 83 times (3.4.1)",
+        "switches of `lmdb` over those of `lmm` are above 1", data.shapes,
+        lambda shape: ratio_of_switches(data, shape, rate), lambda ratio: ratio > 1)]
+    return section
+
+
+def ratio_of_switches(data, shape, rate):
+    return data.median("lmdb", shape, rate) / max(data.median("lmm", shape, rate), 1e-9)
+
+
+# --- Guesses ---
+
+def figure_4_10(data):
+    section = Section("Figure 4.10: pages that `lmm-dm` guesses, by iteration")
+    steps = sorted(data.results["guesses"], key=lambda one: one["iterations"])
+    rows, middles, redundant, missed = [], [], [], []
+    before = {"iterations": 0, "missed_pages": 0, "redundant_pages": 0}
+    for now in steps:
+        count = now["iterations"] - before["iterations"]
+        missed.append((now["missed_pages"] - before["missed_pages"]) / count)
+        redundant.append((now["redundant_pages"] - before["redundant_pages"]) / count)
+        middles.append(f"{before['iterations'] + 1}-{now['iterations']}" if count > 1
+                       else str(now["iterations"]))
+        rows.append([middles[-1], now["missed_pages"], f"{missed[-1]:.1f}",
+                     now["redundant_pages"], f"{redundant[-1]:.1f}"])
+        before = now
+    section.text = (f"{steps[0]['hosts']} hosts, one rank of each. A row is a job of its own that "
+                    "ends with its last iteration; what an iteration has is the difference of two "
+                    "jobs.")
+    section.tables = [("Missed and redundant pages, all hosts together",
+                       ["iterations", "missed so far", "missed in each", "redundant so far",
+                        "redundant in each"], rows)]
+    section.panels = [Panel("lines", "redundant pages of an iteration", "iterations", "pages",
+                            middles, [("redundant", redundant)]),
+                      Panel("lines", "missed pages of an iteration", "iterations", "pages",
+                            middles, [("missed", missed)])]
+    growth = redundant[-1] / redundant[-2] if len(rows) > 2 and redundant[-2] > 0 else None
+    late = [(where, f"{value:.1f}", value <= 0) for where, value in zip(middles[2:], missed[2:])]
+    section.claims = [
+        Claim("redundant pages of an iteration grow at first and then stay the same (4.3.3)",
+              "the last row's over that of the row before is 0.75 to 1.25",
+              [] if growth is None else [("", f"{growth:.2f}", 0.75 <= growth <= 1.25)]),
+        Claim("from the third iteration on no page is missed (4.3.3)",
+              "missed pages of each later iteration are 0", late)]
+    return section
+
+
+def figure_4_11(data):
+    names = ("missed_pages", "redundant_pages")
+    rows = []
+    for shape in data.shapes:
+        runs = data.runs["lmm-dm", shape]
+        missed, redundant = ([run[name] for run in runs] for name in names)
+        rows.append([*shape, spread(missed, 0), f"{statistics.median(missed) / shape[0]:.1f}",
+                     spread(redundant, 0), runs[0]["bytes_useful"] // 4096])
+    shapes = [shape for shape in data.shapes if shape[1] == data.per_hosts()[0]]
+    medians = [data.median("lmm-dm", shape, lambda run: run["missed_pages"]) for shape in shapes]
+    growth = [(f"{a[0]} to {b[0]}", f"{now / max(before, 1):.2f}", now > before)
+              for a, b, before, now in zip(shapes, shapes[1:], medians, medians[1:])]
+    most = max(medians) / max(data.runs["lmm-dm", shapes[-1]][0]["bytes_useful"] // 4096, 1)
+    return Section(
+        "Figure 4.11: pages that `lmm-dm` misses, by hosts",
+        tables=[("Pages of whole runs", ["hosts", "ranks each", "missed", "missed on each host",
+                                         "redundant", "needed"], rows)],
+        claims=[Claim("missed pages grow with the readers (4.3.3)",
+                      "with more hosts more are missed than with the next fewer", growth),
+                Claim("they are very few (4.3.3)", "the most are below 1 % of the needed pages",
+                      [("", f"{100 * most:.2f} %", most < 0.01)])],
+        panels=[Panel("lines", "missed pages", "hosts", "pages", [s[0] for s in shapes],
+                      [("missed", medians)])])
+
+
+# --- Storage ---
+
+def figure_4_2(data):
+    names = [name for name in SERIES if (name, data.watched_hosts[0]) in data.storage]
+    crossed = {key: one["bytes"] / one["needed_bytes"] for key, one in data.storage.items()}
+    rows = [[hosts, *(f"{crossed[name, hosts]:.3f}" for name in names)]
+            for hosts in data.watched_hosts]
+    extra = [(hosts, data.storage["lmm", hosts]["bytes"]
+              - data.storage["lmm", hosts]["needed_bytes"]) for hosts in data.watched_hosts]
+    growth = [(f"{a} to {b}", f"{(now - before) / MIB:.0f} MiB more", now > before)
+              for (a, before), (b, now) in zip(extra, extra[1:])]
+    rates = [(f"{a} to {b}", f"{(now - before) / MIB / (b - a):.1f}")
+             for (a, before), (b, now) in zip(extra, extra[1:])]
+    rises = [float(text) for _, text in rates]
+    is_even = len(rises) > 1 and min(rises) > 0 and max(rises) <= 2 * min(rises)
+    return Section(
+        "Figure 4.2: bytes that crossed the storage",
+        text="Of the pages that hold the records, all of which the hosts together need once. "
+             "One rank a host; from the storage's log, without preparations of the bench. What "
+             "is above 1 is extra.",
+        tables=[("Bytes that crossed, of needed bytes",
+                 ["hosts", *(f"`{name}`" for name in names)], rows)],
+        claims=[Claim("extra bytes of `lmm` grow with the readers (4.1.1)",
+                      "with more hosts there are more than with the next fewer", growth),
+                Claim("they grow almost in proportion (4.1.1)",
+                      "MiB for each further host differ by at most a factor of 2",
+                      [("", ", ".join(f"{text} ({where})" for where, text in rates), is_even)]
+                      if len(rises) > 1 else [])],
+        panels=[Panel("lines", "bytes that crossed, of needed", "hosts", "times",
+                      data.watched_hosts,
+                      [(name, [crossed[name, hosts] for hosts in data.watched_hosts])
+                       for name in names], is_log=True)])
+
+
+def figure_5_2(data):
+    few, many = data.watched_hosts[0], data.watched_hosts[-1]
+    names = [name for name in ORDERED if (name, many) in data.storage]
+    shown = sorted({few, many})
+    rows, panels = [], []
+    for name in names:
+        for hosts in shown:
+            one = data.storage[name, hosts]
+            steps = max(one["requests"] - 1, 1)
+            rows.append([f"`{name}`", hosts, one["requests"],
+                         f"{one['bytes'] / one['requests'] / 1024:.0f}",
+                         f"{100 * one['followed'] / steps:.1f}",
+                         f"{100 * one['went_back'] / steps:.1f}",
+                         f"{one['jump_bytes_mean'] / MIB:.2f}"])
+            series = [(host, [r[0] for r in one["sample"] if r[1] == host],
+                       [r[2] / MIB for r in one["sample"] if r[1] == host])
+                      for host in range(hosts)]
+            panels.append(Panel("dots", f"{name}, {hosts} host(s)", "s", "offset MiB", [],
+                                [one for one in series if one[1]]))
+    claims = [claim(
+        "the more readers, the less order among their requests (5.1.3)",
+        f"mean jump of `{name}` with {many} hosts over that with {few} is above 1",
+        [many] if many > few else [],
+        lambda hosts, name=name: data.storage[name, hosts]["jump_bytes_mean"]
+        / max(data.storage[name, few]["jump_bytes_mean"], 1), lambda ratio: ratio > 1)
+        for name in names[:2]]
+    if STAG in names and "lmm-dio-prov-coal" in names:
+        claims.append(claim(
+            "taking turns brings order back (5.2.4)",
+            f"mean jump of `{STAG}` over that of `lmm-dio-prov-coal` is below 1",
+            [many] if many > 1 else [],
+            lambda hosts: data.storage[STAG, hosts]["jump_bytes_mean"]
+            / max(data.storage["lmm-dio-prov-coal", hosts]["jump_bytes_mean"], 1),
+            lambda ratio: ratio < 1))
+    return Section(
+        "Figure 5.2: order of the requests at the storage",
+        text="One rank a host; a dot is a request that arrives, a colour is a host; at most 300 of "
+             "a run, evenly spread. A request *follows* if it begins where the one before it "
+             "ended, *goes back* if it begins before that one began; a jump is the distance "
+             "between one's end and the next one's begin.",
+        tables=[("Order of arrival", ["strategy", "hosts", "requests", "KiB each",
+                                      "follow %", "go back %", "mean jump MiB"], rows)],
+        claims=claims, panels=panels)
+
+
+BUILDERS = {"3.6": figure_3_6, "3.7": figure_3_7, "3.8": figure_3_8, "4.2": figure_4_2,
+            "4.6": figure_4_6, "4.10": figure_4_10, "4.11": figure_4_11, "5.2": figure_5_2,
+            "5.5": figure_5_5, "5.6": figure_5_6, "5.7": figure_5_7, "5.8": figure_5_8,
+            "5.9": figure_5_9, "all": figure_all}
+
+
+def sections(results):
+    """(name, Section) of each figure asked for, and the names of those whose strategy was left
+    out."""
+    data = Data(results)
+    built, absent = [], []
+    for name in NAMES:
+        if name not in results["options"]["figures"]:
+            continue
+        new = COMPARED[name][-1] if name in COMPARED else None
+        if new is not None and new not in data.strategies:
+            absent.append((name, new))
+        else:
+            built.append((name, BUILDERS[name](data)))
+    return built, absent
