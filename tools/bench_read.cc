@@ -122,7 +122,6 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
                    Pass& pass) {
   auto& [group, barrier, compute] = trainer;
   LMDBIO_TRY(const auto loader, loader::Loader::Open(group, request.path, request.options));
-  pass.how = loader->Describe();
   uint64_t meeting_switches = 0;  // the emulated trainers' own
   while (true) {
     const auto asked = Clock::now();
@@ -147,6 +146,7 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
     pass.mine.compute_s += SecondsSince(computing);
     pass.mine.seconds = SecondsSince(start);
   }
+  pass.how = loader->Describe();
   pass.mine.counters = loader->counters();
   pass.mine.counters.context_switches -=
       std::min(meeting_switches, pass.mine.counters.context_switches);

@@ -283,6 +283,8 @@ void DescribeRead(po::options_description_easy_init options) {
        "immutable, optimistic or pinned: how a writer at work is dealt with")  //
       ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
        "ranks of each host that read")  //
+      ("stagger", po::value<Whole>()->default_value({0})->value_name("N"),
+       "readers that read at a time, where a strategy has them take turns; 0: by a trial")  //
       ("engine", po::value<std::string>()->value_name("ENGINE"),
        "mmap, pread or uring where the strategy leaves it open")  //
       ("direct", po::value<std::string>()->value_name("on|off"),
@@ -348,6 +350,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
                                                {"optimistic", SnapshotMode::kOptimistic},
                                                {"pinned", SnapshotMode::kPinned}}});
   options.readers_per_host = Small(invocation, "readers-per-host");
+  if (invocation.whole("stagger") > 0) options.stagger = Small(invocation, "stagger");
   if (invocation.has("engine")) {
     options.engine = Choose<EngineKind, 3>(invocation, "engine", kEngines);
   }

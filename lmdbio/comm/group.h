@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,22 @@ inline int RankBehind(const Group& group, int step = 1) {
 }
 inline int RankBefore(const Group& group, int step = 1) {
   return (group.rank() + group.size() - step) % group.size();
+}
+
+// The ranks above and below this one in a tree of all, with rank 0 at the top.
+struct TreeNeighbours {
+  std::optional<int> parent;
+  std::vector<int> children;
+};
+// child_count_max  [> 0] of any rank
+inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) {
+  TreeNeighbours neighbours;
+  if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / child_count_max;
+  for (int i = 1; i <= child_count_max; ++i) {
+    const int child = child_count_max * group.rank() + i;
+    if (child < group.size()) neighbours.children.push_back(child);
+  }
+  return neighbours;
 }
 
 // A group of this process alone.

@@ -46,6 +46,12 @@ void Tune(const UniqueFd& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
 }
 
+void Signal(const UniqueFd& event) {
+  const uint64_t one = 1;
+  // The counter of an event cannot be full here.
+  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+}
+
 // What everybody calls everybody.
 Result<std::vector<std::string>> GatherNames(Group& group, int known_as) {
   const std::string name = fmt::format("rank {}{}{}", known_as < 0 ? group.rank() : known_as,
@@ -65,9 +71,11 @@ Result<std::vector<std::string>> GatherNames(Group& group, int known_as) {
 Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan& plan) {
   std::unique_ptr<PeerLinks> links(new PeerLinks());
   links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
-  Status made = links->stop_event_ ? Status()
-                                   : Fail(ErrorCode::kResourceExhausted,
-                                          fmt::format("eventfd: {}", std::strerror(errno)));
+  links->wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Status made =
+      links->stop_event_ && links->wake_event_
+          ? Status()
+          : Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)));
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   LMDBIO_TRY(links->names_, GatherNames(group, plan.known_as));
   LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
@@ -200,11 +208,28 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
                       std::string(reinterpret_cast<const char*>(message.data()), message.size()));
 }
 
+std::optional<int> PeerLinks::AwaitAny(std::span<const int> from) {
+  std::vector<pollfd> polled;
+  while (!is_stopped_.load()) {
+    for (const int rank : from) {
+      if (HasMessage(rank)) return rank;
+    }
+    polled.clear();
+    for (const int rank : from) polled.push_back({incoming_.at(rank).socket.get(), POLLIN, 0});
+    polled.push_back({stop_event_.get(), POLLIN, 0});
+    polled.push_back({wake_event_.get(), POLLIN, 0});
+    ::poll(polled.data(), polled.size(), -1);
+    uint64_t count = 0;
+    if (::read(wake_event_.get(), &count, sizeof count) > 0) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void PeerLinks::Wake() { Signal(wake_event_); }
+
 void PeerLinks::Stop() {
   is_stopped_.store(true);
-  const uint64_t one = 1;
-  // The counter of an event cannot be full here.
-  [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof one);
+  Signal(stop_event_);
 }
 
 }  // namespace lmdbio::comm

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct LinkPlan {
   int known_as = -1;  // this rank in messages, where it is another there; -1: its rank
 };
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time, but Stop and Wake from any.
 class PeerLinks {
  public:
   // Collective. Returns when the links of every rank stand.
@@ -72,6 +73,14 @@ class PeerLinks {
   // Requires: `from` is in the plan
   bool HasMessage(int from);
 
+  // Sleeps until there is a message, or a failure, from one of `from`, and says from whom; none
+  // after Wake or Stop.
+  // from  [all in the plan] the first of those with something
+  std::optional<int> AwaitAny(std::span<const int> from);
+
+  // Ends the AwaitAny under way, or the next one. Any thread.
+  void Wake();
+
   // Ends every Send and Receive, now and later. Any thread.
   void Stop();
 
@@ -102,6 +111,7 @@ class PeerLinks {
   std::map<int, Outgoing> outgoing_;
   std::map<int, Incoming> incoming_;
   UniqueFd stop_event_;
+  UniqueFd wake_event_;
   std::atomic<bool> is_stopped_{false};
 };
 

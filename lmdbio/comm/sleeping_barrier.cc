@@ -30,16 +30,6 @@ struct SleepingBarrier::Meeting {
   std::atomic<uint32_t> has_failed;           // the same when everybody was let go
 };
 
-SleepingBarrier::Neighbours SleepingBarrier::NeighboursOf(const Group& group) {
-  Neighbours neighbours;
-  if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / kChildrenMax;
-  for (int i = 1; i <= kChildrenMax; ++i) {
-    const int child = kChildrenMax * group.rank() + i;
-    if (child < group.size()) neighbours.children.push_back(child);
-  }
-  return neighbours;
-}
-
 SleepingBarrier::Meeting& SleepingBarrier::meeting() const {
   return *std::launder(reinterpret_cast<Meeting*>(memory_->bytes().data()));
 }
@@ -50,7 +40,7 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   LMDBIO_TRY(barrier->roots_, group.Split(barrier->host_->rank() == 0 ? 0 : 1));
   if (barrier->host_->rank() == 0 && barrier->roots_->size() > 1) {
     LinkPlan plan;
-    barrier->neighbours_ = NeighboursOf(*barrier->roots_);
+    barrier->neighbours_ = NeighboursInTree(*barrier->roots_, kChildrenMax);
     for (const int child : barrier->neighbours_.children) plan.sends_to.push_back(child);
     if (barrier->neighbours_.parent) plan.sends_to.push_back(*barrier->neighbours_.parent);
     plan.receives_from = plan.sends_to;

@@ -9,8 +9,6 @@
 #define LMDBIO_COMM_SLEEPING_BARRIER_H_
 
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "lmdbio/comm/group.h"
 #include "lmdbio/comm/peer_links.h"
@@ -31,20 +29,14 @@ class SleepingBarrier {
 
  private:
   struct Meeting;
-  // In the tree of the roots.
-  struct Neighbours {
-    std::optional<int> parent;
-    std::vector<int> children;
-  };
-  static Neighbours NeighboursOf(const Group& group);
   SleepingBarrier() = default;
   Meeting& meeting() const;
   Status LetAllGo(Meeting& meeting);
   Result<bool> AnyHostFailed(bool mine);
 
   std::unique_ptr<Group> host_;
-  std::unique_ptr<Group> roots_;  // the first rank of each host; on other ranks, the rest
-  Neighbours neighbours_;
+  std::unique_ptr<Group> roots_;      // the first rank of each host; on other ranks, the rest
+  TreeNeighbours neighbours_;         // in a tree of the roots
   std::unique_ptr<PeerLinks> links_;  // of the roots of several hosts
   std::unique_ptr<SharedMemory> memory_;
 };

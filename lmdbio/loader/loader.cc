@@ -84,6 +84,7 @@ class Loader::Impl {
   Status ShareFacts();
   Result<bool> CanHandOn();
   Status OpenLinks();
+  Status OpenStagger();
   Status OpenInPlace(const std::string& path);
   Status OpenWindow();
   Status PrepareReader();
@@ -268,6 +269,20 @@ Status Loader::Impl::OpenLinks() {
   return comm::Agree(group_, open());
 }
 
+// Turns are a convenience: without them every reader reads when it likes.
+Status Loader::Impl::OpenStagger() {
+  if (!MayStagger(facts_, options_)) return {};
+  LMDBIO_TRY(const auto alike, group_.Split(is_reader() ? 1 : 0));
+  const int reader_count = is_reader() ? alike->size() : group_.size() - alike->size();
+  StaggerOptions turns = StaggerFor(options_, static_cast<uint64_t>(reader_count));
+  if (turns.token_counts.empty() || !is_reader()) return {};
+  Result<std::unique_ptr<Stagger>> stagger =
+      Stagger::Create(*alike, std::move(turns), group_.rank());
+  if (stagger) parts_.stagger = std::move(*stagger);
+  if (!stagger) notes_.push_back(stagger.error().message() + ": readers take no turns");
+  return {};
+}
+
 Status Loader::Impl::OpenWindow() {
   const WindowShape empty{host_->size(), static_cast<int>(reader_count_), 0};
   WindowShape shape = empty;
@@ -356,6 +371,7 @@ Status Loader::Impl::Open(const std::string& path) {
   }
   if (host_->size() != group_.size()) {
     LMDBIO_TRY_VOID(OpenLinks());
+    LMDBIO_TRY_VOID(OpenStagger());
   }
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
@@ -476,10 +492,13 @@ std::string Loader::Impl::Describe() const {
   if (in_place_) {
     return fmt::format("{}; in place, in a map{}", LocatingName(facts_.locating), chunks);
   }
+  const uint32_t token_count = reader_ ? reader_->token_count() : 0;
+  const std::string turns =
+      token_count > 0 ? fmt::format("; {} reader(s) at a time", token_count) : "";
   const std::string engine =
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
-  return fmt::format("{}; {}; blocks of up to {} bytes{}", LocatingName(facts_.locating), engine,
-                     options_.block_bytes, chunks);
+  return fmt::format("{}; {}; blocks of up to {} bytes{}{}", LocatingName(facts_.locating), engine,
+                     options_.block_bytes, chunks, turns);
 }
 
 Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

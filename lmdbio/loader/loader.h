@@ -73,7 +73,7 @@ class Loader {
   LoaderCounters counters() const;
 
   // How records are found and read on this rank's host, as "provenance; uring, direct, 32 deep;
-  // blocks of 1048576 bytes": what an automatic strategy has settled on.
+  // blocks of up to 1048576 bytes": what an automatic strategy has settled on, so far.
   std::string Describe() const;
 
   // One line for each compromise, as "train.lmdb/data.mdb.prov: ... is stale: scanning instead".

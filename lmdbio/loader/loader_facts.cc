@@ -32,6 +32,9 @@ constexpr uint64_t kSlotsInUse = 8;
 constexpr uint64_t kChunkBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
 constexpr uint64_t kChunkBatchesMax = 1024;
 
+// `auto` tries taking turns where the stream is so many times as long as the trial.
+constexpr double kTrialWorthItFrom = 64;
+
 // A file of which more than this lies in the page cache is read from there.
 constexpr double kWarmShare = 0.9;
 // And if all of it does, but for a few pages, it is not read at all.
@@ -46,7 +49,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 16;
+constexpr size_t kOptionCount = 17;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -63,6 +66,7 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"snapshot mode", number(options.snapshot)},
       {"leave to look at records in place", number(options.in_place)},
       {"number of readers per host", options.readers_per_host},
+      {"stagger", options.stagger},
       {"memory budget", options.memory_budget_bytes},
       {"engine", options.engine ? number(*options.engine) + 1 : 0},
       {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
@@ -204,6 +208,24 @@ Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
                             snapshot.file_size_bytes, first.file_size_bytes));
   }
   return {};
+}
+
+bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options) {
+  const Staggering staggering = CompositionOf(options.strategy).staggering;
+  if (staggering == Staggering::kNone || facts.is_in_place) return false;
+  if (staggering == Staggering::kTokens || options.stagger > 0) return true;
+  if (options.batch_count_max == 0) return true;
+  const double stream_bytes =
+      BatchBytes(facts, options) * static_cast<double>(options.batch_count_max);
+  const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
+  return stream_bytes >=
+         kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
+}
+
+StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
+  if (reader_count < 2 || options.stagger >= reader_count) return {};
+  if (options.stagger > 0) return {{options.stagger}, false};
+  return {TokenCountsToTry(reader_count), true};
 }
 
 SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,

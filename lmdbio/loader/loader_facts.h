@@ -17,6 +17,7 @@
 #include "lmdbio/layout/database.h"
 #include "lmdbio/loader/options.h"
 #include "lmdbio/loader/slot_planner.h"
+#include "lmdbio/loader/stagger.h"
 
 namespace lmdbio::loader {
 
@@ -54,6 +55,13 @@ Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
 
 // Of the leaf and overflow pages of `database`.
 uint64_t PageBytesOf(const layout::Database& database);
+
+// Whether the readers of a job may have to take turns.
+bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options);
+
+// How they do; no numbers of tokens if they need not.
+// reader_count  of the job
+StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
 
 // How slots are cut for a host with `local_count` of `rank_count` ranks.
 // ring_bytes  of the window

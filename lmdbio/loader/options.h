@@ -68,6 +68,9 @@ struct LoaderOptions {
   bool in_place = true;
 
   uint32_t readers_per_host = 1;
+  // With strategies in which readers take turns: how many of the job read at a time; 0: by a trial
+  // of the stream's first slots.
+  uint32_t stagger = 0;
   uint64_t memory_budget_bytes = 256 << 20;  // of a host, for the window
 
   // What the strategy leaves open; a strategy that names an engine is not overruled.

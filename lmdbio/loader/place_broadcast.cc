@@ -8,6 +8,9 @@ namespace lmdbio::loader {
 
 using layout::RecordPlace;
 
+// Everything goes through the walker's link as often.
+constexpr int kChildrenMax = 2;
+
 static_assert(std::is_trivially_copyable_v<RecordPlace>);
 
 PlaceBroadcast::PlaceBroadcast(std::unique_ptr<comm::PeerLinks> links, std::optional<int> parent,
@@ -17,14 +20,9 @@ PlaceBroadcast::PlaceBroadcast(std::unique_ptr<comm::PeerLinks> links, std::opti
 Result<std::unique_ptr<PlaceBroadcast>> PlaceBroadcast::Create(comm::Group& readers, int known_as) {
   comm::LinkPlan plan;
   plan.known_as = known_as;
-  std::optional<int> parent;
-  if (readers.rank() > 0) {
-    parent = (readers.rank() - 1) / 2;
-    plan.receives_from.push_back(*parent);
-  }
-  for (const int child : {2 * readers.rank() + 1, 2 * readers.rank() + 2}) {
-    if (child < readers.size()) plan.sends_to.push_back(child);
-  }
+  const auto [parent, children] = comm::NeighboursInTree(readers, kChildrenMax);
+  if (parent) plan.receives_from.push_back(*parent);
+  plan.sends_to = children;
   LMDBIO_TRY(auto links, comm::PeerLinks::Open(readers, plan));
   return std::unique_ptr<PlaceBroadcast>(
       new PlaceBroadcast(std::move(links), parent, std::move(plan.sends_to)));

@@ -38,6 +38,7 @@ SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
 SlotReader::~SlotReader() {
   stop_.store(true);
   parts_.planner->Stop();
+  if (parts_.stagger) parts_.stagger->Stop();
   parts_.window->Wake();
   thread_.join();
 }
@@ -58,7 +59,7 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   // Planning includes these, which are no search.
   counters.locate_s -= std::min(counters.locate_s, located.fetch_s + located.turn_s);
   counters.read_s += located.fetch_s;
-  counters.turn_s += located.turn_s;
+  counters.turn_s += located.turn_s + tally_.turn_s.load(relaxed);
   counters.missed_pages += located.missed_pages;
   counters.redundant_pages += located.redundant_pages;
 }
@@ -68,6 +69,7 @@ void SlotReader::Run() {
   Status status = Work();
   if (!status) {
     parts_.planner->Abandon(status.error());
+    if (parts_.stagger) parts_.stagger->Abandon(status.error());
     parts_.window->Fail(status.error());
   }
   parts_.engine.reset();  // waits for what is under way
@@ -79,19 +81,42 @@ Status SlotReader::Work() {
     // Whoever waits for another host lets its own ranks wait for nothing that is here already.
     const bool can_plan = !planned_ && !is_ended_;
     if (can_plan && (outstanding() == 0 || parts_.planner->IsReady())) LMDBIO_TRY_VOID(Plan());
-    if (planned_ && parts_.window->HasSpace(planned_->slot.free_after)) {
+    const bool has_space = planned_ && parts_.window->HasSpace(planned_->slot.free_after);
+    if (has_space && MayBegin()) {
       LMDBIO_TRY_VOID(Begin());
     } else if (outstanding() > 0) {
       LMDBIO_TRY_VOID(Collect(is_ended_ ? io::BlockEngine::kNoLimit : kSpaceCheckPeriod));
+    } else if (has_space) {
+      LMDBIO_TRY_VOID(AwaitTurn());
     } else if (planned_) {
-      LMDBIO_TRY_VOID(parts_.planner->Drain());
-      const auto start = Clock::now();
-      LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
-      Add(tally_.space_wait_s, SecondsSince(start));
+      LMDBIO_TRY_VOID(AwaitSpace());
     } else {
       return parts_.planner->Drain();
     }
   }
+  return {};
+}
+
+bool SlotReader::MayBegin() {
+  if (!parts_.stagger) return true;
+  const PlannedSlot& slot = planned_->slot;
+  return parts_.stagger->MayBegin(slot.number, MyBytes(slot), outstanding());
+}
+
+Status SlotReader::AwaitTurn() {
+  const auto start = Clock::now();
+  Status status = parts_.stagger->Await(planned_->slot.number);
+  Add(tally_.turn_s, SecondsSince(start));
+  return status;
+}
+
+Status SlotReader::AwaitSpace() {
+  LMDBIO_TRY_VOID(parts_.planner->Drain());
+  const auto start = Clock::now();
+  LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
+  const double seconds = SecondsSince(start);
+  Add(tally_.space_wait_s, seconds);
+  if (parts_.stagger) parts_.stagger->Waited(seconds);
   return {};
 }
 
@@ -120,6 +145,12 @@ std::span<const PlannedBlock> SlotReader::MyBlocks(const PlannedSlot& slot) cons
   const auto index = static_cast<size_t>(parts_.reader_index);
   const size_t begin = blocks.size() * index / readers;
   return blocks.subspan(begin, blocks.size() * (index + 1) / readers - begin);
+}
+
+uint64_t SlotReader::MyBytes(const PlannedSlot& slot) const {
+  uint64_t bytes = 0;
+  for (const PlannedBlock& block : MyBlocks(slot)) bytes += block.file.length_bytes;
+  return bytes;
 }
 
 Status SlotReader::Begin() {
@@ -214,6 +245,7 @@ Status SlotReader::ReadPieces(const UnderWay& slot, const PlannedBlock& block) {
 }
 
 Status SlotReader::EndPart(UnderWay& slot) {
+  if (parts_.stagger) parts_.stagger->SlotDone(slot.slot.number, MyBytes(slot.slot));
   if (parts_.window->FinishPart(slot.slot.number)) LMDBIO_TRY_VOID(FinishSlot(slot));
   slot.is_done = true;
   while (!under_way_.empty() && under_way_.front()->is_done) {

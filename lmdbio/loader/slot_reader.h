@@ -28,6 +28,7 @@
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
 #include "lmdbio/loader/snapshot_guard.h"
+#include "lmdbio/loader/stagger.h"
 #include "lmdbio/loader/window.h"
 
 namespace lmdbio::loader {
@@ -39,6 +40,7 @@ struct SlotReaderParts {
   const io::MapSource* map = nullptr;       // in place: the file; borrowed
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
+  std::unique_ptr<Stagger> stagger;  // where readers take turns
   layout::PlanOptions plan_options;
   int reader_index = 0;  // which of the window's readers this is
   OnError on_error = OnError::kRaise;
@@ -57,6 +59,9 @@ class SlotReader {
   // Adds what the reader has done so far. Any thread.
   void AddTo(LoaderCounters& counters) const;
 
+  // How many readers of the job may read at a time; 0: all. Any thread.
+  uint32_t token_count() const { return parts_.stagger ? parts_.stagger->token_count() : 0; }
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -69,13 +74,16 @@ class SlotReader {
 
   // Written by the reading thread, read by any.
   struct Tally {
-    std::atomic<double> locate_s{0}, read_s{0}, finish_s{0}, space_wait_s{0}, cpu_s{0};
+    std::atomic<double> locate_s{0}, read_s{0}, finish_s{0}, space_wait_s{0}, turn_s{0}, cpu_s{0};
     std::atomic<uint64_t> requests{0}, bytes{0}, direct_bytes{0}, useful_bytes{0}, retries{0};
   };
 
   void Run();
   Status Work();
   Status Plan();
+  bool MayBegin();
+  Status AwaitTurn();
+  Status AwaitSpace();
   Status Begin();
   Status BeginInPlace(UnderWay& slot);
   uint64_t outstanding() const { return parts_.engine ? parts_.engine->outstanding() : 0; }
@@ -87,6 +95,7 @@ class SlotReader {
   Status FinishSlot(UnderWay& slot);
   void CountReads();
   std::span<const layout::PlannedBlock> MyBlocks(const PlannedSlot& slot) const;
+  uint64_t MyBytes(const PlannedSlot& slot) const;
   std::unique_ptr<UnderWay> NewSlot();
 
   SlotReaderParts parts_;

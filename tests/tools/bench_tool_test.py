@@ -16,8 +16,8 @@ import xml.etree.ElementTree
 import bench_program
 from bench_program import run
 
-STRATEGIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal", "scan",
-              "auto")
+STRATEGIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
+              "lmm-dio-prov-coal-stag", "scan", "auto")
 MACHINE_KEYS = {"processor", "cores", "kernel", "commit", "ranks", "mpi_wait_mode", "cache_state",
                 "command_line"}
 RUN_KEYS = {"strategy", "ranks", "hosts", "order", "batch_size", "records_per_s", "bytes_per_s",

@@ -66,7 +66,7 @@ class ManyHosts(unittest.TestCase):
                 with self.subTest(hosts=hosts, per_host=per_host, readers=readers, share=share):
                     runs = self.read(cluster, hosts, per_host, "--strategy", "all", "--verify",
                                      "-b", 50, "--readers-per-host", readers, "--share", share)
-                    self.assertEqual(len(runs), 8)
+                    self.assertEqual(len(runs), 9)
                     self.assertEqual({run["records"] for run in runs}, {400})
                     checksums = {run["checksum"] for run in runs}
                     expected = expected or checksums
@@ -87,7 +87,7 @@ class ManyHosts(unittest.TestCase):
     def test_each_page_crosses_once_where_provenance_tells_the_places(self):
         cluster = self.make_cluster("equal")
         for hosts in (1, 2):
-            for strategy in ("lmm-dio-prov-coal", "auto"):
+            for strategy in ("lmm-dio-prov-coal", "lmm-dio-prov-coal-stag", "auto"):
                 with self.subTest(hosts=hosts, strategy=strategy):
                     share = self.share_crossed(cluster, hosts, strategy)
                     self.assertGreater(share, 0.99)
@@ -137,7 +137,8 @@ class ManyHosts(unittest.TestCase):
     def begin(self, cluster, strategy="lmm-dio-prov-coal"):
         """A job of two hosts that takes its time, once it reads."""
         words = self.words(cluster, 2, 2, "--strategy", strategy, "--iterations",
-                           100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep")
+                           100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep",
+                           "--stagger", 1)
         process = subprocess.Popen(cluster.words("run", *words), env=cluster.environment,
                                    text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
@@ -167,7 +168,8 @@ class ManyHosts(unittest.TestCase):
         cluster = self.make_cluster("equal")
         for strategy, victim in (("lmm-dio-prov-coal", 0),  # a reader
                                  ("lmm-dio-prov-coal", 1),  # one who is not
-                                 ("lmm-dm", 0)):            # one whom the others wait for
+                                 ("lmm-dm", 0),             # one whom the others wait for
+                                 ("lmm-dio-prov-coal-stag", 0)):
             process = self.begin(cluster, strategy)
             os.kill(self.readers(cluster, 2)[victim], signal.SIGKILL)
             self.await_end(process)

@@ -1,0 +1,158 @@
+// Goal: never more readers hold tokens than there are, everybody gets its turns whatever the others
+// do, and whoever leaves or fails holds up nobody.
+// Method: readers played by threads, over real sockets of this host.
+#include "lmdbio/loader/read_tokens.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "lmdbio/comm/thread_group.h"
+
+namespace lmdbio::loader {
+namespace {
+
+struct Outcome {
+  std::vector<std::string> wrong;  // [reader]
+  std::atomic<int> held{0};
+  std::atomic<int> held_max{0};
+};
+
+// One turn: waits for the token, holds it for a moment, gives it back.
+Status TakeTurn(ReadTokens& tokens, size_t set, Outcome& outcome) {
+  while (!tokens.Take(set)) LMDBIO_TRY_VOID(tokens.Await(set));
+  const int held = ++outcome.held;
+  int seen = outcome.held_max.load();
+  while (held > seen && !outcome.held_max.compare_exchange_weak(seen, held)) {
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(200));
+  --outcome.held;
+  tokens.Release();
+  return {};
+}
+
+template <typename Reader>
+void Play(int reader_count, std::vector<uint32_t> token_counts, Outcome& outcome, Reader reader) {
+  outcome.wrong.resize(static_cast<size_t>(reader_count));
+  comm::RunAsThreads({reader_count, 1}, [&](comm::Group& group) {
+    std::string& mine = outcome.wrong[static_cast<size_t>(group.rank())];
+    auto tokens = ReadTokens::Create(group, token_counts, group.rank());
+    if (!tokens) return void(mine = tokens.error().message());
+    const Status status = reader(group, **tokens);
+    if (!status) mine = status.error().message();
+    if (!group.Barrier()) mine = "Barrier failed";
+  });
+}
+
+TEST_CASE("At most so many readers hold tokens, and all get their turns", "[loader][tokens]") {
+  const auto [readers, tokens] = GENERATE(table<int, uint32_t>(
+      {{2, 1}, {3, 1}, {3, 2}, {5, 2}, {8, 2}, {8, 3}, {9, 4}, {4, 4}, {4, 9}}));
+  CAPTURE(readers, tokens);
+  Outcome outcome;
+  Play(readers, {tokens}, outcome, [&](comm::Group&, ReadTokens& mine) -> Status {
+    for (int turn = 0; turn < 40; ++turn) LMDBIO_TRY_VOID(TakeTurn(mine, 0, outcome));
+    return {};
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+  CHECK(outcome.held_max.load() <= static_cast<int>(tokens));
+  CHECK(outcome.held_max.load() >= 1);
+}
+
+// A reader whose trainers hold all memory asks for nothing, and may not keep the token.
+TEST_CASE("Readers that want nothing hold up nobody", "[loader][tokens]") {
+  const int busy = GENERATE(0, 2, 4);
+  Outcome outcome;
+  Play(5, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
+    if (group.rank() != busy) return {};
+    for (int turn = 0; turn < 20; ++turn) LMDBIO_TRY_VOID(TakeTurn(mine, 0, outcome));
+    return {};
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+}
+
+TEST_CASE("Sets of rings do not know of each other", "[loader][tokens]") {
+  Outcome outcome;
+  Play(6, {3, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
+    for (int turn = 0; turn < 20; ++turn) {
+      LMDBIO_TRY_VOID(TakeTurn(mine, static_cast<size_t>(group.rank() + turn) % 2, outcome));
+    }
+    return {};
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+  CHECK(outcome.held_max.load() <= 4);
+}
+
+TEST_CASE("When a reader leaves, the others go on without tokens", "[loader][tokens]") {
+  const int leaver = GENERATE(0, 3);
+  Outcome outcome;
+  outcome.wrong.resize(4);
+  comm::RunAsThreads({4, 1}, [&](comm::Group& group) {
+    std::string& mine = outcome.wrong[static_cast<size_t>(group.rank())];
+    const std::vector<uint32_t> token_counts = {1};
+    auto tokens = ReadTokens::Create(group, token_counts, group.rank());
+    if (!tokens) return void(mine = tokens.error().message());
+    for (int turn = 0; turn < 30; ++turn) {
+      if (group.rank() == leaver && turn == 5) return;
+      const Status took = TakeTurn(**tokens, 0, outcome);
+      if (!took) return void(mine = took.error().message());
+    }
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+}
+
+TEST_CASE("A reader that fails is an error for all others, in its words", "[loader][tokens]") {
+  const int failing = GENERATE(0, 1, 5);
+  Outcome outcome;
+  Play(6, {2}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
+    if (group.rank() == failing) {
+      mine.Abandon(Error(ErrorCode::kIo, "the disk is on fire"));
+      return {};
+    }
+    while (true) LMDBIO_TRY_VOID(TakeTurn(mine, 0, outcome));
+  });
+  for (int reader = 0; reader < 6; ++reader) {
+    const std::string& why = outcome.wrong[static_cast<size_t>(reader)];
+    CHECK(why == (reader == failing ? "" : "the disk is on fire"));
+  }
+}
+
+TEST_CASE("Stop ends the wait for a token", "[loader][tokens]") {
+  Outcome outcome;
+  Play(2, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
+    if (group.rank() == 0) {
+      while (!mine.Take(0)) LMDBIO_TRY_VOID(mine.Await(0));
+      return group.Barrier();  // holds it for good
+    }
+    if (mine.Take(0)) return Fail(ErrorCode::kInternal, "took a token that another holds");
+    std::thread stopper([&] { mine.Stop(); });
+    Status waited = mine.Await(0);
+    stopper.join();
+    LMDBIO_TRY_VOID(group.Barrier());
+    return waited;
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+}
+
+TEST_CASE("All readers hear of one choice, by the sum of what all have measured",
+          "[loader][tokens]") {
+  const int readers = GENERATE(2, 5, 11);
+  Outcome outcome;
+  Play(readers, {2, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
+    // One reader alone finds the first way good; the sum says the last one.
+    StaggerRates rates;
+    rates.bytes_per_s = {group.rank() == 1 ? 3.0 : 1.0, 1.0, 4.0, 0};
+    mine.Report(rates);
+    while (!mine.choice()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (*mine.choice() != 2) return Fail(ErrorCode::kInternal, "another choice");
+    return {};
+  });
+  for (const std::string& why : outcome.wrong) CHECK(why.empty());
+}
+
+}  // namespace
+}  // namespace lmdbio::loader
