@@ -260,9 +260,11 @@ Status Raw(const Invocation& invocation) {
 // --- read ---
 
 void DescribeRead(po::options_description_easy_init options) {
+  std::string names;
+  for (const auto& row : lmdbio::loader::kStrategies) names += fmt::format("{}, ", row.name);
+  const std::string help = fmt::format("one or more of {}or all", names);
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
-          "one or more of lmdb, lmm, lmm-dm, lmm-dio, lmm-dio-prov, lmm-dio-prov-coal, scan, auto; "
-          "or all")  //
+          help.c_str())  //
       ("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
        "read this named database instead of the main one")  //
       ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
