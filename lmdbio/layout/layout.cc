@@ -70,10 +70,40 @@ Status Layout::ExpandRange(RecordIndex first, uint64_t count, RecordIndex number
   return {};
 }
 
+std::array<PackedColumn*, 7> Layout::Columns() {
+  return {&offsets_, &lengths_, &first_records_, &leaves_, &first_nodes_, &homes_, &kinds_};
+}
+
+std::array<const PackedColumn*, 7> Layout::Columns() const {
+  return {&offsets_, &lengths_, &first_records_, &leaves_, &first_nodes_, &homes_, &kinds_};
+}
+
 uint64_t Layout::memory_bytes() const {
-  return offsets_.memory_bytes() + lengths_.memory_bytes() + first_records_.memory_bytes() +
-         leaves_.memory_bytes() + first_nodes_.memory_bytes() + homes_.memory_bytes() +
-         kinds_.memory_bytes();
+  uint64_t bytes = 0;
+  for (const PackedColumn* column : Columns()) bytes += column->memory_bytes();
+  return bytes;
+}
+
+uint64_t Layout::image_bytes() const {
+  uint64_t bytes = 0;
+  for (const PackedColumn* column : Columns()) bytes += column->image_bytes();
+  return bytes;
+}
+
+void Layout::WriteImage(MutableBytes memory) const {
+  for (const PackedColumn* column : Columns()) {
+    column->WriteImage(memory.first(column->image_bytes()));
+    memory = memory.subspan(column->image_bytes());
+  }
+}
+
+Layout Layout::OfImage(Bytes image) {
+  Layout layout;
+  for (PackedColumn* column : layout.Columns()) {
+    *column = PackedColumn::OfImage(image);
+    image = image.subspan(column->image_bytes());
+  }
+  return layout;
 }
 
 Status LayoutBuilder::Add(const RecordRun& run) {

@@ -7,6 +7,7 @@
 #ifndef LMDBIO_LAYOUT_LAYOUT_H_
 #define LMDBIO_LAYOUT_LAYOUT_H_
 
+#include <array>
 #include <cstdint>
 
 #include "lmdbio/base/status.h"
@@ -66,8 +67,18 @@ class Layout {
 
   uint64_t memory_bytes() const;
 
+  // The layout as bytes, for other processes of this machine and this program.
+  uint64_t image_bytes() const;
+  // memory  [image_bytes()] 8-aligned
+  void WriteImage(MutableBytes memory) const;
+  // A layout that looks into `image`, which must outlive it and its copies.
+  // image  [...] 8-aligned, written by WriteImage; may go on behind it
+  static Layout OfImage(Bytes image);
+
  private:
   friend class LayoutBuilder;
+  std::array<PackedColumn*, 7> Columns();
+  std::array<const PackedColumn*, 7> Columns() const;
   uint64_t RunOf(RecordIndex record) const;
 
   // One number for each record.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace lmdbio::layout {
@@ -63,26 +66,61 @@ void PackedColumnBuilder::Flush() {
   block.first_bit = bit_count_;
   block.width = static_cast<uint8_t>(line.width);
   block.shift = static_cast<uint8_t>(line.shift);
-  column_.blocks_.push_back(block);
+  column_.blocks.push_back(block);
   if (line.width > 0) {
-    column_.bits_.resize((bit_count_ + values.size() * line.width + 63) / 64);
+    column_.bits.resize((bit_count_ + values.size() * line.width + 63) / 64);
     for (uint64_t i = 0; i < values.size(); ++i, bit_count_ += line.width) {
       const uint64_t above = (values[i] - (line.base + i * line.stride)) >> line.shift;
       const uint32_t low = bit_count_ % 64;
-      column_.bits_[bit_count_ / 64] |= above << low;
-      if (low + line.width > 64) column_.bits_[bit_count_ / 64 + 1] |= above >> (64 - low);
+      column_.bits[bit_count_ / 64] |= above << low;
+      if (low + line.width > 64) column_.bits[bit_count_ / 64 + 1] |= above >> (64 - low);
     }
   }
-  column_.size_ += pending_count_;
+  size_ += pending_count_;
   pending_count_ = 0;
 }
 
 PackedColumn PackedColumnBuilder::Finish() {
   Flush();
-  column_.blocks_.shrink_to_fit();
-  column_.bits_.shrink_to_fit();
+  column_.blocks.shrink_to_fit();
+  column_.bits.shrink_to_fit();
   bit_count_ = 0;
-  return std::exchange(column_, {});
+  PackedColumn column;
+  column.size_ = std::exchange(size_, 0);
+  column.owned_ = std::make_shared<const PackedColumn::Owned>(std::exchange(column_, {}));
+  column.blocks_ = column.owned_->blocks;
+  column.bits_ = column.owned_->bits;
+  return column;
+}
+
+uint64_t PackedColumn::image_bytes() const {
+  return sizeof(ImageHead) + blocks_.size_bytes() + bits_.size_bytes();
+}
+
+void PackedColumn::WriteImage(MutableBytes memory) const {
+  LMDBIO_CHECK(memory.size() == image_bytes());
+  const ImageHead head{size_, blocks_.size(), bits_.size()};
+  std::memcpy(memory.data(), &head, sizeof head);
+  const Bytes blocks = std::as_bytes(blocks_);
+  const Bytes bits = std::as_bytes(bits_);
+  std::copy(blocks.begin(), blocks.end(), memory.begin() + sizeof head);
+  std::copy(bits.begin(), bits.end(),
+            memory.begin() + static_cast<std::ptrdiff_t>(sizeof head + blocks.size()));
+}
+
+PackedColumn PackedColumn::OfImage(Bytes image) {
+  static_assert(std::is_trivially_copyable_v<Block> && alignof(Block) <= 8);
+  ImageHead head;
+  LMDBIO_CHECK(image.size() >= sizeof head);
+  std::memcpy(&head, image.data(), sizeof head);
+  const uint64_t blocks_bytes = head.block_count * sizeof(Block);
+  LMDBIO_CHECK(image.size() >= sizeof head + blocks_bytes + head.word_count * sizeof(uint64_t));
+  PackedColumn column;
+  column.size_ = head.size;
+  column.blocks_ = {reinterpret_cast<const Block*>(image.data() + sizeof head), head.block_count};
+  column.bits_ = {reinterpret_cast<const uint64_t*>(image.data() + sizeof head + blocks_bytes),
+                  head.word_count};
+  return column;
 }
 
 }  // namespace lmdbio::layout

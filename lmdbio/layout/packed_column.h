@@ -11,13 +11,16 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/types.h"
 
 namespace lmdbio::layout {
 
-// Threads: const; any number of readers.
+// Copies share what they hold. Threads: const; any number of readers.
 class PackedColumn {
  public:
   uint64_t size() const { return size_; }
@@ -32,9 +35,16 @@ class PackedColumn {
     return line + (Bits(block.first_bit + place * block.width, block.width) << block.shift);
   }
 
-  uint64_t memory_bytes() const {
-    return blocks_.capacity() * sizeof(Block) + bits_.capacity() * sizeof(uint64_t);
-  }
+  uint64_t memory_bytes() const { return blocks_.size_bytes() + bits_.size_bytes(); }
+
+  // The column as bytes, for other processes of this machine and this program.
+  uint64_t image_bytes() const;
+  // memory  [image_bytes()] a multiple of 8
+  void WriteImage(MutableBytes memory) const;
+  // A column that looks into `image`, which must outlive it and its copies.
+  // image  may go on behind what WriteImage wrote
+  // Requires: written by WriteImage
+  static PackedColumn OfImage(Bytes image);
 
  private:
   friend class PackedColumnBuilder;
@@ -56,9 +66,21 @@ class PackedColumn {
     return width == 64 ? value : value & ((uint64_t{1} << width) - 1);
   }
 
+  struct Owned {
+    std::vector<Block> blocks;
+    std::vector<uint64_t> bits;
+  };
+  // At the start of an image; the blocks follow, then the bits.
+  struct ImageHead {
+    uint64_t size = 0;
+    uint64_t block_count = 0;
+    uint64_t word_count = 0;
+  };
+
   uint64_t size_ = 0;
-  std::vector<Block> blocks_;
-  std::vector<uint64_t> bits_;
+  std::span<const Block> blocks_;
+  std::span<const uint64_t> bits_;
+  std::shared_ptr<const Owned> owned_;  // what these look into, unless it is another's
 };
 
 class PackedColumnBuilder {
@@ -67,7 +89,7 @@ class PackedColumnBuilder {
     pending_[pending_count_++] = value;
     if (pending_count_ == PackedColumn::kBlockSize) Flush();
   }
-  uint64_t size() const { return column_.size_ + pending_count_; }
+  uint64_t size() const { return size_ + pending_count_; }
 
   // The column; the builder is empty afterwards.
   PackedColumn Finish();
@@ -76,7 +98,8 @@ class PackedColumnBuilder {
   void Flush();
   uint64_t CommonStep() const;
 
-  PackedColumn column_;
+  PackedColumn::Owned column_;
+  uint64_t size_ = 0;
   uint64_t bit_count_ = 0;
   std::array<uint64_t, PackedColumn::kBlockSize> pending_{};
   uint32_t pending_count_ = 0;

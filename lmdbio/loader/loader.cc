@@ -15,6 +15,7 @@
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/loader/clocks.h"
+#include "lmdbio/loader/host_layout.h"
 #include "lmdbio/loader/in_place_view.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
@@ -88,7 +89,9 @@ class Loader::Impl {
   Status OpenInPlace(const std::string& path);
   Status OpenWindow();
   Status PrepareReader();
+  Status OpenHostLayout();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
+  Result<std::unique_ptr<Locator>> MakeLayoutUser(const layout::Database& database);
   Result<bool> NextBatch();
   Status NextFromWindow(const BatchSpan& span);
   Status ReadyInPlace(SubBatch& share, std::span<Entry> entries);
@@ -114,6 +117,8 @@ class Loader::Impl {
   std::unique_ptr<CursorBaton> baton_;         // until the locator takes it
   std::unique_ptr<PlaceBroadcast> broadcast_;  // the same
   std::unique_ptr<PieceRing> ring_;            // the same
+  std::unique_ptr<comm::SharedMemory> layout_memory_;  // where a host has several readers
+  std::optional<HostLayout> host_layout_;              // in it
   std::unique_ptr<Locator> locator_;
 
   // In place:
@@ -147,7 +152,9 @@ Loader::Impl::~Impl() {
     all_left = window_->AwaitAllLeft(kCloseLimit);
   }
   reader_.reset();
+  locator_.reset();
   if (memory_ && !all_left) memory_->Abandon();
+  if (layout_memory_ && !all_left) layout_memory_->Abandon();
 }
 
 // Which ranks share this host, and who of them reads.
@@ -254,6 +261,8 @@ Status Loader::Impl::OpenLinks() {
   LMDBIO_TRY(const auto readers, group_.Split(reader_index_ + 1));
   const auto open = [&]() -> Status {
     if (!is_reader() || readers->size() == 1) return {};
+    // The other readers of a host look at what its first one finds.
+    if (locating == Locating::kScan && reader_index_ > 0) return {};
     if (locating == Locating::kHandedCursor) {
       LMDBIO_TRY(baton_, CursorBaton::Create(*readers, group_.rank()));
     } else if (locating == Locating::kScan) {
@@ -302,7 +311,38 @@ Status Loader::Impl::OpenWindow() {
   return {};
 }
 
+// Several readers of a host need one layout.
+Status Loader::Impl::OpenHostLayout() {
+  const bool has_layout =
+      facts_.locating == Locating::kScan || facts_.locating == Locating::kProvenance;
+  if (!has_layout || reader_count_ == 1) return {};
+  Result<std::unique_ptr<comm::SharedMemory>> memory =
+      host_->AllocateShared(HostLayout::BytesNeeded(facts_.record_count));
+  if (memory) {
+    layout_memory_ = std::move(*memory);
+    host_layout_.emplace(layout_memory_->bytes());
+  } else if (reader_index_ == 0) {
+    notes_.push_back(memory.error().message() + ": every reader keeps a layout of its own");
+  }
+  return {};
+}
+
+// Of readers beside the host's first.
+Result<std::unique_ptr<Locator>> Loader::Impl::MakeLayoutUser(const layout::Database& database) {
+  const auto make_own = [this, database]() -> Result<std::unique_ptr<Locator>> {
+    if (facts_.locating == Locating::kScan) return MakeScanLocator(database, nullptr, nullptr);
+    LMDBIO_TRY(layout::Layout layout, LayoutFromProvenance(database));
+    return MakeLayoutLocator(std::move(layout));
+  };
+  if (!host_layout_) return make_own();
+  return MakeHostLayoutLocator(*host_layout_, make_own, facts_.record_count);
+}
+
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Database& database) {
+  const bool has_layout =
+      facts_.locating == Locating::kScan || facts_.locating == Locating::kProvenance;
+  if (has_layout && reader_index_ > 0) return MakeLayoutUser(database);
+  HostLayout* shared = host_layout_ ? &*host_layout_ : nullptr;
   switch (facts_.locating) {
     case Locating::kCursor:
     case Locating::kHandedCursor:
@@ -319,12 +359,16 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
       if (!layout_) {
         LMDBIO_TRY(layout_, LayoutFromProvenance(database));
       }
+      if (shared != nullptr) {
+        if (auto view = shared->Publish(0, *layout_)) layout_ = std::move(*view);
+        shared->End({});
+      }
       std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout_));
       layout_.reset();
       return locator;
     }
     default:
-      return MakeScanLocator(database, std::move(ring_));
+      return MakeScanLocator(database, std::move(ring_), shared);
   }
 }
 
@@ -374,6 +418,7 @@ Status Loader::Impl::Open(const std::string& path) {
     LMDBIO_TRY_VOID(OpenStagger());
   }
   LMDBIO_TRY_VOID(OpenWindow());
+  LMDBIO_TRY_VOID(OpenHostLayout());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
   usage_at_open_ = ProcessUsage();
   if (is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));

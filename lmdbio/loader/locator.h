@@ -6,12 +6,14 @@
 #define LMDBIO_LOADER_LOCATOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
 #include "lmdbio/loader/cursor_baton.h"
+#include "lmdbio/loader/host_layout.h"
 #include "lmdbio/loader/piece_ring.h"
 #include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/schedule.h"
@@ -61,7 +63,7 @@ class Locator {
   // Tells other hosts' readers that this one cannot go on.
   virtual void Abandon(const Error& /*why*/) {}
 
-  // Ends BeginGroup. Any thread.
+  // Ends BeginGroup and Locate, some time. Any thread.
   virtual void Stop() {}
 
   // Any thread.
@@ -89,8 +91,17 @@ std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);
 // Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
 // database  its source must outlive the locator
 // ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
+// host      where the host's other readers look for what is found; else none; borrowed
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
-                                         std::unique_ptr<PieceRing> ring);
+                                         std::unique_ptr<PieceRing> ring, HostLayout* host);
+
+// Looks records up in what another reader of the host finds.
+// host          borrowed
+// make_own      how to find records alone, where the host's layout has no room for all
+// record_count  of the database
+std::unique_ptr<Locator> MakeHostLayoutLocator(
+    const HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
+    uint64_t record_count);
 
 // The layout of `database` from the provenance file beside it.
 // Errors: kNotFound    there is none

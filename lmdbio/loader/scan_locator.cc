@@ -26,8 +26,8 @@ constexpr size_t kStepLeavesMax = 1024;
 
 class ScanLocator final : public Locator {
  public:
-  ScanLocator(const layout::Database& database, std::unique_ptr<PieceRing> ring)
-      : database_(database), ring_(std::move(ring)) {
+  ScanLocator(const layout::Database& database, std::unique_ptr<PieceRing> ring, HostLayout* host)
+      : database_(database), ring_(std::move(ring)), host_(host) {
     walker_ = std::thread([this] { End(Walk()); });
   }
 
@@ -150,6 +150,9 @@ class ScanLocator final : public Locator {
 
   void AddPiece(uint64_t first_record, layout::Layout layout) {
     if (layout.record_count() == 0) return;
+    if (host_ != nullptr) {
+      if (auto shared = host_->Publish(first_record, layout)) layout = std::move(*shared);
+    }
     auto piece = std::make_unique<Piece>(Piece{first_record, std::move(layout)});
     const std::lock_guard lock(mutex_);
     known_count_ = first_record + piece->layout.record_count();
@@ -160,6 +163,11 @@ class ScanLocator final : public Locator {
   void End(Status status) {
     // The others shall not wait for what will not come.
     if (!status && !is_alone_) ring_->Leave(status.error());
+    if (host_ != nullptr && stop_.load()) {
+      host_->End(Fail(ErrorCode::kPeerFailed, "the reader that walks for this host has left"));
+    } else if (host_ != nullptr) {
+      host_->End(status);
+    }
     const std::lock_guard lock(mutex_);
     if (!status) error_.emplace(std::move(status).error());
     ended_ = true;
@@ -170,6 +178,7 @@ class ScanLocator final : public Locator {
 
   layout::Database database_;
   std::unique_ptr<PieceRing> ring_;
+  HostLayout* host_;
   bool is_alone_ = ring_ == nullptr;  // the walking thread's
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
@@ -186,8 +195,8 @@ class ScanLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
-                                         std::unique_ptr<PieceRing> ring) {
-  return std::make_unique<ScanLocator>(database, std::move(ring));
+                                         std::unique_ptr<PieceRing> ring, HostLayout* host) {
+  return std::make_unique<ScanLocator>(database, std::move(ring), host);
 }
 
 }  // namespace lmdbio::loader

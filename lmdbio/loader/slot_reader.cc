@@ -67,7 +67,8 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
 void SlotReader::Run() {
   ::pthread_setname_np(::pthread_self(), "lmdbio-reader");  // for ps, top and profilers
   Status status = Work();
-  if (!status) {
+  // Whoever was stopped may have been disturbed by that.
+  if (!status && !stop_.load()) {
     parts_.planner->Abandon(status.error());
     if (parts_.stagger) parts_.stagger->Abandon(status.error());
     parts_.window->Fail(status.error());

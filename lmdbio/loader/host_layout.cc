@@ -1,0 +1,133 @@
+#include "lmdbio/loader/host_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/base/futex.h"
+
+namespace lmdbio::loader {
+namespace {
+
+// Steps of a walk have 1,024 leaf pages for most of its way.
+constexpr size_t kPiecesMax = 1 << 16;
+
+// Ordered loads take about one byte for each record, random order three and a half.
+constexpr uint64_t kBytesPerRecord = 16;
+constexpr uint64_t kBytesAtLeast = 1 << 20;
+
+// How long a sleeper that shall stop may go on sleeping.
+constexpr auto kNap = std::chrono::milliseconds(100);
+
+constexpr size_t kTextBytesMax = 1024;
+
+enum State : uint32_t { kGrowing, kEnded, kFull, kFailed };
+
+constexpr uint64_t AlignUp(uint64_t n) { return (n + 7) / 8 * 8; }
+
+}  // namespace
+
+struct HostLayout::Head {
+  std::atomic<uint32_t> changes;  // slept on
+  std::atomic<uint32_t> state;
+  std::atomic<uint64_t> piece_count;
+  uint64_t used_bytes;  // of the images
+  uint64_t error_code;
+  std::array<char, kTextBytesMax> error_text;
+};
+
+struct HostLayout::PieceHead {
+  uint64_t first_record;
+  uint64_t at;  // in the images
+  uint64_t length_bytes;
+};
+
+uint64_t HostLayout::BytesNeeded(uint64_t record_count) {
+  return AlignUp(sizeof(Head)) + kPiecesMax * sizeof(PieceHead) +
+         std::max(kBytesAtLeast, record_count * kBytesPerRecord);
+}
+
+HostLayout::HostLayout(MutableBytes memory) : memory_(memory) {
+  static_assert(std::atomic<uint32_t>::is_always_lock_free);
+  LMDBIO_CHECK(memory_.size() >= BytesNeeded(0));
+}
+
+HostLayout::Head& HostLayout::head() const {
+  return *std::launder(reinterpret_cast<Head*>(memory_.data()));
+}
+
+HostLayout::PieceHead& HostLayout::piece_head(size_t index) const {
+  auto* heads = reinterpret_cast<PieceHead*>(memory_.data() + AlignUp(sizeof(Head)));
+  return *std::launder(heads + index);
+}
+
+MutableBytes HostLayout::images() const {
+  return memory_.subspan(AlignUp(sizeof(Head)) + kPiecesMax * sizeof(PieceHead));
+}
+
+std::optional<layout::Layout> HostLayout::Publish(uint64_t first_record,
+                                                  const layout::Layout& piece) {
+  Head& here = head();
+  const uint64_t index = here.piece_count.load();
+  const uint64_t length_bytes = piece.image_bytes();
+  if (here.state.load() == kFull) return std::nullopt;
+  if (index == kPiecesMax || length_bytes > images().size() - here.used_bytes) {
+    here.state.store(kFull);
+  } else {
+    const MutableBytes image = images().subspan(here.used_bytes, length_bytes);
+    piece.WriteImage(image);
+    piece_head(index) = {first_record, here.used_bytes, length_bytes};
+    here.used_bytes += AlignUp(length_bytes);
+    here.piece_count.store(index + 1);
+  }
+  here.changes.fetch_add(1);
+  FutexWake(here.changes);
+  if (here.state.load() == kFull) return std::nullopt;
+  const PieceHead& at = piece_head(index);
+  return layout::Layout::OfImage(images().subspan(at.at, at.length_bytes));
+}
+
+void HostLayout::End(const Status& status) {
+  Head& here = head();
+  if (!status) {
+    const std::string& text = status.error().message();
+    here.error_code = static_cast<uint64_t>(status.error().code());
+    text.copy(here.error_text.data(), kTextBytesMax - 1);
+    here.state.store(kFailed);
+  } else if (here.state.load() != kFull) {
+    here.state.store(kEnded);
+  }
+  here.changes.fetch_add(1);
+  FutexWake(here.changes);
+}
+
+Result<HostLayout::Found> HostLayout::Await(size_t index, const std::atomic<bool>& stop,
+                                            Piece& piece) const {
+  const Head& here = head();
+  while (!stop.load()) {
+    const uint32_t seen = here.changes.load();
+    const uint32_t state = here.state.load();
+    if (index < here.piece_count.load()) {
+      const PieceHead& at = piece_head(index);
+      piece = {at.first_record, layout::Layout::OfImage(images().subspan(at.at, at.length_bytes))};
+      return Found::kPiece;
+    }
+    switch (state) {
+      case kEnded:
+        return Found::kEnd;
+      case kFull:
+        return Found::kNoRoom;
+      case kFailed:
+        return Fail(static_cast<ErrorCode>(here.error_code), std::string(here.error_text.data()));
+      default:
+        FutexWait(here.changes, seen, kNap);
+    }
+  }
+  return Found::kStopped;
+}
+
+}  // namespace lmdbio::loader
