@@ -11,6 +11,7 @@
 
 #include "lmdbio/io/cache_probe.h"
 #include "lmdbio/io/errno_error.h"
+#include "lmdbio/io/file_size.h"
 #include "lmdbio/io/map_advice.h"
 
 namespace lmdbio::io {
@@ -49,9 +50,8 @@ MapSource::~MapSource() {
 }
 
 Result<uint64_t> MapSource::SizeBytes() const {
-  struct stat found = {};
-  if (::fstat(fd_.get(), &found) != 0) return Fail(ErrnoError(errno, "", "cannot be examined"));
-  return std::min<uint64_t>(static_cast<uint64_t>(found.st_size), map_.size());
+  LMDBIO_TRY(const uint64_t size_bytes, FileSizeBytes(fd_.get()));
+  return std::min<uint64_t>(size_bytes, map_.size());
 }
 
 Status MapSource::CheckNotShrunk(uint64_t expected_bytes) const {

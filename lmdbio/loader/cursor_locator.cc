@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/layout/cursor.h"
 #include "lmdbio/loader/clocks.h"
+#include "lmdbio/loader/leaf_peek.h"
 #include "lmdbio/loader/locator.h"
 #include "lmdbio/loader/page_guess.h"
 #include "lmdbio/loader/run_joiner.h"
@@ -23,7 +25,9 @@ constexpr uint64_t kExpectBytesMax = 256 << 20;
 class PageTally {
  public:
   // guessed  pages that were fetched already
-  PageTally(uint64_t page_bytes, PageSpan guessed) : page_bytes_(page_bytes), guessed_(guessed) {}
+  // others   the same; outside of these, ascending, none twice; borrowed
+  PageTally(uint64_t page_bytes, PageSpan guessed, const std::vector<uint64_t>& others)
+      : page_bytes_(page_bytes), guessed_(guessed), others_(others) {}
 
   void Add(RecordIndex record, const layout::RecordPlace& place) {
     if (place.leaf != last_leaf_) Count({place.leaf.value, place.leaf.value + 1});
@@ -46,13 +50,18 @@ class PageTally {
   void Count(PageSpan pages) {
     const uint64_t begin = std::max(pages.begin, guessed_.begin);
     const uint64_t end = std::min(pages.end, guessed_.end);
-    const uint64_t inside = end > begin ? end - begin : 0;
+    uint64_t inside = end > begin ? end - begin : 0;
+    if (inside < pages.page_count() && !others_.empty()) {
+      const auto first = std::lower_bound(others_.begin(), others_.end(), pages.begin);
+      inside += static_cast<uint64_t>(std::lower_bound(first, others_.end(), pages.end) - first);
+    }
     inside_ += inside;
     outside_ += pages.page_count() - inside;
   }
 
   uint64_t page_bytes_;
   PageSpan guessed_;
+  const std::vector<uint64_t>& others_;
   PageNo last_leaf_;
   StretchFinder stretch_;
   uint64_t leaf_nodes_ = 0;
@@ -69,7 +78,8 @@ class CursorLocator final : public Locator {
         page_bytes_(database_.pages().page_format().page_size_bytes()),
         cursor_(database_),
         baton_(std::move(baton)),
-        guess_(database_.pages().snapshot().page_count()) {}
+        guess_(database_.pages().snapshot().page_count()),
+        peek_(database_) {}
 
   Result<uint64_t> RecordCount() override { return CountRecords(database_); }
 
@@ -83,12 +93,16 @@ class CursorLocator final : public Locator {
     // The kernel may let us sleep until it can take more requests.
     const auto start = std::chrono::steady_clock::now();
     source_->Expect(expected_);
+    others_.clear();
+    leaves_ = guessed_.page_count() > 0 ? peek_.LeavesOf(first, count) : std::span<const PageNo>();
+    for (const PageNo leaf : leaves_) ExpectOther({leaf.value, leaf.value + 1});
     Add(fetch_s_, SecondsSince(start));
   }
 
   bool IsReady() override { return !baton_ || baton_->IsHere(); }
 
   Result<bool> BeginGroup(const BatchGroup& /*group*/) override {
+    PeekAtLeaves();
     if (!baton_) return true;
     const auto start = std::chrono::steady_clock::now();
     LMDBIO_TRY(const auto cursor, baton_->Take());
@@ -108,7 +122,7 @@ class CursorLocator final : public Locator {
     Add(fetch_s_, SecondsSince(start));
     LMDBIO_TRY_VOID(StandAt(first));
     RunJoiner runs(sink);
-    PageTally pages(page_bytes_, guessed_);
+    PageTally pages(page_bytes_, guessed_, others_);
     for (uint64_t i = 0; i < count; ++i) {
       if (i > 0) LMDBIO_TRY_VOID(Step());
       LMDBIO_TRY(const layout::RecordPlace place, cursor_.Place());
@@ -117,6 +131,8 @@ class CursorLocator final : public Locator {
     }
     at_ = first.value + count - 1;
     is_at_start_ = false;
+    LMDBIO_TRY(const layout::RecordPlace last, cursor_.Place());
+    if (!leaves_.empty()) peek_.Learn({at_}, last.leaf);
     leaf_nodes_ = std::max(leaf_nodes_, pages.leaf_nodes());
     guess_.Learn(pages.values(), leaf_nodes_);
     pages_inside_ += pages.pages_inside();
@@ -125,11 +141,13 @@ class CursorLocator final : public Locator {
   }
 
   Status EndGroup() override {
-    const uint64_t guessed = guessed_.page_count();
+    const uint64_t guessed = guessed_.page_count() + others_.size();
     Add(missed_pages_, pages_outside_);
     Add(redundant_pages_, guessed - std::min(guessed, pages_inside_));
     pages_inside_ = pages_outside_ = 0;
     guessed_ = {};
+    others_.clear();
+    leaves_ = {};
     if (!baton_) return {};
     if (is_at_start_) return baton_->HandOn({});
     return baton_->HandOn({at_, true, cursor_.position()});
@@ -150,6 +168,30 @@ class CursorLocator final : public Locator {
   }
 
  private:
+  // Pages outside of what was guessed by distance.
+  void ExpectOther(PageSpan pages) {
+    if (pages.begin >= guessed_.begin && pages.end <= guessed_.end) return;
+    source_->Expect({pages.begin * page_bytes_, pages.page_count() * page_bytes_});
+    for (uint64_t page = pages.begin; page < pages.end; ++page) {
+      if (page < guessed_.begin || page >= guessed_.end) others_.push_back(page);
+    }
+  }
+
+  // The walk needs these leaf pages in any case; so early, they may still be on their way, and
+  // nobody waits for this reader yet.
+  void PeekAtLeaves() {
+    if (leaves_.empty()) return;
+    // The walk tells of it.
+    if (!source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes)) return;
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<PageSpan> strays;
+    peek_.AddStrays(leaves_, guessed_, strays);
+    for (const PageSpan& pages : strays) ExpectOther(pages);
+    std::sort(others_.begin(), others_.end());
+    others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
+    Add(fetch_s_, SecondsSince(start));
+  }
+
   // All that is known before the first batch: the first record (dissertation 4.2.2). What is wrong
   // with it shows when it is asked for.
   void BeginGuess() {
@@ -199,9 +241,13 @@ class CursorLocator final : public Locator {
   bool is_at_start_ = true;  // nobody has walked yet, wherever this cursor stands
   bool has_begun_ = false;
   PageGuess guess_;
+  LeafPeek peek_;
   uint64_t leaf_nodes_ = 0;  // see PageTally
   PageSpan guessed_;         // of the group at hand
   Extent expected_;          // the same, in bytes
+  // Of the same group:
+  std::span<const PageNo> leaves_;  // that probably name its records
+  std::vector<uint64_t> others_;    // pages that were fetched besides guessed_
   uint64_t pages_inside_ = 0;
   uint64_t pages_outside_ = 0;
   std::atomic<uint64_t> missed_pages_{0};
