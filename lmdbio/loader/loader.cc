@@ -356,8 +356,10 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
       return MakeBroadcastLocator(std::move(walker), std::move(broadcast_), facts_.record_count);
     }
     case Locating::kProvenance: {
+      // The rank that has looked has the layout; the others compute it when they read.
       if (!layout_) {
-        LMDBIO_TRY(layout_, LayoutFromProvenance(database));
+        LMDBIO_TRY(auto provenance, ReadProvenance(database));
+        return MakeProvenanceLocator(std::move(provenance), ProvenancePathOf(database), shared);
       }
       if (shared != nullptr) {
         if (auto view = shared->Publish(0, *layout_)) layout_ = std::move(*view);

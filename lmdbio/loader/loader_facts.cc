@@ -24,8 +24,10 @@ constexpr uint64_t kSlotTargetBytes = 8 << 20;
 // for queues behind what the others want later.
 constexpr uint64_t kSlotTargetBytesOfAllHosts = 32 << 20;
 constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
-// Slots of that size in flight or in use, in ordinary times.
+// Slots of that size in flight or in use, in ordinary times: on the only host, and on one of several,
+// which fill the storage's queue together.
 constexpr uint64_t kSlotsInUse = 8;
+constexpr uint64_t kSlotsInUseOfSeveralHosts = 4;
 
 // What a group of batches holds in Order::kChunked where the user does not say: what all hosts
 // together have in one slot each.
@@ -241,7 +243,8 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
   const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));
   const uint64_t slot_bytes =
       std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);
-  limits.target_bytes = std::min(slot_bytes, ring_bytes / kSlotsInUse);
+  const uint64_t slots_in_use = hosts == 1 ? kSlotsInUse : kSlotsInUseOfSeveralHosts;
+  limits.target_bytes = std::min(slot_bytes, ring_bytes / slots_in_use);
   // The papers' strategies without coalescing read a batch, or a group, at a time.
   const Composition& composition = CompositionOf(options.strategy);
   if (composition.coalescing == layout::Coalescing::kNone) limits.group_count_max = 1;
@@ -249,7 +252,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
   // storage still has work when one of them ends.
   const auto four_groups =
       static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
-  limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, kSlotsInUse * slot_bytes));
+  limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));
   return limits;
 }
 

@@ -43,23 +43,73 @@ class Counter final : public layout::RecordRunSink {
   uint64_t count_ = 0;
 };
 
+// path  of the provenance file
+Result<layout::Layout> LayoutOf(const provenance::Provenance& provenance, const std::string& path) {
+  layout::LayoutBuilder builder;
+  Status expanded = provenance.Expand(builder);
+  if (!expanded) return Fail(std::move(expanded).error().Within(path));
+  return builder.Finish();
+}
+
+class ProvenanceLocator final : public Locator {
+ public:
+  ProvenanceLocator(provenance::Provenance provenance, std::string path, HostLayout* host)
+      : provenance_(std::move(provenance)), path_(std::move(path)), host_(host) {}
+
+  Result<uint64_t> RecordCount() override { return provenance_.record_count(); }
+
+  Status Locate(RecordIndex first, uint64_t count, layout::RecordRunSink& sink) override {
+    if (!layout_) LMDBIO_TRY_VOID(Compute());
+    return layout_->ExpandRange(first, count, RecordIndex{0}, sink);
+  }
+
+ private:
+  Status Compute() {
+    Result<layout::Layout> layout = LayoutOf(provenance_, path_);
+    Status status = layout ? Status() : Fail(layout.error().code(), layout.error().message());
+    if (layout) layout_ = std::move(*layout);
+    if (host_ == nullptr) return status;
+    if (layout_) {
+      if (auto shared = host_->Publish(0, *layout_)) layout_ = std::move(*shared);
+    }
+    host_->End(status);
+    return status;
+  }
+
+  provenance::Provenance provenance_;
+  std::string path_;
+  HostLayout* host_;
+  std::optional<layout::Layout> layout_;
+};
+
 }  // namespace
 
 std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout) {
   return std::make_unique<LayoutLocator>(std::move(layout));
 }
 
-Result<layout::Layout> LayoutFromProvenance(const layout::Database& database) {
-  const std::string path = io::ProvenancePath(database.pages().source().name(), database.name());
+std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance, std::string path,
+                                               HostLayout* host) {
+  return std::make_unique<ProvenanceLocator>(std::move(provenance), std::move(path), host);
+}
+
+std::string ProvenancePathOf(const layout::Database& database) {
+  return io::ProvenancePath(database.pages().source().name(), database.name());
+}
+
+Result<provenance::Provenance> ReadProvenance(const layout::Database& database) {
+  const std::string path = ProvenancePathOf(database);
   LMDBIO_TRY(const std::vector<std::byte> file, io::ReadSmallFile(path, kProvenanceBytesMax));
   Result<provenance::Provenance> decoded = provenance::Provenance::Decode(file);
   if (!decoded) return Fail(std::move(decoded).error().Within(path));
   Status fits = provenance::CheckFingerprint(decoded->fingerprint(), database);
   if (!fits) return Fail(std::move(fits).error().Within(path));
-  layout::LayoutBuilder builder;
-  Status expanded = decoded->Expand(builder);
-  if (!expanded) return Fail(std::move(expanded).error().Within(path));
-  return builder.Finish();
+  return decoded;
+}
+
+Result<layout::Layout> LayoutFromProvenance(const layout::Database& database) {
+  LMDBIO_TRY(const provenance::Provenance provenance, ReadProvenance(database));
+  return LayoutOf(provenance, ProvenancePathOf(database));
 }
 
 Result<uint64_t> CountRecords(const layout::Database& database) {

@@ -17,6 +17,7 @@
 #include "lmdbio/loader/piece_ring.h"
 #include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/schedule.h"
+#include "lmdbio/provenance/provenance.h"
 
 namespace lmdbio::loader {
 
@@ -88,6 +89,14 @@ std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
 // Looks records up in a layout that is there already.
 std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);
 
+// Looks records up in the layout that `provenance` describes, which is computed when the first of
+// them is asked for.
+// provenance  fits the database
+// path        of its file, for messages
+// host        where the host's other readers look for the layout; else none; borrowed
+std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance, std::string path,
+                                               HostLayout* host);
+
 // Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
 // database  its source must outlive the locator
 // ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
@@ -103,10 +112,13 @@ std::unique_ptr<Locator> MakeHostLayoutLocator(
     const HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
     uint64_t record_count);
 
-// The layout of `database` from the provenance file beside it.
+// The provenance file beside `database`.
+std::string ProvenancePathOf(const layout::Database& database);
 // Errors: kNotFound    there is none
 //         kStale       it was made for another database or another state; names the field
 //         kCorruption, kUnsupported, kIo, kPermission
+Result<provenance::Provenance> ReadProvenance(const layout::Database& database);
+// The layout that it describes. Errors: as ReadProvenance
 Result<layout::Layout> LayoutFromProvenance(const layout::Database& database);
 
 // The number of records, by a whole walk where LMDB's count is only a hint.
