@@ -24,8 +24,8 @@ constexpr uint64_t kSlotTargetBytes = 8 << 20;
 // for queues behind what the others want later.
 constexpr uint64_t kSlotTargetBytesOfAllHosts = 32 << 20;
 constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
-// Slots of that size in flight or in use, in ordinary times: on the only host, and on one of several,
-// which fill the storage's queue together.
+// Slots of that size in flight or in use, in ordinary times: on the only host, and on one of
+// several, which fill the storage's queue together.
 constexpr uint64_t kSlotsInUse = 8;
 constexpr uint64_t kSlotsInUseOfSeveralHosts = 4;
 
