@@ -67,7 +67,7 @@ class BenchMatrix(unittest.TestCase):
         for name, value in options.items():
             words += ["--" + name.replace("_", "-"), value]
         runs = bench_program.report(ranks, *words, self.folder / database)["runs"]
-        self.assertEqual(len(runs), 6 if database == "bare" else 8)
+        self.assertEqual(len(runs), 6 if database == "bare" else 9)
         for figure in ("checksum", "records"):
             values = {run["strategy"]: run[figure] for run in runs}
             self.assertEqual(len(set(values.values())), 1, (figure, values))
