@@ -96,12 +96,32 @@ void ReadPlan::CloseStretch(const Stretch& stretch) {
   buffer_bytes_ = AlignUp(stretch.at + (end - stretch.begin), kStretchAlignBytes);
 }
 
+// Items of an ordered load come in order but for a leaf page now and then; these alone are sorted,
+// and merged with the rest.
+void ReadPlan::SortItems() {
+  const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
+  strays_.clear();
+  size_t kept = 0;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const Item item = items_[i];
+    if (kept > 0 && item.begin < items_[kept - 1].begin) {
+      strays_.push_back(item);
+    } else {
+      items_[kept++] = item;
+    }
+  }
+  if (strays_.empty()) return;
+  items_.resize(kept);
+  std::sort(strays_.begin(), strays_.end(), by_place);
+  merged_.resize(kept + strays_.size());
+  std::merge(items_.begin(), items_.end(), strays_.begin(), strays_.end(), merged_.begin(),
+             by_place);
+  std::swap(items_, merged_);
+}
+
 void ReadPlan::Finish() {
   LMDBIO_CHECK(blocks_.empty());
-  const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
-  if (!std::is_sorted(items_.begin(), items_.end(), by_place)) {
-    std::sort(items_.begin(), items_.end(), by_place);
-  }
+  SortItems();
   uint64_t needed_bytes = 0;
   uint64_t seen_end = 0;
   for (const Item& item : items_) {

@@ -109,12 +109,14 @@ class ReadPlan final : public RecordRunSink {
   };
 
   void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
+  void SortItems();
   bool Extends(const Stretch& stretch, const Item& item) const;
   void Place(const Item& item, const Stretch& stretch);
   void CloseStretch(const Stretch& stretch);
 
   PlanOptions options_;
   std::vector<Item> items_;
+  std::vector<Item> strays_, merged_;  // of SortItems
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;
   std::vector<PlannedBlock> blocks_;
