@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::layout {
 namespace {
 
 constexpr uint64_t AlignDown(uint64_t n, uint64_t unit) { return n / unit * unit; }
-constexpr uint64_t AlignUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
-
 // Whether a value stands on its run's own page, whole, and not in an overflow run. (An empty value
 // may start where its page ends.)
 bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {

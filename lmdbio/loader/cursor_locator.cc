@@ -43,6 +43,7 @@ class PageTally {
   const StretchFinder& values() const { return stretch_; }
   // The greatest number of nodes of a leaf whose values lie outside of it, as far as was seen.
   uint64_t leaf_nodes() const { return leaf_nodes_; }
+  PageNo last_leaf() const { return last_leaf_; }
   uint64_t pages_inside() const { return inside_; }    // of what was guessed
   uint64_t pages_outside() const { return outside_; }  // needed all the same
 
@@ -131,8 +132,7 @@ class CursorLocator final : public Locator {
     }
     at_ = first.value + count - 1;
     is_at_start_ = false;
-    LMDBIO_TRY(const layout::RecordPlace last, cursor_.Place());
-    if (!leaves_.empty()) peek_.Learn({at_}, last.leaf);
+    if (!leaves_.empty()) peek_.Learn({at_}, pages.last_leaf());
     leaf_nodes_ = std::max(leaf_nodes_, pages.leaf_nodes());
     guess_.Learn(pages.values(), leaf_nodes_);
     pages_inside_ += pages.pages_inside();

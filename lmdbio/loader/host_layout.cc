@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/futex.h"
 
@@ -27,7 +28,7 @@ constexpr size_t kTextBytesMax = 1024;
 
 enum State : uint32_t { kGrowing, kEnded, kFull, kFailed };
 
-constexpr uint64_t AlignUp(uint64_t n) { return (n + 7) / 8 * 8; }
+constexpr uint64_t kAlignBytes = 8;
 
 }  // namespace
 
@@ -47,7 +48,7 @@ struct HostLayout::PieceHead {
 };
 
 uint64_t HostLayout::BytesNeeded(uint64_t record_count) {
-  return AlignUp(sizeof(Head)) + kPiecesMax * sizeof(PieceHead) +
+  return AlignUp(sizeof(Head), kAlignBytes) + kPiecesMax * sizeof(PieceHead) +
          std::max(kBytesAtLeast, record_count * kBytesPerRecord);
 }
 
@@ -61,12 +62,12 @@ HostLayout::Head& HostLayout::head() const {
 }
 
 HostLayout::PieceHead& HostLayout::piece_head(size_t index) const {
-  auto* heads = reinterpret_cast<PieceHead*>(memory_.data() + AlignUp(sizeof(Head)));
+  auto* heads = reinterpret_cast<PieceHead*>(memory_.data() + AlignUp(sizeof(Head), kAlignBytes));
   return *std::launder(heads + index);
 }
 
 MutableBytes HostLayout::images() const {
-  return memory_.subspan(AlignUp(sizeof(Head)) + kPiecesMax * sizeof(PieceHead));
+  return memory_.subspan(AlignUp(sizeof(Head), kAlignBytes) + kPiecesMax * sizeof(PieceHead));
 }
 
 std::optional<layout::Layout> HostLayout::Publish(uint64_t first_record,
@@ -81,7 +82,7 @@ std::optional<layout::Layout> HostLayout::Publish(uint64_t first_record,
     const MutableBytes image = images().subspan(here.used_bytes, length_bytes);
     piece.WriteImage(image);
     piece_head(index) = {first_record, here.used_bytes, length_bytes};
-    here.used_bytes += AlignUp(length_bytes);
+    here.used_bytes += AlignUp(length_bytes, kAlignBytes);
     here.piece_count.store(index + 1);
   }
   here.changes.fetch_add(1);

@@ -20,13 +20,6 @@ constexpr uint64_t kGapPages = 64;
 
 }  // namespace
 
-const LeafPeek::Anchor& LeafPeek::Nearest(uint64_t record) const {
-  const auto distance = [record](const Anchor& anchor) {
-    return record > anchor.record ? record - anchor.record : anchor.record - record;
-  };
-  return distance(first_) < distance(last_) ? first_ : last_;
-}
-
 std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
   if (!std::exchange(is_listed_, true)) {
     layout::PageClaims claims(database_.pages().snapshot().page_count());
@@ -35,12 +28,12 @@ std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
                         std::max(1.0, static_cast<double>(leaves_.size()));
   }
   if (leaves_.empty() || count == 0 || records_per_leaf_ <= 0) return {};
-  const Anchor& from = Nearest(first.value);
+  const RecordAnchor& from = RecordAnchor::Nearest(first_, last_, first.value);
   const double to_begin =
       (static_cast<double>(first.value) - static_cast<double>(from.record)) / records_per_leaf_;
   const double to_end = to_begin + static_cast<double>(count) / records_per_leaf_;
   const auto index = [&](double leaf) {
-    const double at = static_cast<double>(from.leaf_index) + leaf;
+    const double at = static_cast<double>(from.place) + leaf;
     return static_cast<size_t>(std::clamp(at, 0.0, static_cast<double>(leaves_.size())));
   };
   const auto doubt = [](double leaves) {

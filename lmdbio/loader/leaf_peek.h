@@ -40,20 +40,15 @@ class LeafPeek {
                  std::vector<PageSpan>& pages) const;
 
  private:
-  // A record whose leaf page is known, as an index among all of them.
-  struct Anchor {
-    uint64_t record = 0;
-    uint64_t leaf_index = 0;
-  };
-  const Anchor& Nearest(uint64_t record) const;
   static PageSpan LineOf(std::span<const PageSpan> values);
 
   layout::Database database_;
   bool is_listed_ = false;
   std::vector<PageNo> leaves_;
   double records_per_leaf_ = 1;
-  Anchor first_;
-  Anchor last_;
+  // By index among the leaves.
+  RecordAnchor first_;
+  RecordAnchor last_;
 };
 
 }  // namespace lmdbio::loader

@@ -77,6 +77,9 @@ class Loader::Impl {
  private:
   bool is_reader() const { return reader_index_ >= 0; }
   bool uses_window() const { return facts_.locating != Locating::kNone; }
+  bool has_layout() const {
+    return facts_.locating == Locating::kScan || facts_.locating == Locating::kProvenance;
+  }
 
   Status FindHost();
   Status LookAtFile(const std::string& path);
@@ -313,9 +316,7 @@ Status Loader::Impl::OpenWindow() {
 
 // Several readers of a host need one layout.
 Status Loader::Impl::OpenHostLayout() {
-  const bool has_layout =
-      facts_.locating == Locating::kScan || facts_.locating == Locating::kProvenance;
-  if (!has_layout || reader_count_ == 1) return {};
+  if (!has_layout() || reader_count_ == 1) return {};
   Result<std::unique_ptr<comm::SharedMemory>> memory =
       host_->AllocateShared(HostLayout::BytesNeeded(facts_.record_count));
   if (memory) {
@@ -339,9 +340,7 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLayoutUser(const layout::Data
 }
 
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Database& database) {
-  const bool has_layout =
-      facts_.locating == Locating::kScan || facts_.locating == Locating::kProvenance;
-  if (has_layout && reader_index_ > 0) return MakeLayoutUser(database);
+  if (has_layout() && reader_index_ > 0) return MakeLayoutUser(database);
   HostLayout* shared = host_layout_ ? &*host_layout_ : nullptr;
   switch (facts_.locating) {
     case Locating::kCursor:
@@ -361,11 +360,7 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
         LMDBIO_TRY(auto provenance, ReadProvenance(database));
         return MakeProvenanceLocator(std::move(provenance), ProvenancePathOf(database), shared);
       }
-      if (shared != nullptr) {
-        if (auto view = shared->Publish(0, *layout_)) layout_ = std::move(*view);
-        shared->End({});
-      }
-      std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout_));
+      std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout_), shared);
       layout_.reset();
       return locator;
     }

@@ -17,6 +17,14 @@ namespace {
 // More than any provenance of a file that a machine can hold; a bound against reading rubbish.
 constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
+// Gives a whole layout to the host's other readers, if there are any. Returns it as it lies there.
+layout::Layout ShareWithHost(layout::Layout layout, HostLayout* host) {
+  if (host == nullptr) return layout;
+  std::optional<layout::Layout> shared = host->Publish(0, layout);
+  host->End({});
+  return shared ? std::move(*shared) : std::move(layout);
+}
+
 class LayoutLocator final : public Locator {
  public:
   explicit LayoutLocator(layout::Layout layout) : layout_(std::move(layout)) {}
@@ -67,12 +75,8 @@ class ProvenanceLocator final : public Locator {
   Status Compute() {
     Result<layout::Layout> layout = LayoutOf(provenance_, path_);
     Status status = layout ? Status() : Fail(layout.error().code(), layout.error().message());
-    if (layout) layout_ = std::move(*layout);
-    if (host_ == nullptr) return status;
-    if (layout_) {
-      if (auto shared = host_->Publish(0, *layout_)) layout_ = std::move(*shared);
-    }
-    host_->End(status);
+    if (layout) layout_ = ShareWithHost(std::move(*layout), host_);
+    if (!layout && host_ != nullptr) host_->End(status);
     return status;
   }
 
@@ -84,8 +88,8 @@ class ProvenanceLocator final : public Locator {
 
 }  // namespace
 
-std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout) {
-  return std::make_unique<LayoutLocator>(std::move(layout));
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, HostLayout* host) {
+  return std::make_unique<LayoutLocator>(ShareWithHost(std::move(layout), host));
 }
 
 std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance, std::string path,

@@ -87,7 +87,8 @@ std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
                                               uint64_t record_count);
 
 // Looks records up in a layout that is there already.
-std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout);
+// host  where the host's other readers look for it; else none; borrowed
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, HostLayout* host = nullptr);
 
 // Looks records up in the layout that `provenance` describes, which is computed when the first of
 // them is asked for.

@@ -20,7 +20,7 @@ constexpr double kShareOfDoubt = 1.0 / 64;
 }  // namespace
 
 void PageGuess::Begin(uint64_t page, double pages_per_record) {
-  first_ = Anchor{0, page};
+  first_ = RecordAnchor{0, page};
   last_ = *first_;
   pages_per_record_min_ = pages_per_record_max_ = pages_per_record;
 }
@@ -57,16 +57,17 @@ void PageGuess::Learn(const StretchFinder& values, uint64_t leaf_nodes) {
   last_ = {values.first_record().value + count, pages.end};
 }
 
-const PageGuess::Anchor& PageGuess::Nearest(uint64_t record) const {
-  const auto distance = [record](const Anchor& anchor) {
+const RecordAnchor& RecordAnchor::Nearest(const RecordAnchor& a, const RecordAnchor& b,
+                                          uint64_t record) {
+  const auto distance = [record](const RecordAnchor& anchor) {
     return record > anchor.record ? record - anchor.record : anchor.record - record;
   };
-  return distance(*first_) < distance(last_) ? *first_ : last_;
+  return distance(a) < distance(b) ? a : b;
 }
 
 PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   if (!first_ || count == 0) return {};
-  const Anchor& from = Nearest(first.value);
+  const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
   const double page_count = static_cast<double>(file_pages_);
   const auto doubt = [](double pages) { return kPagesOfDoubt + kShareOfDoubt * std::abs(pages); };
   const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
@@ -78,7 +79,7 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   const double lead = begin == 0 ? 0 : lead_pages_;
   const auto page = [&](double pages) {
     return static_cast<uint64_t>(
-        std::clamp(static_cast<double>(from.page) + pages, 0.0, page_count));
+        std::clamp(static_cast<double>(from.place) + pages, 0.0, page_count));
   };
   return {page(std::floor(low - doubt(low) - lead)), page(std::ceil(high + doubt(high)))};
 }

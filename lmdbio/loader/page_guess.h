@@ -24,6 +24,15 @@ struct PageSpan {
   uint64_t page_count() const { return end > begin ? end - begin : 0; }
 };
 
+// A record whose place in some order is known: its first page, or the index of its leaf page.
+struct RecordAnchor {
+  uint64_t record = 0;
+  uint64_t place = 0;
+
+  // The nearer one of two to `record`; `b` of equals.
+  static const RecordAnchor& Nearest(const RecordAnchor& a, const RecordAnchor& b, uint64_t record);
+};
+
 // Finds the longest stretch of the file that consecutive records fill one after the other. A writer
 // puts a value now and then into pages that an earlier transaction has left; those are passed over.
 class StretchFinder {
@@ -67,16 +76,9 @@ class PageGuess {
   PageSpan Guess(RecordIndex first, uint64_t count) const;
 
  private:
-  // A record whose first page is known.
-  struct Anchor {
-    uint64_t record = 0;
-    uint64_t page = 0;
-  };
-  const Anchor& Nearest(uint64_t record) const;
-
   uint64_t file_pages_;
-  std::optional<Anchor> first_;  // of all that was seen
-  Anchor last_;                  // behind what was seen last
+  std::optional<RecordAnchor> first_;  // of all that was seen
+  RecordAnchor last_;                  // behind what was seen last
   double pages_per_record_min_ = 0;
   double pages_per_record_max_ = 0;
   double lead_pages_ = 0;  // of a leaf page before its values

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/align.h"
+
 namespace lmdbio::loader {
 namespace {
 
 // More batches would make a slot late, however small they are.
 constexpr uint64_t kBatchesMax = 1024;
-
-constexpr uint64_t AlignUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges) {
   if (count == 0) return;

@@ -100,8 +100,7 @@ Status SlotReader::Work() {
 
 bool SlotReader::MayBegin() {
   if (!parts_.stagger) return true;
-  const PlannedSlot& slot = planned_->slot;
-  return parts_.stagger->MayBegin(slot.number, MyBytes(slot), outstanding());
+  return parts_.stagger->MayBegin(planned_->slot.number, planned_->read_bytes, outstanding());
 }
 
 Status SlotReader::AwaitTurn() {
@@ -135,7 +134,10 @@ Status SlotReader::Plan() {
   Add(tally_.locate_s, SecondsSince(start));
   if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
   is_ended_ = !*found;
-  if (*found) planned_ = std::move(next);
+  if (*found) {
+    if (parts_.stagger) next->read_bytes = MyBytes(next->slot);
+    planned_ = std::move(next);
+  }
   return {};
 }
 
@@ -246,7 +248,7 @@ Status SlotReader::ReadPieces(const UnderWay& slot, const PlannedBlock& block) {
 }
 
 Status SlotReader::EndPart(UnderWay& slot) {
-  if (parts_.stagger) parts_.stagger->SlotDone(slot.slot.number, MyBytes(slot.slot));
+  if (parts_.stagger) parts_.stagger->SlotDone(slot.slot.number, slot.read_bytes);
   if (parts_.window->FinishPart(slot.slot.number)) LMDBIO_TRY_VOID(FinishSlot(slot));
   slot.is_done = true;
   while (!under_way_.empty() && under_way_.front()->is_done) {

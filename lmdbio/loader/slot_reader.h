@@ -69,6 +69,7 @@ class SlotReader {
     explicit UnderWay(const layout::PlanOptions& options) : slot(options) {}
     PlannedSlot slot;
     uint64_t blocks_left = 0;
+    uint64_t read_bytes = 0;  // by this reader
     bool is_done = false;
   };
 

@@ -14,7 +14,8 @@ import tempfile
 import time
 import unittest
 
-from box_cluster import SCRIPT, SKIPPED, BoxCluster, why_not_here
+from box_cluster import SCRIPT, BoxCluster, why_not_here
+from remote_mount import run_unless
 from remote_mount import processes_of
 
 FILE_BYTES = 3 * 1024 * 1024 + 4096
@@ -189,14 +190,6 @@ class ClusterTest(unittest.TestCase):
             self.assert_nothing_left()
 
 
-def main():
-    reason = why_not_here()
-    if reason is not None:
-        print(f"cluster_test: skipped: {reason}")
-        return SKIPPED
-    assert SCRIPT.exists()
-    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    assert SCRIPT.exists()
+    sys.exit(run_unless(why_not_here()))

@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from remote_mount import SKIPPED, processes_of, why_not_here
+from remote_mount import processes_of, run_unless, why_not_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "remote-storage"
@@ -198,13 +198,5 @@ class RemoteStorageTest(unittest.TestCase):
             self.assert_nothing_left()
 
 
-def main():
-    reason = why_not_here()
-    if reason is not None:
-        print(f"remote_storage_test: skipped: {reason}")
-        return SKIPPED
-    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_unless(why_not_here()))

@@ -20,7 +20,8 @@ import unittest
 import xml.etree.ElementTree
 
 import remote_mount
-from box_cluster import SKIPPED, why_not_here
+from box_cluster import why_not_here
+from remote_mount import run_unless
 
 SCRIPT = remote_mount.ROOT / "scripts" / "reproduce"
 BENCH, MAKE = sys.argv[1:3] if len(sys.argv) > 2 else ("", "")
@@ -205,13 +206,5 @@ def why_no_plots():
     return None if drawn.returncode == 0 else f"{python} has no matplotlib"
 
 
-def main():
-    reason = why_not_here() or why_no_plots()
-    if reason is not None:
-        print(f"reproduce_test: skipped: {reason}")
-        return SKIPPED
-    return 0 if unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_unless(why_not_here() or why_no_plots(), sys.argv[:1]))

@@ -4,6 +4,8 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "remote-storage"
@@ -65,3 +67,11 @@ class RemoteMount:
     def down(self):
         subprocess.run([SCRIPT, "down", str(self.mountpoint), "--force"], env=self.environment,
                        check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+
+
+def run_unless(reason, argv=None):
+    """The exit status of the calling test program: runs its tests, or says why they are skipped."""
+    if reason is not None:
+        print(f"{pathlib.Path(sys.argv[0]).stem}: skipped: {reason}")
+        return SKIPPED
+    return 0 if unittest.main(argv=argv, exit=False).result.wasSuccessful() else 1

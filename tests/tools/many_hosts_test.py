@@ -16,7 +16,8 @@ import time
 import unittest
 
 import bench_program
-from box_cluster import SKIPPED, BoxCluster, why_not_here
+from box_cluster import BoxCluster, why_not_here
+from remote_mount import run_unless
 
 HOSTS_MAX = 4
 # Hosts, ranks of each, readers of each: every value of each at least with two of the others.
@@ -188,13 +189,5 @@ class ManyHosts(unittest.TestCase):
         self.assertIn("data.mdb", errors)
 
 
-def main():
-    reason = why_not_here()
-    if reason is not None:
-        print(f"many_hosts_test: skipped: {reason}")
-        return SKIPPED
-    return 0 if unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_unless(why_not_here(), sys.argv[:1]))
