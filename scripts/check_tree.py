@@ -29,7 +29,9 @@ MAY_INCLUDE = {
     "io": ["base"],
     "writer": ["base", "format", "layout", "provenance", "io"],
     "comm": ["base"],
-    "loader": ["base", "format", "layout", "provenance", "io", "comm"],
+    "order": ["base"],
+    "exchange": ["base", "format", "layout", "comm"],
+    "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
     "sync": ["base", "comm"],
     "capi": ["base", "loader", "sync"],
 }

@@ -13,7 +13,7 @@
 #include "lmdbio/loader/batch.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
-#include "lmdbio/loader/schedule.h"
+#include "lmdbio/order/schedule.h"
 #include "tools/bench_read.h"
 
 namespace lmdbio::tools {
@@ -55,8 +55,8 @@ Result<layout::Database> OpenDatabase(const layout::Environment& environment,
   return environment.Named(name);
 }
 
-loader::Schedule ScheduleOf(const layout::Database& database, uint64_t record_count,
-                            const loader::LoaderOptions& options) {
+order::Schedule ScheduleOf(const layout::Database& database, uint64_t record_count,
+                           const loader::LoaderOptions& options) {
   loader::LoaderFacts facts;
   facts.record_count = record_count;
   facts.page_bytes_total = loader::PageBytesOf(database);
@@ -87,7 +87,7 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
                             data_path, options.batch_size, expected.record_count));
   }
   expected.schedule = ScheduleOf(database, expected.record_count, options);
-  const loader::Schedule& schedule = expected.schedule;
+  const order::Schedule& schedule = expected.schedule;
   expected.batch_count =
       options.batch_count_max > 0 ? options.batch_count_max : schedule.batches_per_epoch();
   const auto page_bytes_of = [&](uint64_t record_count) -> Result<uint64_t> {
@@ -96,8 +96,8 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
     return pages.bytes();
   };
   // Where reading would go on tells how many whole epochs were read, and what of the next.
-  const loader::BatchGroup last = schedule.Group(expected.batch_count - 1);
-  const loader::BatchSpan end = schedule.Batch(last.first_batch + last.batch_count);
+  const order::BatchGroup last = schedule.Group(expected.batch_count - 1);
+  const order::BatchSpan end = schedule.Batch(last.first_batch + last.batch_count);
   const uint64_t begun = end.first_position - end.epoch * expected.record_count;
   const uint64_t whole = options.tail == loader::Tail::kDrop
                              ? schedule.batches_per_epoch() * options.batch_size
@@ -112,11 +112,11 @@ Result<uint64_t> SerialChecksum(const std::string& data_path,
                                 const loader::LoaderOptions& options) {
   LMDBIO_TRY(const Expectation expected, Expect(data_path, options));
   LMDBIO_TRY(const auto stream, loader::LmdbStream::Open(data_path, options.database_name));
-  const loader::Schedule& schedule = expected.schedule;
+  const order::Schedule& schedule = expected.schedule;
   std::vector<loader::Entry> entries;
   uint64_t checksum = 0;
   for (uint64_t i = 0; i < expected.batch_count;) {
-    const loader::BatchGroup group = schedule.Group(i);
+    const order::BatchGroup group = schedule.Group(i);
     LMDBIO_TRY_VOID(stream->Gather(group, options.share, 0, 1, entries));
     // The stream may end within a group.
     const uint64_t count = std::min(group.batch_count, expected.batch_count - i);

@@ -7,7 +7,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/loader/options.h"
-#include "lmdbio/loader/schedule.h"
+#include "lmdbio/order/schedule.h"
 
 namespace lmdbio::tools {
 
@@ -16,7 +16,7 @@ struct Expectation {
   uint64_t batch_count = 0;   // of the run: as asked for, or one epoch
   uint64_t page_bytes = 0;    // of the pages that hold what is delivered, each as often as an epoch
                               // reads it; in chunked order, of whole chunks
-  loader::Schedule schedule{1, 1, loader::Tail::kWrap};
+  order::Schedule schedule{1, 1, loader::Tail::kWrap};
 };
 
 // From a page walk. Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "lmdbio/base/types.h"
-#include "lmdbio/loader/schedule.h"
 #include "lmdbio/loader/window.h"
+#include "lmdbio/order/schedule.h"
 
 namespace lmdbio::loader {
 
@@ -17,7 +17,7 @@ class Batch {
  public:
   Batch() = default;
   // base  address that the entries' offsets count from
-  Batch(const BatchSpan& span, std::uintptr_t base, std::span<const Entry> entries,
+  Batch(const order::BatchSpan& span, std::uintptr_t base, std::span<const Entry> entries,
         uint32_t skipped_count)
       : span_(span), base_(base), entries_(entries), skipped_count_(skipped_count) {}
 
@@ -53,7 +53,7 @@ class Batch {
     return {reinterpret_cast<const std::byte*>(base_ + at), length_bytes};
   }
 
-  BatchSpan span_;
+  order::BatchSpan span_;
   std::uintptr_t base_ = 0;
   std::span<const Entry> entries_;
   uint32_t skipped_count_ = 0;

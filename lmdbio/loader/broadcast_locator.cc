@@ -34,8 +34,8 @@ class PlaceList final : public layout::RecordRunSink {
 
 class BroadcastLocator final : public Locator {
  public:
-  BroadcastLocator(std::unique_ptr<Locator> walker, std::unique_ptr<PlaceBroadcast> places,
-                   uint64_t record_count)
+  BroadcastLocator(std::unique_ptr<Locator> walker,
+                   std::unique_ptr<exchange::PlaceBroadcast> places, uint64_t record_count)
       : walker_(std::move(walker)), broadcast_(std::move(places)), record_count_(record_count) {}
 
   Result<uint64_t> RecordCount() override { return record_count_; }
@@ -46,7 +46,7 @@ class BroadcastLocator final : public Locator {
     return walker_ ? is_sent : broadcast_->HasPlaces();
   }
 
-  Result<bool> BeginGroup(const BatchGroup& group) override {
+  Result<bool> BeginGroup(const order::BatchGroup& group) override {
     first_record_ = group.first_position % record_count_;
     if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
@@ -96,7 +96,7 @@ class BroadcastLocator final : public Locator {
   }
 
   std::unique_ptr<Locator> walker_;
-  std::unique_ptr<PlaceBroadcast> broadcast_;
+  std::unique_ptr<exchange::PlaceBroadcast> broadcast_;
   uint64_t record_count_;
   uint64_t first_record_ = 0;  // of the group at hand
   std::vector<RecordPlace> places_;
@@ -106,7 +106,7 @@ class BroadcastLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
-                                              std::unique_ptr<PlaceBroadcast> places,
+                                              std::unique_ptr<exchange::PlaceBroadcast> places,
                                               uint64_t record_count) {
   return std::make_unique<BroadcastLocator>(std::move(walker), std::move(places), record_count);
 }

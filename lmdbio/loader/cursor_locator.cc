@@ -73,7 +73,7 @@ class PageTally {
 class CursorLocator final : public Locator {
  public:
   CursorLocator(std::unique_ptr<io::MapSource> source, const layout::Database& database,
-                std::unique_ptr<CursorBaton> baton)
+                std::unique_ptr<exchange::CursorBaton> baton)
       : source_(std::move(source)),
         database_(database),
         page_bytes_(database_.pages().page_format().page_size_bytes()),
@@ -102,7 +102,7 @@ class CursorLocator final : public Locator {
 
   bool IsReady() override { return !baton_ || baton_->IsHere(); }
 
-  Result<bool> BeginGroup(const BatchGroup& /*group*/) override {
+  Result<bool> BeginGroup(const order::BatchGroup& /*group*/) override {
     PeekAtLeaves();
     if (!baton_) return true;
     const auto start = std::chrono::steady_clock::now();
@@ -236,7 +236,7 @@ class CursorLocator final : public Locator {
   layout::Database database_;
   uint64_t page_bytes_;
   layout::Cursor cursor_;
-  std::unique_ptr<CursorBaton> baton_;
+  std::unique_ptr<exchange::CursorBaton> baton_;
   uint64_t at_ = 0;          // the record under the cursor
   bool is_at_start_ = true;  // nobody has walked yet, wherever this cursor stands
   bool has_begun_ = false;
@@ -260,7 +260,7 @@ class CursorLocator final : public Locator {
 
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
-                                                   std::unique_ptr<CursorBaton> baton) {
+                                                   std::unique_ptr<exchange::CursorBaton> baton) {
   LMDBIO_TRY(auto source, io::MapSource::Open(data_path));
   LMDBIO_TRY(const layout::Environment environment, layout::Environment::Open(*source));
   if (database_name.empty()) {

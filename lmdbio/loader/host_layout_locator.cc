@@ -15,7 +15,7 @@ namespace {
 
 class HostLayoutLocator final : public Locator {
  public:
-  HostLayoutLocator(const HostLayout& host,
+  HostLayoutLocator(const exchange::HostLayout& host,
                     std::function<Result<std::unique_ptr<Locator>>()> make_own,
                     uint64_t record_count)
       : host_(host), make_own_(std::move(make_own)), record_count_(record_count) {}
@@ -64,20 +64,20 @@ class HostLayoutLocator final : public Locator {
 
   // False at the end.
   Result<bool> LearnMore() {
-    HostLayout::Piece piece;
-    LMDBIO_TRY(const HostLayout::Found found, host_.Await(pieces_.size(), stop_, piece));
+    exchange::HostLayout::Piece piece;
+    LMDBIO_TRY(const exchange::HostLayout::Found found, host_.Await(pieces_.size(), stop_, piece));
     switch (found) {
-      case HostLayout::Found::kPiece:
+      case exchange::HostLayout::Found::kPiece:
         pieces_.push_back(std::move(piece));
         return true;
-      case HostLayout::Found::kEnd:
+      case exchange::HostLayout::Found::kEnd:
         is_ended_ = true;
         return false;
-      case HostLayout::Found::kNoRoom: {
+      case exchange::HostLayout::Found::kNoRoom: {
         LMDBIO_TRY(own_, make_own_());
         return true;
       }
-      case HostLayout::Found::kStopped:
+      case exchange::HostLayout::Found::kStopped:
         break;
     }
     return Fail(ErrorCode::kPeerFailed, "the loader was closed");
@@ -87,11 +87,11 @@ class HostLayoutLocator final : public Locator {
     return pieces_.empty() ? 0 : pieces_.back().first_record + pieces_.back().layout.record_count();
   }
 
-  const HostLayout& host_;
+  const exchange::HostLayout& host_;
   std::function<Result<std::unique_ptr<Locator>>()> make_own_;
   uint64_t record_count_;
   std::atomic<bool> stop_{false};
-  std::vector<HostLayout::Piece> pieces_;
+  std::vector<exchange::HostLayout::Piece> pieces_;
   bool is_ended_ = false;
   std::unique_ptr<Locator> own_;
 };
@@ -99,7 +99,7 @@ class HostLayoutLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeHostLayoutLocator(
-    const HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
+    const exchange::HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
     uint64_t record_count) {
   return std::make_unique<HostLayoutLocator>(host, std::move(make_own), record_count);
 }

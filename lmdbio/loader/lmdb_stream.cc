@@ -74,11 +74,11 @@ void LmdbStream::Touch(const void* value, size_t value_bytes) {
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
 }
 
-Status LmdbStream::Gather(const BatchGroup& group, Share share, int rank, int rank_count,
-                          std::vector<Entry>& entries) {
+Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, int rank,
+                          int rank_count, std::vector<Entry>& entries) {
   // Every batch is shared out alike.
-  const BatchSpan first{0, group.first_position, group.records_per_batch(), 0, false};
-  const uint64_t share_count = ShareCount(first, share, rank, rank_count);
+  const order::BatchSpan first{0, group.first_position, group.records_per_batch(), 0, false};
+  const uint64_t share_count = order::ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 path_ + ": a batch of " + std::to_string(first.record_count) +
@@ -94,7 +94,7 @@ Status LmdbStream::Gather(const BatchGroup& group, Share share, int rank, int ra
     const uint64_t batch = group.BatchOf(i);
     const uint64_t position = group.PositionOf(i);
     const uint64_t in_first = position - batch * group.records_per_batch();
-    if (OwnerOf(first, in_first, share, rank_count) != rank) continue;
+    if (order::OwnerOf(first, in_first, share, rank_count) != rank) continue;
     const auto found = Clock::now();
     Touch(value.mv_data, value.mv_size);
     const auto touched = Clock::now();

@@ -15,8 +15,8 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
-#include "lmdbio/loader/schedule.h"
 #include "lmdbio/loader/window.h"
+#include "lmdbio/order/schedule.h"
 
 struct MDB_cursor;
 struct MDB_env;
@@ -41,7 +41,7 @@ class LmdbStream {
   // entries  of the group's batches, one after the other; all hold the same number
   // Errors: kResourceExhausted  more than 2^32 records for one rank; kCorruption  liblmdb's words
   // Lifetime: of the stream
-  Status Gather(const BatchGroup& group, Share share, int rank, int rank_count,
+  Status Gather(const order::BatchGroup& group, order::Share share, int rank, int rank_count,
                 std::vector<Entry>& entries);
 
   // An address; see Entry.

@@ -12,16 +12,16 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/exchange/host_layout.h"
+#include "lmdbio/exchange/piece_ring.h"
+#include "lmdbio/exchange/place_broadcast.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/loader/clocks.h"
-#include "lmdbio/loader/host_layout.h"
 #include "lmdbio/loader/in_place_view.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
-#include "lmdbio/loader/piece_ring.h"
-#include "lmdbio/loader/place_broadcast.h"
 #include "lmdbio/loader/slot_reader.h"
 #include "lmdbio/loader/snapshot_guard.h"
 #include "lmdbio/loader/window.h"
@@ -69,7 +69,7 @@ class Loader::Impl {
   Result<bool> Next();
 
   const Batch& batch() const { return batch_; }
-  const Schedule& schedule() const { return *schedule_; }
+  const order::Schedule& schedule() const { return *schedule_; }
   LoaderCounters counters() const;
   std::string Describe() const;
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
@@ -96,9 +96,9 @@ class Loader::Impl {
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<std::unique_ptr<Locator>> MakeLayoutUser(const layout::Database& database);
   Result<bool> NextBatch();
-  Status NextFromWindow(const BatchSpan& span);
+  Status NextFromWindow(const order::BatchSpan& span);
   Status ReadyInPlace(SubBatch& share, std::span<Entry> entries);
-  Status NextFromLmdb(const BatchSpan& span);
+  Status NextFromLmdb(const order::BatchSpan& span);
 
   comm::Group& group_;
   LoaderOptions options_;
@@ -109,19 +109,19 @@ class Loader::Impl {
   uint32_t reader_count_ = 1;
   std::string data_path_;
   LoaderFacts facts_;
-  std::optional<Schedule> schedule_;
+  std::optional<order::Schedule> schedule_;
   std::vector<std::string> notes_;
   std::string engine_name_;
 
   // Of readers, and of job rank 0:
   std::unique_ptr<io::FileSource> source_;
   std::optional<SnapshotGuard> guard_;
-  std::optional<layout::Layout> layout_;       // from provenance, until the locator takes it
-  std::unique_ptr<CursorBaton> baton_;         // until the locator takes it
-  std::unique_ptr<PlaceBroadcast> broadcast_;  // the same
-  std::unique_ptr<PieceRing> ring_;            // the same
-  std::unique_ptr<comm::SharedMemory> layout_memory_;  // where a host has several readers
-  std::optional<HostLayout> host_layout_;              // in it
+  std::optional<layout::Layout> layout_;          // from provenance, until the locator takes it
+  std::unique_ptr<exchange::CursorBaton> baton_;  // until the locator takes it
+  std::unique_ptr<exchange::PlaceBroadcast> broadcast_;  // the same
+  std::unique_ptr<exchange::PieceRing> ring_;            // the same
+  std::unique_ptr<comm::SharedMemory> layout_memory_;    // where a host has several readers
+  std::optional<exchange::HostLayout> host_layout_;      // in it
   std::unique_ptr<Locator> locator_;
 
   // In place:
@@ -267,14 +267,15 @@ Status Loader::Impl::OpenLinks() {
     // The other readers of a host look at what its first one finds.
     if (locating == Locating::kScan && reader_index_ > 0) return {};
     if (locating == Locating::kHandedCursor) {
-      LMDBIO_TRY(baton_, CursorBaton::Create(*readers, group_.rank()));
+      LMDBIO_TRY(baton_, exchange::CursorBaton::Create(*readers, group_.rank()));
     } else if (locating == Locating::kScan) {
       // Each host can walk by itself, so this is worth no failure.
-      Result<std::unique_ptr<PieceRing>> ring = PieceRing::Create(*readers, group_.rank());
+      Result<std::unique_ptr<exchange::PieceRing>> ring =
+          exchange::PieceRing::Create(*readers, group_.rank());
       if (ring) ring_ = std::move(*ring);
       if (!ring) notes_.push_back(ring.error().message() + ": every host walks by itself");
     } else {
-      LMDBIO_TRY(broadcast_, PlaceBroadcast::Create(*readers, group_.rank()));
+      LMDBIO_TRY(broadcast_, exchange::PlaceBroadcast::Create(*readers, group_.rank()));
     }
     return {};
   };
@@ -286,10 +287,10 @@ Status Loader::Impl::OpenStagger() {
   if (!MayStagger(facts_, options_)) return {};
   LMDBIO_TRY(const auto alike, group_.Split(is_reader() ? 1 : 0));
   const int reader_count = is_reader() ? alike->size() : group_.size() - alike->size();
-  StaggerOptions turns = StaggerFor(options_, static_cast<uint64_t>(reader_count));
+  exchange::StaggerOptions turns = StaggerFor(options_, static_cast<uint64_t>(reader_count));
   if (turns.token_counts.empty() || !is_reader()) return {};
-  Result<std::unique_ptr<Stagger>> stagger =
-      Stagger::Create(*alike, std::move(turns), group_.rank());
+  Result<std::unique_ptr<exchange::Stagger>> stagger =
+      exchange::Stagger::Create(*alike, std::move(turns), group_.rank());
   if (stagger) parts_.stagger = std::move(*stagger);
   if (!stagger) notes_.push_back(stagger.error().message() + ": readers take no turns");
   return {};
@@ -318,7 +319,7 @@ Status Loader::Impl::OpenWindow() {
 Status Loader::Impl::OpenHostLayout() {
   if (!has_layout() || reader_count_ == 1) return {};
   Result<std::unique_ptr<comm::SharedMemory>> memory =
-      host_->AllocateShared(HostLayout::BytesNeeded(facts_.record_count));
+      host_->AllocateShared(exchange::HostLayout::BytesNeeded(facts_.record_count));
   if (memory) {
     layout_memory_ = std::move(*memory);
     host_layout_.emplace(layout_memory_->bytes());
@@ -341,7 +342,7 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLayoutUser(const layout::Data
 
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Database& database) {
   if (has_layout() && reader_index_ > 0) return MakeLayoutUser(database);
-  HostLayout* shared = host_layout_ ? &*host_layout_ : nullptr;
+  exchange::HostLayout* shared = host_layout_ ? &*host_layout_ : nullptr;
   switch (facts_.locating) {
     case Locating::kCursor:
     case Locating::kHandedCursor:
@@ -422,7 +423,7 @@ Status Loader::Impl::Open(const std::string& path) {
   return {};
 }
 
-Status Loader::Impl::NextFromWindow(const BatchSpan& span) {
+Status Loader::Impl::NextFromWindow(const order::BatchSpan& span) {
   if (slot_head_ && span.number == slot_head_->first_batch + slot_head_->batch_count) {
     slot_head_.reset();
     window_->LetGo(++slot_);
@@ -465,8 +466,8 @@ Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
   return {};
 }
 
-Status Loader::Impl::NextFromLmdb(const BatchSpan& span) {
-  const BatchGroup group = schedule_->Group(span.number);
+Status Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
+  const order::BatchGroup group = schedule_->Group(span.number);
   if (span.number == group.first_batch) {
     LMDBIO_TRY_VOID(
         lmdb_->Gather(group, options_.share, group_.rank(), group_.size(), lmdb_entries_));
@@ -486,7 +487,7 @@ Result<bool> Loader::Impl::NextBatch() {
     if (window_) window_->LetGo(slot_ + 1);
     return false;
   }
-  const BatchSpan span = schedule_->Batch(next_batch_);
+  const order::BatchSpan span = schedule_->Batch(next_batch_);
   Status status = uses_window() ? NextFromWindow(span) : NextFromLmdb(span);
   if (!status) {
     error_.emplace(std::move(status).error());

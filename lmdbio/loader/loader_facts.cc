@@ -162,7 +162,7 @@ uint64_t PageBytesOf(const layout::Database& database) {
          database.pages().snapshot().page_format.page_size_bytes();
 }
 
-Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options) {
+order::Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options) {
   uint64_t chunk_batches = 1;
   if (options.order == Order::kChunked) {
     chunk_batches = options.chunk_batches;
@@ -219,19 +219,19 @@ bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options) {
   if (options.batch_count_max == 0) return true;
   const double stream_bytes =
       BatchBytes(facts, options) * static_cast<double>(options.batch_count_max);
-  const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
+  const uint64_t trial_slots = exchange::StaggerTrial(exchange::kStaggerWaysMax).slot_count();
   return stream_bytes >=
          kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
 }
 
-StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
+exchange::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
   if (reader_count < 2 || options.stagger >= reader_count) return {};
   if (options.stagger > 0) return {{options.stagger}, false};
-  return {TokenCountsToTry(reader_count), true};
+  return {exchange::TokenCountsToTry(reader_count), true};
 }
 
 SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
-                     const Schedule& schedule, int local_count, int rank_count,
+                     const order::Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes) {
   SlotLimits limits;
   const double group_bytes = BatchBytes(facts, options) *

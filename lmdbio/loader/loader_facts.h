@@ -14,10 +14,10 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/comm/group.h"
+#include "lmdbio/exchange/stagger.h"
 #include "lmdbio/layout/database.h"
 #include "lmdbio/loader/options.h"
 #include "lmdbio/loader/slot_planner.h"
-#include "lmdbio/loader/stagger.h"
 
 namespace lmdbio::loader {
 
@@ -34,7 +34,7 @@ static_assert(std::is_trivially_copyable_v<LoaderFacts>);
 
 // The schedule that options and database give: the same on every rank, whatever the ranks are.
 // Requires: record_count and page_bytes_total of `facts`; CheckOptions has passed
-Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options);
+order::Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options);
 
 // Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);
@@ -61,12 +61,12 @@ bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options);
 
 // How they do; no numbers of tokens if they need not.
 // reader_count  of the job
-StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
+exchange::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
 
 // How slots are cut for a host with `local_count` of `rank_count` ranks.
 // ring_bytes  of the window
 SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
-                     const Schedule& schedule, int local_count, int rank_count,
+                     const order::Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes);
 
 layout::PlanOptions PlanOptionsFor(const LoaderFacts& facts, const LoaderOptions& options,

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
 // Gives a whole layout to the host's other readers, if there are any. Returns it as it lies there.
-layout::Layout ShareWithHost(layout::Layout layout, HostLayout* host) {
+layout::Layout ShareWithHost(layout::Layout layout, exchange::HostLayout* host) {
   if (host == nullptr) return layout;
   std::optional<layout::Layout> shared = host->Publish(0, layout);
   host->End({});
@@ -61,7 +61,7 @@ Result<layout::Layout> LayoutOf(const provenance::Provenance& provenance, const 
 
 class ProvenanceLocator final : public Locator {
  public:
-  ProvenanceLocator(provenance::Provenance provenance, std::string path, HostLayout* host)
+  ProvenanceLocator(provenance::Provenance provenance, std::string path, exchange::HostLayout* host)
       : provenance_(std::move(provenance)), path_(std::move(path)), host_(host) {}
 
   Result<uint64_t> RecordCount() override { return provenance_.record_count(); }
@@ -82,18 +82,18 @@ class ProvenanceLocator final : public Locator {
 
   provenance::Provenance provenance_;
   std::string path_;
-  HostLayout* host_;
+  exchange::HostLayout* host_;
   std::optional<layout::Layout> layout_;
 };
 
 }  // namespace
 
-std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, HostLayout* host) {
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, exchange::HostLayout* host) {
   return std::make_unique<LayoutLocator>(ShareWithHost(std::move(layout), host));
 }
 
 std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance, std::string path,
-                                               HostLayout* host) {
+                                               exchange::HostLayout* host) {
   return std::make_unique<ProvenanceLocator>(std::move(provenance), std::move(path), host);
 }
 

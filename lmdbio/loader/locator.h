@@ -10,13 +10,13 @@
 #include <memory>
 #include <string>
 
+#include "lmdbio/exchange/cursor_baton.h"
+#include "lmdbio/exchange/host_layout.h"
+#include "lmdbio/exchange/piece_ring.h"
+#include "lmdbio/exchange/place_broadcast.h"
 #include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
-#include "lmdbio/loader/cursor_baton.h"
-#include "lmdbio/loader/host_layout.h"
-#include "lmdbio/loader/piece_ring.h"
-#include "lmdbio/loader/place_broadcast.h"
-#include "lmdbio/loader/schedule.h"
+#include "lmdbio/order/schedule.h"
 #include "lmdbio/provenance/provenance.h"
 
 namespace lmdbio::loader {
@@ -57,7 +57,7 @@ class Locator {
   //           been sent what is theirs. Errors: kPeerFailed
   virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
   virtual bool IsReady() { return true; }
-  virtual Result<bool> BeginGroup(const BatchGroup& /*group*/) { return true; }
+  virtual Result<bool> BeginGroup(const order::BatchGroup& /*group*/) { return true; }
   virtual Status EndGroup() { return {}; }
   virtual Status Drain() { return {}; }
 
@@ -77,18 +77,19 @@ class Locator {
 // Errors: kIo, kCorruption, ... of opening the file
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
-                                                   std::unique_ptr<CursorBaton> baton);
+                                                   std::unique_ptr<exchange::CursorBaton> baton);
 
 // Where one reader walks for those of all hosts.
 // walker        of the reader that walks: how it finds records; else none
 // record_count  of the database
 std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
-                                              std::unique_ptr<PlaceBroadcast> places,
+                                              std::unique_ptr<exchange::PlaceBroadcast> places,
                                               uint64_t record_count);
 
 // Looks records up in a layout that is there already.
 // host  where the host's other readers look for it; else none; borrowed
-std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, HostLayout* host = nullptr);
+std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout,
+                                           exchange::HostLayout* host = nullptr);
 
 // Looks records up in the layout that `provenance` describes, which is computed when the first of
 // them is asked for.
@@ -96,21 +97,22 @@ std::unique_ptr<Locator> MakeLayoutLocator(layout::Layout layout, HostLayout* ho
 // path        of its file, for messages
 // host        where the host's other readers look for the layout; else none; borrowed
 std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance, std::string path,
-                                               HostLayout* host);
+                                               exchange::HostLayout* host);
 
 // Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
 // database  its source must outlive the locator
 // ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
 // host      where the host's other readers look for what is found; else none; borrowed
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
-                                         std::unique_ptr<PieceRing> ring, HostLayout* host);
+                                         std::unique_ptr<exchange::PieceRing> ring,
+                                         exchange::HostLayout* host);
 
 // Looks records up in what another reader of the host finds.
 // host          borrowed
 // make_own      how to find records alone, where the host's layout has no room for all
 // record_count  of the database
 std::unique_ptr<Locator> MakeHostLayoutLocator(
-    const HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
+    const exchange::HostLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
     uint64_t record_count);
 
 // The provenance file beside `database`.

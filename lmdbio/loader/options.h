@@ -10,28 +10,13 @@
 
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/loader/strategy.h"
+#include "lmdbio/order/order_options.h"
 
 namespace lmdbio::loader {
 
-// What the stream's batches are made of.
-enum class Order {
-  kSequential,  // the database's own order
-  kChunked,     // batches that follow each other take turns with neighbouring records, so that a
-                // rank's records of all of them lie together in the file (see chunk_batches)
-};
-
-// Which records of a batch are a rank's.
-enum class Share {
-  kBlock,       // rank r of P gets the r-th contiguous part (the dissertation)
-  kRoundRobin,  // rank r gets the positions that are r modulo P (Caffe's solvers)
-};
-
-// What happens where the batch size does not divide the number of records.
-enum class Tail {
-  kWrap,   // a batch goes on with the first records of the next epoch (Caffe)
-  kShort,  // the last batch of an epoch is smaller
-  kDrop,   // the last records of an epoch are left out
-};
+using order::Order;
+using order::Share;
+using order::Tail;
 
 // What happens to a record that cannot be read or is damaged.
 enum class OnError {

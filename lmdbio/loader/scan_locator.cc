@@ -26,7 +26,8 @@ constexpr size_t kStepLeavesMax = 1024;
 
 class ScanLocator final : public Locator {
  public:
-  ScanLocator(const layout::Database& database, std::unique_ptr<PieceRing> ring, HostLayout* host)
+  ScanLocator(const layout::Database& database, std::unique_ptr<exchange::PieceRing> ring,
+              exchange::HostLayout* host)
       : database_(database), ring_(std::move(ring)), host_(host) {
     walker_ = std::thread([this] { End(Walk()); });
   }
@@ -177,8 +178,8 @@ class ScanLocator final : public Locator {
   tl::unexpected<Error> CopyOfError() const { return Fail(error_->code(), error_->message()); }
 
   layout::Database database_;
-  std::unique_ptr<PieceRing> ring_;
-  HostLayout* host_;
+  std::unique_ptr<exchange::PieceRing> ring_;
+  exchange::HostLayout* host_;
   bool is_alone_ = ring_ == nullptr;  // the walking thread's
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
@@ -195,7 +196,8 @@ class ScanLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
-                                         std::unique_ptr<PieceRing> ring, HostLayout* host) {
+                                         std::unique_ptr<exchange::PieceRing> ring,
+                                         exchange::HostLayout* host) {
   return std::make_unique<ScanLocator>(database, std::move(ring), host);
 }
 

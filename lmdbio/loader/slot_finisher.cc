@@ -47,8 +47,8 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
   for (uint64_t batch = first_batch_; batch < end; ++batch) {
     for (size_t i = 0; i < local_count; ++i) {
       shares_[batch * local_count + i] = {next_entry_, 0, 0};
-      next_entry_ +=
-          ShareCount(slot.batches[batch], ranks_.share, ranks_.local_ranks[i], ranks_.rank_count);
+      next_entry_ += order::ShareCount(slot.batches[batch], ranks_.share, ranks_.local_ranks[i],
+                                       ranks_.rank_count);
     }
   }
 }
@@ -123,11 +123,11 @@ Status SlotFinisher::CheckEntry(const Leaf& leaf, const PlannedRun& run, const P
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
                                   const Result<Leaf>& leaf, uint64_t value_index) {
   const GroupRange& range = slot.ranges[range_index_];
-  const BatchGroup& group = slot.groups[range.group_index];
+  const order::BatchGroup& group = slot.groups[range.group_index];
   const uint64_t batch_index = first_batch_ + group.BatchOf(range.first + into_range_);
   const uint64_t position = group.PositionOf(range.first + into_range_);
   const int local = local_of_[static_cast<size_t>(
-      OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count))];
+      order::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count))];
   LMDBIO_DCHECK(local >= 0);
   SubBatch& share = shares_[batch_index * ranks_.local_ranks.size() + static_cast<size_t>(local)];
   const auto skip = [&](const Error& why) -> Status {

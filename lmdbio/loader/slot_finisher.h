@@ -16,6 +16,7 @@
 
 #include "lmdbio/format/leaf_page.h"
 #include "lmdbio/layout/page_reader.h"
+#include "lmdbio/loader/options.h"
 #include "lmdbio/loader/slot_planner.h"
 
 namespace lmdbio::loader {

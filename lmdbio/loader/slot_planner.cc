@@ -23,14 +23,14 @@ void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges)
 
 }  // namespace
 
-std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks) {
+std::vector<GroupRange> HostRanges(const order::BatchGroup& group, const HostRanks& ranks) {
   std::vector<GroupRange> ranges;
   const auto local_count = static_cast<int>(ranks.local_ranks.size());
   if (local_count == ranks.rank_count) {
     AddRecords(0, group.record_count, ranges);
     return ranges;
   }
-  if (ranks.share == Share::kRoundRobin) {
+  if (ranks.share == order::Share::kRoundRobin) {
     const auto whole = static_cast<uint64_t>(ranks.rank_count);
     const uint64_t begin = group.first_position;
     const uint64_t end = begin + group.record_count;
@@ -43,9 +43,9 @@ std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ran
     return ranges;
   }
   // A rank's records of one batch, times the batches.
-  const BatchSpan one{0, group.first_position, group.records_per_batch(), 0, false};
+  const order::BatchSpan one{0, group.first_position, group.records_per_batch(), 0, false};
   const auto count_of = [&](int rank) {
-    return ShareCount(one, ranks.share, rank, ranks.rank_count) * group.batch_count;
+    return order::ShareCount(one, ranks.share, rank, ranks.rank_count) * group.batch_count;
   };
   uint64_t first = 0;
   int next_rank = 0;
@@ -59,7 +59,7 @@ std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ran
   return ranges;
 }
 
-SlotPlanner::SlotPlanner(const Schedule& schedule, HostRanks ranks, Locator& locator,
+SlotPlanner::SlotPlanner(const order::Schedule& schedule, HostRanks ranks, Locator& locator,
                          const SlotLimits& limits)
     : schedule_(schedule),
       ranks_(std::move(ranks)),
@@ -68,7 +68,8 @@ SlotPlanner::SlotPlanner(const Schedule& schedule, HostRanks ranks, Locator& loc
       ring_(limits.wrap_bytes, limits.ring_bytes) {}
 
 // A range may run over the end of the epoch, even several times.
-Status SlotPlanner::AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot) {
+Status SlotPlanner::AddRange(const order::BatchGroup& group, const GroupRange& range,
+                             PlannedSlot& slot) {
   const uint64_t begin = group.first_position + range.first;
   for (uint64_t done = 0; done < range.count;) {
     const RecordIndex record = schedule_.RecordOfWalk(begin + done);
@@ -82,7 +83,7 @@ Status SlotPlanner::AddRange(const BatchGroup& group, const GroupRange& range, P
 // What the host needs of the group that begins with batch `number`, and where that begins.
 void SlotPlanner::LookAhead(uint64_t number) {
   if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
-  const BatchGroup group = schedule_.Group(number);
+  const order::BatchGroup group = schedule_.Group(number);
   next_ranges_ = HostRanges(group, ranks_);
   if (next_ranges_.empty()) return locator_.Expect({}, 0);
   const GroupRange& range = next_ranges_.front();
@@ -91,11 +92,11 @@ void SlotPlanner::LookAhead(uint64_t number) {
 }
 
 // False if the planner was stopped.
-Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
+Result<bool> SlotPlanner::AddGroup(const order::BatchGroup& group, PlannedSlot& slot) {
   // A batch of many epochs would fill this process's memory with plans before it is refused.
-  const BatchSpan first = schedule_.Batch(group.first_batch);
+  const order::BatchSpan first = schedule_.Batch(group.first_batch);
   const uint64_t share =
-      ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
+      order::ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
   if (share > limits_.ring_bytes / sizeof(Entry) / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("batch {} holds {} records for one rank; make the batch smaller or the "
@@ -152,7 +153,7 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   while (slot.batches.empty() || slot.plan.pending_bytes() < limits_.target_bytes) {
     if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) break;
     if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) break;
-    const BatchGroup group = schedule_.Group(next_batch_);
+    const order::BatchGroup group = schedule_.Group(next_batch_);
     LMDBIO_TRY(const bool added, AddGroup(group, slot));
     if (!added) return false;
     next_batch_ += group.batch_count;

@@ -15,8 +15,8 @@
 #include "lmdbio/layout/read_plan.h"
 #include "lmdbio/loader/locator.h"
 #include "lmdbio/loader/ring_allocator.h"
-#include "lmdbio/loader/schedule.h"
 #include "lmdbio/loader/window.h"
+#include "lmdbio/order/schedule.h"
 
 namespace lmdbio::loader {
 
@@ -24,7 +24,7 @@ namespace lmdbio::loader {
 struct HostRanks {
   int rank_count = 1;            // of the job
   std::vector<int> local_ranks;  // [ranks of the host] job ranks, ascending
-  Share share = Share::kBlock;
+  order::Share share = order::Share::kBlock;
 };
 
 // What this host needs of one group of batches: records that follow each other in the walk.
@@ -38,8 +38,8 @@ struct PlannedSlot {
   explicit PlannedSlot(const layout::PlanOptions& options) : plan(options) {}
 
   uint64_t number = 0;
-  std::vector<BatchSpan> batches;
-  std::vector<BatchGroup> groups;  // of these batches
+  std::vector<order::BatchSpan> batches;
+  std::vector<order::BatchGroup> groups;  // of these batches
   // What the plan's values stand for, in the same order.
   std::vector<GroupRange> ranges;
   layout::ReadPlan plan;
@@ -61,7 +61,7 @@ struct SlotLimits {
 class SlotPlanner {
  public:
   // locator  borrowed
-  SlotPlanner(const Schedule& schedule, HostRanks ranks, Locator& locator,
+  SlotPlanner(const order::Schedule& schedule, HostRanks ranks, Locator& locator,
               const SlotLimits& limits);
 
   // Plans the next slot; false at the end of the stream.
@@ -81,11 +81,11 @@ class SlotPlanner {
 
  private:
   void LookAhead(uint64_t number);
-  Result<bool> AddGroup(const BatchGroup& group, PlannedSlot& slot);
-  Status AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
+  Result<bool> AddGroup(const order::BatchGroup& group, PlannedSlot& slot);
+  Status AddRange(const order::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 
-  Schedule schedule_;
+  order::Schedule schedule_;
   HostRanks ranks_;
   Locator& locator_;
   SlotLimits limits_;
@@ -98,7 +98,7 @@ class SlotPlanner {
 // The records of `group` that belong to the host, ascending, neighbours together.
 // (group_index is left 0.)
 // Requires: a group of several batches only with Share::kBlock
-std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks);
+std::vector<GroupRange> HostRanges(const order::BatchGroup& group, const HostRanks& ranks);
 
 }  // namespace lmdbio::loader
 #endif  // LMDBIO_LOADER_SLOT_PLANNER_H_

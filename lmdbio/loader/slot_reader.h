@@ -22,13 +22,13 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/exchange/stagger.h"
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/counters.h"
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
 #include "lmdbio/loader/snapshot_guard.h"
-#include "lmdbio/loader/stagger.h"
 #include "lmdbio/loader/window.h"
 
 namespace lmdbio::loader {
@@ -40,7 +40,7 @@ struct SlotReaderParts {
   const io::MapSource* map = nullptr;       // in place: the file; borrowed
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
-  std::unique_ptr<Stagger> stagger;  // where readers take turns
+  std::unique_ptr<exchange::Stagger> stagger;  // where readers take turns
   layout::PlanOptions plan_options;
   int reader_index = 0;  // which of the window's readers this is
   OnError on_error = OnError::kRaise;

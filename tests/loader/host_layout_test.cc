@@ -1,7 +1,7 @@
 // Goal: what one reader of a host finds is there for the others as it was, once, and they learn how
 // it ends.
 // Method: readers played by threads in memory of their own; layouts of made-up runs.
-#include "lmdbio/loader/host_layout.h"
+#include "lmdbio/exchange/host_layout.h"
 
 #include <atomic>
 #include <chrono>
@@ -15,6 +15,8 @@
 
 namespace lmdbio::loader {
 namespace {
+
+using exchange::HostLayout;
 
 using Found = HostLayout::Found;
 

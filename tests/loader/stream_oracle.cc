@@ -55,12 +55,12 @@ void DealInTurn(const loader::LoaderOptions& options, uint64_t n,
 
 void Take(const loader::Batch& batch, const loader::LoaderOptions& options, comm::Group& group,
           Delivered& all) {
-  const loader::BatchSpan span{batch.number(), batch.first_position(), batch.global_record_count(),
-                               batch.epoch(), false};
+  const order::BatchSpan span{batch.number(), batch.first_position(), batch.global_record_count(),
+                              batch.epoch(), false};
   all.skipped_count += batch.skipped_count();
   for (size_t i = 0; i < batch.record_count(); ++i) {
     const uint64_t position = batch.position(i);
-    if (loader::OwnerOf(span, position, options.share, group.size()) != group.rank()) {
+    if (order::OwnerOf(span, position, options.share, group.size()) != group.rank()) {
       ++all.foreign_count;
     }
     const bool is_new =

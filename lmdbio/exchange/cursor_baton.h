@@ -1,4 +1,4 @@
-// lmdbio/loader/cursor_baton.h - the one cursor that the readers of several hosts hand round.
+// lmdbio/exchange/cursor_baton.h - the one cursor that the readers of several hosts hand round.
 //
 // Records of a batch are shared out host after host, so whoever has walked over its own records
 // stands where the next host's begin: it sends its cursor there, and nobody walks over what is not
@@ -8,8 +8,8 @@
 // had to map the file at one address on all hosts, because LMDB's holds pointers.
 //
 // Source: dissertation 4.2.1, Figure 4.3; docs/many_hosts.md "Cursor hand-off".
-#ifndef LMDBIO_LOADER_CURSOR_BATON_H_
-#define LMDBIO_LOADER_CURSOR_BATON_H_
+#ifndef LMDBIO_EXCHANGE_CURSOR_BATON_H_
+#define LMDBIO_EXCHANGE_CURSOR_BATON_H_
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@
 #include "lmdbio/comm/peer_links.h"
 #include "lmdbio/layout/cursor.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // Where the cursor stands.
 struct HandedCursor {
@@ -60,5 +60,5 @@ class CursorBaton {
   bool begins_;  // has the cursor at first without being sent it
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_CURSOR_BATON_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_CURSOR_BATON_H_

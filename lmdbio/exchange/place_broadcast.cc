@@ -1,10 +1,10 @@
-#include "lmdbio/loader/place_broadcast.h"
+#include "lmdbio/exchange/place_broadcast.h"
 
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 using layout::RecordPlace;
 
@@ -56,4 +56,4 @@ void PlaceBroadcast::SendFailure(const Error& error) {
   for (const int child : children_) static_cast<void>(links_->SendFailure(child, error));
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

@@ -1,8 +1,8 @@
-#include "lmdbio/loader/schedule.h"
+#include "lmdbio/order/schedule.h"
 
 #include <algorithm>
 
-namespace lmdbio::loader {
+namespace lmdbio::order {
 namespace {
 
 // n * part / whole without overflow: a batch may be as large as a database.
@@ -71,4 +71,4 @@ uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_coun
   return below(batch.first_position + batch.record_count) - below(batch.first_position);
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::order

@@ -1,4 +1,4 @@
-#include "lmdbio/loader/host_layout.h"
+#include "lmdbio/exchange/host_layout.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/futex.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 // Steps of a walk have 1,024 leaf pages for most of its way.
@@ -131,4 +131,4 @@ Result<HostLayout::Found> HostLayout::Await(size_t index, const std::atomic<bool
   return Found::kStopped;
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

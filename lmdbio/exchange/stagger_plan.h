@@ -1,4 +1,4 @@
-// lmdbio/loader/stagger_plan.h - how many readers shall read at a time: tried, then chosen.
+// lmdbio/exchange/stagger_plan.h - how many readers shall read at a time: tried, then chosen.
 //
 // A way is 0, everybody reads when it likes, or one of some numbers of tokens. Which is best
 // depends on the storage; the dissertation found it by hand. Here the first slots are read in every
@@ -7,8 +7,8 @@
 // must be worth it.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
-#ifndef LMDBIO_LOADER_STAGGER_PLAN_H_
-#define LMDBIO_LOADER_STAGGER_PLAN_H_
+#ifndef LMDBIO_EXCHANGE_STAGGER_PLAN_H_
+#define LMDBIO_EXCHANGE_STAGGER_PLAN_H_
 
 #include <array>
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 inline constexpr size_t kStaggerWaysMax = 4;
 
@@ -72,5 +72,5 @@ class StaggerTrial {
   StaggerRates rates_;
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_STAGGER_PLAN_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_STAGGER_PLAN_H_

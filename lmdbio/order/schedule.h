@@ -1,4 +1,4 @@
-// lmdbio/loader/schedule.h - which record stands where in the stream: plain arithmetic.
+// lmdbio/order/schedule.h - which record stands where in the stream: plain arithmetic.
 //
 //   position   0, 1, 2, ... of the endless global sequence
 //   batch      consecutive positions
@@ -11,15 +11,15 @@
 //
 // Source: dissertation 3.1.1 (data access pattern), 5.2.3 (one large chunk for several iterations);
 // docs/loader.md "Order and shares".
-#ifndef LMDBIO_LOADER_SCHEDULE_H_
-#define LMDBIO_LOADER_SCHEDULE_H_
+#ifndef LMDBIO_ORDER_SCHEDULE_H_
+#define LMDBIO_ORDER_SCHEDULE_H_
 
 #include <cstdint>
 
 #include "lmdbio/base/types.h"
-#include "lmdbio/loader/options.h"
+#include "lmdbio/order/order_options.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::order {
 
 struct BatchSpan {
   uint64_t number = 0;          // 0 is the first batch of the stream
@@ -91,5 +91,5 @@ int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_cou
 // How many records of `batch` are those of `rank`.
 uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_count);
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_SCHEDULE_H_
+}  // namespace lmdbio::order
+#endif  // LMDBIO_ORDER_SCHEDULE_H_

@@ -1,4 +1,4 @@
-#include "lmdbio/loader/schedule.h"
+#include "lmdbio/order/schedule.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,7 +7,7 @@
 
 #include "tests/support/random.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::order {
 namespace {
 
 // Does not overflow here.
@@ -46,7 +46,7 @@ void CheckBatch(const BatchSpan& batch, const std::vector<uint64_t>& dealt, uint
   REQUIRE(batch.ends_epoch == ends_epoch);
 }
 
-TEST_CASE("Schedule deals out what a simulation deals out", "[loader][schedule]") {
+TEST_CASE("Schedule deals out what a simulation deals out", "[order][schedule]") {
   for (uint64_t record_count = 1; record_count <= 12; ++record_count) {
     for (uint64_t batch_size = 1; batch_size <= 25; ++batch_size) {
       for (const Tail tail : kTails) {
@@ -70,7 +70,7 @@ TEST_CASE("Schedule deals out what a simulation deals out", "[loader][schedule]"
 }
 
 // The walk dealt out in turn: of the whole batches of an epoch, `chunk_batches` in a row at a time.
-TEST_CASE("Groups hold what is dealt out in turn", "[loader][schedule]") {
+TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
   for (uint64_t record_count = 1; record_count <= 30; ++record_count) {
     for (uint64_t batch_size = 1; batch_size <= record_count + 1; ++batch_size) {
       for (const uint64_t chunk_batches : {1U, 2U, 3U, 7U}) {
@@ -103,7 +103,7 @@ TEST_CASE("Groups hold what is dealt out in turn", "[loader][schedule]") {
   }
 }
 
-TEST_CASE("A group's positions are its records of the walk, each once", "[loader][schedule]") {
+TEST_CASE("A group's positions are its records of the walk, each once", "[order][schedule]") {
   for (uint64_t batch_count = 1; batch_count <= 9; ++batch_count) {
     for (uint64_t batch_size = 1; batch_size <= 9; ++batch_size) {
       const BatchGroup group{5, batch_count, 1000, batch_count * batch_size};
@@ -123,7 +123,7 @@ TEST_CASE("A group's positions are its records of the walk, each once", "[loader
   }
 }
 
-TEST_CASE("Every position of a batch is one rank's", "[loader][schedule]") {
+TEST_CASE("Every position of a batch is one rank's", "[order][schedule]") {
   for (uint64_t first = 0; first <= 13; ++first) {
     for (uint64_t count = 1; count <= 13; ++count) {
       for (int rank_count = 1; rank_count <= 13; ++rank_count) {
@@ -157,7 +157,7 @@ TEST_CASE("Every position of a batch is one rank's", "[loader][schedule]") {
 
 // Caffe's solver `rank` of `solver_count`, each with batches of `each`, skips what the others take:
 // item i of its batch t is record ((t * each + i) * solver_count + rank) mod N.
-TEST_CASE("Round-robin shares are those of Caffe's solvers", "[loader][schedule]") {
+TEST_CASE("Round-robin shares are those of Caffe's solvers", "[order][schedule]") {
   for (const uint64_t record_count : {1U, 5U, 12U, 100U}) {
     for (const uint64_t each : {1U, 3U, 7U}) {
       for (const uint64_t solver_count : {1U, 2U, 5U}) {
@@ -184,7 +184,7 @@ TEST_CASE("Round-robin shares are those of Caffe's solvers", "[loader][schedule]
   }
 }
 
-TEST_CASE("Shares of huge batches do not overflow", "[loader][schedule]") {
+TEST_CASE("Shares of huge batches do not overflow", "[order][schedule]") {
   test::Random random(1);
   for (int i = 0; i < 2000; ++i) {
     const int rank_count = static_cast<int>(random.Between(1, 100'000));
@@ -203,7 +203,7 @@ TEST_CASE("Shares of huge batches do not overflow", "[loader][schedule]") {
   }
 }
 
-TEST_CASE("Positions beyond 2^62 are right", "[loader][schedule]") {
+TEST_CASE("Positions beyond 2^62 are right", "[order][schedule]") {
   constexpr uint64_t kHuge = uint64_t{1} << 62;
   for (const Tail tail : kTails) {
     CAPTURE(static_cast<int>(tail));
@@ -230,4 +230,4 @@ TEST_CASE("Positions beyond 2^62 are right", "[loader][schedule]") {
 }
 
 }  // namespace
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::order

@@ -1,7 +1,7 @@
 // Goal: never more readers hold tokens than there are, everybody gets its turns whatever the others
 // do, and whoever leaves or fails holds up nobody.
 // Method: readers played by threads, over real sockets of this host.
-#include "lmdbio/loader/read_tokens.h"
+#include "lmdbio/exchange/read_tokens.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,7 @@
 
 #include "lmdbio/comm/thread_group.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 struct Outcome {
@@ -49,7 +49,7 @@ void Play(int reader_count, std::vector<uint32_t> token_counts, Outcome& outcome
   });
 }
 
-TEST_CASE("At most so many readers hold tokens, and all get their turns", "[loader][tokens]") {
+TEST_CASE("At most so many readers hold tokens, and all get their turns", "[exchange][tokens]") {
   const auto [readers, tokens] = GENERATE(table<int, uint32_t>(
       {{2, 1}, {3, 1}, {3, 2}, {5, 2}, {8, 2}, {8, 3}, {9, 4}, {4, 4}, {4, 9}}));
   CAPTURE(readers, tokens);
@@ -64,7 +64,7 @@ TEST_CASE("At most so many readers hold tokens, and all get their turns", "[load
 }
 
 // A reader whose trainers hold all memory asks for nothing, and may not keep the token.
-TEST_CASE("Readers that want nothing hold up nobody", "[loader][tokens]") {
+TEST_CASE("Readers that want nothing hold up nobody", "[exchange][tokens]") {
   const int busy = GENERATE(0, 2, 4);
   Outcome outcome;
   Play(5, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
@@ -75,7 +75,7 @@ TEST_CASE("Readers that want nothing hold up nobody", "[loader][tokens]") {
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
 }
 
-TEST_CASE("Sets of rings do not know of each other", "[loader][tokens]") {
+TEST_CASE("Sets of rings do not know of each other", "[exchange][tokens]") {
   Outcome outcome;
   Play(6, {3, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
     for (int turn = 0; turn < 20; ++turn) {
@@ -87,7 +87,7 @@ TEST_CASE("Sets of rings do not know of each other", "[loader][tokens]") {
   CHECK(outcome.held_max.load() <= 4);
 }
 
-TEST_CASE("When a reader leaves, the others go on without tokens", "[loader][tokens]") {
+TEST_CASE("When a reader leaves, the others go on without tokens", "[exchange][tokens]") {
   const int leaver = GENERATE(0, 3);
   Outcome outcome;
   outcome.wrong.resize(4);
@@ -105,7 +105,7 @@ TEST_CASE("When a reader leaves, the others go on without tokens", "[loader][tok
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
 }
 
-TEST_CASE("A reader that fails is an error for all others, in its words", "[loader][tokens]") {
+TEST_CASE("A reader that fails is an error for all others, in its words", "[exchange][tokens]") {
   const int failing = GENERATE(0, 1, 5);
   Outcome outcome;
   Play(6, {2}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
@@ -121,7 +121,7 @@ TEST_CASE("A reader that fails is an error for all others, in its words", "[load
   }
 }
 
-TEST_CASE("Stop ends the wait for a token", "[loader][tokens]") {
+TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
   Outcome outcome;
   Play(2, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() == 0) {
@@ -139,7 +139,7 @@ TEST_CASE("Stop ends the wait for a token", "[loader][tokens]") {
 }
 
 TEST_CASE("All readers hear of one choice, by the sum of what all have measured",
-          "[loader][tokens]") {
+          "[exchange][tokens]") {
   const int readers = GENERATE(2, 5, 11);
   Outcome outcome;
   Play(readers, {2, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
@@ -155,4 +155,4 @@ TEST_CASE("All readers hear of one choice, by the sum of what all have measured"
 }
 
 }  // namespace
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

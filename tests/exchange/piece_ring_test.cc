@@ -1,7 +1,7 @@
 // Goal: what hosts walked reaches all of them as it was, round after round, and a host that leaves
 // is noticed by all, soon.
 // Method: hosts played by threads; layouts of made-up runs.
-#include "lmdbio/loader/piece_ring.h"
+#include "lmdbio/exchange/piece_ring.h"
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 #include "lmdbio/comm/thread_group.h"
 #include "tests/support/random.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 layout::Layout AnyPiece(uint64_t seed, uint64_t run_count) {
@@ -33,7 +33,7 @@ layout::Layout AnyPiece(uint64_t seed, uint64_t run_count) {
   return builder.Finish();
 }
 
-TEST_CASE("Every host gets every host's piece, round after round", "[loader][piece_ring]") {
+TEST_CASE("Every host gets every host's piece, round after round", "[exchange][piece_ring]") {
   const int hosts = GENERATE(2, 3, 8);
   std::vector<std::vector<std::byte>> expected;
   for (int round = 0; round < 3; ++round) {
@@ -63,7 +63,7 @@ TEST_CASE("Every host gets every host's piece, round after round", "[loader][pie
   for (const std::string& why : wrong) CHECK(why.empty());
 }
 
-TEST_CASE("A host that leaves the ring breaks it for all", "[loader][piece_ring]") {
+TEST_CASE("A host that leaves the ring breaks it for all", "[exchange][piece_ring]") {
   const bool says_so = GENERATE(true, false);
   std::vector<int> failures(4);
   comm::RunAsThreads({4, 1}, [&](comm::Group& group) {
@@ -80,7 +80,7 @@ TEST_CASE("A host that leaves the ring breaks it for all", "[loader][piece_ring]
   CHECK(failures == std::vector<int>{1, 1, 0, 1});
 }
 
-TEST_CASE("What is no piece is refused", "[loader][piece_ring]") {
+TEST_CASE("What is no piece is refused", "[exchange][piece_ring]") {
   const std::vector<std::byte> good = EncodePiece(AnyPiece(3, 4));
   CHECK(DecodePiece(good));
   CHECK(DecodePiece({}));
@@ -90,4 +90,4 @@ TEST_CASE("What is no piece is refused", "[loader][piece_ring]") {
 }
 
 }  // namespace
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

@@ -1,11 +1,11 @@
-#include "lmdbio/loader/piece_ring.h"
+#include "lmdbio/exchange/piece_ring.h"
 
 #include <cstring>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 using layout::Layout;
@@ -119,4 +119,4 @@ Result<std::vector<Layout>> PieceRing::GoRound(const Layout& mine) {
   return pieces;
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

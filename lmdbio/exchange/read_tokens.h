@@ -1,4 +1,4 @@
-// lmdbio/loader/read_tokens.h - who of many readers may read now.
+// lmdbio/exchange/read_tokens.h - who of many readers may read now.
 //
 // Readers that stand n places apart form a ring, in which one token goes round: so n readers read
 // at a time, and those n are mostly neighbours, whose shares lie together in the file.
@@ -15,8 +15,8 @@
 // fails, or dies, is an error for all.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
-#ifndef LMDBIO_LOADER_READ_TOKENS_H_
-#define LMDBIO_LOADER_READ_TOKENS_H_
+#ifndef LMDBIO_EXCHANGE_READ_TOKENS_H_
+#define LMDBIO_EXCHANGE_READ_TOKENS_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -30,9 +30,9 @@
 
 #include "lmdbio/comm/group.h"
 #include "lmdbio/comm/peer_links.h"
-#include "lmdbio/loader/stagger_plan.h"
+#include "lmdbio/exchange/stagger_plan.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // Threads: one at a time, but Stop from any.
 class ReadTokens {
@@ -123,5 +123,5 @@ class ReadTokens {
   std::thread server_;
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_READ_TOKENS_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_READ_TOKENS_H_

@@ -1,11 +1,11 @@
-#include "lmdbio/loader/cursor_baton.h"
+#include "lmdbio/exchange/cursor_baton.h"
 
 #include <cstring>
 #include <span>
 #include <type_traits>
 #include <utility>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 static_assert(std::is_trivially_copyable_v<HandedCursor>);
 
@@ -45,4 +45,4 @@ void CursorBaton::HandOnFailure(const Error& error) {
   static_cast<void>(links_->SendFailure(behind_, error));
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

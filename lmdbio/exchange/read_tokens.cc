@@ -1,4 +1,4 @@
-#include "lmdbio/loader/read_tokens.h"
+#include "lmdbio/exchange/read_tokens.h"
 
 #include <pthread.h>
 
@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 constexpr int kChildrenMax = 4;
@@ -310,4 +310,4 @@ void ReadTokens::Post(int peer, const Message& message) {
   static_cast<void>(links_->Post(peer, std::as_bytes(std::span(&message, 1))));
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

@@ -1,8 +1,8 @@
-#include "lmdbio/loader/stagger_plan.h"
+#include "lmdbio/exchange/stagger_plan.h"
 
 #include <algorithm>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 // By so much must tokens be better, or what was measured may be chance.
@@ -60,4 +60,4 @@ std::optional<StaggerRates> StaggerTrial::TakeRates() {
   return rates_;
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

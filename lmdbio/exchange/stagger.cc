@@ -1,9 +1,9 @@
-#include "lmdbio/loader/stagger.h"
+#include "lmdbio/exchange/stagger.h"
 
 #include <chrono>
 #include <utility>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 double Now() {
@@ -58,4 +58,4 @@ uint32_t Stagger::token_count() const {
   return way == 0 ? 0 : options_.token_counts[way - 1];
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

@@ -1,8 +1,8 @@
-#include "lmdbio/loader/stagger_plan.h"
+#include "lmdbio/exchange/stagger_plan.h"
 
 #include <catch2/catch.hpp>
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 namespace {
 
 StaggerRates Rates(double freely, double half, double quarter, uint64_t unclear_count = 0) {
@@ -12,7 +12,7 @@ StaggerRates Rates(double freely, double half, double quarter, uint64_t unclear_
   return rates;
 }
 
-TEST_CASE("Tokens are chosen where they are worth it", "[loader][stagger]") {
+TEST_CASE("Tokens are chosen where they are worth it", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 90, 80), 3, 8) == 0);
   CHECK(ChooseStaggerWay(Rates(100, 104, 102), 3, 8) == 0);
   CHECK(ChooseStaggerWay(Rates(100, 120, 110), 3, 8) == 1);
@@ -20,12 +20,12 @@ TEST_CASE("Tokens are chosen where they are worth it", "[loader][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 120, 200), 2, 8) == 1);  // the last one was not tried
 }
 
-TEST_CASE("Nobody takes turns because trainers are slow", "[loader][stagger]") {
+TEST_CASE("Nobody takes turns because trainers are slow", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 4), 3, 8) == 2);
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 5), 3, 8) == 0);
 }
 
-TEST_CASE("A half and a quarter of the readers are tried, if there are such", "[loader][stagger]") {
+TEST_CASE("A half and a quarter of the readers are tried, if there are such", "[exchange][stagger]") {
   CHECK(TokenCountsToTry(2) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(3) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(4) == std::vector<uint32_t>{2, 1});
@@ -33,7 +33,7 @@ TEST_CASE("A half and a quarter of the readers are tried, if there are such", "[
 }
 
 // Way w reads 1,000 bytes a slot in 1 + w seconds.
-TEST_CASE("A trial measures each way over its own slots", "[loader][stagger]") {
+TEST_CASE("A trial measures each way over its own slots", "[exchange][stagger]") {
   StaggerTrial trial(3);
   double now_s = 50;
   for (uint64_t slot = 0; slot < trial.slot_count(); ++slot) {
@@ -55,7 +55,7 @@ TEST_CASE("A trial measures each way over its own slots", "[loader][stagger]") {
   CHECK(!trial.TakeRates());
 }
 
-TEST_CASE("Time that trainers cost does not count, unless it is most of it", "[loader][stagger]") {
+TEST_CASE("Time that trainers cost does not count, unless it is most of it", "[exchange][stagger]") {
   for (const double waited_s : {1.0, 30.0}) {
     StaggerTrial trial(2);
     double now_s = 0;
@@ -75,4 +75,4 @@ TEST_CASE("Time that trainers cost does not count, unless it is most of it", "[l
 }
 
 }  // namespace
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::exchange

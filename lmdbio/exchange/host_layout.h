@@ -1,4 +1,4 @@
-// lmdbio/loader/host_layout.h - the layout that all readers of a host look into.
+// lmdbio/exchange/host_layout.h - the layout that all readers of a host look into.
 //
 //   | head | piece heads [kPiecesMax] | images of pieces ...                                      |
 //
@@ -6,8 +6,8 @@
 // find them. So a host walks, or computes, a layout once, and keeps it once.
 //
 // Source: docs/many_hosts.md "A shared walk".
-#ifndef LMDBIO_LOADER_HOST_LAYOUT_H_
-#define LMDBIO_LOADER_HOST_LAYOUT_H_
+#ifndef LMDBIO_EXCHANGE_HOST_LAYOUT_H_
+#define LMDBIO_EXCHANGE_HOST_LAYOUT_H_
 
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include "lmdbio/base/types.h"
 #include "lmdbio/layout/layout.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // One process's view. Threads: Publish and End one at a time; Await any.
 class HostLayout {
@@ -60,5 +60,5 @@ class HostLayout {
   MutableBytes memory_;
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_HOST_LAYOUT_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_HOST_LAYOUT_H_

@@ -1,4 +1,4 @@
-// lmdbio/loader/place_broadcast.h - one reader walks, and tells all hosts where the records lie.
+// lmdbio/exchange/place_broadcast.h - one reader walks, and tells all hosts where the records lie.
 //
 // The first host's reader steps its cursor through each batch and sends the places of all its
 // records down a binary tree of readers; every reader takes from them what its host needs. So the
@@ -6,8 +6,8 @@
 //
 // Source: dissertation 5.2.1 (one process seeks and sends offsets to the readers);
 // docs/many_hosts.md "One walker".
-#ifndef LMDBIO_LOADER_PLACE_BROADCAST_H_
-#define LMDBIO_LOADER_PLACE_BROADCAST_H_
+#ifndef LMDBIO_EXCHANGE_PLACE_BROADCAST_H_
+#define LMDBIO_EXCHANGE_PLACE_BROADCAST_H_
 
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@
 #include "lmdbio/comm/peer_links.h"
 #include "lmdbio/layout/record_run.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // Threads: one at a time, but Stop from any.
 class PlaceBroadcast {
@@ -61,5 +61,5 @@ class PlaceBroadcast {
   std::vector<int> children_;
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_PLACE_BROADCAST_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_PLACE_BROADCAST_H_

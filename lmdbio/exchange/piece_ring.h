@@ -1,12 +1,12 @@
-// lmdbio/loader/piece_ring.h - hosts that share out a walk over leaf pages.
+// lmdbio/exchange/piece_ring.h - hosts that share out a walk over leaf pages.
 //
 // The leaves are cut into steps, the same on every host. In each round every host walks one step
 // and hands its records on round a ring of readers until all hosts have those of all; so a leaf
 // page crosses the storage once, however many hosts there are.
 //
 // Source: docs/many_hosts.md "A shared walk".
-#ifndef LMDBIO_LOADER_PIECE_RING_H_
-#define LMDBIO_LOADER_PIECE_RING_H_
+#ifndef LMDBIO_EXCHANGE_PIECE_RING_H_
+#define LMDBIO_EXCHANGE_PIECE_RING_H_
 
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@
 #include "lmdbio/comm/peer_links.h"
 #include "lmdbio/layout/layout.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // Threads: one at a time, but Stop from any.
 class PieceRing {
@@ -56,5 +56,5 @@ std::vector<std::byte> EncodePiece(const layout::Layout& piece);
 // Errors: kCorruption  the bytes are not those of EncodePiece
 Result<layout::Layout> DecodePiece(Bytes bytes);
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_PIECE_RING_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_PIECE_RING_H_

@@ -1,18 +1,18 @@
-// lmdbio/loader/stagger.h - when a reader may read its part of a slot, if readers take turns.
+// lmdbio/exchange/stagger.h - when a reader may read its part of a slot, if readers take turns.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
-#ifndef LMDBIO_LOADER_STAGGER_H_
-#define LMDBIO_LOADER_STAGGER_H_
+#ifndef LMDBIO_EXCHANGE_STAGGER_H_
+#define LMDBIO_EXCHANGE_STAGGER_H_
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "lmdbio/loader/read_tokens.h"
-#include "lmdbio/loader/stagger_plan.h"
+#include "lmdbio/exchange/read_tokens.h"
+#include "lmdbio/exchange/stagger_plan.h"
 
-namespace lmdbio::loader {
+namespace lmdbio::exchange {
 
 // How the readers of a job take turns: the same on all of them.
 struct StaggerOptions {
@@ -63,5 +63,5 @@ class Stagger {
   std::optional<uint64_t> slot_with_token_;
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_STAGGER_H_
+}  // namespace lmdbio::exchange
+#endif  // LMDBIO_EXCHANGE_STAGGER_H_

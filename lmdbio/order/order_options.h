@@ -1,0 +1,30 @@
+// lmdbio/order/order_options.h - what can be asked of the order of records.
+//
+// Source: dissertation 3.1.1 (the pattern of access), 5.2.3 (chunks).
+#ifndef LMDBIO_ORDER_ORDER_OPTIONS_H_
+#define LMDBIO_ORDER_ORDER_OPTIONS_H_
+
+namespace lmdbio::order {
+
+// What the stream's batches are made of.
+enum class Order {
+  kSequential,  // the database's own order
+  kChunked,     // batches that follow each other take turns with neighbouring records, so that a
+                // rank's records of all of them lie together in the file (see chunk_batches)
+};
+
+// Which records of a batch are a rank's.
+enum class Share {
+  kBlock,       // rank r of P gets the r-th contiguous part (the dissertation)
+  kRoundRobin,  // rank r gets the positions that are r modulo P (Caffe's solvers)
+};
+
+// What happens where the batch size does not divide the number of records.
+enum class Tail {
+  kWrap,   // a batch goes on with the first records of the next epoch (Caffe)
+  kShort,  // the last batch of an epoch is smaller
+  kDrop,   // the last records of an epoch are left out
+};
+
+}  // namespace lmdbio::order
+#endif  // LMDBIO_ORDER_ORDER_OPTIONS_H_
