@@ -1,6 +1,7 @@
 #include "tools/bench_expectation.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,12 +56,66 @@ Result<layout::Database> OpenDatabase(const layout::Environment& environment,
   return environment.Named(name);
 }
 
-order::Schedule ScheduleOf(const layout::Database& database, uint64_t record_count,
-                           const loader::LoaderOptions& options) {
+Result<order::StreamState> StreamOf(const layout::Database& database, uint64_t record_count,
+                                    const loader::LoaderOptions& options) {
   loader::LoaderFacts facts;
   facts.record_count = record_count;
   facts.page_bytes_total = loader::PageBytesOf(database);
-  return loader::ScheduleFor(facts, options);
+  facts.root = database.record().root;
+  facts.snapshot = database.pages().snapshot();
+  return loader::StreamFor(facts, options);
+}
+
+// What the pages of the walk's places [begin, end), of one epoch, hold.
+Result<uint64_t> PageBytesOfWalk(const layout::Layout& layout, const layout::Snapshot& snapshot,
+                                 const order::Schedule& schedule, uint64_t begin, uint64_t end) {
+  PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
+  const order::EpochWalk walk = schedule.WalkOf(begin);
+  for (uint64_t place = begin; place < end;) {
+    const order::WalkRun run = walk.RunAt(schedule.IntoEpoch(place), end - place);
+    LMDBIO_TRY_VOID(layout.ExpandRange(run.first, run.count, {0}, pages));
+    place += run.count;
+  }
+  return pages.bytes();
+}
+
+// The same of several epochs: of the first and the last as they are, of whole ones between them as
+// of one.
+Result<uint64_t> PageBytesOfRun(const layout::Layout& layout, const layout::Snapshot& snapshot,
+                                const Expectation& expected) {
+  const order::Schedule& schedule = expected.schedule;
+  const uint64_t n = expected.record_count;
+  uint64_t begin = schedule.Group(expected.first_batch).first_walk;
+  const order::BatchGroup last = schedule.Group(expected.batch_end - 1);
+  const uint64_t end = last.first_walk + last.record_count;
+  const bool drops = schedule.options().tail == loader::Tail::kDrop;
+  const uint64_t an_epoch = drops ? n / schedule.batch_size() * schedule.batch_size() : n;
+  uint64_t sum = 0;
+  while (begin < end) {
+    const uint64_t epoch = begin / n;
+    const bool is_whole = begin % n == 0 && epoch * n + an_epoch <= end;
+    const uint64_t epochs = is_whole ? std::max<uint64_t>(1, (end - begin) / n) : 1;
+    const uint64_t stop = std::min(epoch * n + an_epoch, end);
+    LMDBIO_TRY(const uint64_t bytes, PageBytesOfWalk(layout, snapshot, schedule, begin, stop));
+    sum += epochs * bytes;
+    begin = (epoch + epochs) * n;
+  }
+  return sum;
+}
+
+// Keys and values of all records, where liblmdb's map has them.
+struct RecordTable {
+  std::vector<loader::Entry> entries;  // [records] positions are record indices
+  std::uintptr_t base = 0;
+};
+
+Result<RecordTable> TabulateRecords(loader::LmdbStream& stream, uint64_t record_count) {
+  order::BatchGroup all;
+  all.record_count = record_count;
+  RecordTable table;
+  LMDBIO_TRY_VOID(stream.Gather(all, loader::Share::kBlock, 0, 1, table.entries));
+  table.base = stream.base();
+  return table;
 }
 
 }  // namespace
@@ -86,25 +141,19 @@ Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOpt
                             "is to be dropped: nothing would be left",
                             data_path, options.batch_size, expected.record_count));
   }
-  expected.schedule = ScheduleOf(database, expected.record_count, options);
-  const order::Schedule& schedule = expected.schedule;
-  expected.batch_count =
-      options.batch_count_max > 0 ? options.batch_count_max : schedule.batches_per_epoch();
-  const auto page_bytes_of = [&](uint64_t record_count) -> Result<uint64_t> {
-    PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
-    LMDBIO_TRY_VOID(layout.ExpandRange({0}, record_count, {0}, pages));
-    return pages.bytes();
-  };
-  // Where reading would go on tells how many whole epochs were read, and what of the next.
-  const order::BatchGroup last = schedule.Group(expected.batch_count - 1);
-  const order::BatchSpan end = schedule.Batch(last.first_batch + last.batch_count);
-  const uint64_t begun = end.first_position - end.epoch * expected.record_count;
-  const uint64_t whole = options.tail == loader::Tail::kDrop
-                             ? schedule.batches_per_epoch() * options.batch_size
-                             : expected.record_count;
-  LMDBIO_TRY(const uint64_t whole_bytes, page_bytes_of(whole));
-  LMDBIO_TRY(const uint64_t begun_bytes, page_bytes_of(begun));
-  expected.page_bytes = end.epoch * whole_bytes + begun_bytes;
+  LMDBIO_TRY(const order::StreamState stream, StreamOf(database, expected.record_count, options));
+  expected.schedule = order::Schedule(stream.schedule);
+  expected.bytes_per_record = loader::PageBytesOf(database) / expected.record_count;
+  expected.first_batch = stream.next_batch;
+  expected.batch_end = options.batch_count_max > 0
+                           ? options.batch_count_max
+                           : stream.next_batch + expected.schedule.batches_per_epoch();
+  if (expected.batch_end <= expected.first_batch) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the stream stands at batch {}, where {} were asked for",
+                            expected.first_batch, expected.batch_end));
+  }
+  LMDBIO_TRY(expected.page_bytes, PageBytesOfRun(layout, snapshot, expected));
   return expected;
 }
 
@@ -113,19 +162,20 @@ Result<uint64_t> SerialChecksum(const std::string& data_path,
   LMDBIO_TRY(const Expectation expected, Expect(data_path, options));
   LMDBIO_TRY(const auto stream, loader::LmdbStream::Open(data_path, options.database_name));
   const order::Schedule& schedule = expected.schedule;
-  std::vector<loader::Entry> entries;
+  LMDBIO_TRY(const RecordTable table, TabulateRecords(*stream, expected.record_count));
   uint64_t checksum = 0;
-  for (uint64_t i = 0; i < expected.batch_count;) {
-    const order::BatchGroup group = schedule.Group(i);
-    LMDBIO_TRY_VOID(stream->Gather(group, options.share, 0, 1, entries));
-    // The stream may end within a group.
-    const uint64_t count = std::min(group.batch_count, expected.batch_count - i);
-    const std::span delivered = std::span(entries).first(count * group.records_per_batch());
-    const loader::Batch batches({}, stream->base(), delivered, 0);
-    for (size_t r = 0; r < batches.record_count(); ++r) {
-      checksum += RecordChecksum(batches.position(r), batches.key(r), batches.value(r));
+  for (uint64_t number = expected.first_batch; number < expected.batch_end; ++number) {
+    const order::BatchSpan span = schedule.Batch(number);
+    const order::BatchGroup group = schedule.Group(number);
+    std::optional<order::EpochWalk> walk;
+    for (uint64_t slot = 0; slot < span.record_count; ++slot) {
+      const uint64_t place =
+          group.first_walk + group.WalkIndexOf({number - group.first_batch, slot});
+      if (!walk || walk->epoch() != place / expected.record_count) walk = schedule.WalkOf(place);
+      const RecordIndex record = walk->RecordAt(schedule.IntoEpoch(place));
+      const loader::Batch one({}, table.base, std::span(table.entries).subspan(record.value, 1), 0);
+      checksum += RecordChecksum(span.first_position + slot, one.key(0), one.value(0));
     }
-    i += count;
   }
   return checksum;
 }

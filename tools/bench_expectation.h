@@ -13,16 +13,21 @@ namespace lmdbio::tools {
 
 struct Expectation {
   uint64_t record_count = 0;  // of the database
-  uint64_t batch_count = 0;   // of the run: as asked for, or one epoch
+  uint64_t first_batch = 0;   // of the run: 0, or of the saved state
+  uint64_t batch_end = 0;     // one behind the last: as asked for, or after one epoch
   uint64_t page_bytes = 0;    // of the pages that hold what is delivered, each as often as an epoch
-                              // reads it; in chunked order, of whole chunks
-  order::Schedule schedule{1, 1, loader::Tail::kWrap};
+                              // reads it; where batches share groups, of whole groups
+  uint64_t bytes_per_record = 0;  // of the pages, in the mean
+  order::Schedule schedule{order::ScheduleOptions()};
+
+  uint64_t batch_count() const { return batch_end - first_batch; }
 };
 
 // From a page walk. Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...
 Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOptions& options);
 
-// The sum of RecordChecksum over the run's records, by one pass of liblmdb's cursor.
+// The sum of RecordChecksum over the run's records, looked up in a table of where a
+// pass of liblmdb's cursor has found them.
 // options  with batch_count_max set
 // Errors: liblmdb's words
 Result<uint64_t> SerialChecksum(const std::string& data_path, const loader::LoaderOptions& options);

@@ -60,12 +60,14 @@ Part PartOf(const RawRequest& request, uint64_t total_bytes, const Role& role) {
   for (uint64_t i = first; i < end; ++i) {
     const uint64_t offset = i * request.transfer_bytes;
     part.transfers.push_back({offset, std::min(request.transfer_bytes, total_bytes - offset)});
-    part.bytes += part.transfers.back().length_bytes;
   }
   if (request.is_random) {
     std::mt19937_64 random(index + 1);
     std::shuffle(part.transfers.begin(), part.transfers.end(), random);
+    const uint64_t sample = (request.sample_bytes / readers) / request.transfer_bytes;
+    if (request.sample_bytes > 0 && sample < part.transfers.size()) part.transfers.resize(sample);
   }
+  for (const Extent& transfer : part.transfers) part.bytes += transfer.length_bytes;
   return part;
 }
 

@@ -22,6 +22,7 @@ struct RawRequest {
   uint32_t queue_depth = 32;
   uint64_t total_bytes = 0;                       // of all readers; 0: the whole file
   bool is_random = false;                         // transfers in random order
+  uint64_t sample_bytes = 0;                      // in random order: read no more; 0: all
   CacheState cache_state = CacheState::kAsItWas;  // before reading
   uint32_t readers_per_host = 1;  // ranks that read, the first ones of each host; each its own part
 };

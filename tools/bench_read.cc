@@ -109,6 +109,7 @@ struct Pass {
   RankResult mine;
   std::vector<float> latencies_s;
   std::string how;
+  std::string state;
   std::vector<std::string> notes;
 };
 
@@ -147,6 +148,7 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
     pass.mine.seconds = SecondsSince(start);
   }
   pass.how = loader->Describe();
+  pass.state = loader->Save();
   pass.mine.counters = loader->counters();
   pass.mine.counters.context_switches -=
       std::min(meeting_switches, pass.mine.counters.context_switches);
@@ -167,6 +169,10 @@ void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   sum.record_count += counters.record_count;
   sum.skipped_count += counters.skipped_count;
   sum.payload_bytes += counters.payload_bytes;
+  // Of all ranks already.
+  sum.epoch_count = std::max(sum.epoch_count, counters.epoch_count);
+  sum.dropped_count = std::max(sum.dropped_count, counters.dropped_count);
+  sum.wrapped_count = std::max(sum.wrapped_count, counters.wrapped_count);
   sum.seconds = std::max(sum.seconds, rank.seconds);
   sum.first_batch_s = std::max(sum.first_batch_s, rank.first_batch_s);
   sum.seek_s_max = std::max(sum.seek_s_max, counters.locate_s);
@@ -258,6 +264,7 @@ Result<ReadResult> MeasureRead(comm::Group& group, const ReadRequest& request) {
   SetRankTimes(ranks, result);
   LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));
   result.how = pass.how;
+  result.state = pass.state;
   result.notes = pass.notes;
   return result;
 }

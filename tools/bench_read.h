@@ -43,6 +43,10 @@ struct ReadResult {
   uint64_t record_count = 0;  // delivered, all ranks
   uint64_t skipped_count = 0;
   uint64_t payload_bytes = 0;
+  uint64_t epoch_count = 0;  // ended; and the records that their ends left out, or took along
+  uint64_t dropped_count = 0;
+  uint64_t wrapped_count = 0;
+  std::string state;  // Loader::Save of rank 0, after the last batch
   // See RecordChecksum; over all records. None if it was not asked for.
   std::optional<uint64_t> checksum;
   int hosts = 1;

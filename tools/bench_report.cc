@@ -213,6 +213,9 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["read_requests"] = read.read_requests;
   out["retries"] = read.retry_count;
   out["skipped"] = read.skipped_count;
+  out["epochs"] = read.epoch_count;
+  out["dropped"] = read.dropped_count;
+  out["wrapped"] = read.wrapped_count;
   out["context_switches"] = read.context_switches;
   out["major_faults"] = read.major_faults;
   out["missed_pages"] = read.missed_pages;

@@ -16,6 +16,7 @@
 #include "lmdbio/comm/mpi_group.h"
 #include "lmdbio/io/cache_probe.h"
 #include "lmdbio/io/data_path.h"
+#include "lmdbio/io/small_file.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "tools/bench_expectation.h"
 #include "tools/bench_raw.h"
@@ -259,10 +260,39 @@ Status Raw(const Invocation& invocation) {
 
 // --- read ---
 
+void DescribeOrder(po::options_description_easy_init options) {
+  options("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
+          "sequential; chunked: batches in a row take turns with neighbours; or shuffle")  //
+      ("shuffle", po::value<std::string>()->default_value("global")->value_name("SHUFFLE"),
+       "global: exactly; or block: blocks of neighbours, mixed within groups of batches")  //
+      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "of shuffling")    //
+      ("epoch", po::value<Whole>()->default_value({0})->value_name("N"),
+       "the epoch to begin with")  //
+      ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
+       "records of a block; 0: as many as fill 1 MiB")  //
+      ("reuse", po::value<Whole>()->default_value({1})->value_name("N"),
+       "how often each record is handed out while it is in memory, in batches composed anew")  //
+      ("reuse-among", po::value<std::string>()->default_value("rank")->value_name("rank|host"),
+       "who gets it again: the same rank, or another of the host")  //
+      ("num-shards", po::value<Whole>()->default_value({1})->value_name("N"),
+       "jobs that share each batch")  //
+      ("shard-id", po::value<Whole>()->default_value({0})->value_name("N"),
+       "which of them this is")  //
+      ("restore", po::value<std::string>()->value_name("FILE"),
+       "go on where another run stood; --iterations counts from that stream's first batch")  //
+      ("save", po::value<std::string>()->value_name("FILE"),
+       "write down where the stream stands after the last run")  //
+      ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches that records are dealt out to in chunked order, block shuffle and with reuse; 0: "
+       "as "
+       "many as hold 32 MiB");
+}
+
 void DescribeRead(po::options_description_easy_init options) {
   std::string names;
   for (const auto& row : lmdbio::loader::kStrategies) names += fmt::format("{}, ", row.name);
   const std::string help = fmt::format("one or more of {}or all", names);
+  DescribeOrder(options);
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
           help.c_str())  //
       ("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
@@ -271,10 +301,6 @@ void DescribeRead(po::options_description_easy_init options) {
        "records of a batch, of all ranks together")  //
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
        "batches to read; 0: one epoch")  //
-      ("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
-       "sequential, or chunked: batches in a row take turns with neighbouring records")  //
-      ("chunk-batches", po::value<Whole>()->default_value({0})->value_name("N"),
-       "batches that do so in chunked order; 0: as many as hold 32 MiB")  //
       ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
        "block or round-robin: which records of a batch are a rank's")  //
       ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
@@ -330,9 +356,32 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
   return names;
 }
 
+// Of a saved state there is never so much.
+constexpr uint64_t kStateBytesMax = 64 << 10;
+
+void SetOrder(const Invocation& invocation, LoaderOptions& options) {
+  using lmdbio::loader::Order;
+  using lmdbio::loader::ReuseAmong;
+  using lmdbio::loader::Shuffle;
+  options.order = Choose<Order, 3>(invocation, "order",
+                                   {{{"sequential", Order::kSequential},
+                                     {"chunked", Order::kChunked},
+                                     {"shuffle", Order::kShuffle}}});
+  options.shuffle = Choose<Shuffle, 2>(
+      invocation, "shuffle", {{{"global", Shuffle::kGlobal}, {"block", Shuffle::kBlock}}});
+  options.seed = invocation.whole("seed");
+  options.epoch = invocation.whole("epoch");
+  options.block_records = invocation.whole("shuffle-block");
+  options.group_batches = invocation.whole("group-batches");
+  options.reuse = invocation.whole("reuse");
+  options.reuse_among = Choose<ReuseAmong, 2>(
+      invocation, "reuse-among", {{{"rank", ReuseAmong::kRank}, {"host", ReuseAmong::kHost}}});
+  options.num_shards = static_cast<int>(Small(invocation, "num-shards"));
+  options.shard_id = static_cast<int>(std::min<uint64_t>(invocation.whole("shard-id"), 1 << 30));
+}
+
 LoaderOptions OptionsOf(const Invocation& invocation) {
   using lmdbio::loader::OnError;
-  using lmdbio::loader::Order;
   using lmdbio::loader::Share;
   using lmdbio::loader::SnapshotMode;
   using lmdbio::loader::Tail;
@@ -360,14 +409,18 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
     options.cache = Choose<CachePolicy, 2>(
         invocation, "direct", {{{"on", CachePolicy::kDirect}, {"off", CachePolicy::kBuffered}}});
   }
+  if (invocation.has("restore")) {
+    const std::string file = invocation.option<std::string>("restore");
+    auto text = lmdbio::io::ReadSmallFile(file, kStateBytesMax);
+    if (!text) throw Misuse(text.error().message());
+    options.state.assign(reinterpret_cast<const char*>(text->data()), text->size());
+  }
   options.in_place = Choose<bool, 2>(invocation, "in-place", {{{"on", true}, {"off", false}}});
   options.queue_depth = Small(invocation, "queue-depth");
   options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
   options.memory_budget_bytes =
       ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
-  options.order = Choose<Order, 2>(
-      invocation, "order", {{{"sequential", Order::kSequential}, {"chunked", Order::kChunked}}});
-  options.chunk_batches = invocation.whole("chunk-batches");
+  SetOrder(invocation, options);
   const Status makes_sense = lmdbio::loader::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   return options;
@@ -395,9 +448,25 @@ Status LookAhead(const comm::Group& group, const Invocation& invocation, ReadPla
   LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
   if (!invocation.has("verify")) return {};
   LoaderOptions options = plan.request.options;
-  options.batch_count_max = expectation.batch_count;
+  options.batch_count_max = expectation.batch_end;
   LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(plan.raw.data_path, options));
   return {};
+}
+
+// A shuffled run is held against random reads of a record's size; of small records not all of them,
+// which would take minutes.
+void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadPlan& plan) {
+  using lmdbio::loader::Order;
+  using lmdbio::loader::Shuffle;
+  const LoaderOptions& options = plan.request.options;
+  if (options.order != Order::kShuffle || options.shuffle != Shuffle::kGlobal) return;
+  constexpr uint64_t kSampleReads = 8192;
+  constexpr uint64_t kPageBytes = 4096;
+  const uint64_t record_bytes = expectation.bytes_per_record;
+  plan.raw.is_random = true;
+  plan.raw.total_bytes = 0;
+  plan.raw.transfer_bytes = std::max(kPageBytes, record_bytes / kPageBytes * kPageBytes);
+  plan.raw.sample_bytes = std::min(expectation.page_bytes, kSampleReads * plan.raw.transfer_bytes);
 }
 
 // Collective. What has to be known before the clock runs. The tree is in the cache of rank 0's
@@ -407,10 +476,11 @@ Status Prepare(comm::Group& group, const Invocation& invocation, ReadPlan& plan)
   LMDBIO_TRY_VOID(comm::Agree(group, LookAhead(group, invocation, plan, expectation)));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
   plan.page_bytes = expectation.page_bytes;
-  plan.request.options.batch_count_max = expectation.batch_count;
+  plan.request.options.batch_count_max = expectation.batch_end;
   plan.raw.total_bytes = expectation.page_bytes;
   plan.raw.readers_per_host = plan.request.options.readers_per_host;
   plan.raw.queue_depth = plan.request.options.queue_depth;
+  ShapeRaw(expectation, plan);
   return {};
 }
 
@@ -459,6 +529,10 @@ Result<BenchRun> RunOnce(comm::Group& group, ReadPlan& plan, const std::string& 
 
 Status WriteReports(const Invocation& invocation, ordered_json outcome,
                     const std::vector<BenchRun>& runs) {
+  if (invocation.has("save")) {
+    LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("save"),
+                                             runs.back().read.state + "\n"));
+  }
   if (invocation.has("json")) {
     outcome["runs"] = ordered_json::array();
     for (const BenchRun& run : runs) outcome["runs"].push_back(lmdbio::tools::ToJson(run));
@@ -482,6 +556,7 @@ std::string RawRemark(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
                   lmdbio::io::EngineKindName(plan.raw.engine),
                   plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
                   plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw_reader_count);
+  if (plan.raw.is_random) text.insert(text.size() - 1, ", in random order");
   std::vector<double> raw;
   for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
   std::sort(raw.begin(), raw.end());
@@ -512,6 +587,9 @@ Status Read(const Invocation& invocation) {
   plan.request.path = invocation.operand("PATH");
   plan.request.options = OptionsOf(invocation);
   plan.order = invocation.option<std::string>("order");
+  if (plan.request.options.order == lmdbio::loader::Order::kShuffle) {
+    plan.order = invocation.option<std::string>("shuffle") + " shuffle";
+  }
   plan.request.compute_s = invocation.option<double>("compute-time");
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must lie between 0 and 3600");
@@ -519,6 +597,9 @@ Status Read(const Invocation& invocation) {
   plan.request.computes_checksum = !invocation.has("no-checksum");
   if (!plan.request.computes_checksum && invocation.has("verify")) {
     throw Misuse("--verify compares checksums: leave out --no-checksum");
+  }
+  if (plan.request.options.num_shards > 1 && invocation.has("verify")) {
+    throw Misuse("--verify compares whole batches: a shard has a part of each");
   }
   plan.request.meet_every = invocation.whole("meet-every");
   using lmdbio::tools::ComputeKind;

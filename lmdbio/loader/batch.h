@@ -29,6 +29,9 @@ class Batch {
   // Whether an epoch ends with, or within, this batch.
   bool ends_epoch() const { return span_.ends_epoch; }
 
+  // How often its records had been handed out in this epoch (LoaderOptions::reuse).
+  uint64_t pass() const { return span_.pass; }
+
   // The records of this rank; may be 0.
   size_t record_count() const { return entries_.size(); }
   // Records of this rank's share that are not there, because they could not be read

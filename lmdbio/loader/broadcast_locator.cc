@@ -47,13 +47,13 @@ class BroadcastLocator final : public Locator {
   }
 
   Result<bool> BeginGroup(const order::BatchGroup& group) override {
-    first_record_ = group.first_position % record_count_;
+    first_record_ = group.first_walk % record_count_;
     if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
     places_.clear();
     PlaceList list(places_);
     for (uint64_t done = 0; done < group.record_count;) {
-      const RecordIndex record{(group.first_position + done) % record_count_};
+      const RecordIndex record{(group.first_walk + done) % record_count_};
       const uint64_t count = std::min(group.record_count - done, record_count_ - record.value);
       // Nothing is guessed: the walker touches tree pages only, the values are for all to read.
       LMDBIO_TRY_VOID(walker_->Locate(record, count, list));

@@ -15,6 +15,9 @@ struct LoaderCounters {
   uint64_t record_count = 0;
   uint64_t skipped_count = 0;  // records left out because they could not be read
   uint64_t payload_bytes = 0;  // of the keys and values delivered
+  uint64_t epoch_count = 0;    // ended
+  uint64_t dropped_count = 0;  // records of all ranks that Tail::kDrop left out
+  uint64_t wrapped_count = 0;  // records of all ranks that Tail::kWrap took of the next epoch
   double wait_s = 0;           // in Next, until the batch was there [skew]
   double next_cpu_s = 0;       // processor time spent in Next
 

@@ -56,7 +56,8 @@ Status LmdbStream::OpenCursor(const std::string& database_name) {
 // duplicates. It only computes where the value lies.
 Status LmdbStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
   while (step_count_ <= position) {
-    const bool is_first = step_count_ == 0;
+    const bool is_first = !is_placed_;
+    is_placed_ = true;
     int rc = mdb_cursor_get(cursor_, &key, &value, is_first ? MDB_FIRST : MDB_NEXT);
     if (rc == MDB_NOTFOUND && !is_first) rc = mdb_cursor_get(cursor_, &key, &value, MDB_FIRST);
     if (rc != 0) {
@@ -77,7 +78,7 @@ void LmdbStream::Touch(const void* value, size_t value_bytes) {
 Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, int rank,
                           int rank_count, std::vector<Entry>& entries) {
   // Every batch is shared out alike.
-  const order::BatchSpan first{0, group.first_position, group.records_per_batch(), 0, false};
+  const order::BatchSpan first{0, group.first_position, group.records_per_batch()};
   const uint64_t share_count = order::ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
@@ -90,10 +91,10 @@ Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, in
   for (uint64_t i = 0; i < group.record_count; ++i) {
     MDB_val key = {};
     MDB_val value = {};
-    LMDBIO_TRY_VOID(StepTo(group.first_position + i, key, value));
-    const uint64_t batch = group.BatchOf(i);
-    const uint64_t position = group.PositionOf(i);
-    const uint64_t in_first = position - batch * group.records_per_batch();
+    LMDBIO_TRY_VOID(StepTo(group.first_walk + i, key, value));
+    const order::BatchGroup::Place place = group.PlaceOf(i, 0);
+    const uint64_t position = group.PositionOf(place);
+    const uint64_t in_first = group.first_position + place.slot;
     if (order::OwnerOf(first, in_first, share, rank_count) != rank) continue;
     const auto found = Clock::now();
     Touch(value.mv_data, value.mv_size);
@@ -103,7 +104,7 @@ Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, in
     mark = touched;
     if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(value.mv_data);
     // The walk comes round to each batch in turn.
-    const uint64_t at = batch * share_count + gathered++ / group.batch_count;
+    const uint64_t at = place.batch * share_count + gathered++ / group.batch_count;
     entries[at] = {position, reinterpret_cast<std::uintptr_t>(value.mv_data) - base_,
                    reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
                    static_cast<uint32_t>(value.mv_size), static_cast<uint16_t>(key.mv_size)};

@@ -36,8 +36,14 @@ class LmdbStream {
   LmdbStream(const LmdbStream&) = delete;
   LmdbStream& operator=(const LmdbStream&) = delete;
 
+  // Takes the steps of whole epochs before `position` as taken. Before the first Gather.
+  void SkipEpochs(uint64_t position, uint64_t record_count) {
+    step_count_ = position / record_count * record_count;
+  }
+
   // Steps through `group` and gathers the records of `rank` of `rank_count`. Groups must come in
-  // order; what lies between them (Tail::kDrop) is passed over. Entries' offsets count from base().
+  // order, each handed out once; what lies between them (Tail::kDrop) is passed over. Entries'
+  // offsets count from base().
   // entries  of the group's batches, one after the other; all hold the same number
   // Errors: kResourceExhausted  more than 2^32 records for one rank; kCorruption  liblmdb's words
   // Lifetime: of the stream
@@ -61,6 +67,7 @@ class LmdbStream {
   MDB_txn* transaction_ = nullptr;
   MDB_cursor* cursor_ = nullptr;
   uint64_t step_count_ = 0;  // the cursor stands on the position before it
+  bool is_placed_ = false;   // the cursor
   std::uintptr_t base_ = 0;
   double locate_s_ = 0;
   double read_s_ = 0;

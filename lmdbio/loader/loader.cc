@@ -62,11 +62,24 @@ std::string_view LocatingName(Locating locating) {
 
 class Loader::Impl {
  public:
-  Impl(comm::Group& group, const LoaderOptions& options) : group_(group), options_(options) {}
+  Impl(comm::Group& group, std::string path, const LoaderOptions& options)
+      : group_(group), path_(std::move(path)), options_(options) {}
   ~Impl();
 
-  Status Open(const std::string& path);
+  Status Open();
   Result<bool> Next();
+
+  // The same loader, for a stream that goes on elsewhere.
+  comm::Group& group() const { return group_; }
+  const std::string& path() const { return path_; }
+  const LoaderOptions& options() const { return options_; }
+  order::StreamState State() const;
+  Status CheckSameOnAll(const std::string& place);
+  Status CheckState(const std::string& state) const;
+  void TakeOver(const Impl& before);
+  // Every further call of Next says so.
+  void Break(const Error& error) { error_.emplace(error.code(), error.message()); }
+  bool is_broken() const { return error_.has_value(); }
 
   const Batch& batch() const { return batch_; }
   const order::Schedule& schedule() const { return *schedule_; }
@@ -82,14 +95,14 @@ class Loader::Impl {
   }
 
   Status FindHost();
-  Status LookAtFile(const std::string& path);
+  Status LookAtFile();
   Status DecideLocating(const layout::Database& database);
   Result<layout::Database> FindDatabase() const;
   Status ShareFacts();
   Result<bool> CanHandOn();
   Status OpenLinks();
   Status OpenStagger();
-  Status OpenInPlace(const std::string& path);
+  Status OpenInPlace();
   Status OpenWindow();
   Status PrepareReader();
   Status OpenHostLayout();
@@ -99,16 +112,20 @@ class Loader::Impl {
   Status NextFromWindow(const order::BatchSpan& span);
   Status ReadyInPlace(SubBatch& share, std::span<Entry> entries);
   Status NextFromLmdb(const order::BatchSpan& span);
+  void CountEnds();
 
   comm::Group& group_;
+  std::string path_;
   LoaderOptions options_;
   std::unique_ptr<comm::Group> host_;
   HostRanks ranks_;
+  int rank_ = 0;            // of this process, among the ranks of all shards
   size_t local_index_ = 0;  // of this rank on its host
   int reader_index_ = -1;   // -1: does not read
   uint32_t reader_count_ = 1;
   std::string data_path_;
   LoaderFacts facts_;
+  order::DatasetMark dataset_;
   std::optional<order::Schedule> schedule_;
   std::vector<std::string> notes_;
   std::string engine_name_;
@@ -145,6 +162,7 @@ class Loader::Impl {
   Batch batch_;
   LoaderCounters own_;
   rusage usage_at_open_ = {};
+  bool is_reopened_ = false;
 };
 
 Loader::Impl::~Impl() {
@@ -163,12 +181,16 @@ Loader::Impl::~Impl() {
 // Which ranks share this host, and who of them reads.
 Status Loader::Impl::FindHost() {
   LMDBIO_TRY(host_, group_.SplitByHost());
-  const int32_t rank = group_.rank();
+  rank_ = options_.shard_id * group_.size() + group_.rank();
+  const int32_t rank = rank_;
   LMDBIO_TRY(const std::vector<std::byte> gathered,
              host_->AllGather(std::as_bytes(std::span(&rank, 1))));
   std::vector<int32_t> local_ranks(static_cast<size_t>(host_->size()));
   std::memcpy(local_ranks.data(), gathered.data(), gathered.size());
-  ranks_ = {group_.size(), {local_ranks.begin(), local_ranks.end()}, options_.share};
+  ranks_ = {group_.size() * options_.num_shards,
+            {local_ranks.begin(), local_ranks.end()},
+            options_.share,
+            options_.reuse_among};
   local_index_ = static_cast<size_t>(host_->rank());
   reader_count_ = std::min(options_.readers_per_host, static_cast<uint32_t>(host_->size()));
   if (local_index_ < reader_count_) reader_index_ = host_->rank();
@@ -200,10 +222,10 @@ Status Loader::Impl::DecideLocating(const layout::Database& database) {
   return {};
 }
 
-Status Loader::Impl::LookAtFile(const std::string& path) {
+Status Loader::Impl::LookAtFile() {
   const bool is_baseline = CompositionOf(options_.strategy).locating == Locating::kNone;
   if (!is_reader() && !is_baseline) return {};
-  LMDBIO_TRY(data_path_, io::FindDataFile(path));
+  LMDBIO_TRY(data_path_, io::FindDataFile(path_));
   if (is_baseline) {
     LMDBIO_TRY(lmdb_, LmdbStream::Open(data_path_, options_.database_name));
     if (group_.rank() != 0) return {};
@@ -220,15 +242,21 @@ Status Loader::Impl::LookAtFile(const std::string& path) {
 
 Status Loader::Impl::ShareFacts() {
   LMDBIO_TRY_VOID(group_.Broadcast(0, std::as_writable_bytes(std::span(&facts_, 1))));
-  schedule_.emplace(ScheduleFor(facts_, options_));
   Status same;
   if (guard_) same = CheckSameFile(facts_, guard_->environment().snapshot(), data_path_);
-  return comm::Agree(group_, std::move(same));
+  LMDBIO_TRY_VOID(comm::Agree(group_, std::move(same)));
+  // The same on all ranks.
+  LMDBIO_TRY(const order::StreamState stream, StreamFor(facts_, options_));
+  dataset_ = stream.dataset;
+  schedule_.emplace(stream.schedule);
+  next_batch_ = stream.next_batch;
+  if (lmdb_) lmdb_->SkipEpochs(schedule_->Group(next_batch_).first_walk, facts_.record_count);
+  return {};
 }
 
-Status Loader::Impl::OpenInPlace(const std::string& path) {
+Status Loader::Impl::OpenInPlace() {
   if (data_path_.empty()) {
-    LMDBIO_TRY(data_path_, io::FindDataFile(path));
+    LMDBIO_TRY(data_path_, io::FindDataFile(path_));
   }
   LMDBIO_TRY(in_place_, InPlaceView::Open(data_path_, *facts_.snapshot, options_.on_error));
   return {};
@@ -237,7 +265,7 @@ Status Loader::Impl::OpenInPlace(const std::string& path) {
 // A cursor goes through each batch once, so each host's records must lie together there.
 Result<bool> Loader::Impl::CanHandOn() {
   const auto& ranks = ranks_.local_ranks;
-  const bool mine = options_.share == Share::kBlock &&
+  const bool mine = options_.share == Share::kBlock && options_.reuse == 1 &&
                     ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
   LMDBIO_TRY(const auto all, group_.AllGather(std::as_bytes(std::span(&mine, 1))));
   return std::all_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
@@ -252,8 +280,8 @@ Status Loader::Impl::OpenLinks() {
       facts_.locating = Locating::kCursor;
       notes_.push_back(
           "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
-          "share block, and ranks that follow each other on each host; here every host walks by "
-          "itself");
+          "share block, without reuse, and ranks that follow each other on each host; here every "
+          "host walks by itself");
     }
   }
   const Locating locating = facts_.locating;
@@ -387,12 +415,13 @@ Status Loader::Impl::PrepareReader() {
     engine_name_ = parts_.engine->Describe();
   }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();
-  const SlotLimits limits =
-      LimitsFor(facts_, options_, *schedule_, host_->size(), group_.size(), window_->ring().size());
+  const SlotLimits limits = LimitsFor(facts_, options_, *schedule_, host_->size(),
+                                      ranks_.rank_count, window_->ring().size());
   parts_.window = &*window_;
   parts_.guard = &*guard_;
   parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
-  parts_.planner = std::make_unique<SlotPlanner>(*schedule_, ranks_, *locator_, limits);
+  parts_.planner =
+      std::make_unique<SlotPlanner>(*schedule_, next_batch_, ranks_, *locator_, limits);
   parts_.finisher =
       std::make_unique<SlotFinisher>(guard_->environment().pages(), ranks_, options_.on_error);
   parts_.reader_index = reader_index_;
@@ -400,16 +429,16 @@ Status Loader::Impl::PrepareReader() {
   return {};
 }
 
-Status Loader::Impl::Open(const std::string& path) {
+Status Loader::Impl::Open() {
   LMDBIO_TRY_VOID(comm::Agree(group_, CheckOptions(options_)));
   LMDBIO_TRY_VOID(CheckSameOptions(group_, options_));
   LMDBIO_TRY_VOID(FindHost());
-  LMDBIO_TRY_VOID(comm::Agree(group_, LookAtFile(path)));
+  LMDBIO_TRY_VOID(comm::Agree(group_, LookAtFile()));
   LMDBIO_TRY_VOID(ShareFacts());
-  usage_at_open_ = ProcessUsage();
+  if (!is_reopened_) usage_at_open_ = ProcessUsage();
   if (!uses_window()) return {};
   if (facts_.is_in_place) {
-    LMDBIO_TRY_VOID(comm::Agree(group_, OpenInPlace(path)));
+    LMDBIO_TRY_VOID(comm::Agree(group_, OpenInPlace()));
   }
   if (host_->size() != group_.size()) {
     LMDBIO_TRY_VOID(OpenLinks());
@@ -418,7 +447,7 @@ Status Loader::Impl::Open(const std::string& path) {
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(OpenHostLayout());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
-  usage_at_open_ = ProcessUsage();
+  if (!is_reopened_) usage_at_open_ = ProcessUsage();
   if (is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
   return {};
 }
@@ -468,9 +497,9 @@ Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
 
 Status Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
   const order::BatchGroup group = schedule_->Group(span.number);
-  if (span.number == group.first_batch) {
-    LMDBIO_TRY_VOID(
-        lmdb_->Gather(group, options_.share, group_.rank(), group_.size(), lmdb_entries_));
+  // A stream may begin within a group.
+  if (span.number == group.first_batch || lmdb_entries_.empty()) {
+    LMDBIO_TRY_VOID(lmdb_->Gather(group, options_.share, rank_, ranks_.rank_count, lmdb_entries_));
   }
   const size_t count = lmdb_entries_.size() / group.batch_count;
   batch_ =
@@ -481,7 +510,7 @@ Status Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
 
 Result<bool> Loader::Impl::NextBatch() {
   if (error_) return Fail(error_->code(), error_->message());
-  if (options_.batch_count_max > 0 && next_batch_ == options_.batch_count_max) is_ended_ = true;
+  if (options_.batch_count_max > 0 && next_batch_ >= options_.batch_count_max) is_ended_ = true;
   batch_ = Batch();
   if (is_ended_) {
     if (window_) window_->LetGo(slot_ + 1);
@@ -497,10 +526,59 @@ Result<bool> Loader::Impl::NextBatch() {
   return true;
 }
 
+// What of an epoch a batch leaves out, or takes of the next.
+void Loader::Impl::CountEnds() {
+  if (!batch_.ends_epoch()) return;
+  const uint64_t an_epoch = schedule_->positions_per_epoch();
+  const uint64_t end = batch_.first_position() + batch_.global_record_count();
+  const uint64_t epoch_end = (batch_.epoch() + 1) * an_epoch;
+  if (options_.tail == Tail::kDrop) own_.dropped_count += epoch_end - end;
+  ++own_.epoch_count;
+  if (options_.tail == Tail::kWrap) {
+    own_.wrapped_count += end - epoch_end;
+    own_.epoch_count += (end - epoch_end) / an_epoch;  // a batch may be larger than an epoch
+  }
+}
+
+order::StreamState Loader::Impl::State() const {
+  return {dataset_, schedule_->options(), next_batch_};
+}
+
+// Collective: whether all ranks want to go on at the same place, in words.
+Status Loader::Impl::CheckSameOnAll(const std::string& place) {
+  const uint64_t mine = std::hash<std::string>{}(place);
+  LMDBIO_TRY(const auto all, group_.AllGather(std::as_bytes(std::span(&mine, 1))));
+  for (int rank = 1; rank < group_.size(); ++rank) {
+    if (std::memcmp(all.data(), all.data() + static_cast<size_t>(rank) * sizeof mine,
+                    sizeof mine) != 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("rank {} goes on elsewhere than rank 0: ranks must have had the same "
+                              "batches",
+                              rank));
+    }
+  }
+  return {};
+}
+
+Status Loader::Impl::CheckState(const std::string& state) const {
+  LMDBIO_TRY_VOID(ContinueFrom(state, facts_, options_));
+  return {};
+}
+
+void Loader::Impl::TakeOver(const Impl& before) {
+  facts_ = before.facts_;
+  dataset_ = before.dataset_;
+  schedule_ = before.schedule_;
+  own_ = before.counters();
+  usage_at_open_ = before.usage_at_open_;
+  is_reopened_ = true;
+}
+
 Result<bool> Loader::Impl::Next() {
   const double cpu_before = ThreadCpuSeconds();
   Result<bool> found = NextBatch();
   if (found && *found) {
+    CountEnds();
     ++own_.batch_count;
     own_.record_count += batch_.record_count();
     own_.skipped_count += batch_.skipped_count();
@@ -514,8 +592,8 @@ LoaderCounters Loader::Impl::counters() const {
   LoaderCounters counters = own_;
   if (reader_) reader_->AddTo(counters);
   if (lmdb_) {
-    counters.locate_s = lmdb_->locate_s();
-    counters.read_s = lmdb_->read_s();
+    counters.locate_s += lmdb_->locate_s();
+    counters.read_s += lmdb_->read_s();
   }
   const rusage now = ProcessUsage();
   const auto grown = [](long after, long before) { return static_cast<uint64_t>(after - before); };
@@ -529,9 +607,9 @@ LoaderCounters Loader::Impl::counters() const {
 
 std::string Loader::Impl::Describe() const {
   if (!uses_window()) return std::string(LocatingName(facts_.locating));
-  const uint64_t chunk_batches = schedule_->chunk_batches();
+  const uint64_t group_batches = schedule_->group_batches();
   const std::string chunks =
-      chunk_batches > 1 ? fmt::format("; chunks of {} batches", chunk_batches) : "";
+      group_batches > 1 ? fmt::format("; groups of {} batches", group_batches) : "";
   if (in_place_) {
     return fmt::format("{}; in place, in a map{}", LocatingName(facts_.locating), chunks);
   }
@@ -549,9 +627,42 @@ Loader::~Loader() = default;
 
 Result<std::unique_ptr<Loader>> Loader::Open(comm::Group& group, const std::string& path,
                                              const LoaderOptions& options) {
-  auto impl = std::make_unique<Impl>(group, options);
-  LMDBIO_TRY_VOID(impl->Open(path));
+  auto impl = std::make_unique<Impl>(group, path, options);
+  LMDBIO_TRY_VOID(impl->Open());
   return std::unique_ptr<Loader>(new Loader(std::move(impl)));
+}
+
+std::string Loader::Save() const { return order::EncodeStreamState(impl_->State()); }
+
+Status Loader::Restore(const std::string& state) {
+  LMDBIO_TRY_VOID(impl_->CheckSameOnAll(state));
+  LMDBIO_TRY_VOID(impl_->CheckState(state));
+  return Reopen(state);
+}
+
+Status Loader::SetEpoch(uint64_t epoch) {
+  order::StreamState state = impl_->State();
+  LMDBIO_TRY_VOID(impl_->CheckSameOnAll(fmt::format("epoch {} {}", epoch, state.next_batch)));
+  LMDBIO_TRY_VOID(CheckEpoch(epoch, impl_->schedule().positions_per_epoch()));
+  const uint64_t first = epoch * impl_->schedule().positions_per_epoch();
+  if (impl_->schedule().Batch(state.next_batch).first_position == first) return {};
+  state.schedule.origin = {state.next_batch, first};
+  return Reopen(order::EncodeStreamState(state));
+}
+
+// Nothing of what was prefetched is of use; a loader that is opened anew shares no path with one
+// that goes on.
+Status Loader::Reopen(const std::string& state) {
+  LoaderOptions options = impl_->options();
+  options.state = state;
+  options.epoch = 0;
+  auto next = std::make_unique<Impl>(impl_->group(), impl_->path(), options);
+  next->TakeOver(*impl_);
+  impl_ = nullptr;  // memory of both would be too much
+  impl_ = std::move(next);
+  Status opened = impl_->Open();
+  if (!opened) impl_->Break(opened.error());
+  return opened;
 }
 
 Result<bool> Loader::Next() { return impl_->Next(); }

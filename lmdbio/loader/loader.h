@@ -66,6 +66,25 @@ class Loader {
   // Requires: the last call of Next returned true
   const Batch& batch() const;
 
+  // Where the stream stands: what to give to Restore, or as LoaderOptions::state to Open, to go on
+  // with the next batch of this rank, at any number of ranks. JSON, less than 1 kB. Not collective:
+  // ranks that have had the same number of batches get the same text.
+  std::string Save() const;
+
+  // Goes on where `state` stands. Collective, as Open, and for all ranks the same. Views are dead
+  // from now on. What was read ahead is lost: to begin there, give it to Open.
+  // Errors: kInvalidArgument  no saved state, or of another order (names the field); not the same
+  //                           on all ranks; the stream then stays where it was
+  //         kStale            of another dataset; the stream stays where it was
+  //         as Open           after these, as after errors of Next
+  Status Restore(const std::string& state);
+
+  // Goes on with the first record of an epoch; costs nothing where the stream stands there already,
+  // as it does after an epoch's last batch, but with Tail::kWrap, whose batches take records of
+  // the next epoch along: these then come again. Collective, ranks having had the same batches.
+  // Errors: as Restore
+  Status SetEpoch(uint64_t epoch);
+
   // How many records the database holds, and batches an epoch.
   uint64_t record_count() const;
   uint64_t batches_per_epoch() const;
@@ -83,6 +102,7 @@ class Loader {
  private:
   class Impl;
   explicit Loader(std::unique_ptr<Impl> impl);
+  Status Reopen(const std::string& state);
   std::unique_ptr<Impl> impl_;
 };
 

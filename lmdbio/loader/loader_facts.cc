@@ -29,10 +29,17 @@ constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
 constexpr uint64_t kSlotsInUse = 8;
 constexpr uint64_t kSlotsInUseOfSeveralHosts = 4;
 
-// What a group of batches holds in Order::kChunked where the user does not say: what all hosts
+// What a group of batches holds where the user does not say: what all hosts
 // together have in one slot each.
-constexpr uint64_t kChunkBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
-constexpr uint64_t kChunkBatchesMax = 1024;
+constexpr uint64_t kGroupBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
+constexpr uint64_t kGroupBatchesMax = 1024;
+
+// A block of Shuffle::kBlock where the user does not say: storage gives pieces of this size at
+// about the rate of a whole file.
+constexpr uint64_t kShuffleBlockBytes = 1 << 20;
+
+// No stream gets so far, and below it nothing overflows.
+constexpr uint64_t kPositionMax = uint64_t{1} << 60;
 
 // `auto` tries taking turns where the stream is so many times as long as the trial.
 constexpr double kTrialWorthItFrom = 64;
@@ -51,7 +58,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 17;
+constexpr size_t kOptionCount = 25;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -61,7 +68,15 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"batch size", options.batch_size},
       {"greatest number of batches", options.batch_count_max},
       {"order", number(options.order)},
-      {"number of batches in a chunk", options.chunk_batches},
+      {"way to shuffle", number(options.shuffle)},
+      {"seed", options.seed},
+      {"block size of shuffling", options.block_records},
+      {"number of batches in a group", options.group_batches},
+      {"reuse", options.reuse},
+      {"way to reuse", number(options.reuse_among)},
+      {"first epoch", options.epoch},
+      {"saved state", std::hash<std::string>{}(options.state)},
+      {"number of shards", number(options.num_shards)},
       {"share", number(options.share)},
       {"tail", number(options.tail)},
       {"way with errors", number(options.on_error)},
@@ -111,6 +126,44 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   return {};
 }
 
+// What of the order cannot go together.
+Status CheckOrder(const LoaderOptions& options) {
+  if (options.group_batches > kGroupBatchesMax) {
+    return BadOption(fmt::format("groups of {} batches are more than the {} there may be",
+                                 options.group_batches, kGroupBatchesMax));
+  }
+  if (options.reuse < 1 || options.reuse > order::Schedule::kReuseMax) {
+    return BadOption(fmt::format("a reuse of {} is not from 1 to {}", options.reuse,
+                                 order::Schedule::kReuseMax));
+  }
+  const bool is_block = options.order == Order::kShuffle && options.shuffle == Shuffle::kBlock;
+  const bool deals = options.order == Order::kChunked || is_block || options.reuse > 1;
+  if (deals && options.share != Share::kBlock) {
+    return BadOption(
+        "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
+        "round-robin, no rank's records lie together");
+  }
+  const Composition& composition = CompositionOf(options.strategy);
+  const bool has_layout = composition.locating == Locating::kScan ||
+                          composition.locating == Locating::kProvenance ||
+                          composition.locating == Locating::kBest;
+  if (options.order == Order::kShuffle && !has_layout) {
+    return BadOption(fmt::format(
+        "strategy {} finds records one after the other and cannot shuffle; auto, scan and those "
+        "with provenance can",
+        composition.name));
+  }
+  if (options.reuse > 1 && composition.locating == Locating::kNone) {
+    return BadOption(fmt::format("strategy {} hands out each record once and cannot reuse any",
+                                 composition.name));
+  }
+  if (!options.state.empty() && options.epoch > 0) {
+    return BadOption(
+        fmt::format("a saved state and a first epoch, {}, exclude each other", options.epoch));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckOptions(const LoaderOptions& options) {
@@ -121,14 +174,10 @@ Status CheckOptions(const LoaderOptions& options) {
     return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}",
                                  options.block_bytes, layout::kStretchAlignBytes));
   }
-  if (options.chunk_batches > kChunkBatchesMax) {
-    return BadOption(fmt::format("chunks of {} batches are more than the {} there may be",
-                                 options.chunk_batches, kChunkBatchesMax));
-  }
-  if (options.order == Order::kChunked && options.share != Share::kBlock) {
+  LMDBIO_TRY_VOID(CheckOrder(options));
+  if (options.num_shards < 1 || options.shard_id < 0 || options.shard_id >= options.num_shards) {
     return BadOption(
-        "chunked order needs shares that are blocks: dealt out round-robin, no rank's "
-        "records lie together");
+        fmt::format("there is no shard {} of {}", options.shard_id, options.num_shards));
   }
   if (options.memory_budget_bytes < kMemoryBudgetMin) {
     return BadOption(fmt::format("the memory budget, {} bytes, is below {}",
@@ -162,18 +211,59 @@ uint64_t PageBytesOf(const layout::Database& database) {
          database.pages().snapshot().page_format.page_size_bytes();
 }
 
-order::Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options) {
-  uint64_t chunk_batches = 1;
-  if (options.order == Order::kChunked) {
-    chunk_batches = options.chunk_batches;
-    const double batch_bytes = BatchBytes(facts, options);
-    if (chunk_batches == 0) {
-      chunk_batches =
-          static_cast<uint64_t>(std::clamp(static_cast<double>(kChunkBytesOfAllHosts) / batch_bytes,
-                                           1.0, static_cast<double>(kChunkBatchesMax)));
-    }
+namespace {
+
+// What the options say; 0 for what they leave open.
+order::StreamState WantedStream(const LoaderFacts& facts, const LoaderOptions& options) {
+  order::StreamState state;
+  state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
+                   facts.snapshot->page_format.page_size_bytes()};
+  order::ScheduleOptions& schedule = state.schedule;
+  schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
+                   options.block_records};
+  schedule.batch_size = options.batch_size;
+  schedule.tail = options.tail;
+  schedule.group_batches = options.group_batches;
+  schedule.reuse = options.reuse;
+  return state;
+}
+
+}  // namespace
+
+Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch) {
+  if (epoch <= kPositionMax / positions_per_epoch) return {};
+  return BadOption(fmt::format("epoch {} is more than there can be", epoch));
+}
+
+Result<order::StreamState> ContinueFrom(const std::string& saved, const LoaderFacts& facts,
+                                        const LoaderOptions& options) {
+  LMDBIO_TRY(const order::StreamState state, order::DecodeStreamState(saved));
+  return order::ContinueStream(state, WantedStream(facts, options));
+}
+
+Result<order::StreamState> StreamFor(const LoaderFacts& facts, const LoaderOptions& options) {
+  if (!options.state.empty()) return ContinueFrom(options.state, facts, options);
+  order::StreamState state = WantedStream(facts, options);
+  order::ScheduleOptions& schedule = state.schedule;
+  const double record_bytes =
+      static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count);
+  const auto as_many_as_fill = [](uint64_t bytes, double unit_bytes, double most) {
+    return static_cast<uint64_t>(std::clamp(static_cast<double>(bytes) / unit_bytes, 1.0, most));
+  };
+  if (schedule.walk.block_records == 0) {
+    schedule.walk.block_records =
+        as_many_as_fill(kShuffleBlockBytes, record_bytes, static_cast<double>(facts.record_count));
   }
-  return {facts.record_count, options.batch_size, options.tail, chunk_batches};
+  const bool is_block = options.order == Order::kShuffle && options.shuffle == Shuffle::kBlock;
+  if (options.order != Order::kChunked && !is_block && options.reuse == 1) {
+    schedule.group_batches = 1;
+  } else if (schedule.group_batches == 0) {
+    schedule.group_batches =
+        as_many_as_fill(kGroupBytesOfAllHosts, BatchBytes(facts, options), kGroupBatchesMax);
+  }
+  LMDBIO_TRY_VOID(CheckEpoch(options.epoch, facts.record_count * options.reuse));
+  schedule.origin.position = options.epoch * facts.record_count * options.reuse;
+  return state;
 }
 
 Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::string& data_path,
@@ -191,6 +281,7 @@ Result<LoaderFacts> LookAtDatabase(const layout::Database& database, const std::
   }
   const layout::Snapshot& snapshot = database.pages().snapshot();
   facts.page_bytes_total = PageBytesOf(database);
+  facts.root = database.record().root;
   facts.snapshot = snapshot;
   LMDBIO_TRY_VOID(ChooseEngine(data_path, options, facts));
   return facts;
@@ -235,7 +326,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
                      uint64_t ring_bytes) {
   SlotLimits limits;
   const double group_bytes = BatchBytes(facts, options) *
-                             static_cast<double>(schedule.chunk_batches()) * local_count /
+                             static_cast<double>(schedule.group_batches()) * local_count /
                              rank_count;
   limits.ring_bytes = ring_bytes;
   limits.stream_batches = options.batch_count_max;

@@ -18,12 +18,14 @@
 #include "lmdbio/layout/database.h"
 #include "lmdbio/loader/options.h"
 #include "lmdbio/loader/slot_planner.h"
+#include "lmdbio/order/stream_state.h"
 
 namespace lmdbio::loader {
 
 struct LoaderFacts {
   uint64_t record_count = 0;
   uint64_t page_bytes_total = 0;             // of the pages that hold the database's records
+  PageNo root;                               // of the database
   std::optional<layout::Snapshot> snapshot;  // always there once rank 0 has looked
   Locating locating = Locating::kNone;       // never kBest
   io::EngineKind engine = io::EngineKind::kUring;
@@ -32,9 +34,18 @@ struct LoaderFacts {
 };
 static_assert(std::is_trivially_copyable_v<LoaderFacts>);
 
-// The schedule that options and database give: the same on every rank, whatever the ranks are.
-// Requires: record_count and page_bytes_total of `facts`; CheckOptions has passed
-order::Schedule ScheduleFor(const LoaderFacts& facts, const LoaderOptions& options);
+// Where the stream of these options and this database begins: the same on every rank, whatever the
+// ranks are. Of `facts` only what LookAtDatabase finds in the database itself is used.
+// Requires: CheckOptions has passed
+// Errors: of a saved state: kInvalidArgument, kStale (docs/order.md "State")
+Result<order::StreamState> StreamFor(const LoaderFacts& facts, const LoaderOptions& options);
+
+// Where that stream would go on where `saved` stands. Errors: as StreamFor
+Result<order::StreamState> ContinueFrom(const std::string& saved, const LoaderFacts& facts,
+                                        const LoaderOptions& options);
+
+// Errors: kInvalidArgument  a number beyond all positions
+Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
 
 // Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);

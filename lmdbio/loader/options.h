@@ -15,7 +15,9 @@
 namespace lmdbio::loader {
 
 using order::Order;
+using order::ReuseAmong;
 using order::Share;
+using order::Shuffle;
 using order::Tail;
 
 // What happens to a record that cannot be read or is damaged.
@@ -38,10 +40,30 @@ struct LoaderOptions {
   uint64_t batch_size = 64;      // records of the global batch, shared out among all ranks
   uint64_t batch_count_max = 0;  // the stream ends after so many batches; 0: never
   Order order = Order::kSequential;
-  // With kChunked: of so many batches in a row, K, the k-th takes every K-th record from the k-th
-  // on; 1 to 1,024, or 0 for as many as hold 32 MiB of pages. Where an epoch's whole batches end
-  // there may be fewer. Needs Share::kBlock.
-  uint64_t chunk_batches = 0;
+  Shuffle shuffle = Shuffle::kGlobal;  // with Order::kShuffle
+  uint64_t seed = 0;                   // of shuffling, and of what reuse composes
+  // With Shuffle::kBlock: records of a block; 0: as many as fill 1 MiB of pages.
+  uint64_t block_records = 0;
+  // Batches in a row that records are dealt out to, where batches are no neighbours in the walk: of
+  // K batches with Order::kChunked, the k-th takes every K-th record from the k-th on; with
+  // Shuffle::kBlock and with reuse, any K-th. 1 to 1,024, or 0 for as many as hold 32 MiB of pages.
+  // Where an epoch's whole batches end there may be fewer. Needs Share::kBlock.
+  uint64_t group_batches = 0;
+  // How often each record is handed out while it is in memory, in batches composed anew (8.4.1);
+  // an epoch is then so many times as long. 1 to 1,000.
+  uint64_t reuse = 1;
+  ReuseAmong reuse_among = ReuseAmong::kRank;
+
+  // Where the stream begins: at the first record of an epoch, or where another has stood
+  // (Loader::Save), of which then everything in the options above that is left at 0 is taken.
+  uint64_t epoch = 0;
+  std::string state;
+
+  // For processes that are no MPI job: each plays the ranks of one of several jobs, and these share
+  // batches as if they were one.
+  int num_shards = 1;
+  int shard_id = 0;  // below num_shards
+
   Share share = Share::kBlock;
   Tail tail = Tail::kWrap;
   OnError on_error = OnError::kRaise;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -45,12 +46,24 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
   const size_t local_count = ranks_.local_ranks.size();
   const uint64_t end = first_batch_ + slot.groups[groups_begun_++].batch_count;
   for (uint64_t batch = first_batch_; batch < end; ++batch) {
+    const order::BatchSpan& span = slot.batches[batch];
     for (size_t i = 0; i < local_count; ++i) {
+      const int owner = ranks_.local_ranks[LenderOf(i, span.pass)];
       shares_[batch * local_count + i] = {next_entry_, 0, 0};
-      next_entry_ += order::ShareCount(slot.batches[batch], ranks_.share, ranks_.local_ranks[i],
-                                       ranks_.rank_count);
+      next_entry_ += order::ShareCount(span, ranks_.share, owner, ranks_.rank_count);
     }
   }
+}
+
+// The local rank whose share `taker` gets in a pass, and who gets the share of `lender`.
+size_t SlotFinisher::LenderOf(size_t taker, uint64_t pass) const {
+  if (ranks_.reuse_among == order::ReuseAmong::kRank) return taker;
+  return (taker + pass) % ranks_.local_ranks.size();
+}
+size_t SlotFinisher::TakerOf(size_t lender, uint64_t pass) const {
+  if (ranks_.reuse_among == order::ReuseAmong::kRank) return lender;
+  const size_t count = ranks_.local_ranks.size();
+  return (lender + count - pass % count) % count;
 }
 
 void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) {
@@ -120,48 +133,78 @@ Status SlotFinisher::CheckEntry(const Leaf& leaf, const PlannedRun& run, const P
   }
 }
 
-Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
-                                  const Result<Leaf>& leaf, uint64_t value_index) {
-  const GroupRange& range = slot.ranges[range_index_];
-  const order::BatchGroup& group = slot.groups[range.group_index];
-  const uint64_t batch_index = first_batch_ + group.BatchOf(range.first + into_range_);
-  const uint64_t position = group.PositionOf(range.first + into_range_);
-  const int local = local_of_[static_cast<size_t>(
-      order::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count))];
-  LMDBIO_DCHECK(local >= 0);
-  SubBatch& share = shares_[batch_index * ranks_.local_ranks.size() + static_cast<size_t>(local)];
-  const auto skip = [&](const Error& why) -> Status {
-    if (on_error_ == OnError::kRaise) return Fail(why.code(), why.message());
-    ++share.skipped_count;
-    return {};
-  };
-  if (!leaf) return skip(leaf.error());
+// The record as it lies in the slot, without its position.
+Result<Entry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
+                                        const Result<Leaf>& leaf, uint64_t value_index) const {
+  if (!leaf) return Fail(leaf.error().code(), leaf.error().message());
   const PlannedValue& value = slot.plan.values()[value_index];
   const bool node_each = run.kind == RunKind::kNodes;
   const uint64_t into = node_each ? value_index - run.first_value : 0;
   const LeafEntry entry = leaf->page.Entry(run.first_node + static_cast<uint32_t>(into));
-  Status sound = CheckEntry(*leaf, run, value, entry);
+  LMDBIO_TRY_VOID(CheckEntry(*leaf, run, value, entry));
   const bool has_run = entry.flags == format::kOverflowNode;
-  if (sound && has_run && !is_in_place_) {
+  if (has_run && !is_in_place_) {
     const uint64_t header_bytes = pages_.page_format().header_bytes();
     if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
-      return skip(Error(ErrorCode::kIo, "could not be read"));
+      return Fail(ErrorCode::kIo, "could not be read");
     }
     const PageNo first{value.file.offset / pages_.page_format().page_size_bytes()};
-    sound = pages_.CheckOverflowHead(
+    LMDBIO_TRY_VOID(pages_.CheckOverflowHead(
         first, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes),
-        value.file.length_bytes);
+        value.file.length_bytes));
   }
-  if (!sound) return skip(sound.error());
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
-  entries_[share.first_entry + share.record_count++] = {
-      position,
-      slot.pages_at + value.at,
-      key_at,
-      static_cast<uint32_t>(value.file.length_bytes),
-      static_cast<uint16_t>(entry.key.size()),
-      has_run};
+  return Entry{0,
+               slot.pages_at + value.at,
+               key_at,
+               static_cast<uint32_t>(value.file.length_bytes),
+               static_cast<uint16_t>(entry.key.size()),
+               has_run};
+}
+
+// Writes the record's entry wherever it is handed out, or counts it as skipped there.
+Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
+                                  const Result<Leaf>& leaf, uint64_t value_index) {
+  Result<Entry> entry = CheckRecord(slot, run, leaf, value_index);
+  if (!entry && on_error_ == OnError::kRaise) return Fail(std::move(entry).error());
+  const GroupRange& range = slot.ranges[range_index_];
+  const order::BatchGroup& group = slot.groups[range.group_index];
+  for (uint64_t pass = 0; pass < group.pass_count; ++pass) {
+    const order::BatchGroup::Place place = group.PlaceOf(range.first + into_range_, pass);
+    const uint64_t batch_index = first_batch_ + place.batch;
+    const uint64_t position = group.PositionOf(place);
+    const int owner =
+        order::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
+    const int lender = local_of_[static_cast<size_t>(owner)];
+    LMDBIO_DCHECK(lender >= 0);
+    const size_t taker = TakerOf(static_cast<size_t>(lender), pass);
+    SubBatch& share = shares_[batch_index * ranks_.local_ranks.size() + taker];
+    if (!entry) {
+      ++share.skipped_count;
+      continue;
+    }
+    entry->position = position;
+    entries_[share.first_entry + share.record_count++] = *entry;
+  }
   return {};
+}
+
+// Dealt out batch by batch, records come to the batches of later passes in any order.
+void SlotFinisher::SortPasses(const PlannedSlot& slot) {
+  const size_t local_count = ranks_.local_ranks.size();
+  uint64_t first = 0;
+  for (const order::BatchGroup& group : slot.groups) {
+    const uint64_t per_pass = group.batches_per_pass();
+    const bool is_sorted = group.pass_count == 1 || group.by_slots || per_pass == 1;
+    for (uint64_t batch = per_pass; batch < group.batch_count && !is_sorted; ++batch) {
+      for (const SubBatch& share : shares_.subspan((first + batch) * local_count, local_count)) {
+        const auto entries = entries_.subspan(share.first_entry, share.record_count);
+        std::sort(entries.begin(), entries.end(),
+                  [](const Entry& a, const Entry& b) { return a.position < b.position; });
+      }
+    }
+    first += group.batch_count;
+  }
 }
 
 void SlotFinisher::NextRecord(const PlannedSlot& slot) {
@@ -191,7 +234,7 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
   bad_ranges_ = bad_ranges;
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<SubBatch*>(&ring[slot.head.shares_at]), share_count};
-  entries_ = {reinterpret_cast<Entry*>(&ring[slot.head.entries_at]), slot.plan.values().size()};
+  entries_ = {reinterpret_cast<Entry*>(&ring[slot.head.entries_at]), slot.entry_count};
   groups_begun_ = 0;
   first_batch_ = 0;
   next_entry_ = 0;
@@ -201,6 +244,7 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
   for (const PlannedRun& run : slot.plan.runs()) LMDBIO_TRY_VOID(FinishRun(slot, run));
   LMDBIO_CHECK(range_index_ == slot.ranges.size());
   BeginGroupsUpTo(slot, slot.groups.size());
+  SortPasses(slot);
   return {};
 }
 

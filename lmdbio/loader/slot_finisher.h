@@ -48,8 +48,13 @@ class SlotFinisher {
   Status CheckEntry(const Leaf& leaf, const layout::PlannedRun& run,
                     const layout::PlannedValue& value, const format::LeafEntry& entry) const;
   Status FinishRun(const PlannedSlot& slot, const layout::PlannedRun& run);
+  Result<Entry> CheckRecord(const PlannedSlot& slot, const layout::PlannedRun& run,
+                            const Result<Leaf>& leaf, uint64_t value_index) const;
   Status FinishRecord(const PlannedSlot& slot, const layout::PlannedRun& run,
                       const Result<Leaf>& leaf, uint64_t value_index);
+  void SortPasses(const PlannedSlot& slot);
+  size_t LenderOf(size_t taker, uint64_t pass) const;
+  size_t TakerOf(size_t lender, uint64_t pass) const;
   void BeginGroup(const PlannedSlot& slot);
   void BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count);
   void NextRecord(const PlannedSlot& slot);

@@ -32,6 +32,7 @@ std::vector<GroupRange> HostRanges(const order::BatchGroup& group, const HostRan
   }
   if (ranks.share == order::Share::kRoundRobin) {
     const auto whole = static_cast<uint64_t>(ranks.rank_count);
+    // One batch, handed out once: positions follow each other as the walk does.
     const uint64_t begin = group.first_position;
     const uint64_t end = begin + group.record_count;
     for (uint64_t round = begin / whole * whole; round < end; round += whole) {
@@ -42,40 +43,44 @@ std::vector<GroupRange> HostRanges(const order::BatchGroup& group, const HostRan
     }
     return ranges;
   }
-  // A rank's records of one batch, times the batches.
-  const order::BatchSpan one{0, group.first_position, group.records_per_batch(), 0, false};
+  // Filled slot by slot, a rank's records of all batches lie together; else those of each batch do.
+  const order::BatchSpan one{0, 0, group.records_per_batch()};
+  const uint64_t together = group.by_slots ? group.batches_per_pass() : 1;
   const auto count_of = [&](int rank) {
-    return order::ShareCount(one, ranks.share, rank, ranks.rank_count) * group.batch_count;
+    return order::ShareCount(one, ranks.share, rank, ranks.rank_count) * together;
   };
-  uint64_t first = 0;
-  int next_rank = 0;
-  for (const int rank : ranks.local_ranks) {
-    for (; next_rank < rank; ++next_rank) first += count_of(next_rank);
-    const uint64_t count = count_of(rank);
-    AddRecords(first, count, ranges);
-    first += count;
-    next_rank = rank + 1;
+  for (uint64_t base = 0; base < group.record_count; base += one.record_count * together) {
+    uint64_t first = base;
+    int next_rank = 0;
+    for (const int rank : ranks.local_ranks) {
+      for (; next_rank < rank; ++next_rank) first += count_of(next_rank);
+      const uint64_t count = count_of(rank);
+      AddRecords(first, count, ranges);
+      first += count;
+      next_rank = rank + 1;
+    }
   }
   return ranges;
 }
 
-SlotPlanner::SlotPlanner(const order::Schedule& schedule, HostRanks ranks, Locator& locator,
-                         const SlotLimits& limits)
+SlotPlanner::SlotPlanner(const order::Schedule& schedule, uint64_t first_batch, HostRanks ranks,
+                         Locator& locator, const SlotLimits& limits)
     : schedule_(schedule),
       ranks_(std::move(ranks)),
       locator_(locator),
       limits_(limits),
-      ring_(limits.wrap_bytes, limits.ring_bytes) {}
+      ring_(limits.wrap_bytes, limits.ring_bytes),
+      next_batch_(schedule.Group(first_batch).first_batch) {}
 
 // A range may run over the end of the epoch, even several times.
 Status SlotPlanner::AddRange(const order::BatchGroup& group, const GroupRange& range,
                              PlannedSlot& slot) {
-  const uint64_t begin = group.first_position + range.first;
-  for (uint64_t done = 0; done < range.count;) {
-    const RecordIndex record = schedule_.RecordOfWalk(begin + done);
-    const uint64_t count = std::min(range.count - done, schedule_.record_count() - record.value);
-    LMDBIO_TRY_VOID(locator_.Locate(record, count, slot.plan));
-    done += count;
+  const uint64_t end = group.first_walk + range.first + range.count;
+  for (uint64_t place = end - range.count; place < end;) {
+    const order::WalkRun run = RunAt(place, end - place);
+    LMDBIO_TRY_VOID(locator_.Locate(run.first, run.count, slot.plan));
+    place += run.count;
+    ++slot.run_count;
   }
   return {};
 }
@@ -87,8 +92,15 @@ void SlotPlanner::LookAhead(uint64_t number) {
   next_ranges_ = HostRanges(group, ranks_);
   if (next_ranges_.empty()) return locator_.Expect({}, 0);
   const GroupRange& range = next_ranges_.front();
-  const RecordIndex first = schedule_.RecordOfWalk(group.first_position + range.first);
-  locator_.Expect(first, std::min(range.count, schedule_.record_count() - first.value));
+  const order::WalkRun run = RunAt(group.first_walk + range.first, range.count);
+  locator_.Expect(run.first, run.count);
+}
+
+// Neighbours from a place of the walk on.
+order::WalkRun SlotPlanner::RunAt(uint64_t place, uint64_t count_max) {
+  const uint64_t epoch = place / schedule_.record_count();
+  if (!walk_ || walk_->epoch() != epoch) walk_ = schedule_.WalkOf(place);
+  return walk_->RunAt(schedule_.IntoEpoch(place), count_max);
 }
 
 // False if the planner was stopped.
@@ -103,13 +115,15 @@ Result<bool> SlotPlanner::AddGroup(const order::BatchGroup& group, PlannedSlot& 
                             "memory budget larger",
                             group.first_batch, share));
   }
-  if (group.first_batch == 0) LookAhead(0);
+  if (!has_looked_ahead_) LookAhead(group.first_batch);
+  has_looked_ahead_ = true;
   LMDBIO_TRY(const bool may_go_on, locator_.BeginGroup(group));
   if (!may_go_on) return false;
   for (GroupRange& range : next_ranges_) {
     range.group_index = slot.groups.size();
     LMDBIO_TRY_VOID(AddRange(group, range, slot));
     slot.ranges.push_back(range);
+    slot.entry_count += range.count * group.pass_count;
   }
   slot.groups.push_back(group);
   for (uint64_t k = 0; k < group.batch_count; ++k) {
@@ -125,17 +139,17 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t shares_bytes = slot.batches.size() * ranks_.local_ranks.size() * sizeof(SubBatch);
   const uint64_t entries_at = AlignUp(shares_bytes, alignof(Entry));
   const uint64_t pages_at =
-      AlignUp(entries_at + slot.plan.values().size() * sizeof(Entry), layout::kStretchAlignBytes);
+      AlignUp(entries_at + slot.entry_count * sizeof(Entry), layout::kStretchAlignBytes);
   const uint64_t size_bytes = pages_at + slot.plan.buffer_bytes();
   const std::optional<RingPlace> place = ring_.Allocate(size_bytes);
   if (!place) {
-    const bool is_chunk = slot.groups.front().batch_count > 1;
+    const bool is_group = slot.groups.front().batch_count > 1;
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} {} needs {} bytes of this host's memory, the budget leaves {}; "
                             "make the {} smaller or the memory budget larger",
-                            is_chunk ? "the chunk that begins with batch" : "batch",
+                            is_group ? "the group that begins with batch" : "batch",
                             slot.batches.front().number, size_bytes, limits_.ring_bytes,
-                            is_chunk ? "chunk" : "batch"));
+                            is_group ? "group" : "batch"));
   }
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
@@ -150,6 +164,8 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.batches.clear();
   slot.groups.clear();
   slot.ranges.clear();
+  slot.run_count = 0;
+  slot.entry_count = 0;
   while (slot.batches.empty() || slot.plan.pending_bytes() < limits_.target_bytes) {
     if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) break;
     if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) break;

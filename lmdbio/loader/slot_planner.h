@@ -9,6 +9,7 @@
 #define LMDBIO_LOADER_SLOT_PLANNER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct HostRanks {
   int rank_count = 1;            // of the job
   std::vector<int> local_ranks;  // [ranks of the host] job ranks, ascending
   order::Share share = order::Share::kBlock;
+  order::ReuseAmong reuse_among = order::ReuseAmong::kRank;
 };
 
 // What this host needs of one group of batches: records that follow each other in the walk.
@@ -42,6 +44,8 @@ struct PlannedSlot {
   std::vector<order::BatchGroup> groups;  // of these batches
   // What the plan's values stand for, in the same order.
   std::vector<GroupRange> ranges;
+  uint64_t run_count = 0;    // of neighbouring records that they are
+  uint64_t entry_count = 0;  // records, each as often as it is handed out
   layout::ReadPlan plan;
   uint64_t free_after = 0;  // slots that must have been let go before it may be filled
   uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
@@ -61,8 +65,9 @@ struct SlotLimits {
 class SlotPlanner {
  public:
   // locator  borrowed
-  SlotPlanner(const order::Schedule& schedule, HostRanks ranks, Locator& locator,
-              const SlotLimits& limits);
+  // first_batch  the first that anybody needs: the first slot begins with its group
+  SlotPlanner(const order::Schedule& schedule, uint64_t first_batch, HostRanks ranks,
+              Locator& locator, const SlotLimits& limits);
 
   // Plans the next slot; false at the end of the stream.
   // Errors: of the locator; kResourceExhausted  a batch needs more than the memory budget
@@ -81,6 +86,7 @@ class SlotPlanner {
 
  private:
   void LookAhead(uint64_t number);
+  order::WalkRun RunAt(uint64_t place, uint64_t count_max);
   Result<bool> AddGroup(const order::BatchGroup& group, PlannedSlot& slot);
   Status AddRange(const order::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
@@ -90,8 +96,10 @@ class SlotPlanner {
   Locator& locator_;
   SlotLimits limits_;
   RingAllocator ring_;
-  uint64_t next_batch_ = 0;              // the first of a group
-  std::vector<GroupRange> next_ranges_;  // of that group, once it was looked at
+  uint64_t next_batch_;                   // the first of a group
+  bool has_looked_ahead_ = false;         // at that group
+  std::optional<order::EpochWalk> walk_;  // of the epoch that was last asked for
+  std::vector<GroupRange> next_ranges_;   // of that group, once it was looked at
   uint64_t next_slot_ = 0;
 };
 

@@ -10,7 +10,15 @@ namespace lmdbio::order {
 enum class Order {
   kSequential,  // the database's own order
   kChunked,     // batches that follow each other take turns with neighbouring records, so that a
-                // rank's records of all of them lie together in the file (see chunk_batches)
+                // rank's records of all of them lie together in the file (see group_batches)
+  kShuffle,     // another order in each epoch (see Shuffle)
+};
+
+// How records are shuffled. Either way each epoch has every record once.
+enum class Shuffle {
+  kGlobal,  // any record may come anywhere
+  kBlock,   // blocks of neighbouring records come in random order, and are mixed within groups of
+            // batches: large reads, less random
 };
 
 // Which records of a batch are a rank's.
@@ -24,6 +32,12 @@ enum class Tail {
   kWrap,   // a batch goes on with the first records of the next epoch (Caffe)
   kShort,  // the last batch of an epoch is smaller
   kDrop,   // the last records of an epoch are left out
+};
+
+// Who hands out a record again, where records are reused while they are in memory.
+enum class ReuseAmong {
+  kRank,  // the rank that had it
+  kHost,  // in each pass another rank of its host
 };
 
 }  // namespace lmdbio::order

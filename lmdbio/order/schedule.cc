@@ -2,8 +2,15 @@
 
 #include <algorithm>
 
+#include "lmdbio/base/check.h"
+
 namespace lmdbio::order {
 namespace {
+
+// Beside those of epoch_walk.cc.
+constexpr uint64_t kPurposeGroups = 3;
+
+uint64_t MixTweak(uint64_t slot, uint64_t pass) { return slot * (Schedule::kReuseMax + 1) + pass; }
 
 // n * part / whole without overflow: a batch may be as large as a database.
 uint64_t PartOf(uint64_t n, int part, int whole) {
@@ -14,37 +21,118 @@ uint64_t PartOf(uint64_t n, int part, int whole) {
 
 }  // namespace
 
-BatchSpan Schedule::Batch(uint64_t number) const {
-  BatchSpan batch;
-  batch.number = number;
-  batch.record_count = batch_size_;
-  if (tail_ == Tail::kWrap) {
-    batch.first_position = number * batch_size_;
-    batch.epoch = batch.first_position / record_count_;
-    batch.ends_epoch = (batch.first_position + batch_size_) / record_count_ != batch.epoch;
-    return batch;
+BatchGroup::Place BatchGroup::PlaceOf(uint64_t i, uint64_t pass) const {
+  const uint64_t per_pass = batches_per_pass();
+  if (per_pass == 1) return {pass, i};
+  const uint64_t per_batch = records_per_batch();
+  const uint64_t slot = by_slots ? i / per_pass : i % per_batch;
+  uint64_t batch = by_slots ? i % per_pass : i / per_batch;
+  if (pass > 0 || mixes_first_pass) batch = mix->Tweaked(MixTweak(slot, pass), batch);
+  return {pass * per_pass + batch, slot};
+}
+
+uint64_t BatchGroup::WalkIndexOf(const Place& place) const {
+  const uint64_t per_pass = batches_per_pass();
+  if (per_pass == 1) return place.slot;
+  const uint64_t pass = place.batch / per_pass;
+  uint64_t batch = place.batch % per_pass;
+  if (pass > 0 || mixes_first_pass) {
+    batch = mix->TweakedInverse(MixTweak(place.slot, pass), batch);
   }
-  const uint64_t into = number % batches_per_epoch() * batch_size_;
-  batch.epoch = number / batches_per_epoch();
-  batch.first_position = batch.epoch * record_count_ + into;
-  batch.record_count = std::min(batch_size_, record_count_ - into);
-  batch.ends_epoch = number % batches_per_epoch() + 1 == batches_per_epoch();
-  return batch;
+  return by_slots ? place.slot * per_pass + batch : batch * records_per_batch() + place.slot;
+}
+
+Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
+  LMDBIO_CHECK(options.walk.record_count > 0 && options.batch_size > 0);
+  LMDBIO_CHECK(options.group_batches > 0 && options.reuse > 0 && options.reuse <= kReuseMax);
+  LMDBIO_CHECK((options.group_batches == 1 && options.reuse == 1) ||
+               options.origin.position % positions_per_epoch() == 0);
+}
+
+uint64_t Schedule::BatchesIn(uint64_t records) const {
+  const uint64_t whole = records / options_.batch_size;
+  return options_.tail == Tail::kDrop || records % options_.batch_size == 0 ? whole : whole + 1;
+}
+
+uint64_t Schedule::BaseBatchesPerEpoch() const { return BatchesIn(record_count()); }
+
+Schedule::BaseBatch Schedule::Base(uint64_t index) const {
+  const uint64_t n = record_count();
+  const uint64_t size = options_.batch_size;
+  uint64_t first = options_.origin.position / options_.reuse;
+  if (options_.tail == Tail::kWrap) {
+    first += index * size;
+    return {first, size, first / n, (first + size) / n != first / n};
+  }
+  // The first epoch may have begun before the origin.
+  uint64_t batches = BatchesIn(n - first % n);
+  if (index >= batches) {
+    index -= batches;
+    batches = BaseBatchesPerEpoch();
+    first = (first / n + 1 + index / batches) * n;
+    index %= batches;
+  }
+  const uint64_t epoch = first / n;
+  first += index * size;
+  return {first, std::min(size, (epoch + 1) * n - first), epoch, index + 1 == batches};
+}
+
+Schedule::BaseGroup Schedule::GroupOfBase(uint64_t index) const {
+  if (options_.group_batches == 1) return {index, 1};
+  const BaseBatch batch = Base(index);
+  const uint64_t into = batch.first_walk - batch.epoch * record_count();
+  // Whole batches of this epoch before and from this one on.
+  const uint64_t before = into / options_.batch_size;
+  const uint64_t left = (record_count() - into) / options_.batch_size;
+  if (left == 0) return {index, 1};
+  const uint64_t in_group = before % options_.group_batches;
+  return {index - in_group, std::min(options_.group_batches, in_group + left)};
 }
 
 BatchGroup Schedule::Group(uint64_t number) const {
-  const BatchSpan batch = Batch(number);
-  const BatchGroup alone{number, 1, batch.first_position, batch.record_count};
-  const uint64_t epoch_begin = batch.epoch * record_count_;
-  const uint64_t into = batch.first_position - epoch_begin;
-  // Whole batches of this epoch before and from this one on.
-  const uint64_t before = into / batch_size_;
-  const uint64_t left = (record_count_ - into) / batch_size_;
-  if (chunk_batches_ == 1 || left == 0) return alone;
-  const uint64_t in_group = before % chunk_batches_;
-  return {number - in_group, std::min(chunk_batches_, in_group + left),
-          batch.first_position - in_group * batch_size_,
-          std::min(chunk_batches_, in_group + left) * batch_size_};
+  const uint64_t base_index = (number - options_.origin.batch) / options_.reuse;
+  const BaseGroup base = GroupOfBase(base_index);
+  const BaseBatch first = Base(base.first);
+  BatchGroup group;
+  group.first_batch = options_.origin.batch + base.first * options_.reuse;
+  group.batch_count = base.count * options_.reuse;
+  group.first_walk = first.first_walk;
+  group.first_position = first.first_walk * options_.reuse;
+  group.record_count = first.record_count * base.count;
+  group.pass_count = options_.reuse;
+  if (base.count == 1) return group;
+  const WalkOptions& walk = options_.walk;
+  const bool is_block = walk.order == Order::kShuffle && walk.shuffle == Shuffle::kBlock;
+  group.by_slots = is_block || walk.order == Order::kChunked;
+  group.mixes_first_pass = is_block;
+  if (is_block || options_.reuse > 1) {
+    const uint64_t key = DeriveKey(DeriveKey(walk.seed, group.first_walk), kPurposeGroups);
+    group.mix.emplace(base.count, key);
+  }
+  return group;
+}
+
+BatchSpan Schedule::Batch(uint64_t number) const {
+  LMDBIO_DCHECK(number >= options_.origin.batch);
+  const BatchGroup group = Group(number);
+  const uint64_t index = number - group.first_batch;
+  const uint64_t per_pass = group.batches_per_pass();
+  const uint64_t base_first = (group.first_batch - options_.origin.batch) / options_.reuse;
+  const BaseBatch base = Base(base_first + index % per_pass);
+  BatchSpan batch;
+  batch.number = number;
+  batch.first_position = group.PositionOf({index, 0});
+  batch.record_count = base.record_count;
+  batch.epoch = base.epoch;
+  batch.pass = index / per_pass;
+  batch.ends_epoch = base.ends_epoch && batch.pass + 1 == group.pass_count;
+  return batch;
+}
+
+RecordIndex Schedule::RecordAt(uint64_t number, uint64_t slot) const {
+  const BatchGroup group = Group(number);
+  const uint64_t place = group.first_walk + group.WalkIndexOf({number - group.first_batch, slot});
+  return WalkOf(place).RecordAt(IntoEpoch(place));
 }
 
 int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {

@@ -2,21 +2,26 @@
 //
 //   position   0, 1, 2, ... of the endless global sequence
 //   batch      consecutive positions
+//   slot       of a batch: counted from its first position
 //   share      the positions of a batch that are one rank's
-//   walk       the records in the database's order, again and again: the w-th is record w mod N
-//   group      batches in a row that hold what the walk has at their positions, dealt out in turn;
-//              a group of one batch holds it as it stands
+//   walk       what is read: the records in an epoch's order (epoch_walk.h), epoch after epoch;
+//              each stands in it once an epoch, and `reuse` times in the sequence
+//   group      batches in a row that hold what the walk has there: a batch as it stands, or several
+//              that records are dealt out to
 //
 // Everything here is a pure function of its arguments, the same on every rank.
 //
-// Source: dissertation 3.1.1 (data access pattern), 5.2.3 (one large chunk for several iterations);
-// docs/loader.md "Order and shares".
+// Source: dissertation 3.1.1 (data access pattern), 5.2.3 (one large chunk for several iterations),
+// 8.4.1 (data reuse); docs/order.md "The sequence".
 #ifndef LMDBIO_ORDER_SCHEDULE_H_
 #define LMDBIO_ORDER_SCHEDULE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "lmdbio/base/types.h"
+#include "lmdbio/order/epoch_walk.h"
+#include "lmdbio/order/keyed_permutation.h"
 #include "lmdbio/order/order_options.h"
 
 namespace lmdbio::order {
@@ -27,61 +32,117 @@ struct BatchSpan {
   uint64_t record_count = 0;
   uint64_t epoch = 0;       // of the first position
   bool ends_epoch = false;  // the last record of an epoch is among them, or is left out after them
+  uint64_t pass = 0;        // how often its group's records were all handed out before it
 };
 
-// K batches of n records each, or one of any size. The group's i-th record of the walk is record
-// i / K of its batch i mod K: so a rank's records of all K batches follow each other in the walk,
-// and no position depends on the number of ranks.
+// K batches of n records each, or one of any size, and the same again for each further pass. The
+// group's i-th record of the walk goes to one slot, of one batch in each pass. Slots are dealt out
+// by their number alone: so a rank's records of all batches are the same whatever the pass, and no
+// position depends on the number of ranks.
 struct BatchGroup {
   uint64_t first_batch = 0;     // its number
-  uint64_t batch_count = 1;     // K
-  uint64_t first_position = 0;  // in the sequence and in the walk
-  uint64_t record_count = 0;    // of all batches
+  uint64_t batch_count = 1;     // of all passes
+  uint64_t first_position = 0;  // in the sequence
+  uint64_t first_walk = 0;      // place in the walk
+  uint64_t record_count = 0;    // of the walk
+  uint64_t pass_count = 1;
+  // Slots are filled one after the other, with neighbours in the walk, instead of batches.
+  bool by_slots = false;
+  bool mixes_first_pass = false;
+  // Which batch of a pass gets what stands at a slot of another; tweaked by slot and pass.
+  std::optional<KeyedPermutation> mix;
 
-  uint64_t records_per_batch() const { return record_count / batch_count; }
+  // K.
+  uint64_t batches_per_pass() const { return batch_count / pass_count; }
+  uint64_t records_per_batch() const { return record_count / batches_per_pass(); }
 
-  // The batch, counted from the group's first, and the position of the group's i-th record.
-  // Requires: i < record_count
-  uint64_t BatchOf(uint64_t i) const { return batch_count == 1 ? 0 : i % batch_count; }
-  uint64_t PositionOf(uint64_t i) const {
-    if (batch_count == 1) return first_position + i;
-    return first_position + i % batch_count * records_per_batch() + i / batch_count;
+  // Where a record comes.
+  struct Place {
+    uint64_t batch = 0;  // counted from the group's first
+    uint64_t slot = 0;
+  };
+
+  // Where the i-th record of the walk comes in a pass, and which record comes to a place.
+  // Requires: i < record_count, pass < pass_count; place in the group
+  Place PlaceOf(uint64_t i, uint64_t pass) const;
+  uint64_t WalkIndexOf(const Place& place) const;
+
+  uint64_t PositionOf(const Place& place) const {
+    return first_position + place.batch * records_per_batch() + place.slot;
   }
+};
+
+// Where a stream's batches begin to be counted out.
+struct StreamOrigin {
+  uint64_t batch = 0;     // its number
+  uint64_t position = 0;  // of its first record
+  friend bool operator==(const StreamOrigin&, const StreamOrigin&) = default;
+};
+
+struct ScheduleOptions {
+  WalkOptions walk;
+  uint64_t batch_size = 1;
+  Tail tail = Tail::kWrap;
+  // Batches that share a group where an epoch has so many left; 1: each is one.
+  uint64_t group_batches = 1;
+  uint64_t reuse = 1;  // passes
+  // Where batches share groups, or are reused, an origin is the start of an epoch.
+  StreamOrigin origin = {};
 };
 
 class Schedule {
  public:
-  // chunk_batches  of a group, where an epoch has so many left; 1: each batch is one
-  // Requires: record_count > 0, batch_size > 0, and with Tail::kDrop batch_size <= record_count;
-  // chunk_batches > 0
-  Schedule(uint64_t record_count, uint64_t batch_size, Tail tail, uint64_t chunk_batches = 1)
-      : record_count_(record_count),
-        batch_size_(batch_size),
-        tail_(tail),
-        chunk_batches_(chunk_batches) {}
+  static constexpr uint64_t kReuseMax = 1000;
 
-  uint64_t record_count() const { return record_count_; }
-  uint64_t batch_size() const { return batch_size_; }
-  uint64_t chunk_batches() const { return chunk_batches_; }
+  // Requires: record_count > 0, batch_size > 0, and with Tail::kDrop batch_size <= record_count;
+  // group_batches > 0, 0 < reuse <= kReuseMax
+  explicit Schedule(const ScheduleOptions& options);
+
+  const ScheduleOptions& options() const { return options_; }
+  uint64_t record_count() const { return options_.walk.record_count; }
+  uint64_t batch_size() const { return options_.batch_size; }
+  uint64_t group_batches() const { return options_.group_batches; }
+
+  // Positions of an epoch.
+  uint64_t positions_per_epoch() const { return record_count() * options_.reuse; }
 
   // With Tail::kWrap, as many as it takes to have begun the next epoch or reached its start.
-  uint64_t batches_per_epoch() const {
-    const uint64_t whole = record_count_ / batch_size_;
-    return tail_ == Tail::kDrop || record_count_ % batch_size_ == 0 ? whole : whole + 1;
-  }
+  uint64_t batches_per_epoch() const { return BaseBatchesPerEpoch() * options_.reuse; }
 
+  // Requires (here and below): number >= options().origin.batch
   BatchSpan Batch(uint64_t number) const;
 
   // The group that batch `number` belongs to. Only whole batches within one epoch share one.
   BatchGroup Group(uint64_t number) const;
 
-  RecordIndex RecordOfWalk(uint64_t position) const { return {position % record_count_}; }
+  // The walk of the epoch that a place in the walk belongs to, and how far into it that is.
+  EpochWalk WalkOf(uint64_t walk_place) const {
+    return EpochWalk(options_.walk, walk_place / record_count());
+  }
+  uint64_t IntoEpoch(uint64_t walk_place) const { return walk_place % record_count(); }
+
+  // The record at `slot` of batch `number`.
+  // Cost: some 100 ns; for many, ask for the group and its walk
+  RecordIndex RecordAt(uint64_t number, uint64_t slot) const;
 
  private:
-  uint64_t record_count_;
-  uint64_t batch_size_;
-  Tail tail_;
-  uint64_t chunk_batches_;
+  // As if there were no passes: batch `index` from the origin on.
+  struct BaseBatch {
+    uint64_t first_walk = 0;
+    uint64_t record_count = 0;
+    uint64_t epoch = 0;
+    bool ends_epoch = false;
+  };
+  struct BaseGroup {
+    uint64_t first = 0;
+    uint64_t count = 1;
+  };
+  uint64_t BaseBatchesPerEpoch() const;
+  uint64_t BatchesIn(uint64_t records) const;
+  BaseBatch Base(uint64_t index) const;
+  BaseGroup GroupOfBase(uint64_t index) const;
+
+  ScheduleOptions options_;
 };
 
 // The rank whose record stands at `position` of `batch`.

@@ -25,7 +25,8 @@ TEST_CASE("Nobody takes turns because trainers are slow", "[exchange][stagger]")
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 5), 3, 8) == 0);
 }
 
-TEST_CASE("A half and a quarter of the readers are tried, if there are such", "[exchange][stagger]") {
+TEST_CASE("A half and a quarter of the readers are tried, if there are such",
+          "[exchange][stagger]") {
   CHECK(TokenCountsToTry(2) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(3) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(4) == std::vector<uint32_t>{2, 1});
@@ -55,7 +56,8 @@ TEST_CASE("A trial measures each way over its own slots", "[exchange][stagger]")
   CHECK(!trial.TakeRates());
 }
 
-TEST_CASE("Time that trainers cost does not count, unless it is most of it", "[exchange][stagger]") {
+TEST_CASE("Time that trainers cost does not count, unless it is most of it",
+          "[exchange][stagger]") {
   for (const double waited_s : {1.0, 30.0}) {
     StaggerTrial trial(2);
     double now_s = 0;

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lmdbio/loader/loader_facts.h"
 #include "tests/loader/databases.h"
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/random.h"
@@ -40,7 +41,14 @@ struct Trial {
     add("readers", options.readers_per_host);
     add("batch", options.batch_size);
     add("batches", options.batch_count_max);
-    if (options.order == Order::kChunked) add("chunks of", options.chunk_batches);
+    add("order", static_cast<uint64_t>(options.order));
+    add("shuffle", static_cast<uint64_t>(options.shuffle));
+    add("seed", options.seed);
+    add("blocks of", options.block_records);
+    add("groups of", options.group_batches);
+    add("reuse", options.reuse);
+    add("among", static_cast<uint64_t>(options.reuse_among));
+    add("first epoch", options.epoch);
     add("share", static_cast<uint64_t>(options.share));
     add("tail", static_cast<uint64_t>(options.tail));
     add("budget", options.memory_budget_bytes);
@@ -119,11 +127,11 @@ TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loa
   for (const auto& row : loader::kStrategies) {
     for (const Tail tail : kTails) {
       for (const int rank_count : {1, 2, 5}) {
-        for (const uint64_t chunk_batches : {1U, 3U, 4U, 100U}) {
+        for (const uint64_t group_batches : {1U, 3U, 4U, 100U}) {
           Trial trial{{rank_count, 2}, {}};
           trial.options.strategy = row.strategy;
           trial.options.order = Order::kChunked;
-          trial.options.chunk_batches = chunk_batches;
+          trial.options.group_batches = group_batches;
           trial.options.tail = tail;
           trial.options.batch_size = 8;
           trial.options.batch_count_max = 20;
@@ -146,6 +154,28 @@ uint64_t LargestValueBytes(const ServedDatabase& database) {
   return bytes;
 }
 
+void SetAnyOrder(Random& random, LoaderOptions& options) {
+  if (random.Below(3) == 0) return;
+  options.order = AnyOf(random, {Order::kSequential, Order::kChunked, Order::kShuffle});
+  options.shuffle = AnyOf(random, {loader::Shuffle::kGlobal, loader::Shuffle::kBlock});
+  options.seed = random.Below(100);
+  options.block_records = AnyOf(random, {uint64_t{1}, uint64_t{3}, uint64_t{50}});
+  if (options.order == Order::kShuffle) {
+    options.strategy = AnyOf(random, {Strategy::kAuto, Strategy::kScan, Strategy::kLmmDioProv,
+                                      Strategy::kLmmDioProvCoal, Strategy::kLmmDioProvCoalStag});
+    options.epoch = AnyOf(random, {uint64_t{0}, uint64_t{5}});
+  }
+  if (options.strategy != Strategy::kLmdb && random.Below(3) == 0) {
+    options.reuse = AnyOf(random, {uint64_t{2}, uint64_t{3}});
+    options.reuse_among = AnyOf(random, {loader::ReuseAmong::kRank, loader::ReuseAmong::kHost});
+  }
+  const bool is_global =
+      options.order == Order::kShuffle && options.shuffle == loader::Shuffle::kGlobal;
+  if (options.reuse == 1 && (options.order == Order::kSequential || is_global)) return;
+  options.share = Share::kBlock;
+  options.group_batches = AnyOf(random, {uint64_t{1}, uint64_t{2}, uint64_t{5}, uint64_t{40}});
+}
+
 Trial AnyTrial(Random& random, const ServedDatabase& database) {
   constexpr uint64_t kPositionsMax = 6000;
   const uint64_t record_count = database.records.size();
@@ -155,11 +185,7 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   LoaderOptions& options = trial.options;
   options.strategy = loader::kStrategies[random.Below(loader::kStrategies.size())].strategy;
   options.share = AnyOf(random, kShares);
-  if (random.Below(3) == 0) {
-    options.order = Order::kChunked;
-    options.share = Share::kBlock;
-    options.chunk_batches = AnyOf(random, {uint64_t{1}, uint64_t{2}, uint64_t{5}, uint64_t{40}});
-  }
+  SetAnyOrder(random, options);
   options.tail = AnyOf(random, kTails);
   options.readers_per_host = static_cast<uint32_t>(random.Between(1, 3));
   options.in_place = random.Below(2) == 0;
@@ -175,7 +201,7 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
                                                  std::min<uint64_t>(two_epochs, 90));
   // A batch of these fits for sure, a chunk does not.
   if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000 &&
-      options.order == Order::kSequential) {
+      options.order == Order::kSequential && options.reuse == 1) {
     options.memory_budget_bytes = 1 << 20;
   }
   return trial;
@@ -217,6 +243,12 @@ TEST_CASE("Files of data version 3 are delivered too, but by liblmdb", "[loader]
     for (const auto& row : loader::kStrategies) {
       Trial trial = AnyTrial(random, database);
       trial.options.strategy = row.strategy;
+      // Where the strategy cannot serve the order, in order.
+      if (!loader::CheckOptions(trial.options)) {
+        trial.options.order = Order::kSequential;
+        trial.options.epoch = 0;
+        trial.options.reuse = 1;
+      }
       if (row.strategy != Strategy::kLmdb) {
         INFO(database.name << ": " << trial.Describe());
         CHECK(WrongWith(database, trial) == "");

@@ -123,12 +123,12 @@ TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") 
 TEST_CASE("Chunked order refuses options that make no sense with it", "[loader]") {
   LoaderOptions options;
   options.order = loader::Order::kChunked;
-  options.chunk_batches = 1024;
+  options.group_batches = 1024;
   CHECK(loader::CheckOptions(options).has_value());
   options.share = Share::kRoundRobin;
   CHECK(loader::CheckOptions(options).error().message().find("round-robin") != std::string::npos);
   options.share = Share::kBlock;
-  options.chunk_batches = 1025;
+  options.group_batches = 1025;
   CHECK(loader::CheckOptions(options).error().code() == ErrorCode::kInvalidArgument);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]
   LoaderOptions options;
   options.strategy = Strategy::kScan;
   options.order = loader::Order::kChunked;
-  options.chunk_batches = 60;
+  options.group_batches = 60;
   options.batch_size = 5;
   options.batch_count_max = 60;
   options.memory_budget_bytes = 1 << 20;
@@ -146,12 +146,12 @@ TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]
   REQUIRE(got.errors[0].has_value());
   CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
   INFO(got.errors[0]->message());
-  CHECK(got.errors[0]->message().find("make the chunk smaller") != std::string::npos);
-  options.chunk_batches = 0;  // as many as hold 32 MiB: all of them
+  CHECK(got.errors[0]->message().find("make the group smaller") != std::string::npos);
+  options.group_batches = 0;  // as many as hold 32 MiB: all of them
   options.memory_budget_bytes = 64 << 20;
   const Delivered whole = Deliver({2, 64}, data_file, options);
   REQUIRE(!whole.errors[0].has_value());
-  options.chunk_batches = 60;
+  options.group_batches = 60;
   CHECK(whole.records == Expected(data_file, options));
 }
 

@@ -37,7 +37,7 @@ void DealInTurn(const loader::LoaderOptions& options, uint64_t n,
     if (options.tail == loader::Tail::kWrap) first = (first + size - 1) / size * size;
     while (first + size <= (epoch + 1) * n) {
       uint64_t batches = 0;
-      while (batches < options.chunk_batches && first + (batches + 1) * size <= (epoch + 1) * n) {
+      while (batches < options.group_batches && first + (batches + 1) * size <= (epoch + 1) * n) {
         ++batches;
       }
       if (first + batches * size > end) return;  // nobody gets so far
@@ -53,6 +53,28 @@ void DealInTurn(const loader::LoaderOptions& options, uint64_t n,
   }
 }
 
+// Requires: no 0 among the options that the library would choose
+std::map<uint64_t, KeyValue> ScheduledOf(const std::vector<KeyValue>& records,
+                                         const loader::LoaderOptions& options) {
+  order::ScheduleOptions schedule_options;
+  schedule_options.walk = {records.size(), options.order, options.shuffle, options.seed,
+                           std::max<uint64_t>(1, options.block_records)};
+  schedule_options.batch_size = options.batch_size;
+  schedule_options.tail = options.tail;
+  schedule_options.group_batches = std::max<uint64_t>(1, options.group_batches);
+  schedule_options.reuse = options.reuse;
+  schedule_options.origin.position = options.epoch * records.size() * options.reuse;
+  const order::Schedule schedule(schedule_options);
+  std::map<uint64_t, KeyValue> expected;
+  for (uint64_t number = 0; number < options.batch_count_max; ++number) {
+    const order::BatchSpan batch = schedule.Batch(number);
+    for (uint64_t slot = 0; slot < batch.record_count; ++slot) {
+      expected[batch.first_position + slot] = records[schedule.RecordAt(number, slot).value];
+    }
+  }
+  return expected;
+}
+
 void Take(const loader::Batch& batch, const loader::LoaderOptions& options, comm::Group& group,
           Delivered& all) {
   const order::BatchSpan span{batch.number(), batch.first_position(), batch.global_record_count(),
@@ -60,9 +82,11 @@ void Take(const loader::Batch& batch, const loader::LoaderOptions& options, comm
   all.skipped_count += batch.skipped_count();
   for (size_t i = 0; i < batch.record_count(); ++i) {
     const uint64_t position = batch.position(i);
-    if (order::OwnerOf(span, position, options.share, group.size()) != group.rank()) {
-      ++all.foreign_count;
-    }
+    const int rank = options.shard_id * group.size() + group.rank();
+    const int owner =
+        order::OwnerOf(span, position, options.share, options.num_shards * group.size());
+    const bool is_lent = batch.pass() > 0 && options.reuse_among == loader::ReuseAmong::kHost;
+    if (owner != rank && !is_lent) ++all.foreign_count;
     const bool is_new =
         all.records.emplace(position, KeyValue{Text(batch.key(i)), Text(batch.value(i))}).second;
     if (!is_new) ++all.twice_count;
@@ -92,6 +116,9 @@ Delivered Deliver(comm::ThreadRanks ranks, const std::filesystem::path& path,
     }
     const std::lock_guard lock(mutex);
     for (std::string& note : (*loader)->TakeNotes()) all.notes.push_back(std::move(note));
+    if (group.rank() != 0) return;
+    all.state = (*loader)->Save();
+    all.counters = (*loader)->counters();
   });
   return all;
 }
@@ -103,12 +130,15 @@ std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
 
 std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
                                         const loader::LoaderOptions& options) {
+  if (options.order == loader::Order::kShuffle || options.reuse > 1) {
+    return ScheduledOf(records, options);
+  }
   const uint64_t n = records.size();
   std::map<uint64_t, KeyValue> expected;
   // Chunks may go on behind the last batch.
   const bool is_chunked = options.order == loader::Order::kChunked;
   const uint64_t batch_count =
-      options.batch_count_max + (is_chunked ? 2 * options.chunk_batches : 0);
+      options.batch_count_max + (is_chunked ? 2 * options.group_batches : 0);
   for (uint64_t b = 0; b < batch_count; ++b) {
     for (uint64_t i = 0; i < options.batch_size; ++i) {
       uint64_t position = b * options.batch_size + i;

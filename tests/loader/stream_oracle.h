@@ -24,13 +24,16 @@ struct Delivered {
   uint64_t skipped_count = 0;
   std::vector<std::optional<Error>> errors;  // [rank]
   std::vector<std::string> notes;
+  std::string state;                // of rank 0, at the end
+  loader::LoaderCounters counters;  // of rank 0
 };
 
 // Runs a loader on threads that play ranks, to the end of its stream.
 Delivered Deliver(comm::ThreadRanks ranks, const std::filesystem::path& path,
                   const loader::LoaderOptions& options);
 
-// The same positions by liblmdb's cursor and plain arithmetic.
+// The same positions by liblmdb's cursor and plain arithmetic; of shuffled and reused streams, by
+// asking order::Schedule for one record after the other.
 std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
                                       const loader::LoaderOptions& options);
 

@@ -16,6 +16,17 @@ __extension__ using Wide = unsigned __int128;
 constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
 constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
 
+Schedule MakeSchedule(uint64_t record_count, uint64_t batch_size, Tail tail,
+                      uint64_t chunk_batches = 1) {
+  ScheduleOptions options;
+  options.walk.record_count = record_count;
+  options.walk.order = chunk_batches > 1 ? Order::kChunked : Order::kSequential;
+  options.batch_size = batch_size;
+  options.tail = tail;
+  options.group_batches = chunk_batches;
+  return Schedule(options);
+}
+
 // The stream dealt out record by record: the batches of the first `epoch_count` epochs, as lists of
 // positions.
 std::vector<std::vector<uint64_t>> DealtBatches(uint64_t record_count, uint64_t batch_size,
@@ -52,7 +63,7 @@ TEST_CASE("Schedule deals out what a simulation deals out", "[order][schedule]")
       for (const Tail tail : kTails) {
         if (tail == Tail::kDrop && batch_size > record_count) continue;
         CAPTURE(record_count, batch_size, static_cast<int>(tail));
-        const Schedule schedule(record_count, batch_size, tail);
+        const Schedule schedule = MakeSchedule(record_count, batch_size, tail);
         const auto dealt = DealtBatches(record_count, batch_size, tail, /*epoch_count=*/9);
         for (uint64_t number = 0; number < dealt.size(); ++number) {
           const BatchSpan batch = schedule.Batch(number);
@@ -77,7 +88,7 @@ TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
         for (const Tail tail : kTails) {
           if (tail == Tail::kDrop && batch_size > record_count) continue;
           CAPTURE(record_count, batch_size, chunk_batches, static_cast<int>(tail));
-          const Schedule schedule(record_count, batch_size, tail, chunk_batches);
+          const Schedule schedule = MakeSchedule(record_count, batch_size, tail, chunk_batches);
           uint64_t in_chunk = 0;  // whole batches of this epoch since the last group ended
           for (uint64_t number = 0; number < 40; ++number) {
             const BatchSpan batch = schedule.Batch(number);
@@ -106,13 +117,20 @@ TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
 TEST_CASE("A group's positions are its records of the walk, each once", "[order][schedule]") {
   for (uint64_t batch_count = 1; batch_count <= 9; ++batch_count) {
     for (uint64_t batch_size = 1; batch_size <= 9; ++batch_size) {
-      const BatchGroup group{5, batch_count, 1000, batch_count * batch_size};
+      BatchGroup group;
+      group.first_batch = 5;
+      group.batch_count = batch_count;
+      group.first_position = 1000;
+      group.record_count = batch_count * batch_size;
+      group.by_slots = true;
       CAPTURE(batch_count, batch_size);
       std::vector<int> seen(group.record_count, 0);
       std::vector<uint64_t> filled(batch_count, 0);
       for (uint64_t i = 0; i < group.record_count; ++i) {
-        const uint64_t batch = group.BatchOf(i);
-        const uint64_t into = group.PositionOf(i) - group.first_position;
+        const BatchGroup::Place place = group.PlaceOf(i, 0);
+        const uint64_t batch = place.batch;
+        const uint64_t into = group.PositionOf(place) - group.first_position;
+        REQUIRE(group.WalkIndexOf(place) == i);
         REQUIRE(batch == i % batch_count);
         REQUIRE(into / batch_size == batch);
         REQUIRE(into % batch_size == filled[batch]++);
@@ -161,7 +179,7 @@ TEST_CASE("Round-robin shares are those of Caffe's solvers", "[order][schedule]"
   for (const uint64_t record_count : {1U, 5U, 12U, 100U}) {
     for (const uint64_t each : {1U, 3U, 7U}) {
       for (const uint64_t solver_count : {1U, 2U, 5U}) {
-        const Schedule schedule(record_count, each * solver_count, Tail::kWrap);
+        const Schedule schedule = MakeSchedule(record_count, each * solver_count, Tail::kWrap);
         for (uint64_t t = 0; t < 30; ++t) {
           const BatchSpan batch = schedule.Batch(t);
           for (uint64_t rank = 0; rank < solver_count; ++rank) {
@@ -172,7 +190,7 @@ TEST_CASE("Round-robin shares are those of Caffe's solvers", "[order][schedule]"
                   static_cast<int>(rank)) {
                 continue;
               }
-              REQUIRE(schedule.RecordOfWalk(p).value ==
+              REQUIRE(schedule.RecordAt(t, p - batch.first_position).value ==
                       ((t * each + i) * solver_count + rank) % record_count);
               ++i;
             }
@@ -207,7 +225,7 @@ TEST_CASE("Positions beyond 2^62 are right", "[order][schedule]") {
   constexpr uint64_t kHuge = uint64_t{1} << 62;
   for (const Tail tail : kTails) {
     CAPTURE(static_cast<int>(tail));
-    const Schedule schedule(kHuge - 1, kHuge / 2, tail);
+    const Schedule schedule = MakeSchedule(kHuge - 1, kHuge / 2, tail);
     const uint64_t last = schedule.batches_per_epoch() - 1;
     const BatchSpan batch = schedule.Batch(last);
     CHECK(batch.first_position == last * (kHuge / 2));
@@ -222,11 +240,154 @@ TEST_CASE("Positions beyond 2^62 are right", "[order][schedule]") {
       CHECK(sum == taken);
     }
   }
-  const Schedule one_by_one(3, 1, Tail::kWrap);
+  const Schedule one_by_one = MakeSchedule(3, 1, Tail::kWrap);
   const BatchSpan late = one_by_one.Batch((uint64_t{1} << 63) - 1);
   CHECK(late.first_position == (uint64_t{1} << 63) - 1);
   CHECK(late.epoch == ((uint64_t{1} << 63) - 1) / 3);
-  CHECK(one_by_one.RecordOfWalk(late.first_position).value == ((uint64_t{1} << 63) - 1) % 3);
+  CHECK(one_by_one.RecordAt(late.number, 0).value == ((uint64_t{1} << 63) - 1) % 3);
+}
+
+// Every order, tail and reuse there is, in small.
+std::vector<ScheduleOptions> AllSchedules(uint64_t record_count, uint64_t batch_size) {
+  std::vector<ScheduleOptions> all;
+  for (const Tail tail : kTails) {
+    if (tail == Tail::kDrop && batch_size > record_count) continue;
+    for (const Order order : {Order::kSequential, Order::kChunked, Order::kShuffle}) {
+      for (const Shuffle shuffle : {Shuffle::kGlobal, Shuffle::kBlock}) {
+        for (const uint64_t reuse : {1U, 2U, 5U}) {
+          for (const uint64_t group_batches : {1U, 2U, 7U}) {
+            ScheduleOptions options;
+            options.walk = {record_count, order, shuffle, 9, 5};
+            options.batch_size = batch_size;
+            options.tail = tail;
+            options.group_batches = group_batches;
+            options.reuse = reuse;
+            all.push_back(options);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST_CASE("Each record comes as often in an epoch as it is reused", "[order][schedule]") {
+  for (const uint64_t record_count : {1U, 2U, 30U, 97U}) {
+    for (const uint64_t batch_size : {1U, 8U, 30U, 100U}) {
+      for (const ScheduleOptions& options : AllSchedules(record_count, batch_size)) {
+        const Schedule schedule(options);
+        CAPTURE(record_count, batch_size, static_cast<int>(options.tail),
+                static_cast<int>(options.walk.order), static_cast<int>(options.walk.shuffle),
+                options.reuse, options.group_batches);
+        // Three epochs are whole in the walk after so many batches, with those that cross the end.
+        const uint64_t end = 3 * schedule.positions_per_epoch();
+        std::vector<uint64_t> seen(record_count, 0);
+        uint64_t walked_max = 0;
+        for (uint64_t number = 0;; ++number) {
+          const BatchSpan batch = schedule.Batch(number);
+          const BatchGroup group = schedule.Group(number);
+          if (group.first_walk + group.record_count > 3 * record_count) {
+            if (group.first_position >= end) break;
+            if (number == group.first_batch + group.batch_count) break;
+          }
+          REQUIRE(batch.number == number);
+          for (uint64_t slot = 0; slot < batch.record_count; ++slot) {
+            const BatchGroup::Place place{number - group.first_batch, slot};
+            const uint64_t i = group.WalkIndexOf(place);
+            REQUIRE(i < group.record_count);
+            const BatchGroup::Place back = group.PlaceOf(i, batch.pass);
+            REQUIRE(back.batch == place.batch);
+            REQUIRE(back.slot == place.slot);
+            REQUIRE(group.PositionOf(place) == batch.first_position + slot);
+            const uint64_t walk_place = group.first_walk + i;
+            walked_max = std::max(walked_max, walk_place);
+            if (walk_place < 3 * record_count) ++seen[schedule.RecordAt(number, slot).value];
+          }
+        }
+        const uint64_t least = options.tail == Tail::kDrop ? 0 : 3 * options.reuse;
+        for (const uint64_t count : seen) {
+          REQUIRE(count >= least);
+          REQUIRE(count <= 3 * options.reuse);
+          REQUIRE(count % options.reuse == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("A slot's records stay in the slot in every pass", "[order][schedule]") {
+  for (const ScheduleOptions& options : AllSchedules(97, 8)) {
+    const BatchGroup group = Schedule(options).Group(0);
+    for (uint64_t i = 0; i < group.record_count; ++i) {
+      const uint64_t slot = group.PlaceOf(i, 0).slot;
+      for (uint64_t pass = 1; pass < group.pass_count; ++pass) {
+        REQUIRE(group.PlaceOf(i, pass).slot == slot);
+      }
+    }
+  }
+}
+
+TEST_CASE("Later passes compose other batches", "[order][schedule]") {
+  ScheduleOptions options;
+  options.walk = {1000, Order::kSequential, Shuffle::kGlobal, 1, 1};
+  options.batch_size = 10;
+  options.group_batches = 20;
+  options.reuse = 3;
+  const Schedule schedule(options);
+  // Of a batch's ten records two were together before, sometimes; all ten never.
+  for (uint64_t number = 20; number < 60; ++number) {
+    std::vector<uint64_t> batches;
+    for (uint64_t slot = 0; slot < 10; ++slot) {
+      batches.push_back(schedule.RecordAt(number, slot).value / 10);
+    }
+    std::sort(batches.begin(), batches.end());
+    const auto distinct = std::unique(batches.begin(), batches.end()) - batches.begin();
+    CAPTURE(number);
+    CHECK(distinct >= 5);
+  }
+}
+
+TEST_CASE("Dealt batches are frozen", "[order][schedule]") {
+  ScheduleOptions options;
+  options.walk = {1797, Order::kShuffle, Shuffle::kBlock, 42, 10};
+  options.batch_size = 8;
+  options.tail = Tail::kShort;
+  options.group_batches = 5;
+  options.reuse = 2;
+  const Schedule schedule(options);
+  const auto batch_of = [&](uint64_t number) {
+    std::vector<uint64_t> records;
+    for (uint64_t slot = 0; slot < 8; ++slot) {
+      records.push_back(schedule.RecordAt(number, slot).value);
+    }
+    return records;
+  };
+  CHECK(batch_of(7) == std::vector<uint64_t>{101, 109, 92, 95, 312, 318, 1543, 1546});
+  CHECK(batch_of(445) == std::vector<uint64_t>{125, 129, 354, 358, 359, 464, 467, 701});
+}
+
+// A stream that begins anywhere goes on as one that came there.
+TEST_CASE("Batches counted out from an origin go on from there", "[order][schedule]") {
+  for (const Tail tail : kTails) {
+    for (const uint64_t start : {0U, 3U, 29U, 30U, 31U, 70U, 89U}) {
+      ScheduleOptions options;
+      options.walk = {30, Order::kShuffle, Shuffle::kGlobal, 4, 1};
+      options.batch_size = 7;
+      options.tail = tail;
+      options.origin = {11, start};
+      const Schedule schedule(options);
+      uint64_t position = start;
+      for (uint64_t number = 11; number < 40; ++number) {
+        const BatchSpan batch = schedule.Batch(number);
+        CAPTURE(static_cast<int>(tail), start, number);
+        const uint64_t left = 30 - position % 30;
+        if (tail == Tail::kDrop && left < 7) position += left;
+        REQUIRE(batch.first_position == position);
+        REQUIRE(batch.record_count == (tail == Tail::kShort ? std::min<uint64_t>(7, left) : 7));
+        position += batch.record_count;
+      }
+    }
+  }
 }
 
 }  // namespace

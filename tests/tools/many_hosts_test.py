@@ -80,7 +80,7 @@ class ManyHosts(unittest.TestCase):
         for hosts, per_host, readers in SHAPES:
             runs = self.read(cluster, hosts, per_host, "--strategy", "all", "--verify", "-b", 24,
                              "--readers-per-host", readers, "--order", "chunked",
-                             "--chunk-batches", 5)
+                             "--group-batches", 5)
             self.assertEqual({run["records"] for run in runs}, {400})
             checksums.update(run["checksum"] for run in runs)
         self.assertEqual(len(checksums), 1)
