@@ -26,6 +26,10 @@ void ReadPlan::Clear() {
   items_.clear();
   runs_.clear();
   values_.clear();
+  stretches_.clear();
+  pieces_.clear();
+  had_.clear();
+  parts_.clear();
   blocks_.clear();
   pending_bytes_ = 0;
   buffer_bytes_ = 0;
@@ -85,14 +89,95 @@ void ReadPlan::Place(const Item& item, const Stretch& stretch) {
 
 void ReadPlan::CloseStretch(const Stretch& stretch) {
   const uint64_t end = std::min(AlignUp(stretch.end, kStretchAlignBytes), options_.file_size_bytes);
-  for (uint64_t begin = stretch.begin; begin < end; begin += options_.block_bytes_max) {
-    const uint64_t length_bytes = std::min(options_.block_bytes_max, end - begin);
-    blocks_.push_back({{begin, length_bytes}, stretch.at + (begin - stretch.begin)});
-  }
-  read_bytes_ += end - stretch.begin;
+  stretches_.push_back(stretch);
+  stretches_.back().end = std::max(stretch.begin, end);
   useful_bytes_ += stretch.useful_bytes;
   if (options_.is_in_place) return;
-  buffer_bytes_ = AlignUp(stretch.at + (end - stretch.begin), kStretchAlignBytes);
+  buffer_bytes_ = AlignUp(stretch.at + (stretches_.back().end - stretch.begin), kStretchAlignBytes);
+}
+
+// The part's pieces: of stretches, each cut where a block must end. A piece is the part's where it
+// begins.
+void ReadPlan::CutPieces(const BlockCut& cut) {
+  uint64_t total = 0;
+  for (const Stretch& stretch : stretches_) total += stretch.end - stretch.begin;
+  const auto part_begin = [&](size_t part) { return total / cut.part_count * part; };
+  const uint64_t first = part_begin(cut.part);
+  const uint64_t end = cut.part + 1 == cut.part_count ? total : part_begin(cut.part + 1);
+  uint64_t before = 0;
+  for (const Stretch& stretch : stretches_) {
+    for (uint64_t begin = stretch.begin; begin < stretch.end; begin += options_.block_bytes_max) {
+      const uint64_t length = std::min(options_.block_bytes_max, stretch.end - begin);
+      const uint64_t place = before + (begin - stretch.begin);
+      if (place < first || place >= end) continue;
+      const PlannedPiece piece{
+          {begin, length}, stretch.at + (begin - stretch.begin), stretch.is_leaf};
+      const bool is_had = piece.is_leaf && cut.has_leaf && cut.has_leaf(piece.file);
+      (is_had ? had_ : pieces_).push_back(piece);
+    }
+    before += stretch.end - stretch.begin;
+  }
+}
+
+// The smallest gaps are read along, as long as requests take longer than bytes.
+ReadPlan::GapLimit ReadPlan::GapsWorthReading(const ReadCost& cost) {
+  if (cost.request_s <= 0 || cost.byte_s <= 0) return {};
+  gaps_.clear();
+  auto bytes = static_cast<double>(pieces_.empty() ? 0 : pieces_[0].file.length_bytes);
+  for (size_t i = 1; i < pieces_.size(); ++i) {
+    const uint64_t last_end = pieces_[i - 1].file.offset + pieces_[i - 1].file.length_bytes;
+    bytes += static_cast<double>(pieces_[i].file.length_bytes);
+    const uint64_t gap = pieces_[i].file.offset - last_end;
+    if (gap > 0 && gap < options_.block_bytes_max) gaps_.push_back(gap);
+  }
+  std::sort(gaps_.begin(), gaps_.end());
+  auto requests = static_cast<double>(pieces_.size());
+  GapLimit limit;
+  for (const uint64_t gap : gaps_) {
+    bytes += static_cast<double>(gap);
+    if (bytes * cost.byte_s > requests * cost.request_s) break;
+    limit = {gap, gap == limit.bytes ? limit.largest_count + 1 : 1};
+    --requests;
+  }
+  return limit;
+}
+
+void ReadPlan::JoinPieces(GapLimit limit) {
+  for (const PlannedPiece& piece : pieces_) {
+    const Extent& file = piece.file;
+    if (limit.bytes > 0 && !blocks_.empty()) {
+      PlannedBlock& last = blocks_.back();
+      const uint64_t last_end = last.file.offset + last.file.length_bytes;
+      const uint64_t joined = file.offset + file.length_bytes - last.file.offset;
+      const uint64_t gap = file.offset - last_end;
+      const bool is_worth = gap < limit.bytes || (gap == limit.bytes && limit.largest_count > 0);
+      if (is_worth && joined <= options_.block_bytes_max) {
+        if (gap == limit.bytes) --limit.largest_count;
+        if (last.part_count == 0) {
+          last.first_part = static_cast<uint32_t>(parts_.size());
+          last.part_count = 1;
+          parts_.push_back({last.file, last.at, last.is_leaf});
+        }
+        parts_.push_back(piece);
+        ++last.part_count;
+        last.file.length_bytes = joined;
+        last.is_leaf = false;
+        continue;
+      }
+    }
+    blocks_.push_back({file, piece.at, 0, 0, piece.is_leaf});
+  }
+  for (const PlannedBlock& block : blocks_) read_bytes_ += block.file.length_bytes;
+}
+
+void ReadPlan::CutBlocks(const BlockCut& cut) {
+  pieces_.clear();
+  had_.clear();
+  parts_.clear();
+  blocks_.clear();
+  read_bytes_ = 0;
+  CutPieces(cut);
+  JoinPieces(GapsWorthReading(cut.cost));
 }
 
 // Items of an ordered load come in order but for a leaf page now and then; these alone are sorted,
@@ -118,25 +203,40 @@ void ReadPlan::SortItems() {
   std::swap(items_, merged_);
 }
 
-void ReadPlan::Finish() {
-  LMDBIO_CHECK(blocks_.empty());
-  SortItems();
+// Of the pages that items need, in file order, each once.
+uint64_t ReadPlan::NeededBytes(uint64_t* stretch_count) const {
   uint64_t needed_bytes = 0;
   uint64_t seen_end = 0;
+  uint64_t stretches = 0;
   for (const Item& item : items_) {
+    if (stretches == 0 || item.begin > seen_end) ++stretches;
     if (item.end <= seen_end) continue;
     needed_bytes += item.end - std::max(item.begin, seen_end);
     seen_end = item.end;
   }
+  if (stretch_count != nullptr) *stretch_count = stretches;
+  return needed_bytes;
+}
+
+uint64_t ReadPlan::Settle() {
+  SortItems();
+  uint64_t stretch_count = 0;
+  pending_bytes_ = NeededBytes(&stretch_count);
+  return stretch_count;
+}
+
+void ReadPlan::Finish() {
+  LMDBIO_CHECK(stretches_.empty());
+  SortItems();
   gap_bytes_left_ =
-      static_cast<uint64_t>(static_cast<double>(needed_bytes) * options_.gap_share_max);
+      static_cast<uint64_t>(static_cast<double>(NeededBytes(nullptr)) * options_.gap_share_max);
   Stretch stretch;
   bool is_open = false;
   for (const Item& item : items_) {
     if (!is_open || !Extends(stretch, item)) {
       if (is_open) CloseStretch(stretch);
       const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
-      stretch = {begin, item.begin, options_.is_in_place ? begin : buffer_bytes_, 0};
+      stretch = {begin, item.begin, options_.is_in_place ? begin : buffer_bytes_, 0, true};
       is_open = true;
     }
     if (item.begin > stretch.end) {
@@ -146,9 +246,16 @@ void ReadPlan::Finish() {
       stretch.useful_bytes += item.end - std::max(item.begin, stretch.end);
       stretch.end = item.end;
     }
+    stretch.is_leaf &= item.part == Part::kLeaf;
     Place(item, stretch);
   }
   if (is_open) CloseStretch(stretch);
+  PlaceValuesOnPages();
+  CutBlocks({});
+}
+
+// Values that stand on their run's page.
+void ReadPlan::PlaceValuesOnPages() {
   const uint64_t page_bytes = options_.page_format.page_size_bytes();
   for (PlannedRun& run : runs_) {
     if (run.home == run.leaf) run.home_at = run.leaf_at;

@@ -1,17 +1,20 @@
 // lmdbio/layout/read_plan.h - which bytes to fetch for a list of records, and where they will lie.
 //
-//   records -> the pages that hold them -> stretches of the file -> blocks
+//   records -> the pages that hold them -> stretches of the file -> pieces -> blocks
 //
 // A plan is computed from places alone: no byte of the file is read. What it plans for is a buffer:
 // every stretch of the file has its place there, so that a record's value and key are found at
 // known offsets once the blocks have arrived, without a copy. Pages that several records share are
-// fetched once. Every process that adds the same runs gets the same plan.
+// fetched once. Every process that adds the same runs gets the same buffer; which blocks fill its
+// part of it, each cuts for itself.
 //
-// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans".
+// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans"; docs/order.md "Reading it".
 #ifndef LMDBIO_LAYOUT_READ_PLAN_H_
 #define LMDBIO_LAYOUT_READ_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -42,9 +45,38 @@ struct PlanOptions {
   bool is_in_place = false;
 };
 
+// What storage that works on several requests at once needs for each of them and for each byte: so
+// many requests and bytes take as long as the slower of the two.
+struct ReadCost {
+  double request_s = 0;
+  double byte_s = 0;
+};
+
+// Bytes of the file that lie together in the buffer.
+struct PlannedPiece {
+  Extent file;
+  uint64_t at = 0;       // of its first byte, in the buffer
+  bool is_leaf = false;  // leaf pages alone
+};
+
 struct PlannedBlock {
   Extent file;
-  uint64_t at = 0;  // of its first byte, in the buffer
+  uint64_t at = 0;  // of its first byte, in the buffer; with gaps: unspecified
+  // Of a block with gaps: what of it is wanted, in parts(). 0: all of it.
+  uint32_t part_count = 0;
+  uint32_t first_part = 0;
+  bool is_leaf = false;  // leaf pages alone, nothing else
+};
+
+// Which blocks to cut.
+struct BlockCut {
+  // Of the buffer, cut into so many parts of about the same number of bytes, this one's.
+  size_t part = 0;
+  size_t part_count = 1;
+  // Gaps are read along while that makes the whole faster; nothing: none are.
+  ReadCost cost = {};
+  // Says of leaf pages alone whether the caller has them already; may be empty.
+  std::function<bool(const Extent&)> has_leaf = {};
 };
 
 struct PlannedValue {
@@ -76,20 +108,33 @@ class ReadPlan final : public RecordRunSink {
   // Errors: none
   Status Add(const RecordRun& run) override;
 
-  // Bytes of the pages added so far, shared pages counted as often as they were added: about what
-  // the plan will read.
+  // Bytes of the pages added so far, pages that were shared since Settle counted as often as they
+  // were added: about what the plan will read.
   uint64_t pending_bytes() const { return pending_bytes_; }
 
-  // Turns what was added into blocks. Afterwards the plan is read only, until Clear.
+  // Makes pending_bytes exact, and says how many stretches there are so far.
+  // Cost: as Finish; after that, of what was added since
+  uint64_t Settle();
+
+  // Gives what was added its place in the buffer, and cuts all of it into blocks. Afterwards the
+  // plan is read only, but for CutBlocks, until Clear.
   // Cost: O(n) for records in file order, O(n log n) otherwise
   void Finish();
 
+  // Cuts other blocks for the same buffer. Requires: Finish was called
+  void CutBlocks(const BlockCut& cut);
+
   std::span<const PlannedBlock> blocks() const { return blocks_; }
+  std::span<const PlannedPiece> parts() const { return parts_; }  // of all blocks with gaps
+  // What the caller has already, of its part.
+  std::span<const PlannedPiece> had() const { return had_; }
+  // Of all parts. Those of no more than a block are cut nowhere.
+  uint64_t stretch_count() const { return stretches_.size(); }
   std::span<const PlannedRun> runs() const { return runs_; }
   std::span<const PlannedValue> values() const { return values_; }
 
   uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes; or 0
-  uint64_t read_bytes() const { return read_bytes_; }      // of all blocks
+  uint64_t read_bytes() const { return read_bytes_; }      // of blocks()
   uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
 
  private:
@@ -106,6 +151,13 @@ class ReadPlan final : public RecordRunSink {
     uint64_t end = 0;
     uint64_t at = 0;
     uint64_t useful_bytes = 0;
+    bool is_leaf = true;
+  };
+
+  // Gaps up to a size are read along, and of that size itself so many.
+  struct GapLimit {
+    uint64_t bytes = 0;
+    uint64_t largest_count = 0;
   };
 
   void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
@@ -113,12 +165,20 @@ class ReadPlan final : public RecordRunSink {
   bool Extends(const Stretch& stretch, const Item& item) const;
   void Place(const Item& item, const Stretch& stretch);
   void CloseStretch(const Stretch& stretch);
+  uint64_t NeededBytes(uint64_t* stretch_count) const;
+  void PlaceValuesOnPages();
+  void CutPieces(const BlockCut& cut);
+  GapLimit GapsWorthReading(const ReadCost& cost);
+  void JoinPieces(GapLimit limit);
 
   PlanOptions options_;
   std::vector<Item> items_;
   std::vector<Item> strays_, merged_;  // of SortItems
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;
+  std::vector<Stretch> stretches_;
+  std::vector<PlannedPiece> pieces_, had_, parts_;
+  std::vector<uint64_t> gaps_;  // of GapsWorthReading
   std::vector<PlannedBlock> blocks_;
   uint64_t pending_bytes_ = 0;
   uint64_t gap_bytes_left_ = 0;  // that may still be read along

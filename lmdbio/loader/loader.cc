@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "lmdbio/exchange/place_broadcast.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
+#include "lmdbio/io/storage_cost.h"
 #include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/in_place_view.h"
 #include "lmdbio/loader/lmdb_stream.h"
@@ -31,6 +33,9 @@ namespace {
 
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
+
+// Files from this size on are read long enough to find out first what reads cost.
+constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
 rusage ProcessUsage() {
   rusage usage = {};
@@ -105,6 +110,7 @@ class Loader::Impl {
   Status OpenInPlace();
   Status OpenWindow();
   Status PrepareReader();
+  std::function<layout::ReadCost()> CostOfReads() const;
   Status OpenHostLayout();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<std::unique_ptr<Locator>> MakeLayoutUser(const layout::Database& database);
@@ -398,6 +404,22 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
   }
 }
 
+// What the reader may ask, in its own thread: by then others read too, which is as it should be.
+std::function<layout::ReadCost()> Loader::Impl::CostOfReads() const {
+  if (CompositionOf(options_.strategy).coalescing == layout::Coalescing::kNone) return {};
+  const uint64_t file_bytes = facts_.snapshot->file_size_bytes;
+  const io::EngineOptions engine{
+      facts_.engine, facts_.cache, options_.queue_depth, {}, host_->size() == group_.size()};
+  return [path = data_path_, engine, file_bytes, block_bytes = options_.block_bytes] {
+    io::StorageCost cost = io::kAssumedCost;
+    if (file_bytes >= kWorthProbingBytes) {
+      const auto measured = io::MeasureStorageCost(path, engine, file_bytes, block_bytes);
+      if (measured) cost = *measured;
+    }
+    return layout::ReadCost{cost.request_s, cost.byte_s};
+  };
+}
+
 // Everything of the reader that can fail, before any thread is started.
 Status Loader::Impl::PrepareReader() {
   if (!is_reader()) return {};
@@ -420,6 +442,7 @@ Status Loader::Impl::PrepareReader() {
   parts_.window = &*window_;
   parts_.guard = &*guard_;
   parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
+  parts_.measure_cost = CostOfReads();
   parts_.planner =
       std::make_unique<SlotPlanner>(*schedule_, next_batch_, ranks_, *locator_, limits);
   parts_.finisher =

@@ -339,6 +339,13 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
   // The papers' strategies without coalescing read a batch, or a group, at a time.
   const Composition& composition = CompositionOf(options.strategy);
   if (composition.coalescing == layout::Coalescing::kNone) limits.group_count_max = 1;
+  limits.expects_scattered =
+      options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
+  // Room for two of them, and for what they grow too large by: a group.
+  const auto half = static_cast<double>(ring_bytes) / 2 - 1.1 * group_bytes;
+  if (composition.coalescing == layout::Coalescing::kNeighbours && !facts.is_in_place && half > 0) {
+    limits.scattered_bytes_max = static_cast<uint64_t>(half);
+  }
   // Four batches, or groups of them, at least: one in use, one ready, two under way, so that the
   // storage still has work when one of them ends.
   const auto four_groups =

@@ -30,6 +30,10 @@ class RingAllocator {
   RingAllocator(uint64_t wrap_bytes, uint64_t capacity_bytes)
       : wrap_bytes_(wrap_bytes), capacity_bytes_(capacity_bytes) {}
 
+  // From now on more of the ring is used.
+  // Requires: wrap_bytes <= capacity_bytes
+  void WrapAt(uint64_t wrap_bytes) { wrap_bytes_ = wrap_bytes; }
+
   // The place of the next slot; nothing if it is larger than the ring.
   std::optional<RingPlace> Allocate(uint64_t size_bytes);
 

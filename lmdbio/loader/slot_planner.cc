@@ -11,6 +11,14 @@ namespace {
 
 // More batches would make a slot late, however small they are.
 constexpr uint64_t kBatchesMax = 1024;
+constexpr uint64_t kBatchesMaxScattered = 32 * kBatchesMax;
+
+// Stretches below it, in the mean, may be worth reading what lies between them.
+constexpr uint64_t kScatteredBelowBytes = 64 << 10;
+// Neighbours in the walk that lie in more pieces than this, in the mean, are none in the file.
+constexpr uint64_t kStretchesOfRun = 4;
+// A slot that has come so close to what it may be is full.
+constexpr double kFullShare = 0.97;
 
 void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges) {
   if (count == 0) return;
@@ -159,6 +167,35 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   return {};
 }
 
+// Fills the slot to about `target_bytes`. True if more would fit; false at the end of the stream,
+// and if there are enough groups or batches; `slot` is empty if the planner was stopped.
+Result<bool> SlotPlanner::AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot) {
+  const uint64_t batches_max = slot.is_scattered ? kBatchesMaxScattered : kBatchesMax;
+  const auto size_bytes = [&] {
+    return slot.plan.pending_bytes() + (slot.is_scattered ? slot.entry_count * sizeof(Entry) : 0);
+  };
+  while (slot.batches.empty() || size_bytes() < target_bytes) {
+    if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) return false;
+    if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) return false;
+    const order::BatchGroup group = schedule_.Group(next_batch_);
+    LMDBIO_TRY(const bool added, AddGroup(group, slot));
+    if (!added) {
+      slot.batches.clear();
+      return false;
+    }
+    next_batch_ += group.batch_count;
+    // A host without a record in any batch must not wait for bytes that never come.
+    if (slot.batches.size() >= batches_max) return slot.batches.size() < kBatchesMaxScattered;
+  }
+  return true;
+}
+
+bool SlotPlanner::IsScattered(const PlannedSlot& slot, uint64_t stretch_count) const {
+  const bool is_apart =
+      limits_.expects_scattered || stretch_count > kStretchesOfRun * slot.run_count;
+  return is_apart && slot.plan.pending_bytes() < stretch_count * kScatteredBelowBytes;
+}
+
 Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.plan.Clear();
   slot.batches.clear();
@@ -166,17 +203,24 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.ranges.clear();
   slot.run_count = 0;
   slot.entry_count = 0;
-  while (slot.batches.empty() || slot.plan.pending_bytes() < limits_.target_bytes) {
-    if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) break;
-    if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) break;
-    const order::BatchGroup group = schedule_.Group(next_batch_);
-    LMDBIO_TRY(const bool added, AddGroup(group, slot));
-    if (!added) return false;
-    next_batch_ += group.batch_count;
-    // A host without a record in any batch must not wait for bytes that never come.
-    if (slot.batches.size() >= kBatchesMax) break;
-  }
+  slot.is_scattered = false;
+  LMDBIO_TRY(bool goes_on, AddGroupsUpTo(limits_.target_bytes, slot));
   if (slot.batches.empty()) return false;
+  if (limits_.scattered_bytes_max > limits_.target_bytes) {
+    slot.is_scattered = IsScattered(slot, slot.plan.Settle());
+    const uint64_t most = std::min(limits_.scattered_bytes_max, limits_.target_bytes << growth_);
+    while (slot.is_scattered && goes_on) {
+      LMDBIO_TRY(goes_on, AddGroupsUpTo(most, slot));
+      if (slot.batches.empty()) return false;
+      slot.plan.Settle();
+      const uint64_t bytes = slot.plan.pending_bytes() + slot.entry_count * sizeof(Entry);
+      if (static_cast<double>(bytes) >= kFullShare * static_cast<double>(most)) break;
+    }
+    if (slot.is_scattered) {
+      ring_.WrapAt(limits_.ring_bytes);
+      growth_ = std::min(growth_ + 1, 16U);
+    }
+  }
   slot.plan.Finish();
   slot.number = next_slot_++;
   LMDBIO_TRY_VOID(Place(slot));

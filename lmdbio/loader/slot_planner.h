@@ -46,6 +46,7 @@ struct PlannedSlot {
   std::vector<GroupRange> ranges;
   uint64_t run_count = 0;    // of neighbouring records that they are
   uint64_t entry_count = 0;  // records, each as often as it is handed out
+  bool is_scattered = false;
   layout::ReadPlan plan;
   uint64_t free_after = 0;  // slots that must have been let go before it may be filled
   uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
@@ -56,7 +57,11 @@ struct SlotLimits {
   uint64_t target_bytes = 8 << 20;  // groups are added to a slot until it holds so much
   uint64_t group_count_max = 0;     // of one slot; 0: no limit
   uint64_t stream_batches = 0;      // of the whole stream; 0: no end
-  uint64_t wrap_bytes = 0;          // see RingAllocator
+  // Slots whose records lie scattered over the file may grow to this, because the more of them are
+  // fetched at once, the less lies between them; 0: no slot does.
+  uint64_t scattered_bytes_max = 0;
+  bool expects_scattered = false;  // no two records that follow each other are neighbours
+  uint64_t wrap_bytes = 0;         // see RingAllocator
   uint64_t ring_bytes = 0;
   bool is_in_place = false;  // see layout::PlanOptions
 };
@@ -88,6 +93,8 @@ class SlotPlanner {
   void LookAhead(uint64_t number);
   order::WalkRun RunAt(uint64_t place, uint64_t count_max);
   Result<bool> AddGroup(const order::BatchGroup& group, PlannedSlot& slot);
+  Result<bool> AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot);
+  bool IsScattered(const PlannedSlot& slot, uint64_t stretch_count) const;
   Status AddRange(const order::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 
@@ -101,6 +108,7 @@ class SlotPlanner {
   std::optional<order::EpochWalk> walk_;  // of the epoch that was last asked for
   std::vector<GroupRange> next_ranges_;   // of that group, once it was looked at
   uint64_t next_slot_ = 0;
+  uint32_t growth_ = 2;  // scattered slots double from target_bytes so often
 };
 
 // The records of `group` that belong to the host, ascending, neighbours together.

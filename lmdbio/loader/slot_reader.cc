@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/comm/anonymous_memory.h"
 #include "lmdbio/loader/clocks.h"
 
 namespace lmdbio::loader {
@@ -21,6 +22,17 @@ constexpr uint64_t kBlockBits = 24;
 // The least piece that a failed block is cut into to find what of it can be read.
 constexpr uint64_t kPieceBytesMin = 4096;
 
+// Memory that blocks with gaps are read into: what such a reader has under way.
+constexpr uint64_t kStagingBlocks = 16;
+
+// Gaps may matter in a plan of so many stretches, shorter than this in the mean.
+constexpr uint64_t kManyStretches = 32;
+constexpr uint64_t kLongStretchBytes = 1 << 20;
+
+// Leaf pages that are kept, and how many at most lie together.
+constexpr uint64_t kLeafCacheBytes = 8 << 20;
+constexpr uint64_t kKeptLeafBytesMax = 64 << 10;
+
 // While reads are under way, how often the reader looks whether the next slot's place is free. A
 // device that reports many reads at once would else have nothing left to do when it does.
 constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
@@ -31,7 +43,7 @@ constexpr uint64_t kTrustedBlocks = 8;
 
 }  // namespace
 
-SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
+SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)), leaves_(kLeafCacheBytes) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -135,50 +147,93 @@ Status SlotReader::Plan() {
   if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
   is_ended_ = !*found;
   if (*found) {
-    if (parts_.stagger) next->read_bytes = MyBytes(next->slot);
+    CutBlocks(next->slot.plan);
+    next->read_bytes = next->slot.plan.read_bytes();
     planned_ = std::move(next);
   }
   return {};
 }
 
-// The reader's contiguous part of a slot's blocks.
-std::span<const PlannedBlock> SlotReader::MyBlocks(const PlannedSlot& slot) const {
-  const std::span<const PlannedBlock> blocks = slot.plan.blocks();
-  const auto readers = static_cast<size_t>(parts_.window->shape().reader_count);
-  const auto index = static_cast<size_t>(parts_.reader_index);
-  const size_t begin = blocks.size() * index / readers;
-  return blocks.subspan(begin, blocks.size() * (index + 1) / readers - begin);
-}
-
-uint64_t SlotReader::MyBytes(const PlannedSlot& slot) const {
-  uint64_t bytes = 0;
-  for (const PlannedBlock& block : MyBlocks(slot)) bytes += block.file.length_bytes;
-  return bytes;
+// This reader's part of the plan. What a request costs is found out when a plan first has many.
+void SlotReader::CutBlocks(layout::ReadPlan& plan) {
+  layout::BlockCut cut;
+  cut.part = static_cast<size_t>(parts_.reader_index);
+  cut.part_count = static_cast<size_t>(parts_.window->shape().reader_count);
+  const uint64_t stretches = plan.stretch_count();
+  const bool has_many =
+      stretches >= kManyStretches && plan.buffer_bytes() < stretches * kLongStretchBytes;
+  if (parts_.map == nullptr && parts_.measure_cost && has_many) {
+    if (!cost_) cost_ = parts_.measure_cost();
+    cut.cost = *cost_;
+    cut.has_leaf = [this](const Extent& file) { return leaves_.Has(file); };
+  }
+  plan.CutBlocks(cut);
 }
 
 Status SlotReader::Begin() {
   UnderWay& slot = *under_way_.emplace_back(std::move(planned_));
   slot.is_done = false;
-  const std::span<const PlannedBlock> blocks = MyBlocks(slot.slot);
+  const layout::ReadPlan& plan = slot.slot.plan;
+  const std::span<const PlannedBlock> blocks = plan.blocks();
   LMDBIO_CHECK(blocks.size() < uint64_t{1} << kBlockBits);
   slot.blocks_left = blocks.size();
   if (parts_.map != nullptr) return BeginInPlace(slot);
+  const MutableBytes pages = parts_.window->ring().subspan(slot.slot.pages_at);
+  for (const layout::PlannedPiece& leaf : plan.had()) {
+    const Bytes bytes = leaves_.Get(leaf.file);
+    std::copy(bytes.begin(), bytes.end(), pages.begin() + static_cast<ptrdiff_t>(leaf.at));
+  }
   if (blocks.empty()) return EndPart(slot);
   reads_.clear();
-  const MutableBytes ring = parts_.window->ring();
+  if (parts_.engine->outstanding() == 0) busy_since_ = Clock::now();
   for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].part_count > 0) {
+      waiting_.push_back({slot.slot.number, i});
+      continue;
+    }
     reads_.push_back({blocks[i].file.offset,
-                      ring.subspan(slot.slot.pages_at + blocks[i].at, blocks[i].file.length_bytes),
+                      pages.subspan(blocks[i].at, blocks[i].file.length_bytes),
                       slot.slot.number << kBlockBits | i});
   }
-  if (parts_.engine->outstanding() == 0) busy_since_ = Clock::now();
+  LMDBIO_TRY_VOID(parts_.engine->Start(reads_));
+  return StartStaged();
+}
+
+Status SlotReader::OpenStaging() {
+  constexpr uint64_t count = kStagingBlocks;
+  const uint64_t block_bytes = parts_.plan_options.block_bytes_max;
+  LMDBIO_TRY(staging_, comm::AllocateAnonymous(count * block_bytes));
+  for (uint64_t i = 0; i < count; ++i) free_staging_.push_back(i);
+  return {};
+}
+
+MutableBytes SlotReader::StagingOf(uint64_t buffer) const {
+  const uint64_t block_bytes = parts_.plan_options.block_bytes_max;
+  return staging_->bytes().subspan(buffer * block_bytes, block_bytes);
+}
+
+// Starts as many blocks with gaps as there is memory for. While one waits, another is under way.
+Status SlotReader::StartStaged() {
+  if (waiting_.empty()) return {};
+  if (!staging_) LMDBIO_TRY_VOID(OpenStaging());
+  reads_.clear();
+  while (!waiting_.empty() && !free_staging_.empty()) {
+    const auto [number, index] = waiting_.front();
+    waiting_.pop_front();
+    const PlannedBlock& block = SlotOf(number).slot.plan.blocks()[index];
+    const uint64_t tag = number << kBlockBits | index;
+    staging_of_[tag] = free_staging_.back();
+    reads_.push_back(
+        {block.file.offset, StagingOf(free_staging_.back()).first(block.file.length_bytes), tag});
+    free_staging_.pop_back();
+  }
   return parts_.engine->Start(reads_);
 }
 
 // What was evicted meanwhile is fetched before somebody touches it. To look costs more than to
 // plan, so while nothing is missing only some blocks are looked at.
 Status SlotReader::BeginInPlace(UnderWay& slot) {
-  for (const PlannedBlock& block : MyBlocks(slot.slot)) {
+  for (const PlannedBlock& block : slot.slot.plan.blocks()) {
     const bool is_trusted = cached_blocks_ >= kTrustedAfterBlocks;
     if (is_trusted && ++unseen_blocks_ % kTrustedBlocks != 0) continue;
     cached_blocks_ = parts_.map->Expect(block.file) ? cached_blocks_ + 1 : 0;
@@ -194,7 +249,7 @@ Status SlotReader::Collect(std::chrono::milliseconds limit) {
   if (parts_.engine->outstanding() == 0) Add(tally_.read_s, SecondsSince(busy_since_));
   CountReads();
   for (io::BlockDone& block : done) LMDBIO_TRY_VOID(Take(block));
-  return {};
+  return StartStaged();
 }
 
 void SlotReader::CountReads() {
@@ -207,13 +262,35 @@ void SlotReader::CountReads() {
 }
 
 Status SlotReader::Take(io::BlockDone& done) {
-  const uint64_t number = done.tag >> kBlockBits;
-  UnderWay& slot = *under_way_[number - under_way_.front()->slot.number];
+  UnderWay& slot = SlotOf(done.tag >> kBlockBits);
+  const layout::ReadPlan& plan = slot.slot.plan;
+  const PlannedBlock& block = plan.blocks()[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
   if (!done.status) {
-    const PlannedBlock& block = MyBlocks(slot.slot)[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
     LMDBIO_TRY_VOID(Mend(slot, block, std::move(done.status).error()));
   }
+  if (block.part_count > 0) {
+    TakeStaged(slot, block, done);
+  } else if (done.status && block.is_leaf && block.file.length_bytes <= kKeptLeafBytesMax) {
+    leaves_.Keep(block.file, parts_.window->ring().subspan(slot.slot.pages_at + block.at,
+                                                           block.file.length_bytes));
+  }
   return --slot.blocks_left == 0 ? EndPart(slot) : Status();
+}
+
+// Copies what is wanted of a block with gaps to its place.
+void SlotReader::TakeStaged(const UnderWay& slot, const PlannedBlock& block,
+                            const io::BlockDone& done) {
+  const auto buffer = staging_of_.find(done.tag);
+  const Bytes bytes = StagingOf(buffer->second);
+  const MutableBytes pages = parts_.window->ring().subspan(slot.slot.pages_at);
+  const auto parts = slot.slot.plan.parts().subspan(block.first_part, block.part_count);
+  for (const layout::PlannedPiece& part : parts) {
+    if (!done.status) break;  // Mend has read the parts
+    const Bytes from = bytes.subspan(part.file.offset - block.file.offset, part.file.length_bytes);
+    std::copy(from.begin(), from.end(), pages.begin() + static_cast<ptrdiff_t>(part.at));
+  }
+  free_staging_.push_back(buffer->second);
+  staging_of_.erase(buffer);
 }
 
 // A block has failed for good. Nothing helps if the file is another now.
@@ -222,29 +299,31 @@ Status SlotReader::Mend(const UnderWay& slot, const PlannedBlock& block, Error w
   if (parts_.on_error == OnError::kRaise || error.code() == ErrorCode::kStale) {
     return Fail(std::move(error));
   }
-  return ReadPieces(slot, block);
+  if (block.part_count == 0) return ReadPieces(slot, {block.file, block.at});
+  const auto parts = slot.slot.plan.parts().subspan(block.first_part, block.part_count);
+  for (const layout::PlannedPiece& part : parts) LMDBIO_TRY_VOID(ReadPieces(slot, part));
+  return {};
 }
 
-// Halves the block until what cannot be read is found, and notes that.
-Status SlotReader::ReadPieces(const UnderWay& slot, const PlannedBlock& block) {
+// Halves the piece until what cannot be read is found, and notes that.
+Status SlotReader::ReadPieces(const UnderWay& slot, const layout::PlannedPiece& piece) {
   const ByteSource& source = parts_.guard->environment().pages().source();
+  const auto [offset, length_bytes] = piece.file;
   const MutableBytes memory =
-      parts_.window->ring().subspan(slot.slot.pages_at + block.at, block.file.length_bytes);
-  const Result<Bytes> read = source.Read(block.file, memory);
+      parts_.window->ring().subspan(slot.slot.pages_at + piece.at, length_bytes);
+  const Result<Bytes> read = source.Read(piece.file, memory);
   if (read) return {};
-  if (block.file.length_bytes <= kPieceBytesMin) {
-    if (parts_.window->AddBadRange(slot.slot.number, {block.at, block.file.length_bytes})) {
+  if (length_bytes <= kPieceBytesMin) {
+    if (parts_.window->AddBadRange(slot.slot.number, {piece.at, length_bytes})) {
       return {};
     }
     return Fail(read.error().code(), fmt::format("{}: too much of the file cannot be read to skip "
                                                  "it record by record: {}",
                                                  source.name(), read.error().message()));
   }
-  const uint64_t half =
-      (block.file.length_bytes / 2 + kPieceBytesMin - 1) / kPieceBytesMin * kPieceBytesMin;
-  LMDBIO_TRY_VOID(ReadPieces(slot, {{block.file.offset, half}, block.at}));
-  return ReadPieces(slot,
-                    {{block.file.offset + half, block.file.length_bytes - half}, block.at + half});
+  const uint64_t half = (length_bytes / 2 + kPieceBytesMin - 1) / kPieceBytesMin * kPieceBytesMin;
+  LMDBIO_TRY_VOID(ReadPieces(slot, {{offset, half}, piece.at}));
+  return ReadPieces(slot, {{offset + half, length_bytes - half}, piece.at + half});
 }
 
 Status SlotReader::EndPart(UnderWay& slot) {

@@ -18,14 +18,19 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
+#include "lmdbio/comm/group.h"
 #include "lmdbio/exchange/stagger.h"
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/counters.h"
+#include "lmdbio/loader/leaf_cache.h"
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
 #include "lmdbio/loader/snapshot_guard.h"
@@ -42,6 +47,8 @@ struct SlotReaderParts {
   std::unique_ptr<SlotFinisher> finisher;
   std::unique_ptr<exchange::Stagger> stagger;  // where readers take turns
   layout::PlanOptions plan_options;
+  // What storage takes for a request and a byte: asked once, when it may matter; may be empty.
+  std::function<layout::ReadCost()> measure_cost;
   int reader_index = 0;  // which of the window's readers this is
   OnError on_error = OnError::kRaise;
 };
@@ -72,6 +79,11 @@ class SlotReader {
     uint64_t read_bytes = 0;  // by this reader
     bool is_done = false;
   };
+  // A block with gaps that waits for staging memory.
+  struct Waiting {
+    uint64_t slot = 0;
+    size_t block = 0;
+  };
 
   // Written by the reading thread, read by any.
   struct Tally {
@@ -82,6 +94,7 @@ class SlotReader {
   void Run();
   Status Work();
   Status Plan();
+  void CutBlocks(layout::ReadPlan& plan);
   bool MayBegin();
   Status AwaitTurn();
   Status AwaitSpace();
@@ -90,13 +103,19 @@ class SlotReader {
   uint64_t outstanding() const { return parts_.engine ? parts_.engine->outstanding() : 0; }
   Status Collect(std::chrono::milliseconds limit);
   Status Take(io::BlockDone& done);
+  void TakeStaged(const UnderWay& slot, const layout::PlannedBlock& block,
+                  const io::BlockDone& done);
+  Status OpenStaging();
+  Status StartStaged();
+  MutableBytes StagingOf(uint64_t buffer) const;
+  UnderWay& SlotOf(uint64_t number) {
+    return *under_way_[number - under_way_.front()->slot.number];
+  }
   Status Mend(const UnderWay& slot, const layout::PlannedBlock& block, Error why);
-  Status ReadPieces(const UnderWay& slot, const layout::PlannedBlock& block);
+  Status ReadPieces(const UnderWay& slot, const layout::PlannedPiece& piece);
   Status EndPart(UnderWay& slot);
   Status FinishSlot(UnderWay& slot);
   void CountReads();
-  std::span<const layout::PlannedBlock> MyBlocks(const PlannedSlot& slot) const;
-  uint64_t MyBytes(const PlannedSlot& slot) const;
   std::unique_ptr<UnderWay> NewSlot();
 
   SlotReaderParts parts_;
@@ -105,6 +124,12 @@ class SlotReader {
   std::deque<std::unique_ptr<UnderWay>> under_way_;
   std::vector<std::unique_ptr<UnderWay>> spare_;
   std::vector<io::BlockRead> reads_;
+  std::optional<layout::ReadCost> cost_;
+  LeafCache leaves_;
+  std::unique_ptr<comm::SharedMemory> staging_;        // this process's alone
+  std::vector<uint64_t> free_staging_;                 // indices of buffers
+  std::unordered_map<uint64_t, uint64_t> staging_of_;  // tag of a read: its buffer
+  std::deque<Waiting> waiting_;
   Clock::time_point busy_since_;
   uint64_t cached_blocks_ = 0;  // in place: seen in a row, all cached
   uint64_t unseen_blocks_ = 0;

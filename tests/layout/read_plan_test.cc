@@ -116,28 +116,47 @@ bool AnyOverlap(std::vector<Extent> extents) {
 // Reads the blocks of a plan, and checks that they are sound and none too many.
 class PlannedBuffer {
  public:
+  // plan  with its blocks cut as Finish does
   PlannedBuffer(const ReadPlan& plan, const PlanOptions& options, Bytes file)
-      : file_(file), bytes_(plan.buffer_bytes(), std::byte{0}) {
-    REQUIRE(plan.buffer_bytes() % kStretchAlignBytes == 0);
-    std::vector<Extent> in_file;
-    std::vector<Extent> in_buffer;
+      : PlannedBuffer(plan.buffer_bytes(), file) {
+    ReadBlocks(plan, options);
+    CheckAllRead();
+  }
+
+  PlannedBuffer(uint64_t buffer_bytes, Bytes file)
+      : file_(file), bytes_(buffer_bytes, std::byte{0}) {
+    REQUIRE(buffer_bytes % kStretchAlignBytes == 0);
+  }
+
+  // Reads the blocks that are cut at present.
+  void ReadBlocks(const ReadPlan& plan, const PlanOptions& options) {
     uint64_t read_bytes = 0;
     for (const PlannedBlock& block : plan.blocks()) {
       const auto [offset, length_bytes] = block.file;
       REQUIRE(length_bytes > 0);
       REQUIRE(length_bytes <= options.block_bytes_max);
-      REQUIRE(offset + length_bytes <= file.size());
-      REQUIRE(block.at + length_bytes <= bytes_.size());
+      REQUIRE(offset + length_bytes <= file_.size());
       REQUIRE(offset % kStretchAlignBytes == 0);
-      REQUIRE(block.at % kStretchAlignBytes == 0);
-      std::copy_n(&file[offset], length_bytes, &bytes_[block.at]);
-      in_file.push_back(block.file);
-      in_buffer.push_back({block.at, length_bytes});
+      in_file_.push_back(block.file);
       read_bytes += length_bytes;
+      if (block.part_count == 0) {
+        Copy({block.file, block.at, block.is_leaf});
+        continue;
+      }
+      REQUIRE(block.part_count > 1);
+      REQUIRE_FALSE(block.is_leaf);
+      const auto parts = plan.parts().subspan(block.first_part, block.part_count);
+      REQUIRE(parts.front().file.offset == offset);
+      REQUIRE(parts.back().file.offset + parts.back().file.length_bytes == offset + length_bytes);
+      for (const PlannedPiece& part : parts) Copy(part);
     }
-    REQUIRE_FALSE(AnyOverlap(in_file));
-    REQUIRE_FALSE(AnyOverlap(in_buffer));
     REQUIRE(read_bytes == plan.read_bytes());
+    for (const PlannedPiece& piece : plan.had()) Copy(piece);
+  }
+
+  void CheckAllRead() const {
+    REQUIRE_FALSE(AnyOverlap(in_file_));
+    REQUIRE_FALSE(AnyOverlap(in_buffer_));
   }
 
   bool Holds(const Extent& extent, uint64_t at) const {
@@ -147,8 +166,16 @@ class PlannedBuffer {
   }
 
  private:
+  void Copy(const PlannedPiece& piece) {
+    REQUIRE(piece.at + piece.file.length_bytes <= bytes_.size());
+    REQUIRE(piece.at % kStretchAlignBytes == 0);
+    std::copy_n(&file_[piece.file.offset], piece.file.length_bytes, &bytes_[piece.at]);
+    in_buffer_.push_back({piece.at, piece.file.length_bytes});
+  }
+
   Bytes file_;
   std::vector<std::byte> bytes_;
+  std::vector<Extent> in_file_, in_buffer_;
 };
 
 // The pages that the records need, one by one.
@@ -323,6 +350,93 @@ TEST_CASE("ReadPlan of no records reads nothing", "[layout][plan]") {
   CHECK(plan.blocks().empty());
   CHECK(plan.buffer_bytes() == 0);
   CHECK(plan.read_bytes() == 0);
+}
+
+// Seconds that storage needs for the blocks.
+double TimeOf(const ReadPlan& plan, const ReadCost& cost) {
+  return std::max(static_cast<double>(plan.blocks().size()) * cost.request_s,
+                  static_cast<double>(plan.read_bytes()) * cost.byte_s);
+}
+
+TEST_CASE("Parts of a plan, cut with gaps, fill the same buffer", "[layout][plan]") {
+  const uint32_t page_bytes = GENERATE(512U, 4096U, 16384U);
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(page_bytes, seed);
+    test::Random random(seed);
+    const uint64_t page_count = random.Between(1, page_bytes > 4096 ? 40 : 300);
+    PlanOptions options = OptionsOf(page_bytes, page_count * page_bytes, Coalescing::kNeighbours);
+    options.block_bytes_max = kStretchAlignBytes * random.Between(1, 60);
+    const std::vector<std::byte> file = FileOf(options.file_size_bytes);
+    const RunList list = RandomRuns(page_bytes, page_count, seed).Make();
+    ReadPlan plan(options);
+    for (const RecordRun& run : list.runs()) REQUIRE(plan.Add(run));
+    plan.Finish();
+    const uint64_t useful_bytes = plan.useful_bytes();
+    BlockCut cut;
+    cut.part_count = random.Between(1, 4);
+    cut.cost = {1e-6 * static_cast<double>(random.Below(200)), 1e-9};
+    if (random.Below(2) == 0) {
+      cut.has_leaf = [](const Extent& leaf) { return leaf.offset / kStretchAlignBytes % 2 == 0; };
+    }
+    PlannedBuffer buffer(plan.buffer_bytes(), file);
+    for (cut.part = 0; cut.part < cut.part_count; ++cut.part) {
+      BlockCut no_gaps = cut;
+      no_gaps.cost = {};
+      plan.CutBlocks(no_gaps);
+      REQUIRE(plan.parts().empty());
+      const double time_without = TimeOf(plan, cut.cost);
+      plan.CutBlocks(cut);
+      REQUIRE(TimeOf(plan, cut.cost) <= time_without * (1 + 1e-9));
+      buffer.ReadBlocks(plan, options);
+    }
+    buffer.CheckAllRead();
+    CheckPlaces(plan, list, buffer, page_bytes);
+    REQUIRE(plan.useful_bytes() == useful_bytes);
+  }
+}
+
+// A hundred records of a page, one in ten pages: 4 KiB wanted, 36 KiB between.
+TEST_CASE("ReadPlan reads along gaps that cost less than requests", "[layout][plan]") {
+  PlanOptions options = OptionsOf(4096, 1000 * 4096, Coalescing::kNeighbours);
+  options.gap_share_max = 0;
+  ReadPlan plan(options);
+  for (uint64_t i = 0; i < 100; ++i) {
+    RecordRun run;
+    run.leaf = run.home = {i * 10};
+    const Extent value{i * 10 * 4096 + 16, 4000};
+    run.values = {&value, 1};
+    REQUIRE(plan.Add(run));
+  }
+  REQUIRE(plan.Settle() == 100);
+  REQUIRE(plan.pending_bytes() == 100 * 4096);
+  plan.Finish();
+  CHECK(plan.blocks().size() == 100);
+  BlockCut cut;
+  // Requests are dear: all but one in a MiB go.
+  cut.cost = {1, 1e-9};
+  plan.CutBlocks(cut);
+  CHECK(plan.blocks().size() == 4);
+  CHECK(plan.parts().size() == 100);
+  CHECK(plan.buffer_bytes() == 100 * 4096);
+  CHECK(plan.useful_bytes() == 100 * 4096);
+  // Bytes are dear: none.
+  cut.cost = {1e-9, 1};
+  plan.CutBlocks(cut);
+  CHECK(plan.blocks().size() == 100);
+  CHECK(plan.read_bytes() == 100 * 4096);
+}
+
+TEST_CASE("ReadPlan counts shared pages once when it is settled", "[layout][plan]") {
+  const RunList list = LeafAndFourValues(3);
+  ReadPlan plan(OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours));
+  for (int round = 0; round < 3; ++round) {
+    for (const RecordRun& run : list.runs()) REQUIRE(plan.Add(run));
+    CHECK(plan.pending_bytes() == (round == 0 ? 5 : 10) * 4096);
+    CHECK(plan.Settle() == 2);
+    CHECK(plan.pending_bytes() == 5 * 4096);
+  }
+  plan.Finish();
+  CHECK(plan.useful_bytes() == 5 * 4096);
 }
 
 }  // namespace

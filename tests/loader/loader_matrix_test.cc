@@ -200,8 +200,8 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   options.batch_count_max = std::clamp<uint64_t>(kPositionsMax / options.batch_size, 1,
                                                  std::min<uint64_t>(two_epochs, 90));
   // A batch of these fits for sure, a chunk does not.
-  if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000 &&
-      options.order == Order::kSequential && options.reuse == 1) {
+  if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000 && options.reuse == 1 &&
+      options.group_batches == 0) {
     options.memory_budget_bytes = 1 << 20;
   }
   return trial;

@@ -92,6 +92,8 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
                            : variant % 4 == 1 ? io::EngineKind::kPread
                                               : io::EngineKind::kUring;
           options.readers_per_host = variant % 5 == 0 ? 2 : 1;
+          // Little memory: many slots, scattered ones of all sizes.
+          options.memory_budget_bytes = variant % 3 == 1 ? 4 << 20 : 256 << 20;
           CAPTURE(n, static_cast<int>(shuffle), rank_count, ranks_per_host, variant);
           REQUIRE(WrongWith({rank_count, ranks_per_host}, data_file, expected, options) == "");
         }
