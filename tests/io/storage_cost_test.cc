@@ -1,0 +1,55 @@
+// Goal: the probe measures what it says, of any file, and is no reason to fail.
+#include "lmdbio/io/storage_cost.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::io {
+namespace {
+
+std::string FileOf(const test::TempDir& dir, uint64_t size_bytes) {
+  const auto path = dir.path() / "file";
+  std::ofstream(path).close();
+  std::filesystem::resize_file(path, size_bytes);
+  return path.string();
+}
+
+TEST_CASE("A request costs time, and so does a byte", "[io][cost]") {
+  const test::TempDir dir;
+  for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring, EngineKind::kMmap}) {
+    for (const uint64_t file_bytes : {uint64_t{4096}, uint64_t{100'000}, uint64_t{8} << 20}) {
+      EngineOptions options;
+      options.kind = kind;
+      const auto cost = MeasureStorageCost(FileOf(dir, file_bytes), options, file_bytes, 1 << 20);
+      CAPTURE(EngineKindName(kind), file_bytes);
+      REQUIRE(cost);
+      CHECK(cost->request_s > 0);
+      CHECK(cost->byte_s > 0);
+      // Nothing here takes a second for a page, or for a thousandth of one.
+      CHECK(cost->request_s < 1);
+      CHECK(cost->byte_s < 1);
+    }
+  }
+}
+
+TEST_CASE("Too small a file is not tried", "[io][cost]") {
+  const test::TempDir dir;
+  const auto cost = MeasureStorageCost(FileOf(dir, 100), {}, 100, 1 << 20);
+  REQUIRE(cost);
+  CHECK(cost->request_s == kAssumedCost.request_s);
+}
+
+TEST_CASE("What cannot be read has no cost", "[io][cost]") {
+  const test::TempDir dir;
+  CHECK_FALSE(MeasureStorageCost((dir.path() / "none").string(), {}, 1 << 20, 1 << 20));
+  // Shorter than it is said to be.
+  CHECK_FALSE(MeasureStorageCost(FileOf(dir, 8192), {}, 64 << 20, 1 << 20));
+}
+
+}  // namespace
+}  // namespace lmdbio::io
