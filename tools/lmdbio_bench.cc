@@ -325,6 +325,9 @@ void DescribeRead(po::options_description_easy_init options) {
        "the largest read")  //
       ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
        "of a host, for the window")  //
+      ("keep", po::value<std::string>()->default_value("auto")->value_name("auto|off|BYTES"),
+       "memory of a host in which auto may keep the file as far as it was read; auto: a quarter of "
+       "what is free, for scattered records")  //
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
@@ -421,6 +424,9 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   options.memory_budget_bytes =
       ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
   SetOrder(invocation, options);
+  const std::string keep = invocation.option<std::string>("keep");
+  if (keep == "off") options.keep_bytes_max = 0;
+  if (keep != "off" && keep != "auto") options.keep_bytes_max = ParseSize(keep, "keep");
   const Status makes_sense = lmdbio::loader::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   return options;

@@ -92,7 +92,7 @@ void ReadPlan::CloseStretch(const Stretch& stretch) {
   stretches_.push_back(stretch);
   stretches_.back().end = std::max(stretch.begin, end);
   useful_bytes_ += stretch.useful_bytes;
-  if (options_.is_in_place) return;
+  if (is_in_file_) return;
   buffer_bytes_ = AlignUp(stretch.at + (stretches_.back().end - stretch.begin), kStretchAlignBytes);
 }
 
@@ -226,6 +226,16 @@ uint64_t ReadPlan::Settle() {
 }
 
 void ReadPlan::Finish() {
+  is_in_file_ = options_.is_in_place;
+  PlaceAll();
+}
+
+void ReadPlan::FinishInFile() {
+  is_in_file_ = true;
+  PlaceAll();
+}
+
+void ReadPlan::PlaceAll() {
   LMDBIO_CHECK(stretches_.empty());
   SortItems();
   gap_bytes_left_ =
@@ -236,7 +246,7 @@ void ReadPlan::Finish() {
     if (!is_open || !Extends(stretch, item)) {
       if (is_open) CloseStretch(stretch);
       const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
-      stretch = {begin, item.begin, options_.is_in_place ? begin : buffer_bytes_, 0, true};
+      stretch = {begin, item.begin, is_in_file_ ? begin : buffer_bytes_, 0, true};
       is_open = true;
     }
     if (item.begin > stretch.end) {

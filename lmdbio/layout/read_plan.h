@@ -118,8 +118,10 @@ class ReadPlan final : public RecordRunSink {
 
   // Gives what was added its place in the buffer, and cuts all of it into blocks. Afterwards the
   // plan is read only, but for CutBlocks, until Clear.
+  // FinishInFile  gives it the place that it has in the file, as PlanOptions::is_in_place does
   // Cost: O(n) for records in file order, O(n log n) otherwise
   void Finish();
+  void FinishInFile();
 
   // Cuts other blocks for the same buffer. Requires: Finish was called
   void CutBlocks(const BlockCut& cut);
@@ -166,6 +168,7 @@ class ReadPlan final : public RecordRunSink {
   void Place(const Item& item, const Stretch& stretch);
   void CloseStretch(const Stretch& stretch);
   uint64_t NeededBytes(uint64_t* stretch_count) const;
+  void PlaceAll();
   void PlaceValuesOnPages();
   void CutPieces(const BlockCut& cut);
   GapLimit GapsWorthReading(const ReadCost& cost);
@@ -176,6 +179,7 @@ class ReadPlan final : public RecordRunSink {
   std::vector<Item> strays_, merged_;  // of SortItems
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;
+  bool is_in_file_ = false;  // places are the file's
   std::vector<Stretch> stretches_;
   std::vector<PlannedPiece> pieces_, had_, parts_;
   std::vector<uint64_t> gaps_;  // of GapsWorthReading

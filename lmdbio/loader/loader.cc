@@ -18,9 +18,11 @@
 #include "lmdbio/exchange/place_broadcast.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/file_source.h"
+#include "lmdbio/io/memory_room.h"
 #include "lmdbio/io/storage_cost.h"
 #include "lmdbio/loader/clocks.h"
 #include "lmdbio/loader/in_place_view.h"
+#include "lmdbio/loader/kept_file.h"
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
@@ -112,6 +114,7 @@ class Loader::Impl {
   Status PrepareReader();
   std::function<layout::ReadCost()> CostOfReads() const;
   Status OpenHostLayout();
+  Status OpenKept();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<std::unique_ptr<Locator>> MakeLayoutUser(const layout::Database& database);
   Result<bool> NextBatch();
@@ -155,6 +158,7 @@ class Loader::Impl {
   std::vector<Entry> lmdb_entries_;
 
   std::unique_ptr<comm::SharedMemory> memory_;
+  std::unique_ptr<comm::SharedMemory> kept_memory_;
   std::optional<Window> window_;
   SlotReaderParts parts_;
   std::unique_ptr<SlotReader> reader_;  // after what it borrows
@@ -182,6 +186,7 @@ Loader::Impl::~Impl() {
   locator_.reset();
   if (memory_ && !all_left) memory_->Abandon();
   if (layout_memory_ && !all_left) layout_memory_->Abandon();
+  if (kept_memory_ && !all_left) kept_memory_->Abandon();
 }
 
 // Which ranks share this host, and who of them reads.
@@ -363,6 +368,32 @@ Status Loader::Impl::OpenHostLayout() {
   return {};
 }
 
+// Memory for the whole file, where there is plenty on every host. Without it slots are larger.
+Status Loader::Impl::OpenKept() {
+  const uint64_t room = io::MemoryRoomBytes();
+  LMDBIO_TRY(const auto rooms, group_.AllGather(std::as_bytes(std::span(&room, 1))));
+  uint64_t least = room;
+  for (size_t at = 0; at < rooms.size(); at += sizeof room) {
+    uint64_t other = 0;
+    std::memcpy(&other, &rooms[at], sizeof other);
+    least = std::min(least, other);
+  }
+  facts_.keeping = KeepingFor(facts_, options_, least);
+  if (facts_.keeping == Keeping::kNone) return {};
+  Result<std::unique_ptr<comm::SharedMemory>> memory =
+      host_->AllocateShared(KeptFile::BytesNeeded(facts_.snapshot->file_size_bytes));
+  if (memory) {
+    kept_memory_ = std::move(*memory);
+    ::madvise(kept_memory_->bytes().data(), kept_memory_->bytes().size(), MADV_HUGEPAGE);
+    return {};
+  }
+  facts_.keeping = Keeping::kNone;
+  if (reader_index_ == 0) {
+    notes_.push_back(memory.error().message() + ": nothing of the file is kept in memory");
+  }
+  return {};
+}
+
 // Of readers beside the host's first.
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLayoutUser(const layout::Database& database) {
   const auto make_own = [this, database]() -> Result<std::unique_ptr<Locator>> {
@@ -437,6 +468,11 @@ Status Loader::Impl::PrepareReader() {
     engine_name_ = parts_.engine->Describe();
   }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();
+  if (kept_memory_) {
+    parts_.kept = std::make_unique<KeptFile>(
+        kept_memory_->bytes(), facts_.snapshot->file_size_bytes, options_.block_bytes,
+        static_cast<size_t>(reader_index_), static_cast<size_t>(reader_count_));
+  }
   const SlotLimits limits = LimitsFor(facts_, options_, *schedule_, host_->size(),
                                       ranks_.rank_count, window_->ring().size());
   parts_.window = &*window_;
@@ -469,6 +505,7 @@ Status Loader::Impl::Open() {
   }
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(OpenHostLayout());
+  LMDBIO_TRY_VOID(OpenKept());
   LMDBIO_TRY_VOID(comm::Agree(group_, PrepareReader()));
   if (!is_reopened_) usage_at_open_ = ProcessUsage();
   if (is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
@@ -498,7 +535,10 @@ Status Loader::Impl::NextFromWindow(const order::BatchSpan& span) {
   if (in_place_) {
     LMDBIO_TRY_VOID(ReadyInPlace(share, mine));
   }
-  const std::byte* base = in_place_ ? in_place_->map().map().data() : ring;
+  const std::byte* base = ring;
+  if (!slot_head_->is_in_ring) {
+    base = in_place_ ? in_place_->map().map().data() : kept_memory_->bytes().data();
+  }
   batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(base), mine.first(share.record_count),
                  share.skipped_count);
   return {};
@@ -641,8 +681,9 @@ std::string Loader::Impl::Describe() const {
       token_count > 0 ? fmt::format("; {} reader(s) at a time", token_count) : "";
   const std::string engine =
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
-  return fmt::format("{}; {}; blocks of up to {} bytes{}{}", LocatingName(facts_.locating), engine,
-                     options_.block_bytes, chunks, turns);
+  const std::string_view kept = reader_ && reader_->keeps() ? "; what was read is kept" : "";
+  return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}", LocatingName(facts_.locating),
+                     engine, options_.block_bytes, chunks, turns, kept);
 }
 
 Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

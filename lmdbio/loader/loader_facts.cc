@@ -41,6 +41,9 @@ constexpr uint64_t kShuffleBlockBytes = 1 << 20;
 // No stream gets so far, and below it nothing overflows.
 constexpr uint64_t kPositionMax = uint64_t{1} << 60;
 
+// Of the memory that is free, the part that a kept file may take.
+constexpr uint64_t kKeptRoomShare = 4;
+
 // `auto` tries taking turns where the stream is so many times as long as the trial.
 constexpr double kTrialWorthItFrom = 64;
 
@@ -58,7 +61,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 25;
+constexpr size_t kOptionCount = 26;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -85,6 +88,7 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"number of readers per host", options.readers_per_host},
       {"stagger", options.stagger},
       {"memory budget", options.memory_budget_bytes},
+      {"memory to keep the file in", options.keep_bytes_max ? *options.keep_bytes_max + 1 : 0},
       {"engine", options.engine ? number(*options.engine) + 1 : 0},
       {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
       {"block size", options.block_bytes},
@@ -303,6 +307,17 @@ Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
   return {};
 }
 
+Keeping KeepingFor(const LoaderFacts& facts, const LoaderOptions& options, uint64_t room_bytes) {
+  const bool is_auto = CompositionOf(options.strategy).engine == Composition::Engine::kProbe;
+  if (!is_auto || facts.is_in_place) return Keeping::kNone;
+  const uint64_t file_bytes = facts.snapshot->file_size_bytes;
+  if (options.keep_bytes_max) {
+    return file_bytes <= *options.keep_bytes_max ? Keeping::kAll : Keeping::kNone;
+  }
+  const bool fits = options.num_shards == 1 && file_bytes <= room_bytes / kKeptRoomShare;
+  return fits ? Keeping::kScattered : Keeping::kNone;
+}
+
 bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
   if (staggering == Staggering::kNone || facts.is_in_place) return false;
@@ -339,6 +354,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
   // The papers' strategies without coalescing read a batch, or a group, at a time.
   const Composition& composition = CompositionOf(options.strategy);
   if (composition.coalescing == layout::Coalescing::kNone) limits.group_count_max = 1;
+  limits.keeping = facts.keeping;
   limits.expects_scattered =
       options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
   // Room for two of them, and for what they grow too large by: a group.

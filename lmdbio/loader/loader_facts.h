@@ -31,6 +31,7 @@ struct LoaderFacts {
   io::EngineKind engine = io::EngineKind::kUring;
   io::CachePolicy cache = io::CachePolicy::kBuffered;
   bool is_in_place = false;  // records are looked at in a map of the file; no engine
+  Keeping keeping = Keeping::kNone;
 };
 static_assert(std::is_trivially_copyable_v<LoaderFacts>);
 
@@ -66,6 +67,10 @@ Status CheckSameFile(const LoaderFacts& facts, const layout::Snapshot& snapshot,
 
 // Of the leaf and overflow pages of `database`.
 uint64_t PageBytesOf(const layout::Database& database);
+
+// Which slots are looked at in memory that keeps the file.
+// room_bytes  free memory of the host that has least
+Keeping KeepingFor(const LoaderFacts& facts, const LoaderOptions& options, uint64_t room_bytes);
 
 // Whether the readers of a job may have to take turns.
 bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options);

@@ -228,9 +228,9 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
 }
 
 Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
-                            std::span<const BadRange> bad_ranges) {
+                            Values values_are, std::span<const BadRange> bad_ranges) {
   bytes_ = bytes;
-  is_in_place_ = bytes.data() != ring.data();
+  is_in_place_ = values_are == Values::kLeftToRanks;
   bad_ranges_ = bad_ranges;
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<SubBatch*>(&ring[slot.head.shares_at]), share_count};

@@ -27,13 +27,16 @@ class SlotFinisher {
   // pages  copied; its source must outlive this
   SlotFinisher(const layout::PageReader& pages, HostRanks ranks, OnError on_error);
 
+  // Who looks at the heads of values' overflow runs.
+  enum class Values { kLookedAt, kLeftToRanks };
+
   // Writes the shares and entries of `slot` into the ring.
   // ring        [ring bytes] of the window
-  // bytes       where the slot's pages lie already: the ring, or the map of the file if the plan is
-  //             one in place; the entries' offsets count from its start
+  // bytes       where the slot's pages lie already: the ring, or the map of the file or memory that
+  //             keeps it if the plan is one in place; the entries' offsets count from its start
   // bad_ranges  of the slot's pages that could not be read; only with OnError::kSkip
   // Errors: kCorruption  with OnError::kRaise, the first record that is not what was planned
-  Status Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
+  Status Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes, Values values_are,
                 std::span<const BadRange> bad_ranges);
 
  private:
@@ -67,7 +70,7 @@ class SlotFinisher {
 
   // While a slot is being finished:
   Bytes bytes_;
-  bool is_in_place_ = false;  // bytes_ is no copy
+  bool is_in_place_ = false;  // bytes_ is a map: values are left to the ranks
   std::span<const BadRange> bad_ranges_;
   std::span<SubBatch> shares_;
   std::span<Entry> entries_;

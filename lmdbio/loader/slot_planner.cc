@@ -162,8 +162,10 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
   slot.free_after = std::max(place->free_after, reused);
-  slot.pages_at = limits_.is_in_place ? 0 : place->at + pages_at;
-  slot.head = {slot.batches.front().number, slot.batches.size(), place->at, place->at + entries_at};
+  const bool is_elsewhere = limits_.is_in_place || slot.is_kept;
+  slot.pages_at = is_elsewhere ? 0 : place->at + pages_at;
+  slot.head = {slot.batches.front().number, slot.batches.size(), place->at, place->at + entries_at,
+               !is_elsewhere};
   return {};
 }
 
@@ -206,8 +208,12 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.is_scattered = false;
   LMDBIO_TRY(bool goes_on, AddGroupsUpTo(limits_.target_bytes, slot));
   if (slot.batches.empty()) return false;
-  if (limits_.scattered_bytes_max > limits_.target_bytes) {
+  slot.is_kept = limits_.keeping == Keeping::kAll;
+  if (limits_.scattered_bytes_max > 0 && !slot.is_kept) {
     slot.is_scattered = IsScattered(slot, slot.plan.Settle());
+    slot.is_kept = slot.is_scattered && limits_.keeping == Keeping::kScattered;
+  }
+  if (limits_.scattered_bytes_max > limits_.target_bytes && !slot.is_kept) {
     const uint64_t most = std::min(limits_.scattered_bytes_max, limits_.target_bytes << growth_);
     while (slot.is_scattered && goes_on) {
       LMDBIO_TRY(goes_on, AddGroupsUpTo(most, slot));
@@ -221,7 +227,7 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
       growth_ = std::min(growth_ + 1, 16U);
     }
   }
-  slot.plan.Finish();
+  slot.is_kept ? slot.plan.FinishInFile() : slot.plan.Finish();
   slot.number = next_slot_++;
   LMDBIO_TRY_VOID(Place(slot));
   return true;

@@ -47,11 +47,14 @@ struct PlannedSlot {
   uint64_t run_count = 0;    // of neighbouring records that they are
   uint64_t entry_count = 0;  // records, each as often as it is handed out
   bool is_scattered = false;
+  bool is_kept = false;  // its pages are looked at in memory for the whole file
   layout::ReadPlan plan;
   uint64_t free_after = 0;  // slots that must have been let go before it may be filled
   uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
   SlotHead head;
 };
+
+enum class Keeping { kNone, kScattered, kAll };
 
 struct SlotLimits {
   uint64_t target_bytes = 8 << 20;  // groups are added to a slot until it holds so much
@@ -60,6 +63,8 @@ struct SlotLimits {
   // Slots whose records lie scattered over the file may grow to this, because the more of them are
   // fetched at once, the less lies between them; 0: no slot does.
   uint64_t scattered_bytes_max = 0;
+  // Which slots are looked at in memory that keeps the file (kept_file.h).
+  Keeping keeping = Keeping::kNone;
   bool expects_scattered = false;  // no two records that follow each other are neighbours
   uint64_t wrap_bytes = 0;         // see RingAllocator
   uint64_t ring_bytes = 0;

@@ -147,11 +147,24 @@ Status SlotReader::Plan() {
   if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
   is_ended_ = !*found;
   if (*found) {
-    CutBlocks(next->slot.plan);
-    next->read_bytes = next->slot.plan.read_bytes();
+    PlanReads(*next);
     planned_ = std::move(next);
   }
   return {};
+}
+
+// What this reader has to read for the slot.
+void SlotReader::PlanReads(UnderWay& slot) {
+  layout::ReadPlan& plan = slot.slot.plan;
+  slot.chunks.clear();
+  if (!slot.slot.is_kept) {
+    CutBlocks(plan);
+    slot.read_bytes = plan.read_bytes();
+    return;
+  }
+  parts_.kept->TakeMissing(plan.blocks(), slot.chunks);
+  slot.read_bytes = 0;
+  for (const Extent& chunk : slot.chunks) slot.read_bytes += chunk.length_bytes;
 }
 
 // This reader's part of the plan. What a request costs is found out when a plan first has many.
@@ -173,6 +186,7 @@ void SlotReader::CutBlocks(layout::ReadPlan& plan) {
 Status SlotReader::Begin() {
   UnderWay& slot = *under_way_.emplace_back(std::move(planned_));
   slot.is_done = false;
+  if (slot.slot.is_kept) return BeginKept(slot);
   const layout::ReadPlan& plan = slot.slot.plan;
   const std::span<const PlannedBlock> blocks = plan.blocks();
   LMDBIO_CHECK(blocks.size() < uint64_t{1} << kBlockBits);
@@ -197,6 +211,33 @@ Status SlotReader::Begin() {
   }
   LMDBIO_TRY_VOID(parts_.engine->Start(reads_));
   return StartStaged();
+}
+
+// Reads the chunks that nobody has asked for before, to where they stay.
+Status SlotReader::BeginKept(UnderWay& slot) {
+  tally_.kept_slots.fetch_add(1, std::memory_order_relaxed);
+  slot.blocks_left = slot.chunks.size();
+  if (slot.chunks.empty()) return EndReady();
+  reads_.clear();
+  for (size_t i = 0; i < slot.chunks.size(); ++i) {
+    const Extent& chunk = slot.chunks[i];
+    reads_.push_back({chunk.offset, parts_.kept->memory().subspan(chunk.offset, chunk.length_bytes),
+                      slot.slot.number << kBlockBits | i});
+  }
+  if (parts_.engine->outstanding() == 0) busy_since_ = Clock::now();
+  return parts_.engine->Start(reads_);
+}
+
+// Slots that need what earlier ones have asked for end after these.
+Status SlotReader::EndReady() {
+  while (true) {
+    const auto ready = std::find_if(under_way_.begin(), under_way_.end(),
+                                    [](const auto& slot) { return !slot->is_done; });
+    if (ready == under_way_.end() || !(*ready)->slot.is_kept || (*ready)->blocks_left > 0) {
+      return {};
+    }
+    LMDBIO_TRY_VOID(EndPart(**ready));
+  }
 }
 
 Status SlotReader::OpenStaging() {
@@ -263,6 +304,7 @@ void SlotReader::CountReads() {
 
 Status SlotReader::Take(io::BlockDone& done) {
   UnderWay& slot = SlotOf(done.tag >> kBlockBits);
+  if (slot.slot.is_kept) return TakeKept(slot, done);
   const layout::ReadPlan& plan = slot.slot.plan;
   const PlannedBlock& block = plan.blocks()[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
   if (!done.status) {
@@ -274,7 +316,29 @@ Status SlotReader::Take(io::BlockDone& done) {
     leaves_.Keep(block.file, parts_.window->ring().subspan(slot.slot.pages_at + block.at,
                                                            block.file.length_bytes));
   }
-  return --slot.blocks_left == 0 ? EndPart(slot) : Status();
+  if (--slot.blocks_left > 0) return {};
+  LMDBIO_TRY_VOID(EndPart(slot));
+  return EndReady();
+}
+
+// A chunk that cannot be read is missed by every slot from here on that is under way; later ones
+// ask for it again.
+Status SlotReader::TakeKept(UnderWay& slot, const io::BlockDone& done) {
+  const Extent chunk = slot.chunks[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
+  if (!done.status) {
+    Error error =
+        parts_.guard->Explain(Error(done.status.error().code(), done.status.error().message()));
+    if (parts_.on_error == OnError::kRaise || error.code() == ErrorCode::kStale) {
+      return Fail(std::move(error));
+    }
+    parts_.kept->Forget(chunk);
+    for (const auto& other : under_way_) {
+      if (other->slot.number < slot.slot.number || !other->slot.is_kept) continue;
+      LMDBIO_TRY_VOID(ReadPieces(*other, {chunk, chunk.offset}));
+    }
+  }
+  --slot.blocks_left;
+  return EndReady();
 }
 
 // Copies what is wanted of a block with gaps to its place.
@@ -309,8 +373,8 @@ Status SlotReader::Mend(const UnderWay& slot, const PlannedBlock& block, Error w
 Status SlotReader::ReadPieces(const UnderWay& slot, const layout::PlannedPiece& piece) {
   const ByteSource& source = parts_.guard->environment().pages().source();
   const auto [offset, length_bytes] = piece.file;
-  const MutableBytes memory =
-      parts_.window->ring().subspan(slot.slot.pages_at + piece.at, length_bytes);
+  const MutableBytes all = slot.slot.is_kept ? parts_.kept->memory() : parts_.window->ring();
+  const MutableBytes memory = all.subspan(slot.slot.pages_at + piece.at, length_bytes);
   const Result<Bytes> read = source.Read(piece.file, memory);
   if (read) return {};
   if (length_bytes <= kPieceBytesMin) {
@@ -342,8 +406,12 @@ Status SlotReader::FinishSlot(UnderWay& slot) {
   const auto start = Clock::now();
   Window& window = *parts_.window;
   LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
-  const Bytes bytes = parts_.map != nullptr ? parts_.map->map() : Bytes(window.ring());
-  Status finished = parts_.finisher->Finish(slot.slot, window.ring(), bytes,
+  Bytes bytes = window.ring();
+  if (parts_.map != nullptr) bytes = parts_.map->map();
+  if (slot.slot.is_kept) bytes = parts_.kept->memory();
+  const auto values_are =
+      parts_.map != nullptr ? SlotFinisher::Values::kLeftToRanks : SlotFinisher::Values::kLookedAt;
+  Status finished = parts_.finisher->Finish(slot.slot, window.ring(), bytes, values_are,
                                             window.TakeBadRanges(slot.slot.number));
   if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
   const auto& batches = slot.slot.batches;

@@ -30,6 +30,7 @@
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/loader/counters.h"
+#include "lmdbio/loader/kept_file.h"
 #include "lmdbio/loader/leaf_cache.h"
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
@@ -43,6 +44,7 @@ struct SlotReaderParts {
   const SnapshotGuard* guard = nullptr;     // borrowed
   std::unique_ptr<io::BlockEngine> engine;  // none if records are looked at in place
   const io::MapSource* map = nullptr;       // in place: the file; borrowed
+  std::unique_ptr<KeptFile> kept;           // where slots may be kept
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
   std::unique_ptr<exchange::Stagger> stagger;  // where readers take turns
@@ -66,6 +68,9 @@ class SlotReader {
   // Adds what the reader has done so far. Any thread.
   void AddTo(LoaderCounters& counters) const;
 
+  // Whether slots were looked at in memory that keeps the file. Any thread.
+  bool keeps() const { return tally_.kept_slots.load(std::memory_order_relaxed) > 0; }
+
   // How many readers of the job may read at a time; 0: all. Any thread.
   uint32_t token_count() const { return parts_.stagger ? parts_.stagger->token_count() : 0; }
 
@@ -76,7 +81,8 @@ class SlotReader {
     explicit UnderWay(const layout::PlanOptions& options) : slot(options) {}
     PlannedSlot slot;
     uint64_t blocks_left = 0;
-    uint64_t read_bytes = 0;  // by this reader
+    std::vector<Extent> chunks;  // of the kept file, that it was the first to ask for
+    uint64_t read_bytes = 0;     // by this reader
     bool is_done = false;
   };
   // A block with gaps that waits for staging memory.
@@ -88,17 +94,22 @@ class SlotReader {
   // Written by the reading thread, read by any.
   struct Tally {
     std::atomic<double> locate_s{0}, read_s{0}, finish_s{0}, space_wait_s{0}, turn_s{0}, cpu_s{0};
+    std::atomic<uint64_t> kept_slots{0};
     std::atomic<uint64_t> requests{0}, bytes{0}, direct_bytes{0}, useful_bytes{0}, retries{0};
   };
 
   void Run();
   Status Work();
   Status Plan();
+  void PlanReads(UnderWay& slot);
   void CutBlocks(layout::ReadPlan& plan);
   bool MayBegin();
   Status AwaitTurn();
   Status AwaitSpace();
   Status Begin();
+  Status BeginKept(UnderWay& slot);
+  Status TakeKept(UnderWay& slot, const io::BlockDone& done);
+  Status EndReady();
   Status BeginInPlace(UnderWay& slot);
   uint64_t outstanding() const { return parts_.engine ? parts_.engine->outstanding() : 0; }
   Status Collect(std::chrono::milliseconds limit);

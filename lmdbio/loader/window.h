@@ -28,7 +28,7 @@
 
 namespace lmdbio::loader {
 
-// A record in a slot. Offsets count from the start of the ring.
+// A record in a slot. Offsets count from where the slot's head says.
 struct Entry {
   uint64_t position = 0;  // in the global sequence
   uint64_t value_at = 0;
@@ -57,6 +57,9 @@ struct SlotHead {
   uint64_t batch_count = 0;
   uint64_t shares_at = 0;   // SubBatch [batch_count * rank count], batch after batch
   uint64_t entries_at = 0;  // Entry [...]
+  // What the entries' offsets count from: the start of the ring, or of other memory (in place, in
+  // a map; kept, in memory for the whole file).
+  bool is_in_ring = true;
 };
 
 struct WindowShape {

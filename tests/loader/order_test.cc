@@ -94,6 +94,10 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
           options.readers_per_host = variant % 5 == 0 ? 2 : 1;
           // Little memory: many slots, scattered ones of all sizes.
           options.memory_budget_bytes = variant % 3 == 1 ? 4 << 20 : 256 << 20;
+          // What was read is kept where records are scattered, everywhere, or nowhere.
+          options.keep_bytes_max.reset();
+          if (variant % 4 == 2) options.keep_bytes_max = 1 << 30;
+          if (variant % 4 == 3) options.keep_bytes_max = 0;
           CAPTURE(n, static_cast<int>(shuffle), rank_count, ranks_per_host, variant);
           REQUIRE(WrongWith({rank_count, ranks_per_host}, data_file, expected, options) == "");
         }
