@@ -55,7 +55,7 @@ class BenchTool(unittest.TestCase):
                 self.assertEqual(outcome.flaw_of_failure(exit_code, *words), "")
 
     def test_help_and_version(self):
-        for command in ((), ("raw",), ("read",)):
+        for command in ((), ("raw",), ("read",), ("order",)):
             outcome = run(2, *command, "--help")
             self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
             self.assertEqual(outcome.output.count("Usage: lmdbio-bench"), 1)  # of one rank
