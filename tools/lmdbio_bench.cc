@@ -382,7 +382,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
-       "on the processor, or on an accelerator that leaves the processor free")                //
+       "on the processor, or on an accelerator that leaves the processor free")  //
+      ("checksum", po::value<std::string>()->default_value("records")->value_name("KIND"),
+       "of records: position, key and value; or of values alone, whatever their order")        //
       ("no-checksum", "do not look at the bytes that are delivered: raw reads do not either")  //
       ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
        "ranks wait for each other after so many batches, as trainers do; 0: at the end only")     //
@@ -626,6 +628,17 @@ std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
   return text;
 }
 
+void SetChecksum(const Invocation& invocation, ReadRequest& request) {
+  using lmdbio::tools::ChecksumKind;
+  request.checksum = Choose<ChecksumKind, 2>(
+      invocation, "checksum",
+      {{{"records", ChecksumKind::kRecords}, {"values", ChecksumKind::kValues}}});
+  if (invocation.has("no-checksum")) request.checksum = ChecksumKind::kNone;
+  if (request.checksum != ChecksumKind::kRecords && invocation.has("verify")) {
+    throw Misuse("--verify compares checksums of records: leave out --no-checksum, --checksum");
+  }
+}
+
 Status Read(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
   ReadPlan plan;
@@ -639,10 +652,7 @@ Status Read(const Invocation& invocation) {
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must lie between 0 and 3600");
   }
-  plan.request.computes_checksum = !invocation.has("no-checksum");
-  if (!plan.request.computes_checksum && invocation.has("verify")) {
-    throw Misuse("--verify compares checksums: leave out --no-checksum");
-  }
+  SetChecksum(invocation, plan.request);
   if (plan.request.options.num_shards > 1 && invocation.has("verify")) {
     throw Misuse("--verify compares whole batches: a shard has a part of each");
   }
