@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "lmdbio/io/file_source.h"
-#include "lmdbio/layout/database.h"
 #include "lmdbio/layout/layout.h"
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/loader/batch.h"
@@ -49,12 +48,6 @@ class PageCounter final : public layout::RecordRunSink {
   uint64_t page_size_bytes_;
   uint64_t count_ = 0;
 };
-
-Result<layout::Database> OpenDatabase(const layout::Environment& environment,
-                                      const std::string& name) {
-  if (name.empty()) return environment.Main();
-  return environment.Named(name);
-}
 
 Result<order::StreamState> StreamOf(const layout::Database& database, uint64_t record_count,
                                     const loader::LoaderOptions& options) {
@@ -119,6 +112,12 @@ Result<RecordTable> TabulateRecords(loader::LmdbStream& stream, uint64_t record_
 }
 
 }  // namespace
+
+Result<layout::Database> OpenDatabase(const layout::Environment& environment,
+                                      const std::string& name) {
+  if (name.empty()) return environment.Main();
+  return environment.Named(name);
+}
 
 Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOptions& options) {
   if (options.batch_size == 0) return Fail(ErrorCode::kInvalidArgument, "the batch size is 0");

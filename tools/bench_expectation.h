@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/layout/database.h"
 #include "lmdbio/loader/options.h"
 #include "lmdbio/order/schedule.h"
 
@@ -22,6 +23,10 @@ struct Expectation {
 
   uint64_t batch_count() const { return batch_end - first_batch; }
 };
+
+// The database of that name, or the main one if it is empty. Errors: as Environment::Named
+Result<layout::Database> OpenDatabase(const layout::Environment& environment,
+                                      const std::string& name);
 
 // From a page walk. Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...
 Result<Expectation> Expect(const std::string& data_path, const loader::LoaderOptions& options);

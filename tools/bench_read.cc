@@ -97,10 +97,14 @@ uint64_t ThreadContextSwitches() {
   return static_cast<uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
 }
 
-uint64_t ChecksumOf(const loader::Batch& batch) {
+uint64_t ChecksumOf(const loader::Batch& batch, ChecksumKind kind) {
   uint64_t sum = 0;
   for (size_t i = 0; i < batch.record_count(); ++i) {
-    sum += RecordChecksum(batch.position(i), batch.key(i), batch.value(i));
+    if (kind == ChecksumKind::kRecords) {
+      sum += RecordChecksum(batch.position(i), batch.key(i), batch.value(i));
+    } else if (kind == ChecksumKind::kValues) {
+      sum += XXH3_64bits(batch.value(i).data(), batch.value(i).size());
+    }
   }
   return sum;
 }
@@ -141,7 +145,9 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
     pass.latencies_s.push_back(
         static_cast<float>(std::chrono::duration<double>(answered - asked).count()));
     if (pass.latencies_s.size() == 1) pass.mine.first_batch_s = SecondsSince(start);
-    if (request.computes_checksum) pass.mine.checksum += ChecksumOf(loader->batch());
+    if (request.checksum != ChecksumKind::kNone) {
+      pass.mine.checksum += ChecksumOf(loader->batch(), request.checksum);
+    }
     const auto computing = Clock::now();
     compute.Run();
     pass.mine.compute_s += SecondsSince(computing);
@@ -259,7 +265,7 @@ Result<ReadResult> MeasureRead(comm::Group& group, const ReadRequest& request) {
     AddRank(rank, is_map, result);
     checksum += rank.checksum;
   }
-  if (request.computes_checksum) result.checksum = checksum;
+  if (request.checksum != ChecksumKind::kNone) result.checksum = checksum;
   SetMeans(ranks, result);
   SetRankTimes(ranks, result);
   LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));

@@ -20,11 +20,18 @@ enum class ComputeKind {
   kSleep,  // an accelerator works, the processor is free
 };
 
+// What is summed up over the records that are delivered.
+enum class ChecksumKind {
+  kNone,     // nobody looks at them
+  kRecords,  // RecordChecksum: of position, key and value
+  kValues,   // XXH3-64 of the value alone: the same in any order, and for other readers to compute
+};
+
 struct ReadRequest {
   std::string path;
   loader::LoaderOptions options;
-  double compute_s = 0;           // for each batch, on each rank
-  bool computes_checksum = true;  // else nobody looks at what is delivered
+  double compute_s = 0;  // for each batch, on each rank
+  ChecksumKind checksum = ChecksumKind::kRecords;
   uint64_t meet_every = 1;  // batches; trainers wait for each other after so many, 0: at the end
   ComputeKind compute_kind = ComputeKind::kWork;
 };
@@ -47,7 +54,7 @@ struct ReadResult {
   uint64_t dropped_count = 0;
   uint64_t wrapped_count = 0;
   std::string state;  // Loader::Save of rank 0, after the last batch
-  // See RecordChecksum; over all records. None if it was not asked for.
+  // See ChecksumKind; over all records. None if it was not asked for.
   std::optional<uint64_t> checksum;
   int hosts = 1;
   double began_unix_s = 0;   // when the clock of `seconds` began, by rank 0's calendar

@@ -111,8 +111,10 @@ std::string CommandHelp(const std::string& call, const Command& command) {
   options << DescribeOptions(command);
   const std::string operands =
       *command.operands == '\0' ? "" : fmt::format(" {}", command.operands);
-  return fmt::format("Usage: {} [OPTION]...{}\n{}\n\n{}", call, operands, command.summary,
-                     options.str());
+  const std::string details =
+      *command.details == '\0' ? "" : fmt::format("\n{}\n", command.details);
+  return fmt::format("Usage: {} [OPTION]...{}\n{}\n{}\n{}", call, operands, command.summary,
+                     details, options.str());
 }
 
 std::string ToolHelp(const char* name, const char* summary, std::span<const Command> commands) {

@@ -93,6 +93,7 @@ struct Command {
   void (*describe)(po::options_description_easy_init options);
   Status (*run)(const Invocation& invocation);
   Output output = Output::kReport;
+  const char* details = "";  // paragraphs for --help, below the summary
 };
 
 // Parses the command line, runs the command it names and returns the exit code of the program.

@@ -2,6 +2,7 @@
 //
 //   lmdbio-bench raw FILE    what the storage gives, in transfers of one size
 //   lmdbio-bench read PATH   strategies over one database, each beside the raw rate of the same run
+//   lmdbio-bench order PATH  how well each order mixes the records of a database; reads none
 //
 // Runs alone or under mpirun.
 #include <array>
@@ -19,6 +20,7 @@
 #include "lmdbio/io/small_file.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "tools/bench_expectation.h"
+#include "tools/bench_order.h"
 #include "tools/bench_raw.h"
 #include "tools/bench_read.h"
 #include "tools/bench_report.h"
@@ -112,6 +114,13 @@ std::string Headline(const ordered_json& run) {
 // A path in it may have any bytes; those that are no UTF-8 are replaced.
 std::string JsonText(const ordered_json& outcome) {
   return outcome.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Collective. The data file behind `path`, which every rank must see.
+Result<std::string> FindFile(comm::Group& group, const std::string& path) {
+  Result<std::string> found = lmdbio::io::FindDataFile(path);
+  LMDBIO_TRY_VOID(comm::Agree(group, found ? Status() : lmdbio::Fail(std::move(found).error())));
+  return found;
 }
 
 CacheState CacheStateOf(const Invocation& invocation) {
@@ -237,14 +246,12 @@ Status Raw(const Invocation& invocation) {
   common.cache_state = CacheStateOf(invocation);
   common.readers_per_host = static_cast<uint32_t>(group->size());
   std::vector<RawRow> rows = RawRows(invocation, common);
-  Result<std::string> data_path = lmdbio::io::FindDataFile(invocation.operand("FILE"));
-  LMDBIO_TRY_VOID(
-      comm::Agree(*group, data_path ? Status() : lmdbio::Fail(std::move(data_path).error())));
+  LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("FILE")));
   const int repeat = RepeatCount(invocation);
   std::string cache;
   for (int i = 0; i < repeat; ++i) {
     for (RawRow& row : rows) {
-      row.request.data_path = *data_path;
+      row.request.data_path = data_path;
       LMDBIO_TRY(const RawResult result, lmdbio::tools::MeasureRaw(*group, row.request));
       row.rates.push_back(result.bytes_per_s());
       cache = result.cache_words;
@@ -258,6 +265,65 @@ Status Raw(const Invocation& invocation) {
   return lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome));
 }
 
+// --- read and order ---
+
+// What positions records have, whatever the order.
+void DescribeStream(po::options_description_easy_init options) {
+  options("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
+          "use this named database instead of the main one")  //
+      ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
+       "records of a batch, of all ranks together")  //
+      ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
+       "wrap, short or drop: what happens at the end of an epoch")                       //
+      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "of shuffling")  //
+      ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
+       "records of a block; 0: as many as fill 1 MiB")  //
+      ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches that records are dealt out to in chunked order, block shuffle and with reuse; 0: "
+       "as many as hold 32 MiB")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write the outcome there");
+}
+
+void SetStream(const Invocation& invocation, LoaderOptions& options) {
+  using lmdbio::loader::Tail;
+  options.database_name = invocation.option<std::string>("name");
+  options.batch_size = invocation.whole("batch-size");
+  options.tail =
+      Choose<Tail, 3>(invocation, "tail",
+                      {{{"wrap", Tail::kWrap}, {"short", Tail::kShort}, {"drop", Tail::kDrop}}});
+  options.seed = invocation.whole("seed");
+  options.block_records = invocation.whole("shuffle-block");
+  options.group_batches = invocation.whole("group-batches");
+}
+
+// --- order ---
+
+constexpr const char* kOrderDetails =
+    "Neighbour entropy: of records that are neighbours in the database, d is the distance of "
+    "their\n"
+    "positions in the sequence. It is the entropy, in bits, of a histogram of d / N in 1,024 "
+    "equal\n"
+    "bins, N being the number of records; up to 200,000 pairs are looked at. '% of random': as a\n"
+    "share of what chance gives, where d / N has the density 2 (1 - x). 'median dist.' is that of\n"
+    "d. 'adjacent %': of positions next to each other, how many hold such neighbours.";
+
+Status MixOrders(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  LoaderOptions options;
+  SetStream(invocation, options);
+  const Status makes_sense = lmdbio::loader::CheckOptions(options);
+  if (!makes_sense) throw Misuse(makes_sense.error().message());
+  LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("PATH")));
+  if (group->rank() != 0) return {};
+  LMDBIO_TRY(const auto mixes, lmdbio::tools::MeasureOrders(data_path, options));
+  ordered_json outcome = lmdbio::tools::DescribeMachine();
+  outcome["command_line"] = g_command_line;
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + lmdbio::tools::OrderTable(mixes)));
+  if (!invocation.has("json")) return {};
+  outcome.update(lmdbio::tools::ToJson(mixes));
+  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome));
+}
+
 // --- read ---
 
 void DescribeOrder(po::options_description_easy_init options) {
@@ -265,11 +331,8 @@ void DescribeOrder(po::options_description_easy_init options) {
           "sequential; chunked: batches in a row take turns with neighbours; or shuffle")  //
       ("shuffle", po::value<std::string>()->default_value("global")->value_name("SHUFFLE"),
        "global: exactly; or block: blocks of neighbours, mixed within groups of batches")  //
-      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "of shuffling")    //
       ("epoch", po::value<Whole>()->default_value({0})->value_name("N"),
        "the epoch to begin with")  //
-      ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
-       "records of a block; 0: as many as fill 1 MiB")  //
       ("reuse", po::value<Whole>()->default_value({1})->value_name("N"),
        "how often each record is handed out while it is in memory, in batches composed anew")  //
       ("reuse-among", po::value<std::string>()->default_value("rank")->value_name("rank|host"),
@@ -281,30 +344,21 @@ void DescribeOrder(po::options_description_easy_init options) {
       ("restore", po::value<std::string>()->value_name("FILE"),
        "go on where another run stood; --iterations counts from that stream's first batch")  //
       ("save", po::value<std::string>()->value_name("FILE"),
-       "write down where the stream stands after the last run")  //
-      ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
-       "batches that records are dealt out to in chunked order, block shuffle and with reuse; 0: "
-       "as "
-       "many as hold 32 MiB");
+       "write down where the stream stands after the last run");
 }
 
 void DescribeRead(po::options_description_easy_init options) {
   std::string names;
   for (const auto& row : lmdbio::loader::kStrategies) names += fmt::format("{}, ", row.name);
   const std::string help = fmt::format("one or more of {}or all", names);
+  DescribeStream(options);
   DescribeOrder(options);
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
           help.c_str())  //
-      ("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
-       "read this named database instead of the main one")  //
-      ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
-       "records of a batch, of all ranks together")  //
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
        "batches to read; 0: one epoch")  //
       ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
        "block or round-robin: which records of a batch are a rank's")  //
-      ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
-       "wrap, short or drop: what happens at the end of an epoch")  //
       ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
        "what happens to a record that cannot be read")  //
       ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
@@ -331,7 +385,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
-       "on the processor, or on an accelerator that leaves the processor free")                //
+       "on the processor, or on an accelerator that leaves the processor free")  //
+      ("checksum", po::value<std::string>()->default_value("records")->value_name("KIND"),
+       "of records: position, key and value; or of values alone, whatever their order")        //
       ("no-checksum", "do not look at the bytes that are delivered: raw reads do not either")  //
       ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
        "ranks wait for each other after so many batches, as trainers do; 0: at the end only")     //
@@ -341,7 +397,6 @@ void DescribeRead(po::options_description_easy_init options) {
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
        "runs of each strategy, taken in turn")                                         //
       ("verify", "compare what was delivered with a serial pass of liblmdb's cursor")  //
-      ("json", po::value<std::string>()->value_name("FILE"), "write all runs there")   //
       ("plot", po::value<std::string>()->value_name("FILE"), "draw the bars there (SVG)");
 }
 
@@ -372,10 +427,7 @@ void SetOrder(const Invocation& invocation, LoaderOptions& options) {
                                      {"shuffle", Order::kShuffle}}});
   options.shuffle = Choose<Shuffle, 2>(
       invocation, "shuffle", {{{"global", Shuffle::kGlobal}, {"block", Shuffle::kBlock}}});
-  options.seed = invocation.whole("seed");
   options.epoch = invocation.whole("epoch");
-  options.block_records = invocation.whole("shuffle-block");
-  options.group_batches = invocation.whole("group-batches");
   options.reuse = invocation.whole("reuse");
   options.reuse_among = Choose<ReuseAmong, 2>(
       invocation, "reuse-among", {{{"rank", ReuseAmong::kRank}, {"host", ReuseAmong::kHost}}});
@@ -387,16 +439,10 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   using lmdbio::loader::OnError;
   using lmdbio::loader::Share;
   using lmdbio::loader::SnapshotMode;
-  using lmdbio::loader::Tail;
   LoaderOptions options;
-  options.database_name = invocation.option<std::string>("name");
-  options.batch_size = invocation.whole("batch-size");
   options.batch_count_max = invocation.whole("iterations");
   options.share = Choose<Share, 2>(
       invocation, "share", {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}}});
-  options.tail =
-      Choose<Tail, 3>(invocation, "tail",
-                      {{{"wrap", Tail::kWrap}, {"short", Tail::kShort}, {"drop", Tail::kDrop}}});
   options.on_error = Choose<OnError, 2>(invocation, "on-error",
                                         {{{"raise", OnError::kRaise}, {"skip", OnError::kSkip}}});
   options.snapshot = Choose<SnapshotMode, 3>(invocation, "snapshot",
@@ -423,6 +469,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
   options.memory_budget_bytes =
       ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
+  SetStream(invocation, options);
   SetOrder(invocation, options);
   const std::string keep = invocation.option<std::string>("keep");
   if (keep == "off") options.keep_bytes_max = 0;
@@ -587,6 +634,17 @@ std::string Remarks(const ReadPlan& plan, const std::vector<BenchRun>& runs) {
   return text;
 }
 
+void SetChecksum(const Invocation& invocation, ReadRequest& request) {
+  using lmdbio::tools::ChecksumKind;
+  request.checksum = Choose<ChecksumKind, 2>(
+      invocation, "checksum",
+      {{{"records", ChecksumKind::kRecords}, {"values", ChecksumKind::kValues}}});
+  if (invocation.has("no-checksum")) request.checksum = ChecksumKind::kNone;
+  if (request.checksum != ChecksumKind::kRecords && invocation.has("verify")) {
+    throw Misuse("--verify compares checksums of records: leave out --no-checksum, --checksum");
+  }
+}
+
 Status Read(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
   ReadPlan plan;
@@ -600,10 +658,7 @@ Status Read(const Invocation& invocation) {
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must lie between 0 and 3600");
   }
-  plan.request.computes_checksum = !invocation.has("no-checksum");
-  if (!plan.request.computes_checksum && invocation.has("verify")) {
-    throw Misuse("--verify compares checksums: leave out --no-checksum");
-  }
+  SetChecksum(invocation, plan.request);
   if (plan.request.options.num_shards > 1 && invocation.has("verify")) {
     throw Misuse("--verify compares whole batches: a shard has a part of each");
   }
@@ -644,6 +699,9 @@ int main(int argc, char** argv) {
       lmdbio::tools::Command{"read", "PATH",
                              "Reads a database as a trainer would, by one or more strategies.",
                              &DescribeRead, &Read, lmdbio::tools::Output::kText},
+      lmdbio::tools::Command{
+          "order", "PATH", "Says how well each order mixes a database's records; reads none.",
+          &DescribeStream, &MixOrders, lmdbio::tools::Output::kText, kOrderDetails},
   };
   return lmdbio::tools::RunTool("lmdbio-bench", "Measures how fast databases are read.", commands,
                                 argc, argv);

@@ -31,7 +31,13 @@ except ImportError as missing:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LMDBIO_BENCH = ROOT / "build" / "release" / "bin" / "lmdbio-bench"
-ORDERS = ("sequential", "shuffled")
+# What each order is called by lmdbio-bench; the Python readers know those of PYTHON_ORDERS.
+ORDERS = {
+    "sequential": ("--order", "sequential"),
+    "shuffled": ("--order", "shuffle", "--shuffle", "global"),
+    "block": ("--order", "shuffle", "--shuffle", "block"),
+}
+PYTHON_ORDERS = ("sequential", "shuffled")
 UINT64_MASK = (1 << 64) - 1
 
 
@@ -155,28 +161,30 @@ def time_batches(reader, order, batches, verify):
                checksum & UINT64_MASK if verify else None)
 
 
-def run_lmdbio(options):
+def run_lmdbio(options, order):
     """The runs that lmdbio-bench reports, or why there are none. It computes its own checksum."""
     if not options.lmdbio_bench.is_file():
         return [], "not built"
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.json")
         result = subprocess.run(
-            [options.lmdbio_bench, "read", options.path, "--strategy", "auto",
-             "--batch-size", str(options.batch_size), "--json", report],
+            [options.lmdbio_bench, "read", options.path, "--strategy", "auto", "--no-raw",
+             "--checksum", "values", *ORDERS[order], "--seed", str(options.seed & UINT64_MASK),
+             "--batch-size", str(options.batch_size), "--json", report,
+             *(["--drop-caches"] if options.cold else [])],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             lines = result.stderr.strip().splitlines() or ["it says nothing"]
             raise Failure(f"lmdbio-bench failed: {lines[-1]}")
         runs = json.loads(report.read_text(encoding="utf-8"))["runs"]
-    return [lmdbio_run(run) for run in runs], None
+    return [lmdbio_run(run, order) for run in runs], None
 
 
-def lmdbio_run(run):
+def lmdbio_run(run, order):
     ranks = run.get("ranks", 1)
     checksum = run.get("checksum")
     return Run(
-        f"lmdbio {run['strategy']}, {ranks} rank{'s' * (ranks != 1)}", run["order"],
+        f"lmdbio {run['strategy']}, {ranks} rank{'s' * (ranks != 1)}", order,
         run["records_per_s"], run["bytes_per_s"], run["first_batch_s"],
         int(checksum, 16) if isinstance(checksum, str) else checksum)
 
@@ -189,29 +197,35 @@ def run_all(options, records):
     """All runs, taken in turn so that a drift of the machine meets all alike."""
     runs, note = [], None
     for _ in range(options.repeat):
-        for order, worker_count in itertools.product(options.order, [None, *options.workers]):
-            if worker_count is None:
-                reader, batches = "py-lmdb", batches_by_lmdb(records, order)
-            else:
-                reader = f"DataLoader, {worker_count} worker{'s' * (worker_count != 1)}"
-                batches = batches_by_loader(records, order, worker_count)
-            if options.cold:
-                drop_caches()
-            runs.append(time_batches(reader, order, batches, options.verify))
-        if options.cold:
-            drop_caches()
-        lmdbio_runs, note = run_lmdbio(options)
-        runs += lmdbio_runs
+        for order in options.order:
+            if order in PYTHON_ORDERS:
+                runs += run_python(options, records, order)
+            lmdbio_runs, note = run_lmdbio(options, order)
+            runs += lmdbio_runs
     return runs, note
 
 
+def run_python(options, records, order):
+    runs = []
+    for worker_count in [None, *options.workers]:
+        if worker_count is None:
+            reader, batches = "py-lmdb", batches_by_lmdb(records, order)
+        else:
+            reader = f"DataLoader, {worker_count} worker{'s' * (worker_count != 1)}"
+            batches = batches_by_loader(records, order, worker_count)
+        if options.cold:
+            drop_caches()
+        runs.append(time_batches(reader, order, batches, options.verify))
+    return runs
+
+
 def summarize(runs):
-    """One row for each reader and order, in the order of their first runs: median, least, most."""
+    """One row for each order and reader, in the order of their first runs: median, least, most."""
     groups = {}
     for run in runs:
         groups.setdefault((run.order, run.reader), []).append(run)
     rows = []
-    for (order, reader), group in sorted(groups.items(), key=lambda item: item[0][0]):
+    for (order, reader), group in groups.items():
         rates = [run.records_per_s for run in group]
         rows.append({
             "order": order, "reader": reader, "runs": len(group),
@@ -263,7 +277,7 @@ def number_list(text):
 
 def order_list(text):
     if not set(text.split(",")) <= set(ORDERS):
-        raise argparse.ArgumentTypeError(f"'{text}' is not sequential, shuffled or both")
+        raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(ORDERS)}, or several")
     return text.split(",")
 
 
@@ -280,7 +294,7 @@ def parse_options():
     parser.add_argument("--workers", type=number_list, default=[0, 2], metavar="N,...",
                         help="of the DataLoader; 0: it reads in the process itself (default: 0,2)")
     parser.add_argument("--order", type=order_list, default=list(ORDERS), metavar="ORDER,...",
-                        help="sequential, shuffled (default: both)")
+                        help="sequential, shuffled, and block, of lmdbio alone (default: all)")
     parser.add_argument("--records", type=positive, metavar="N",
                         help="only the first N, for the Python readers (default: all)")
     parser.add_argument("--no-readahead", action="store_true",

@@ -55,7 +55,7 @@ class BenchTool(unittest.TestCase):
                 self.assertEqual(outcome.flaw_of_failure(exit_code, *words), "")
 
     def test_help_and_version(self):
-        for command in ((), ("raw",), ("read",)):
+        for command in ((), ("raw",), ("read",), ("order",)):
             outcome = run(2, *command, "--help")
             self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
             self.assertEqual(outcome.output.count("Usage: lmdbio-bench"), 1)  # of one rank
@@ -88,6 +88,8 @@ class BenchTool(unittest.TestCase):
                 (["--snapshot", "pinned"], ("read", "--snapshot", "x")),
                 (["--order", "sequential"], ("read", "--order", "x")),
                 (["--compute-kind", "sleep"], ("read", "--compute-kind", "x")),
+                (["--checksum", "values"], ("read", "--checksum", "x")),
+                (["--verify", "--checksum"], ("read", "--verify", "--checksum", "values")),
                 (["--compute-time"], ("read", "--compute-time", "-1")),
                 (["--compute-time"], ("read", "--compute-time", "nan")),
                 (["--batch-size"], ("read", "--batch-size", "-1")),
@@ -269,6 +271,16 @@ class BenchTool(unittest.TestCase):
         self.assertIn("# raw: not measured", outcome.output)
         self.assertNotIn("% of raw", outcome.output)
         self.assertNotIn("raw", plot.read_text(encoding="utf-8").split("</text>", 1)[1])
+
+    def test_checksum_of_values_is_the_same_in_any_order(self):
+        for kind, distinct in (("values", 1), ("records", 3)):
+            found = set()
+            for order in ((), ("--order", "shuffle"), ("--order", "shuffle", "--seed", 1)):
+                for ranks in (1, 3):
+                    report = bench_program.report(ranks, "read", "--checksum", kind, "--no-raw",
+                                                  "--repeat", 1, *order, self.digits)
+                    found.add(report["runs"][0]["checksum"])
+            self.assertEqual(len(found), distinct, kind)
 
     def test_table_and_plot(self):
         plot = self.folder / "plot.svg"
