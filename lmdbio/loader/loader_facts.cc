@@ -315,7 +315,8 @@ Keeping KeepingFor(const LoaderFacts& facts, const LoaderOptions& options, uint6
     return file_bytes <= *options.keep_bytes_max ? Keeping::kAll : Keeping::kNone;
   }
   const bool fits = options.num_shards == 1 && file_bytes <= room_bytes / kKeptRoomShare;
-  return fits ? Keeping::kScattered : Keeping::kNone;
+  const bool is_small = facts.page_bytes_total < facts.record_count * kScatteredBelowBytes;
+  return fits && is_small ? Keeping::kScattered : Keeping::kNone;
 }
 
 bool MayStagger(const LoaderFacts& facts, const LoaderOptions& options) {

@@ -13,8 +13,6 @@ namespace {
 constexpr uint64_t kBatchesMax = 1024;
 constexpr uint64_t kBatchesMaxScattered = 32 * kBatchesMax;
 
-// Stretches below it, in the mean, may be worth reading what lies between them.
-constexpr uint64_t kScatteredBelowBytes = 64 << 10;
 // Neighbours in the walk that lie in more pieces than this, in the mean, are none in the file.
 constexpr uint64_t kStretchesOfRun = 4;
 // A slot that has come so close to what it may be is full.

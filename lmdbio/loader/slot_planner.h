@@ -54,6 +54,10 @@ struct PlannedSlot {
   SlotHead head;
 };
 
+// Records whose stretches of the file are shorter than this, in the mean, may be worth reading what
+// lies between them.
+inline constexpr uint64_t kScatteredBelowBytes = 64 << 10;
+
 enum class Keeping { kNone, kScattered, kAll };
 
 struct SlotLimits {

@@ -25,10 +25,6 @@ constexpr uint64_t kPieceBytesMin = 4096;
 // Memory that blocks with gaps are read into: what such a reader has under way.
 constexpr uint64_t kStagingBlocks = 16;
 
-// Gaps may matter in a plan of so many stretches, shorter than this in the mean.
-constexpr uint64_t kManyStretches = 32;
-constexpr uint64_t kLongStretchBytes = 1 << 20;
-
 // Leaf pages that are kept, and how many at most lie together.
 constexpr uint64_t kLeafCacheBytes = 8 << 20;
 constexpr uint64_t kKeptLeafBytesMax = 64 << 10;
@@ -155,32 +151,31 @@ Status SlotReader::Plan() {
 
 // What this reader has to read for the slot.
 void SlotReader::PlanReads(UnderWay& slot) {
-  layout::ReadPlan& plan = slot.slot.plan;
   slot.chunks.clear();
   if (!slot.slot.is_kept) {
-    CutBlocks(plan);
-    slot.read_bytes = plan.read_bytes();
+    CutBlocks(slot.slot);
+    slot.read_bytes = slot.slot.plan.read_bytes();
     return;
   }
-  parts_.kept->TakeMissing(plan.blocks(), slot.chunks);
+  parts_.kept->TakeMissing(slot.slot.plan.blocks(), slot.chunks);
   slot.read_bytes = 0;
   for (const Extent& chunk : slot.chunks) slot.read_bytes += chunk.length_bytes;
 }
 
-// This reader's part of the plan. What a request costs is found out when a plan first has many.
-void SlotReader::CutBlocks(layout::ReadPlan& plan) {
+// This reader's part of the plan. What a request costs is found out when a plan is first of many
+// small pieces.
+void SlotReader::CutBlocks(PlannedSlot& slot) {
   layout::BlockCut cut;
   cut.part = static_cast<size_t>(parts_.reader_index);
   cut.part_count = static_cast<size_t>(parts_.window->shape().reader_count);
-  const uint64_t stretches = plan.stretch_count();
-  const bool has_many =
-      stretches >= kManyStretches && plan.buffer_bytes() < stretches * kLongStretchBytes;
-  if (parts_.map == nullptr && parts_.measure_cost && has_many) {
-    if (!cost_) cost_ = parts_.measure_cost();
-    cut.cost = *cost_;
+  if (parts_.map == nullptr) {
     cut.has_leaf = [this](const Extent& file) { return leaves_.Has(file); };
   }
-  plan.CutBlocks(cut);
+  if (slot.is_scattered && parts_.measure_cost) {
+    if (!cost_) cost_ = parts_.measure_cost();
+    cut.cost = *cost_;
+  }
+  slot.plan.CutBlocks(cut);
 }
 
 Status SlotReader::Begin() {

@@ -102,7 +102,7 @@ class SlotReader {
   Status Work();
   Status Plan();
   void PlanReads(UnderWay& slot);
-  void CutBlocks(layout::ReadPlan& plan);
+  void CutBlocks(PlannedSlot& slot);
   bool MayBegin();
   Status AwaitTurn();
   Status AwaitSpace();

@@ -50,12 +50,12 @@ class BenchFault(unittest.TestCase):
         self.addCleanup(mount.down)
         return mount
 
-    def endless_job(self, path, ranks=4, strategy="scan"):
+    def endless_job(self, path, *options, ranks=4, strategy="scan"):
         """A job that reads epoch after epoch, slowly; returns it when it is at work."""
         job = bench_program.start(ranks, "read", path, "--strategy", strategy, "--batch-size", 64,
                                   "--iterations", 100000, "--memory-budget", "2M", "--no-raw",
                                   "--in-place", "off", "--compute-time", "0.002",
-                                  "--compute-kind", "sleep")
+                                  "--compute-kind", "sleep", *options)
         self.addCleanup(bench_program.end, job)
         time.sleep(3)
         self.assertIsNone(job.poll(), "the job has ended too early")
@@ -82,6 +82,41 @@ class BenchFault(unittest.TestCase):
                         "--block-size", "64K")["runs"]
                     self.assertEqual({run["checksum"] for run in runs}, {sound["checksum"]})
                     self.assertGreater(sum(run["retries"] for run in runs), 0)
+
+    def test_transient_errors_do_not_show_in_a_shuffled_stream(self):
+        """Neither in blocks that have gaps, nor in chunks that are kept."""
+        shuffled = ("--order", "shuffle", "--batch-size", 48, "--no-raw", "--repeat", 1)
+        (sound,) = bench_program.report(4, "read", self.database, "--verify", *shuffled)["runs"]
+        mount = self.mount("--error-rate", "5%")
+        mount.errors.touch()
+        for strategy, keep in (("scan", "off"), ("auto", "off"), ("auto", "auto"), ("auto", "1G")):
+            for readers in (1, 2):
+                with self.subTest(strategy=strategy, keep=keep, readers=readers):
+                    (run,) = bench_program.report(
+                        4, "read", mount.mountpoint, *shuffled, "--strategy", strategy, "--keep",
+                        keep, "--readers-per-host", readers, "--memory-budget", "4M", "--in-place",
+                        "off", "--direct", "on", "--block-size", "64K")["runs"]
+                    self.assertEqual(run["checksum"], sound["checksum"])
+                    self.assertGreater(run["retries"], 0)
+
+    def test_kept_file_is_read_once(self):
+        mount = self.mount()
+        crossed = []
+        for epochs in (1, 4):
+            mount.take_stats()
+            (run,) = bench_program.report(
+                2, "read", mount.mountpoint, "--order", "shuffle", "--batch-size", 100, "--no-raw",
+                "--iterations", epochs * RECORDS // 100, "--repeat", 1, "--in-place", "off",
+                "--direct", "on", "--keep", "1G")["runs"]
+            self.assertIn("what was read is kept", run["how"])
+            crossed.append(json.loads(mount.take_stats())["bytes"])
+        self.assertEqual(crossed[0], crossed[1])
+
+    def test_storage_that_fails_for_good_ends_a_shuffled_job(self):
+        mount = self.mount()
+        job = self.endless_job(mount.mountpoint, "--order", "shuffle", strategy="scan")
+        mount.errors.touch()
+        self.assert_ends_with(job, str(mount.mountpoint / "data.mdb"), "Input/output error")
 
     def test_storage_that_fails_for_good_ends_the_job(self):
         for strategy in READING:
