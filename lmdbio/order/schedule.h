@@ -122,7 +122,7 @@ class Schedule {
   uint64_t IntoEpoch(uint64_t walk_place) const { return walk_place % record_count(); }
 
   // The record at `slot` of batch `number`.
-  // Cost: some 100 ns; for many, ask for the group and its walk
+  // Cost: some 100 to 200 ns; for many, ask for the group and its walk
   RecordIndex RecordAt(uint64_t number, uint64_t slot) const;
 
  private:

@@ -85,6 +85,23 @@ class ManyHosts(unittest.TestCase):
             checksums.update(run["checksum"] for run in runs)
         self.assertEqual(len(checksums), 1)
 
+    def test_shuffled_order_is_one_sequence_too(self):
+        cluster = self.make_cluster("mixed")
+        orders = {"global": ("--order", "shuffle"),
+                  "block": ("--order", "shuffle", "--shuffle", "block", "--shuffle-block", 7,
+                            "--group-batches", 5),
+                  "reused": ("--order", "shuffle", "--reuse", 3, "--group-batches", 4,
+                             "--reuse-among", "host")}
+        for name, order in orders.items():
+            checksums = set()
+            for hosts, per_host, readers in SHAPES:
+                for keep in ("off", "auto"):
+                    runs = self.read(cluster, hosts, per_host, "--strategy", "scan,auto",
+                                     "--verify", "-b", 24, "--readers-per-host", readers, "--keep",
+                                     keep, "--memory-budget", "4M", *order)
+                    checksums.update(run["checksum"] for run in runs)
+            self.assertEqual(len(checksums), 1, name)
+
     def test_each_page_crosses_once_where_provenance_tells_the_places(self):
         cluster = self.make_cluster("equal")
         for hosts in (1, 2):
