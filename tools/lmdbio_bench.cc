@@ -380,7 +380,7 @@ void DescribeRead(po::options_description_easy_init options) {
       ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
        "of a host, for the window")  //
       ("keep", po::value<std::string>()->default_value("auto")->value_name("auto|off|BYTES"),
-       "memory of a host in which auto may keep the file as far as it was read; auto: a quarter of "
+       "memory of a host in which auto may keep the file as far as it was read; auto: an eighth of "
        "what is free, for scattered records")  //
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "emulated training after each batch")  //

@@ -632,6 +632,7 @@ void Loader::Impl::TakeOver(const Impl& before) {
   facts_ = before.facts_;
   dataset_ = before.dataset_;
   schedule_ = before.schedule_;
+  next_batch_ = before.next_batch_;  // until it is known where this one begins
   own_ = before.counters();
   usage_at_open_ = before.usage_at_open_;
   is_reopened_ = true;

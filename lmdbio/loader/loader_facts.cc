@@ -41,8 +41,8 @@ constexpr uint64_t kShuffleBlockBytes = 1 << 20;
 // No stream gets so far, and below it nothing overflows.
 constexpr uint64_t kPositionMax = uint64_t{1} << 60;
 
-// Of the memory that is free, the part that a kept file may take.
-constexpr uint64_t kKeptRoomShare = 4;
+// Of the memory that is free, the part that a kept file may take: several jobs may open at once.
+constexpr uint64_t kKeptRoomShare = 8;
 
 // `auto` tries taking turns where the stream is so many times as long as the trial.
 constexpr double kTrialWorthItFrom = 64;

@@ -82,7 +82,7 @@ struct LoaderOptions {
 
   // Memory of a host, beside the budget, in which kAuto may keep the file as far as it was read, so
   // that nothing is read twice: the data file must fit. Touched only as it is filled. None: of a
-  // file that fits into a quarter of the memory that is free, slots whose records lie scattered
+  // file that fits into an eighth of the memory that is free, slots whose records lie scattered
   // over the file are kept, with num_shards = 1; 0: nothing is; else: all slots, if the file fits.
   std::optional<uint64_t> keep_bytes_max;
 

@@ -2,6 +2,7 @@
 // where it stood.
 // Oracle: liblmdb's serial pass, in the order that order::Schedule gives record by record.
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -120,6 +121,11 @@ LoaderOptions AnyOrder(Random& random) {
                      (options.order == Order::kShuffle && options.shuffle == Shuffle::kBlock);
   options.group_batches = deals ? random.Between(1, 6) : 1;
   options.strategy = random.Below(2) == 0 ? Strategy::kAuto : Strategy::kScan;
+  const Strategy in_order[] = {Strategy::kLmdb, Strategy::kLmm, Strategy::kLmmDm,
+                               Strategy::kLmmDio};
+  if (options.order != Order::kShuffle && options.reuse == 1 && random.Below(2) == 0) {
+    options.strategy = in_order[random.Below(std::size(in_order))];
+  }
   return options;
 }
 
