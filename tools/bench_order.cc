@@ -138,9 +138,8 @@ Result<OrderMix> Measure(const NamedOrder& named, const loader::LoaderFacts& fac
   const FirstEpoch epoch(stream.schedule);
   OrderMix mix;
   mix.order = named.name;
-  const bool is_block =
-      named.order == order::Order::kShuffle && named.shuffle == order::Shuffle::kBlock;
-  if (is_block) mix.block_records = epoch.options().walk.block_records;
+  if (order::ShufflesBlocks(named.order, named.shuffle))
+    mix.block_records = epoch.options().walk.block_records;
   mix.group_batches = epoch.options().group_batches;
   std::vector<uint64_t> distances = PairDistances(epoch);
   mix.pair_count = distances.size();

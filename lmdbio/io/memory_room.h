@@ -1,4 +1,4 @@
-// lmdbio/io/memory_room.h - how much memory the page cache may still take.
+// lmdbio/io/memory_room.h - how much memory there is still to take.
 //
 // Source: docs/order.md "Reading it".
 #ifndef LMDBIO_IO_MEMORY_ROOM_H_
@@ -16,8 +16,8 @@ struct MemoryFiles {
   std::string cgroup_root = "/sys/fs/cgroup";
 };
 
-// Bytes that pages of files may occupy without anything being swapped out or killed: what the host
-// has available, and what the limits of this process's control groups (version 2, or the memory
+// Bytes that may be taken without anything being swapped out or killed: what the host has
+// available, and what the limits of this process's control groups (version 2, or the memory
 // controller of version 1) leave beside memory that cannot be given back. 0 where nobody tells.
 uint64_t MemoryRoomBytes(const MemoryFiles& files = {});
 

@@ -130,8 +130,6 @@ class ReadPlan final : public RecordRunSink {
   std::span<const PlannedPiece> parts() const { return parts_; }  // of all blocks with gaps
   // What the caller has already, of its part.
   std::span<const PlannedPiece> had() const { return had_; }
-  // Of all parts. Those of no more than a block are cut nowhere.
-  uint64_t stretch_count() const { return stretches_.size(); }
   std::span<const PlannedRun> runs() const { return runs_; }
   std::span<const PlannedValue> values() const { return values_; }
 

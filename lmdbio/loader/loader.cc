@@ -86,7 +86,6 @@ class Loader::Impl {
   void TakeOver(const Impl& before);
   // Every further call of Next says so.
   void Break(const Error& error) { error_.emplace(error.code(), error.message()); }
-  bool is_broken() const { return error_.has_value(); }
 
   const Batch& batch() const { return batch_; }
   const order::Schedule& schedule() const { return *schedule_; }
@@ -370,6 +369,8 @@ Status Loader::Impl::OpenHostLayout() {
 
 // Memory for the whole file, where there is plenty on every host. Without it slots are larger.
 Status Loader::Impl::OpenKept() {
+  constexpr uint64_t kAnyRoom = ~uint64_t{0};
+  if (KeepingFor(facts_, options_, kAnyRoom) == Keeping::kNone) return {};
   const uint64_t room = io::MemoryRoomBytes();
   LMDBIO_TRY(const auto rooms, group_.AllGather(std::as_bytes(std::span(&room, 1))));
   uint64_t least = room;

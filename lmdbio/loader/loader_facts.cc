@@ -140,8 +140,7 @@ Status CheckOrder(const LoaderOptions& options) {
     return BadOption(fmt::format("a reuse of {} is not from 1 to {}", options.reuse,
                                  order::Schedule::kReuseMax));
   }
-  const bool is_block = options.order == Order::kShuffle && options.shuffle == Shuffle::kBlock;
-  const bool deals = options.order == Order::kChunked || is_block || options.reuse > 1;
+  const bool deals = order::DealsOut(options.order, options.shuffle, options.reuse);
   if (deals && options.share != Share::kBlock) {
     return BadOption(
         "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
@@ -258,8 +257,7 @@ Result<order::StreamState> StreamFor(const LoaderFacts& facts, const LoaderOptio
     schedule.walk.block_records =
         as_many_as_fill(kShuffleBlockBytes, record_bytes, static_cast<double>(facts.record_count));
   }
-  const bool is_block = options.order == Order::kShuffle && options.shuffle == Shuffle::kBlock;
-  if (options.order != Order::kChunked && !is_block && options.reuse == 1) {
+  if (!order::DealsOut(options.order, options.shuffle, options.reuse)) {
     schedule.group_batches = 1;
   } else if (schedule.group_batches == 0) {
     schedule.group_batches =

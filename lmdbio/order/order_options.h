@@ -4,6 +4,8 @@
 #ifndef LMDBIO_ORDER_ORDER_OPTIONS_H_
 #define LMDBIO_ORDER_ORDER_OPTIONS_H_
 
+#include <cstdint>
+
 namespace lmdbio::order {
 
 // What the stream's batches are made of.
@@ -20,6 +22,17 @@ enum class Shuffle {
   kBlock,   // blocks of neighbouring records come in random order, and are mixed within groups of
             // batches: large reads, less random
 };
+
+// Whether the walk is one of permuted blocks. (Shuffle means nothing to other orders.)
+constexpr bool ShufflesBlocks(Order order, Shuffle shuffle) {
+  return order == Order::kShuffle && shuffle == Shuffle::kBlock;
+}
+
+// Whether records are dealt out to batches that share a group: their size and number are then part
+// of the order.
+constexpr bool DealsOut(Order order, Shuffle shuffle, uint64_t reuse) {
+  return order == Order::kChunked || ShufflesBlocks(order, shuffle) || reuse > 1;
+}
 
 // Which records of a batch are a rank's.
 enum class Share {

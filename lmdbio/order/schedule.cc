@@ -102,7 +102,7 @@ BatchGroup Schedule::Group(uint64_t number) const {
   group.pass_count = options_.reuse;
   if (base.count == 1) return group;
   const WalkOptions& walk = options_.walk;
-  const bool is_block = walk.order == Order::kShuffle && walk.shuffle == Shuffle::kBlock;
+  const bool is_block = ShufflesBlocks(walk.order, walk.shuffle);
   group.by_slots = is_block || walk.order == Order::kChunked;
   group.mixes_first_pass = is_block;
   if (is_block || options_.reuse > 1) {

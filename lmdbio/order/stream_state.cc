@@ -96,15 +96,8 @@ class Fields {
   std::optional<std::string> wrong_;
 };
 
-// Whether batches are cut, and records dealt out to them, in a way that only their size explains.
-bool HasGroups(const ScheduleOptions& options) {
-  const bool is_block =
-      options.walk.order == Order::kShuffle && options.walk.shuffle == Shuffle::kBlock;
-  return is_block || options.walk.order == Order::kChunked || options.reuse > 1;
-}
-
-bool IsBlock(const WalkOptions& walk) {
-  return walk.order == Order::kShuffle && walk.shuffle == Shuffle::kBlock;
+bool DealsOut(const ScheduleOptions& options) {
+  return order::DealsOut(options.walk.order, options.walk.shuffle, options.reuse);
 }
 
 Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
@@ -116,7 +109,7 @@ Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   if (state.next_batch - schedule.origin.batch > kPositionMax / schedule.batch_size) {
     return Bad("has a batch that no stream reaches");
   }
-  if (HasGroups(schedule) &&
+  if (DealsOut(schedule) &&
       schedule.origin.position % (schedule.walk.record_count * schedule.reuse) != 0) {
     return Bad("has an origin.position that is no start of an epoch");
   }
@@ -245,14 +238,14 @@ Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& 
   order.Same("tail", NameOf(saved.schedule.tail, kTailNames),
              NameOf(wanted.schedule.tail, kTailNames));
   order.Same("reuse", saved.schedule.reuse, wanted.schedule.reuse);
-  const bool has_groups = HasGroups(saved.schedule);
-  if (IsBlock(walk) && walk.block_records > 0) {
+  const bool deals = DealsOut(saved.schedule);
+  if (ShufflesBlocks(walk.order, walk.shuffle) && walk.block_records > 0) {
     order.Same("block_records", was.block_records, walk.block_records);
   }
-  if (has_groups && wanted.schedule.group_batches > 0) {
+  if (deals && wanted.schedule.group_batches > 0) {
     order.Same("group_batches", saved.schedule.group_batches, wanted.schedule.group_batches);
   }
-  if (has_groups) {
+  if (deals) {
     order.Same("batch_size", saved.schedule.batch_size, wanted.schedule.batch_size);
   }
   LMDBIO_TRY_VOID(order.Result(ErrorCode::kInvalidArgument));
