@@ -15,8 +15,7 @@ import time
 import unittest
 
 from box_cluster import SCRIPT, BoxCluster, why_not_here
-from remote_mount import run_unless
-from remote_mount import processes_of
+from remote_mount import assert_crossed, processes_of, run_unless
 
 FILE_BYTES = 3 * 1024 * 1024 + 4096
 
@@ -78,10 +77,11 @@ class ClusterTest(unittest.TestCase):
                     env=self.cluster.environment, check=True, capture_output=True).stdout
                 self.assertEqual(read, self.bytes)
         stats = json.loads(self.cluster.succeed("stats", "--json", "--reset"))
-        self.assertEqual(stats["bytes"], 2 * FILE_BYTES)
+        assert_crossed(self, stats["bytes"], 2 * FILE_BYTES)
         self.cluster.succeed("drop")
         self.cluster.on(1, "cat", self.cluster.mountpoint / "data.mdb")
-        self.assertEqual(json.loads(self.cluster.succeed("stats", "--json"))["bytes"], FILE_BYTES)
+        crossed = json.loads(self.cluster.succeed("stats", "--json"))["bytes"]
+        assert_crossed(self, crossed, FILE_BYTES)
 
     def test_run_fills_host_after_host(self):
         self.cluster.up(3)

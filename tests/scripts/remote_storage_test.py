@@ -7,6 +7,7 @@ tables of mounts and processes. Exits with 77 where nothing can be mounted.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from remote_mount import processes_of, run_unless, why_not_here
+from remote_mount import assert_crossed, processes_of, run_unless, why_not_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "remote-storage"
@@ -97,13 +98,16 @@ class RemoteStorageTest(unittest.TestCase):
         stats = self.stats("--reset")
         reads = [line for line in log.read_text(encoding="ascii").splitlines() if " Read " in line]
         self.assertEqual(stats["requests"], len(reads))
-        self.assertEqual(stats["bytes"], FILE_BYTES)
+        counts = re.findall(r"count=(0x[0-9a-f]+)", "".join(reads))
+        crossed = sum(int(count, 16) for count in counts)
+        self.assertEqual(stats["bytes"], crossed)
+        assert_crossed(self, crossed, FILE_BYTES)
         self.assertEqual((stats["since"], stats["source"]), ("up", str(self.source)))
         stats = self.stats()
         self.assertEqual((stats["bytes"], stats["since"]), (0, "reset"))
         self.assertIn(f"{self.mountpoint}: 0 bytes in 0 ", self.succeed("stats", self.mountpoint))
         final = self.succeed("down", self.mountpoint)
-        self.assertIn(f": {FILE_BYTES} bytes in {len(reads)} requests", final)
+        self.assertIn(f": {crossed} bytes in {len(reads)} requests", final)
         self.assertIn(f"read: {len(reads)} ops", final)  # what nbdkit itself counted
         log.unlink()
         self.assert_nothing_left()
@@ -114,7 +118,7 @@ class RemoteStorageTest(unittest.TestCase):
             for number in (1, 2, 3):
                 path = self.folder / f"mount.{number}" / "data.mdb"
                 self.assertEqual(cold_bytes(path), self.bytes)
-        self.assertEqual(self.stats()["bytes"], 3 * FILE_BYTES)
+        assert_crossed(self, self.stats()["bytes"], 3 * FILE_BYTES)
         self.succeed("down", self.mountpoint)
         self.assert_nothing_left()
 
@@ -130,7 +134,7 @@ class RemoteStorageTest(unittest.TestCase):
             self.assertGreaterEqual(failed["requests"], 1)
             error_file.unlink()
         self.assertEqual(cold_bytes(self.mountpoint / "data.mdb"), self.bytes)
-        self.assertEqual(self.stats()["bytes"], FILE_BYTES)
+        assert_crossed(self, self.stats()["bytes"], FILE_BYTES)
         self.succeed("down", self.mountpoint)
         self.assert_nothing_left()
 

@@ -41,6 +41,13 @@ def processes_of(folder):
     return found
 
 
+def assert_crossed(test, count, least):
+    """That `count` bytes crossed where `least` had to: a kernel that drops a few cached pages, as
+    it may at any time, has them cross again, but never as many once more."""
+    test.assertGreaterEqual(count, least)
+    test.assertLess(count, 1.2 * least)
+
+
 class RemoteMount:
     """`database`, a directory, mounted at folder/mount. Reads fail while folder/errors exists."""
 
