@@ -29,16 +29,17 @@ MAY_INCLUDE = {
     "io": ["base"],
     "writer": ["base", "format", "layout", "provenance", "io"],
     "comm": ["base"],
+    "mpi": ["base", "comm"],
     "order": ["base"],
     "exchange": ["base", "format", "layout", "comm"],
     "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
     "sync": ["base", "comm"],
-    "capi": ["base", "loader", "sync"],
+    "capi": ["base", "comm", "mpi", "loader", "sync"],
 }
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.
 MAY_INCLUDE_FOREIGN = {
-    "mpi.h": ["lmdbio/comm/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/"],
+    "mpi.h": ["lmdbio/mpi/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/"],
     "liburing.h": ["lmdbio/io/"],
     "lmdb.h": ["lmdbio/writer/", "lmdbio/loader/", "tools/", "tests/", "bench/", "examples/"],
 }

@@ -14,11 +14,11 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include "lmdbio/comm/mpi_group.h"
 #include "lmdbio/io/cache_probe.h"
 #include "lmdbio/io/data_path.h"
 #include "lmdbio/io/small_file.h"
 #include "lmdbio/loader/loader_facts.h"
+#include "lmdbio/mpi/mpi_group.h"
 #include "tools/bench_expectation.h"
 #include "tools/bench_order.h"
 #include "tools/bench_raw.h"
@@ -46,6 +46,7 @@ using lmdbio::tools::ReadRequest;
 using lmdbio::tools::Whole;
 using nlohmann::ordered_json;
 namespace comm = lmdbio::comm;
+namespace mpi = lmdbio::mpi;
 namespace po = lmdbio::tools::po;
 
 std::string g_command_line;  // as it was given, for the report
@@ -238,7 +239,7 @@ ordered_json RawJson(const std::vector<RawRow>& rows) {
 }
 
 Status Raw(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, mpi::MpiGroup(MPI_COMM_WORLD));
   RawRequest common;
   common.queue_depth = Small(invocation, "queue-depth");
   common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
@@ -308,7 +309,7 @@ constexpr const char* kOrderDetails =
     "d. 'adjacent %': of positions next to each other, how many hold such neighbours.";
 
 Status MixOrders(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, mpi::MpiGroup(MPI_COMM_WORLD));
   LoaderOptions options;
   SetStream(invocation, options);
   const Status makes_sense = lmdbio::loader::CheckOptions(options);
@@ -646,7 +647,7 @@ void SetChecksum(const Invocation& invocation, ReadRequest& request) {
 }
 
 Status Read(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, comm::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, mpi::MpiGroup(MPI_COMM_WORLD));
   ReadPlan plan;
   plan.request.path = invocation.operand("PATH");
   plan.request.options = OptionsOf(invocation);

@@ -1,7 +1,7 @@
 // lmdbio/comm/group.h - the processes that work together, without a word of MPI.
 //
 // A group is a list of ranks that call the same things in the same order. Three kinds: one process
-// alone (solo), the ranks of an MPI communicator (comm/mpi_group.h), and threads that play ranks,
+// alone (solo), the ranks of an MPI communicator (mpi/mpi_group.h), and threads that play ranks,
 // for tests (comm/thread_group.h). Everything above sees this interface only.
 //
 // "Collective" means: every rank of the group makes the call, in the same order relative to its

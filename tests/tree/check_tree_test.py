@@ -108,7 +108,7 @@ class Canaries(TreeTest):
 
     def test_foreign_includes_at_home(self):
         self.expect({"lmdbio/CMakeLists.txt": "add(page.h page.cc group.cc ring.cc lmdbio_mpi.h)\n",
-                     "lmdbio/comm/group.cc": "#include <mpi.h>\n",
+                     "lmdbio/mpi/group.cc": "#include <mpi.h>\n",
                      "lmdbio/capi/lmdbio_mpi.h": "#include <mpi.h>\n",
                      "lmdbio/io/ring.cc": "#include <liburing.h>\n"})
 

@@ -1,6 +1,6 @@
-// lmdbio/comm/mpi_calls.h - MPI's calls with our errors, and for any number of bytes.
-#ifndef LMDBIO_COMM_MPI_CALLS_H_
-#define LMDBIO_COMM_MPI_CALLS_H_
+// lmdbio/mpi/mpi_calls.h - MPI's calls with our errors, and for any number of bytes.
+#ifndef LMDBIO_MPI_MPI_CALLS_H_
+#define LMDBIO_MPI_MPI_CALLS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -10,7 +10,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
 
 // Success, or "CALL: what MPI says about `code`".
 // Errors: kResourceExhausted  MPI_ERR_NO_MEM
@@ -38,5 +38,5 @@ Status BroadcastInPieces(MPI_Comm communicator, int root, MutableBytes bytes,
 Status AllGatherInPieces(MPI_Comm communicator, Bytes mine, MutableBytes all,
                          uint64_t piece_bytes_max = kPieceBytesMax);
 
-}  // namespace lmdbio::comm
-#endif  // LMDBIO_COMM_MPI_CALLS_H_
+}  // namespace lmdbio::mpi
+#endif  // LMDBIO_MPI_MPI_CALLS_H_

@@ -1,8 +1,8 @@
-// lmdbio/comm/mpi_group.h - the ranks of an MPI communicator as a group.
+// lmdbio/mpi/mpi_group.h - the ranks of an MPI communicator as a group.
 //
 // Source: dissertation 3.2.1; docs/loader.md "Ranks".
-#ifndef LMDBIO_COMM_MPI_GROUP_H_
-#define LMDBIO_COMM_MPI_GROUP_H_
+#ifndef LMDBIO_MPI_MPI_GROUP_H_
+#define LMDBIO_MPI_MPI_GROUP_H_
 
 #include <memory>
 
@@ -10,7 +10,7 @@
 
 #include "lmdbio/comm/group.h"
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
 
 // Collective over `communicator`. Works on a duplicate, so that no message of the caller's can be
 // mistaken for one of ours; failures of MPI come back as errors (MPI_ERRORS_RETURN), but for the
@@ -20,7 +20,7 @@ namespace lmdbio::comm {
 //           call on the group comes from the thread that may call MPI, before MPI_Finalize
 // Errors: kInvalidArgument  MPI_COMM_NULL, an intercommunicator, MPI not initialised
 //         kInternal         MPI failed, in its words
-Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator);
+Result<std::unique_ptr<comm::Group>> MpiGroup(MPI_Comm communicator);
 
-}  // namespace lmdbio::comm
-#endif  // LMDBIO_COMM_MPI_GROUP_H_
+}  // namespace lmdbio::mpi
+#endif  // LMDBIO_MPI_MPI_GROUP_H_

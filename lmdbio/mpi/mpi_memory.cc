@@ -9,7 +9,7 @@
 // The window is one passive-target epoch for its whole life, in which MPI's unified memory model
 // lets loads and stores be used; Group::Barrier orders them between ranks. What a system gives a
 // process to map is zero-filled, so nobody touches the memory to make it so.
-#include "lmdbio/comm/mpi_memory.h"
+#include "lmdbio/mpi/mpi_memory.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -22,10 +22,13 @@
 #include <fmt/format.h>
 
 #include "lmdbio/comm/anonymous_memory.h"
-#include "lmdbio/comm/mpi_calls.h"
 #include "lmdbio/comm/same_size.h"
+#include "lmdbio/mpi/mpi_calls.h"
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
+
+using comm::SharedMemory;
+
 namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
@@ -78,7 +81,7 @@ Status CheckRoom(MPI_Comm communicator, int rank, int rank_count, uint64_t size_
   std::vector<uint64_t> asked_bytes(static_cast<size_t>(rank_count));
   LMDBIO_TRY_VOID(AllGatherInPieces(communicator, std::as_bytes(std::span(&size_bytes, 1)),
                                     std::as_writable_bytes(std::span(asked_bytes))));
-  LMDBIO_TRY_VOID(CheckSameSize(asked_bytes));
+  LMDBIO_TRY_VOID(comm::CheckSameSize(asked_bytes));
   uint64_t room_bytes = rank == 0 ? RoomBytes() : 0;
   LMDBIO_TRY_VOID(
       BroadcastInPieces(communicator, 0, std::as_writable_bytes(std::span(&room_bytes, 1))));
@@ -160,7 +163,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
   MPI_Comm_rank(communicator, &rank);
   MPI_Comm_size(communicator, &rank_count);
   // Open MPI takes a lone rank's window from malloc, with whatever bytes were there before.
-  if (rank_count == 1) return AllocateAnonymous(size_bytes);
+  if (rank_count == 1) return comm::AllocateAnonymous(size_bytes);
 
   LMDBIO_TRY_VOID(CheckRoom(communicator, rank, rank_count, size_bytes));
   const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -173,4 +176,4 @@ Result<std::unique_ptr<SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
                                         MutableBytes(window.address + page_distance, size_bytes));
 }
 
-}  // namespace lmdbio::comm
+}  // namespace lmdbio::mpi

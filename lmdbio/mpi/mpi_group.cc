@@ -1,4 +1,4 @@
-#include "lmdbio/comm/mpi_group.h"
+#include "lmdbio/mpi/mpi_group.h"
 
 #include <array>
 #include <atomic>
@@ -6,14 +6,18 @@
 #include <string>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/comm/mpi_calls.h"
-#include "lmdbio/comm/mpi_memory.h"
+#include "lmdbio/mpi/mpi_calls.h"
+#include "lmdbio/mpi/mpi_memory.h"
 
 #ifdef __SANITIZE_THREAD__  // it sees neither fences nor other processes
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
+
+using comm::Group;
+using comm::SharedMemory;
+
 namespace {
 
 // Collective. The ranks that share memory with this one, in the order of `communicator`.
@@ -138,4 +142,4 @@ Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
   return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));
 }
 
-}  // namespace lmdbio::comm
+}  // namespace lmdbio::mpi

@@ -17,7 +17,7 @@
 
 #include <mpi.h>
 
-#include "lmdbio/comm/mpi_group.h"
+#include "lmdbio/mpi/mpi_group.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ struct Job {
 
 // Ends the program when anything fails; mpirun then ends the other ranks.
 Job Start() {
-  auto world = lmdbio::comm::MpiGroup(MPI_COMM_WORLD);
+  auto world = lmdbio::mpi::MpiGroup(MPI_COMM_WORLD);
   if (!world) std::exit(2);
   auto host = (*world)->SplitByHost();
   if (!host) std::exit(2);

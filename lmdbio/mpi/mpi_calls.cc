@@ -1,4 +1,4 @@
-#include "lmdbio/comm/mpi_calls.h"
+#include "lmdbio/mpi/mpi_calls.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "lmdbio/base/check.h"
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
 namespace {
 
 ErrorCode CodeOf(int mpi_code) {
@@ -96,4 +96,4 @@ Status AllGatherInPieces(MPI_Comm communicator, Bytes mine, MutableBytes all,
   return {};
 }
 
-}  // namespace lmdbio::comm
+}  // namespace lmdbio::mpi

@@ -1,15 +1,19 @@
-#include "lmdbio/comm/mpi_group.h"
+#include "lmdbio/mpi/mpi_group.h"
 
 #include <array>
 #include <cstring>
 
 #include <catch2/catch.hpp>
 
-#include "lmdbio/comm/mpi_calls.h"
+#include "lmdbio/mpi/mpi_calls.h"
 #include "tests/comm/group_checks.h"
 
-namespace lmdbio::comm {
+namespace lmdbio::mpi {
 namespace {
+
+using comm::Agree;
+using comm::Group;
+using comm::SharedMemory;
 
 using test::Complaints;
 using test::GroupCheck;
@@ -190,4 +194,4 @@ TEST_CASE("MpiGroup gives everything back", "[comm]") {
 }
 
 }  // namespace
-}  // namespace lmdbio::comm
+}  // namespace lmdbio::mpi
