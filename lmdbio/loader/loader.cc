@@ -36,6 +36,9 @@ namespace {
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
 
+// How long Next sleeps at a time; not seen from outside.
+constexpr auto kLookUp = std::chrono::milliseconds(1000);
+
 // Files from this size on are read long enough to find out first what reads cost.
 constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
@@ -74,7 +77,7 @@ class Loader::Impl {
   ~Impl();
 
   Status Open();
-  Result<bool> Next();
+  Result<Step> Next(std::chrono::milliseconds limit);
 
   // The same loader, for a stream that goes on elsewhere.
   comm::Group& group() const { return group_; }
@@ -116,10 +119,10 @@ class Loader::Impl {
   Status OpenKept();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
   Result<std::unique_ptr<Locator>> MakeLayoutUser(const layout::Database& database);
-  Result<bool> NextBatch();
-  Status NextFromWindow(const order::BatchSpan& span);
+  Result<Step> NextBatch(std::chrono::milliseconds limit);
+  Result<Step> NextFromWindow(const order::BatchSpan& span, std::chrono::milliseconds limit);
   Status ReadyInPlace(SubBatch& share, std::span<Entry> entries);
-  Status NextFromLmdb(const order::BatchSpan& span);
+  Result<Step> NextFromLmdb(const order::BatchSpan& span);
   void CountEnds();
 
   comm::Group& group_;
@@ -513,16 +516,18 @@ Status Loader::Impl::Open() {
   return {};
 }
 
-Status Loader::Impl::NextFromWindow(const order::BatchSpan& span) {
+Result<Loader::Step> Loader::Impl::NextFromWindow(const order::BatchSpan& span,
+                                                  std::chrono::milliseconds limit) {
   if (slot_head_ && span.number == slot_head_->first_batch + slot_head_->batch_count) {
     slot_head_.reset();
     window_->LetGo(++slot_);
   }
   if (!slot_head_) {
     const auto start = std::chrono::steady_clock::now();
-    Result<SlotHead> head = window_->AwaitSlot(slot_);
+    Result<std::optional<SlotHead>> head = window_->AwaitSlot(slot_, limit);
     own_.wait_s += SecondsSince(start);
     if (!head) return Fail(std::move(head).error());
+    if (!*head) return Step::kNothing;
     slot_head_ = *head;
   }
   LMDBIO_CHECK(span.number >= slot_head_->first_batch &&
@@ -542,7 +547,7 @@ Status Loader::Impl::NextFromWindow(const order::BatchSpan& span) {
   }
   batch_ = Batch(span, reinterpret_cast<std::uintptr_t>(base), mine.first(share.record_count),
                  share.skipped_count);
-  return {};
+  return Step::kBatch;
 }
 
 // What this rank finds ends the stream for the others too, with their next batch: they need not
@@ -559,7 +564,7 @@ Status Loader::Impl::ReadyInPlace(SubBatch& share, std::span<Entry> entries) {
   return {};
 }
 
-Status Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
+Result<Loader::Step> Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
   const order::BatchGroup group = schedule_->Group(span.number);
   // A stream may begin within a group.
   if (span.number == group.first_batch || lmdb_entries_.empty()) {
@@ -569,25 +574,25 @@ Status Loader::Impl::NextFromLmdb(const order::BatchSpan& span) {
   batch_ =
       Batch(span, lmdb_->base(),
             std::span(lmdb_entries_).subspan((span.number - group.first_batch) * count, count), 0);
-  return {};
+  return Step::kBatch;
 }
 
-Result<bool> Loader::Impl::NextBatch() {
+Result<Loader::Step> Loader::Impl::NextBatch(std::chrono::milliseconds limit) {
   if (error_) return Fail(error_->code(), error_->message());
   if (options_.batch_count_max > 0 && next_batch_ >= options_.batch_count_max) is_ended_ = true;
   batch_ = Batch();
   if (is_ended_) {
     if (window_) window_->LetGo(slot_ + 1);
-    return false;
+    return Step::kEnd;
   }
   const order::BatchSpan span = schedule_->Batch(next_batch_);
-  Status status = uses_window() ? NextFromWindow(span) : NextFromLmdb(span);
-  if (!status) {
-    error_.emplace(std::move(status).error());
+  Result<Step> step = uses_window() ? NextFromWindow(span, limit) : NextFromLmdb(span);
+  if (!step) {
+    error_.emplace(std::move(step).error());
     return Fail(error_->code(), error_->message());
   }
-  ++next_batch_;
-  return true;
+  if (*step == Step::kBatch) ++next_batch_;
+  return step;
 }
 
 // What of an epoch a batch leaves out, or takes of the next.
@@ -639,10 +644,10 @@ void Loader::Impl::TakeOver(const Impl& before) {
   is_reopened_ = true;
 }
 
-Result<bool> Loader::Impl::Next() {
+Result<Loader::Step> Loader::Impl::Next(std::chrono::milliseconds limit) {
   const double cpu_before = ThreadCpuSeconds();
-  Result<bool> found = NextBatch();
-  if (found && *found) {
+  Result<Step> step = NextBatch(limit);
+  if (step && *step == Step::kBatch) {
     CountEnds();
     ++own_.batch_count;
     own_.record_count += batch_.record_count();
@@ -650,7 +655,7 @@ Result<bool> Loader::Impl::Next() {
     own_.payload_bytes += batch_.payload_bytes();
   }
   own_.next_cpu_s += ThreadCpuSeconds() - cpu_before;
-  return found;
+  return step;
 }
 
 LoaderCounters Loader::Impl::counters() const {
@@ -731,7 +736,15 @@ Status Loader::Reopen(const std::string& state) {
   return opened;
 }
 
-Result<bool> Loader::Next() { return impl_->Next(); }
+Result<bool> Loader::Next() {
+  while (true) {
+    LMDBIO_TRY(const Step step, impl_->Next(kLookUp));
+    if (step != Step::kNothing) return step == Step::kBatch;
+  }
+}
+Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit) {
+  return impl_->Next(limit);
+}
 const Batch& Loader::batch() const { return impl_->batch(); }
 uint64_t Loader::record_count() const { return impl_->schedule().record_count(); }
 uint64_t Loader::batches_per_epoch() const { return impl_->schedule().batches_per_epoch(); }

@@ -16,6 +16,7 @@
 #ifndef LMDBIO_LOADER_LOADER_H_
 #define LMDBIO_LOADER_LOADER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -63,7 +64,14 @@ class Loader {
   //         After an error every further call returns it again.
   Result<bool> Next();
 
-  // Requires: the last call of Next returned true
+  // The same for a time at most, for those who have to look up now and then. After kNothing there
+  // is no batch at hand: the last one is gone as after any call of Next, and is not repeated.
+  // limit  0: does not sleep
+  // Errors: as Next
+  enum class Step { kBatch, kEnd, kNothing };
+  Result<Step> NextWithin(std::chrono::milliseconds limit);
+
+  // Requires: the last call of Next returned true, or of NextWithin kBatch
   const Batch& batch() const;
 
   // Where the stream stands: what to give to Restore, or as LoaderOptions::state to Open, to go on

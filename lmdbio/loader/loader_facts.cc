@@ -61,7 +61,7 @@ struct NamedOption {
   uint64_t value;
 };
 
-constexpr size_t kOptionCount = 26;
+constexpr size_t kOptionCount = 27;
 
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -88,6 +88,7 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"number of readers per host", options.readers_per_host},
       {"stagger", options.stagger},
       {"memory budget", options.memory_budget_bytes},
+      {"number of batches to read ahead", options.prefetch_batches},
       {"memory to keep the file in", options.keep_bytes_max ? *options.keep_bytes_max + 1 : 0},
       {"engine", options.engine ? number(*options.engine) + 1 : 0},
       {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
@@ -335,6 +336,23 @@ exchange::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reade
   return {exchange::TokenCountsToTry(reader_count), true};
 }
 
+namespace {
+
+// Slots end earlier, and memory for them is used again sooner.
+void LimitReadAhead(const LoaderOptions& options, const order::Schedule& schedule,
+                    double group_bytes, SlotLimits& limits) {
+  const double groups =
+      static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
+  // One batch, or group, more is in use.
+  const double bytes = 1.1 * group_bytes * std::max(4.0, groups + 1);
+  if (bytes >= static_cast<double>(limits.wrap_bytes)) return;
+  limits.wrap_bytes = static_cast<uint64_t>(bytes);
+  limits.target_bytes = std::min(limits.target_bytes, limits.wrap_bytes / 4);
+  limits.scattered_bytes_max = std::min(limits.scattered_bytes_max, limits.wrap_bytes / 2);
+}
+
+}  // namespace
+
 SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
                      const order::Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes) {
@@ -366,6 +384,7 @@ SlotLimits LimitsFor(const LoaderFacts& facts, const LoaderOptions& options,
   const auto four_groups =
       static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
   limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));
+  if (options.prefetch_batches > 0) LimitReadAhead(options, schedule, group_bytes, limits);
   return limits;
 }
 

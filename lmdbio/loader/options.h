@@ -80,6 +80,10 @@ struct LoaderOptions {
   uint32_t stagger = 0;
   uint64_t memory_budget_bytes = 256 << 20;  // of a host, for the window
 
+  // About so many batches of all ranks are read ahead, if the budget has room for them; a few are
+  // in any case. 0: as many as the budget holds and the strategy likes.
+  uint64_t prefetch_batches = 0;
+
   // Memory of a host, beside the budget, in which kAuto may keep the file as far as it was read, so
   // that nothing is read twice: the data file must fit. Touched only as it is filled. None: of a
   // file that fits into an eighth of the memory that is free, slots whose records lie scattered

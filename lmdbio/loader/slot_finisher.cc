@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::loader {
@@ -15,7 +13,6 @@ using format::LeafEntry;
 using format::LeafPage;
 using layout::PlannedRun;
 using layout::PlannedValue;
-using layout::RunKind;
 
 // How far ahead the heads of overflow runs are fetched into the cache: they lie pages apart, where
 // the processor does not expect them.
@@ -24,7 +21,7 @@ constexpr uint64_t kHeadsAhead = 8;
 }  // namespace
 
 SlotFinisher::SlotFinisher(const layout::PageReader& pages, HostRanks ranks, OnError on_error)
-    : pages_(pages),
+    : checker_(pages),
       ranks_(std::move(ranks)),
       on_error_(on_error),
       local_of_(static_cast<size_t>(ranks_.rank_count), -1) {
@@ -71,66 +68,19 @@ void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) 
 }
 
 Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const PlannedRun& run) {
-  const uint64_t page_bytes = pages_.page_format().page_size_bytes();
+  const layout::PageReader& pages = checker_.pages();
+  const uint64_t page_bytes = pages.page_format().page_size_bytes();
   const uint64_t at = slot.pages_at + run.leaf_at;
   if (IsBad(run.leaf_at, page_bytes)) {
-    return pages_.Corrupt(run.leaf, "could not be read");
+    return pages.Corrupt(run.leaf, "could not be read");
   }
-  LMDBIO_TRY(const layout::TreePage page,
-             pages_.CheckTreePage(run.leaf, bytes_.subspan(at, page_bytes)));
-  if (page.header.kind != format::PageKind::kLeaf) {
-    return pages_.Corrupt(run.leaf, "is no leaf page, although the layout says so");
+  LMDBIO_TRY(const LeafPage leaf, checker_.OpenLeaf(run, bytes_.subspan(at, page_bytes)));
+  if (run.home != run.leaf) {
+    if (IsBad(run.home_at, page_bytes)) return pages.Corrupt(run.home, "could not be read");
+    LMDBIO_TRY_VOID(
+        checker_.CheckHome(run, bytes_.subspan(slot.pages_at + run.home_at, page_bytes)));
   }
-  Result<LeafPage> leaf = LeafPage::Parse(pages_.page_format(), page.bytes, page.header);
-  if (!leaf) return pages_.InFile(std::move(leaf).error());
-  const uint64_t nodes = run.kind == RunKind::kNodes ? run.record_count : 1;
-  if (run.first_node + nodes > leaf->entry_count()) {
-    return pages_.Corrupt(run.leaf, fmt::format("holds {} nodes, the layout expects {} from {} on",
-                                                leaf->entry_count(), nodes, run.first_node));
-  }
-  if (run.home != run.leaf) LMDBIO_TRY_VOID(CheckHome(slot, run));
-  return Leaf{*leaf, at};
-}
-
-// The page of a private tree that holds many duplicates of one key.
-Status SlotFinisher::CheckHome(const PlannedSlot& slot, const PlannedRun& run) const {
-  const uint64_t page_bytes = pages_.page_format().page_size_bytes();
-  if (IsBad(run.home_at, page_bytes)) return pages_.Corrupt(run.home, "could not be read");
-  LMDBIO_TRY(
-      const layout::TreePage page,
-      pages_.CheckTreePage(run.home, bytes_.subspan(slot.pages_at + run.home_at, page_bytes)));
-  if (page.header.kind == format::PageKind::kBranch) {
-    return pages_.Corrupt(run.home, "is no leaf page, although the layout says so");
-  }
-  return {};
-}
-
-// Whether the node that holds the key speaks of this value.
-Status SlotFinisher::CheckEntry(const Leaf& leaf, const PlannedRun& run, const PlannedValue& value,
-                                const LeafEntry& entry) const {
-  const uint64_t page_bytes = pages_.page_format().page_size_bytes();
-  const auto other = [&](std::string_view what) {
-    return pages_.Corrupt(run.leaf, fmt::format("{} than the layout says, {} bytes at {}", what,
-                                                value.file.length_bytes, value.file.offset));
-  };
-  switch (entry.flags) {
-    case format::kSubPageNode:
-    case format::kSubTreeNode:
-      if (run.kind == RunKind::kDuplicates) return {};
-      return other("a node holds duplicates, other");
-    case format::kOverflowNode: {
-      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
-      LMDBIO_TRY(const Extent place, pages_.OverflowExtent(run.leaf, leaf.page, entry));
-      if (place == value.file) return {};
-      return other("a node refers to another value");
-    }
-    default: {
-      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
-      const Extent place{run.leaf.value * page_bytes + entry.data_offset, entry.value_bytes};
-      if (place == value.file) return {};
-      return other("a node holds another value");
-    }
-  }
+  return Leaf{leaf, at};
 }
 
 // The record as it lies in the slot, without its position.
@@ -138,20 +88,16 @@ Result<Entry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRu
                                         const Result<Leaf>& leaf, uint64_t value_index) const {
   if (!leaf) return Fail(leaf.error().code(), leaf.error().message());
   const PlannedValue& value = slot.plan.values()[value_index];
-  const bool node_each = run.kind == RunKind::kNodes;
-  const uint64_t into = node_each ? value_index - run.first_value : 0;
-  const LeafEntry entry = leaf->page.Entry(run.first_node + static_cast<uint32_t>(into));
-  LMDBIO_TRY_VOID(CheckEntry(*leaf, run, value, entry));
+  LMDBIO_TRY(const LeafEntry entry,
+             checker_.EntryOf(run, leaf->page, value_index - run.first_value, value.file));
   const bool has_run = entry.flags == format::kOverflowNode;
   if (has_run && !is_in_place_) {
-    const uint64_t header_bytes = pages_.page_format().header_bytes();
+    const uint64_t header_bytes = checker_.pages().page_format().header_bytes();
     if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
       return Fail(ErrorCode::kIo, "could not be read");
     }
-    const PageNo first{value.file.offset / pages_.page_format().page_size_bytes()};
-    LMDBIO_TRY_VOID(pages_.CheckOverflowHead(
-        first, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes),
-        value.file.length_bytes));
+    LMDBIO_TRY_VOID(checker_.CheckHead(
+        value.file, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes)));
   }
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
   return Entry{0,

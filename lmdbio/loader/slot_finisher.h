@@ -1,10 +1,7 @@
 // lmdbio/loader/slot_finisher.h - from fetched pages to records that a rank may use.
 //
-// The bytes of a slot were fetched from where a layout said its records lie. Before any rank sees
-// them, the pages themselves are asked: is this the leaf that was planned, does its node name this
-// key and a value of this length at this place, does the overflow run begin here? So a layout that
-// does not fit, a damaged page or a torn read is found for every record, not by sampling. Where
-// records are looked at in place, the last question is left to the ranks (in_place_view.h).
+// Every record is checked (record_checker.h) before any rank sees it. Where records are looked at
+// in place, the head of a value's overflow run is left to the ranks (in_place_view.h).
 //
 // Source: docs/loader.md "What is checked"; docs/format.md section 8.
 #ifndef LMDBIO_LOADER_SLOT_FINISHER_H_
@@ -17,6 +14,7 @@
 #include "lmdbio/format/leaf_page.h"
 #include "lmdbio/layout/page_reader.h"
 #include "lmdbio/loader/options.h"
+#include "lmdbio/loader/record_checker.h"
 #include "lmdbio/loader/slot_planner.h"
 
 namespace lmdbio::loader {
@@ -47,9 +45,6 @@ class SlotFinisher {
   };
 
   Result<Leaf> OpenLeaf(const PlannedSlot& slot, const layout::PlannedRun& run);
-  Status CheckHome(const PlannedSlot& slot, const layout::PlannedRun& run) const;
-  Status CheckEntry(const Leaf& leaf, const layout::PlannedRun& run,
-                    const layout::PlannedValue& value, const format::LeafEntry& entry) const;
   Status FinishRun(const PlannedSlot& slot, const layout::PlannedRun& run);
   Result<Entry> CheckRecord(const PlannedSlot& slot, const layout::PlannedRun& run,
                             const Result<Leaf>& leaf, uint64_t value_index) const;
@@ -63,7 +58,7 @@ class SlotFinisher {
   void NextRecord(const PlannedSlot& slot);
   bool IsBad(uint64_t at, uint64_t length_bytes) const;
 
-  layout::PageReader pages_;
+  RecordChecker checker_;
   HostRanks ranks_;
   OnError on_error_;
   std::vector<int> local_of_;  // [job ranks] index among local_ranks, -1 elsewhere

@@ -131,17 +131,27 @@ std::optional<Error> Window::LookForTheGone() {
 }
 
 Result<SlotHead> Window::AwaitSlot(uint64_t slot) {
+  while (true) {
+    LMDBIO_TRY(const std::optional<SlotHead> head, AwaitSlot(slot, kLookUp));
+    if (head) return *head;
+  }
+}
+
+Result<std::optional<SlotHead>> Window::AwaitSlot(uint64_t slot, std::chrono::milliseconds limit) {
   SlotState& state = slot_state(slot);
   const uint32_t wanted = ReadyWord(slot);
   for (int i = 0; i < kSpinsMax; ++i) {
     if (state.ready.load(std::memory_order_acquire) == wanted) return state.head;
     Relax();
   }
+  const auto give_up = std::chrono::steady_clock::now() + limit;
   while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now());
     state.waiters.fetch_add(1);
     const uint32_t seen = state.ready.load();
-    if (seen != wanted && control_->failure.load() != kReadable) {
-      FutexWait(state.ready, seen, kLookUp);
+    if (seen != wanted && control_->failure.load() != kReadable && left.count() > 0) {
+      FutexWait(state.ready, seen, std::min(left, kLookUp));
     }
     state.waiters.fetch_sub(1);
     if (state.ready.load() == wanted) return state.head;
@@ -150,6 +160,7 @@ Result<SlotHead> Window::AwaitSlot(uint64_t slot) {
       Fail(*gone);
       return lmdbio::Fail(std::move(*gone));
     }
+    if (left.count() <= 0) return std::nullopt;
   }
 }
 

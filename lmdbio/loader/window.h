@@ -94,6 +94,8 @@ class Window {
   // Sleeps until `slot` is announced and returns its head.
   // Errors: what ended the stream (see Fail); kPeerFailed  a rank of this host is gone
   Result<SlotHead> AwaitSlot(uint64_t slot);
+  // The same for a time at most; nothing if the slot was not announced by then.
+  Result<std::optional<SlotHead>> AwaitSlot(uint64_t slot, std::chrono::milliseconds limit);
 
   // Lets go of every slot before `slot_count`. Views into them are dead from now on.
   void LetGo(uint64_t slot_count);

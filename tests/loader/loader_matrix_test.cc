@@ -55,6 +55,7 @@ struct Trial {
     add("block", options.block_bytes);
     add("depth", options.queue_depth);
     add("in place", options.in_place ? 1 : 0);
+    if (options.prefetch_batches > 0) add("prefetch", options.prefetch_batches);
     if (options.keep_bytes_max) add("keep", *options.keep_bytes_max);
     if (options.engine) text += std::string(", ") + io::EngineKindName(*options.engine);
     if (options.cache) add("cache", static_cast<uint64_t>(*options.cache));
@@ -191,6 +192,7 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   options.readers_per_host = static_cast<uint32_t>(random.Between(1, 3));
   options.in_place = random.Below(2) == 0;
   if (random.Below(2) == 0) options.keep_bytes_max = random.Below(2) * (uint64_t{1} << 30);
+  options.prefetch_batches = random.Below(2) * random.Below(20);
   if (random.Below(2) == 0) options.engine = AnyOf(random, kEngines);
   if (random.Below(2) == 0) options.cache = AnyOf(random, kCaches);
   options.queue_depth = AnyOf(random, {1U, 3U, 32U});

@@ -5,8 +5,11 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <utility>
 
 #include "lmdbio/loader/loader_facts.h"
@@ -240,6 +243,45 @@ TEST_CASE("What is in the page cache is looked at in place, and read where that 
   options.in_place = true;
   options.engine = io::EngineKind::kUring;
   CHECK(how().find("in place") == std::string::npos);
+}
+
+// Goal: a rank that waits for another one's memory can look up, and loses nothing by it.
+TEST_CASE("NextWithin comes back without a batch, and with it later", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  constexpr uint64_t kBatchCount = 400;
+  std::atomic<bool> is_stuck = false;
+  std::array<std::vector<uint64_t>, 2> numbers;
+  comm::RunAsThreads({2, 64}, [&](comm::Group& group) {
+    LoaderOptions options;
+    options.batch_size = 10;
+    options.batch_count_max = kBatchCount;
+    options.memory_budget_bytes = 1 << 20;
+    options.in_place = false;
+    options.keep_bytes_max = 0;
+    const auto loader = loader::Loader::Open(group, data_file.string(), options);
+    if (!loader) std::terminate();  // Catch's assertions are not for several threads
+    auto& mine = numbers[static_cast<size_t>(group.rank())];
+    if (group.rank() == 1) is_stuck.wait(false);
+    while (true) {
+      const auto step = (*loader)->NextWithin(std::chrono::milliseconds(20));
+      if (!step) std::terminate();
+      if (*step == loader::Loader::Step::kEnd) break;
+      if (*step == loader::Loader::Step::kBatch) {
+        mine.push_back((*loader)->batch().number());
+      } else if ((*loader)->batch().record_count() > 0) {
+        std::terminate();
+      } else if (group.rank() == 0) {
+        is_stuck = true;
+        is_stuck.notify_all();
+      }
+    }
+  });
+  std::vector<uint64_t> all(kBatchCount);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(is_stuck);
+  CHECK(numbers[0] == all);
+  CHECK(numbers[1] == all);
 }
 
 TEST_CASE("A batch larger than the memory budget is refused with its size", "[loader]") {

@@ -1,0 +1,168 @@
+#include "lmdbio/capi/c_options.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace lmdbio::capi {
+namespace {
+
+using loader::LoaderOptions;
+
+// Of the first version that was given to anybody.
+constexpr size_t kStructBytesMin = sizeof(lmdbio_options);
+
+tl::unexpected<Error> BadField(std::string_view field, std::string_view why) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("options.{}: {}", field, why));
+}
+
+// Sets `to` to the choice that `value` is the number of.
+template <typename T, size_t kCount>
+Status Choose(std::string_view field, int value, const T (&choices)[kCount], T& to) {
+  if (value < 0 || static_cast<size_t>(value) >= kCount) {
+    return BadField(field, fmt::format("there is no {}", value));
+  }
+  to = choices[value];
+  return {};
+}
+
+// What a field means that stands for a default with 0.
+template <typename T, typename U>
+void Take(T value, U& to) {
+  if (value != 0) to = value;
+}
+
+Status TakeOrder(const lmdbio_options& from, LoaderOptions& to) {
+  struct Choice {
+    loader::Order order;
+    loader::Shuffle shuffle;
+  };
+  using loader::Order;
+  using loader::Shuffle;
+  constexpr Choice kOrders[] = {{Order::kSequential, Shuffle::kGlobal},
+                                {Order::kShuffle, Shuffle::kGlobal},
+                                {Order::kShuffle, Shuffle::kBlock},
+                                {Order::kChunked, Shuffle::kGlobal}};
+  static_assert(LMDBIO_ORDER_SHUFFLE == 1 && LMDBIO_ORDER_SHUFFLE_BLOCK == 2 &&
+                LMDBIO_ORDER_CHUNKED == 3);
+  Choice choice{};
+  LMDBIO_TRY_VOID(Choose("order", from.order, kOrders, choice));
+  to.order = choice.order;
+  to.shuffle = choice.shuffle;
+  to.seed = from.seed;
+  to.block_records = from.block_records;
+  to.group_batches = from.group_batches;
+  Take(from.reuse, to.reuse);
+  to.epoch = from.epoch;
+  if (from.state != nullptr) to.state = from.state;
+  return {};
+}
+
+Status TakeChoices(const lmdbio_options& from, LoaderOptions& to) {
+  using loader::OnError;
+  using loader::Share;
+  using loader::SnapshotMode;
+  using loader::Tail;
+  constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
+  constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
+  constexpr OnError kOnErrors[] = {OnError::kRaise, OnError::kSkip};
+  constexpr SnapshotMode kSnapshots[] = {SnapshotMode::kImmutable, SnapshotMode::kOptimistic,
+                                         SnapshotMode::kPinned};
+  LMDBIO_TRY_VOID(Choose("tail", from.tail, kTails, to.tail));
+  LMDBIO_TRY_VOID(Choose("share", from.share, kShares, to.share));
+  LMDBIO_TRY_VOID(Choose("on_error", from.on_error, kOnErrors, to.on_error));
+  return Choose("snapshot", from.snapshot, kSnapshots, to.snapshot);
+}
+
+Result<io::EngineKind> EngineNamed(std::string_view name) {
+  for (const io::EngineKind kind :
+       {io::EngineKind::kMmap, io::EngineKind::kPread, io::EngineKind::kUring}) {
+    if (name == io::EngineKindName(kind)) return kind;
+  }
+  return BadField("engine", fmt::format("there is no \"{}\": mmap, pread or uring", name));
+}
+
+Status TakeStrategy(const lmdbio_options& from, LoaderOptions& to) {
+  if (from.strategy != nullptr) {
+    const std::string_view name = from.strategy;
+    const auto& all = loader::kStrategies;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& row) { return row.name == name; });
+    if (found == all.end()) return BadField("strategy", fmt::format("there is no \"{}\"", name));
+    to.strategy = found->strategy;
+  }
+  if (from.engine != nullptr) {
+    LMDBIO_TRY(to.engine, EngineNamed(from.engine));
+  }
+  return {};
+}
+
+Status TakeMemory(const lmdbio_options& from, LoaderOptions& to) {
+  if (from.keep_bytes_max < -1) {
+    return BadField("keep_bytes_max", fmt::format("{} is below -1", from.keep_bytes_max));
+  }
+  Take(from.memory_budget_bytes, to.memory_budget_bytes);
+  if (from.keep_bytes_max != 0) {
+    to.keep_bytes_max = static_cast<uint64_t>(std::max<int64_t>(0, from.keep_bytes_max));
+  }
+  to.prefetch_batches = from.prefetch_batches;
+  to.in_place = from.no_map == 0;
+  Take(from.readers_per_host, to.readers_per_host);
+  Take(from.queue_depth, to.queue_depth);
+  Take(from.block_bytes, to.block_bytes);
+  return {};
+}
+
+}  // namespace
+
+Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
+  lmdbio_options complete = {};
+  if (options == nullptr) return complete;
+  size_t struct_bytes = 0;
+  std::memcpy(&struct_bytes, options, sizeof struct_bytes);
+  // Something that was never set is more likely than a struct of a later version.
+  constexpr size_t kStructBytesMax = 1 << 16;
+  if (struct_bytes < kStructBytesMin || struct_bytes > kStructBytesMax) {
+    return BadField("struct_size",
+                    fmt::format("{} is none: begin with LMDBIO_OPTIONS_INIT", struct_bytes));
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(options);
+  for (size_t i = sizeof complete; i < struct_bytes; ++i) {
+    if (bytes[i] == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("options: byte {} of {} asks for what this version of lmdbio, which "
+                            "knows {} bytes, has not",
+                            i, struct_bytes, sizeof complete));
+  }
+  std::memcpy(&complete, options, std::min(sizeof complete, struct_bytes));
+  return complete;
+}
+
+Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) {
+  LoaderOptions to;
+  if (options.database_name != nullptr) to.database_name = options.database_name;
+  Take(options.batch_size, to.batch_size);
+  to.batch_count_max = options.batch_count_max;
+  LMDBIO_TRY_VOID(TakeOrder(options, to));
+  LMDBIO_TRY_VOID(TakeChoices(options, to));
+  Take(options.num_shards, to.num_shards);
+  to.shard_id = options.shard_id;
+  LMDBIO_TRY_VOID(TakeMemory(options, to));
+  LMDBIO_TRY_VOID(TakeStrategy(options, to));
+  return to;
+}
+
+Result<loader::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& options) {
+  LMDBIO_TRY(const LoaderOptions all, LoaderOptionsOf(options));
+  loader::RecordReaderOptions to;
+  to.database_name = all.database_name;
+  to.snapshot = all.snapshot;
+  to.engine = all.engine.value_or(to.engine);
+  to.queue_depth = all.queue_depth;
+  to.block_bytes = all.block_bytes;
+  return to;
+}
+
+}  // namespace lmdbio::capi

@@ -1,0 +1,137 @@
+// lmdbio/capi/handles.h - what stands behind the handles of C callers.
+#ifndef LMDBIO_CAPI_HANDLES_H_
+#define LMDBIO_CAPI_HANDLES_H_
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/capi/fork_count.h"
+#include "lmdbio/capi/handle_table.h"
+#include "lmdbio/capi/lmdbio.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/loader/loader.h"
+#include "lmdbio/loader/record_reader.h"
+
+namespace lmdbio::capi {
+
+// Of every handle.
+struct HandleState {
+  uint64_t fork_count = ForkCount();
+  std::string message;  // of the last failure
+  lmdbio_log log = nullptr;
+  void* log_context = nullptr;
+
+  bool is_forked() const { return fork_count != ForkCount(); }
+
+  int Keep(const Error& error) {
+    message = error.message();
+    return static_cast<int>(error.code());
+  }
+  int Keep(int status, std::string text) {
+    message = std::move(text);
+    return status;
+  }
+  void Say(const std::vector<std::string>& notes) const {
+    if (log == nullptr) return;
+    for (const std::string& note : notes) log(log_context, note.c_str());
+  }
+};
+
+struct LoaderHandle : HandleState {
+  std::unique_ptr<comm::Group> group;      // before the loader, which it must outlive
+  std::unique_ptr<loader::Loader> loader;  // none if it could not be opened
+  bool has_batch = false;
+  // What was handed out last.
+  lmdbio_batch batch = {};
+  std::vector<lmdbio_record> records;
+  std::string state;
+  std::string description;
+  lmdbio_counters counters = {};
+
+  bool is_open() const { return loader != nullptr; }
+  // In a child of fork(): nothing of the parent's is touched, and what is lost is this process's.
+  void LeaveAlone() {
+    static_cast<void>(loader.release());
+    static_cast<void>(group.release());
+  }
+};
+
+struct DatasetHandle : HandleState {
+  std::unique_ptr<loader::RecordReader> reader;
+  std::vector<lmdbio_record> records;
+
+  bool is_open() const { return reader != nullptr; }
+  void LeaveAlone() { static_cast<void>(reader.release()); }
+};
+
+using LoaderTable = HandleTable<lmdbio_loader, LoaderHandle>;
+using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
+
+// Runs `call`, which returns a status, and lets no exception out: of ours there are none, but
+// memory may run out.
+template <typename Call>
+int Guarded(HandleState* state, Call&& call) noexcept {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    if (state != nullptr) state->message.clear();
+    return LMDBIO_RESOURCE_EXHAUSTED;
+  } catch (const std::exception& exception) {
+    // Assigning what() could throw once more.
+    if (state != nullptr) state->message.clear();
+    return LMDBIO_INTERNAL;
+  }
+}
+
+enum class AfterFork { kRefused, kAllowed };
+
+// Runs `call` with the open object behind `handle`.
+template <typename Table, typename Handle, typename Call>
+int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
+  return Guarded(nullptr, [&]() -> int {
+    const auto object = Table::Of().Find(handle);
+    if (!object || !object->is_open()) return LMDBIO_BAD_HANDLE;
+    return Guarded(object.get(), [&]() -> int {
+      if (after_fork == AfterFork::kRefused && object->is_forked()) {
+        return object->Keep(LMDBIO_FORKED,
+                            "the handle was opened before fork(), by the parent of this process, "
+                            "which must open its own");
+      }
+      return call(*object);
+    });
+  });
+}
+
+// Ends the object behind `handle`. Nothing for null.
+template <typename Table, typename Handle>
+int Close(Handle* handle) noexcept {
+  if (handle == nullptr) return LMDBIO_OK;
+  return Guarded(nullptr, [&]() -> int {
+    const auto object = Table::Of().Take(handle);
+    if (!object) return LMDBIO_BAD_HANDLE;
+    if (object->is_forked()) object->LeaveAlone();
+    return LMDBIO_OK;
+  });
+}
+
+template <typename Table, typename Handle>
+const char* MessageOf(Handle* handle) noexcept {
+  const auto object = Table::Of().Find(handle);
+  return object ? object->message.c_str() : "no such handle: it is NULL, closed, or never was one";
+}
+
+// As lmdbio_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same
+// version.
+LMDBIO_API int OpenInGroup(Result<std::unique_ptr<comm::Group>>& group, const char* path,
+                           const lmdbio_options* options, lmdbio_loader** out_loader) noexcept;
+
+}  // namespace lmdbio::capi
+#endif  // LMDBIO_CAPI_HANDLES_H_
