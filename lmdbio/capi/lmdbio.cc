@@ -20,20 +20,34 @@ lmdbio_record RecordOf(Bytes key, Bytes value, uint64_t position) {
           static_cast<uint32_t>(key.size())};
 }
 
-Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
-  LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(c_options));
+// What the caller wants; of `handle`, who hears the log.
+Result<lmdbio_options> ReadArguments(HandleState& handle, const char* path,
+                                     const lmdbio_options* options) {
+  if (path == nullptr) return Fail(ErrorCode::kInvalidArgument, "the path is NULL");
+  LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(options));
   handle.log = complete.log;
   handle.log_context = complete.log_context;
-  LMDBIO_TRY(const loader::LoaderOptions options, LoaderOptionsOf(complete));
-  LMDBIO_TRY(handle.loader, loader::Loader::Open(*handle.group, path, options));
+  return complete;
+}
+
+Result<loader::LoaderOptions> ReadLoaderArguments(HandleState& handle, const char* path,
+                                                  const lmdbio_options* options) {
+  LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, options));
+  return LoaderOptionsOf(complete);
+}
+
+// What one rank alone finds wrong with its arguments is told to all: the others would wait for it.
+Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
+  Result<loader::LoaderOptions> options = ReadLoaderArguments(handle, path, c_options);
+  Status mine = options ? Status() : Fail(std::move(options).error());
+  LMDBIO_TRY_VOID(comm::Agree(*handle.group, std::move(mine)));
+  LMDBIO_TRY(handle.loader, loader::Loader::Open(*handle.group, path, *options));
   handle.Say(handle.loader->TakeNotes());
   return {};
 }
 
 Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options* c_options) {
-  LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(c_options));
-  handle.log = complete.log;
-  handle.log_context = complete.log_context;
+  LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, c_options));
   LMDBIO_TRY(const loader::RecordReaderOptions options, RecordReaderOptionsOf(complete));
   LMDBIO_TRY(handle.reader, loader::RecordReader::Open(path, options));
   handle.Say(handle.reader->TakeNotes());
@@ -42,14 +56,13 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
 
 // Opens an object in a new handle, which is there afterwards even if that failed.
 template <typename Table, typename Object, typename Handle, typename Open>
-int OpenHandle(const char* path, Handle** out_handle, Open&& open) noexcept {
+int OpenHandle(Handle** out_handle, Open&& open) noexcept {
   if (out_handle == nullptr) return LMDBIO_INVALID_ARGUMENT;
   *out_handle = nullptr;
   return Guarded(nullptr, [&]() -> int {
     const auto object = std::make_shared<Object>();
     *out_handle = Table::Of().Add(object);
     return Guarded(object.get(), [&]() -> int {
-      if (path == nullptr) return object->Keep(LMDBIO_INVALID_ARGUMENT, "the path is NULL");
       const Status status = open(*object);
       return status ? LMDBIO_OK : object->Keep(status.error());
     });
@@ -101,12 +114,18 @@ int WentOn(LoaderHandle& handle, const Status& status) {
 
 int lmdbio::capi::OpenInGroup(Result<std::unique_ptr<comm::Group>>& group, const char* path,
                               const lmdbio_options* options, lmdbio_loader** out_loader) noexcept {
-  return OpenHandle<LoaderTable, LoaderHandle>(path, out_loader,
-                                               [&](LoaderHandle& handle) -> Status {
-                                                 if (!group) return Fail(std::move(group).error());
-                                                 handle.group = std::move(*group);
-                                                 return OpenLoader(handle, path, options);
-                                               });
+  if (out_loader == nullptr && group) {
+    return Guarded(nullptr, [&]() -> int {
+      static_cast<void>(
+          comm::Agree(**group, Fail(ErrorCode::kInvalidArgument, "out_loader is NULL")));
+      return LMDBIO_INVALID_ARGUMENT;
+    });
+  }
+  return OpenHandle<LoaderTable, LoaderHandle>(out_loader, [&](LoaderHandle& handle) -> Status {
+    if (!group) return Fail(std::move(group).error());
+    handle.group = std::move(*group);
+    return OpenLoader(handle, path, options);
+  });
 }
 
 const char* lmdbio_strerror(int status) {
@@ -134,11 +153,10 @@ const char* lmdbio_version(int* out_number) {
 }
 
 int lmdbio_open(const char* path, const lmdbio_options* options, lmdbio_loader** out_loader) {
-  return OpenHandle<LoaderTable, LoaderHandle>(path, out_loader,
-                                               [&](LoaderHandle& handle) -> Status {
-                                                 handle.group = comm::SoloGroup();
-                                                 return OpenLoader(handle, path, options);
-                                               });
+  return OpenHandle<LoaderTable, LoaderHandle>(out_loader, [&](LoaderHandle& handle) -> Status {
+    handle.group = comm::SoloGroup();
+    return OpenLoader(handle, path, options);
+  });
 }
 
 int lmdbio_next(lmdbio_loader* loader, const lmdbio_batch** out_batch) {
@@ -246,7 +264,7 @@ int lmdbio_close(lmdbio_loader* loader) { return Close<LoaderTable>(loader); }
 int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                         lmdbio_dataset** out_dataset) {
   return OpenHandle<DatasetTable, DatasetHandle>(
-      path, out_dataset, [&](DatasetHandle& handle) { return OpenDataset(handle, path, options); });
+      out_dataset, [&](DatasetHandle& handle) { return OpenDataset(handle, path, options); });
 }
 
 int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,

@@ -260,7 +260,8 @@ LMDBIO_API int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch);
 LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
                             uint64_t* out_batches_per_epoch);
 
-/* out_counters  until the next call on this handle */
+/* What the loader has done so far.
+ * out_counters  until the next call on this handle */
 LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_counters);
 
 /* How records are found and read, as "provenance; uring, direct, 32 deep".
@@ -295,10 +296,12 @@ LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* optio
 LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                    const lmdbio_record** out_records);
 
+/* How many records the database holds. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);
 
-/* As lmdbio_message and lmdbio_close. */
+/* As lmdbio_message. */
 LMDBIO_API const char* lmdbio_dataset_message(lmdbio_dataset* dataset);
+/* As lmdbio_close. */
 LMDBIO_API int lmdbio_dataset_close(lmdbio_dataset* dataset);
 
 #ifdef __cplusplus

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Writes a man page for each call of the C API, from the comment in front of its declaration.
+
+    scripts/man_pages.py --version VERSION OUT HEADER...
+
+The comment at the top of the first header, its options and structs become lmdbio(3). The headers stay
+the only place where the calls are described.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+_CALL = re.compile(r"/\*((?:(?!\*/).)*)\*/\s*LMDBIO_API\s+([^;]+);", re.DOTALL)
+_NAME = re.compile(r"(lmdbio_\w+)\s*\(")
+_CALLBACKS_AND_STRUCTS = re.compile(r"(?:/\*(?:(?!\*/).)*\*/\s*)?(?:typedef|enum)\s[^;{]*"
+                                    r"(?:\{[^}]*\}[^;]*)?;", re.DOTALL)
+
+
+def escape(text):
+    """Text as roff takes it, line by line."""
+    lines = []
+    for line in text.splitlines():
+        line = line.replace("\\", "\\e").replace("-", "\\-")
+        lines.append("\\&" + line if line.startswith((".", "'")) else line)
+    return "\n".join(lines)
+
+
+def comment_text(comment):
+    """A comment without its stars."""
+    lines = [re.sub(r"^\s*\* ?", "", line) for line in comment.strip().splitlines()]
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def page(name, version, summary, sections):
+    parts = [f'.TH {name} 3 "" "lmdbio {version}" "lmdbio"', ".SH NAME",
+             f"{name} \\- {escape(summary)}"]
+    for title, text in sections:
+        parts += [f".SH {title}", ".nf", escape(text), ".fi"]
+    return "\n".join(parts) + "\n"
+
+
+def summary_of(text):
+    """The first sentence, in one line."""
+    return re.split(r"[.:](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
+
+
+def calls_of(path):
+    """(name, declaration, comment) of each call a header declares."""
+    for comment, declaration in _CALL.findall(path.read_text(encoding="utf-8")):
+        yield _NAME.search(declaration)[1], " ".join(declaration.split()), comment_text(comment)
+
+
+def overview(header):
+    """Sections of lmdbio(3)."""
+    text = header.read_text(encoding="utf-8")
+    first = comment_text(text[text.index("/*") + 2:text.index("*/")])
+    types = [found[0] for found in _CALLBACKS_AND_STRUCTS.finditer(text)]
+    return [("SYNOPSIS", f"#include <{header.name}>"), ("DESCRIPTION", first),
+            ("TYPES", "\n\n".join(types))]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", required=True)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("headers", type=pathlib.Path, nargs="+")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    names = []
+    for header in arguments.headers:
+        for name, declaration, text in calls_of(header):
+            names.append(name)
+            sections = [("SYNOPSIS", f"#include <{header.name}>\n\n{declaration};"),
+                        ("DESCRIPTION", text), ("SEE ALSO", "lmdbio(3)")]
+            (arguments.out / f"{name}.3").write_text(
+                page(name, arguments.version, summary_of(text), sections), encoding="utf-8")
+    sections = overview(arguments.headers[0])
+    sections.append(("SEE ALSO", ", ".join(f"{name}(3)" for name in names)))
+    (arguments.out / "lmdbio.3").write_text(
+        page("lmdbio", arguments.version, "batches of an LMDB database, and records by number",
+             sections), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

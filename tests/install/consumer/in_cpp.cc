@@ -1,0 +1,37 @@
+// The same by the C++ modules.
+#include <cstdint>
+#include <iostream>
+#include <string>
+
+#include "lmdbio/comm/group.h"
+#include "lmdbio/loader/loader.h"
+
+namespace {
+
+lmdbio::Status Count(const std::string& path) {
+  const auto group = lmdbio::comm::SoloGroup();
+  lmdbio::loader::LoaderOptions options;
+  options.tail = lmdbio::loader::Tail::kShort;
+  LMDBIO_TRY(const auto loader, lmdbio::loader::Loader::Open(*group, path, options));
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  for (bool is_over = false; !is_over; is_over = loader->batch().ends_epoch()) {
+    LMDBIO_TRY(const bool found, loader->Next());
+    if (!found) break;
+    records += loader->batch().record_count();
+    for (size_t i = 0; i < loader->batch().record_count(); ++i) {
+      bytes += loader->batch().value(i).size();
+    }
+  }
+  std::cout << records << " records, " << bytes << " bytes\n";
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const lmdbio::Status status = Count(argv[1]);
+  if (!status) std::cerr << status.error().message() << '\n';
+  return status ? 0 : 1;
+}

@@ -1,0 +1,113 @@
+"""An installed lmdbio, as somebody else's project meets it.
+
+    install_test.py BUILD LMDBIO_MAKE FLAGS MPIEXEC...
+
+BUILD is the build folder to install from, FLAGS what compilers and linker need besides (sanitizers),
+MPIEXEC the words that start two ranks. The oracle is what lmdbio-make says it has written.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD, MAKE, FLAGS, *MPIEXEC = sys.argv[1:]
+HEADER = HERE.parents[1] / "lmdbio" / "capi" / "lmdbio.h"
+
+
+def run(*words, **options):
+    """What a command prints; its errors are the test's."""
+    words = [str(word) for word in words]
+    result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            check=False, **options)
+    if result.returncode != 0:
+        raise AssertionError(f"{shlex.join(words)}: {result.returncode}\n{result.stdout}"
+                             f"{result.stderr}")
+    return result.stdout
+
+
+class InstallTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio install ")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.prefix = cls.folder / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        made = json.loads(run(MAKE, "digits", cls.folder / "digits", "--json"))
+        cls.expected = f"{made['records']} records, {made['value_bytes']} bytes\n"
+
+    def library(self, name):
+        found = list(self.prefix.glob(f"**/{name}"))
+        self.assertEqual(len(found), 1, name)
+        return found[0]
+
+    def test_consumers_of_the_cmake_package(self):
+        build = self.folder / "consumer"
+        run("cmake", "-S", HERE / "consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            "-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF", f"-DCMAKE_C_FLAGS={FLAGS}",
+            f"-DCMAKE_CXX_FLAGS={FLAGS}")
+        run("cmake", "--build", build)
+        for program in ("in_c", "c_from_cpp", "in_cpp"):
+            self.assertEqual(run(build / program, self.folder / "digits"), self.expected)
+        no_leaks = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}  # MPI's own
+        self.assertEqual(run(*MPIEXEC, build / "with_mpi", self.folder / "digits", env=no_leaks),
+                         self.expected)
+        failed = subprocess.run([build / "in_c", "nowhere"], capture_output=True, text=True,
+                                check=False)
+        self.assertNotEqual(failed.returncode, 0)
+        self.assertRegex(failed.stderr, r"\A[^\n]*nowhere[^\n]*\n\Z")
+
+    def test_a_consumer_of_pkg_config(self):
+        # A path with a blank in it is one that pkg-config's output must quote.
+        package = self.library("lmdbio.pc").parent
+        environment = os.environ | {"PKG_CONFIG_PATH": str(package)}
+        words = shlex.split(run("pkg-config", "--cflags", "--libs", "lmdbio", env=environment))
+        program = self.folder / "by_pkg_config"
+        run("cc", "-std=c11", *shlex.split(FLAGS), HERE / "consumer" / "in_c.c", *words,
+            "-o", program)
+        libraries = self.library("liblmdbio.so").parent
+        self.assertEqual(run(program, self.folder / "digits",
+                             env=os.environ | {"LD_LIBRARY_PATH": str(libraries)}), self.expected)
+        run("pkg-config", "--exists", "lmdbio_mpi", env=environment)
+
+    def test_exports_what_the_header_declares_and_nothing_else(self):
+        listing = run("nm", "--dynamic", "--defined-only", self.library("liblmdbio.so"))
+        symbols = {line.split()[2] for line in listing.splitlines() if " A " not in line}
+        public = {name.removesuffix("@@LMDBIO_0.1") for name in symbols
+                  if not name.endswith("@@LMDBIO_PRIVATE")}
+        declared = set(re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(",
+                                  HEADER.read_text(encoding="utf-8")))
+        self.assertEqual(public, declared)
+        private = symbols - {f"{name}@@LMDBIO_0.1" for name in public}
+        self.assertEqual(len(private), 1, private)
+        listing = run("nm", "--dynamic", "--defined-only", self.library("liblmdbio_mpi.so"))
+        symbols = {line.split()[2] for line in listing.splitlines() if " A " not in line}
+        self.assertEqual(symbols, {"lmdbio_open_mpi@@LMDBIO_0.1"})
+
+    def test_the_shared_library_has_a_version_and_no_mpi(self):
+        listing = run("readelf", "--dynamic", self.library("liblmdbio.so"))
+        self.assertIn("Library soname: [liblmdbio.so.0]", listing)
+        needed = set(re.findall(r"Shared library: \[([^\]]+)\]", listing))
+        self.assertEqual([name for name in needed if "mpi" in name], [])
+
+    def test_every_call_has_a_man_page(self):
+        declared = re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(", HEADER.read_text("utf-8"))
+        self.assertGreater(len(declared), 15)
+        for name in ["lmdbio", "lmdbio_open_mpi", *declared]:
+            page = self.library(f"{name}.3").read_text(encoding="utf-8")
+            self.assertIn(".SH DESCRIPTION", page)
+            self.assertIn(f"{name} \\- ", page)
+        if shutil.which("mandoc"):
+            run("mandoc", "-T", "lint", "-W", "error", self.library("lmdbio.3"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
