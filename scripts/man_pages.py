@@ -3,8 +3,8 @@
 
     scripts/man_pages.py --version VERSION OUT HEADER...
 
-The comment at the top of the first header, its options and structs become lmdbio(3). The headers stay
-the only place where the calls are described.
+The comment at the top of the first header, its options and structs become lmdbio(3). The headers
+stay the only place where the calls are described.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun: what all ranks get together is what
- * one process gets alone, and a rank that fails makes no other wait. */
+/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun: what all ranks get together is
+ * what one process gets alone, and a rank that fails makes no other wait. */
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
 

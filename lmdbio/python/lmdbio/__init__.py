@@ -1,0 +1,33 @@
+"""Batches of an LMDB database at the speed of the storage: shuffled, resumable, without a copy.
+
+    with lmdbio.Loader("train.lmdb", batch_size=256, shuffle=True, seed=1) as loader:
+        for epoch in range(10):
+            for batch in loader:
+                train(batch.array(), batch.keys())
+
+`Loader` hands out batches in order, `Dataset` records by number. `lmdbio.torch` has both for
+PyTorch's DataLoader. The library behind them is liblmdbio, the C API; it is looked for at
+$LMDBIO_LIBRARY, then where the system looks.
+"""
+
+from lmdbio._batch import Batch, Record
+from lmdbio._capi import (
+    CorruptionError,
+    InvalidArgumentError,
+    LmdbioError,
+    NotFoundError,
+    PeerFailedError,
+    StaleError,
+    StorageError,
+    UnsupportedError,
+    version,
+)
+from lmdbio._dataset import Dataset
+from lmdbio._loader import Loader
+
+__version__ = "0.1.0"
+__all__ = [
+    "Batch", "CorruptionError", "Dataset", "InvalidArgumentError", "LmdbioError", "Loader",
+    "NotFoundError", "PeerFailedError", "Record", "StaleError", "StorageError",
+    "UnsupportedError", "version",
+]

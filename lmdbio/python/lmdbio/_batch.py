@@ -1,0 +1,159 @@
+"""A batch: records where they lie, as memoryviews and arrays without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+import numpy as np
+
+# lmdbio_record
+RECORD = np.dtype([("key", np.uintp), ("value", np.uintp), ("position", np.uint64),
+                   ("value_size", np.uint32), ("key_size", np.uint32)])
+
+
+class Record(NamedTuple):
+    """A key and its value."""
+
+    key: bytes
+    value: Any
+
+
+class Lease:
+    """Held by every view into a loader's memory, so that it is known whether there are any."""
+
+    __slots__ = ("handle", "__weakref__")
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+
+
+@functools.lru_cache(maxsize=1024)
+def _bytes_type(size: int) -> type:
+    return type("Borrowed", (ctypes.c_ubyte * size,), {})
+
+
+def view(address: int, size: int, lease: Optional[Lease]) -> memoryview:
+    """`size` bytes at `address`, read-only; keeps `lease` alive."""
+    borrowed = _bytes_type(size).from_address(address or 1)
+    borrowed.lease = lease
+    return memoryview(borrowed).cast("B").toreadonly()
+
+
+def record_table(address: Optional[int], count: int) -> np.ndarray:
+    """The records of a batch as the library has them."""
+    if count == 0:
+        return np.empty(0, RECORD)
+    return np.frombuffer(_bytes_type(count * RECORD.itemsize).from_address(address), RECORD)
+
+
+class Batch:
+    """One rank's share of a batch.
+
+    Valid until the loader's next batch, its load_state_dict, set_epoch or close: afterwards calls
+    raise RuntimeError. Views and arrays without a copy that were taken before stay readable, but
+    what they show is no longer this batch; take a copy of what is to be kept. They are read-only.
+    """
+
+    __slots__ = ("_loader", "_table", "number", "epoch", "first_position", "global_record_count",
+                 "skipped_count", "ends_epoch")
+
+    def __init__(self, loader: Any, struct: Any) -> None:
+        self._loader = loader
+        self._table = record_table(struct.records, struct.record_count)
+        self.number: int = struct.number  # of the stream's batches, from 0
+        self.epoch: int = struct.epoch
+        self.first_position: int = struct.first_position  # of the batch of all ranks
+        self.global_record_count: int = struct.global_record_count
+        self.skipped_count: int = struct.skipped_count  # could not be read (on_error="skip")
+        self.ends_epoch: bool = bool(struct.ends_epoch)
+
+    def _lease(self) -> Lease:
+        return self._loader._lease_for(self)
+
+    def _records(self) -> np.ndarray:
+        self._loader._check_at_hand(self)
+        return self._table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"<lmdbio.Batch {self.number} of epoch {self.epoch}: {len(self)} records>"
+
+    def key(self, i: int) -> bytes:
+        """A copy of the i-th key."""
+        record = self._records()[i]
+        return ctypes.string_at(int(record["key"]), int(record["key_size"]))
+
+    def value(self, i: int) -> memoryview:
+        """The i-th value, without a copy."""
+        record = self._records()[i]
+        return view(int(record["value"]), int(record["value_size"]), self._lease())
+
+    def __getitem__(self, i: int) -> Record:
+        return Record(self.key(i), self.value(i))
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self[i] for i in range(len(self)))
+
+    def keys(self) -> List[bytes]:
+        """Copies of the keys."""
+        table = self._records()
+        return [ctypes.string_at(key, size)
+                for key, size in zip(table["key"].tolist(), table["key_size"].tolist())]
+
+    def values(self) -> List[memoryview]:
+        """The values, without a copy."""
+        table, lease = self._records(), self._lease()
+        return [view(value, size, lease)
+                for value, size in zip(table["value"].tolist(), table["value_size"].tolist())]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[len] bytes of each value."""
+        return self._records()["value_size"].copy()
+
+    @property
+    def positions(self) -> np.ndarray:
+        """[len] where each record stands in the global sequence."""
+        return self._records()["position"].copy()
+
+    def array(self, copy: Optional[bool] = None, out: Optional[np.ndarray] = None) -> np.ndarray:
+        """The values as rows of uint8, [len, size of the largest]; shorter ones end in zeros.
+
+        copy  False: a view, or ValueError where the values are not of one size and evenly spaced;
+              True: a copy; None: a view if there can be one
+        out   filled instead, and returned: a writable C-contiguous array of uint8 with at least so
+              many rows, and columns, more of which become zeros
+        """
+        table = self._records()
+        if out is None and copy is not True:
+            rows = self._view_of_rows(table)
+            if rows is not None:
+                return rows
+            if copy is False:
+                raise ValueError("the values are not of one size and evenly spaced; take a copy")
+        if out is None:
+            width = int(table["value_size"].max()) if len(table) else 0
+            out = np.empty((len(table), width), np.uint8)
+        elif out.dtype != np.uint8 or out.ndim != 2 or not out.flags.c_contiguous:
+            raise ValueError("out must be a C-contiguous array of uint8 in two dimensions")
+        elif not out.flags.writeable:
+            raise ValueError("out is read-only")
+        self._loader._copy_values(out.ctypes.data, out.shape[1], out.shape[0])
+        return out
+
+    def _view_of_rows(self, table: np.ndarray) -> Optional[np.ndarray]:
+        if len(table) == 0:
+            return np.empty((0, 0), np.uint8)
+        sizes, addresses = table["value_size"], table["value"]
+        width, first = int(sizes[0]), int(addresses[0])
+        stride = int(addresses[1]) - first if len(table) > 1 else width
+        if stride < width or not (sizes == width).all():
+            return None
+        if not (addresses == first + stride * np.arange(len(table), dtype=np.uintp)).all():
+            return None
+        memory = view(first, stride * (len(table) - 1) + width, self._lease())
+        return np.ndarray((len(table), width), np.uint8, memory, strides=(stride, 1))

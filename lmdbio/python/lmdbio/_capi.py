@@ -1,0 +1,263 @@
+"""The C API as Python sees it: structs, calls, and statuses as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import functools
+import logging
+import os
+from typing import Any, Optional
+
+OK = 0
+END = 100
+TIMEOUT = 101
+FORKED = 12
+
+ORDERS = {"sequential": 0, "global": 1, "block": 2, "chunked": 3}
+TAILS = {"wrap": 0, "short": 1, "drop": 2}
+SHARES = {"block": 0, "round-robin": 1}
+ON_ERRORS = {"raise": 0, "skip": 1}
+SNAPSHOTS = {"immutable": 0, "optimistic": 1, "pinned": 2}
+
+
+class LmdbioError(Exception):
+    """What the library could not do; `code` is its status, the text one line: what, where, why."""
+
+    code = 9
+
+
+class InvalidArgumentError(LmdbioError, ValueError):
+    """The call was wrong: mend the arguments."""
+
+
+class NotFoundError(LmdbioError, FileNotFoundError):
+    """The file, database or record is not there."""
+
+
+class StorageError(LmdbioError, OSError):
+    """The storage failed, or may not be read."""
+
+
+class CorruptionError(LmdbioError):
+    """The bytes break a rule of the format: restore the file."""
+
+
+class UnsupportedError(LmdbioError):
+    """Well-formed, but of a kind that the library refuses by name."""
+
+
+class StaleError(LmdbioError):
+    """The file is not, or no longer, the one that was meant."""
+
+
+class PeerFailedError(LmdbioError):
+    """Another rank failed; the text names it and says why."""
+
+
+_ERRORS = {1: InvalidArgumentError, 2: NotFoundError, 3: StorageError, 4: StorageError,
+           5: CorruptionError, 6: UnsupportedError, 7: StaleError, 8: MemoryError,
+           10: PeerFailedError}
+
+_LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+
+
+class Options(ctypes.Structure):
+    """lmdbio_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("database_name", ctypes.c_char_p),
+        ("batch_size", ctypes.c_uint64),
+        ("batch_count_max", ctypes.c_uint64),
+        ("order", ctypes.c_int),
+        ("tail", ctypes.c_int),
+        ("share", ctypes.c_int),
+        ("on_error", ctypes.c_int),
+        ("snapshot", ctypes.c_int),
+        ("seed", ctypes.c_uint64),
+        ("block_records", ctypes.c_uint64),
+        ("group_batches", ctypes.c_uint64),
+        ("reuse", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+        ("state", ctypes.c_char_p),
+        ("num_shards", ctypes.c_int),
+        ("shard_id", ctypes.c_int),
+        ("memory_budget_bytes", ctypes.c_uint64),
+        ("keep_bytes_max", ctypes.c_int64),
+        ("prefetch_batches", ctypes.c_uint64),
+        ("no_map", ctypes.c_int),
+        ("readers_per_host", ctypes.c_uint32),
+        ("queue_depth", ctypes.c_uint32),
+        ("block_bytes", ctypes.c_uint64),
+        ("strategy", ctypes.c_char_p),
+        ("engine", ctypes.c_char_p),
+        ("log", _LOG),
+        ("log_context", ctypes.c_void_p),
+    ]
+
+
+class BatchStruct(ctypes.Structure):
+    """lmdbio_batch."""
+
+    _fields_ = [
+        ("records", ctypes.c_void_p),
+        ("record_count", ctypes.c_size_t),
+        ("skipped_count", ctypes.c_size_t),
+        ("number", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+        ("first_position", ctypes.c_uint64),
+        ("global_record_count", ctypes.c_uint64),
+        ("ends_epoch", ctypes.c_int),
+    ]
+
+
+class Counters(ctypes.Structure):
+    """lmdbio_counters."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in (
+            "batch_count", "record_count", "skipped_count", "payload_bytes", "epoch_count",
+            "dropped_count", "wrapped_count")),
+        *((name, ctypes.c_double) for name in (
+            "wait_s", "next_cpu_s", "locate_s", "read_s", "finish_s", "space_wait_s")),
+        *((name, ctypes.c_uint64) for name in (
+            "read_requests", "bytes_read", "bytes_direct", "bytes_useful", "retry_count")),
+    ]
+
+
+@_LOG
+def _log(_context: Any, message: bytes) -> None:
+    logging.getLogger("lmdbio").warning("%s", message.decode(errors="replace"))
+
+
+def _load(environment_name: str, name: str) -> ctypes.CDLL:
+    path = os.environ.get(environment_name) or ctypes.util.find_library(name) or f"lib{name}.so.0"
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"lib{name} is not to be had ({error}); install it, or set "
+                          f"{environment_name} to its path") from error
+
+
+_P = ctypes.POINTER
+_SIGNATURES = {
+    "lmdbio_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_next_within": [ctypes.c_void_p, ctypes.c_uint32, _P(_P(BatchStruct))],
+    "lmdbio_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t],
+    "lmdbio_save": [ctypes.c_void_p, _P(ctypes.c_char_p)],
+    "lmdbio_restore": [ctypes.c_void_p, ctypes.c_char_p],
+    "lmdbio_set_epoch": [ctypes.c_void_p, ctypes.c_uint64],
+    "lmdbio_count": [ctypes.c_void_p, _P(ctypes.c_uint64), _P(ctypes.c_uint64)],
+    "lmdbio_get_counters": [ctypes.c_void_p, _P(_P(Counters))],
+    "lmdbio_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
+    "lmdbio_close": [ctypes.c_void_p],
+    "lmdbio_dataset_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_dataset_read": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                            _P(ctypes.c_void_p)],
+    "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
+    "lmdbio_dataset_close": [ctypes.c_void_p],
+}
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """liblmdbio, loaded when it is first asked for."""
+    lib = _load("LMDBIO_LIBRARY", "lmdbio")
+    for name, arguments in _SIGNATURES.items():
+        call = getattr(lib, name)
+        call.argtypes, call.restype = arguments, ctypes.c_int
+    for name in ("lmdbio_message", "lmdbio_dataset_message"):
+        call = getattr(lib, name)
+        call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_char_p
+    lib.lmdbio_version.restype = ctypes.c_char_p
+    lib.lmdbio_strerror.restype = ctypes.c_char_p
+    return lib
+
+
+def version() -> str:
+    """Of liblmdbio, as "0.1.0"."""
+    return library().lmdbio_version(None).decode()
+
+
+def error_of(status: int, message: Optional[bytes]) -> Exception:
+    """The exception that says what a call has returned."""
+    text = (message or b"").decode(errors="replace") or library().lmdbio_strerror(status).decode()
+    error = _ERRORS.get(status, LmdbioError)(text)
+    error.code = status  # type: ignore[attr-defined]
+    return error
+
+
+def check(handle: ctypes.c_void_p, status: int) -> None:
+    """Raises what a call on a loader has returned, if that is a failure."""
+    if status != OK:
+        raise error_of(status, library().lmdbio_message(handle))
+
+
+def check_dataset(handle: ctypes.c_void_p, status: int) -> None:
+    """The same of a call on a dataset."""
+    if status != OK:
+        raise error_of(status, library().lmdbio_dataset_message(handle))
+
+
+def options_of(**fields: Any) -> Options:
+    """A struct of options, texts given as str; None is a field's default."""
+    options = Options(struct_size=ctypes.sizeof(Options), log=_log)
+    for name, value in fields.items():
+        if value is not None:
+            setattr(options, name, value.encode() if isinstance(value, str) else value)
+    return options
+
+
+def choice(field: str, value: str, choices: dict[str, int]) -> int:
+    """The number of a choice by its name."""
+    if value not in choices:
+        raise InvalidArgumentError(f"{field} is {value!r}; it can be {', '.join(choices)}")
+    return choices[value]
+
+
+def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
+    """A handle; `comm` is a communicator of mpi4py's, or None."""
+    handle = ctypes.c_void_p()
+    encoded = os.fsencode(path)
+    if comm is None:
+        status = library().lmdbio_open(encoded, ctypes.byref(options), ctypes.byref(handle))
+    else:
+        communicator = _communicator(comm)
+        call = _mpi_library().lmdbio_open_mpi
+        call.argtypes = [type(communicator), ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)]
+        status = call(communicator, encoded, ctypes.byref(options), ctypes.byref(handle))
+    if status != OK:
+        error = error_of(status, library().lmdbio_message(handle))
+        library().lmdbio_close(handle)
+        raise error
+    return handle
+
+
+def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
+    """A handle of a dataset."""
+    handle = ctypes.c_void_p()
+    status = library().lmdbio_dataset_open(os.fsencode(path), ctypes.byref(options),
+                                           ctypes.byref(handle))
+    if status != OK:
+        error = error_of(status, library().lmdbio_dataset_message(handle))
+        library().lmdbio_dataset_close(handle)
+        raise error
+    return handle
+
+
+@functools.lru_cache(maxsize=None)
+def _mpi_library() -> ctypes.CDLL:
+    """liblmdbio_mpi, which must be of the MPI that mpi4py is of."""
+    library()
+    lib = _load("LMDBIO_MPI_LIBRARY", "lmdbio_mpi")
+    lib.lmdbio_open_mpi.restype = ctypes.c_int
+    return lib
+
+
+def _communicator(comm: Any) -> Any:
+    """The MPI_Comm behind a communicator of mpi4py's: an int or a pointer, as MPI likes."""
+    from mpi4py import MPI
+
+    kind = ctypes.c_int if MPI._sizeof(comm) == ctypes.sizeof(ctypes.c_int) else ctypes.c_void_p
+    return kind.from_address(MPI._addressof(comm))

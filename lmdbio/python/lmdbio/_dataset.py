@@ -1,0 +1,114 @@
+"""Records of an LMDB database by number."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import weakref
+from typing import Any, Dict, Iterable, List, Optional, Union
+
+import numpy as np
+
+from lmdbio import _capi
+from lmdbio._batch import Record, record_table
+
+
+class Dataset:
+    """Records by number, in key order: dataset[7], dataset[-1], dataset[[3, 1, 4]].
+
+    path         a directory with data.mdb, or a data file
+    database     a named database; None: the main one
+    snapshot, engine, queue_depth, block_bytes
+                 as in lmdbio.h
+
+    Keys and values are copies, good for ever. Many records in one call are read together, in
+    whatever order the file likes: prefer a list of numbers, or `__getitems__`, to a loop.
+
+    Safe to pickle, and to use after fork: the other process opens its own when it first reads.
+    Not for several threads at once.
+    """
+
+    def __init__(self, path: Union[str, os.PathLike], database: Optional[str] = None, *,
+                 snapshot: str = "immutable", engine: Optional[str] = None,
+                 queue_depth: Optional[int] = None, block_bytes: Optional[int] = None) -> None:
+        self._path = os.fspath(path)
+        self._fields: Dict[str, Any] = {
+            "database_name": database, "engine": engine, "queue_depth": queue_depth,
+            "block_bytes": block_bytes,
+            "snapshot": _capi.choice("snapshot", snapshot, _capi.SNAPSHOTS),
+        }
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._is_closed = False
+        count = ctypes.c_uint64()
+        handle = self._use()
+        _capi.check_dataset(handle, _capi.library().lmdbio_dataset_count(handle,
+                                                                         ctypes.byref(count)))
+        self._count = count.value
+
+    def _use(self) -> ctypes.c_void_p:
+        if self._is_closed:
+            raise ValueError("the dataset is closed")
+        if self._handle is not None and self._pid != os.getpid():
+            self._drop()
+        if self._handle is None:
+            self._handle = _capi.open_dataset(self._path, _capi.options_of(**self._fields))
+            self._pid = os.getpid()
+            self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close,
+                                            self._handle)
+        return self._handle
+
+    def _drop(self) -> None:
+        if self._handle is not None:
+            self._closer.detach()
+            _capi.library().lmdbio_dataset_close(self._handle)
+            self._handle = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _number(self, i: Any) -> int:
+        number = operator.index(i)
+        if not -self._count <= number < self._count:
+            raise IndexError(f"there is no record {number} of {self._count}")
+        return number % self._count
+
+    def __getitem__(self, i: Any) -> Union[Record, List[Record]]:
+        if isinstance(i, slice):
+            return self.__getitems__(range(*i.indices(self._count)))
+        if isinstance(i, Iterable):
+            return self.__getitems__(i)
+        return self.__getitems__((i,))[0]
+
+    def __getitems__(self, numbers: Iterable[int]) -> List[Record]:
+        """Several records, as asked for; PyTorch's DataLoader calls this for a whole batch."""
+        wanted = np.fromiter((self._number(i) for i in numbers), np.uint64)
+        handle = self._use()
+        address = ctypes.c_void_p()
+        status = _capi.library().lmdbio_dataset_read(handle, wanted.ctypes.data, len(wanted),
+                                                     ctypes.byref(address))
+        _capi.check_dataset(handle, status)
+        table = record_table(address.value, len(wanted))
+        copy = ctypes.string_at
+        return [Record(copy(key, key_size), copy(value, value_size))
+                for key, value, _, value_size, key_size in table.tolist()]
+
+    def close(self) -> None:
+        """Lets go of everything."""
+        self._drop()
+        self._is_closed = True
+
+    def __enter__(self) -> "Dataset":
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        self.close()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"path": self._path, "fields": self._fields, "count": self._count,
+                "is_closed": self._is_closed}
+
+    def __setstate__(self, pickled: Dict[str, Any]) -> None:
+        self._path, self._fields = pickled["path"], pickled["fields"]
+        self._count, self._is_closed = pickled["count"], pickled["is_closed"]
+        self._handle = None

@@ -1,0 +1,174 @@
+"""LMDB databases for PyTorch's DataLoader.
+
+    dataset = lmdbio.torch.IterableDataset("train.lmdb", batch_size=256, shuffle=True, seed=1)
+    for epoch in range(10):
+        dataset.set_epoch(epoch)
+        for values in torch.utils.data.DataLoader(dataset, batch_size=None):
+            ...
+
+The loader reads ahead in a thread of its own, so num_workers=0 is the fast way as long as decoding
+is cheap; workers help where it is not, and change nothing in what comes when.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import torch
+import torch.utils.data
+
+from lmdbio._batch import Batch, Record
+from lmdbio._dataset import Dataset
+from lmdbio._loader import Loader
+
+
+def values_as_tensor(batch: Batch) -> torch.Tensor:
+    """The values as rows of uint8, [len, size of the largest]; a copy, good for ever."""
+    return torch.from_numpy(batch.array(copy=True))
+
+
+def value_as_tensor(record: Record) -> torch.Tensor:
+    """A value as uint8."""
+    return torch.frombuffer(bytearray(record.value), dtype=torch.uint8)
+
+
+def _world() -> Tuple[int, int]:
+    """(number of ranks, this one's) under torch.distributed; else (1, 0)."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size(), distributed.get_rank()
+    return 1, 0
+
+
+class IterableDataset(torch.utils.data.IterableDataset):
+    """Decoded batches of a database, for DataLoader(dataset, batch_size=None, ...).
+
+    path        a directory with data.mdb, or a data file
+    batch_size  records of a batch of this rank
+    decode      makes of a Batch what is delivered; it must copy what it keeps. The default copies
+                the values into one tensor of uint8, shorter ones ending in zeros
+    num_shards, shard_id
+                None: as torch.distributed has ranks
+    and shuffle, seed, drop_last and all others of lmdbio.Loader.
+
+    With workers each delivers every n-th batch, so what comes when does not depend on their
+    number; only at the end of an epoch there may be more batches than one process would make of
+    the rest, smaller ones, and with drop_last fewer.
+    """
+
+    def __init__(self, path: Any, batch_size: int = 64, *,
+                 decode: Callable[[Batch], Any] = values_as_tensor,
+                 num_shards: Optional[int] = None, shard_id: Optional[int] = None,
+                 **options: Any) -> None:
+        if "comm" in options or options.get("wrap"):
+            raise ValueError("comm and wrap are for lmdbio.Loader")
+        self._path, self._batch_size, self._decode = path, batch_size, decode
+        self._shards = (num_shards, shard_id)
+        self._options = options
+        # Shared with workers that live longer than an epoch.
+        self._epoch = torch.tensor([options.pop("epoch", 0)]).share_memory_()
+        self._state: Optional[Dict[str, Any]] = options.pop("state", None)
+        self._loader: Optional[Loader] = None  # of this process, between epochs
+
+    def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
+        count, rank = self._shards
+        if count is None or rank is None:
+            count, rank = _world()
+        # Of a batch of all workers' batches together, each worker's ranks take their parts.
+        return Loader(self._path, self._batch_size, num_shards=count * workers,
+                      shard_id=worker * count + rank, state=state, epoch=int(self._epoch[0]),
+                      **self._options)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next loop delivers. Loops without it go on with the next epoch, but for
+        workers that end with each, which begin with the same again (as DistributedSampler)."""
+        self._epoch[0] = epoch
+        self._state = None
+
+    def __iter__(self) -> Iterator[Any]:
+        info = torch.utils.data.get_worker_info()
+        workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
+        if self._loader is None:
+            self._loader = self._open(self._state, workers, worker)
+            self._at = int(self._epoch[0])
+        elif self._state is not None:
+            self._loader.load_state_dict(self._state)
+        elif int(self._epoch[0]) != self._at:
+            self._loader.set_epoch(int(self._epoch[0]))
+            self._at = int(self._epoch[0])
+        self._state = None
+        for batch in self._loader:
+            if len(batch) > 0 or workers == 1:
+                yield self._decode(batch)
+        # What comes next, unless set_epoch says otherwise.
+        self._at += 1
+        if info is None:
+            self._epoch[0] = self._at
+
+    def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
+        """Where this rank stands, for load_state_dict at any number of ranks and workers.
+
+        batches  how many of the epoch's batches the training loop has had: needed with workers,
+                 whose progress is not to be seen from here; without, None is where the last
+                 batch that was delivered ends
+        """
+        if batches is None:
+            if self._loader is not None:
+                return self._loader.state_dict()
+            batches = 0
+        with self._open(self._state, 1, 0) as loader:
+            state = loader.state_dict()
+            records = loader.record_count
+            epoch_records = records * self._options.get("reuse", 1)
+            whole = state["batch_size"]
+            position = min(state["position"] + batches * whole,
+                           (state["epoch"] + 1) * epoch_records)
+            if self._options.get("drop_last") and (
+                    (state["epoch"] + 1) * epoch_records - position < whole):
+                position = (state["epoch"] + 1) * epoch_records
+        state.update(batch=state["batch"] + batches, position=position,
+                     epoch=position // epoch_records)
+        return state
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on where `state` stands, with the next loop."""
+        self._state = json.loads(json.dumps(state))
+
+    def batches_per_epoch(self) -> int:
+        """Of this rank, without workers."""
+        with self._open(None, 1, 0) as loader:
+            return len(loader)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_loader": None}
+
+
+class MapDataset(torch.utils.data.Dataset):
+    """Decoded records by number, for samplers of PyTorch's.
+
+    path    a directory with data.mdb, or a data file
+    decode  makes of a Record what is delivered; the default a tensor of uint8 of its value
+    and all others of lmdbio.Dataset.
+
+    DataLoader(dataset, batch_size=256, shuffle=True) works as with any dataset. Records of a batch
+    are read together if PyTorch asks for them together, which it does from 2.0 on; before, give it
+    sampler=BatchSampler(...), batch_size=None.
+    """
+
+    def __init__(self, path: Any, decode: Callable[[Record], Any] = value_as_tensor,
+                 **options: Any) -> None:
+        self._records = Dataset(path, **options)
+        self._decode = decode
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, i: Any) -> Any:
+        found = self._records[i]
+        if isinstance(found, Record):
+            return self._decode(found)
+        return torch.utils.data.default_collate([self._decode(record) for record in found])
+
+    def __getitems__(self, numbers: Any) -> list:
+        return [self._decode(record) for record in self._records.__getitems__(numbers)]

@@ -1,0 +1,46 @@
+"""What the tests of the Python package share: a database, and what py-lmdb or liblmdb finds in it."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIPPED = 77
+MAKE = os.environ["LMDBIO_MAKE"]
+COUNT = 300
+
+
+class Databases(unittest.TestCase):
+    """Makes a folder with `digits` (1,797 values of two sizes) and `even` (300 of 3,000 bytes)."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio python ")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.digits = cls.folder / "digits"
+        cls.even = cls.folder / "even"
+        make("digits", cls.digits)
+        make("synthetic", cls.even, "--count", COUNT, "--value-size", 3000)
+
+    def records(self, path):
+        """(key, value) in key order, by mdb_dump of LMDB's own tools."""
+        dump = subprocess.run(["mdb_dump", path], capture_output=True, check=True).stdout
+        lines = dump[dump.index(b"HEADER=END\n") + 11:dump.rindex(b"DATA=END")].splitlines()
+        texts = [bytes.fromhex(line.strip().decode()) for line in lines if line]
+        return list(zip(texts[::2], texts[1::2]))
+
+
+def make(*words):
+    subprocess.run([MAKE, *map(str, words)], check=True, capture_output=True,
+                   stdin=subprocess.DEVNULL)
+
+
+def run_unless(why_not):
+    """Runs the tests of the program, or says why not and exits with a skip."""
+    if why_not:
+        print(f"skipped: {why_not}")
+        sys.exit(SKIPPED)
+    unittest.main(module="__main__")
