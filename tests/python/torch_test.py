@@ -18,6 +18,16 @@ if importlib.util.find_spec("torch"):
     import lmdbio.torch
 
 
+# The address sanitizer's allocator does not survive a fork while another thread allocates, as a
+# loader's does that reads ahead.
+HAS_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
+START = "spawn" if HAS_ASAN else "fork"
+
+
+def workers_of(count):
+    return {"num_workers": count, "multiprocessing_context": START if count else None}
+
+
 def keys_of(batch):
     return batch.keys()
 
@@ -30,10 +40,10 @@ def delivered(loader):
     return [key for batch in loader for key in batch]
 
 
-def distributed_rank(rank, world, path, port, folder):
+def distributed_rank(rank, world, path, folder):
     """Writes the keys that a rank is handed in two epochs."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    store = torch.distributed.FileStore(os.path.join(folder, "store"), world)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=world)
     dataset = lmdbio.torch.IterableDataset(path, 20, shuffle=True, seed=4, decode=keys_of)
     batches = [list(batch) for epoch in range(2) for batch in DataLoader(dataset, batch_size=None)]
     torch.distributed.destroy_process_group()
@@ -63,9 +73,9 @@ class TorchTest(Databases):
     def test_workers_change_nothing_in_the_order(self):
         for shuffle in (False, True):
             alone = delivered(DataLoader(self.dataset(shuffle=shuffle), batch_size=None))
-            for workers in (1, 2, 3):
+            for workers in (2,) if HAS_ASAN else (1, 2, 3):
                 loader = DataLoader(self.dataset(shuffle=shuffle), batch_size=None,
-                                    num_workers=workers)
+                                    **workers_of(workers))
                 self.assertEqual(delivered(loader), alone, (shuffle, workers))
             self.assertEqual(sorted(alone), self.keys)
         self.assertEqual(self.dataset().batches_per_epoch(), 29)
@@ -84,8 +94,8 @@ class TorchTest(Databases):
         self.assertEqual(delivered(loader), epochs[1])
         for persistent in (False, True):
             dataset = self.dataset(shuffle=True, seed=6)
-            loader = DataLoader(dataset, batch_size=None, num_workers=2,
-                                persistent_workers=persistent)
+            loader = DataLoader(dataset, batch_size=None, persistent_workers=persistent,
+                                **workers_of(2))
             for epoch in (2, 0, 1):
                 dataset.set_epoch(epoch)
                 self.assertEqual(delivered(loader), epochs[epoch], (persistent, epoch))
@@ -100,8 +110,8 @@ class TorchTest(Databases):
         for workers in (0, 2):
             again = self.dataset(shuffle=True)
             again.load_state_dict(state)
-            self.assertEqual(delivered(DataLoader(again, batch_size=None, num_workers=workers)),
-                             rest)
+            loader = DataLoader(again, batch_size=None, **workers_of(workers))
+            self.assertEqual(delivered(loader), rest)
 
     def test_states_with_workers(self):
         for options in ({}, {"shuffle": True, "block_records": 7}, {"drop_last": True}):
@@ -120,7 +130,7 @@ class TorchTest(Databases):
         expected = [torch.frombuffer(bytearray(value), dtype=torch.uint8)
                     for _, value in self.records(self.even)]
         for workers in (0, 2):
-            rows = torch.cat(list(DataLoader(dataset, batch_size=32, num_workers=workers)))
+            rows = torch.cat(list(DataLoader(dataset, batch_size=32, **workers_of(workers))))
             self.assertTrue((rows == torch.stack(expected)).all())
         sampler = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
         rows = torch.cat(list(DataLoader(dataset, sampler=sampler, batch_size=None)))
@@ -143,8 +153,7 @@ class TorchTest(Databases):
     def test_ranks_of_torch_distributed_are_shards(self):
         whole = self.dataset(60, shuffle=True, seed=4)
         expected = [key for _ in range(2) for key in delivered(DataLoader(whole, batch_size=None))]
-        port = 20000 + os.getpid() % 20000
-        torch.multiprocessing.spawn(distributed_rank, (3, self.digits, port, self.folder), 3)
+        torch.multiprocessing.spawn(distributed_rank, (3, self.digits, self.folder), 3)
         ranks = [torch.load(self.folder / str(rank)) for rank in range(3)]
         found = [key for batches in zip(*ranks) for batch in batches for key in batch]
         self.assertEqual(found, expected)
