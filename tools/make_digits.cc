@@ -25,6 +25,8 @@ constexpr int kPixelMax = 16;
 constexpr int kLabelMax = 9;
 constexpr int kKeyDigits = 5;
 constexpr uint64_t kTableBytesMax = uint64_t{1} << 30;
+// Neighbours in the table are often by one hand, so the parts interleave: both have every hand's.
+constexpr uint64_t kTestStride = 6;
 
 struct Digit {
   std::array<char, kPixelCount> pixels;  // row by row
@@ -69,31 +71,48 @@ Result<Digit> ParseDigit(std::string_view line, uint64_t index) {
       fmt::format("line {}: not 64 pixels from 0 to 16 and a label from 0 to 9", index + 1));
 }
 
-Status Load(std::string_view table, DatabaseLoad& load) {
+// Whether `part` has the record of that index.
+bool Holds(std::string_view part, uint64_t index) {
+  if (part == "all") return true;
+  const bool is_for_test = index % kTestStride == kTestStride - 1;
+  return is_for_test == (part == "test");
+}
+
+Status Load(std::string_view table, std::string_view part, DatabaseLoad& load) {
+  bool is_empty = true;
   for (uint64_t index = 0; !table.empty(); ++index) {
     const size_t end = std::min(table.find('\n'), table.size());
     LMDBIO_TRY(const Digit digit, ParseDigit(table.substr(0, end), index));
+    table.remove_prefix(std::min(end + 1, table.size()));
+    if (!Holds(part, index)) continue;
+    is_empty = false;
     const RawImage image{1, kSide, kSide, {digit.pixels.data(), digit.pixels.size()}};
     LMDBIO_TRY_VOID(load.Put(DecimalKey(index, kKeyDigits),
                              RawDatum(image, digit.label, EncodedField::kLeftOut)));
-    table.remove_prefix(std::min(end + 1, table.size()));
   }
-  return {};
+  if (!is_empty) return {};
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("the table has no record of part {}", part));
 }
 
 void Describe(po::options_description_easy_init options) {
   options(
       "data", po::value<std::string>()->value_name("FILE"),
-      "a table of the same form (65 numbers a line, may be gzipped) instead of the built-in one");
+      "a table of the same form (65 numbers a line, may be gzipped) instead of the built-in one")(
+      "part", po::value<std::string>()->value_name("PART")->default_value("all"),
+      "all; test: every sixth record, from the sixth on; train: the others. Keys stay as they are");
   DescribeDatabase(options, 1000);
 }
 
 Status Run(const Invocation& invocation) {
+  const std::string& part = invocation.option<std::string>("part");
+  if (part != "all" && part != "train" && part != "test") {
+    throw Misuse(fmt::format("--part takes all, train or test, not '{}'", part));
+  }
   LMDBIO_TRY(const std::string table, ReadTable(invocation));
   if (table.empty()) return Fail(ErrorCode::kInvalidArgument, "the table of digits is empty");
   LMDBIO_TRY(DatabaseLoad load,
              DatabaseLoad::Create(DatabaseOptions(invocation, invocation.operand("OUT")), 0));
-  LMDBIO_TRY_VOID(Load(table, load));
+  LMDBIO_TRY_VOID(Load(table, part, load));
   LMDBIO_TRY(const auto outcome, load.Finish());
   return invocation.Report(outcome);
 }

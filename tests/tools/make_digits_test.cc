@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -58,6 +59,54 @@ TEST_CASE("lmdbio-make digits takes another table", "[tools]") {
   CHECK(records[1].datum.label() == 9);
   CHECK(records[1].datum.data()[16] == 16);
   CHECK(records[1].datum.data()[17] == 0);
+}
+
+// Goal: train and test share no record and have all of them, each under its key, unchanged.
+TEST_CASE("lmdbio-make digits stores a part of the table", "[tools]") {
+  const TempDir dir;
+  const auto records_of = [&](const std::string& part) {
+    Make({"digits", (dir.path() / part).string(), "--part", part});
+    return CaffeRecords(dir.path() / part / "data.mdb");
+  };
+  const auto all = records_of("all"), train = records_of("train"), test = records_of("test");
+
+  CHECK(all.size() == 1797);
+  CHECK(test.size() == 299);
+  CHECK(train.size() == 1498);
+  size_t tests = 0;
+  std::array<int, 10> counts = {};
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_for_test = i % 6 == 5;
+    const CaffeRecord& record = is_for_test ? test.at(tests) : train.at(i - tests);
+    CHECK(record.key == all[i].key);
+    CHECK(record.datum.SerializeAsString() == all[i].datum.SerializeAsString());
+    if (!is_for_test) continue;
+    ++tests;
+    ++counts.at(static_cast<size_t>(record.datum.label()));
+  }
+  CHECK(*std::min_element(counts.begin(), counts.end()) >= 20);  // about 30 of each digit
+}
+
+TEST_CASE("lmdbio-make digits refuses a part that there is not", "[tools]") {
+  const TempDir dir;
+  const std::string part = GENERATE("", "Test", "validation");
+  const CommandResult result = RunMake({"digits", (dir.path() / "db").string(), "--part", part});
+  CHECK(result.exit_code == 2);
+  CHECK(result.errors.find("--part takes all, train or test, not '" + part + "'") !=
+        std::string::npos);
+  CHECK(NamesIn(dir.path()).empty());
+}
+
+TEST_CASE("lmdbio-make digits refuses a part that holds nothing", "[tools]") {
+  const TempDir dir;
+  std::string line;
+  for (int pixel = 0; pixel < 64; ++pixel) line += "0,";
+  WriteWholeFile(dir.path() / "table", AsBytes(line + "3\n"));
+  const CommandResult result = RunMake({"digits", (dir.path() / "db").string(), "--data",
+                                        (dir.path() / "table").string(), "--part", "test"});
+  CHECK(result.exit_code == 1);
+  CHECK(result.errors == "lmdbio-make: the table has no record of part test\n");
+  CHECK(NamesIn(dir.path()) == std::vector<std::string>{"table"});
 }
 
 TEST_CASE("lmdbio-make digits refuses a bad table", "[tools]") {
