@@ -39,7 +39,8 @@ MAY_INCLUDE = {
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.
 MAY_INCLUDE_FOREIGN = {
-    "mpi.h": ["lmdbio/mpi/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/"],
+    "mpi.h": ["lmdbio/mpi/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/",
+              "examples/"],
     "liburing.h": ["lmdbio/io/"],
     "lmdb.h": ["lmdbio/writer/", "lmdbio/loader/", "tools/", "tests/", "bench/", "examples/"],
 }

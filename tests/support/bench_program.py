@@ -1,4 +1,4 @@
-"""How tests start lmdbio-bench under mpirun, and what a user sees of it.
+"""How tests start lmdbio-bench, or another program, under mpirun, and what a user sees of it.
 
 A test is called as TEST BENCH MAKE MPIEXEC... where the last word of MPIEXEC is the flag that the
 number of ranks follows. What is set for Open MPI is in tests/CMakeLists.txt.
@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 BENCH, MAKE, *MPIEXEC = sys.argv[1:] if len(sys.argv) > 1 else ("", "")
-NAME = "lmdbio-bench: "
+NAME = pathlib.Path(BENCH).name + ": "
 SECONDS_MAX = 120  # of one job; none comes near
 
 
@@ -49,7 +49,7 @@ class Outcome:
         if self.exit_code != exit_code:
             return f"exit code {self.exit_code}: {self.all_errors}"
         if len(lines) != 1 or not lines[0].startswith(NAME):
-            return f"not one line of lmdbio-bench: {self.errors}"
+            return f"not one line of {NAME}{self.errors}"
         missing = [word for word in words if word not in lines[0]]
         return f"no {missing} in: {lines[0]}" if missing else ""
 

@@ -1,0 +1,20 @@
+/* digits_datum.h - a handwritten digit, from the record that Caffe keeps of it. */
+#ifndef EXAMPLES_DIGITS_DATUM_H_
+#define EXAMPLES_DIGITS_DATUM_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PIXEL_COUNT = 64, PIXEL_MAX = 16, LABEL_COUNT = 10 };
+
+struct digit {
+  uint8_t pixels[PIXEL_COUNT]; /* 8 rows of 8, from 0 (paper) to PIXEL_MAX (ink) */
+  uint8_t label;               /* below LABEL_COUNT */
+};
+
+/* Reads a Datum, in protobuf's wire format; two fields matter (tools/datum/caffe_datum.proto).
+ * datum    [size] bytes of anything; nothing beyond them is touched
+ * Returns  NULL, or what is wrong, as "has no 64 bytes of data" */
+const char* digit_parse(const void* datum, size_t size, struct digit* out_digit);
+
+#endif /* EXAMPLES_DIGITS_DATUM_H_ */
