@@ -1,0 +1,21 @@
+/* caffe_order.h - Caffe's order of records, in options of lmdbio.
+ *
+ * Solver r of S with batches of B gets in iteration t as item i record ((t*B + i)*S + r) mod N of
+ * the N in key order: solvers take turns, epochs run into each other, batches are always full.
+ *
+ * Plain C, so that the order can be tested without Caffe: tests/capi/c_caffe_order_test.c. */
+#ifndef EXAMPLES_CAFFE_CAFFE_ORDER_H_
+#define EXAMPLES_CAFFE_CAFFE_ORDER_H_
+
+#include <lmdbio.h>
+
+/* batch_size    records of one solver's batch
+ * solver_count  solvers that take turns */
+static inline void set_caffe_order(lmdbio_options* options, uint64_t batch_size, int solver_count) {
+  options->batch_size = batch_size * (uint64_t)solver_count;
+  options->order = LMDBIO_ORDER_SEQUENTIAL;
+  options->share = LMDBIO_SHARE_ROUND_ROBIN;
+  options->tail = LMDBIO_TAIL_WRAP;
+}
+
+#endif /* EXAMPLES_CAFFE_CAFFE_ORDER_H_ */
