@@ -1,0 +1,53 @@
+// lmdbio_data_layer.h - Caffe's Data layer with lmdbio in the place of LMDB's cursor.
+//
+// Serves `type: "LmdbioData"`; where LMDBIO_CAFFE_DATA=1 is in the environment also `type: "Data"`
+// with backend LMDB. What it hands to the net is bit for bit what the Data layer hands over.
+#ifndef EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
+#define EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
+
+#include <vector>
+
+#include <lmdbio.h>
+#include <caffe/layers/base_data_layer.hpp>
+
+namespace caffe {
+
+// Opens the loader of a TRAIN layer for all solvers of a job together, as lmdbio_open_mpi does.
+using OpenTogether = int (*)(const char* path, const lmdbio_options* options,
+                             lmdbio_loader** out_loader);
+
+// From now on TRAIN layers are opened by `open`, in the order in which nets are built; with null
+// each solver opens its own. TEST layers are never opened together: they may live on one rank only.
+void SetLmdbioOpenTogether(OpenTogether open);
+
+// Threads: as its base class. load_batch runs in the prefetching thread and meets no other rank.
+template <typename Dtype>
+class LmdbioDataLayer : public BasePrefetchingDataLayer<Dtype> {
+ public:
+  explicit LmdbioDataLayer(const LayerParameter& param);
+  ~LmdbioDataLayer() override;
+  void DataLayerSetUp(const std::vector<Blob<Dtype>*>& bottom,
+                      const std::vector<Blob<Dtype>*>& top) override;
+  const char* type() const override { return this->layer_param_.type().c_str(); }
+  int ExactNumBottomBlobs() const override { return 0; }
+  int MinTopBlobs() const override { return 1; }
+  int MaxTopBlobs() const override { return 2; }
+
+ protected:
+  void load_batch(Batch<Dtype>* batch) override;
+
+ private:
+  int batch_size() const { return static_cast<int>(this->layer_param_.data_param().batch_size()); }
+  void OpenLoader();
+  // Sleeps until the next batch is there, or this thread is to stop.
+  const lmdbio_batch& NextBatch();
+  // Lets go of the batch at hand: other ranks may wait for its place in memory.
+  void ReleaseBatch();
+
+  lmdbio_loader* loader_ = nullptr;
+  const lmdbio_batch* ahead_ = nullptr;  // came with ReleaseBatch; null: none did
+};
+
+}  // namespace caffe
+
+#endif  // EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
