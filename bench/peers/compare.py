@@ -31,6 +31,8 @@ except ImportError as missing:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LMDBIO_BENCH = ROOT / "build" / "release" / "bin" / "lmdbio-bench"
+LMDBIO_LIBRARY = ROOT / "build" / "release" / "lib" / "liblmdbio.so"
+sys.path.insert(0, str(ROOT / "lmdbio" / "python"))
 # What each order is called by lmdbio-bench; the Python readers know those of PYTHON_ORDERS.
 ORDERS = {
     "sequential": ("--order", "sequential"),
@@ -38,6 +40,7 @@ ORDERS = {
     "block": ("--order", "shuffle", "--shuffle", "block"),
 }
 PYTHON_ORDERS = ("sequential", "shuffled")
+SHUFFLES = {"sequential": False, "shuffled": "global", "block": "block"}  # of lmdbio.torch
 UINT64_MASK = (1 << 64) - 1
 
 
@@ -135,6 +138,26 @@ def batches_by_loader(records, order, worker_count):
         yield memoryview(data.numpy()), sizes
 
 
+def values_of(batch):
+    """Of lmdbio's batches: the same as collate's."""
+    rows, sizes = batch.array(copy=True), batch.sizes.tolist()
+    if all(size == rows.shape[1] for size in sizes):
+        return torch.from_numpy(rows.reshape(-1)), sizes
+    return collate(batch.values())
+
+
+def batches_by_lmdbio(options, order, worker_count):
+    """lmdbio.torch in a DataLoader, which without workers hands on what the loader has read."""
+    import lmdbio.torch
+
+    dataset = lmdbio.torch.IterableDataset(
+        options.path, options.batch_size, shuffle=SHUFFLES[order],
+        seed=options.seed & UINT64_MASK, decode=values_of)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=worker_count)
+    for data, sizes in loader:
+        yield memoryview(data.numpy()), sizes
+
+
 def batch_checksum(data, sizes):
     """The sum of the XXH3-64 of every value, which does not depend on the order."""
     view, total, offset = memoryview(data), 0, 0
@@ -201,7 +224,7 @@ def run_all(options, records):
             if order in PYTHON_ORDERS:
                 runs += run_python(options, records, order)
             lmdbio_runs, note = run_lmdbio(options, order)
-            runs += lmdbio_runs
+            runs += lmdbio_runs + run_lmdbio_torch(options, order)
     return runs, note
 
 
@@ -216,6 +239,19 @@ def run_python(options, records, order):
         if options.cold:
             drop_caches()
         runs.append(time_batches(reader, order, batches, options.verify))
+    return runs
+
+
+def run_lmdbio_torch(options, order):
+    """None without the library, which run_lmdbio's note speaks of."""
+    runs = []
+    for worker_count in options.workers if options.lmdbio_library.is_file() else []:
+        os.environ["LMDBIO_LIBRARY"] = str(options.lmdbio_library)
+        if options.cold:
+            drop_caches()
+        runs.append(time_batches(
+            f"lmdbio.torch, {worker_count} worker{'s' * (worker_count != 1)}", order,
+            batches_by_lmdbio(options, order, worker_count), options.verify))
     return runs
 
 
@@ -308,6 +344,8 @@ def parse_options():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all runs there")
     parser.add_argument("--lmdbio-bench", type=pathlib.Path, default=LMDBIO_BENCH,
                         metavar="PROGRAM", help="default: the one in build/release/bin")
+    parser.add_argument("--lmdbio-library", type=pathlib.Path, default=LMDBIO_LIBRARY,
+                        metavar="FILE", help="default: the one in build/release/lib")
     options = parser.parse_args()
     if options.cold and os.geteuid() != 0:
         parser.error("--cold needs root")

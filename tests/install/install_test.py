@@ -3,7 +3,8 @@
     install_test.py BUILD LMDBIO_MAKE FLAGS MPIEXEC...
 
 BUILD is the build folder to install from, FLAGS what compilers and linker need besides
-(sanitizers), MPIEXEC the words that start two ranks. The oracle is what lmdbio-make says it has written.
+(sanitizers), MPIEXEC the words that start two ranks. The oracle is what lmdbio-make says it
+has written.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""lmdbio.Loader with a communicator of mpi4py's, under mpirun: all ranks together get what one gets.
+"""lmdbio.Loader with a communicator of mpi4py's: all ranks together get what one gets.
 
-Exits with 77 without mpi4py. Each rank runs the same tests in the same order; a failure ends all.
+Under mpirun. Exits with 77 without mpi4py. Each rank runs the same tests in the same order; a
+failure ends all.
 """
 
 import importlib.util

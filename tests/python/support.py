@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: a database, and what py-lmdb or liblmdb finds in it."""
+"""What the tests of the Python package share: databases, and what mdb_dump finds in them."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""lmdbio.torch in a DataLoader: with workers and without, shuffled, resumed, under torch.distributed.
+"""lmdbio.torch in a DataLoader: with workers and without, shuffled, resumed, distributed.
 
 The oracle is mdb_dump's pass over the database. Exits with 77 without torch.
 """
