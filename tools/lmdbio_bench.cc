@@ -359,7 +359,7 @@ void DescribeRead(po::options_description_easy_init options) {
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
        "batches to read; 0: one epoch")  //
       ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
-       "block or round-robin: which records of a batch are a rank's")  //
+       "block, round-robin or fill: which records of a batch are a rank's")  //
       ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
        "what happens to a record that cannot be read")  //
       ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
@@ -442,8 +442,9 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   using lmdbio::loader::SnapshotMode;
   LoaderOptions options;
   options.batch_count_max = invocation.whole("iterations");
-  options.share = Choose<Share, 2>(
-      invocation, "share", {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}}});
+  options.share = Choose<Share, 3>(
+      invocation, "share",
+      {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}, {"fill", Share::kFill}}});
   options.on_error = Choose<OnError, 2>(invocation, "on-error",
                                         {{{"raise", OnError::kRaise}, {"skip", OnError::kSkip}}});
   options.snapshot = Choose<SnapshotMode, 3>(invocation, "snapshot",

@@ -66,7 +66,7 @@ Status TakeChoices(const lmdbio_options& from, LoaderOptions& to) {
   using loader::SnapshotMode;
   using loader::Tail;
   constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
-  constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
+  constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
   constexpr OnError kOnErrors[] = {OnError::kRaise, OnError::kSkip};
   constexpr SnapshotMode kSnapshots[] = {SnapshotMode::kImmutable, SnapshotMode::kOptimistic,
                                          SnapshotMode::kPinned};

@@ -99,8 +99,9 @@ enum lmdbio_tail {
 };
 
 enum lmdbio_share {
-  LMDBIO_SHARE_BLOCK = 0,      /* rank r gets the r-th contiguous part of each batch */
-  LMDBIO_SHARE_ROUND_ROBIN = 1 /* rank r of P gets the positions that are r modulo P */
+  LMDBIO_SHARE_BLOCK = 0,       /* rank r gets the r-th contiguous part of each batch */
+  LMDBIO_SHARE_ROUND_ROBIN = 1, /* rank r of P gets the positions that are r modulo P */
+  LMDBIO_SHARE_FILL = 2 /* as BLOCK; of a batch that is cut short the first get whole parts */
 };
 
 enum lmdbio_on_error {

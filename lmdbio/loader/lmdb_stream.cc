@@ -77,8 +77,7 @@ void LmdbStream::Touch(const void* value, size_t value_bytes) {
 
 Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, int rank,
                           int rank_count, std::vector<Entry>& entries) {
-  // Every batch is shared out alike.
-  const order::BatchSpan first{0, group.first_position, group.records_per_batch()};
+  const order::BatchSpan first = group.first_span();
   const uint64_t share_count = order::ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,

@@ -142,7 +142,7 @@ Status CheckOrder(const LoaderOptions& options) {
                                  order::Schedule::kReuseMax));
   }
   const bool deals = order::DealsOut(options.order, options.shuffle, options.reuse);
-  if (deals && options.share != Share::kBlock) {
+  if (deals && options.share == Share::kRoundRobin) {
     return BadOption(
         "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
         "round-robin, no rank's records lie together");

@@ -47,7 +47,7 @@ struct LoaderOptions {
   // Batches in a row that records are dealt out to, where batches are no neighbours in the walk: of
   // K batches with Order::kChunked, the k-th takes every K-th record from the k-th on; with
   // Shuffle::kBlock and with reuse, any K-th. 1 to 1,024, or 0 for as many as hold 32 MiB of pages.
-  // Where an epoch's whole batches end there may be fewer. Needs Share::kBlock.
+  // Where an epoch's whole batches end there may be fewer. Not with Share::kRoundRobin.
   uint64_t group_batches = 0;
   // How often each record is handed out while it is in memory, in batches composed anew (8.4.1);
   // an epoch is then so many times as long. 1 to 1,000.

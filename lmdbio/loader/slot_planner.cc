@@ -50,7 +50,7 @@ std::vector<GroupRange> HostRanges(const order::BatchGroup& group, const HostRan
     return ranges;
   }
   // Filled slot by slot, a rank's records of all batches lie together; else those of each batch do.
-  const order::BatchSpan one{0, 0, group.records_per_batch()};
+  const order::BatchSpan one = group.first_span();
   const uint64_t together = group.by_slots ? group.batches_per_pass() : 1;
   const auto count_of = [&](int rank) {
     return order::ShareCount(one, ranks.share, rank, ranks.rank_count) * together;

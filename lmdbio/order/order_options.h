@@ -38,6 +38,7 @@ constexpr bool DealsOut(Order order, Shuffle shuffle, uint64_t reuse) {
 enum class Share {
   kBlock,       // rank r of P gets the r-th contiguous part (the dissertation)
   kRoundRobin,  // rank r gets the positions that are r modulo P (Caffe's solvers)
+  kFill,        // as kBlock; but of a batch that is cut short the first ranks get whole parts
 };
 
 // What happens where the batch size does not divide the number of records.

@@ -19,6 +19,12 @@ uint64_t PartOf(uint64_t n, int part, int whole) {
   return n / w * p + n % w * p / w;
 }
 
+// How many records a batch is cut into parts as if it had.
+uint64_t SharedCount(const BatchSpan& batch, Share share) {
+  const bool fills = share == Share::kFill && batch.full_count > batch.record_count;
+  return fills ? batch.full_count : batch.record_count;
+}
+
 }  // namespace
 
 BatchGroup::Place BatchGroup::PlaceOf(uint64_t i, uint64_t pass) const {
@@ -100,6 +106,7 @@ BatchGroup Schedule::Group(uint64_t number) const {
   group.first_position = first.first_walk * options_.reuse;
   group.record_count = first.record_count * base.count;
   group.pass_count = options_.reuse;
+  group.full_count = options_.batch_size;
   if (base.count == 1) return group;
   const WalkOptions& walk = options_.walk;
   const bool is_block = ShufflesBlocks(walk.order, walk.shuffle);
@@ -126,6 +133,7 @@ BatchSpan Schedule::Batch(uint64_t number) const {
   batch.epoch = base.epoch;
   batch.pass = index / per_pass;
   batch.ends_epoch = base.ends_epoch && batch.pass + 1 == group.pass_count;
+  batch.full_count = options_.batch_size;
   return batch;
 }
 
@@ -139,7 +147,7 @@ int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_cou
   const auto ranks = static_cast<uint64_t>(rank_count);
   if (share == Share::kRoundRobin) return static_cast<int>(position % ranks);
   // The rank r with PartOf(n, r) <= into < PartOf(n, r + 1), found from a guess next to it.
-  const uint64_t n = batch.record_count;
+  const uint64_t n = SharedCount(batch, share);
   const uint64_t into = position - batch.first_position;
   int rank = static_cast<int>(std::min(ranks - 1, into / std::max<uint64_t>(1, n / ranks)));
   while (PartOf(n, rank, rank_count) > into) --rank;
@@ -148,9 +156,10 @@ int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_cou
 }
 
 uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_count) {
-  if (share == Share::kBlock) {
-    return PartOf(batch.record_count, rank + 1, rank_count) -
-           PartOf(batch.record_count, rank, rank_count);
+  if (share != Share::kRoundRobin) {
+    const uint64_t n = SharedCount(batch, share);
+    return std::min(batch.record_count, PartOf(n, rank + 1, rank_count)) -
+           std::min(batch.record_count, PartOf(n, rank, rank_count));
   }
   const auto ranks = static_cast<uint64_t>(rank_count);
   const auto r = static_cast<uint64_t>(rank);

@@ -33,6 +33,7 @@ struct BatchSpan {
   uint64_t epoch = 0;       // of the first position
   bool ends_epoch = false;  // the last record of an epoch is among them, or is left out after them
   uint64_t pass = 0;        // how often its group's records were all handed out before it
+  uint64_t full_count = 0;  // records of a batch that is not cut short; 0: as this one
 };
 
 // K batches of n records each, or one of any size, and the same again for each further pass. The
@@ -46,6 +47,7 @@ struct BatchGroup {
   uint64_t first_walk = 0;      // place in the walk
   uint64_t record_count = 0;    // of the walk
   uint64_t pass_count = 1;
+  uint64_t full_count = 0;  // of a batch that is not cut short
   // Slots are filled one after the other, with neighbours in the walk, instead of batches.
   bool by_slots = false;
   bool mixes_first_pass = false;
@@ -55,6 +57,10 @@ struct BatchGroup {
   // K.
   uint64_t batches_per_pass() const { return batch_count / pass_count; }
   uint64_t records_per_batch() const { return record_count / batches_per_pass(); }
+  // The first batch, as far as shares need it; the others are shared out alike.
+  BatchSpan first_span() const {
+    return {first_batch, first_position, records_per_batch(), 0, false, 0, full_count};
+  }
 
   // Where a record comes.
   struct Place {

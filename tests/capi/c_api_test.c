@@ -228,7 +228,7 @@ static void test_wrong_options(void) {
   REFUSE_FIELD(order, 4);
   REFUSE_FIELD(order, -1);
   REFUSE_FIELD(tail, 3);
-  REFUSE_FIELD(share, 2);
+  REFUSE_FIELD(share, 3);
   REFUSE_FIELD(on_error, 99);
   REFUSE_FIELD(snapshot, 3);
   REFUSE_FIELD(strategy, "fast");

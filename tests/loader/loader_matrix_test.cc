@@ -25,7 +25,7 @@ constexpr io::EngineKind kEngines[] = {io::EngineKind::kMmap, io::EngineKind::kP
                                        io::EngineKind::kUring};
 constexpr io::CachePolicy kCaches[] = {io::CachePolicy::kBuffered, io::CachePolicy::kDirect};
 constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
-constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
+constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
 
 struct Trial {
   comm::ThreadRanks ranks;

@@ -77,8 +77,9 @@ std::map<uint64_t, KeyValue> ScheduledOf(const std::vector<KeyValue>& records,
 
 void Take(const loader::Batch& batch, const loader::LoaderOptions& options, comm::Group& group,
           Delivered& all) {
-  const order::BatchSpan span{batch.number(), batch.first_position(), batch.global_record_count(),
-                              batch.epoch(), false};
+  const order::BatchSpan span{
+      batch.number(), batch.first_position(), batch.global_record_count(), batch.epoch(),
+      false,          batch.pass(),           options.batch_size};
   all.skipped_count += batch.skipped_count();
   for (size_t i = 0; i < batch.record_count(); ++i) {
     const uint64_t position = batch.position(i);

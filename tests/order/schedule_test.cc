@@ -14,7 +14,7 @@ namespace {
 __extension__ using Wide = unsigned __int128;
 
 constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
-constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin};
+constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
 
 Schedule MakeSchedule(uint64_t record_count, uint64_t batch_size, Tail tail,
                       uint64_t chunk_batches = 1) {
@@ -137,6 +137,29 @@ TEST_CASE("A group's positions are its records of the walk, each once", "[order]
         ++seen[into];
       }
       REQUIRE(std::count(seen.begin(), seen.end(), 1) == static_cast<long>(group.record_count));
+    }
+  }
+}
+
+// Goal: of a batch that is cut short, ranks get what they would of a whole one, as far as it goes.
+TEST_CASE("Share::kFill gives whole parts", "[order][schedule]") {
+  for (uint64_t full = 1; full <= 13; ++full) {
+    for (uint64_t count = 1; count <= full; ++count) {
+      for (int rank_count = 1; rank_count <= 8; ++rank_count) {
+        CAPTURE(full, count, rank_count);
+        const BatchSpan whole{0, 100, full, 0, false};
+        const BatchSpan batch{0, 100, count, 0, false, 0, full};
+        std::vector<uint64_t> counts(static_cast<size_t>(rank_count), 0);
+        for (uint64_t position = 100; position < 100 + count; ++position) {
+          const int owner = OwnerOf(batch, position, Share::kFill, rank_count);
+          REQUIRE(owner == OwnerOf(whole, position, Share::kBlock, rank_count));
+          ++counts[static_cast<size_t>(owner)];
+        }
+        for (int rank = 0; rank < rank_count; ++rank) {
+          REQUIRE(ShareCount(batch, Share::kFill, rank, rank_count) ==
+                  counts[static_cast<size_t>(rank)]);
+        }
+      }
     }
   }
 }

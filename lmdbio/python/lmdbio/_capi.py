@@ -16,7 +16,7 @@ FORKED = 12
 
 ORDERS = {"sequential": 0, "global": 1, "block": 2, "chunked": 3}
 TAILS = {"wrap": 0, "short": 1, "drop": 2}
-SHARES = {"block": 0, "round-robin": 1}
+SHARES = {"block": 0, "round-robin": 1, "fill": 2}
 ON_ERRORS = {"raise": 0, "skip": 1}
 SNAPSHOTS = {"immutable": 0, "optimistic": 1, "pinned": 2}
 

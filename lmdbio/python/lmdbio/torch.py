@@ -53,16 +53,18 @@ class IterableDataset(torch.utils.data.IterableDataset):
     and shuffle, seed, drop_last and all others of lmdbio.Loader.
 
     With workers each delivers every n-th batch, so what comes when does not depend on their
-    number; only at the end of an epoch there may be more batches than one process would make of
-    the rest, smaller ones, and with drop_last fewer.
+    number. (To lmdbio the batches that workers deliver in turn are parts of one global batch;
+    Batch.global_record_count is of all of them. Of an epoch's last batch, if it is short, ranks
+    may then get other shares, or none.)
     """
 
     def __init__(self, path: Any, batch_size: int = 64, *,
                  decode: Callable[[Batch], Any] = values_as_tensor,
-                 num_shards: Optional[int] = None, shard_id: Optional[int] = None,
-                 **options: Any) -> None:
-        if "comm" in options or options.get("wrap"):
-            raise ValueError("comm and wrap are for lmdbio.Loader")
+                 drop_last: bool = False, num_shards: Optional[int] = None,
+                 shard_id: Optional[int] = None, **options: Any) -> None:
+        if "comm" in options or "share" in options or options.get("wrap"):
+            raise ValueError("comm, share and wrap are for lmdbio.Loader")
+        self._drop_last = drop_last
         self._path, self._batch_size, self._decode = path, batch_size, decode
         self._shards = (num_shards, shard_id)
         self._options = options
@@ -72,13 +74,16 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._loader: Optional[Loader] = None  # of this process, between epochs
 
     def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
-        count, rank = self._shards
-        if count is None or rank is None:
-            count, rank = _world()
-        # Of a batch of all workers' batches together, each worker's ranks take their parts.
+        count, rank = self._ranks()
+        # Of a batch of all workers' batches together, each worker's ranks take their parts. What
+        # drop_last drops is dropped here, for the rest may hold whole batches of some workers.
         return Loader(self._path, self._batch_size, num_shards=count * workers,
-                      shard_id=worker * count + rank, state=state, epoch=int(self._epoch[0]),
-                      **self._options)
+                      shard_id=worker * count + rank, share="fill" if workers > 1 else "block",
+                      state=state, epoch=int(self._epoch[0]), **self._options)
+
+    def _ranks(self) -> Tuple[int, int]:
+        count, rank = self._shards
+        return _world() if count is None or rank is None else (count, rank)
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next loop delivers. Loops without it go on with the next epoch, but for
@@ -98,8 +103,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
             self._loader.set_epoch(int(self._epoch[0]))
             self._at = int(self._epoch[0])
         self._state = None
+        whole = self._batch_size * self._ranks()[0]
         for batch in self._loader:
-            if len(batch) > 0 or workers == 1:
+            count = min(batch.global_record_count - worker * whole, whole)  # of this worker's
+            if count == whole or (count > 0 and not self._drop_last):
                 yield self._decode(batch)
         # What comes next, unless set_epoch says otherwise.
         self._at += 1
@@ -124,9 +131,6 @@ class IterableDataset(torch.utils.data.IterableDataset):
             whole = state["batch_size"]
             position = min(state["position"] + batches * whole,
                            (state["epoch"] + 1) * epoch_records)
-            if self._options.get("drop_last") and (
-                    (state["epoch"] + 1) * epoch_records - position < whole):
-                position = (state["epoch"] + 1) * epoch_records
         state.update(batch=state["batch"] + batches, position=position,
                      epoch=position // epoch_records)
         return state
@@ -138,7 +142,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def batches_per_epoch(self) -> int:
         """Of this rank, without workers."""
         with self._open(None, 1, 0) as loader:
-            return len(loader)
+            rest = loader.record_count % (self._batch_size * self._ranks()[0])
+            left_out = self._options.get("reuse", 1) if self._drop_last and rest > 0 else 0
+            return len(loader) - left_out
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_loader": None}

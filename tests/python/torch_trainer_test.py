@@ -1,0 +1,96 @@
+"""examples/train_digits.py: the same losses whoever decodes and however many ranks there are.
+
+The oracle is the run of one process. Exits with 77 without torch.
+"""
+
+import importlib.util
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SKIPPED = 77
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_digits.py"
+MAKE = os.environ["LMDBIO_MAKE"]
+EPOCHS = 20  # enough for 95 %
+# What order the sums of several ranks are taken in shows in the last digits of a double.
+TOLERANCE = 1e-6
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TrainDigitsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        for part in ("train", "test"):
+            subprocess.run([MAKE, "digits", cls.folder / part, "--part", part], check=True,
+                           capture_output=True)
+        cls.alone = cls.train(cls)
+
+    def run_ranks(self, rank_count, *options):
+        """The finished processes of a job."""
+        words = [sys.executable, SCRIPT, self.folder / "train", self.folder / "test", "--epochs",
+                 str(EPOCHS), *map(str, options)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        if rank_count > 1:
+            environment |= {"WORLD_SIZE": str(rank_count), "MASTER_ADDR": "127.0.0.1",
+                            "MASTER_PORT": str(free_port())}
+        jobs = [subprocess.Popen(words, env=environment | {"RANK": str(rank)}, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for rank in range(rank_count)]
+        return [(job.communicate(timeout=120), job.returncode) for job in jobs]
+
+    def train(self, *options, rank_count=1):
+        """[(epoch, loss, accuracy in percent)] that rank 0 prints."""
+        ended = self.run_ranks(self, rank_count, *options) if isinstance(self, type) \
+            else self.run_ranks(rank_count, *options)
+        for (_, errors), code in ended:
+            if code != 0:
+                raise AssertionError(errors)
+        lines = re.findall(r"epoch (\d+): loss ([\d.]+), test accuracy ([\d.]+) %", ended[0][0][0])
+        return [(int(epoch), float(loss), float(accuracy)) for epoch, loss, accuracy in lines]
+
+    def expect_curve(self, found, expected):
+        self.assertEqual([epoch for epoch, _, _ in found], [epoch for epoch, _, _ in expected])
+        for (_, loss, accuracy), (_, expected_loss, expected_accuracy) in zip(found, expected):
+            self.assertAlmostEqual(loss, expected_loss, delta=TOLERANCE * expected_loss + 1e-9)
+            self.assertEqual(accuracy, expected_accuracy)
+
+    def test_it_learns(self):
+        self.assertEqual(len(self.alone), EPOCHS)
+        self.assertGreaterEqual(self.alone[-1][2], 95)
+
+    def test_workers_and_ranks_change_nothing(self):
+        self.expect_curve(self.train("--workers", 2), self.alone)
+        self.expect_curve(self.train(rank_count=2), self.alone)
+
+    def test_goes_on_with_another_number_of_ranks(self):
+        checkpoint = self.folder / "checkpoint"
+        found = self.train("--checkpoint", checkpoint, "--stop-after", 3)
+        found += self.train("--checkpoint", checkpoint, "--stop-after", 7, rank_count=2)
+        found += self.train("--checkpoint", checkpoint, "--workers", 2)
+        self.expect_curve(found, self.alone)
+
+    def test_one_line_of_what_is_wrong(self):
+        for options in (["--batch-size", "0"], ["--batch-size", "-3"]):
+            ((_, errors), code), = self.run_ranks(1, *options)
+            self.assertEqual(code, 1)
+            self.assertRegex(errors, r"\Atrain_digits\.py: [^\n]+\n\Z")
+
+
+if __name__ == "__main__":
+    if not importlib.util.find_spec("torch"):
+        print("skipped: there is no torch")
+        sys.exit(SKIPPED)
+    unittest.main()
