@@ -58,6 +58,11 @@ class LoaderTest(Databases):
                 self.assertEqual(batch.keys(), [key for key, _ in part])
                 self.assertEqual([bytes(value) for value in batch.values()],
                                  [value for _, value in part])
+                memory, offsets, sizes = batch.spans()
+                self.assertFalse(memory.flags.writeable)
+                self.assertEqual([memory[at:at + size].tobytes()
+                                  for at, size in zip(offsets.tolist(), sizes.tolist())],
+                                 [value for _, value in part])
                 self.assertEqual(batch.sizes.tolist(), [len(value) for _, value in part])
                 self.assertEqual(batch.positions[0], number * 100)
                 self.assertEqual(batch[3], part[3])

@@ -10,7 +10,7 @@ PyTorch's DataLoader. The library behind them is liblmdbio, the C API; it is loo
 $LMDBIO_LIBRARY, then where the system looks.
 """
 
-from lmdbio._batch import Batch, Record
+from lmdbio._batch import Batch, Record, Spans
 from lmdbio._capi import (
     CorruptionError,
     InvalidArgumentError,
@@ -28,6 +28,6 @@ from lmdbio._loader import Loader
 __version__ = "0.1.0"
 __all__ = [
     "Batch", "CorruptionError", "Dataset", "InvalidArgumentError", "LmdbioError", "Loader",
-    "NotFoundError", "PeerFailedError", "Record", "StaleError", "StorageError",
+    "NotFoundError", "PeerFailedError", "Record", "Spans", "StaleError", "StorageError",
     "UnsupportedError", "version",
 ]

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 # lmdbio_record
 RECORD = np.dtype([("key", np.uintp), ("value", np.uintp), ("position", np.uint64),
                    ("value_size", np.uint32), ("key_size", np.uint32)])
+
+
+class Spans(NamedTuple):
+    """Values in the memory that holds them all: memory[offsets[i]:offsets[i] + sizes[i]]."""
+
+    memory: np.ndarray  # [bytes] uint8
+    offsets: np.ndarray  # [len] uint64
+    sizes: np.ndarray  # [len] uint32, bytes
 
 
 class Record(NamedTuple):
@@ -106,9 +114,25 @@ class Batch:
 
     def values(self) -> List[memoryview]:
         """The values, without a copy."""
-        table, lease = self._records(), self._lease()
-        return [view(value, size, lease)
-                for value, size in zip(table["value"].tolist(), table["value_size"].tolist())]
+        table = self._records()
+        memory, first = self._memory(table)
+        ends = (table["value"] + table["value_size"] - first).tolist()
+        return [memory[at:end] for at, end in zip((table["value"] - first).tolist(), ends)]
+
+    def spans(self) -> Spans:
+        """Where all values lie, without a copy: for code that is compiled or vectorised."""
+        table = self._records()
+        memory, first = self._memory(table)
+        return Spans(np.frombuffer(memory, np.uint8), table["value"] - first,
+                     table["value_size"].copy())
+
+    def _memory(self, table: np.ndarray) -> Tuple[memoryview, np.uintp]:
+        """The memory from the first value to the last, and its address."""
+        if len(table) == 0:
+            return memoryview(b""), np.uintp(0)
+        first = table["value"].min()
+        size = int((table["value"] + table["value_size"]).max() - first)
+        return view(int(first), size, self._lease()), first
 
     @property
     def sizes(self) -> np.ndarray:
@@ -149,11 +173,13 @@ class Batch:
         if len(table) == 0:
             return np.empty((0, 0), np.uint8)
         sizes, addresses = table["value_size"], table["value"]
-        width, first = int(sizes[0]), int(addresses[0])
-        stride = int(addresses[1]) - first if len(table) > 1 else width
-        if stride < width or not (sizes == width).all():
+        width = int(sizes[0])
+        # The ends first: they tell of most batches that have no even stride.
+        stride = int(addresses[1] - addresses[0]) if len(table) > 1 else width
+        span = stride * (len(table) - 1)
+        if stride < width or int(addresses[-1] - addresses[0]) != span:
             return None
-        if not (addresses == first + stride * np.arange(len(table), dtype=np.uintp)).all():
+        if not (sizes == width).all() or not (addresses[1:] - addresses[:-1] == stride).all():
             return None
-        memory = view(first, stride * (len(table) - 1) + width, self._lease())
+        memory, _ = self._memory(table)
         return np.ndarray((len(table), width), np.uint8, memory, strides=(stride, 1))

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""What Python adds to a batch: the time of lmdbio.Loader less that of the C call behind it.
+
+    LMDBIO_LIBRARY=build/release/lib/liblmdbio.so bench/python_overhead.py PATH [--batch-size N,...]
+
+Each row is the least of several epochs, read from the page cache (which is filled first), so that
+the C call sleeps for nothing. `array(copy=True)` moves the bytes besides.
+"""
+
+import argparse
+import ctypes
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lmdbio" / "python"))
+
+import lmdbio  # noqa: E402
+from lmdbio import _capi  # noqa: E402
+
+WAYS = {
+    "the loop": lambda batch: None,
+    "spans()": lambda batch: batch.spans(),
+    "values()": lambda batch: batch.values(),
+    "keys()": lambda batch: batch.keys(),
+    "array()": lambda batch: batch.array(),
+    "array(copy=True)": lambda batch: batch.array(copy=True),
+}
+
+
+def fill_page_cache(path):
+    file = os.path.join(path, "data.mdb") if os.path.isdir(path) else path
+    with open(file, "rb", buffering=0) as data:
+        while data.read(1 << 24):
+            pass
+
+
+def seconds_of_c(path, batch_size):
+    """Of lmdbio_next_within, for each batch of an epoch."""
+    with lmdbio.Loader(path, batch_size) as loader:
+        handle, count = loader._use(), len(loader)
+        pointer = ctypes.POINTER(_capi.BatchStruct)()
+        call, out = _capi.library().lmdbio_next_within, ctypes.byref(pointer)
+        start = time.perf_counter()
+        for _ in range(count):
+            call(handle, 1000, out)
+        return (time.perf_counter() - start) / count
+
+
+def seconds_of_python(path, batch_size, use):
+    with lmdbio.Loader(path, batch_size) as loader:
+        start = time.perf_counter()
+        for batch in loader:
+            use(batch)
+        return (time.perf_counter() - start) / len(loader)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("path", metavar="PATH", help="a directory with data.mdb, or a single file")
+    parser.add_argument("--batch-size", default="1,64,256,1024", metavar="N,...")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N")
+    options = parser.parse_args()
+    fill_page_cache(options.path)
+    with lmdbio.Loader(options.path) as loader:
+        print(f"{options.path}: {loader.record_count} records; {loader.describe()}; times in us")
+    print(f"{'records':>8}  {'C call':>8}" + "".join(f"  {name:>16}" for name in WAYS))
+    for size in map(int, options.batch_size.split(",")):
+        c_call = min(seconds_of_c(options.path, size) for _ in range(options.repeat))
+        cells = []
+        for use in WAYS.values():
+            whole = min(seconds_of_python(options.path, size, use) for _ in range(options.repeat))
+            cells.append(f"  {1e6 * (whole - c_call):16.1f}")
+        print(f"{size:8}  {1e6 * c_call:8.1f}" + "".join(cells))
+
+
+if __name__ == "__main__":
+    main()
