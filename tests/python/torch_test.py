@@ -101,6 +101,26 @@ class TorchTest(Databases):
                 dataset.set_epoch(epoch)
                 self.assertEqual(delivered(loader), epochs[epoch], (persistent, epoch))
 
+    def test_a_loop_that_is_left_early_begins_again(self):
+        for workers in (0, 2):
+            dataset = self.dataset(shuffle=True, seed=6)
+            loader = DataLoader(dataset, batch_size=None, persistent_workers=workers > 0,
+                                **workers_of(workers))
+            first = next(iter(loader))
+            epochs = [list(loader), list(loader)]
+            self.assertEqual(epochs[0][0], first, workers)
+            self.assertNotEqual(epochs[1][0], first, workers)
+            self.assertEqual(sorted(key for batch in epochs[1] for key in batch), self.keys)
+            dataset.set_epoch(0)
+            self.assertEqual(next(iter(loader)), first, workers)
+
+    def test_one_dataset_with_and_without_workers(self):
+        dataset = self.dataset()
+        for workers in (0, 2, 0):
+            dataset.set_epoch(0)
+            loader = DataLoader(dataset, batch_size=None, **workers_of(workers))
+            self.assertEqual(delivered(loader), self.keys)
+
     def test_states(self):
         dataset = self.dataset(shuffle=True)
         found = iter(DataLoader(dataset, batch_size=None))

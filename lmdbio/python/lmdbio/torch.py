@@ -13,6 +13,7 @@ is cheap; workers help where it is not, and change nothing in what comes when.
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import torch
@@ -55,7 +56,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
     With workers each delivers every n-th batch, so what comes when does not depend on their
     number. (To lmdbio the batches that workers deliver in turn are parts of one global batch;
     Batch.global_record_count is of all of them. Of an epoch's last batch, if it is short, ranks
-    may then get other shares, or none.)
+    may then get other shares, or none.) Of shuffle="block" and "chunked", and of reuse, the size of
+    global batches is part of the order: there it does depend on the number of workers, and a state
+    goes on with as many as it was saved with: none.
     """
 
     def __init__(self, path: Any, batch_size: int = 64, *,
@@ -68,10 +71,15 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._path, self._batch_size, self._decode = path, batch_size, decode
         self._shards = (num_shards, shard_id)
         self._options = options
-        # Shared with workers that live longer than an epoch.
-        self._epoch = torch.tensor([options.pop("epoch", 0)]).share_memory_()
         self._state: Optional[Dict[str, Any]] = options.pop("state", None)
-        self._loader: Optional[Loader] = None  # of this process, between epochs
+        epoch = self._state["epoch"] if self._state else options.pop("epoch", 0)
+        # Which epoch comes next, and how often that was said: for workers that live longer.
+        self._said = torch.tensor([epoch, 0]).share_memory_()
+        self._heard: Tuple[int, int] = (epoch, 0)
+        self._done = 0  # epochs that were delivered since
+        self._loader: Optional[Loader] = None  # of process _owner, between epochs
+        self._owner = 0
+        self._stands_at: Optional[int] = None  # the epoch whose first record comes next
 
     def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
         count, rank = self._ranks()
@@ -79,46 +87,59 @@ class IterableDataset(torch.utils.data.IterableDataset):
         # drop_last drops is dropped here, for the rest may hold whole batches of some workers.
         return Loader(self._path, self._batch_size, num_shards=count * workers,
                       shard_id=worker * count + rank, share="fill" if workers > 1 else "block",
-                      state=state, epoch=int(self._epoch[0]), **self._options)
+                      state=state, epoch=0 if state else self._epoch(), **self._options)
 
     def _ranks(self) -> Tuple[int, int]:
         count, rank = self._shards
         return _world() if count is None or rank is None else (count, rank)
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next loop delivers. Loops without it go on with the next epoch, but for
-        workers that end with each, which begin with the same again (as DistributedSampler)."""
-        self._epoch[0] = epoch
+        """Which epoch the next loop delivers. Loops without it go on with the next epoch, or begin
+        again with one that was left early; workers that end with each epoch begin with the same
+        again (as under DistributedSampler)."""
+        self._said[0] = epoch
+        self._said[1] += 1
         self._state = None
+
+    def _epoch(self) -> int:
+        said = tuple(self._said.tolist())
+        if said != self._heard:
+            self._heard, self._done = said, 0
+        return said[0] + self._done
+
+    def _at_start(self, workers: int, worker: int) -> Loader:
+        """The loader, about to deliver the first batch of the loop."""
+        epoch = self._epoch()
+        if self._loader is not None and self._owner != os.getpid():
+            self._loader.close()  # of a process that this one was forked from
+            self._loader = None
+        if self._loader is None:
+            self._loader, self._owner = self._open(self._state, workers, worker), os.getpid()
+        elif self._state is not None:
+            self._loader.load_state_dict(self._state)
+        elif self._stands_at != epoch:
+            self._loader.set_epoch(epoch)
+        self._state = None
+        self._stands_at = None
+        return self._loader
 
     def __iter__(self) -> Iterator[Any]:
         info = torch.utils.data.get_worker_info()
         workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
-        if self._loader is None:
-            self._loader = self._open(self._state, workers, worker)
-            self._at = int(self._epoch[0])
-        elif self._state is not None:
-            self._loader.load_state_dict(self._state)
-        elif int(self._epoch[0]) != self._at:
-            self._loader.set_epoch(int(self._epoch[0]))
-            self._at = int(self._epoch[0])
-        self._state = None
         whole = self._batch_size * self._ranks()[0]
-        for batch in self._loader:
+        for batch in self._at_start(workers, worker):
             count = min(batch.global_record_count - worker * whole, whole)  # of this worker's
             if count == whole or (count > 0 and not self._drop_last):
                 yield self._decode(batch)
-        # What comes next, unless set_epoch says otherwise.
-        self._at += 1
-        if info is None:
-            self._epoch[0] = self._at
+        self._stands_at = self._epoch() + 1
+        self._done += 1
 
     def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
         """Where this rank stands, for load_state_dict at any number of ranks and workers.
 
-        batches  how many of the epoch's batches the training loop has had: needed with workers,
-                 whose progress is not to be seen from here; without, None is where the last
-                 batch that was delivered ends
+        batches  how many batches the training loop has had since the epoch began, or since
+                 load_state_dict: needed with workers, whose progress is not to be seen from here;
+                 without, None is where the last batch that was delivered ends
         """
         if batches is None:
             if self._loader is not None:
@@ -136,7 +157,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes on where `state` stands, with the next loop."""
+        """Goes on where `state` stands, with the next loop; workers must not have begun yet."""
+        self.set_epoch(state["epoch"])
         self._state = json.loads(json.dumps(state))
 
     def batches_per_epoch(self) -> int:
@@ -147,7 +169,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
             return len(loader) - left_out
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_loader": None}
+        return {**self.__dict__, "_loader": None, "_stands_at": None}
 
 
 class MapDataset(torch.utils.data.Dataset):
