@@ -180,7 +180,7 @@ int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size
     if (row_count < records.size()) {
       return refuse(fmt::format("{} records do not fit into {} rows", records.size(), row_count));
     }
-    if (rows == nullptr && row_count * row_bytes > 0) return refuse("rows is NULL");
+    if (rows == nullptr && row_count > 0 && row_bytes > 0) return refuse("rows is NULL");
     for (const lmdbio_record& record : records) {
       if (record.value_size <= row_bytes) continue;
       return refuse(fmt::format("the value at position {} has {} bytes, a row {}", record.position,

@@ -96,6 +96,7 @@ static void test_copied_values(void) {
   CHECK(lmdbio_copy_values(loader, rows, 10, 5) == LMDBIO_INVALID_ARGUMENT);
   CHECK(strstr(lmdbio_message(loader), "a row 10") != NULL);
   CHECK(lmdbio_copy_values(loader, NULL, 200, 5) == LMDBIO_INVALID_ARGUMENT);
+  CHECK(lmdbio_copy_values(loader, NULL, (size_t)1 << 62, 16) == LMDBIO_INVALID_ARGUMENT);
   CHECK(rows[0][0] == 0xff && rows[4][199] == 0xff);
   CHECK_STATUS(LMDBIO_OK, lmdbio_copy_values(loader, rows, 200, 5), lmdbio_message(loader));
   const unsigned char zeros[200] = {0};

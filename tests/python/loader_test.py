@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import unittest
+import warnings
 
 import numpy as np
 from support import COUNT, Databases, run_unless
@@ -128,6 +129,61 @@ class LoaderTest(Databases):
         gc.collect()
         self.assertGreater(sum(int(view.sum()) for view in views), 0)
 
+    def test_views_outlive_a_loader_that_nobody_closed(self):
+        for allow_map in (True, False):
+            views = []
+            for batch in lmdbio.Loader(self.even, batch_size=10, allow_map=allow_map):
+                views = [batch.array(), *batch.values()]
+                break
+            del batch
+            gc.collect()
+            self.assertGreater(sum(bytes(view).count(0) + 1 for view in views), 0)
+
+    def test_views_stay_read_only(self):
+        with lmdbio.Loader(self.even, batch_size=10) as loader:
+            batch = loader.next()
+            for view in (batch.array(), batch.spans().memory, np.asarray(batch.value(0))):
+                with self.assertRaises(ValueError):
+                    view.flags.writeable = True
+
+    def test_what_fails_leaves_the_stream_where_it_was(self):
+        for held in (False, True):
+            loader = lmdbio.Loader(self.digits, 10, shuffle=True, epoch=2)
+            loader.next()
+            view = loader.next().value(0) if held else loader.next() and None
+            for wrong in (lambda: loader.set_epoch(2**63), lambda: loader.set_epoch("x"),
+                          lambda: loader.load_state_dict({"epoch": 1})):
+                with self.assertRaises((ValueError, TypeError)):
+                    wrong()
+            batch = loader.next()
+            self.assertEqual((batch.epoch, batch.first_position), (2, 2 * 1797 + 20), held)
+            del view
+
+    def test_a_batch_that_a_signal_took_away_comes_again(self):
+        with lmdbio.Loader(self.digits, 100) as loader:
+            loader.next()
+            hand_out = loader._hand_out
+
+            def interrupted():
+                raise KeyboardInterrupt
+
+            loader._hand_out = interrupted  # as if the handler ran just before it
+            with self.assertRaises(KeyboardInterrupt):
+                loader.next()
+            loader._hand_out = hand_out
+            state = loader.state_dict()
+            self.assertEqual((state["batch"], state["position"]), (1, 100))
+            with lmdbio.Loader(self.digits, 100, state=state) as again:
+                self.assertEqual(again.next().number, 1)
+            self.assertEqual([batch.number for batch in loader], list(range(1, 18)))
+
+    def test_no_warnings(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for batch in lmdbio.Loader(self.digits, 50, shuffle=True, allow_map=False):
+                batch.array()
+                batch.spans()
+
     def test_states(self):
         options = {"batch_size": 50, "shuffle": True, "seed": 9}
         with lmdbio.Loader(self.digits, **options) as loader:
@@ -222,11 +278,18 @@ class LoaderTest(Databases):
             lmdbio.Loader(self.folder / "nowhere")
         for wrong in ({"batch_size": 0}, {"shuffle": "well"}, {"num_shards": 2, "shard_id": 2},
                       {"strategy": "fast"}, {"share": "fair"}, {"drop_last": True, "wrap": True},
-                      {"queue_depth": 7, "block_bytes": 5}):
+                      {"queue_depth": 7, "block_bytes": 5}, {"batch_size": 2**64},
+                      {"seed": 2**64}, {"seed": -1}, {"epoch": 2**64 + 1}, {"max_batches": -1},
+                      {"num_shards": 2**32 + 2, "shard_id": 1}, {"engine": "pread\0"}):
             with self.subTest(wrong), self.assertRaises(ValueError) as raised:
                 lmdbio.Loader(self.digits, **wrong)
             self.assertIsInstance(raised.exception, lmdbio.LmdbioError)
             self.assertNotIn("\n", str(raised.exception))
+        for wrong in ({"engine": 3}, {"strategy": b"auto"}, {"database": 7}, {"seed": 1.5}):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                lmdbio.Loader(self.digits, **wrong)
+        with self.assertRaises(ValueError):
+            lmdbio.Loader(f"{self.digits}\0x")
         damaged = self.folder / "damaged.mdb"
         data = bytearray((self.even / "data.mdb").read_bytes())
         data[2 * 4096:] = b"\x55" * (len(data) - 2 * 4096)
@@ -282,6 +345,15 @@ class DatasetTest(Databases):
             self.assertEqual(dataset[9], expected[9])
         with self.assertRaises(FileNotFoundError):
             lmdbio.Dataset(self.folder / "nowhere")
+
+    def test_another_file_in_its_place_is_noticed(self):
+        place = self.folder / "place.mdb"
+        place.write_bytes((self.even / "data.mdb").read_bytes())
+        pickled = pickle.dumps(lmdbio.Dataset(place))
+        place.unlink()
+        place.write_bytes((self.digits / "data.mdb").read_bytes())
+        with self.assertRaisesRegex(lmdbio.StaleError, "1797"):
+            pickle.loads(pickled)[0]
 
 
 def lmdb_with_values(path, values):

@@ -114,6 +114,15 @@ class TorchTest(Databases):
             dataset.set_epoch(0)
             self.assertEqual(next(iter(loader)), first, workers)
 
+    def test_two_loops_at_once_are_refused(self):
+        dataset = self.dataset()
+        first = iter(dataset)
+        next(first)
+        second = iter(dataset)
+        next(second)
+        with self.assertRaisesRegex(RuntimeError, "another loop"):
+            next(first)
+
     def test_one_dataset_with_and_without_workers(self):
         dataset = self.dataset()
         for workers in (0, 2, 0):

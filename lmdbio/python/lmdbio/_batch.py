@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -37,23 +36,29 @@ class Lease:
         self.handle = handle
 
 
-@functools.lru_cache(maxsize=1024)
-def _bytes_type(size: int) -> type:
-    return type("Borrowed", (ctypes.c_ubyte * size,), {})
+class _Borrowed:
+    """Memory that NumPy may read and nobody can make writable; keeps `lease` alive."""
+
+    __slots__ = ("__array_interface__", "lease")
+
+    def __init__(self, address: int, shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]],
+                 typestr: Any, lease: Optional[Lease]) -> None:
+        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": shape,
+                                    "strides": strides, "typestr": typestr}
+        self.lease = lease
 
 
-def view(address: int, size: int, lease: Optional[Lease]) -> memoryview:
-    """`size` bytes at `address`, read-only; keeps `lease` alive."""
-    borrowed = _bytes_type(size).from_address(address or 1)
-    borrowed.lease = lease
-    return memoryview(borrowed).cast("B").toreadonly()
+def view(address: int, size: int, lease: Optional[Lease]) -> np.ndarray:
+    """`size` bytes at `address`, read-only."""
+    return np.asarray(_Borrowed(address or 1, (size,), None, "|u1", lease))
 
 
 def record_table(address: Optional[int], count: int) -> np.ndarray:
     """The records of a batch as the library has them."""
     if count == 0:
         return np.empty(0, RECORD)
-    return np.frombuffer(_bytes_type(count * RECORD.itemsize).from_address(address), RECORD)
+    size = count * RECORD.itemsize
+    return np.asarray(_Borrowed(address, (size,), None, "|u1", None)).view(RECORD)
 
 
 class Batch:
@@ -98,7 +103,7 @@ class Batch:
     def value(self, i: int) -> memoryview:
         """The i-th value, without a copy."""
         record = self._records()[i]
-        return view(int(record["value"]), int(record["value_size"]), self._lease())
+        return memoryview(view(int(record["value"]), int(record["value_size"]), self._lease()))
 
     def __getitem__(self, i: int) -> Record:
         return Record(self.key(i), self.value(i))
@@ -116,6 +121,7 @@ class Batch:
         """The values, without a copy."""
         table = self._records()
         memory, first = self._memory(table)
+        memory = memoryview(memory)
         ends = (table["value"] + table["value_size"] - first).tolist()
         return [memory[at:end] for at, end in zip((table["value"] - first).tolist(), ends)]
 
@@ -123,13 +129,12 @@ class Batch:
         """Where all values lie, without a copy: for code that is compiled or vectorised."""
         table = self._records()
         memory, first = self._memory(table)
-        return Spans(np.frombuffer(memory, np.uint8), table["value"] - first,
-                     table["value_size"].copy())
+        return Spans(memory, table["value"] - first, table["value_size"].copy())
 
-    def _memory(self, table: np.ndarray) -> Tuple[memoryview, np.uintp]:
+    def _memory(self, table: np.ndarray) -> Tuple[Any, np.uintp]:
         """The memory from the first value to the last, and its address."""
         if len(table) == 0:
-            return memoryview(b""), np.uintp(0)
+            return np.empty(0, np.uint8), np.uintp(0)
         first = table["value"].min()
         size = int((table["value"] + table["value_size"]).max() - first)
         return view(int(first), size, self._lease()), first
@@ -175,11 +180,11 @@ class Batch:
         sizes, addresses = table["value_size"], table["value"]
         width = int(sizes[0])
         # The ends first: they tell of most batches that have no even stride.
-        stride = int(addresses[1] - addresses[0]) if len(table) > 1 else width
-        span = stride * (len(table) - 1)
-        if stride < width or int(addresses[-1] - addresses[0]) != span:
+        first = int(addresses[0])
+        stride = int(addresses[1]) - first if len(table) > 1 else width
+        if stride < width or int(addresses[-1]) - first != stride * (len(table) - 1):
             return None
         if not (sizes == width).all() or not (addresses[1:] - addresses[:-1] == stride).all():
             return None
-        memory, _ = self._memory(table)
-        return np.ndarray((len(table), width), np.uint8, memory, strides=(stride, 1))
+        return np.asarray(_Borrowed(first or 1, (len(table), width), (stride, 1), "|u1",
+                                    self._lease()))

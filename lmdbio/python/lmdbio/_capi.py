@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import functools
 import logging
+import operator
 import os
 from typing import Any, Optional
 
@@ -200,12 +201,47 @@ def check_dataset(handle: ctypes.c_void_p, status: int) -> None:
         raise error_of(status, library().lmdbio_dataset_message(handle))
 
 
+def number(name: str, value: Any, kind: Any) -> int:
+    """`value` as a whole number that fits into a C type; ctypes would cut it silently."""
+    whole = operator.index(value)
+    bits = 8 * ctypes.sizeof(kind)
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind(-1).value < 0 else (
+        0, (1 << bits) - 1)
+    if not least <= whole <= most:
+        raise InvalidArgumentError(f"{name} is {whole}; it can be {least} to {most}")
+    return whole
+
+
+def text(name: str, value: Any) -> bytes:
+    """`value` as a C string, which ends at the first zero byte."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    if "\0" in value:
+        raise InvalidArgumentError(f"{name} has a zero byte in it")
+    return value.encode()
+
+
+def path_of(path: Any) -> bytes:
+    """A path as the system has it."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise InvalidArgumentError("the path has a zero byte in it")
+    return encoded
+
+
+_KINDS = dict(Options._fields_)
+
+
 def options_of(**fields: Any) -> Options:
     """A struct of options, texts given as str; None is a field's default."""
     options = Options(struct_size=ctypes.sizeof(Options), log=_log)
     for name, value in fields.items():
-        if value is not None:
-            setattr(options, name, value.encode() if isinstance(value, str) else value)
+        if value is None:
+            continue
+        if _KINDS[name] is ctypes.c_char_p:
+            setattr(options, name, text(name, value))
+        else:
+            setattr(options, name, number(name, value, _KINDS[name]))
     return options
 
 
@@ -219,7 +255,7 @@ def choice(field: str, value: str, choices: dict[str, int]) -> int:
 def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
     """A handle; `comm` is a communicator of mpi4py's, or None."""
     handle = ctypes.c_void_p()
-    encoded = os.fsencode(path)
+    encoded = path_of(path)
     if comm is None:
         status = library().lmdbio_open(encoded, ctypes.byref(options), ctypes.byref(handle))
     else:
@@ -237,7 +273,7 @@ def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
 def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
     """A handle of a dataset."""
     handle = ctypes.c_void_p()
-    status = library().lmdbio_dataset_open(os.fsencode(path), ctypes.byref(options),
+    status = library().lmdbio_dataset_open(path_of(path), ctypes.byref(options),
                                            ctypes.byref(handle))
     if status != OK:
         error = error_of(status, library().lmdbio_dataset_message(handle))

@@ -40,11 +40,8 @@ class Dataset:
         }
         self._handle: Optional[ctypes.c_void_p] = None
         self._is_closed = False
-        count = ctypes.c_uint64()
-        handle = self._use()
-        _capi.check_dataset(handle, _capi.library().lmdbio_dataset_count(handle,
-                                                                         ctypes.byref(count)))
-        self._count = count.value
+        self._count: Optional[int] = None  # until it has been opened once
+        self._use()
 
     def _use(self) -> ctypes.c_void_p:
         if self._is_closed:
@@ -56,7 +53,19 @@ class Dataset:
             self._pid = os.getpid()
             self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close,
                                             self._handle)
+            self._check_count()
         return self._handle
+
+    def _check_count(self) -> None:
+        """Another process may have been given this dataset, and find another file."""
+        count = ctypes.c_uint64()
+        status = _capi.library().lmdbio_dataset_count(self._handle, ctypes.byref(count))
+        _capi.check_dataset(self._handle, status)
+        if self._count not in (None, count.value):
+            self._drop()
+            raise _capi.StaleError(f"{self._path}: holds {count.value} records, and held "
+                                   f"{self._count} when the dataset was opened")
+        self._count = count.value
 
     def _drop(self) -> None:
         if self._handle is not None:

@@ -16,6 +16,18 @@ from lmdbio._batch import Batch, Lease
 _LOOK_UP_MS = 100
 
 
+class _Handle:
+    """Closes a loader's handle with the last that needs it: the loader, or a view into its memory.
+    Those of a communicator are closed by hand. What is open when Python ends is left to the
+    system: views may be looked at until then."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, handle: ctypes.c_void_p, closes: bool) -> None:
+        if closes:
+            weakref.finalize(self, _capi.library().lmdbio_close, handle).atexit = False
+
+
 def _order_of(shuffle: Union[bool, str]) -> int:
     if isinstance(shuffle, bool):
         shuffle = "global" if shuffle else "sequential"
@@ -31,7 +43,8 @@ class Loader:
                      mixed: faster where memory is small), "chunked" (neighbours take turns)
     seed             of shuffling; with the same seed and global batch size the same global batches
                      come at any number of ranks
-    drop_last        leave out the last records of an epoch where they fill no batch
+    drop_last        leave out the last records of an epoch where they fill no batch; else the
+                     last batch is smaller
     num_shards, shard_id
                      several processes that share batches, this one's number among them
     prefetch_factor  about so many batches are read ahead; None: as many as memory_budget holds
@@ -47,11 +60,13 @@ class Loader:
                      as in lmdbio.h
     memory_budget    bytes for what is read ahead
     keep             bytes to keep the file in memory in, as far as it was read; 0: not at all
-    allow_map        look at a file that is all in the page cache in a map of it
+    allow_map        look at a file that is all in the page cache in a map of it: should somebody
+                     cut it short meanwhile, the system ends the process, as with LMDB itself
     block_bytes      the largest read
 
-    Safe to pickle, and to use after fork: the other process opens its own, where this one stands.
-    Not for several threads at once. Errors are LmdbioError, most also a built-in exception.
+    All iterators of a loader share its one stream. Safe to pickle, and to use after fork: the
+    other process opens its own, where this one stands. Not for several threads at once. Errors
+    are LmdbioError, most also a built-in exception.
     """
 
     def __init__(self, path: Union[str, os.PathLike], batch_size: int = 64,
@@ -96,7 +111,7 @@ class Loader:
 
     def _reset(self) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
-        self._closer: Optional[weakref.finalize] = None
+        self._owned: Optional[_Handle] = None
         self._lent: Optional[weakref.ref] = None
         self._batch: Optional[Batch] = None
         self._pid = os.getpid()
@@ -107,15 +122,22 @@ class Loader:
     # --- The handle -----------------------------------------------------------------------------
 
     def _open(self, epoch: int, state: Optional[str]) -> None:
-        options = _capi.options_of(**self._fields, state=state)
-        if state is None:
-            options.epoch = epoch
-        self._handle = _capi.open_loader(self._path, options, self._comm)
-        self._pid = os.getpid()
-        self._pending = None
+        """In place of what is open, which stays if this fails."""
+        options = _capi.options_of(**self._fields, state=state,
+                                   epoch=epoch if state is None else None)
+        handle = _capi.open_loader(self._path, options, self._comm)
+        if self._handle is not None:
+            self._give_up()
+        self._reset()
+        self._handle = handle
+        self._owned = _Handle(handle, closes=self._comm is None)
+        self._forget_batch()
+
+    def _forget_batch(self) -> None:
+        self._batch = None
+        # What lmdbio_next has said last, and the number of the batch that was handed out last.
         self._struct = ctypes.POINTER(_capi.BatchStruct)()
-        if self._comm is None:  # closing others is collective: nothing for a garbage collector
-            self._closer = weakref.finalize(self, _capi.library().lmdbio_close, self._handle)
+        self._handed_out: Optional[int] = None
 
     def _use(self) -> ctypes.c_void_p:
         """The handle, of this process."""
@@ -144,7 +166,7 @@ class Loader:
         self._check_at_hand(batch)
         lease = self._lent() if self._lent is not None else None
         if lease is None:
-            lease = Lease(self._handle)
+            lease = Lease(self._owned)
             self._lent = weakref.ref(lease)
         return lease
 
@@ -167,28 +189,38 @@ class Loader:
         if lease is not None and self._comm is not None and self._pid == os.getpid():
             self._handle = handle
             raise BufferError("views into the loader's memory are still in use")
-        if self._closer is not None:
-            self._closer.detach()
-        if lease is None:
+        self._owned = None  # what closes it, if nobody else needs it
+        if self._comm is not None:
             _capi.library().lmdbio_close(handle)
-        else:
-            weakref.finalize(lease, _capi.library().lmdbio_close, handle)
 
     # --- Iteration ------------------------------------------------------------------------------
 
     def next(self) -> Optional[Batch]:
         """The next batch; None after the last (max_batches). What the last one showed is gone."""
         handle = self._use()
+        if self._undelivered() is not None:
+            return self._hand_out()
         self._batch = None
         next_within, struct = _capi.library().lmdbio_next_within, self._struct
         status = _capi.TIMEOUT
         while status == _capi.TIMEOUT:
             status = next_within(handle, _LOOK_UP_MS, ctypes.byref(struct))
         if status == _capi.OK:
-            self._batch = Batch(self, struct.contents)
-        elif status != _capi.END:
+            return self._hand_out()
+        if status != _capi.END:
             _capi.check(handle, status)
-        return self._batch
+        return None
+
+    def _undelivered(self) -> Optional[_capi.BatchStruct]:
+        """A batch that came while a signal's handler raised, so that nobody has it."""
+        if self._struct and self._struct.contents.number != self._handed_out:
+            return self._struct.contents
+        return None
+
+    def _hand_out(self) -> Batch:
+        batch = Batch(self, self._struct.contents)
+        self._batch, self._handed_out = batch, batch.number
+        return batch
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -226,33 +258,42 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Goes on with the first record of an epoch. Costs nothing if that comes next anyway."""
         handle = self._use()
-        self._batch = None
-        if self._lent is not None and self._lent() is not None:
-            self._give_up()
-            self._reset()
+        epoch = _capi.number("epoch", epoch, ctypes.c_uint64)
+        if self._is_lent():
             self._open(epoch, None)
             return
+        self._forget_batch()
         _capi.check(handle, _capi.library().lmdbio_set_epoch(handle, epoch))
+
+    def _is_lent(self) -> bool:
+        """Whether views would lose their memory; with a communicator close says so."""
+        lent = self._lent is not None and self._lent() is not None
+        if lent and self._comm is not None:
+            raise BufferError("views into the loader's memory are still in use")
+        return lent
 
     def state_dict(self) -> Dict[str, Any]:
         """Where the stream stands, before the next batch: small, readable, good at any number of
         ranks. Ranks that have had as many batches get the same."""
         if self._pending is None:
             self._use()
-            return json.loads(self._save())
+            state = json.loads(self._save())
+            missed = self._undelivered()
+            if missed is not None:
+                state.update(batch=missed.number, epoch=missed.epoch,
+                             position=missed.first_position)
+            return state
         return json.loads(self._pending)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where `state` stands. What was read ahead is lost: to begin there, give it to
         the constructor."""
         handle = self._use()
-        self._batch = None
         text = json.dumps(state)
-        if self._lent is not None and self._lent() is not None:
-            self._give_up()
-            self._reset()
+        if self._is_lent():
             self._open(0, text)
             return
+        self._forget_batch()
         _capi.check(handle, _capi.library().lmdbio_restore(handle, text.encode()))
 
     # --- What it does ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ is cheap; workers help where it is not, and change nothing in what comes when.
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
@@ -80,6 +81,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._loader: Optional[Loader] = None  # of process _owner, between epochs
         self._owner = 0
         self._stands_at: Optional[int] = None  # the epoch whose first record comes next
+        self._loops = 0
 
     def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
         count, rank = self._ranks()
@@ -97,7 +99,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         """Which epoch the next loop delivers. Loops without it go on with the next epoch, or begin
         again with one that was left early; workers that end with each epoch begin with the same
         again (as under DistributedSampler)."""
-        self._said[0] = epoch
+        self._said[0] = operator.index(epoch)
         self._said[1] += 1
         self._state = None
 
@@ -127,7 +129,11 @@ class IterableDataset(torch.utils.data.IterableDataset):
         info = torch.utils.data.get_worker_info()
         workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
         whole = self._batch_size * self._ranks()[0]
+        self._loops += 1
+        loop = self._loops
         for batch in self._at_start(workers, worker):
+            if loop != self._loops:
+                raise RuntimeError("another loop over this dataset has begun")
             count = min(batch.global_record_count - worker * whole, whole)  # of this worker's
             if count == whole or (count > 0 and not self._drop_last):
                 yield self._decode(batch)
