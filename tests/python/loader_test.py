@@ -11,7 +11,7 @@ import unittest
 import warnings
 
 import numpy as np
-from support import COUNT, Databases, run_unless
+from support import COUNT, STARTS, Databases, run_unless
 
 import lmdbio
 
@@ -233,7 +233,7 @@ class LoaderTest(Databases):
             closed.next()
 
     def test_other_processes_go_on_where_it_stood(self):
-        for method in ("fork", "spawn"):
+        for method in STARTS:
             context = multiprocessing.get_context(method)
             with lmdbio.Loader(self.digits, 100) as loader:
                 batch = loader.next()
@@ -338,7 +338,7 @@ class DatasetTest(Databases):
         expected = self.records(self.even)
         dataset = lmdbio.Dataset(self.even)
         self.assertEqual(pickle.loads(pickle.dumps(dataset))[4], expected[4])
-        for method in ("fork", "spawn"):
+        for method in STARTS:
             context = multiprocessing.get_context(method)
             with context.Pool(2) as pool:
                 self.assertEqual(pool.map(dataset.__getitem__, range(8)), expected[:8])

@@ -8,7 +8,7 @@ import os
 import pickle
 import unittest
 
-from support import COUNT, Databases, run_unless
+from support import COUNT, HAS_ASAN, STARTS, Databases, run_unless
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -18,10 +18,7 @@ if importlib.util.find_spec("torch"):
     import lmdbio.torch
 
 
-# The address sanitizer's allocator does not survive a fork while another thread allocates, as a
-# loader's does that reads ahead.
-HAS_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
-START = "spawn" if HAS_ASAN else "fork"
+START = STARTS[0]
 
 
 def workers_of(count):
