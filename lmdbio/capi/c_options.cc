@@ -1,6 +1,7 @@
 #include "lmdbio/capi/c_options.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 
@@ -12,7 +13,7 @@ namespace {
 using loader::LoaderOptions;
 
 // Of the first version that was given to anybody.
-constexpr size_t kStructBytesMin = sizeof(lmdbio_options);
+constexpr size_t kStructBytesMin = offsetof(lmdbio_options, log_context) + sizeof(void*);
 
 tl::unexpected<Error> BadField(std::string_view field, std::string_view why) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("options.{}: {}", field, why));
@@ -86,12 +87,9 @@ Result<io::EngineKind> EngineNamed(std::string_view name) {
 
 Status TakeStrategy(const lmdbio_options& from, LoaderOptions& to) {
   if (from.strategy != nullptr) {
-    const std::string_view name = from.strategy;
-    const auto& all = loader::kStrategies;
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& row) { return row.name == name; });
-    if (found == all.end()) return BadField("strategy", fmt::format("there is no \"{}\"", name));
-    to.strategy = found->strategy;
+    Result<loader::Strategy> strategy = loader::ParseStrategy(from.strategy);
+    if (!strategy) return Fail(std::move(strategy).error().Within("options.strategy"));
+    to.strategy = *strategy;
   }
   if (from.engine != nullptr) {
     LMDBIO_TRY(to.engine, EngineNamed(from.engine));

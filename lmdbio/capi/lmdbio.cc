@@ -160,10 +160,7 @@ int lmdbio_open(const char* path, const lmdbio_options* options, lmdbio_loader**
 }
 
 int lmdbio_next(lmdbio_loader* loader, const lmdbio_batch** out_batch) {
-  constexpr auto kLookUp = std::chrono::seconds(1);
-  int status = LMDBIO_TIMEOUT;
-  while (status == LMDBIO_TIMEOUT) status = Next(loader, kLookUp, out_batch);
-  return status;
+  return Next(loader, loader::Loader::kNoLimit, out_batch);
 }
 
 int lmdbio_next_within(lmdbio_loader* loader, uint32_t limit_ms, const lmdbio_batch** out_batch) {

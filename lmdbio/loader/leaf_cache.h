@@ -18,7 +18,10 @@ namespace lmdbio::loader {
 // Keeps what comes first, until it is full. Threads: one at a time.
 class LeafCache {
  public:
-  explicit LeafCache(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+  static constexpr uint64_t kCapacityBytes = 8 << 20;
+  static constexpr uint64_t kExtentBytesMax = 64 << 10;  // of leaf pages that lie together
+
+  explicit LeafCache(uint64_t capacity_bytes = kCapacityBytes) : capacity_bytes_(capacity_bytes) {}
 
   bool Has(const Extent& file) const {
     const auto found = kept_.find(file.offset);
@@ -30,9 +33,9 @@ class LeafCache {
     return Bytes(bytes_).subspan(kept_.at(file.offset).offset, file.length_bytes);
   }
 
-  // Copies `bytes`, which were read from `file`, if there is room.
+  // Copies `bytes`, which were read from `file`, if there is room and they are not too many.
   void Keep(const Extent& file, Bytes bytes) {
-    if (bytes_.size() + bytes.size() > capacity_bytes_) return;
+    if (bytes.size() > kExtentBytesMax || bytes_.size() + bytes.size() > capacity_bytes_) return;
     const auto [place, is_new] = kept_.try_emplace(file.offset);
     if (!is_new) return;
     place->second = {bytes_.size(), file.length_bytes};

@@ -36,9 +36,6 @@ namespace {
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
 
-// How long Next sleeps at a time; not seen from outside.
-constexpr auto kLookUp = std::chrono::milliseconds(1000);
-
 // Files from this size on are read long enough to find out first what reads cost.
 constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
@@ -737,10 +734,8 @@ Status Loader::Reopen(const std::string& state) {
 }
 
 Result<bool> Loader::Next() {
-  while (true) {
-    LMDBIO_TRY(const Step step, impl_->Next(kLookUp));
-    if (step != Step::kNothing) return step == Step::kBatch;
-  }
+  LMDBIO_TRY(const Step step, impl_->Next(kNoLimit));
+  return step == Step::kBatch;
 }
 Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit) {
   return impl_->Next(limit);

@@ -27,6 +27,7 @@
 #include "lmdbio/loader/batch.h"
 #include "lmdbio/loader/counters.h"
 #include "lmdbio/loader/options.h"
+#include "lmdbio/loader/window.h"
 
 namespace lmdbio::loader {
 
@@ -66,9 +67,10 @@ class Loader {
 
   // The same for a time at most, for those who have to look up now and then. After kNothing there
   // is no batch at hand: the last one is gone as after any call of Next, and is not repeated.
-  // limit  0: does not sleep
+  // limit  0: does not sleep; kNoLimit: as Next
   // Errors: as Next
   enum class Step { kBatch, kEnd, kNothing };
+  static constexpr std::chrono::milliseconds kNoLimit = Window::kNoLimit;
   Result<Step> NextWithin(std::chrono::milliseconds limit);
 
   // Requires: the last call of Next returned true, or of NextWithin kBatch

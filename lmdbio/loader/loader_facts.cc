@@ -170,14 +170,19 @@ Status CheckOrder(const LoaderOptions& options) {
 
 }  // namespace
 
+Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
+  if (queue_depth == 0) return BadOption("the queue depth is 0");
+  if (block_bytes == 0 || block_bytes % layout::kStretchAlignBytes != 0) {
+    return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}", block_bytes,
+                                 layout::kStretchAlignBytes));
+  }
+  return {};
+}
+
 Status CheckOptions(const LoaderOptions& options) {
   if (options.batch_size == 0) return BadOption("the batch size is 0");
   if (options.readers_per_host == 0) return BadOption("the number of readers per host is 0");
-  if (options.queue_depth == 0) return BadOption("the queue depth is 0");
-  if (options.block_bytes == 0 || options.block_bytes % layout::kStretchAlignBytes != 0) {
-    return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}",
-                                 options.block_bytes, layout::kStretchAlignBytes));
-  }
+  LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
   LMDBIO_TRY_VOID(CheckOrder(options));
   if (options.num_shards < 1 || options.shard_id < 0 || options.shard_id >= options.num_shards) {
     return BadOption(

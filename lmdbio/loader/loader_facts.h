@@ -48,6 +48,9 @@ Result<order::StreamState> ContinueFrom(const std::string& saved, const LoaderFa
 // Errors: kInvalidArgument  a number beyond all positions
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
 
+// How the storage is to be asked. Errors: kInvalidArgument  names the option
+Status CheckReads(uint32_t queue_depth, uint64_t block_bytes);
+
 // Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);
 

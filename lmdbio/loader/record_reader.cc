@@ -7,31 +7,19 @@
 
 #include "lmdbio/comm/anonymous_memory.h"
 #include "lmdbio/io/data_path.h"
+#include "lmdbio/loader/loader_facts.h"
 
 namespace lmdbio::loader {
 namespace {
 
-// Leaf pages are kept where no more of them lie together.
-constexpr uint64_t kKeptLeafBytesMax = 64 << 10;
-
 // Memory for records grows by at least this.
 constexpr uint64_t kMemoryBytesMin = 1 << 20;
-
-Status CheckOptions(const RecordReaderOptions& options) {
-  if (options.queue_depth == 0) return Fail(ErrorCode::kInvalidArgument, "the queue depth is 0");
-  if (options.block_bytes == 0 || options.block_bytes % layout::kStretchAlignBytes != 0) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the block size, {} bytes, is no multiple of {}", options.block_bytes,
-                            layout::kStretchAlignBytes));
-  }
-  return {};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path,
                                                          const RecordReaderOptions& options) {
-  LMDBIO_TRY_VOID(CheckOptions(options));
+  LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
   LMDBIO_TRY(const std::string data_path, io::FindDataFile(path));
   LMDBIO_TRY(std::unique_ptr<io::FileSource> source, io::FileSource::Open(data_path));
   LMDBIO_TRY(SnapshotGuard guard, SnapshotGuard::Open(*source, options.snapshot));
@@ -128,7 +116,7 @@ Status RecordReader::FetchBlocks() {
   }
   if (!status) return status;
   for (const layout::PlannedBlock& block : blocks) {
-    if (!block.is_leaf || block.file.length_bytes > kKeptLeafBytesMax) continue;
+    if (!block.is_leaf) continue;
     leaves_.Keep(block.file, memory_->bytes().subspan(block.at, block.file.length_bytes));
   }
   return {};

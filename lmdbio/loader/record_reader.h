@@ -93,7 +93,7 @@ class RecordReader {
   std::vector<std::string> notes_;
   std::optional<layout::ReadPlan> plan_;
   std::unique_ptr<comm::SharedMemory> memory_;
-  LeafCache leaves_{8 << 20};
+  LeafCache leaves_;
   std::unique_ptr<io::BlockEngine> engine_;  // after the memory it writes to
 
   // Of the last Read:

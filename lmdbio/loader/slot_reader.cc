@@ -25,10 +25,6 @@ constexpr uint64_t kPieceBytesMin = 4096;
 // Memory that blocks with gaps are read into: what such a reader has under way.
 constexpr uint64_t kStagingBlocks = 16;
 
-// Leaf pages that are kept, and how many at most lie together.
-constexpr uint64_t kLeafCacheBytes = 8 << 20;
-constexpr uint64_t kKeptLeafBytesMax = 64 << 10;
-
 // While reads are under way, how often the reader looks whether the next slot's place is free. A
 // device that reports many reads at once would else have nothing left to do when it does.
 constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
@@ -39,7 +35,7 @@ constexpr uint64_t kTrustedBlocks = 8;
 
 }  // namespace
 
-SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)), leaves_(kLeafCacheBytes) {
+SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -307,7 +303,7 @@ Status SlotReader::Take(io::BlockDone& done) {
   }
   if (block.part_count > 0) {
     TakeStaged(slot, block, done);
-  } else if (done.status && block.is_leaf && block.file.length_bytes <= kKeptLeafBytesMax) {
+  } else if (done.status && block.is_leaf) {
     leaves_.Keep(block.file, parts_.window->ring().subspan(slot.slot.pages_at + block.at,
                                                            block.file.length_bytes));
   }

@@ -131,10 +131,9 @@ std::optional<Error> Window::LookForTheGone() {
 }
 
 Result<SlotHead> Window::AwaitSlot(uint64_t slot) {
-  while (true) {
-    LMDBIO_TRY(const std::optional<SlotHead> head, AwaitSlot(slot, kLookUp));
-    if (head) return *head;
-  }
+  LMDBIO_TRY(const std::optional<SlotHead> head, AwaitSlot(slot, kNoLimit));
+  LMDBIO_CHECK(head.has_value());
+  return *head;
 }
 
 Result<std::optional<SlotHead>> Window::AwaitSlot(uint64_t slot, std::chrono::milliseconds limit) {

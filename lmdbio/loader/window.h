@@ -74,6 +74,7 @@ class Window {
  public:
   static constexpr uint64_t kSlotsMax = 64;    // announced and not yet let go
   static constexpr size_t kBadRangesMax = 32;  // of one slot
+  static constexpr std::chrono::milliseconds kNoLimit = std::chrono::hours(24 * 365 * 100);
 
   static uint64_t BytesNeeded(const WindowShape& shape);
 

@@ -42,23 +42,22 @@ class _Borrowed:
     __slots__ = ("__array_interface__", "lease")
 
     def __init__(self, address: int, shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]],
-                 typestr: Any, lease: Optional[Lease]) -> None:
-        self.__array_interface__ = {"version": 3, "data": (address, True), "shape": shape,
-                                    "strides": strides, "typestr": typestr}
+                 lease: Optional[Lease]) -> None:
+        self.__array_interface__ = {"version": 3, "data": (address or 1, True), "shape": shape,
+                                    "strides": strides, "typestr": "|u1"}
         self.lease = lease
 
 
 def view(address: int, size: int, lease: Optional[Lease]) -> np.ndarray:
     """`size` bytes at `address`, read-only."""
-    return np.asarray(_Borrowed(address or 1, (size,), None, "|u1", lease))
+    return np.asarray(_Borrowed(address, (size,), None, lease))
 
 
 def record_table(address: Optional[int], count: int) -> np.ndarray:
     """The records of a batch as the library has them."""
     if count == 0:
         return np.empty(0, RECORD)
-    size = count * RECORD.itemsize
-    return np.asarray(_Borrowed(address, (size,), None, "|u1", None)).view(RECORD)
+    return view(address, count * RECORD.itemsize, None).view(RECORD)
 
 
 class Batch:
@@ -121,9 +120,9 @@ class Batch:
         """The values, without a copy."""
         table = self._records()
         memory, first = self._memory(table)
-        memory = memoryview(memory)
-        ends = (table["value"] + table["value_size"] - first).tolist()
-        return [memory[at:end] for at, end in zip((table["value"] - first).tolist(), ends)]
+        begins = table["value"] - first
+        ends, whole = begins + table["value_size"], memoryview(memory)
+        return [whole[at:end] for at, end in zip(begins.tolist(), ends.tolist())]
 
     def spans(self) -> Spans:
         """Where all values lie, without a copy: for code that is compiled or vectorised."""
@@ -131,7 +130,7 @@ class Batch:
         memory, first = self._memory(table)
         return Spans(memory, table["value"] - first, table["value_size"].copy())
 
-    def _memory(self, table: np.ndarray) -> Tuple[Any, np.uintp]:
+    def _memory(self, table: np.ndarray) -> Tuple[np.ndarray, np.uintp]:
         """The memory from the first value to the last, and its address."""
         if len(table) == 0:
             return np.empty(0, np.uint8), np.uintp(0)
@@ -186,5 +185,4 @@ class Batch:
             return None
         if not (sizes == width).all() or not (addresses[1:] - addresses[:-1] == stride).all():
             return None
-        return np.asarray(_Borrowed(first or 1, (len(table), width), (stride, 1), "|u1",
-                                    self._lease()))
+        return np.asarray(_Borrowed(first, (len(table), width), (stride, 1), self._lease()))

@@ -152,15 +152,28 @@ class Loader:
     def _leave_parent(self) -> None:
         if self._comm is not None:
             raise RuntimeError("a loader with a communicator cannot be used after fork")
-        state = self._save()
+        state = json.dumps(self._save())
         self._give_up()
         self._reset()
         self._pending = state
 
-    def _save(self) -> str:
+    def _save(self) -> Dict[str, Any]:
         text = ctypes.c_char_p()
         _capi.check(self._handle, _capi.library().lmdbio_save(self._handle, ctypes.byref(text)))
-        return text.value.decode()
+        state = json.loads(text.value.decode())
+        missed = self._undelivered()
+        if missed is not None:
+            state.update(batch=missed.number, epoch=missed.epoch, position=missed.first_position)
+        return state
+
+    def _is_lent(self) -> bool:
+        """Whether there are views into the loader's memory."""
+        return self._lent is not None and self._lent() is not None
+
+    def _check_may_close(self) -> None:
+        """With a communicator, memory goes at once and on all ranks."""
+        if self._comm is not None and self._pid == os.getpid() and self._is_lent():
+            raise BufferError("views into the loader's memory are still in use")
 
     def _lease_for(self, batch: Batch) -> Lease:
         self._check_at_hand(batch)
@@ -181,16 +194,10 @@ class Loader:
 
     def _give_up(self) -> None:
         """Lets go of the handle: at once, or with the last view into its memory."""
-        handle, lease = self._handle, self._lent() if self._lent is not None else None
-        self._batch = None
-        self._handle = None
-        if handle is None:
-            return
-        if lease is not None and self._comm is not None and self._pid == os.getpid():
-            self._handle = handle
-            raise BufferError("views into the loader's memory are still in use")
+        self._check_may_close()
+        handle, self._handle, self._batch = self._handle, None, None
         self._owned = None  # what closes it, if nobody else needs it
-        if self._comm is not None:
+        if handle is not None and self._comm is not None:
             _capi.library().lmdbio_close(handle)
 
     # --- Iteration ------------------------------------------------------------------------------
@@ -259,30 +266,19 @@ class Loader:
         """Goes on with the first record of an epoch. Costs nothing if that comes next anyway."""
         handle = self._use()
         epoch = _capi.number("epoch", epoch, ctypes.c_uint64)
+        self._check_may_close()
         if self._is_lent():
             self._open(epoch, None)
             return
         self._forget_batch()
         _capi.check(handle, _capi.library().lmdbio_set_epoch(handle, epoch))
 
-    def _is_lent(self) -> bool:
-        """Whether views would lose their memory; with a communicator close says so."""
-        lent = self._lent is not None and self._lent() is not None
-        if lent and self._comm is not None:
-            raise BufferError("views into the loader's memory are still in use")
-        return lent
-
     def state_dict(self) -> Dict[str, Any]:
         """Where the stream stands, before the next batch: small, readable, good at any number of
         ranks. Ranks that have had as many batches get the same."""
         if self._pending is None:
             self._use()
-            state = json.loads(self._save())
-            missed = self._undelivered()
-            if missed is not None:
-                state.update(batch=missed.number, epoch=missed.epoch,
-                             position=missed.first_position)
-            return state
+            return self._save()
         return json.loads(self._pending)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -290,6 +286,7 @@ class Loader:
         the constructor."""
         handle = self._use()
         text = json.dumps(state)
+        self._check_may_close()
         if self._is_lent():
             self._open(0, text)
             return
