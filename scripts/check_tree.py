@@ -29,12 +29,15 @@ MAY_INCLUDE = {
     "io": ["base"],
     "writer": ["base", "format", "layout", "provenance", "io"],
     "comm": ["base"],
-    "mpi": ["base", "comm"],
+    "reduce": ["base"],
+    "collective": ["base", "comm", "reduce"],
+    "control": ["base", "reduce"],
+    "mpi": ["base", "comm", "reduce", "collective", "control"],
     "order": ["base"],
     "exchange": ["base", "format", "layout", "comm"],
     "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
-    "sync": ["base", "comm"],
-    "capi": ["base", "comm", "mpi", "loader", "sync"],
+    "sync": ["base", "comm", "reduce", "collective", "control"],
+    "capi": ["base", "comm", "mpi", "loader", "reduce", "collective", "control", "sync"],
 }
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.

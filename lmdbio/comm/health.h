@@ -1,0 +1,36 @@
+// lmdbio/comm/health.h - whether the ranks that one waits for can still come.
+#ifndef LMDBIO_COMM_HEALTH_H_
+#define LMDBIO_COMM_HEALTH_H_
+
+#include <chrono>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::comm {
+
+// Who sleeps for a peer looks here at least this often.
+constexpr auto kHealthNap = std::chrono::milliseconds(100);
+
+// Threads: any.
+class Health {
+ public:
+  virtual ~Health() = default;
+
+  // Says that this rank lives, too.
+  // Errors: kPeerFailed  a rank has ended, has been silent for too long, or has given up; names it
+  virtual Status Check() = 0;
+
+  // Tells the peers that this rank does not go on: their Check fails with these words. The first
+  // failure stays.
+  virtual void GiveUp(const Error& why) = 0;
+};
+
+// Of a rank that has no peers.
+class GoodHealth final : public Health {
+ public:
+  Status Check() override { return {}; }
+  void GiveUp(const Error&) override {}
+};
+
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_HEALTH_H_

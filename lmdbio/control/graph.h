@@ -1,0 +1,66 @@
+// lmdbio/control/graph.h - which tensors depend on which, and in which order they come.
+//
+// Source: dissertation 6.3.4, figure 6.14; Pumma et al. IV-D, figure 8, table I.
+#ifndef LMDBIO_CONTROL_GRAPH_H_
+#define LMDBIO_CONTROL_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/control/request.h"
+
+namespace lmdbio::control {
+
+// A computation graph: nodes compute, some of them are collective operations.
+class Graph {
+ public:
+  using NodeIndex = uint32_t;
+
+  // name  for messages; need not be unique
+  NodeIndex AddNode(std::string name);
+  // A node that is a collective operation on `tensor`. `tensor.name` is unique in the graph.
+  NodeIndex AddCollective(Request tensor);
+  // `to` needs what `from` gives.
+  // Requires: both were added
+  void AddEdge(NodeIndex from, NodeIndex to);
+
+  uint64_t node_count() const { return nodes_.size(); }
+  uint64_t edge_count() const { return edge_count_; }
+
+ private:
+  friend class GraphPass;
+  struct Node {
+    std::string name;
+    int32_t tensor = -1;             // in tensors_; -1: no collective
+    std::vector<NodeIndex> parents;  // in the order in which they were added
+  };
+  std::vector<Node> nodes_;
+  std::vector<Request> tensors_;
+  uint64_t edge_count_ = 0;
+};
+
+// A collective of the graph, in its place.
+struct OrderedTensor {
+  Request tensor;
+  // The length of the longest way here from a root, counted in nodes.
+  uint32_t depth = 0;
+  // The length of the longest way here, counted in collectives: 0 if it needs no other collective.
+  // Two collectives of one level cannot need each other.
+  uint32_t level = 0;
+};
+
+// The collectives that `fetches` need, numbered as 6.3.4 says: parents before children; siblings in
+// the order in which they were added; others by their depth, and where that is equal by the order
+// in which they were added. So every rank with the same graph gets the same order, and a tensor is
+// never asked for before those that it needs.
+// fetches  the nodes whose results are wanted; empty: all nodes that nothing needs
+// Errors: kInvalidArgument  the graph has a cycle, names a node in it; a tensor's name comes twice;
+//                           a fetch is no node
+// Cost: O(nodes + edges) time and memory; no recursion
+Result<std::vector<OrderedTensor>> OrderTensors(const Graph& graph,
+                                                std::vector<Graph::NodeIndex> fetches = {});
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_GRAPH_H_

@@ -1,0 +1,73 @@
+// lmdbio/control/request.h - what one rank wants, and what all ranks have agreed to do.
+//
+// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/sync.md "Words".
+#ifndef LMDBIO_CONTROL_REQUEST_H_
+#define LMDBIO_CONTROL_REQUEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/reduce/data_type.h"
+
+namespace lmdbio::control {
+
+// The numbers travel between ranks and are append-only.
+enum class Operation : uint8_t {
+  kAllReduce = 1,
+  kBroadcast = 2,
+  kAllGather = 3,
+  kAllToAll = 4,
+  kReduceScatter = 5,
+  kBarrier = 6,
+  kJoin = 7,       // this rank has run out of data: from now on it brings zeros
+  kAdoptPlan = 8,  // this rank is ready to follow a plan
+};
+std::string_view NameOf(Operation operation);
+
+// Where values lie.
+enum class MemoryKind : uint8_t { kHost = 1 };
+
+// All that ranks must agree on for one tensor. A rank has at most one request of a name under way.
+struct Request {
+  std::string name;  // the same on every rank; not empty
+  Operation operation = Operation::kAllReduce;
+  reduce::DataType type = reduce::DataType::kFloat32;
+  reduce::ReduceOp reduce_op = reduce::ReduceOp::kSum;
+  MemoryKind memory = MemoryKind::kHost;
+  double prescale = 1;   // of each rank's values before they are reduced
+  double postscale = 1;  // of the result: 1/ranks for an average
+  // [any number of dimensions] elements. The same on every rank, but for the first dimension of
+  // kAllGather and kAllToAll. Empty: one element.
+  std::vector<int64_t> shape;
+  int32_t root = 0;              // kBroadcast
+  std::vector<int64_t> splits;   // [ranks] kAllToAll: rows of the first dimension for each rank
+  std::string group;             // "" or: these tensors are ready together and fused together
+  uint32_t group_size = 0;       // tensors of the group
+  std::vector<std::byte> extra;  // kAdoptPlan: what the plan is made of (control/plan.h)
+
+  uint64_t element_count() const;
+  uint64_t row_element_count() const;  // of all dimensions but the first
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+// What all ranks do next, in this order: the same on every rank.
+struct Response {
+  // One tensor, or several of one fused kAllReduce.
+  std::vector<Request> tensors;  // as the first rank asked; `extra` merged for kAdoptPlan
+  // "" or: these tensors fail on every rank, for this reason, which names the tensor and what
+  // differs between which ranks.
+  std::string error;
+  // kAllGather: [ranks] rows of the first dimension that each rank brings; kAllToAll:
+  // [ranks * ranks] rows from rank (i / ranks) to rank (i % ranks); else empty.
+  std::vector<int64_t> rows;
+  int32_t last_joined = -1;  // kJoin: the rank that joined last
+
+  uint64_t digest() const;  // of all of the above
+  friend bool operator==(const Response&, const Response&) = default;
+};
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_REQUEST_H_

@@ -1,0 +1,51 @@
+#include "lmdbio/sync/sync_options.h"
+
+#include <initializer_list>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lmdbio::sync {
+namespace {
+
+Status CheckName(std::string_view what, const std::string& name,
+                 std::initializer_list<std::string_view> known) {
+  for (const std::string_view one : known) {
+    if (name == one) return {};
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: '{}' is none of {}", what, name, fmt::join(known, ", ")));
+}
+
+Status CheckTime(std::string_view what, std::chrono::microseconds time,
+                 std::chrono::microseconds least) {
+  if (time >= least && time <= std::chrono::hours(24 * 365)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {} us is out of range", what, time.count()));
+}
+
+}  // namespace
+
+Status SyncOptions::Check() const {
+  using std::chrono::milliseconds;
+  LMDBIO_TRY_VOID(
+      CheckName("coordinator", coordinator, {"horovod", "cache", "hierarchical", "topo"}));
+  LMDBIO_TRY_VOID(CheckName("pacing", pacing, {"cycle", "gs", "nbcs", "event"}));
+  LMDBIO_TRY_VOID(
+      CheckName("collective", collective, {"auto", "shm", "ring", "halving", "direct", "mpi"}));
+  LMDBIO_TRY_VOID(CheckTime("cycle_time", cycle_time, milliseconds(0)));
+  LMDBIO_TRY_VOID(CheckTime("plan_patience", plan_patience, milliseconds(1)));
+  LMDBIO_TRY_VOID(CheckTime("stall_report", stall_report, milliseconds(0)));
+  LMDBIO_TRY_VOID(CheckTime("stall_limit", stall_limit, milliseconds(0)));
+  LMDBIO_TRY_VOID(CheckTime("silence_limit", silence_limit, milliseconds(1)));
+  if (gs_cycles == 0) return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range");
+  for (const int core : cores) {
+    if (core < 0) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("cores: {} is no core", core));
+    }
+  }
+  return {};
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,166 @@
+// lmdbio/sync/synchronizer.h - tensors of all ranks in, the same tensors on all ranks out.
+//
+// One helper thread for each object, asleep until there is something to do, reduces what the
+// program's threads submit, in any order and from any thread. No globals: a process may have
+// several, each over ranks of its own (a process set).
+//
+//   LMDBIO_TRY(auto synchronizer, Synchronizer::Create(*group, options, {}));
+//   LMDBIO_TRY(Handle handle, synchronizer->Submit(AllReduceOf("conv1", gradient, gradient, n)));
+//   LMDBIO_TRY_VOID(handle.Wait());
+//
+// Source: dissertation 6.2.2, 6.3; docs/sync.md.
+#ifndef LMDBIO_SYNC_SYNCHRONIZER_H_
+#define LMDBIO_SYNC_SYNCHRONIZER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/collective/collectives.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/comm/health.h"
+#include "lmdbio/control/graph.h"
+#include "lmdbio/control/request.h"
+#include "lmdbio/sync/sync_options.h"
+#include "lmdbio/sync/transport.h"
+
+namespace lmdbio::sync {
+
+// One tensor to be worked on.
+struct Submission {
+  control::Request request;
+  // [what request.shape says] read until the operation is done; null for kBarrier and kJoin, and
+  // for kBroadcast on other ranks than the root
+  const std::byte* input = nullptr;
+  // kAllReduce, kBroadcast: [as the input] written before the operation is done; may be the input.
+  // Others: unused, the handle has the result.
+  std::byte* output = nullptr;
+  // Called once, when the operation is done or has failed. In the helper thread, which does nothing
+  // else meanwhile: it must neither wait for another operation nor throw. May be empty.
+  std::function<void(const Status& status)> callback;
+};
+
+// An operation under way.
+// Threads: any. Lifetime: may outlive its synchronizer. May be destroyed before the operation is
+// done; the operation goes on.
+class Handle {
+ public:
+  struct State;
+  explicit Handle(std::shared_ptr<State> state);
+  Handle(Handle&&) noexcept;
+  Handle& operator=(Handle&&) noexcept;
+  ~Handle();
+
+  // Whether it is done or has failed. Never waits.
+  bool is_done() const;
+
+  // Waits, asleep, until it is done.
+  // Errors: kInvalidArgument  ranks differ in shape, type or operation; names the tensor, and who
+  //                           asked for what
+  //         kPeerFailed       a rank has failed, left, or not submitted the tensor within the
+  // limit;
+  //                           names the tensor, its number and the ranks
+  Status Wait();
+  // The same, but at most so long: false if it is not done then.
+  Result<bool> WaitFor(std::chrono::milliseconds limit);
+
+  // Requires: done, without an error.
+  Bytes result() const;  // kAllGather, kAllToAll, kReduceScatter: owned by the
+                         // handle
+  const std::vector<int64_t>& result_rows() const;  // [ranks] rows that came from each rank; of
+                                                    // kReduceScatter: [1] rows of this one
+  int32_t last_joined() const;                      // kJoin: the rank that joined last
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Counts since the synchronizer was made.
+struct SyncCounters {
+  uint64_t cycle_count = 0;            // rounds of control exchanges, and buckets of plans
+  uint64_t control_message_count = 0;  // exchanges of this rank
+  uint64_t control_bytes = 0;          // that this rank brought to them
+  uint64_t collective_count = 0;       // calls that moved data
+  uint64_t collective_bytes = 0;
+  uint64_t tensor_count = 0;         // done
+  uint64_t plan_count = 0;           // plans that were adopted
+  uint64_t plan_end_count = 0;       // and those that did not fit any more
+  uint64_t thread_cpu_ns = 0;        // of the helper thread
+  uint64_t thread_run_delay_ns = 0;  // for which it could run and had no core
+};
+
+// What Create does not make itself.
+struct SyncParts {
+  std::unique_ptr<comm::Health> health;                  // null: by shared memory of the host
+  std::unique_ptr<Transport> transport;                  // null: by shared memory and links
+  std::unique_ptr<collective::Collectives> collectives;  // null: as the options say, without MPI
+  std::function<void(const std::string& line)>
+      log;  // notes and stall reports; may be empty. Called
+            // in the helper thread
+};
+
+// Threads: any, but Create and the destructor.
+class Synchronizer {
+ public:
+  // Collective over `group`, in the thread that may call MPI where the group is MPI's.
+  // group  must outlive the synchronizer
+  // Errors: kInvalidArgument    an option; kUnsupported  a collective that cannot be had here
+  //         kResourceExhausted  no shared memory, no thread
+  //         kPeerFailed         another rank had one of these
+  static Result<std::unique_ptr<Synchronizer>> Create(comm::Group& group,
+                                                      const SyncOptions& options, SyncParts parts);
+
+  // Ends the helper thread. What is under way fails, here and on the other ranks. Call Shutdown
+  // first where everybody is to finish.
+  ~Synchronizer();
+
+  int rank() const;
+  int size() const;
+
+  // Asks for one operation.
+  // Errors: kInvalidArgument  a tensor of this name is under way; a name, shape, root or split that
+  //                           cannot be. Nothing has been submitted
+  //         kPeerFailed       as Handle::Wait, when the synchronizer has failed already
+  Result<Handle> Submit(Submission submission);
+
+  // Asks for several kAllReduce that become ready together and travel together.
+  // Errors: as Submit; then none has been submitted
+  Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
+
+  // The plan to follow from now on, in place of one from the first iteration. Every rank gives the
+  // same graph before its first submission.
+  // Errors: kInvalidArgument  as control::OrderTensors; the coordinator is not "topo"; something
+  // has
+  //                           been submitted already
+  Status SetGraph(const control::Graph& graph);
+
+  // Collective. Waits until all ranks have called it and everything submitted is done; nothing can
+  // be submitted afterwards.
+  // Errors: kPeerFailed
+  Status Shutdown();
+
+  SyncCounters counters() const;
+  // What was chosen, in lines: coordinator, pacing, collectives by size, cores.
+  std::vector<std::string> Description() const;
+  // The last operations of this rank, oldest first, a line each: for a report of what went wrong.
+  std::vector<std::string> FlightRecord() const;
+
+ private:
+  class Impl;
+  explicit Synchronizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A submission of `count` elements, reduced in place where input is output.
+Submission AllReduceOf(std::string name, const void* input, void* output, int64_t count,
+                       reduce::DataType type = reduce::DataType::kFloat32,
+                       reduce::ReduceOp op = reduce::ReduceOp::kSum);
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_SYNCHRONIZER_H_

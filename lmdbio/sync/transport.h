@@ -1,0 +1,52 @@
+// lmdbio/sync/transport.h - how ranks make the exchanges that a coordinator asks for.
+#ifndef LMDBIO_SYNC_TRANSPORT_H_
+#define LMDBIO_SYNC_TRANSPORT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/control/exchange.h"
+
+namespace lmdbio::sync {
+
+// Threads: one at a time, the helper thread; Wake from any.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual const control::Ranks& ranks() const = 0;
+
+  // Begins an exchange. Collective over its scope.
+  // Requires: none is under way
+  // Errors: kPeerFailed  a rank is gone or has given up; names it
+  //         kInternal    MPI failed, in its words
+  virtual Status Start(control::Exchange exchange) = 0;
+
+  // Whether the exchange is over; goes on with it, never waits for another rank.
+  // Errors: as Start
+  virtual Result<bool> Test() = 0;
+
+  // Waits until it is over: asleep, or as MPI waits.
+  // Errors: as Start
+  virtual Status Wait() = 0;
+
+  // Requires: it is over
+  virtual control::Reply TakeReply() = 0;
+
+  // Sleeps until Wake is called here, another rank rings, or the time has passed; at once if one of
+  // these has happened since the last call.
+  virtual void Sleep(std::chrono::microseconds limit) = 0;
+  // Ends the Sleep under way, or the next one, and does not end a Wait. Any thread.
+  virtual void Wake() = 0;
+
+  // Wakes the ranks that have not come to the exchange under way, where that is possible; the next
+  // take_ring of theirs says so.
+  virtual void Ring() {}
+  // Whether another rank has rung since the last call.
+  virtual bool take_ring() { return false; }
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_TRANSPORT_H_
