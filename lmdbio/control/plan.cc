@@ -188,6 +188,12 @@ const Bucket* PlanWalk::TakeReady() {
   return &plan_.buckets()[next_bucket_];
 }
 
+size_t PlanWalk::missing_count() const {
+  if (slots_.empty()) return 0;
+  const Slots& slots = slots_[unsent_bucket_];
+  return slots.are_taken.size() - slots.taken_count;
+}
+
 std::vector<std::string> PlanWalk::MissingNames() const {
   std::vector<std::string> names;
   if (slots_.empty()) return names;

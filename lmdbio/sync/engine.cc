@@ -216,7 +216,7 @@ void Engine::Rest() {
   std::chrono::microseconds limit = kIdleTick;
   if (waits_for_peers && !parts_.transport.hears_peers()) limit = kRetryPause;
   if (const Status flushed = witness_.Rest(); !flushed) Note(flushed.error().message());
-  queue_->SetWakeCount(walk_ ? walk_->MissingNames().size() : 1);
+  queue_->SetWakeCount(walk_ ? walk_->missing_count() : 1);
   parts_.transport.Sleep(limit, waits_for_peers ? WakeOn::kOrPeerCame : WakeOn::kWakeOrRing);
 }
 

@@ -11,7 +11,7 @@
 namespace lmdbio::sync {
 namespace {
 
-// "nbcs" sleeps so long between two tests: short against a cycle, long against what a test costs.
+// Who tests sleeps so long between two tests: short against a cycle, long against what a test costs.
 constexpr auto kTestPause = std::chrono::microseconds(50);
 
 // A time as so many of 64 parts of the cycle time, in ones: the intersection of several is the
@@ -29,7 +29,8 @@ Rounds::Rounds(Transport& transport, control::Coordinator& coordinator, const Sy
       gs_cycles_(options.gs_cycles),
       is_cyclic_(options.pacing != "event"),
       is_gs_(options.pacing == "gs"),
-      is_nbcs_(options.pacing == "nbcs"),
+      tests_and_sleeps_(options.pacing == "nbcs" ||
+                        (options.pacing == "event" && transport.blocks_in_wait())),
       cycle_began_(Clock::now()) {}
 
 Status Rounds::TestAndSleep() {
@@ -48,7 +49,7 @@ Result<control::Reply> Rounds::Make(control::Exchange exchange) {
   ++counters_.exchange_count;
   counters_.exchange_bytes += exchange.words.size() * sizeof(uint64_t) + exchange.bytes.size();
   LMDBIO_TRY_VOID(transport_.Start(std::move(exchange)));
-  if (is_nbcs_) {
+  if (tests_and_sleeps_) {
     LMDBIO_TRY_VOID(TestAndSleep());
     return transport_.TakeReply();
   }

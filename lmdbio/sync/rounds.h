@@ -56,7 +56,7 @@ class Rounds {
   uint32_t gs_cycles_;
   bool is_cyclic_;
   bool is_gs_;
-  bool is_nbcs_;
+  bool tests_and_sleeps_;
   Clock::time_point cycle_began_;
   uint64_t cycle_count_ = 0;
   RoundCounters counters_;

@@ -34,6 +34,9 @@ class Transport {
   // Errors: as Start
   virtual Result<bool> Wait(std::chrono::microseconds limit) = 0;
 
+  // Whether Wait keeps the core, in MPI, instead of sleeping.
+  virtual bool blocks_in_wait() const { return false; }
+
   // Requires: it is over
   virtual control::Reply TakeReply() = 0;
 
