@@ -1,4 +1,4 @@
-// lmdbio/collective/message_wire.h - bytes from one rank to another, for the algorithms of the collectives.
+// lmdbio/collective/message_wire.h - bytes from one rank to another, for collectives.
 //
 // Pieces between two ranks arrive in the order in which they were sent. Any number may be under
 // way, to and from any ranks; all of them go on while this rank waits for one. So ranks that send
