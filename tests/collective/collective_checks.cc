@@ -396,6 +396,9 @@ void ExpectOneOfEach(Collectives& all, const CallTag& tag, size_t bytes, CallOut
                 complaints);
   ExpectOutcome(all.Broadcast(tag, out, all.size() - 1), wanted, what + "Broadcast", complaints);
   ExpectOutcome(all.AllToAll(tag, in, parts, out, parts), wanted, what + "AllToAll", complaints);
+  // A barrier has no size of its own.
+  ExpectOutcome(all.Barrier({tag.digest + bytes, tag.is_declined}), wanted, what + "Barrier",
+                complaints);
   if (wanted == CallOutcome::kDone) return;
   complaints.Expect(
       std::all_of(out.begin(), out.end(), [](std::byte byte) { return byte == std::byte{7}; }),
