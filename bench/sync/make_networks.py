@@ -155,9 +155,9 @@ INCEPTION_MODULES = (
 
 
 def googlenet():
-    net = Network("googlenet", "Szegedy et al., Going Deeper with Convolutions, 2014, table 1: with "
-                  "biases, without batch normalisation, without the auxiliary classifiers (the "
-                  "shapes of Caffe's bvlc_googlenet)", 224)
+    net = Network("googlenet", "Szegedy et al., Going Deeper with Convolutions, 2014, table 1: "
+                  "with biases, without batch normalisation, without the auxiliary classifiers "
+                  "(the shapes of Caffe's bvlc_googlenet)", 224)
 
     def conv(name, value, out, kernel, **options):
         return net.convolution(name, value, out, kernel, bias=True, **options)
