@@ -19,9 +19,10 @@ void Silence(int stream) {
 
 }  // namespace
 
-MpiRun::MpiRun(int& argc, char**& argv) {
+MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
   int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  const int required = threads == MpiThreads::kAll ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  MPI_Init_thread(&argc, &argv, required, &provided);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) return;

@@ -6,11 +6,15 @@
 
 namespace lmdbio::tools {
 
-// MPI for the life of the object: initialises it (MPI_THREAD_FUNNELED), ends it. Only rank 0 keeps
-// its standard streams; what other ranks have to say reaches rank 0 as an error.
+// Which threads of the program may call MPI.
+enum class MpiThreads { kMain, kAll };
+
+// MPI for the life of the object: initialises it (at MPI_THREAD_FUNNELED or, if MPI has it, at
+// MPI_THREAD_MULTIPLE), ends it. Only rank 0 keeps its standard streams; what other ranks have to
+// say reaches rank 0 as an error.
 class MpiRun {
  public:
-  MpiRun(int& argc, char**& argv);
+  MpiRun(int& argc, char**& argv, MpiThreads threads = MpiThreads::kMain);
   ~MpiRun();
   MpiRun(const MpiRun&) = delete;
   MpiRun& operator=(const MpiRun&) = delete;

@@ -1,0 +1,100 @@
+// bench/sync/gradient_sync.h - one interface for everything that adds up gradients of ranks.
+#ifndef LMDBIO_BENCH_SYNC_GRADIENT_SYNC_H_
+#define LMDBIO_BENCH_SYNC_GRADIENT_SYNC_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <mpi.h>
+
+#include "bench/sync/layer_network.h"
+#include "bench/sync/workload.h"
+#include "lmdbio/base/status.h"
+#include "lmdbio/comm/group.h"
+
+namespace lmdbio::bench {
+
+// What one rank has sent since its GradientSync was made.
+struct Traffic {
+  uint64_t control_messages = 0;  // exchanges that moved no gradients
+  uint64_t control_bytes = 0;
+  uint64_t collectives = 0;  // calls that moved gradients
+  uint64_t collective_bytes = 0;
+  std::map<uint64_t, uint64_t> sizes;  // bytes -> calls that moved so many; empty: not known
+};
+
+// All gradients of an iteration, added up over all ranks in place.
+class GradientSync {
+ public:
+  virtual ~GradientSync() = default;
+
+  // A gradient is ready. Threads: any. A failure is told by WaitAll.
+  virtual void Submit(uint32_t tensor) = 0;
+
+  // Waits for all gradients of the iteration. Every gradient has been submitted.
+  // Errors: whatever went wrong first
+  virtual Status WaitAll() = 0;
+
+  // Collective: the orderly end.
+  virtual Status Finish() { return {}; }
+
+  virtual Traffic traffic() const = 0;
+  virtual std::vector<std::string> Description() const { return {}; }
+};
+
+// Settings of all variants, from the command line.
+struct SyncSettings {
+  std::chrono::microseconds cycle_time{1000};
+  uint64_t fusion_bytes = uint64_t{64} << 20;
+  uint64_t gloo_bucket_bytes = uint64_t{25} << 20;
+  uint32_t gs_cycles = 1;
+};
+
+// What a variant works on. Everything outlives it.
+struct SyncContext {
+  comm::Group& group;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  const LayerNetwork& network;
+  Gradients& gradients;
+  SyncSettings settings;
+};
+
+// One way, by its name:
+//   none          computes only
+//   mpi           MPI_Allreduce for each tensor after the backward pass
+//   mpi-fused     one MPI_Allreduce of everything after the backward pass
+//   gloo          Gloo's ring for each bucket, in a thread, as soon as the bucket is full
+//   lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]
+//                 the Synchronizer; "graph" is "topo" with the network's graph. TRANSPORT is of
+//                 control messages: "mpi", MPI's blocking calls, or "own"
+struct Variant {
+  std::string name;
+  bool has_helper = false;  // a thread that may disturb computing
+
+  bool is_none() const { return name == "none"; }
+};
+
+// Errors: kInvalidArgument  there is no such variant
+Result<Variant> ParseVariant(const std::string& name);
+// "", or why this program has no such variant: what it was built without.
+std::string WhyAbsent(const Variant& variant);
+
+// Collective. Requires: not `none`, not absent
+// Errors: whatever the variant says
+Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const SyncContext& context);
+
+// Those of MakeSync; the ones that were not built fail with kUnsupported.
+std::unique_ptr<GradientSync> MakeMpiSync(const SyncContext& context);
+std::unique_ptr<GradientSync> MakeFusedMpiSync(const SyncContext& context);
+Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context);
+Status CheckSynchronizerName(std::string_view name);
+Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
+                                                           const SyncContext& context);
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_GRADIENT_SYNC_H_

@@ -1,0 +1,273 @@
+#include "bench/sync/sync_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+namespace lmdbio::bench {
+namespace {
+
+using nlohmann::ordered_json;
+using Runs = std::vector<const RunResult*>;
+
+// The clean runs of a kind; all of that kind where none is clean.
+Runs RunsOf(std::span<const RunResult> runs, const std::string& variant, RunKind kind) {
+  Runs all;
+  Runs clean;
+  for (const RunResult& run : runs) {
+    if (run.variant != variant || run.kind != kind || !run.error.empty()) continue;
+    all.push_back(&run);
+    if (!run.is_disturbed) clean.push_back(&run);
+  }
+  return clean.empty() ? all : clean;
+}
+
+std::vector<double> TimesOf(const Runs& runs) {
+  std::vector<double> times;
+  for (const RunResult* run : runs) {
+    times.insert(times.end(), run->iteration_ms.begin(), run->iteration_ms.end());
+  }
+  return times;
+}
+
+std::optional<double> MedianOf(const Runs& runs) {
+  if (runs.empty()) return std::nullopt;
+  return QuantileOf(TimesOf(runs), 0.5);
+}
+
+// The median over runs of the greatest value that a rank has.
+double GreatestOf(const Runs& runs, const std::function<double(const RankCost&)>& value) {
+  std::vector<double> greatest;
+  for (const RunResult* run : runs) {
+    double most = 0;
+    for (const RankCost& rank : run->ranks) most = std::max(most, value(rank));
+    greatest.push_back(most);
+  }
+  return QuantileOf(greatest, 0.5);
+}
+
+double HelperShare(const Runs& runs) {
+  return GreatestOf(runs, [](const RankCost& cost) { return cost.helper_cpu_s / cost.wall_s; });
+}
+
+void AddTimes(const Runs& runs, VariantSummary& summary) {
+  const std::vector<double> times = TimesOf(runs);
+  summary.p50_ms = QuantileOf(times, 0.5);
+  summary.p95_ms = QuantileOf(times, 0.95);
+  for (const RunResult* run : runs) {
+    const double p50 = QuantileOf(run->iteration_ms, 0.5);
+    const bool is_first = run == runs.front();
+    summary.run_p50_min_ms = is_first ? p50 : std::min(p50, summary.run_p50_min_ms);
+    summary.run_p50_max_ms = is_first ? p50 : std::max(p50, summary.run_p50_max_ms);
+  }
+}
+
+void AddSizes(const Runs& runs, VariantSummary& summary) {
+  std::map<uint64_t, uint64_t> sizes;
+  uint64_t count = 0;
+  for (const RunResult* run : runs) {
+    for (const auto& [bytes, times] : run->sizes) {
+      sizes[bytes] += times;
+      count += times;
+    }
+  }
+  if (count == 0) return;
+  uint64_t passed = 0;
+  for (const auto& [bytes, times] : sizes) {
+    passed += times;
+    if (2 * passed < count) continue;
+    summary.sizes = {sizes.begin()->first, bytes, sizes.rbegin()->first};
+    return;
+  }
+}
+
+void AddCosts(const Runs& runs, VariantSummary& summary) {
+  double iterations = 0;
+  double messages = 0;
+  double collectives = 0;
+  double bytes = 0;
+  for (const RunResult* run : runs) {
+    iterations += static_cast<double>(run->iteration_ms.size());
+    messages += static_cast<double>(run->ranks.front().control_messages);
+    collectives += static_cast<double>(run->ranks.front().collectives);
+    bytes += static_cast<double>(run->ranks.front().collective_bytes);
+  }
+  summary.control_messages = messages / iterations;
+  summary.collectives = collectives / iterations;
+  if (collectives > 0) summary.collective_bytes = bytes / collectives;
+  summary.helper_share = HelperShare(runs);
+  const double run_iterations = iterations / static_cast<double>(runs.size());
+  summary.helper_delay_ms =
+      GreatestOf(runs, [](const RankCost& cost) { return cost.helper_delay_s; }) * 1e3 /
+      run_iterations;
+  summary.trainer_delay_ms =
+      GreatestOf(runs, [](const RankCost& cost) { return cost.trainer_delay_s; }) * 1e3 /
+      run_iterations;
+}
+
+VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& variant) {
+  VariantSummary summary;
+  summary.variant = variant;
+  for (const RunResult& run : runs) {
+    if (run.variant != variant) continue;
+    if (!run.error.empty()) summary.error = run.error;
+    if (run.kind != RunKind::kTrain || !run.error.empty()) continue;
+    ++summary.run_count;
+    if (!run.is_disturbed) ++summary.clean_count;
+  }
+  const Runs train = RunsOf(runs, variant, RunKind::kTrain);
+  if (train.empty()) return summary;
+  AddTimes(train, summary);
+  AddSizes(train, summary);
+  AddCosts(train, summary);
+  const std::optional<double> computing = MedianOf(RunsOf(runs, "none", RunKind::kTrain));
+  if (variant != "none" && computing) {
+    summary.exposed_ms = summary.p50_ms - *computing;
+    const Runs idle = RunsOf(runs, variant, RunKind::kIdle);
+    if (!idle.empty()) {
+      summary.idle_slowdown = *MedianOf(idle) / *computing;
+      summary.idle_helper_share = HelperShare(idle);
+    }
+  }
+  summary.alone_ms = MedianOf(RunsOf(runs, variant, RunKind::kAlone));
+  if (summary.exposed_ms && summary.alone_ms && *summary.alone_ms > 0) {
+    summary.overlap = 1 - *summary.exposed_ms / *summary.alone_ms;
+  }
+  return summary;
+}
+
+std::string OrDash(const std::optional<double>& value, int digits, double factor = 1) {
+  return value ? fmt::format("{:.{}f}", *value * factor, digits) : "-";
+}
+
+std::string SizeText(double bytes) {
+  if (bytes >= 1e6) return fmt::format("{:.1f}M", bytes / 1e6);
+  if (bytes >= 1e3) return fmt::format("{:.1f}k", bytes / 1e3);
+  return fmt::format("{:.0f}", bytes);
+}
+
+std::string SizesText(const VariantSummary& summary) {
+  if (summary.collectives == 0) return "-";
+  if (summary.sizes.empty()) return fmt::format("mean {}", SizeText(summary.collective_bytes));
+  return fmt::format("{} / {} / {}", SizeText(static_cast<double>(summary.sizes[0])),
+                     SizeText(static_cast<double>(summary.sizes[1])),
+                     SizeText(static_cast<double>(summary.sizes[2])));
+}
+
+}  // namespace
+
+double QuantileOf(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  const double place = std::ceil(q * static_cast<double>(values.size())) - 1;
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max(0.0, place));
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
+                                      const std::string& baseline) {
+  std::vector<VariantSummary> summaries;
+  double baseline_ms = 0;
+  for (const RunResult& run : runs) {
+    const bool is_known =
+        std::any_of(summaries.begin(), summaries.end(),
+                    [&](const VariantSummary& summary) { return summary.variant == run.variant; });
+    if (is_known) continue;
+    summaries.push_back(SummaryOf(runs, run.variant));
+    if (run.variant == baseline) baseline_ms = summaries.back().p50_ms;
+  }
+  for (VariantSummary& summary : summaries) {
+    if (baseline_ms > 0 && summary.run_count > 0) summary.ratio = summary.p50_ms / baseline_ms;
+  }
+  return summaries;
+}
+
+std::string Table(std::span<const VariantSummary> summaries) {
+  std::string text =
+      "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
+      "idle x | helper % idle, train | run delay ms helper, trainer | control/it | data/it | "
+      "bytes min / p50 / max | clean runs |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const VariantSummary& one : summaries) {
+    if (one.run_count == 0) {
+      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | |\n", one.variant, one.error);
+      continue;
+    }
+    text += fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | ",
+                        one.variant, one.p50_ms, one.run_p50_min_ms, one.run_p50_max_ms, one.p95_ms,
+                        OrDash(one.ratio, 2), OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
+                        OrDash(one.overlap, 0, 100), OrDash(one.idle_slowdown, 3));
+    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
+                        OrDash(one.idle_helper_share, 1, 100), one.helper_share * 100,
+                        one.helper_delay_ms, one.trainer_delay_ms, one.control_messages,
+                        one.collectives, SizesText(one), one.clean_count, one.run_count);
+  }
+  return text;
+}
+
+ordered_json ToJson(const VariantSummary& summary) {
+  ordered_json json;
+  json["variant"] = summary.variant;
+  if (!summary.error.empty()) json["error"] = summary.error;
+  json["runs"] = summary.run_count;
+  json["clean_runs"] = summary.clean_count;
+  if (summary.run_count == 0) return json;
+  json["p50_ms"] = summary.p50_ms;
+  json["p95_ms"] = summary.p95_ms;
+  json["run_p50_min_ms"] = summary.run_p50_min_ms;
+  json["run_p50_max_ms"] = summary.run_p50_max_ms;
+  const auto put = [&](const char* name, const std::optional<double>& value) {
+    if (value) json[name] = *value;
+  };
+  put("x_baseline", summary.ratio);
+  put("exposed_ms", summary.exposed_ms);
+  put("alone_ms", summary.alone_ms);
+  put("overlap", summary.overlap);
+  put("idle_slowdown", summary.idle_slowdown);
+  put("idle_helper_share", summary.idle_helper_share);
+  json["helper_share"] = summary.helper_share;
+  json["helper_run_delay_ms"] = summary.helper_delay_ms;
+  json["trainer_run_delay_ms"] = summary.trainer_delay_ms;
+  json["control_messages"] = summary.control_messages;
+  json["collectives"] = summary.collectives;
+  json["collective_bytes_mean"] = summary.collective_bytes;
+  if (!summary.sizes.empty()) json["collective_bytes_min_p50_max"] = summary.sizes;
+  return json;
+}
+
+ordered_json ToJson(const RunResult& run) {
+  ordered_json json;
+  json["variant"] = run.variant;
+  json["kind"] = NameOf(run.kind);
+  json["repetition"] = run.repetition;
+  if (!run.error.empty()) {
+    json["error"] = run.error;
+    return json;
+  }
+  json["is_disturbed"] = run.is_disturbed;
+  json["neighbour_cores"] = run.neighbour_cores();
+  json["iteration_ms"] = run.iteration_ms;
+  json["description"] = run.description;
+  json["collective_sizes"] = ordered_json::array();
+  for (const auto& [bytes, count] : run.sizes) {
+    json["collective_sizes"].push_back({bytes, count});
+  }
+  for (const RankCost& rank : run.ranks) {
+    json["ranks"].push_back({{"wall_s", rank.wall_s},
+                             {"process_cpu_s", rank.process_cpu_s},
+                             {"helper_cpu_s", rank.helper_cpu_s},
+                             {"helper_run_delay_s", rank.helper_delay_s},
+                             {"trainer_run_delay_s", rank.trainer_delay_s},
+                             {"steal_cores", rank.steal_cores},
+                             {"control_messages", rank.control_messages},
+                             {"control_bytes", rank.control_bytes},
+                             {"collectives", rank.collectives},
+                             {"collective_bytes", rank.collective_bytes},
+                             {"checksum", fmt::format("{:016x}", rank.checksum)}});
+  }
+  return json;
+}
+
+}  // namespace lmdbio::bench

@@ -1,0 +1,255 @@
+#include "bench/sync/sync_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bench/sync/thread_clocks.h"
+#include "lmdbio/mpi/mpi_calls.h"
+
+namespace lmdbio::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// What this rank has spent up to now.
+struct Snapshot {
+  Clock::time_point time;
+  uint64_t process_cpu_ns = 0;
+  ThreadTime helpers;
+  ThreadTime all;
+  HostTime host;
+  Traffic traffic;
+};
+
+Snapshot TakeSnapshot(const std::vector<pid_t>& helpers, const GradientSync* sync) {
+  Snapshot now;
+  if (sync != nullptr) now.traffic = sync->traffic();
+  now.helpers = TimeOf(helpers);
+  now.all = TimeOf(ThreadsOfProcess());
+  now.host = TimeOfHost();
+  now.process_cpu_ns = ProcessCpuNs();
+  now.time = Clock::now();
+  return now;
+}
+
+RankCost CostBetween(const Snapshot& start, const Snapshot& end) {
+  RankCost cost;
+  cost.wall_s = std::chrono::duration<double>(end.time - start.time).count();
+  cost.process_cpu_s = Seconds(end.process_cpu_ns - start.process_cpu_ns);
+  const ThreadTime helpers = end.helpers - start.helpers;
+  const ThreadTime all = end.all - start.all;
+  cost.helper_cpu_s = Seconds(helpers.cpu_ns);
+  cost.helper_delay_s = Seconds(helpers.run_delay_ns);
+  cost.trainer_delay_s = Seconds(all.run_delay_ns - helpers.run_delay_ns);
+  const HostTime host = end.host - start.host;
+  cost.neighbour_cores = host.busy_s / cost.wall_s;  // the ranks' own are taken off later
+  cost.steal_cores = host.steal_s / cost.wall_s;
+  cost.control_messages = end.traffic.control_messages - start.traffic.control_messages;
+  cost.control_bytes = end.traffic.control_bytes - start.traffic.control_bytes;
+  cost.collectives = end.traffic.collectives - start.traffic.collectives;
+  cost.collective_bytes = end.traffic.collective_bytes - start.traffic.collective_bytes;
+  return cost;
+}
+
+std::map<uint64_t, uint64_t> SizesBetween(const Traffic& start, const Traffic& end) {
+  std::map<uint64_t, uint64_t> sizes;
+  for (const auto& [bytes, count] : end.sizes) {
+    const auto before = start.sizes.find(bytes);
+    const uint64_t more = count - (before == start.sizes.end() ? 0 : before->second);
+    if (more > 0) sizes[bytes] = more;
+  }
+  return sizes;
+}
+
+template <typename T>
+Result<std::vector<T>> GatherAll(comm::Group& group, std::span<const T> mine) {
+  LMDBIO_TRY(const std::vector<std::byte> bytes, group.AllGather(std::as_bytes(mine)));
+  std::vector<T> all(bytes.size() / sizeof(T));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+// One run on this rank.
+class Runner {
+ public:
+  Runner(const RunStage& stage, RunKind kind, GradientSync* sync)
+      : stage_(stage), kind_(kind), sync_(sync) {}
+
+  // Returns the time in milliseconds.
+  Result<double> Iterate(uint64_t iteration) {
+    const int rank = stage_.group.rank();
+    const auto ready = [&](const Layer& layer) {
+      for (const uint32_t tensor : layer.tensors) {
+        stage_.gradients.Fill(tensor, rank, iteration);
+        if (kind_ == RunKind::kTrain && sync_ != nullptr) sync_->Submit(tensor);
+      }
+    };
+    const uint32_t tensor_count = stage_.gradients.tensor_count();
+    if (kind_ == RunKind::kAlone) {
+      for (uint32_t i = 0; i < tensor_count; ++i) stage_.gradients.Fill(i, rank, iteration);
+    }
+    const auto start = Clock::now();
+    if (kind_ == RunKind::kAlone) {
+      for (uint32_t i = tensor_count; i-- > 0;) sync_->Submit(i);
+    } else {
+      LMDBIO_TRY_VOID(CheckWork(stage_.workload.Iterate(ready)));
+    }
+    if (kind_ != RunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
+    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    if (kind_ != RunKind::kIdle && sync_ != nullptr) {
+      LMDBIO_TRY_VOID(stage_.gradients.Check(stage_.network, stage_.group.size(), iteration));
+    }
+    return ms;
+  }
+
+  uint64_t checksum() const { return checksum_; }
+
+ private:
+  Status CheckWork(uint64_t checksum) {
+    if (checksum_ == 0) checksum_ = checksum;
+    if (checksum_ == checksum) return {};
+    return Fail(ErrorCode::kInternal, "two iterations have computed different things");
+  }
+
+  const RunStage& stage_;
+  const RunKind kind_;
+  GradientSync* const sync_;
+  uint64_t checksum_ = 0;
+};
+
+// How many iterations all ranks measure, by how long the slowest needs for one.
+Result<uint32_t> AgreeOnCount(const RunStage& stage, double iteration_ms) {
+  LMDBIO_TRY(const std::vector<double> all,
+             GatherAll(stage.group, std::span<const double>(&iteration_ms, 1)));
+  const double slowest_s = *std::max_element(all.begin(), all.end()) * 1e-3;
+  const double fitting = stage.run_seconds_max / std::max(slowest_s, 1e-9);
+  if (fitting >= stage.iteration_count) return stage.iteration_count;
+  return std::min(stage.iteration_count, std::max(kIterationsMin, static_cast<uint32_t>(fitting)));
+}
+
+// All iterations of this rank.
+Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner, GradientSync* sync,
+                                          const std::vector<pid_t>& helpers, RunResult& result,
+                                          RankCost& cost) {
+  uint64_t iteration = 0;
+  double last_ms = 0;
+  for (; iteration < stage.warmup_count; ++iteration) {
+    LMDBIO_TRY(last_ms, runner.Iterate(iteration));
+  }
+  LMDBIO_TRY(const uint32_t count, AgreeOnCount(stage, last_ms));
+  LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
+  const Snapshot start = TakeSnapshot(helpers, sync);
+  std::vector<double> times;
+  for (uint32_t i = 0; i < count; ++i) {
+    LMDBIO_TRY(times.emplace_back(), runner.Iterate(iteration++));
+  }
+  const Snapshot end = TakeSnapshot(helpers, sync);
+  cost = CostBetween(start, end);
+  cost.checksum = runner.checksum();
+  result.sizes = SizesBetween(start.traffic, end.traffic);
+  return times;
+}
+
+// Of a host's busy cores, those that its ranks did not keep busy themselves.
+Status TakeOffOwnCpu(comm::Group& host, RankCost& cost) {
+  const double own = cost.process_cpu_s / cost.wall_s;
+  LMDBIO_TRY(const std::vector<double> all, GatherAll(host, std::span(&own, 1)));
+  for (const double cores : all) cost.neighbour_cores -= cores;
+  cost.neighbour_cores = std::max(0.0, cost.neighbour_cores);
+  return {};
+}
+
+Status Collect(const RunStage& stage, std::span<const double> times, RankCost cost,
+               RunResult& result) {
+  LMDBIO_TRY_VOID(TakeOffOwnCpu(stage.host, cost));
+  LMDBIO_TRY(result.ranks, GatherAll(stage.group, std::span<const RankCost>(&cost, 1)));
+  LMDBIO_TRY(const std::vector<double> all, GatherAll(stage.group, times));
+  for (size_t i = 0; i < times.size(); ++i) {
+    double chosen = all[i];
+    for (size_t place = i; place < all.size(); place += times.size()) {
+      chosen = result.kind == RunKind::kAlone ? std::min(chosen, all[place])
+                                              : std::max(chosen, all[place]);
+    }
+    result.iteration_ms.push_back(chosen);
+  }
+  result.is_disturbed = result.neighbour_cores() > stage.neighbour_limit;
+  return {};
+}
+
+}  // namespace
+
+std::string_view NameOf(RunKind kind) {
+  switch (kind) {
+    case RunKind::kTrain:
+      return "train";
+    case RunKind::kIdle:
+      return "idle";
+    case RunKind::kAlone:
+      return "alone";
+  }
+  return "?";
+}
+
+double RunResult::neighbour_cores() const {
+  double most = 0;
+  for (const RankCost& rank : ranks) {
+    most = std::max(most, rank.neighbour_cores + rank.steal_cores);
+  }
+  return most;
+}
+
+Status SleepingMeeting(MPI_Comm communicator) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  LMDBIO_TRY_VOID(mpi::MpiStatus(MPI_Ibarrier(communicator, &request), "MPI_Ibarrier"));
+  int is_done = 0;
+  while (true) {
+    LMDBIO_TRY_VOID(mpi::MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (is_done != 0) return {};
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunKind kind,
+                             uint32_t repetition) {
+  RunResult result;
+  result.variant = variant.name;
+  result.kind = kind;
+  result.repetition = repetition;
+  const std::vector<pid_t> before = ThreadsOfProcess();
+  std::unique_ptr<GradientSync> sync;
+  if (!variant.is_none()) {
+    auto made = MakeSync(
+        variant, {stage.group, stage.communicator, stage.network, stage.gradients, stage.settings});
+    const Status agreed = comm::Agree(stage.group, made ? Status() : Fail(std::move(made).error()));
+    if (!agreed) {
+      result.error = agreed.error().message();
+      return result;
+    }
+    sync = std::move(*made);
+    result.description = sync->Description();
+  }
+  const std::vector<pid_t> helpers = ThreadsSince(before);
+  LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
+  Runner runner(stage, kind, sync.get());
+  RankCost cost;
+  Result<std::vector<double>> times =
+      RunIterations(stage, runner, sync.get(), helpers, result, cost);
+  if (!times) return Fail(std::move(times).error().Within(variant.name));
+  LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
+  if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());
+  sync.reset();
+  LMDBIO_TRY_VOID(Collect(stage, *times, cost, result));
+  return result;
+}
+
+}  // namespace lmdbio::bench

@@ -1,0 +1,86 @@
+// bench/sync/sync_run.h - one run of one variant: some iterations, and what they cost.
+#ifndef LMDBIO_BENCH_SYNC_SYNC_RUN_H_
+#define LMDBIO_BENCH_SYNC_SYNC_RUN_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <mpi.h>
+
+#include "bench/sync/gradient_sync.h"
+#include "bench/sync/layer_network.h"
+#include "bench/sync/workload.h"
+#include "lmdbio/base/status.h"
+#include "lmdbio/comm/group.h"
+
+namespace lmdbio::bench {
+
+enum class RunKind {
+  kTrain,  // iterations as in training
+  kIdle,   // the variant is there and gets nothing: what it costs to be there
+  kAlone,  // no computing: what the communication takes
+};
+std::string_view NameOf(RunKind kind);
+
+// What one rank has spent in the measured iterations of a run.
+struct RankCost {
+  double wall_s = 0;
+  double process_cpu_s = 0;
+  double helper_cpu_s = 0;     // of the threads that the variant has made
+  double helper_delay_s = 0;   // for which they could run and had no core
+  double trainer_delay_s = 0;  // the same of all other threads
+  double neighbour_cores = 0;  // cores that processes of others kept busy on this host
+  double steal_cores = 0;
+  uint64_t control_messages = 0;
+  uint64_t control_bytes = 0;
+  uint64_t collectives = 0;
+  uint64_t collective_bytes = 0;
+  uint64_t checksum = 0;  // of the computing
+};
+
+constexpr uint32_t kIterationsMin = 5;
+
+struct RunResult {
+  std::string variant;
+  RunKind kind = RunKind::kTrain;
+  uint32_t repetition = 0;
+  std::string error;  // "" or: it could not be made, the same on every rank
+  // [iterations] as the slowest rank saw them; of kAlone as the last to come saw them
+  std::vector<double> iteration_ms;
+  std::vector<RankCost> ranks;
+  std::map<uint64_t, uint64_t> sizes;  // of rank 0: bytes -> collectives of the run
+  std::vector<std::string> description;
+  bool is_disturbed = false;  // a neighbour had more than the limit
+
+  double neighbour_cores() const;  // of the host where it is most
+};
+
+// All that runs share.
+struct RunStage {
+  comm::Group& group;
+  comm::Group& host;  // the ranks of this host
+  MPI_Comm communicator = MPI_COMM_NULL;
+  const LayerNetwork& network;
+  Gradients& gradients;
+  Workload& workload;
+  SyncSettings settings;
+  uint32_t warmup_count = 3;
+  uint32_t iteration_count = 30;  // at most, and fewer where they would take longer than this:
+  double run_seconds_max = 10;    // but no fewer than kIterationsMin
+  double neighbour_limit = 0.1;   // cores
+};
+
+// Collective.
+// Errors: whatever the variant says in the middle of a run; kInternal  a sum is wrong
+Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunKind kind,
+                             uint32_t repetition);
+
+// Returns when every rank has called it, and takes no core from those that compute meanwhile.
+Status SleepingMeeting(MPI_Comm communicator);
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_SYNC_RUN_H_

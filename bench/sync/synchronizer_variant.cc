@@ -1,0 +1,163 @@
+// Gradients through lmdbio's Synchronizer.
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bench/sync/gradient_sync.h"
+#include "lmdbio/control/graph.h"
+#include "lmdbio/sync/synchronizer.h"
+#if __has_include("lmdbio/mpi/mpi_transport.h")
+#include "lmdbio/mpi/mpi_transport.h"
+#endif
+
+namespace lmdbio::bench {
+namespace {
+
+// A name of a variant in its parts.
+struct Choice {
+  sync::SyncOptions options;
+  bool has_graph = false;
+  bool is_transport_mpi = false;
+};
+
+Result<Choice> ParseChoice(std::string_view name) {
+  std::vector<std::string> words;
+  for (size_t start = 0; start <= name.size();) {
+    const size_t end = std::min(name.find(':', start), name.size());
+    words.emplace_back(name.substr(start, end - start));
+    start = end + 1;
+  }
+  if (words.size() < 2 || words.size() > 5) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]", name));
+  }
+  Choice choice;
+  choice.has_graph = words[1] == "graph";
+  choice.options.coordinator = choice.has_graph ? "topo" : words[1];
+  // Unless it is said: what the coordinator was born with.
+  choice.options.pacing = words[1] == "horovod" ? "cycle" : "event";
+  if (words.size() > 2) choice.options.pacing = words[2];
+  if (words.size() > 3) choice.options.collective = words[3];
+  choice.is_transport_mpi = choice.options.pacing != "event";
+  if (words.size() > 4) {
+    if (words[4] != "mpi" && words[4] != "own") {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: transport '{}' is none of mpi, own", name, words[4]));
+    }
+    choice.is_transport_mpi = words[4] == "mpi";
+  }
+  LMDBIO_TRY_VOID(choice.options.Check());
+  return choice;
+}
+
+// The backward pass: a node for each layer, which needs those that took its result, and a
+// collective for each gradient.
+control::Graph BackwardGraph(const LayerNetwork& network) {
+  control::Graph graph;
+  std::vector<control::Graph::NodeIndex> nodes(network.layers.size());
+  for (size_t i = network.layers.size(); i-- > 0;) {
+    const Layer& layer = network.layers[i];
+    nodes[i] = graph.AddNode(layer.name);
+    for (const uint32_t taker : layer.gives) graph.AddEdge(nodes[taker], nodes[i]);
+    for (const uint32_t tensor : layer.tensors) {
+      control::Request request;
+      request.name = network.tensors[tensor].name;
+      request.shape = {static_cast<int64_t>(network.tensors[tensor].count)};
+      graph.AddEdge(nodes[i], graph.AddCollective(std::move(request)));
+    }
+  }
+  return graph;
+}
+
+class SynchronizerSync final : public GradientSync {
+ public:
+  SynchronizerSync(const SyncContext& context, std::unique_ptr<sync::Synchronizer> synchronizer)
+      : context_(context),
+        synchronizer_(std::move(synchronizer)),
+        handles_(context.gradients.tensor_count()) {}
+
+  void Submit(uint32_t index) override {
+    const std::span<float> values = context_.gradients.tensor(index);
+    Result<sync::Handle> handle = synchronizer_->Submit(
+        sync::AllReduceOf(context_.network.tensors[index].name, values.data(), values.data(),
+                          static_cast<int64_t>(values.size())));
+    if (handle) {
+      handles_[index].emplace(std::move(*handle));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_.emplace(std::move(handle).error());
+  }
+
+  Status WaitAll() override {
+    Status first;
+    for (std::optional<sync::Handle>& handle : handles_) {
+      if (!handle) continue;
+      Status done = handle->Wait();
+      if (!done && first) first = std::move(done);
+      handle.reset();
+    }
+    const std::lock_guard lock(mutex_);
+    if (failure_) return Fail(std::move(*std::exchange(failure_, std::nullopt)));
+    return first;
+  }
+
+  Status Finish() override { return synchronizer_->Shutdown(); }
+
+  Traffic traffic() const override {
+    const sync::SyncCounters counters = synchronizer_->counters();
+    Traffic traffic;
+    traffic.control_messages = counters.control_message_count;
+    traffic.control_bytes = counters.control_bytes;
+    traffic.collectives = counters.collective_count;
+    traffic.collective_bytes = counters.collective_bytes;
+    return traffic;
+  }
+
+  std::vector<std::string> Description() const override { return synchronizer_->Description(); }
+
+ private:
+  const SyncContext context_;
+  std::unique_ptr<sync::Synchronizer> synchronizer_;
+  std::vector<std::optional<sync::Handle>> handles_;  // [tensors] each by the thread that submits
+  std::mutex mutex_;
+  std::optional<Error> failure_;  // of the first Submit that failed
+};
+
+Status UseMpi([[maybe_unused]] const SyncContext& context,
+              [[maybe_unused]] sync::SyncParts& parts) {
+#if __has_include("lmdbio/mpi/mpi_transport.h")
+  LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
+  return {};
+#else
+  return Fail(ErrorCode::kUnsupported, "built without control messages through MPI");
+#endif
+}
+
+}  // namespace
+
+Status CheckSynchronizerName(std::string_view name) {
+  LMDBIO_TRY([[maybe_unused]] const Choice choice, ParseChoice(name));
+  return {};
+}
+
+Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
+                                                           const SyncContext& context) {
+  LMDBIO_TRY(Choice choice, ParseChoice(name));
+  choice.options.cycle_time = context.settings.cycle_time;
+  choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
+  choice.options.gs_cycles = context.settings.gs_cycles;
+  sync::SyncParts parts;
+  if (choice.is_transport_mpi) LMDBIO_TRY_VOID(UseMpi(context, parts));
+  LMDBIO_TRY(auto synchronizer,
+             sync::Synchronizer::Create(context.group, choice.options, std::move(parts)));
+  if (choice.has_graph) {
+    LMDBIO_TRY_VOID(synchronizer->SetGraph(BackwardGraph(context.network)));
+  }
+  return std::make_unique<SynchronizerSync>(context, std::move(synchronizer));
+}
+
+}  // namespace lmdbio::bench

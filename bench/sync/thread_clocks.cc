@@ -1,0 +1,115 @@
+#include "bench/sync/thread_clocks.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace lmdbio::bench {
+namespace {
+
+uint64_t ReadClock(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// The clock of a thread of this process by its number: what pthread_getcpuclockid makes of a
+// pthread_t. Ticks of 10 ms would lie about a thread that runs for microseconds.
+clockid_t ClockOf(pid_t thread) {
+  constexpr unsigned kThreadScheduledClock = 6;
+  return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | kThreadScheduledClock);
+}
+
+}  // namespace
+
+ThreadTime ThreadTime::operator-(const ThreadTime& before) const {
+  return {cpu_ns - before.cpu_ns, run_delay_ns - before.run_delay_ns};
+}
+
+ThreadTime& ThreadTime::operator+=(const ThreadTime& other) {
+  cpu_ns += other.cpu_ns;
+  run_delay_ns += other.run_delay_ns;
+  return *this;
+}
+
+std::vector<pid_t> ThreadsOfProcess() {
+  std::vector<pid_t> threads;
+  DIR* folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) return threads;
+  while (const dirent* entry = ::readdir(folder)) {
+    const int number = std::atoi(entry->d_name);
+    if (number > 0) threads.push_back(number);
+  }
+  ::closedir(folder);
+  std::sort(threads.begin(), threads.end());
+  return threads;
+}
+
+ThreadTime TimeOf(pid_t thread) {
+  ThreadTime time;
+  time.cpu_ns = ReadClock(ClockOf(thread));
+  std::ifstream file(fmt::format("/proc/self/task/{}/schedstat", thread));
+  uint64_t cpu_ns = 0;
+  file >> cpu_ns >> time.run_delay_ns;
+  return time;
+}
+
+ThreadTime TimeOf(const std::vector<pid_t>& threads) {
+  ThreadTime sum;
+  for (const pid_t thread : threads) sum += TimeOf(thread);
+  return sum;
+}
+
+std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
+  const std::vector<pid_t> now = ThreadsOfProcess();
+  std::vector<pid_t> added;
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                      std::back_inserter(added));
+  return added;
+}
+
+uint64_t ProcessCpuNs() { return ReadClock(CLOCK_PROCESS_CPUTIME_ID); }
+
+HostTime HostTime::operator-(const HostTime& before) const {
+  return {busy_s - before.busy_s, steal_s - before.steal_s};
+}
+
+HostTime TimeOfHost() {
+  std::ifstream file("/proc/stat");
+  std::string word;
+  double user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0, steal = 0;
+  file >> word >> user >> nice >> system >> idle >> io_wait >> irq >> soft_irq >> steal;
+  const auto ticks_per_s = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return {(user + nice + system + irq + soft_irq) / ticks_per_s, steal / ticks_per_s};
+}
+
+double LoadAverage() {
+  std::ifstream file("/proc/loadavg");
+  double load = -1;
+  file >> load;
+  return file ? load : -1;
+}
+
+std::string CpuGovernor() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  std::string word;
+  file >> word;
+  return word;
+}
+
+unsigned CoreCount() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return static_cast<unsigned>(CPU_COUNT(&cores));
+}
+
+}  // namespace lmdbio::bench

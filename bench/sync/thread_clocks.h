@@ -1,0 +1,45 @@
+// bench/sync/thread_clocks.h - what threads and the machine have spent, and what neighbours took.
+#ifndef LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
+#define LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace lmdbio::bench {
+
+struct ThreadTime {
+  uint64_t cpu_ns = 0;        // by the thread's own clock
+  uint64_t run_delay_ns = 0;  // for which it could run and had no core; 0 if the kernel keeps none
+
+  ThreadTime operator-(const ThreadTime& before) const;
+  ThreadTime& operator+=(const ThreadTime& other);
+};
+
+// The threads of this process, in order of their numbers.
+std::vector<pid_t> ThreadsOfProcess();
+// 0 of a thread that is gone.
+ThreadTime TimeOf(pid_t thread);
+ThreadTime TimeOf(const std::vector<pid_t>& threads);
+// The threads that are there now and were not in `before`.
+std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before);
+
+uint64_t ProcessCpuNs();
+
+// What all processors of this host have done since it was started.
+struct HostTime {
+  double busy_s = 0;   // in any process, and in the kernel
+  double steal_s = 0;  // for which the host beneath a virtual machine took them away
+
+  HostTime operator-(const HostTime& before) const;
+};
+HostTime TimeOfHost();
+
+double LoadAverage();       // of the last minute; -1: unknown
+std::string CpuGovernor();  // "" : unknown
+unsigned CoreCount();       // that this process may run on
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_

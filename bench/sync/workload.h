@@ -1,0 +1,116 @@
+// bench/sync/workload.h - the training of a network, emulated: real work, real gradients.
+//
+// Threads compute the layers forward and backward, as their edges allow, at a cost that was
+// measured once and is the same in every iteration; a layer's gradients are written when its
+// backward work is done. Nothing sleeps in place of computing: that would hide who takes whose
+// core.
+#ifndef LMDBIO_BENCH_SYNC_WORKLOAD_H_
+#define LMDBIO_BENCH_SYNC_WORKLOAD_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "bench/sync/layer_network.h"
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::bench {
+
+// How many units of work (work_loop.h) this core does in a second, when it is left alone.
+double MeasureUnitsPerSecond();
+
+// The gradients of one rank, at addresses of their own as a framework would have them.
+class Gradients {
+ public:
+  explicit Gradients(const LayerNetwork& network);
+
+  std::span<float> tensor(uint32_t index) const { return tensors_[index]; }
+  uint32_t tensor_count() const { return static_cast<uint32_t>(tensors_.size()); }
+
+  // Writes what rank `rank` contributes in an iteration.
+  void Fill(uint32_t index, int rank, uint64_t iteration);
+  // Looks at some elements of each tensor: are they the sum over all ranks?
+  // Errors: kInternal  names the first tensor that is not
+  Status Check(const LayerNetwork& network, int rank_count, uint64_t iteration) const;
+
+ private:
+  struct Free {
+    void operator()(float* memory) const;
+  };
+  std::unique_ptr<float[], Free> memory_;
+  std::vector<std::span<float>> tensors_;
+};
+
+struct WorkloadOptions {
+  uint64_t units = 0;    // of work in an iteration: a third forward, the rest backward
+  uint32_t threads = 1;  // that compute
+  // Of layers that could be computed now, take any: so ranks have their gradients in different
+  // orders. Empty: the order of the network, as far as threads keep it.
+  std::optional<uint64_t> shuffle_seed;
+  uint32_t input_threads = 0;  // that prepare batches meanwhile
+  double input_duty = 0.5;     // of the time, if they had a core each
+  double units_per_second = 0;
+};
+
+// Threads: the caller's, and those that it has of its own. Iterate from one thread.
+class Workload {
+ public:
+  Workload(const LayerNetwork& network, const WorkloadOptions& options);
+  ~Workload();
+
+  // One iteration. `ready` is called for each layer when its backward work is done, in the thread
+  // that did it. Returns a checksum of the work, the same in every iteration.
+  uint64_t Iterate(const std::function<void(const Layer&)>& ready);
+
+  uint64_t batches() const { return batch_count_; }  // that the input threads have prepared
+
+ private:
+  enum class Direction { kForward, kBackward };
+  struct Pass {
+    Direction direction = Direction::kForward;
+    const std::function<void(const Layer&)>* ready = nullptr;
+  };
+
+  uint64_t RunPass(const Pass& pass);
+  void ComputeLayers();
+  uint32_t TakeLayer();
+  void Release(const Layer& layer);
+  uint64_t UnitsOf(uint32_t layer) const;
+  void RunHelper();
+  void PrepareBatches();
+
+  const LayerNetwork& network_;
+  const WorkloadOptions options_;
+  std::vector<uint64_t> words_;
+  std::vector<uint64_t> forward_units_;   // [layers]
+  std::vector<uint64_t> backward_units_;  // [layers]
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Pass pass_;
+  uint64_t pass_number_ = 0;
+  bool is_ending_ = false;
+  std::vector<uint32_t> missing_;     // [layers] of what they wait for
+  std::vector<uint32_t> computable_;  // sorted by forward place
+  size_t left_count_ = 0;             // layers of this pass that are not done
+  uint32_t busy_helpers_ = 0;
+  uint64_t checksum_ = 0;
+  std::mt19937_64 chance_;
+  std::vector<std::thread> helpers_;
+
+  std::atomic<bool> is_input_ending_{false};
+  std::atomic<uint64_t> batch_count_{0};
+  std::atomic<uint64_t> batch_sum_{0};
+  std::vector<std::thread> inputs_;
+};
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_WORKLOAD_H_
