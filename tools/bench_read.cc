@@ -147,7 +147,9 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
   auto& [group, barrier, compute] = trainer;
   LMDBIO_TRY(const auto loader, loader::Loader::Open(group, request.path, request.options));
   OnCores on_cores(loader->placement().compute);
-  LMDBIO_TRY_VOID(comm::Agree(group, on_cores.TakeStatus()));
+  if (!request.options.placement.empty()) {
+    LMDBIO_TRY_VOID(comm::Agree(group, on_cores.TakeStatus()));
+  }
   uint64_t meeting_switches = 0;  // the emulated trainers' own
   while (true) {
     const auto asked = Clock::now();
