@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <system_error>
 
@@ -225,17 +226,16 @@ Result<CoreList> ParseCores(std::string_view text) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' ends with a comma", text));
   }
   std::ranges::sort(cores);
-  const auto repeated = std::ranges::unique(cores);
-  cores.erase(repeated.begin(), repeated.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   return cores;
 }
 
 Result<HostCores> ProcessCores() {
-  static const HostCores cores = ReadProcessCores();
-  if (cores.allowed.empty()) {
+  static const HostCores kCores = ReadProcessCores();
+  if (kCores.allowed.empty()) {
     return Fail(ErrorCode::kInternal, "the kernel does not say which cores this process may use");
   }
-  return cores;
+  return kCores;
 }
 
 // FNV-1a over the numbers.

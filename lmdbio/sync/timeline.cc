@@ -127,8 +127,8 @@ bool WriteFully(int file, std::string_view text) {
 }  // namespace
 
 std::string_view TensorPhaseName(TensorPhase phase) {
-  constexpr std::array<std::string_view, 5> kNames = {"negotiate", "pack", "reduce", "unpack",
-                                                      "finish"};
+  static constexpr std::array<std::string_view, 5> kNames = {"negotiate", "pack", "reduce",
+                                                             "unpack", "finish"};
   return kNames.at(static_cast<size_t>(phase));
 }
 
