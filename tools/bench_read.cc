@@ -117,6 +117,25 @@ struct Pass {
   std::vector<std::string> notes;
 };
 
+// While it lives, the thread runs on some cores only; none: on all that it may.
+class OnCores {
+ public:
+  explicit OnCores(const CoreList& cores)
+      : is_pinned_(!cores.empty()), status_(PinThisThread(cores)) {}
+  ~OnCores() {
+    const Result<HostCores> before = ProcessCores();
+    if (is_pinned_ && before) (void)PinThisThread(before->allowed);
+  }
+  OnCores(const OnCores&) = delete;
+  OnCores& operator=(const OnCores&) = delete;
+
+  Status TakeStatus() { return std::move(status_); }
+
+ private:
+  bool is_pinned_;
+  Status status_;
+};
+
 struct Trainer {
   comm::Group& group;
   comm::SleepingBarrier& barrier;
@@ -127,6 +146,10 @@ Status ReadBatches(Trainer trainer, const ReadRequest& request, Clock::time_poin
                    Pass& pass) {
   auto& [group, barrier, compute] = trainer;
   LMDBIO_TRY(const auto loader, loader::Loader::Open(group, request.path, request.options));
+  OnCores on_cores(loader->placement().compute);
+  if (!request.options.placement.empty()) {
+    LMDBIO_TRY_VOID(comm::Agree(group, on_cores.TakeStatus()));
+  }
   uint64_t meeting_switches = 0;  // the emulated trainers' own
   while (true) {
     const auto asked = Clock::now();

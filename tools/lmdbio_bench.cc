@@ -366,6 +366,8 @@ void DescribeRead(po::options_description_easy_init options) {
        "immutable, optimistic or pinned: how a writer at work is dealt with")  //
       ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
        "ranks of each host that read")  //
+      ("placement", po::value<std::string>()->default_value("")->value_name("TEXT"),
+       "which cores are whose: scp, or compute=0-5,input=6,sync=7")  //
       ("stagger", po::value<Whole>()->default_value({0})->value_name("N"),
        "readers that read at a time, where a strategy has them take turns; 0: by a trial")  //
       ("engine", po::value<std::string>()->value_name("ENGINE"),
@@ -452,6 +454,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
                                                {"optimistic", SnapshotMode::kOptimistic},
                                                {"pinned", SnapshotMode::kPinned}}});
   options.readers_per_host = Small(invocation, "readers-per-host");
+  options.placement = invocation.option<std::string>("placement");
   if (invocation.whole("stagger") > 0) options.stagger = Small(invocation, "stagger");
   if (invocation.has("engine")) {
     options.engine = Choose<EngineKind, 3>(invocation, "engine", kEngines);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <system_error>
 
@@ -145,25 +146,15 @@ Result<std::string_view> GroupOf(std::string_view text, const HostPlace& place) 
   return group;
 }
 
-std::string PlacementText(const Placement& placement) {
-  std::string line;
-  for (const Part& part : kParts) {
-    const CoreList& cores = placement.*part.cores;
-    line += fmt::format("{}{} on {}", line.empty() ? "" : ", ", part.name,
-                        cores.empty() ? "any core" : "cores " + CoresText(cores));
-  }
-  return line;
-}
-
-void ReportShared(const Placement& placement, std::vector<std::string>& report) {
+void NoteShared(Placement& placement) {
   for (size_t i = 0; i < kParts.size(); ++i) {
     for (size_t k = i + 1; k < kParts.size(); ++k) {
       CoreList both;
       std::ranges::set_intersection(placement.*kParts[i].cores, placement.*kParts[k].cores,
                                     std::back_inserter(both));
       if (both.empty()) continue;
-      report.push_back(fmt::format("placement: {} and {} share cores {}", kParts[i].name,
-                                   kParts[k].name, CoresText(both)));
+      placement.notes.push_back(fmt::format("placement: {} and {} share cores {}", kParts[i].name,
+                                            kParts[k].name, CoresText(both)));
     }
   }
 }
@@ -178,7 +169,7 @@ Placement PlaceAlone(const HostCores& cores, const HostPlace& place) {
   Placement placement;
   // All of them or none: a rank that computes on any core would disturb those that do not.
   if (count / ranks < kScpCoresMin) {
-    placement.report.push_back(fmt::format(
+    placement.notes.push_back(fmt::format(
         "placement: {} cores for {} rank{} are fewer than the {} a rank that scp needs: nothing is "
         "pinned",
         count, ranks, ranks == 1 ? "" : "s", kScpCoresMin));
@@ -187,11 +178,21 @@ Placement PlaceAlone(const HostCores& cores, const HostPlace& place) {
   placement.compute.assign(mine.begin(), mine.end() - 2);
   placement.input.assign(mine.end() - 2, mine.end() - 1);
   placement.sync.assign(mine.end() - 1, mine.end());
-  placement.report.push_back("placement: " + PlacementText(placement));
   return placement;
 }
 
 }  // namespace
+
+std::string Placement::Describe() const {
+  if (compute.empty() && input.empty() && sync.empty()) return "";
+  std::string line;
+  for (const Part& part : kParts) {
+    const CoreList& cores = this->*part.cores;
+    line += fmt::format("{}{} on {}", line.empty() ? "" : ", ", part.name,
+                        cores.empty() ? "any core" : "cores " + CoresText(cores));
+  }
+  return line;
+}
 
 std::string CoresText(std::span<const int> cores) {
   std::string text;
@@ -225,17 +226,16 @@ Result<CoreList> ParseCores(std::string_view text) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' ends with a comma", text));
   }
   std::ranges::sort(cores);
-  const auto repeated = std::ranges::unique(cores);
-  cores.erase(repeated.begin(), repeated.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   return cores;
 }
 
 Result<HostCores> ProcessCores() {
-  static const HostCores cores = ReadProcessCores();
-  if (cores.allowed.empty()) {
+  static const HostCores kCores = ReadProcessCores();
+  if (kCores.allowed.empty()) {
     return Fail(ErrorCode::kInternal, "the kernel does not say which cores this process may use");
   }
-  return cores;
+  return kCores;
 }
 
 // FNV-1a over the numbers.
@@ -272,10 +272,9 @@ Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
   if (!placement) {
     return Fail(std::move(placement).error().Within(fmt::format("placement \"{}\"", text)));
   }
-  placement->report.push_back("placement: " + PlacementText(*placement));
-  ReportShared(*placement, placement->report);
+  NoteShared(*placement);
   if (place.ranks_on_host > 1 && text.find(';') == std::string_view::npos) {
-    placement->report.push_back(fmt::format(
+    placement->notes.push_back(fmt::format(
         "placement: the same cores for all {} ranks of this host", place.ranks_on_host));
   }
   return placement;

@@ -64,13 +64,15 @@ HostPlace PlaceAmong(int rank_on_host, std::span<const uint64_t> digests);
 // Where the threads of this rank may run. An empty list: anywhere.
 struct Placement {
   CoreList compute, input, sync;
-  // What was chosen and why, a line each, as "compute on cores 0-5, input on 6, sync on 7". Empty
-  // where nothing was asked for.
-  std::vector<std::string> report;
+  // A line for each compromise: cores that are too few, or that several share.
+  std::vector<std::string> notes;
+
+  // "compute on cores 0-5, input on cores 6, sync on any core"; "" where nothing is pinned.
+  std::string Describe() const;
 };
 
-// text  see above. With fewer cores than "scp" needs, which is three, nothing is pinned, and the
-//       report says so: no thread is to starve
+// text  see above. With fewer cores than "scp" needs, which is three, nothing is pinned, and a
+//       note says so: no thread is to starve
 // Errors: kInvalidArgument  none of the above; a core that the host does not have or that this
 //                           process may not use: names it; another number of groups than one or the
 //                           host's ranks

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -12,8 +13,8 @@ namespace {
 
 using loader::LoaderOptions;
 
-// Of the first version that was given to anybody.
-constexpr size_t kStructBytesMin = offsetof(lmdbio_options, log_context) + sizeof(void*);
+// What earlier versions of the struct ended with: the first one that was given to anybody.
+constexpr size_t kEarlierStructBytes[] = {offsetof(lmdbio_options, placement)};
 
 tl::unexpected<Error> BadField(std::string_view field, std::string_view why) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("options.{}: {}", field, why));
@@ -122,7 +123,9 @@ Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
   std::memcpy(&struct_bytes, options, sizeof struct_bytes);
   // Something that was never set is more likely than a struct of a later version.
   constexpr size_t kStructBytesMax = 1 << 16;
-  if (struct_bytes < kStructBytesMin || struct_bytes > kStructBytesMax) {
+  const bool is_earlier =
+      std::ranges::find(kEarlierStructBytes, struct_bytes) != std::end(kEarlierStructBytes);
+  if ((struct_bytes < sizeof complete && !is_earlier) || struct_bytes > kStructBytesMax) {
     return BadField("struct_size",
                     fmt::format("{} is none: begin with LMDBIO_OPTIONS_INIT", struct_bytes));
   }
@@ -149,6 +152,7 @@ Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) {
   to.shard_id = options.shard_id;
   LMDBIO_TRY_VOID(TakeMemory(options, to));
   LMDBIO_TRY_VOID(TakeStrategy(options, to));
+  if (options.placement != nullptr) to.placement = options.placement;
   return to;
 }
 

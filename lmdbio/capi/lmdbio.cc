@@ -255,6 +255,13 @@ int lmdbio_describe(lmdbio_loader* loader, const char** out_text) {
   });
 }
 
+int lmdbio_pin_compute(lmdbio_loader* loader) {
+  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [](LoaderHandle& handle) -> int {
+    const Status pinned = PinThisThread(handle.loader->placement().compute);
+    return pinned ? LMDBIO_OK : handle.Keep(pinned.error());
+  });
+}
+
 const char* lmdbio_message(lmdbio_loader* loader) { return MessageOf<LoaderTable>(loader); }
 int lmdbio_close(lmdbio_loader* loader) { return Close<LoaderTable>(loader); }
 

@@ -157,6 +157,12 @@ typedef struct lmdbio_options {
 
   lmdbio_log log; /* NULL: unheard */
   void* log_context;
+
+  /* Which cores read, and which are left to computing: "scp" (of this rank's cores one reads and
+   * one synchronises gradients, if it has three), "compute=0-5,input=6,sync=7", or groups like this
+   * for the ranks of a host in their order, separated by semicolons; NULL: any. See
+   * lmdbio_pin_compute. Where one rank of a job has a placement all have. */
+  const char* placement;
 } lmdbio_options;
 
 #ifdef __cplusplus
@@ -268,6 +274,11 @@ LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters*
 /* How records are found and read, as "provenance; uring, direct, 32 deep".
  * out_text  until the next call on this handle */
 LMDBIO_API int lmdbio_describe(lmdbio_loader* loader, const char** out_text);
+
+/* The calling thread, and those that it starts, run on the cores for computing from now on; does
+ * nothing where options.placement names none.
+ * Errors  LMDBIO_INVALID_ARGUMENT  the system does not allow any of them any more */
+LMDBIO_API int lmdbio_pin_compute(lmdbio_loader* loader);
 
 /* What the last call on `loader` that failed had to say; "" if none has. Never NULL; for a handle
  * that is none, it says so. A const char * until the next call on the handle. */

@@ -65,6 +65,12 @@ std::string_view LocatingName(Locating locating) {
   return "";
 }
 
+// What the ranks of a host tell each other.
+struct OnHost {
+  uint64_t cores_digest = 0;  // of the cores that the process may use
+  int64_t rank = 0;           // among the ranks of all shards
+};
+
 }  // namespace
 
 class Loader::Impl {
@@ -91,6 +97,7 @@ class Loader::Impl {
   const order::Schedule& schedule() const { return *schedule_; }
   LoaderCounters counters() const;
   std::string Describe() const;
+  const Placement& placement() const { return placement_; }
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
 
  private:
@@ -101,6 +108,7 @@ class Loader::Impl {
   }
 
   Status FindHost();
+  Status FindCores(std::span<const OnHost> ranks);
   Status LookAtFile();
   Status DecideLocating(const layout::Database& database);
   Result<layout::Database> FindDatabase() const;
@@ -130,6 +138,7 @@ class Loader::Impl {
   int rank_ = 0;            // of this process, among the ranks of all shards
   size_t local_index_ = 0;  // of this rank on its host
   int reader_index_ = -1;   // -1: does not read
+  Placement placement_;
   uint32_t reader_count_ = 1;
   std::string data_path_;
   LoaderFacts facts_;
@@ -188,23 +197,39 @@ Loader::Impl::~Impl() {
   if (kept_memory_ && !all_left) kept_memory_->Abandon();
 }
 
+// Which cores are this rank's: ranks of a host that may use the same ones share them.
+// ranks  [ranks of the host, in their order]
+Status Loader::Impl::FindCores(std::span<const OnHost> ranks) {
+  if (options_.placement.empty()) return {};
+  LMDBIO_TRY(const HostCores cores, ProcessCores());
+  std::vector<uint64_t> digests;
+  for (const OnHost& rank : ranks) digests.push_back(rank.cores_digest);
+  LMDBIO_TRY(placement_,
+             PlaceThreads(options_.placement, cores, PlaceAmong(host_->rank(), digests)));
+  parts_.cores = placement_.input;
+  if (is_reopened_) return {};  // it was said
+  for (const std::string& note : placement_.notes) notes_.push_back(note);
+  return {};
+}
+
 // Which ranks share this host, and who of them reads.
 Status Loader::Impl::FindHost() {
   LMDBIO_TRY(host_, group_.SplitByHost());
   rank_ = options_.shard_id * group_.size() + group_.rank();
-  const int32_t rank = rank_;
+  const Result<HostCores> cores = ProcessCores();
+  const OnHost mine = {CoresDigest(cores ? cores->allowed : CoreList()), rank_};
   LMDBIO_TRY(const std::vector<std::byte> gathered,
-             host_->AllGather(std::as_bytes(std::span(&rank, 1))));
-  std::vector<int32_t> local_ranks(static_cast<size_t>(host_->size()));
-  std::memcpy(local_ranks.data(), gathered.data(), gathered.size());
-  ranks_ = {group_.size() * options_.num_shards,
-            {local_ranks.begin(), local_ranks.end()},
-            options_.share,
+             host_->AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<OnHost> ranks(static_cast<size_t>(host_->size()));
+  std::memcpy(ranks.data(), gathered.data(), gathered.size());
+  std::vector<int> local_ranks;
+  for (const OnHost& one : ranks) local_ranks.push_back(static_cast<int>(one.rank));
+  ranks_ = {group_.size() * options_.num_shards, std::move(local_ranks), options_.share,
             options_.reuse_among};
   local_index_ = static_cast<size_t>(host_->rank());
   reader_count_ = std::min(options_.readers_per_host, static_cast<uint32_t>(host_->size()));
   if (local_index_ < reader_count_) reader_index_ = host_->rank();
-  return {};
+  return comm::Agree(group_, FindCores(ranks));
 }
 
 Result<layout::Database> Loader::Impl::FindDatabase() const {
@@ -398,7 +423,8 @@ Status Loader::Impl::OpenKept() {
 // Of readers beside the host's first.
 Result<std::unique_ptr<Locator>> Loader::Impl::MakeLayoutUser(const layout::Database& database) {
   const auto make_own = [this, database]() -> Result<std::unique_ptr<Locator>> {
-    if (facts_.locating == Locating::kScan) return MakeScanLocator(database, nullptr, nullptr);
+    if (facts_.locating == Locating::kScan)
+      return MakeScanLocator(database, nullptr, nullptr, placement_.input);
     LMDBIO_TRY(layout::Layout layout, LayoutFromProvenance(database));
     return MakeLayoutLocator(std::move(layout));
   };
@@ -432,7 +458,7 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
       return locator;
     }
     default:
-      return MakeScanLocator(database, std::move(ring_), shared);
+      return MakeScanLocator(database, std::move(ring_), shared, placement_.input);
   }
 }
 
@@ -675,10 +701,12 @@ LoaderCounters Loader::Impl::counters() const {
 std::string Loader::Impl::Describe() const {
   if (!uses_window()) return std::string(LocatingName(facts_.locating));
   const uint64_t group_batches = schedule_->group_batches();
-  const std::string chunks =
+  std::string extras =
       group_batches > 1 ? fmt::format("; groups of {} batches", group_batches) : "";
+  const std::string placed = placement_.Describe();
+  if (!placed.empty()) extras += "; " + placed;
   if (in_place_) {
-    return fmt::format("{}; in place, in a map{}", LocatingName(facts_.locating), chunks);
+    return fmt::format("{}; in place, in a map{}", LocatingName(facts_.locating), extras);
   }
   const uint32_t token_count = reader_ ? reader_->token_count() : 0;
   const std::string turns =
@@ -687,7 +715,7 @@ std::string Loader::Impl::Describe() const {
       !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
   const std::string_view kept = reader_ && reader_->keeps() ? "; what was read is kept" : "";
   return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}", LocatingName(facts_.locating),
-                     engine, options_.block_bytes, chunks, turns, kept);
+                     engine, options_.block_bytes, extras, turns, kept);
 }
 
 Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -740,6 +768,7 @@ Result<bool> Loader::Next() {
 Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit) {
   return impl_->Next(limit);
 }
+const Placement& Loader::placement() const { return impl_->placement(); }
 const Batch& Loader::batch() const { return impl_->batch(); }
 uint64_t Loader::record_count() const { return impl_->schedule().record_count(); }
 uint64_t Loader::batches_per_epoch() const { return impl_->schedule().batches_per_epoch(); }

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/comm/group.h"
 #include "lmdbio/loader/batch.h"
@@ -39,8 +40,8 @@ class Loader {
   //
   // group  all ranks of the job; must outlive the loader
   // path   a directory with data.mdb, or a data file
-  // Errors: kInvalidArgument   an option that makes no sense, or differs between ranks; an empty
-  //                            database
+  // Errors: kInvalidArgument   an option that makes no sense, or differs between ranks; a core that
+  //                            may not be used; an empty database
   //         kNotFound, kPermission, kIo, kCorruption, kUnsupported  the file
   //         kStale             a provenance file for another database or state, where the strategy
   //                            needs one; another file than on the other hosts
@@ -104,6 +105,10 @@ class Loader {
   // How records are found and read on this rank's host, as "provenance; uring, direct, 32 deep;
   // blocks of up to 1048576 bytes": what an automatic strategy has settled on, so far.
   std::string Describe() const;
+
+  // What LoaderOptions::placement means for this rank: PinThisThread(loader->placement().compute)
+  // is for the threads of the program. Everything may run anywhere where nothing was asked for.
+  const Placement& placement() const;
 
   // One line for each compromise, as "train.lmdb/data.mdb.prov: ... is stale: scanning instead".
   // Each is said once, on the rank that made it.

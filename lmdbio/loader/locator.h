@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "lmdbio/base/placement.h"
 #include "lmdbio/exchange/cursor_baton.h"
 #include "lmdbio/exchange/host_layout.h"
 #include "lmdbio/exchange/piece_ring.h"
@@ -103,9 +104,10 @@ std::unique_ptr<Locator> MakeProvenanceLocator(provenance::Provenance provenance
 // database  its source must outlive the locator
 // ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
 // host      where the host's other readers look for what is found; else none; borrowed
+// cores     that the thread runs on; none: any
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
                                          std::unique_ptr<exchange::PieceRing> ring,
-                                         exchange::HostLayout* host);
+                                         exchange::HostLayout* host, CoreList cores = {});
 
 // Looks records up in what another reader of the host finds.
 // host          borrowed

@@ -95,6 +95,12 @@ struct LoaderOptions {
   std::optional<io::CachePolicy> cache;
   uint32_t queue_depth = 32;       // reads under way, for each reader
   uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
+
+  // Which cores are whose, as base/placement.h has it: "scp", "compute=0-5,input=6,sync=7", ...
+  // Threads that read run on those for input; those that compute are the program's
+  // (Loader::placement). "": anywhere. "scp" knows of the ranks of this loader's job alone. Where
+  // one rank has a placement all have, not always the same.
+  std::string placement;
 };
 
 }  // namespace lmdbio::loader

@@ -27,9 +27,12 @@ constexpr size_t kStepLeavesMax = 1024;
 class ScanLocator final : public Locator {
  public:
   ScanLocator(const layout::Database& database, std::unique_ptr<exchange::PieceRing> ring,
-              exchange::HostLayout* host)
+              exchange::HostLayout* host, CoreList cores)
       : database_(database), ring_(std::move(ring)), host_(host) {
-    walker_ = std::thread([this] { End(Walk()); });
+    walker_ = std::thread([this, cores = std::move(cores)] {
+      Status pinned = PinThisThread(cores);
+      End(pinned ? Walk() : std::move(pinned));
+    });
   }
 
   ~ScanLocator() override {
@@ -197,8 +200,8 @@ class ScanLocator final : public Locator {
 
 std::unique_ptr<Locator> MakeScanLocator(const layout::Database& database,
                                          std::unique_ptr<exchange::PieceRing> ring,
-                                         exchange::HostLayout* host) {
-  return std::make_unique<ScanLocator>(database, std::move(ring), host);
+                                         exchange::HostLayout* host, CoreList cores) {
+  return std::make_unique<ScanLocator>(database, std::move(ring), host, std::move(cores));
 }
 
 }  // namespace lmdbio::loader

@@ -70,7 +70,8 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
 
 void SlotReader::Run() {
   ::pthread_setname_np(::pthread_self(), "lmdbio-reader");  // for ps, top and profilers
-  Status status = Work();
+  Status status = PinThisThread(parts_.cores);
+  if (status) status = Work();
   // Whoever was stopped may have been disturbed by that.
   if (!status && !stop_.load()) {
     parts_.planner->Abandon(status.error());

@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lmdbio/base/placement.h"
 #include "lmdbio/comm/group.h"
 #include "lmdbio/exchange/stagger.h"
 #include "lmdbio/io/block_engine.h"
@@ -53,6 +54,7 @@ struct SlotReaderParts {
   std::function<layout::ReadCost()> measure_cost;
   int reader_index = 0;  // which of the window's readers this is
   OnError on_error = OnError::kRaise;
+  CoreList cores;  // that the thread runs on, and those that the engine starts; none: any
 };
 
 class SlotReader {

@@ -137,7 +137,7 @@ void SharedTransport::TakeHostMessages() {
 
 Status SharedTransport::BeginAcrossRoots() {
   if (links_ == nullptr) {
-    answer_ = exchange_.bytes;
+    if (exchange_.kind == ExchangeKind::kBroadcast) answer_ = exchange_.bytes;
     Finish();
     return {};
   }

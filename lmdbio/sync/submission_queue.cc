@@ -30,6 +30,13 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
   return {};
 }
 
+// Who waits has nothing more to submit: there is no point in waiting for more.
+void SubmissionQueue::BeginWait() {
+  waiting_count_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  if (wake_ && !events_.empty()) wake_();
+}
+
 void SubmissionQueue::EndWait(const std::string& name) {
   waiting_count_.fetch_sub(1);
   if (name.empty() || !tells_waits_.load()) return;

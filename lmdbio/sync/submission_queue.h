@@ -33,7 +33,7 @@ class SubmissionQueue {
   Status Submit(const std::vector<TaskPtr>& tasks);
 
   // A thread of the program waits for an operation, or does not any more.
-  void BeginWait() { waiting_count_.fetch_add(1); }
+  void BeginWait();
   // name  of what it has got; "" if it has given up
   void EndWait(const std::string& name);
   bool is_waited_for() const { return waiting_count_.load() > 0; }

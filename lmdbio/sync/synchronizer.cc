@@ -9,7 +9,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/placement.h"
-#include "lmdbio/collective/solo_collectives.h"
+#include "lmdbio/collective/host_collectives.h"
 #include "lmdbio/comm/host_health.h"
 #include "lmdbio/control/plan.h"
 #include "lmdbio/sync/engine.h"
@@ -108,6 +108,12 @@ Result<std::unique_ptr<Timeline>> OpenTimeline(const SyncOptions& options, int r
   return Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
+// A plan of a graph is proposed by its digest alone, one that was learnt with what it depends on.
+Result<std::vector<std::byte>> MergeExtra(Bytes a, Bytes b) {
+  if (a.empty() && b.empty()) return std::vector<std::byte>();
+  return control::MergeProposals(a, b);
+}
+
 }  // namespace
 
 class Synchronizer::Impl {
@@ -152,12 +158,15 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   }
   collectives = std::move(parts.collectives);
   if (collectives == nullptr) {
-    collectives = collective::SoloCollectives();
+    collective::HostOptions host;
+    host.registered_bytes = options.fusion_threshold_bytes + options.gradient_bytes;
+    LMDBIO_TRY(collectives, collective::HostCollectives(group, *watchful_health, host));
   }
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
-             control::Coordinator::Create({.kind = kind, .cache_capacity = options.cache_capacity},
-                                          transport->ranks()));
+             control::Coordinator::Create(
+                 {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtra},
+                 transport->ranks()));
   Result<std::unique_ptr<Timeline>> timeline_opened = OpenTimeline(options, rank, size);
   LMDBIO_TRY_VOID(
       Agree(group, timeline_opened ? Status() : Fail(std::move(timeline_opened).error())));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <system_error>
@@ -42,8 +43,8 @@ int64_t DayNow() {
   return duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// What the steady clock said at the time of day 0. Of several readings, of which any may be
-// interrupted, the one that took least.
+// What is to be added to the steady clock for the time of day. Of several readings, each of which
+// may be interrupted, the one that took least.
 int64_t DayMinusSteady() {
   int64_t best_took = INT64_MAX, best = 0;
   for (int i = 0; i < 5; ++i) {
@@ -126,8 +127,8 @@ bool WriteFully(int file, std::string_view text) {
 }  // namespace
 
 std::string_view TensorPhaseName(TensorPhase phase) {
-  constexpr std::array<std::string_view, 5> kNames = {"negotiate", "pack", "reduce", "unpack",
-                                                      "finish"};
+  static constexpr std::array<std::string_view, 5> kNames = {"negotiate", "pack", "reduce",
+                                                             "unpack", "finish"};
   return kNames.at(static_cast<size_t>(phase));
 }
 
@@ -183,11 +184,20 @@ void Timeline::WriteHead(const TimelineOptions& options, const std::string& host
                  kHelperRow, kWaitRow);
 }
 
-// Microseconds since the file's time 0, with nanoseconds behind the point.
-std::string Timeline::MicrosText(int64_t steady_ns) const {
+// Microseconds since the file's time 0, with nanoseconds behind the point. Written by hand: of what
+// an event costs, numbers are most.
+void Timeline::AppendTime(int64_t steady_ns) {
   const int64_t ns = steady_ns - zero_ns_;
+  if (ns < 0) buffer_ += '-';
   const auto size = static_cast<uint64_t>(ns < 0 ? -ns : ns);
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
+  std::array<char, 24> text;
+  char* end = std::to_chars(text.data(), text.data() + text.size(), size / 1000).ptr;
+  const auto rest = static_cast<unsigned>(size % 1000);
+  *end++ = '.';
+  *end++ = static_cast<char>('0' + rest / 100);
+  *end++ = static_cast<char>('0' + rest / 10 % 10);
+  *end++ = static_cast<char>('0' + rest % 10);
+  buffer_.append(text.data(), end);
 }
 
 // Whether one more event may be appended. Gives the lock up while a full buffer is written.
@@ -232,6 +242,8 @@ Timeline::Row* Timeline::RowOf(std::string_view tensor) {
   if (rows_.size() == kRowsMax) return nullptr;
   Row& row = rows_[std::string(tensor)];
   row.thread = kFirstTensorRow + static_cast<uint32_t>(rows_.size() - 1);
+  row.to_end = fmt::format(R"({{"ph":"E","pid":{},"tid":{},"ts":)", rank_, row.thread);
+  row.after_name = fmt::format(R"(","ph":"B","pid":{},"tid":{},"ts":)", rank_, row.thread);
   fmt::format_to(std::back_inserter(buffer_),
                  R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
                  "\n",
@@ -239,21 +251,30 @@ Timeline::Row* Timeline::RowOf(std::string_view tensor) {
   return &row;
 }
 
-void Timeline::AppendEnd(uint32_t thread, int64_t at_ns) {
-  fmt::format_to(std::back_inserter(buffer_),
-                 R"({{"ph":"E","pid":{},"tid":{},"ts":{}}},)"
-                 "\n",
-                 rank_, thread, MicrosText(at_ns));
+void Timeline::AppendEnd(const Row& row, int64_t at_ns) {
+  buffer_ += row.to_end;
+  AppendTime(at_ns);
+  buffer_ += "},\n";
+}
+
+// Up to its time: what follows is the caller's.
+void Timeline::AppendBegin(const Row& row, TensorPhase phase, int64_t at_ns) {
+  buffer_ += R"({"name":")";
+  buffer_ += TensorPhaseName(phase);
+  buffer_ += row.after_name;
+  AppendTime(at_ns);
 }
 
 void Timeline::AppendSpan(std::string_view name, uint32_t thread, int64_t begin_ns, int64_t end_ns,
                           std::string_view arguments) {
+  const auto out = std::back_inserter(buffer_);
+  fmt::format_to(out, R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":)", name, rank_, thread);
+  AppendTime(begin_ns);
   const auto took = static_cast<uint64_t>(std::max<int64_t>(end_ns - begin_ns, 0));
-  fmt::format_to(std::back_inserter(buffer_),
-                 R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{}.{:03},)"
-                 R"("args":{{{}}}}},)"
+  fmt::format_to(out,
+                 R"(,"dur":{}.{:03},"args":{{{}}}}},)"
                  "\n",
-                 name, rank_, thread, MicrosText(begin_ns), took / 1000, took % 1000, arguments);
+                 took / 1000, took % 1000, arguments);
 }
 
 void Timeline::Begin(std::string_view tensor, uint64_t bytes, int64_t steady_ns) {
@@ -265,14 +286,14 @@ void Timeline::Begin(std::string_view tensor, uint64_t bytes, int64_t steady_ns)
   }
   Row* const row = RowOf(tensor);
   if (row == nullptr) return;
-  if (row->phase) AppendEnd(row->thread, steady_ns);  // its end was lost
+  if (row->phase) AppendEnd(*row, steady_ns);  // its end was lost
   row->phase = TensorPhase::kNegotiate;
   ++row->begin_count;
+  AppendBegin(*row, TensorPhase::kNegotiate, steady_ns);
   fmt::format_to(std::back_inserter(buffer_),
-                 R"({{"name":"negotiate","ph":"B","pid":{},"tid":{},"ts":{},)"
-                 R"("args":{{"number":{},"bytes":{}}}}},)"
+                 R"(,"args":{{"number":{},"bytes":{}}}}},)"
                  "\n",
-                 rank_, row->thread, MicrosText(steady_ns), row->begin_count, bytes);
+                 row->begin_count, bytes);
 }
 
 void Timeline::Enter(std::string_view tensor, TensorPhase phase, int64_t steady_ns) {
@@ -280,13 +301,11 @@ void Timeline::Enter(std::string_view tensor, TensorPhase phase, int64_t steady_
   if (!HasRoom(lock)) return;
   const auto found = rows_.find(tensor);
   if (found == rows_.end() || !found->second.phase) return;
-  const uint32_t thread = found->second.thread;
-  found->second.phase = phase;
-  AppendEnd(thread, steady_ns);
-  fmt::format_to(std::back_inserter(buffer_),
-                 R"({{"name":"{}","ph":"B","pid":{},"tid":{},"ts":{}}},)"
-                 "\n",
-                 TensorPhaseName(phase), rank_, thread, MicrosText(steady_ns));
+  Row& row = found->second;
+  AppendEnd(row, steady_ns);
+  row.phase = phase;
+  AppendBegin(row, phase, steady_ns);
+  buffer_ += "},\n";
 }
 
 void Timeline::End(std::string_view tensor, int64_t steady_ns) {
@@ -295,7 +314,7 @@ void Timeline::End(std::string_view tensor, int64_t steady_ns) {
   const auto found = rows_.find(tensor);
   if (found == rows_.end() || !found->second.phase) return;
   found->second.phase.reset();
-  AppendEnd(found->second.thread, steady_ns);
+  AppendEnd(found->second, steady_ns);
 }
 
 void Timeline::Round(uint64_t number, int64_t begin_ns, int64_t end_ns) {
@@ -324,9 +343,10 @@ void Timeline::Mark(std::string_view what, int64_t steady_ns) {
   Lock lock(mutex_);
   if (!HasRoom(lock)) return;
   fmt::format_to(std::back_inserter(buffer_),
-                 R"({{"name":"{}","ph":"i","s":"t","pid":{},"tid":{},"ts":{}}},)"
-                 "\n",
-                 Escaped(what), rank_, kHelperRow, MicrosText(steady_ns));
+                 R"({{"name":"{}","ph":"i","s":"t","pid":{},"tid":{},"ts":)", Escaped(what), rank_,
+                 kHelperRow);
+  AppendTime(steady_ns);
+  buffer_ += "},\n";
 }
 
 Status Timeline::FlushLocked(Lock& lock) {

@@ -114,7 +114,9 @@ class Timeline {
 
  private:
   struct Row {
-    uint32_t thread = 0;  // its number in the file
+    uint32_t thread = 0;     // its number in the file
+    std::string to_end;      // what an event begins with that ends a phase, up to its time
+    std::string after_name;  // and one that begins a phase, from its name to its time
     uint64_t begin_count = 0;
     std::optional<TensorPhase> phase;  // that is open
   };
@@ -124,10 +126,11 @@ class Timeline {
   void WriteHead(const TimelineOptions& options, const std::string& host);
   Row* RowOf(std::string_view tensor);
   bool HasRoom(Lock& lock);
-  void AppendEnd(uint32_t thread, int64_t at_ns);
+  void AppendEnd(const Row& row, int64_t at_ns);
+  void AppendBegin(const Row& row, TensorPhase phase, int64_t at_ns);
   void AppendSpan(std::string_view name, uint32_t thread, int64_t begin_ns, int64_t end_ns,
                   std::string_view arguments);
-  std::string MicrosText(int64_t steady_ns) const;
+  void AppendTime(int64_t steady_ns);
   void WriteOut(Lock& lock);
   Status FlushLocked(Lock& lock);
 

@@ -53,10 +53,11 @@ TEST_CASE("scp gives each part of each rank cores of its own", "[base]") {
         INFO(core_count << " cores, rank " << rank << " of " << ranks);
         const HostPlace place{rank, ranks, rank, ranks};
         const Placement placement = Good(PlaceThreads("scp", FirstCores(core_count), place));
-        REQUIRE(placement.report.size() == 1);
+        CHECK(placement.notes.empty() == (core_count / ranks >= 3));
+        CHECK(placement.Describe().empty() == (core_count / ranks < 3));
         if (core_count / ranks < 3) {
           CHECK(placement.compute.size() + placement.input.size() + placement.sync.size() == 0);
-          CHECK(placement.report.front().find("nothing is pinned") != std::string::npos);
+          CHECK(placement.notes.front().find("nothing is pinned") != std::string::npos);
           continue;
         }
         CHECK(placement.compute.size() >= 1);
@@ -96,25 +97,26 @@ TEST_CASE("A placement in words is taken at its word", "[base]") {
   CHECK(all.compute == CoreList{0, 1, 2, 3, 5});
   CHECK(all.input == CoreList{6});
   CHECK(all.sync == CoreList{7});
-  CHECK(all.report == std::vector<std::string>{
-                          "placement: compute on cores 0-3,5, input on cores 6, sync on cores 7"});
+  CHECK(all.notes.empty());
+  CHECK(all.Describe() == "compute on cores 0-3,5, input on cores 6, sync on cores 7");
 
   const Placement some = Good(PlaceThreads("sync=0", eight, {}));
   CHECK(some.compute.empty());
   CHECK(some.sync == CoreList{0});
 
   const Placement shared = Good(PlaceThreads("input=6-7,sync=7", eight, {}));
-  REQUIRE(shared.report.size() == 2);
-  CHECK(shared.report[1] == "placement: input and sync share cores 7");
+  CHECK(shared.Describe() == "compute on any core, input on cores 6-7, sync on cores 7");
+  REQUIRE(shared.notes.size() == 1);
+  CHECK(shared.notes[0] == "placement: input and sync share cores 7");
 
   const std::string groups = "compute=0-2,sync=3;compute=4-6,sync=7";
   CHECK(Good(PlaceThreads(groups, eight, {0, 2, 0, 2})).sync == CoreList{3});
   CHECK(Good(PlaceThreads(groups, eight, {1, 2, 1, 2})).sync == CoreList{7});
   const Placement same = Good(PlaceThreads("sync=3", eight, {1, 2, 1, 2}));
-  REQUIRE(same.report.size() == 2);
-  CHECK(same.report[1].find("same cores for all 2 ranks") != std::string::npos);
+  REQUIRE(same.notes.size() == 1);
+  CHECK(same.notes[0].find("same cores for all 2 ranks") != std::string::npos);
 
-  CHECK(Good(PlaceThreads("", eight, {})).report.empty());
+  CHECK(Good(PlaceThreads("", eight, {})).Describe().empty());
 }
 
 TEST_CASE("A placement that cannot be is refused by name", "[base]") {

@@ -1,6 +1,7 @@
 /* c_api_test DIGITS: the C API from C11, on the database that lmdbio-make digits writes: 1,797
  * records of a byte-wise increasing key. Right calls, wrong calls, calls too late, and fork. */
 #include <lmdbio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,7 @@ static void test_one_epoch(void) {
   const char* text = NULL;
   CHECK_STATUS(LMDBIO_OK, lmdbio_describe(loader, &text), lmdbio_message(loader));
   CHECK(strlen(text) > 0);
+  CHECK(lmdbio_pin_compute(loader) == LMDBIO_OK); /* there is no placement */
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
 
   lmdbio_dataset* dataset = NULL;
@@ -174,6 +176,7 @@ static void test_wrong_handles(void) {
     CHECK(lmdbio_count(wrong[i], &count, NULL) == LMDBIO_BAD_HANDLE);
     CHECK(lmdbio_get_counters(wrong[i], &counters) == LMDBIO_BAD_HANDLE);
     CHECK(lmdbio_describe(wrong[i], &text) == LMDBIO_BAD_HANDLE);
+    CHECK(lmdbio_pin_compute(wrong[i]) == LMDBIO_BAD_HANDLE);
     CHECK(strstr(lmdbio_message(wrong[i]), "no such handle") != NULL);
     CHECK(lmdbio_close(wrong[i]) == (wrong[i] == NULL ? LMDBIO_OK : LMDBIO_BAD_HANDLE));
   }
@@ -220,6 +223,9 @@ static void test_wrong_options(void) {
   refuse(digits, &options, LMDBIO_INVALID_ARGUMENT, "struct_size");
   options.struct_size = (size_t)-1;
   refuse(digits, &options, LMDBIO_INVALID_ARGUMENT, "struct_size");
+  lmdbio_options nowhere = LMDBIO_OPTIONS_INIT;
+  nowhere.placement = "input=1000000";
+  refuse(digits, &nowhere, LMDBIO_INVALID_ARGUMENT, "core 1000000 does not exist");
 #define REFUSE_FIELD(field, value)                                    \
   do {                                                                \
     lmdbio_options bad = LMDBIO_OPTIONS_INIT;                         \
@@ -239,6 +245,12 @@ static void test_wrong_options(void) {
   shard.num_shards = 2;
   shard.shard_id = 2;
   refuse(digits, &shard, LMDBIO_INVALID_ARGUMENT, "shard 2 of 2");
+
+  /* Options of an earlier version: what comes after them is not looked at. */
+  lmdbio_options earlier = LMDBIO_OPTIONS_INIT;
+  earlier.struct_size = offsetof(lmdbio_options, placement);
+  earlier.placement = "nonsense";
+  CHECK(lmdbio_close(open_digits(&earlier)) == LMDBIO_OK);
 
   /* Options of a later version: fine as long as nothing new is set. */
   struct later {

@@ -95,6 +95,7 @@ class Options(ctypes.Structure):
         ("engine", ctypes.c_char_p),
         ("log", _LOG),
         ("log_context", ctypes.c_void_p),
+        ("placement", ctypes.c_char_p),
     ]
 
 
@@ -152,6 +153,7 @@ _SIGNATURES = {
     "lmdbio_count": [ctypes.c_void_p, _P(ctypes.c_uint64), _P(ctypes.c_uint64)],
     "lmdbio_get_counters": [ctypes.c_void_p, _P(_P(Counters))],
     "lmdbio_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
+    "lmdbio_pin_compute": [ctypes.c_void_p],
     "lmdbio_close": [ctypes.c_void_p],
     "lmdbio_dataset_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
     "lmdbio_dataset_read": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,

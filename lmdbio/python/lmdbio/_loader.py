@@ -56,7 +56,7 @@ class Loader:
     wrap             the last batch of an epoch goes on with the next epoch's records
     max_batches      the stream ends after so many batches (of its whole life)
     block_records, group_batches, reuse, share, on_error, snapshot, strategy, engine,
-    readers_per_host, queue_depth
+    readers_per_host, queue_depth, placement
                      as in lmdbio.h
     memory_budget    bytes for what is read ahead
     keep             bytes to keep the file in memory in, as far as it was read; 0: not at all
@@ -80,7 +80,8 @@ class Loader:
                  snapshot: str = "immutable", memory_budget: Optional[int] = None,
                  keep: Optional[int] = None, allow_map: bool = True, readers_per_host: int = 1,
                  queue_depth: Optional[int] = None, block_bytes: Optional[int] = None,
-                 strategy: Optional[str] = None, engine: Optional[str] = None) -> None:
+                 strategy: Optional[str] = None, engine: Optional[str] = None,
+                 placement: Optional[str] = None) -> None:
         if batch_size < 1 or num_shards < 1 or not 0 <= shard_id < num_shards:
             raise _capi.InvalidArgumentError(
                 f"batch_size {batch_size}, shard {shard_id} of {num_shards}: that cannot be")
@@ -104,7 +105,7 @@ class Loader:
             "prefetch_batches": None if prefetch_factor is None else prefetch_factor * ranks,
             "no_map": 0 if allow_map else 1, "readers_per_host": readers_per_host,
             "queue_depth": queue_depth, "block_bytes": block_bytes, "strategy": strategy,
-            "engine": engine,
+            "engine": engine, "placement": placement,
         }
         self._reset()
         self._open(epoch, None if state is None else json.dumps(state))
@@ -308,6 +309,12 @@ class Loader:
         text = ctypes.c_char_p()
         _capi.check(handle, _capi.library().lmdbio_describe(handle, ctypes.byref(text)))
         return text.value.decode()
+
+    def pin_compute(self) -> None:
+        """The calling thread, and those it starts, run on the cores that `placement` leaves to
+        computing; does nothing where it names none."""
+        handle = self._use()
+        _capi.check(handle, _capi.library().lmdbio_pin_compute(handle))
 
     # --- The end --------------------------------------------------------------------------------
 
