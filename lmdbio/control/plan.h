@@ -4,7 +4,7 @@
 // it when all are there and all buckets before it have been sent: no control traffic, and the same
 // messages with the same bits in every run.
 //
-// It comes from a graph (control/graph.h), or from what was done in one iteration (PlanLearner).
+// It comes from a graph (control/graph.h), or from what was done in iterations (PlanLearner).
 //
 // Source: dissertation 6.3.4, 8.3.5, figures 6.14 and 6.15; docs/sync.md "Plans".
 #ifndef LMDBIO_CONTROL_PLAN_H_
