@@ -422,7 +422,7 @@ TEST_CASE("Ranks learn one plan and can follow it", "[control][learner]") {
         MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 12)), 1);
     if (graph.tensors.empty()) return "";
     Job job(random, graph, random.Between(1, 4));
-    if (std::string problem = job.Learn(8); !problem.empty()) return problem;
+    if (std::string problem = job.Learn(100); !problem.empty()) return problem;
     if (!job.is_ahead()) {
       if (!job.is_switched()) return "no plan was learned";
       if (!job.is_even()) return "the change came in the middle";
