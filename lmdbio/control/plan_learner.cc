@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -224,11 +225,10 @@ void PlanLearner::BeginIteration() {
   iteration_.clear();
   places_.clear();
   begin_ = done_count_;
-  while (settled_count_ > 0 && waits_.front().up_to < begin_) {
-    waits_.pop_front();
-    ++first_wait_;
-    --settled_count_;
-  }
+  // All that is settled was done before this iteration.
+  waits_.erase(waits_.begin(), waits_.begin() + static_cast<ptrdiff_t>(settled_count_));
+  first_wait_ += settled_count_;
+  settled_count_ = 0;
   std::erase_if(names_, [](const auto& name) { return name.second.submissions.empty(); });
 }
 
