@@ -122,6 +122,7 @@ class PlanWalk {
 //
 // The calls come in the order in which this rank's program and the responses made things happen;
 // only OnDone may be late: a wait for a tensor, and the next submission of it, may come before it.
+// What goes through a plan is not told; Forget comes before something is told again.
 // Threads: one at a time.
 class PlanLearner {
  public:
@@ -135,8 +136,9 @@ class PlanLearner {
   // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank
   // alike: an error, a join, an exchange of pieces, a gathering of unequal ones.
   void OnDone(const std::vector<Response>& responses);
-  // The iteration begins anew, and another proposal may come: after a plan has ended, for instance.
-  // Requires: every rank does the same at the same place of the responses; no proposal is under way
+  // All is learned anew, and another proposal may come: after a plan has ended, for instance.
+  // Requires: every rank does the same at the same place of the responses, all of which have been
+  //           told here; no proposal is under way
   void Forget();
 
   // Once an iteration is known that a plan can follow: the request that says so, once until Forget.

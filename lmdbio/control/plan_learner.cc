@@ -152,6 +152,12 @@ void PlanLearner::Forget() {
   previous_.clear();
   proposal_.clear();
   is_proposal_taken_ = false;
+  // Submissions that are forgotten cost nothing: what is proposed was done for the second time
+  // since, so it was submitted since.
+  names_.clear();
+  first_wait_ += waits_.size();
+  waits_.clear();
+  settled_count_ = 0;
   BeginIteration();
 }
 

@@ -236,7 +236,7 @@ PlanOptions RandomOptions(Random& random) {
 }
 
 TEST_CASE("Plans of random graphs cross no dependency and never lock", "[control][plan]") {
-  ForSeeds(4'000, [](uint64_t seed) -> std::string {
+  ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     RandomGraph graph = MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 16)),
                                         random.Below(2) == 0 ? 1 : 4);
@@ -264,7 +264,7 @@ TEST_CASE("Plans of random graphs cross no dependency and never lock", "[control
 }
 
 TEST_CASE("A bucket ends no sooner than it must", "[control][plan]") {
-  ForSeeds(4'000, [](uint64_t seed) -> std::string {
+  ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     const RandomGraph graph =
         MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 20)), 1);
@@ -295,7 +295,7 @@ TEST_CASE("A bucket ends no sooner than it must", "[control][plan]") {
 
 // What a walk should be: which tensors have come since their bucket was last sent.
 TEST_CASE("A walk is what a list of what came says", "[control][plan]") {
-  ForSeeds(4'000, [](uint64_t seed) -> std::string {
+  ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     std::vector<OrderedTensor> tensors;
     const uint64_t count = random.Between(1, 12);
