@@ -4,7 +4,7 @@
 // it when all are there and all buckets before it have been sent: no control traffic, and the same
 // messages with the same bits in every run.
 //
-// It comes from a graph (control/graph.h), or from what was done in one iteration (PlanLearner).
+// It comes from a graph (control/graph.h), or from what was done in iterations (PlanLearner).
 //
 // Source: dissertation 6.3.4, 8.3.5, figures 6.14 and 6.15; docs/sync.md "Plans".
 #ifndef LMDBIO_CONTROL_PLAN_H_
@@ -123,6 +123,7 @@ class PlanWalk {
 //
 // The calls come in the order in which this rank's program and the responses made things happen;
 // only OnDone may be late: a wait for a tensor, and the next submission of it, may come before it.
+// What goes through a plan is not told; Forget comes before something is told again.
 // Threads: one at a time.
 class PlanLearner {
  public:
@@ -136,8 +137,9 @@ class PlanLearner {
   // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank
   // alike: an error, a join, an exchange of pieces, a gathering of unequal ones.
   void OnDone(const std::vector<Response>& responses);
-  // The iteration begins anew, and another proposal may come: after a plan has ended, for instance.
-  // Requires: every rank does the same at the same place of the responses; no proposal is under way
+  // All is learned anew, and another proposal may come: after a plan has ended, for instance.
+  // Requires: every rank does the same at the same place of the responses, all of which have been
+  //           told here; no proposal is under way
   void Forget();
 
   // Once an iteration is known that a plan can follow: the request that says so, once until Forget.

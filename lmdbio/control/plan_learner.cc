@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -151,6 +152,12 @@ void PlanLearner::Forget() {
   previous_.clear();
   proposal_.clear();
   is_proposal_taken_ = false;
+  // Submissions that are forgotten cost nothing: what is proposed was done for the second time
+  // since, so it was submitted since.
+  names_.clear();
+  first_wait_ += waits_.size();
+  waits_.clear();
+  settled_count_ = 0;
   BeginIteration();
 }
 
@@ -224,11 +231,10 @@ void PlanLearner::BeginIteration() {
   iteration_.clear();
   places_.clear();
   begin_ = done_count_;
-  while (settled_count_ > 0 && waits_.front().up_to < begin_) {
-    waits_.pop_front();
-    ++first_wait_;
-    --settled_count_;
-  }
+  // All that is settled was done before this iteration.
+  waits_.erase(waits_.begin(), waits_.begin() + static_cast<ptrdiff_t>(settled_count_));
+  first_wait_ += settled_count_;
+  settled_count_ = 0;
   std::erase_if(names_, [](const auto& name) { return name.second.submissions.empty(); });
 }
 

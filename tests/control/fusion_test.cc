@@ -92,7 +92,7 @@ TEST_CASE("A group is never parted", "[control][fusion]") {
   const std::vector<Response> responses = {ResponseOf(TensorOf("a", 16)), grouped("g1", 1000),
                                            ResponseOf(TensorOf("b", 16)), of_other_type,
                                            grouped("g2", 1000)};
-  for (const uint64_t threshold : {0, 64, 128, 1 << 20}) {
+  for (const uint64_t threshold : {0U, 64U, 128U, 1U << 20}) {
     const auto names = NamesOf(Fuse(responses, {threshold}));
     CAPTURE(threshold);
     const bool stand_together =
