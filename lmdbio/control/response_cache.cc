@@ -53,11 +53,9 @@ ResponseCache::Found ResponseCache::Find(std::span<const Request> unit) const {
   for (const Request& request : unit) {
     const auto place = by_name_.find(request.name);
     if (request.operation == Operation::kJoin || place == by_name_.end()) continue;
-    found.positions.push_back(place->second);
-    for (const Response& cached : At(place->second)) {
-      if (cached.tensors.front().name != request.name) continue;
-      if (IsSame(request, cached, rank_)) ++same_count;
-    }
+    const auto [position, index] = place->second;
+    found.positions.push_back(position);
+    if (IsSame(request, At(position)[index], rank_)) ++same_count;
   }
   if (found.positions.empty()) return found;
   std::ranges::sort(found.positions);
@@ -73,13 +71,13 @@ void ResponseCache::Put(std::vector<Response> unit) {
   if (capacity_ == 0 || unit.empty() || !std::ranges::all_of(unit, IsCacheable)) return;
   for (const Response& response : unit) {
     const auto known = by_name_.find(response.tensors.front().name);
-    if (known != by_name_.end()) Evict(known->second);
+    if (known != by_name_.end()) Evict(known->second.position);
   }
   if (uses_.size() == capacity_) Evict(uses_.front());
   Position position = 0;
   while (position < entries_.size() && Has(position)) ++position;
   if (position == entries_.size()) entries_.emplace_back();
-  for (const Response& response : unit) by_name_[response.tensors.front().name] = position;
+  for (size_t i = 0; i < unit.size(); ++i) by_name_[unit[i].tensors.front().name] = {position, i};
   entries_[position].unit = std::move(unit);
   entries_[position].use = uses_.insert(uses_.end(), position);
   ++version_;

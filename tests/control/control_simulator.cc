@@ -408,6 +408,10 @@ class Run {
     for (const Player& player : players_) {
       if (player.told != players_.front().told) return "ranks were told different things";
     }
+    // Every operation of every iteration once, and nothing else.
+    if (players_.front().told.size() != expected_.size() + (job_.has_join ? 1 : 0)) {
+      return "ranks were told more or less than they asked for";
+    }
     return "";
   }
 
@@ -455,7 +459,9 @@ class Run {
     }
     Player& player = players_[At(rank)];
     player.is_in_round = false;
-    for (const Response& response : player.coordinator->TakeResponses()) Take(rank, response);
+    const std::vector<Response> responses = player.coordinator->TakeResponses();
+    for (const Response& response : responses) Take(rank, response);
+    CheckGroups(responses);
     if (has_rounds_left_ && !player.under_way.empty() &&
         player.round_count > player.rounds_at_last + kRoundsMax) {
       Fail("needs too many rounds: " + Lacks());
@@ -517,6 +523,21 @@ class Run {
     if (expected.is_error) wanted.group_size = tensor.group_size;  // of what is left of a group
     if (tensor != wanted) Fail("'" + tensor.name + "' is not what rank 0 asked for");
     if (response.rows != expected.rows) Fail("'" + tensor.name + "' has other rows");
+  }
+
+  // Tensors of one group stand together; all of them, unless some fail.
+  void CheckGroups(const std::vector<Response>& responses) {
+    const auto group_at = [&](size_t i) { return responses[i].tensors.front().group; };
+    for (size_t i = 0; i < responses.size(); ++i) {
+      if (group_at(i).empty() || !responses[i].error.empty()) continue;
+      size_t begin = i;
+      size_t end = i + 1;
+      while (begin > 0 && group_at(begin - 1) == group_at(i)) --begin;
+      while (end < responses.size() && group_at(end) == group_at(i)) ++end;
+      if (end - begin < responses[i].tensors.front().group_size) {
+        return Fail("group '" + group_at(i) + "' is parted");
+      }
+    }
   }
 
   void TakeJoin(int rank, const Response& response) {
