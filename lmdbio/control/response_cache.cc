@@ -9,13 +9,6 @@
 namespace lmdbio::control {
 namespace {
 
-bool IsCacheable(const Response& response) {
-  const Operation operation = response.tensors.front().operation;
-  return response.error.empty() && response.tensors.size() == 1 &&
-         operation != Operation::kBarrier && operation != Operation::kJoin &&
-         operation != Operation::kAdoptPlan;
-}
-
 bool HasRowsOfItsOwn(Operation operation) {
   return operation == Operation::kAllGather || operation == Operation::kAllToAll;
 }
@@ -29,6 +22,16 @@ bool BringsItsRows(const Request& mine, const Response& cached, int rank) {
   const size_t ranks = mine.splits.size();
   if (cached.rows.size() != ranks * ranks || place >= ranks) return false;
   return std::ranges::equal(mine.splits, std::span(cached.rows).subspan(place * ranks, ranks));
+}
+
+// A response with rows speaks in the words of the first rank that asked. It is kept if that is
+// rank 0: while rank 0 has joined it is another one.
+bool IsCacheable(const Response& response) {
+  const Request& tensor = response.tensors.front();
+  if (!response.error.empty() || response.tensors.size() != 1) return false;
+  if (HasRowsOfItsOwn(tensor.operation)) return BringsItsRows(tensor, response, 0);
+  return tensor.operation != Operation::kBarrier && tensor.operation != Operation::kJoin &&
+         tensor.operation != Operation::kAdoptPlan;
 }
 
 // Whether `rank` still wants what was agreed on.
