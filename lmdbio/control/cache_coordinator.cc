@@ -76,9 +76,11 @@ bool CacheCoordinator::LookUp() {
   bool has_uncached = false;
   for (PendingUnit& unit : pending().units()) {
     if (unit.is_sent) continue;
+    if (unit.position >= 0 && unit.cache_version == cache_.version()) continue;
     const ResponseCache::Found found = cache_.Find(unit.requests);
     const bool is_hit = found.kind == ResponseCache::Found::Kind::kHit;
     unit.position = is_hit ? int64_t{found.positions.front()} : -1;
+    unit.cache_version = cache_.version();
     has_uncached = has_uncached || !is_hit;
     if (found.kind != ResponseCache::Found::Kind::kInvalid) continue;
     for (const Position position : found.positions) ClearBit(kept_, position);

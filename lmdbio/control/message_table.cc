@@ -1,7 +1,6 @@
 #include "lmdbio/control/message_table.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,23 +49,6 @@ std::vector<int64_t> RowsOf(const std::vector<Ask>& asks, int rank_count) {
   return rows;
 }
 
-// Puts responses of one group behind the first of them. `keys` says the group of each: 0 is none.
-std::vector<Response> GroupedTogether(std::vector<Response> responses,
-                                      const std::vector<uint64_t>& keys) {
-  std::unordered_map<uint64_t, size_t> first_of;
-  std::vector<std::pair<size_t, size_t>> order;  // (place of the first of the group, own place)
-  for (size_t i = 0; i < responses.size(); ++i) {
-    const size_t first = keys[i] == 0 ? i : first_of.try_emplace(keys[i], i).first->second;
-    order.emplace_back(first, i);
-  }
-  if (first_of.empty()) return responses;
-  std::ranges::sort(order);
-  std::vector<Response> sorted;
-  sorted.reserve(responses.size());
-  for (const auto& [first, place] : order) sorted.push_back(std::move(responses[place]));
-  return sorted;
-}
-
 }  // namespace
 
 MessageTable::MessageTable(int rank_count, MergeExtra merge)
@@ -113,17 +95,15 @@ std::vector<Response> MessageTable::TakeReady() {
       if (entry->ranks.count() < rank_count_ && IsReady(*entry)) ready_.push_back(entry);
     }
   }
+  // A rank asks for a whole group in one piece, so the tensors of a group on which all agree become
+  // ready one after the other.
   std::vector<Response> responses;
-  std::vector<uint64_t> groups;
   for (const Entries::iterator entry : ready_) {
-    groups.push_back(entry->asks.front().group_digest);
     by_name_.erase(entry->name);
     responses.push_back(Answer(std::move(*entry)));
-    if (!responses.back().error.empty()) groups.back() = 0;
     entries_.erase(entry);
   }
   ready_.clear();
-  responses = GroupedTogether(std::move(responses), groups);
   has_new_join_ = false;
   if (joined_.count() == rank_count_) {
     SortByRank(joins_);

@@ -23,6 +23,7 @@ struct PendingUnit {
   std::vector<uint64_t> numbers;  // [requests] in the order of submission
   uint64_t group_digest = 0;      // 0: no group
   int64_t position = -1;          // in the response cache; -1: not there
+  uint64_t cache_version = 0;     // of the cache, when it was looked up
   bool is_sent = false;           // to rank 0
 };
 

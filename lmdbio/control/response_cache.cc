@@ -9,13 +9,6 @@
 namespace lmdbio::control {
 namespace {
 
-bool IsCacheable(const Response& response) {
-  const Operation operation = response.tensors.front().operation;
-  return response.error.empty() && response.tensors.size() == 1 &&
-         operation != Operation::kBarrier && operation != Operation::kJoin &&
-         operation != Operation::kAdoptPlan;
-}
-
 bool HasRowsOfItsOwn(Operation operation) {
   return operation == Operation::kAllGather || operation == Operation::kAllToAll;
 }
@@ -29,6 +22,16 @@ bool BringsItsRows(const Request& mine, const Response& cached, int rank) {
   const size_t ranks = mine.splits.size();
   if (cached.rows.size() != ranks * ranks || place >= ranks) return false;
   return std::ranges::equal(mine.splits, std::span(cached.rows).subspan(place * ranks, ranks));
+}
+
+// A response with rows speaks in the words of the first rank that asked. It is kept if that is
+// rank 0: while rank 0 has joined it is another one.
+bool IsCacheable(const Response& response) {
+  const Request& tensor = response.tensors.front();
+  if (!response.error.empty() || response.tensors.size() != 1) return false;
+  if (HasRowsOfItsOwn(tensor.operation)) return BringsItsRows(tensor, response, 0);
+  return tensor.operation != Operation::kBarrier && tensor.operation != Operation::kJoin &&
+         tensor.operation != Operation::kAdoptPlan;
 }
 
 // Whether `rank` still wants what was agreed on.
@@ -53,11 +56,9 @@ ResponseCache::Found ResponseCache::Find(std::span<const Request> unit) const {
   for (const Request& request : unit) {
     const auto place = by_name_.find(request.name);
     if (request.operation == Operation::kJoin || place == by_name_.end()) continue;
-    found.positions.push_back(place->second);
-    for (const Response& cached : At(place->second)) {
-      if (cached.tensors.front().name != request.name) continue;
-      if (IsSame(request, cached, rank_)) ++same_count;
-    }
+    const auto [position, index] = place->second;
+    found.positions.push_back(position);
+    if (IsSame(request, At(position)[index], rank_)) ++same_count;
   }
   if (found.positions.empty()) return found;
   std::ranges::sort(found.positions);
@@ -73,13 +74,13 @@ void ResponseCache::Put(std::vector<Response> unit) {
   if (capacity_ == 0 || unit.empty() || !std::ranges::all_of(unit, IsCacheable)) return;
   for (const Response& response : unit) {
     const auto known = by_name_.find(response.tensors.front().name);
-    if (known != by_name_.end()) Evict(known->second);
+    if (known != by_name_.end()) Evict(known->second.position);
   }
   if (uses_.size() == capacity_) Evict(uses_.front());
   Position position = 0;
   while (position < entries_.size() && Has(position)) ++position;
   if (position == entries_.size()) entries_.emplace_back();
-  for (const Response& response : unit) by_name_[response.tensors.front().name] = position;
+  for (size_t i = 0; i < unit.size(); ++i) by_name_[unit[i].tensors.front().name] = {position, i};
   entries_[position].unit = std::move(unit);
   entries_[position].use = uses_.insert(uses_.end(), position);
   ++version_;

@@ -73,7 +73,11 @@ class ResponseCache {
   int rank_;
   std::vector<Entry> entries_;  // [positions]
   std::list<Position> uses_;    // the latest is the last
-  std::unordered_map<std::string, Position> by_name_;
+  struct Place {
+    Position position = 0;
+    size_t index = 0;  // in the unit
+  };
+  std::unordered_map<std::string, Place> by_name_;
   uint64_t version_ = 0;
   uint64_t evicted_count_ = 0;
 };

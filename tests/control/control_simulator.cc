@@ -174,13 +174,17 @@ struct Group {
 struct Job {
   int rank_count = 1;
   std::vector<int> host_of;
-  int iteration_count = 1;
+  int iteration_count = 1;   // before all have joined
+  int total_count = 1;       // and afterwards
   std::vector<int> batches;  // [ranks] iterations, before it joins
   bool has_join = false;
   std::vector<Tensor> tensors;
   std::vector<Group> groups;
 };
 
+bool HasBatch(const Job& job, int iteration, int rank) {
+  return iteration >= job.iteration_count || iteration < job.batches[At(rank)];
+}
 bool IsChanged(const Tensor& tensor, int iteration, int rank) {
   return tensor.differs_at == iteration && tensor.differs_rank == rank;
 }
@@ -245,7 +249,7 @@ Expected ExpectedOf(const Job& job, const Tensor& tensor, int iteration) {
   Expected expected;
   std::vector<int> submitters;
   for (int rank = 0; rank < job.rank_count; ++rank) {
-    if (job.batches[At(rank)] > iteration) submitters.push_back(rank);
+    if (HasBatch(job, iteration, rank)) submitters.push_back(rank);
   }
   expected.tensor = RequestOf(job, tensor, iteration, submitters.front());
   const auto count_of = [&](auto holds) {
@@ -306,6 +310,7 @@ Job RandomJob(Random& random, int rank_count) {
     job.batches.push_back(job.has_join ? 1 + any_iteration() : job.iteration_count);
   }
   job.iteration_count = *std::ranges::max_element(job.batches);
+  job.total_count = job.iteration_count + (job.has_join ? static_cast<int>(random.Below(3)) : 0);
   const int group_count = random.Below(3) == 0 ? 1 + static_cast<int>(random.Below(2)) : 0;
   for (int group = 0; group < group_count; ++group) {
     job.groups.push_back({std::string(1, static_cast<char>('g' + group)),
@@ -392,7 +397,7 @@ class Run {
       WriteProgram(rank);
     }
     for (const Tensor& tensor : job_.tensors) {
-      for (int i = tensor.first_iteration; i < job_.iteration_count; ++i) {
+      for (int i = tensor.first_iteration; i < job_.total_count; ++i) {
         expected_.emplace(std::pair(tensor.name, i), ExpectedOf(job_, tensor, i));
       }
     }
@@ -408,13 +413,19 @@ class Run {
     for (const Player& player : players_) {
       if (player.told != players_.front().told) return "ranks were told different things";
     }
+    // Every operation of every iteration once, and nothing else.
+    if (players_.front().told.size() != expected_.size() + (job_.has_join ? 1 : 0)) {
+      return "ranks were told more or less than they asked for";
+    }
     return "";
   }
 
  private:
   void WriteProgram(int rank) {
     Player& player = players_[At(rank)];
-    for (int i = 0; i < job_.batches[At(rank)]; ++i) {
+    for (int i = 0; i < job_.total_count; ++i) {
+      if (i == job_.iteration_count) player.program.push_back({kJoinIteration, nullptr});
+      if (!HasBatch(job_, i, rank)) continue;
       const size_t begin = player.program.size();
       for (const Tensor& tensor : job_.tensors) {
         if (tensor.first_iteration <= i) player.program.push_back({i, &tensor});
@@ -423,7 +434,9 @@ class Run {
         std::swap(player.program[k - 1], player.program[begin + random_.Below(k - begin)]);
       }
     }
-    if (job_.has_join) player.program.push_back({kJoinIteration, nullptr});
+    if (job_.has_join && job_.total_count == job_.iteration_count) {
+      player.program.push_back({kJoinIteration, nullptr});
+    }
   }
 
   void Turn(int rank) {
@@ -455,7 +468,9 @@ class Run {
     }
     Player& player = players_[At(rank)];
     player.is_in_round = false;
-    for (const Response& response : player.coordinator->TakeResponses()) Take(rank, response);
+    const std::vector<Response> responses = player.coordinator->TakeResponses();
+    for (const Response& response : responses) Take(rank, response);
+    CheckGroups(responses);
     if (has_rounds_left_ && !player.under_way.empty() &&
         player.round_count > player.rounds_at_last + kRoundsMax) {
       Fail("needs too many rounds: " + Lacks());
@@ -467,7 +482,7 @@ class Run {
     for (uint64_t count = 1 + random_.Below(4); count > 0 && !player.program.empty(); --count) {
       const Submission next = player.program.front();
       const std::string name = next.tensor == nullptr ? kJoinName : next.tensor->name;
-      if (player.under_way.contains(name)) return;
+      if (player.under_way.contains(name) || player.is_joining) return;
       player.program.pop_front();
       Submit(rank, name, next);
     }
@@ -517,6 +532,21 @@ class Run {
     if (expected.is_error) wanted.group_size = tensor.group_size;  // of what is left of a group
     if (tensor != wanted) Fail("'" + tensor.name + "' is not what rank 0 asked for");
     if (response.rows != expected.rows) Fail("'" + tensor.name + "' has other rows");
+  }
+
+  // Tensors of one group stand together; all of them, unless some fail.
+  void CheckGroups(const std::vector<Response>& responses) {
+    const auto group_at = [&](size_t i) { return responses[i].tensors.front().group; };
+    for (size_t i = 0; i < responses.size(); ++i) {
+      if (group_at(i).empty() || !responses[i].error.empty()) continue;
+      size_t begin = i;
+      size_t end = i + 1;
+      while (begin > 0 && group_at(begin - 1) == group_at(i)) --begin;
+      while (end < responses.size() && group_at(end) == group_at(i)) ++end;
+      if (end - begin < responses[i].tensors.front().group_size) {
+        return Fail("group '" + group_at(i) + "' is parted");
+      }
+    }
   }
 
   void TakeJoin(int rank, const Response& response) {
