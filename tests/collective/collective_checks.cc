@@ -396,9 +396,6 @@ void ExpectOneOfEach(Collectives& all, const CallTag& tag, size_t bytes, CallOut
                 complaints);
   ExpectOutcome(all.Broadcast(tag, out, all.size() - 1), wanted, what + "Broadcast", complaints);
   ExpectOutcome(all.AllToAll(tag, in, parts, out, parts), wanted, what + "AllToAll", complaints);
-  // A barrier has no size of its own.
-  ExpectOutcome(all.Barrier({tag.digest + bytes, tag.is_declined}), wanted, what + "Barrier",
-                complaints);
   if (wanted == CallOutcome::kDone) return;
   complaints.Expect(
       std::all_of(out.begin(), out.end(), [](std::byte byte) { return byte == std::byte{7}; }),
@@ -409,8 +406,9 @@ void Declines(Collectives& all, const CollectiveSizes& sizes, Complaints& compla
   for (const size_t bytes : {size_t{0}, size_t{8}, sizes.large.back() & ~size_t{3}}) {
     for (int who = 0; who < all.size(); ++who) {
       const auto what = fmt::format("declined by {}, {} bytes: ", who, bytes);
-      ExpectOneOfEach(all, TagOf("declined", all.rank() == who), bytes, CallOutcome::kDeclined,
-                      what, complaints);
+      const CallTag tag = TagOf("declined", all.rank() == who);
+      ExpectOneOfEach(all, tag, bytes, CallOutcome::kDeclined, what, complaints);
+      ExpectOutcome(all.Barrier(tag), CallOutcome::kDeclined, what + "Barrier", complaints);
     }
     ExpectOneOfEach(all, TagOf("declined"), bytes, CallOutcome::kDone, "afterwards: ", complaints);
   }
@@ -421,6 +419,7 @@ void OtherDigests(Collectives& all, const CollectiveSizes& sizes, Complaints& co
   for (const size_t bytes : {size_t{8}, sizes.large.back() & ~size_t{3}}) {
     const CallTag tag = TagOf(all.rank() == all.size() - 1 ? "one thing" : "another");
     ExpectOneOfEach(all, tag, bytes, CallOutcome::kDeclined, "other digest: ", complaints);
+    ExpectOutcome(all.Barrier(tag), CallOutcome::kDeclined, "other digest: Barrier", complaints);
     ExpectOneOfEach(all, TagOf("same"), bytes, CallOutcome::kDone, "afterwards: ", complaints);
   }
 }

@@ -20,8 +20,8 @@ namespace lmdbio::test {
 
 // Sizes in bytes; of whole elements as many as fit.
 struct CollectiveSizes {
-  std::vector<size_t> small{0, 8, 24, 40, 1000, 4104};   // for every type and reduction
-  std::vector<size_t> large{65'528, 65'544, 1'200'008};  // for some of them
+  std::vector<size_t> small{0, 8, 24, 40, 1000, 4104};  // for every type and reduction
+  std::vector<size_t> large{65'528, 65'544, 300'008};   // for some of them
 };
 
 // Collective over the ranks.
