@@ -19,7 +19,7 @@ namespace {
 using Outcome = Result<CallOutcome>;
 
 // The tag of a call's stages: ranks that mean different calls have different ones.
-CallTag Marked(const CallTag& tag, CallKind kind, std::initializer_list<uint64_t> shape) {
+CallTag Marked(const CallTag& tag, WireCall kind, std::initializer_list<uint64_t> shape) {
   std::vector<uint64_t> words{tag.digest, static_cast<uint64_t>(kind)};
   words.insert(words.end(), shape);
   return {.digest = DigestOf(words), .is_declined = tag.is_declined};
@@ -50,9 +50,11 @@ class Tiered final : public Collectives {
   Outcome AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
                    MutableBytes receive, std::span<const uint64_t> receive_bytes) override;
   Outcome Barrier(const CallTag& tag) override {
-    return Agree(Marked(tag, CallKind::kBarrier, {}));
+    return Agree(Marked(tag, WireCall::kBarrier, {}));
   }
-  MutableBytes registered() const override { return host_->registered(); }
+  MutableBytes registered() const override {
+    return host_->registered().first(options_.registered_bytes);
+  }
   std::string Description() const override;
   void Stop(const Error& why) override {
     host_->Stop(why);
@@ -116,7 +118,7 @@ Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values, reduce::
 Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, reduce::ReduceOp op) {
   const size_t bytes = values.count * reduce::ElementBytes(values.type);
   const CallTag marked =
-      Marked(tag, CallKind::kAllReduce,
+      Marked(tag, WireCall::kAllReduce,
              {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(op)});
   if (bytes > options_.apart_bytes_max) {
     LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
@@ -134,7 +136,7 @@ Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte
   const size_t element_bytes = reduce::ElementBytes(input.type);
   const size_t bytes = input.count * element_bytes;
   const CallTag marked = Marked(
-      tag, CallKind::kReduceScatter,
+      tag, WireCall::kReduceScatter,
       {bytes, static_cast<uint64_t>(input.type), static_cast<uint64_t>(op), DigestOf(counts)});
   scratch_.assign(input.data, input.data + bytes);
   LMDBIO_TRY(const CallOutcome outcome,
@@ -170,7 +172,7 @@ Outcome Tiered::GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_hos
 Outcome Tiered::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                           std::span<const uint64_t> part_bytes) {
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
-  const CallTag marked = Marked(tag, CallKind::kAllGather, {all.size(), DigestOf(part_bytes)});
+  const CallTag marked = Marked(tag, WireCall::kAllGather, {all.size(), DigestOf(part_bytes)});
   const Bounds bounds = BoundsOf(part_bytes);
   LMDBIO_CHECK(bounds.back() == all.size());
   scratch_.resize(all.size());
@@ -189,7 +191,7 @@ Outcome Tiered::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
 
 Outcome Tiered::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
   const CallTag marked =
-      Marked(tag, CallKind::kBroadcast, {bytes.size(), static_cast<uint64_t>(root)});
+      Marked(tag, WireCall::kBroadcast, {bytes.size(), static_cast<uint64_t>(root)});
   LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(root >= 0 && root < size());
@@ -214,7 +216,7 @@ Outcome Tiered::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_
   // Who sends how much to whom: row after row, by host.
   std::vector<uint64_t> rows(count * count);
   const std::vector<uint64_t> row_bytes(count, count * sizeof(uint64_t));
-  CallTag marked = Marked(tag, CallKind::kAllToAll, {});
+  CallTag marked = Marked(tag, WireCall::kAllToAll, {});
   LMDBIO_TRY(CallOutcome outcome, GatherByHost(marked, std::as_bytes(send_bytes),
                                                std::as_writable_bytes(std::span(rows)), row_bytes));
   if (outcome == CallOutcome::kDeclined) return outcome;

@@ -98,7 +98,7 @@ Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values, red
 
 Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallTag& tag,
                                            const Values& values, reduce::ReduceOp op) {
-  const CallShape shape{.kind = CallKind::kAllReduce,
+  const CallShape shape{.kind = WireCall::kAllReduce,
                         .type = static_cast<uint8_t>(values.type),
                         .op = static_cast<uint8_t>(op),
                         .bytes = values.count * reduce::ElementBytes(values.type)};
@@ -120,7 +120,7 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
                                             std::byte* output, std::span<const uint64_t> counts,
                                             reduce::ReduceOp op) {
   const size_t element_bytes = reduce::ElementBytes(input.type);
-  const CallShape shape{.kind = CallKind::kReduceScatter,
+  const CallShape shape{.kind = WireCall::kReduceScatter,
                         .type = static_cast<uint8_t>(input.type),
                         .op = static_cast<uint8_t>(op),
                         .bytes = input.count * element_bytes,
@@ -144,7 +144,7 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
 Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                         std::span<const uint64_t> part_bytes) {
   const CallShape shape{
-      .kind = CallKind::kAllGather, .bytes = all.size(), .parts_digest = DigestOf(part_bytes)};
+      .kind = WireCall::kAllGather, .bytes = all.size(), .parts_digest = DigestOf(part_bytes)};
   LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
@@ -164,7 +164,7 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
 }
 
 Result<CallOutcome> OverWire::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
-  const CallShape shape{.kind = CallKind::kBroadcast, .root = root, .bytes = bytes.size()};
+  const CallShape shape{.kind = WireCall::kBroadcast, .root = root, .bytes = bytes.size()};
   LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(root >= 0 && root < size());
@@ -189,7 +189,7 @@ Result<bool> OverWire::SizesFit(std::span<const uint64_t> send_bytes,
 Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
                                        std::span<const uint64_t> send_bytes, MutableBytes receive,
                                        std::span<const uint64_t> receive_bytes) {
-  const CallShape shape{.kind = CallKind::kAllToAll};
+  const CallShape shape{.kind = WireCall::kAllToAll};
   LMDBIO_TRY(CallOutcome outcome, meeting_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_TRY(const bool fits, SizesFit(send_bytes, receive_bytes));

@@ -22,7 +22,7 @@
 namespace lmdbio::collective {
 
 // The numbers travel between ranks and are append-only.
-enum class CallKind : uint8_t {
+enum class WireCall : uint8_t {
   kAllReduce = 1,
   kReduceScatter = 2,
   kAllGather = 3,
@@ -33,7 +33,7 @@ enum class CallKind : uint8_t {
 
 // What a rank means by its call; ranks whose shapes differ mean different calls.
 struct CallShape {
-  CallKind kind = CallKind::kBarrier;
+  WireCall kind = WireCall::kBarrier;
   uint8_t type = 0;
   uint8_t op = 0;
   uint8_t reserved = 0;

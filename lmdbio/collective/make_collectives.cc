@@ -1,0 +1,107 @@
+#include "lmdbio/collective/make_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lmdbio/collective/host_collectives.h"
+#include "lmdbio/collective/host_places.h"
+#include "lmdbio/collective/link_wire.h"
+#include "lmdbio/collective/solo_collectives.h"
+#include "lmdbio/collective/tiered_collectives.h"
+#include "lmdbio/collective/wire_collectives.h"
+
+namespace lmdbio::collective {
+namespace {
+
+using Made = Result<std::unique_ptr<Collectives>>;
+
+Status CheckName(const std::string& name) {
+  if (name == "mpi") {
+    return Fail(ErrorCode::kUnsupported,
+                "collective 'mpi' is made from a communicator: lmdbio/mpi/mpi_collectives.h");
+  }
+  for (const char* const known : {"auto", "shm", "ring", "halving", "direct"}) {
+    if (name == known) return {};
+  }
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' is no collective: there are auto, shm, ring, halving, direct, mpi", name));
+}
+
+// Collective over `group`. Succeeds, or fails, on all its ranks.
+Made ForAll(comm::Group& group, Made mine) {
+  Status status = mine ? Status() : Fail(std::move(mine).error());
+  LMDBIO_TRY_VOID(comm::Agree(group, std::move(status)));
+  return mine;
+}
+
+Made OverLinks(comm::Group& group, comm::Health& health, const CollectiveOptions& options,
+               int known_as) {
+  LMDBIO_TRY(auto wire,
+             OpenLinkWire(group, health, {.known_as = known_as, .wait_mode = options.wait_mode}));
+  WireCollectiveOptions wire_options{.table = {},
+                                     .chunk_bytes = options.chunk_bytes,
+                                     .chunk_depth = options.chunk_depth,
+                                     .trial_time = options.trial_time};
+  if (options.collective != "auto") {
+    LMDBIO_TRY(const WireAlgorithm algorithm, ParseWireAlgorithm(options.collective));
+    wire_options.table = OneWireAlgorithm(algorithm, options.chunk_bytes, options.chunk_depth);
+  }
+  return WireCollectives(std::move(wire), wire_options);
+}
+
+Made OnHost(comm::Group& host, comm::Health& health, const CollectiveOptions& options) {
+  if (host.size() == 1 && options.registered_bytes == 0) return SoloCollectives();
+  return HostCollectives(host, health,
+                         {.wait = options.wait_mode, .registered_bytes = options.registered_bytes});
+}
+
+// Collective over `group`.
+Result<uint64_t> LeastOf(comm::Group& group, uint64_t mine) {
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  for (size_t at = 0; at < all.size(); at += sizeof(uint64_t)) {
+    uint64_t theirs = 0;
+    std::memcpy(&theirs, &all[at], sizeof theirs);
+    mine = std::min(mine, theirs);
+  }
+  return mine;
+}
+
+Made OverTiers(comm::Group& group, comm::Group& host, HostPlaces places, comm::Health& health,
+               const CollectiveOptions& options) {
+  const bool is_root = host.rank() == 0;
+  LMDBIO_TRY(const auto same_tier, group.Split(is_root ? 0 : 1));
+  LMDBIO_TRY(auto on_host, ForAll(group, OnHost(host, health, options)));
+  Made roots = nullptr;
+  if (is_root) roots = OverLinks(*same_tier, health, options, group.rank());
+  LMDBIO_TRY(auto between, ForAll(group, std::move(roots)));
+  LMDBIO_TRY(const uint64_t registered_bytes, LeastOf(group, on_host->registered().size()));
+  return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
+                           {.registered_bytes = registered_bytes});
+}
+
+}  // namespace
+
+Made MakeCollectives(comm::Group& group, comm::Health& health, const CollectiveOptions& options) {
+  LMDBIO_TRY_VOID(CheckName(options.collective));
+  if (group.size() == 1) return SoloCollectives();
+  if (options.collective != "auto" && options.collective != "shm") {
+    return ForAll(group, OverLinks(group, health, options, group.rank()));
+  }
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(HostPlaces places, FindHostPlaces(group, *host));
+  if (places.host_count() == 1) return ForAll(group, OnHost(*host, health, options));
+  if (options.collective == "shm") {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("collective 'shm' is for one host, and there are {}", places.host_count()));
+  }
+  if (places.host_count() == group.size()) {
+    return ForAll(group, OverLinks(group, health, options, group.rank()));
+  }
+  return OverTiers(group, *host, std::move(places), health, options);
+}
+
+}  // namespace lmdbio::collective

@@ -1,0 +1,32 @@
+// lmdbio/mpi/mpi_wire.h - a wire of MPI's messages: the algorithms of lmdbio/collective over the
+// network that MPI knows best. Waits asleep, see mpi_waiter.h.
+//
+// Source: docs/sync.md "Collectives".
+#ifndef LMDBIO_MPI_MPI_WIRE_H_
+#define LMDBIO_MPI_MPI_WIRE_H_
+
+#include <memory>
+
+#include <mpi.h>
+
+#include "lmdbio/collective/message_wire.h"
+#include "lmdbio/comm/health.h"
+#include "lmdbio/mpi/mpi_calls.h"
+
+namespace lmdbio::mpi {
+
+struct MpiWireOptions {
+  uint64_t piece_bytes_max = kPieceBytesMax;  // [1 .. kPieceBytesMax] of one message
+};
+
+// Collective over `communicator`, of which a duplicate is used. MPI tells nothing of ranks that
+// died: `health` does.
+// Lifetime: `health` outlives the wire; a wire that outlives MPI_Finalize may be destroyed, not
+//           called. After an error, MPI may still write to what was to be received.
+// Requires: whoever calls the wire may call MPI, see CheckMpiThread
+// Errors: kInternal  MPI failed, in its words
+Result<std::unique_ptr<collective::Wire>> MpiWire(MPI_Comm communicator, comm::Health& health,
+                                                  const MpiWireOptions& options = {});
+
+}  // namespace lmdbio::mpi
+#endif  // LMDBIO_MPI_MPI_WIRE_H_
