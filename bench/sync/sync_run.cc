@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/sync/mpi_call_count.h"
 #include "bench/sync/thread_clocks.h"
 #include "lmdbio/mpi/mpi_calls.h"
 
@@ -29,10 +30,12 @@ struct Snapshot {
   ThreadTime all;
   HostTime host;
   Traffic traffic;
+  uint64_t mpi_calls = 0;
 };
 
 Snapshot TakeSnapshot(const std::vector<pid_t>& helpers, const GradientSync* sync) {
   Snapshot now;
+  now.mpi_calls = MpiCallCount();
   if (sync != nullptr) now.traffic = sync->traffic();
   now.helpers = TimeOf(helpers);
   now.all = TimeOf(ThreadsOfProcess());
@@ -58,6 +61,7 @@ RankCost CostBetween(const Snapshot& start, const Snapshot& end) {
   cost.control_bytes = end.traffic.control_bytes - start.traffic.control_bytes;
   cost.collectives = end.traffic.collectives - start.traffic.collectives;
   cost.collective_bytes = end.traffic.collective_bytes - start.traffic.collective_bytes;
+  cost.mpi_calls = end.mpi_calls - start.mpi_calls;
   return cost;
 }
 
