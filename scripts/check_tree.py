@@ -32,7 +32,7 @@ MAY_INCLUDE = {
     "reduce": ["base"],
     "collective": ["base", "comm", "reduce"],
     "control": ["base", "reduce"],
-    "mpi": ["base", "comm", "reduce", "collective", "control"],
+    "mpi": ["base", "comm", "reduce", "collective", "control", "sync"],
     "order": ["base"],
     "exchange": ["base", "format", "layout", "comm"],
     "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],

@@ -47,17 +47,20 @@ extern "C" void NoteStopSignal(int signal_number) {
 struct Operand {
   std::string name;
   bool is_required = true;
+  bool is_many = false;
 };
 
-// "DIR [OUT]" becomes {DIR, required}, {OUT, optional}.
+// "DIR [OUT]" becomes {DIR, required}, {OUT, optional}; "IN..." becomes {IN, required, many}.
 std::vector<Operand> SplitOperands(std::string_view text) {
   std::vector<Operand> operands;
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
     const bool is_optional = word.front() == '[';
-    operands.push_back(
-        {std::string(is_optional ? word.substr(1, word.size() - 2) : word), !is_optional});
+    std::string_view operand = is_optional ? word.substr(1, word.size() - 2) : word;
+    const bool is_many = operand.ends_with("...");
+    if (is_many) operand.remove_suffix(3);
+    operands.push_back({std::string(operand), !is_optional, is_many});
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return operands;
@@ -83,8 +86,12 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
   po::options_description all = DescribeOptions(command);
   po::positional_options_description positions;
   for (const Operand& operand : operands) {
-    all.add_options()(operand.name.c_str(), po::value<std::string>());
-    positions.add(operand.name.c_str(), 1);
+    if (operand.is_many) {
+      all.add_options()(operand.name.c_str(), po::value<std::vector<std::string>>());
+    } else {
+      all.add_options()(operand.name.c_str(), po::value<std::string>());
+    }
+    positions.add(operand.name.c_str(), operand.is_many ? -1 : 1);
   }
   // Abbreviated options would change their meaning whenever a new option is added.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
@@ -61,6 +62,10 @@ class Invocation {
   uint64_t whole(const std::string& name) const { return option<Whole>(name).value; }
   // An operand by the name that Command::operands gives it. Requires: has(name)
   const std::string& operand(const std::string& name) const { return option<std::string>(name); }
+  // What "NAME..." stands for. Requires: has(name)
+  const std::vector<std::string>& operand_list(const std::string& name) const {
+    return option<std::vector<std::string>>(name);
+  }
 
   bool wants_json() const { return has("json"); }
   const std::string& tool_name() const { return tool_name_; }
@@ -85,9 +90,11 @@ enum class Output { kReport, kText };
 
 // What a program can be asked to do.
 struct Command {
-  const char* name;      // "" if the program has but one command
-  const char* operands;  // names by which operands are found, as "DIR OUT"; "[OUT]" may be left out
-  const char* summary;   // one line for --help
+  const char* name;  // "" if the program has but one command
+  // Names by which operands are found, as "DIR OUT"; "[OUT]" may be left out, and the last may be
+  // "IN...", which is one or several.
+  const char* operands;
+  const char* summary;  // one line for --help
   // Describes the options; --help, --version and, for a report, --json are always there. nullptr:
   // no others.
   void (*describe)(po::options_description_easy_init options);

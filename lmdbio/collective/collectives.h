@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
@@ -92,6 +93,9 @@ class Collectives {
   // there needs no copy. May be empty. An AllReduce finds the zero-copy way by itself, if all ranks
   // reduce at the same offset of it.
   virtual MutableBytes registered() const { return {}; }
+
+  // What was chosen, by size, in lines for people. May be empty.
+  virtual std::string Description() const { return {}; }
 
   // This rank does not go on: every call of its own and of its peers, now and later, ends with
   // kPeerFailed and these words. Any thread.

@@ -208,7 +208,7 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
                       std::string(reinterpret_cast<const char*>(message.data()), message.size()));
 }
 
-std::optional<int> PeerLinks::AwaitAny(std::span<const int> from) {
+std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {
   std::vector<pollfd> polled;
   while (!is_stopped_.load()) {
     for (const int rank : from) {
@@ -218,9 +218,10 @@ std::optional<int> PeerLinks::AwaitAny(std::span<const int> from) {
     for (const int rank : from) polled.push_back({incoming_.at(rank).socket.get(), POLLIN, 0});
     polled.push_back({stop_event_.get(), POLLIN, 0});
     polled.push_back({wake_event_.get(), POLLIN, 0});
-    ::poll(polled.data(), polled.size(), -1);
+    const int ready_count = ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
     uint64_t count = 0;
     if (::read(wake_event_.get(), &count, sizeof count) > 0) return std::nullopt;
+    if (ready_count == 0) return std::nullopt;
   }
   return std::nullopt;
 }

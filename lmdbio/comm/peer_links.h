@@ -74,9 +74,11 @@ class PeerLinks {
   bool HasMessage(int from);
 
   // Sleeps until there is a message, or a failure, from one of `from`, and says from whom; none
-  // after Wake or Stop.
-  // from  [all in the plan] the first of those with something
-  std::optional<int> AwaitAny(std::span<const int> from);
+  // after Wake or Stop, or when the time has passed.
+  // from   [all in the plan] the first of those with something
+  // limit  negative: none
+  std::optional<int> AwaitAny(std::span<const int> from,
+                              std::chrono::milliseconds limit = std::chrono::milliseconds(-1));
 
   // Ends the AwaitAny under way, or the next one. Any thread.
   void Wake();

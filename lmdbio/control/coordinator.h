@@ -13,13 +13,16 @@
 #ifndef LMDBIO_CONTROL_COORDINATOR_H_
 #define LMDBIO_CONTROL_COORDINATOR_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
 #include "lmdbio/control/exchange.h"
 #include "lmdbio/control/request.h"
 
@@ -31,9 +34,13 @@ struct Stall {
   std::vector<int> missing_ranks;  // those that have not submitted it, as far as is known here
 };
 
+// How `extra` of two kAdoptPlan becomes one; an error fails the request on every rank.
+using MergeExtra = std::function<Result<std::vector<std::byte>>(Bytes a, Bytes b)>;
+
 struct CoordinatorOptions {
   std::string kind = "cache";      // "horovod", "cache" or "hierarchical"
   uint32_t cache_capacity = 1024;  // responses; 0: none, and every tensor is negotiated each time
+  MergeExtra merge;                // MergeProposals of control/plan.h; empty: all must be equal
 };
 
 // Counts since the coordinator was made.
@@ -53,13 +60,17 @@ class Coordinator {
                                                      const Ranks& ranks);
   virtual ~Coordinator() = default;
 
-  // This rank wants a tensor.
+  // This rank wants a tensor. In a round that is under way it takes no part. A tensor of a group
+  // takes part when all `group_size` of the group have been submitted here.
   // Requires: no other request of the name is under way here: submitted, and not yet among the
-  //           responses
+  //           responses. Between kJoin and its response nothing is submitted; the responses
+  //           meanwhile name tensors that this rank has not submitted, to which it brings zeros or
+  //           no rows
   virtual void Submit(Request request) = 0;
 
   // Takes back what has been submitted and is not among the responses yet, oldest first: requests
-  // that are from now on somebody else's.
+  // that are from now on somebody else's. A group of which some tensors have failed already,
+  // because ranks did not agree on it, consists of the others from now on.
   // Requires: no round is under way; every rank does the same at the same place of its rounds
   virtual std::vector<Request> TakePending() = 0;
 

@@ -30,7 +30,7 @@ class Graph {
   uint64_t edge_count() const { return edge_count_; }
 
  private:
-  friend class GraphPass;
+  friend class GraphPass;  // graph.cc
   struct Node {
     std::string name;
     int32_t tensor = -1;             // in tensors_; -1: no collective
@@ -44,20 +44,23 @@ class Graph {
 // A collective of the graph, in its place.
 struct OrderedTensor {
   Request tensor;
-  // The length of the longest way here from a root, counted in nodes.
+  // The length of the longest way here from a root, counted in the nodes before it.
   uint32_t depth = 0;
-  // The length of the longest way here, counted in collectives: 0 if it needs no other collective.
+  // The length of the longest way here, counted in the collectives before it: 0 if it needs none.
   // Two collectives of one level cannot need each other.
   uint32_t level = 0;
+  // The largest place in the order of a collective that this one needs, directly or through others;
+  // -1: it needs none. What stands behind that place it does not need: all that a plan must know.
+  int64_t needs_up_to = -1;
 };
 
-// The collectives that `fetches` need, numbered as 6.3.4 says: parents before children; siblings in
-// the order in which they were added; others by their depth, and where that is equal by the order
-// in which they were added. So every rank with the same graph gets the same order, and a tensor is
-// never asked for before those that it needs.
+// The collectives that `fetches` need, numbered as 6.3.4 says: parents before children; siblings,
+// who have the same parents and so the same depth, in the order in which they were added; others by
+// their depth, and where that is equal by the order in which they were added. So every rank with
+// the same graph gets the same order, and a tensor is never asked for before those that it needs.
 // fetches  the nodes whose results are wanted; empty: all nodes that nothing needs
-// Errors: kInvalidArgument  the graph has a cycle, names a node in it; a tensor's name comes twice;
-//                           a fetch is no node
+// Errors: kInvalidArgument  what the fetches need has a cycle, names a node in it; a tensor's name
+//                           comes twice in the graph; a fetch is no node
 // Cost: O(nodes + edges) time and memory; no recursion
 Result<std::vector<OrderedTensor>> OrderTensors(const Graph& graph,
                                                 std::vector<Graph::NodeIndex> fetches = {});

@@ -10,7 +10,9 @@
 #ifndef LMDBIO_CONTROL_PLAN_H_
 #define LMDBIO_CONTROL_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,7 +30,7 @@ namespace lmdbio::control {
 struct PlanOptions {
   FusionOptions fusion;
   uint32_t num_groups = 0;  // > 0: this many buckets of about equal bytes, where dependencies and
-                            // types allow it, in place of the threshold (Romero et al. 3.2)
+                            // kinds allow it, in place of the threshold (Romero et al. 3.2)
 };
 
 struct Bucket {
@@ -37,9 +39,17 @@ struct Bucket {
 
 class Plan {
  public:
-  // Tensors of different levels never share a bucket.
-  // tensors  in order, as OrderTensors gives them
+  // Cuts the list into stretches. A stretch ends before a tensor that needs one of it, before one
+  // that finds no room, and, with num_groups, where its share of the bytes is reached. In a stretch
+  // tensors of one kind share a bucket; buckets stand in the order of their first tensors.
+  // So no tensor needs another one of its own bucket or of a later one: ranks that send buckets in
+  // this order never wait for each other for ever (docs/sync.md "Plans").
+  // Tensors of one group stand together where the first of them stood, however large, unless one of
+  // them needs what does not come before that place.
+  // tensors  in order, as OrderTensors gives them: of each tensor the request and needs_up_to count
   // epoch    which plan of a run this is; every rank counts alike
+  // Requires: no name comes twice; needs_up_to of each is smaller than its own place
+  // Cost: O(n log n) for n tensors
   static Plan FromOrder(const std::vector<OrderedTensor>& tensors, const PlanOptions& options,
                         uint64_t epoch);
 
@@ -64,21 +74,24 @@ class PlanWalk {
 
   // Puts a request into its slot. False if it has none: the plan has no such tensor, or another one
   // of that name, or the slot is taken; then nothing changes. A tensor whose bucket was taken in
-  // this iteration belongs to the next one.
+  // this iteration belongs to the next one: a rank may be ahead of the collectives by one.
   bool Submit(const Request& request);
 
   // The next bucket in order, if all of its slots are taken; it counts as sent.
+  // Lifetime: of the result: the plan's
   const Bucket* TakeReady();
-  // The number of that bucket in the plan: of the one that TakeReady gave last, or, while none is
-  // ready, of the one that all ranks send next.
+  // The number of that bucket in the plan: of the one that TakeReady gave last, or, where it gave
+  // none, of the one that all ranks send next.
   size_t next_bucket() const { return next_bucket_; }
 
   // Whether some slots are taken whose bucket has not been sent.
   bool has_pending() const { return pending_count_ > 0; }
-  // What the next bucket still lacks.
+  // What the bucket that all ranks send next still lacks; of how many tensors.
+  size_t missing_count() const;
   std::vector<std::string> MissingNames() const;
 
-  // Takes back what has not been sent, in the order of the plan.
+  // Takes back what has not been sent, in the order of the plan, from the bucket that all ranks
+  // send next and once around.
   std::vector<Request> TakePending();
 
  private:
@@ -86,11 +99,15 @@ class PlanWalk {
     size_t bucket = 0;
     size_t slot = 0;
   };
+  struct Slots {
+    std::vector<uint8_t> are_taken;
+    size_t taken_count = 0;
+  };
   Plan plan_;
   std::unordered_map<std::string, Place> places_;
-  // Slots of this iteration and of the next: a rank may be ahead of the collective by one.
-  std::vector<std::vector<uint8_t>> taken_;
-  std::vector<size_t> taken_count_;  // [buckets]
+  // [buckets] of this iteration from unsent_bucket_ on, of the next one before it
+  std::vector<Slots> slots_;
+  size_t unsent_bucket_ = 0;  // that all ranks send next
   size_t next_bucket_ = 0;
   size_t pending_count_ = 0;
 };
@@ -99,8 +116,13 @@ class PlanWalk {
 // they learn the same order; what depended on what, each rank sees for itself, and tells the others
 // in its request to adopt the plan.
 //
-// An iteration is what is done until a name comes a second time. A tensor that was submitted, on
-// some rank, after that rank had waited for another one is taken to need that one.
+// An iteration is what is done until a name comes a second time. Once two of them in a row held the
+// same requests, the second one's order becomes the proposal: what is done only once, at the
+// beginning, is in no plan. A tensor that was submitted, on some rank, after that rank had waited
+// for another one of its iteration, is taken to need that one.
+//
+// The calls come in the order in which this rank's program and the responses made things happen;
+// only OnDone may be late: a wait for a tensor, and the next submission of it, may come before it.
 // Threads: one at a time.
 class PlanLearner {
  public:
@@ -110,12 +132,16 @@ class PlanLearner {
   void OnSubmit(std::string_view name);
   // This rank's program has waited for a tensor, or asked whether it is done and heard that it is.
   void OnWaited(std::string_view name);
-  // All ranks have done these.
+  // All ranks have done these, fused or one by one: the same on every rank, in the same order.
+  // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank
+  // alike: an error, a join, an exchange of pieces, a gathering of unequal ones.
   void OnDone(const std::vector<Response>& responses);
-  // Something came in between that no plan can hold: the iteration begins anew.
+  // The iteration begins anew, and another proposal may come: after a plan has ended, for instance.
+  // Requires: every rank does the same at the same place of the responses; no proposal is under way
   void Forget();
 
-  // Once an iteration is known that a plan can follow: the request that says so, once.
+  // Once an iteration is known that a plan can follow: the request that says so, once until Forget.
+  // All ranks have it after the same responses.
   // epoch  of the plan to be
   std::optional<Request> TakeProposal(uint64_t epoch);
   // The plan that all ranks adopt.
@@ -123,21 +149,60 @@ class PlanLearner {
   // Errors: kInternal  the bytes are no proposal of this rank's iteration
   Result<Plan> Adopt(const Request& agreed) const;
 
-  // Whether all that was begun of the iteration has been done: the place to change to a plan.
+  // Whether just what the proposal holds has been done since the iteration began: the place to
+  // change to the plan. Depends on the responses alone, so it is the same place on every rank.
+  // Before there is a proposal: whether nothing has been done.
   bool at_boundary() const;
 
  private:
-  PlanOptions options_;
-  // The rest is the implementation's.
+  // A tensor of an iteration.
   struct Seen {
     Request tensor;
-    bool is_cut = false;  // depends on what came before it
+    int64_t needs_up_to = -1;  // place in the iteration; -1: none
   };
+  // A submission of this rank that has not been done.
+  struct Submission {
+    uint64_t wait_count = 0;      // waits before it
+    std::vector<uint64_t> waits;  // for it that have come before OnDone: their numbers
+  };
+  // What is known of a name here.
+  struct Known {
+    std::vector<Submission> submissions;  // oldest first
+    int64_t done_at = -1;                 // -1: not yet
+  };
+  // What this rank's program has waited for.
+  struct Wait {
+    int64_t done_at = -1;  // -1: OnDone has not come yet
+    int64_t up_to = -1;    // the largest done_at of all waits up to this one, where all are known
+  };
+
+  void DoneOne(const Request& tensor);
+  void BeginIteration();
+  void CloseIteration();
+  void AddWait(Wait wait, Submission* submission);
+  void SettleWaits();
+  int64_t NeedsOf(const Submission& submission) const;
+  bool HoldsSame(const std::vector<Seen>& other) const;
+  uint64_t DigestOf(const std::vector<Seen>& iteration) const;
+
+  PlanOptions options_;
+  // Every tensor that is done gets the next number: iteration_[i] has begin_ + i.
+  int64_t done_count_ = 0;
+  int64_t begin_ = 0;
   std::vector<Seen> iteration_;
+  std::unordered_map<std::string, size_t> places_;  // in iteration_
+  std::vector<Seen> previous_;                      // the iteration before it; empty: none to go by
+  std::vector<Seen> proposal_;                      // empty: none yet
+  bool is_proposal_taken_ = false;
+
+  std::unordered_map<std::string, Known> names_;
+  std::deque<Wait> waits_;
+  uint64_t first_wait_ = 0;   // the number of waits_.front()
+  size_t settled_count_ = 0;  // waits at the front whose up_to is known
 };
 
-// How the proposals of two ranks become one: bytes of Request::extra.
-// Errors: kInvalidArgument  they are proposals of different plans
+// How the proposals of two ranks become one: bytes of Request::extra. In any order and grouping.
+// Errors: kInvalidArgument  they are proposals of different plans, or none; says what differs
 Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b);
 
 }  // namespace lmdbio::control

@@ -24,7 +24,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
-#include "lmdbio/loader/peer_watch.h"
+#include "lmdbio/comm/peer_watch.h"
 
 namespace lmdbio::loader {
 
@@ -154,7 +154,7 @@ class Window {
   RankState* ranks_;
   SlotState* slots_;
   MutableBytes ring_;
-  PeerWatch peers_;
+  comm::PeerWatch peers_;
   std::atomic<bool> woken_{false};
 };
 

@@ -40,11 +40,6 @@ Status SyncOptions::Check() const {
   LMDBIO_TRY_VOID(CheckTime("stall_limit", stall_limit, milliseconds(0)));
   LMDBIO_TRY_VOID(CheckTime("silence_limit", silence_limit, milliseconds(1)));
   if (gs_cycles == 0) return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range");
-  for (const int core : cores) {
-    if (core < 0) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("cores: {} is no core", core));
-    }
-  }
   return {};
 }
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "lmdbio/base/status.h"
 
@@ -19,6 +18,7 @@ struct SyncOptions {
   uint32_t gs_cycles = 1;  // "gs": ranks agree on their sleep every so many; > 0
 
   uint64_t fusion_threshold_bytes = uint64_t{64} << 20;  // of a fusion buffer; 0: nothing is fused
+  uint64_t gradient_bytes = 0;     // memory that Synchronizer::Place gives out
   uint32_t num_groups = 0;         // > 0: a plan of this many buckets, in place of the threshold
   uint32_t cache_capacity = 1024;  // responses; 0: no cache
 
@@ -37,7 +37,7 @@ struct SyncOptions {
                                                    // failed; > 0
 
   std::string timeline_path;  // "" or: a Chrome trace of this rank is written to PATH.rank
-  std::vector<int> cores;     // where the helper thread may run; empty: anywhere
+  std::string placement;      // of threads on cores, see base/placement.h; "": anywhere
 
   // Errors: kInvalidArgument  a name that there is not, or a number out of its range; names both
   Status Check() const;

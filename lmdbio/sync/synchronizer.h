@@ -140,6 +140,15 @@ class Synchronizer {
   //                           been submitted already
   Status SetGraph(const control::Graph& graph);
 
+  // Memory for gradients, zero-filled and at a multiple of 64 bytes, of
+  // SyncOptions::gradient_bytes.
+  // Tensors that are reduced in place there need no copy: those of one bucket, in the order of the
+  // plan, need not be packed, and where the ranks of a host share it they look into each other's.
+  // Every rank asks for the same sizes in the same order.
+  // Errors: kResourceExhausted  there is not so much left
+  // Lifetime: as the synchronizer
+  Result<MutableBytes> Place(uint64_t size_bytes);
+
   // Collective. Waits until all ranks have called it and everything submitted is done; nothing can
   // be submitted afterwards.
   // Errors: kPeerFailed

@@ -11,6 +11,8 @@
 
 namespace lmdbio::sync {
 
+enum class WakeOn : uint8_t { kWakeOrRing, kOrPeerCame };
+
 // Threads: one at a time, the helper thread; Wake from any.
 class Transport {
  public:
@@ -28,24 +30,33 @@ class Transport {
   // Errors: as Start
   virtual Result<bool> Test() = 0;
 
-  // Waits until it is over: asleep, or as MPI waits.
+  // Waits until it is over: asleep, and at most so long, or as MPI waits. Says whether it is.
   // Errors: as Start
-  virtual Status Wait() = 0;
+  virtual Result<bool> Wait(std::chrono::microseconds limit) = 0;
+
+  // Whether Wait keeps the core, in MPI, instead of sleeping.
+  virtual bool blocks_in_wait() const { return false; }
 
   // Requires: it is over
   virtual control::Reply TakeReply() = 0;
 
   // Sleeps until Wake is called here, another rank rings, or the time has passed; at once if one of
-  // these has happened since the last call.
-  virtual void Sleep(std::chrono::microseconds limit) = 0;
+  // these has happened since the last call. With kOrPeerCame also when another rank comes to an
+  // exchange that this one has not come to, where that can be heard.
+  virtual void Sleep(std::chrono::microseconds limit, WakeOn wake_on) = 0;
+  // Whether kOrPeerCame and Ring work: the ranks of one host can hear each other.
+  virtual bool hears_peers() const = 0;
   // Ends the Sleep under way, or the next one, and does not end a Wait. Any thread.
   virtual void Wake() = 0;
 
-  // Wakes the ranks that have not come to the exchange under way, where that is possible; the next
-  // take_ring of theirs says so.
+  // Wakes the ranks that have not come to the exchange under way, where that is possible, or all if
+  // none is; the next take_ring of theirs says so.
   virtual void Ring() {}
   // Whether another rank has rung since the last call.
   virtual bool take_ring() { return false; }
+
+  // From now on the destructor waits for nobody: some rank is gone.
+  virtual void Abandon() {}
 };
 
 }  // namespace lmdbio::sync

@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lmdbio/loader/peer_watch.h"
+#include "lmdbio/comm/peer_watch.h"
 #include "lmdbio/loader/window.h"
 #include "tests/loader/process_ranks.h"
 
@@ -122,7 +122,7 @@ TEST_CASE("Nobody waits for a killed rank to leave", "[loader][window]") {
 
 TEST_CASE("PeerWatch tells of every process that has ended", "[loader][window]") {
   pid_t children[3];
-  PeerWatch watch;
+  comm::PeerWatch watch;
   watch.Add(0);
   for (pid_t& child : children) {
     child = ::fork();

@@ -1,13 +1,13 @@
-// lmdbio/loader/peer_watch.h - tells whether the other processes of a host still run.
-#ifndef LMDBIO_LOADER_PEER_WATCH_H_
-#define LMDBIO_LOADER_PEER_WATCH_H_
+// lmdbio/comm/peer_watch.h - tells whether the other processes of a host still run.
+#ifndef LMDBIO_COMM_PEER_WATCH_H_
+#define LMDBIO_COMM_PEER_WATCH_H_
 
 #include <sys/types.h>
 
 #include <optional>
 #include <vector>
 
-namespace lmdbio::loader {
+namespace lmdbio::comm {
 
 // Holds a pidfd for each process: it cannot be taken over by another process, and it tells of the
 // end at once. Where the kernel has none, nobody is ever found gone.
@@ -32,5 +32,5 @@ class PeerWatch {
   std::vector<int> fds_;  // -1: cannot be watched
 };
 
-}  // namespace lmdbio::loader
-#endif  // LMDBIO_LOADER_PEER_WATCH_H_
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_PEER_WATCH_H_

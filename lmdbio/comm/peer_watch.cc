@@ -1,10 +1,10 @@
-#include "lmdbio/loader/peer_watch.h"
+#include "lmdbio/comm/peer_watch.h"
 
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace lmdbio::loader {
+namespace lmdbio::comm {
 
 PeerWatch::~PeerWatch() {
   for (const int fd : fds_) {
@@ -32,4 +32,4 @@ std::optional<size_t> PeerWatch::FindGone(size_t first) const {
   return std::nullopt;
 }
 
-}  // namespace lmdbio::loader
+}  // namespace lmdbio::comm

@@ -1,0 +1,82 @@
+// lmdbio/collective/host_calls.h - each collective call as steps at the table of a host.
+//
+// Only for host_collectives.cc. How many steps and copies a call takes: docs/sync.md "Collectives".
+#ifndef LMDBIO_COLLECTIVE_HOST_CALLS_H_
+#define LMDBIO_COLLECTIVE_HOST_CALLS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lmdbio/collective/host_collectives.h"
+#include "lmdbio/collective/host_table.h"
+
+namespace lmdbio::collective {
+
+// The memory of all ranks, which end together.
+struct HostMemory {
+  std::unique_ptr<comm::SharedMemory> table;
+  std::unique_ptr<comm::SharedMemory> registered;  // may be none
+  uint64_t registered_bytes = 0;                   // of each rank
+};
+
+// Errors: as Collectives, of each call.
+class HostCalls final : public Collectives {
+ public:
+  HostCalls(HostMemory memory, const HostTableShape& shape, int rank, const HostOptions& options,
+            comm::Health& health);
+  ~HostCalls() override;
+  HostCalls(const HostCalls&) = delete;
+  HostCalls& operator=(const HostCalls&) = delete;
+
+  int rank() const override { return table_.rank(); }
+  int size() const override { return table_.size(); }
+
+  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
+                                reduce::ReduceOp op) override;
+  Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts, reduce::ReduceOp op) override;
+  Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                std::span<const uint64_t> part_bytes) override;
+  Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
+  Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                               MutableBytes receive,
+                               std::span<const uint64_t> receive_bytes) override;
+  Result<CallOutcome> Barrier(const CallTag& tag) override;
+  MutableBytes registered() const override { return RegisteredOf(rank()); }
+  void Stop(const Error& why) override { table_.Stop(why); }
+
+ private:
+  MutableBytes RegisteredOf(int rank) const;
+  uint64_t PlaceOf(const Values& values) const;
+  std::optional<uint64_t> CommonPlace() const;
+
+  Result<CallOutcome> Meet(const CallTag& tag, const CallHeader& header);
+  Result<CallOutcome> ReduceInSlots(const CallTag& tag, const CallHeader& header,
+                                    const Values& values, reduce::ReduceOp op);
+  Result<CallOutcome> ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
+                                       const Values& values, reduce::ReduceOp op);
+  Result<CallOutcome> ReduceChunks(const CallTag& tag, const CallHeader& header,
+                                   const Values& values, reduce::ReduceOp op);
+  Status ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op);
+  Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
+                                     const Values& input, std::byte* output, uint64_t first,
+                                     uint64_t count, reduce::ReduceOp op);
+  Result<CallOutcome> ScatterChunks(const CallTag& tag, const CallHeader& header,
+                                    const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts, reduce::ReduceOp op);
+  Result<CallOutcome> MeetForAllToAll(const CallTag& tag, Bytes send,
+                                      std::span<const uint64_t> send_bytes,
+                                      std::span<const uint64_t> receive_bytes);
+  uint64_t SentBytes(int from, int to) const;
+
+  HostMemory memory_;
+  HostTable table_;
+  HostOptions options_;
+  std::vector<const std::byte*> sources_;  // of a reduction; room for all ranks
+};
+
+}  // namespace lmdbio::collective
+#endif  // LMDBIO_COLLECTIVE_HOST_CALLS_H_

@@ -1,0 +1,46 @@
+// lmdbio/collective/host_collectives.h - the collectives of ranks that share the memory of a host.
+//
+// No message, no copy through the kernel, and no system call while nobody sleeps. The reduction is
+// made in the order of the ranks whatever the way, so all ways give the same bits.
+//
+// Source: docs/sync.md "Collectives".
+#ifndef LMDBIO_COLLECTIVE_HOST_COLLECTIVES_H_
+#define LMDBIO_COLLECTIVE_HOST_COLLECTIVES_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "lmdbio/collective/collectives.h"
+#include "lmdbio/comm/group.h"
+#include "lmdbio/comm/health.h"
+
+namespace lmdbio::collective {
+
+// How values are reduced.
+enum class HostWay : uint8_t {
+  kAuto,     // by their size
+  kOneShot,  // every rank reduces everything
+  kTwoShot,  // every rank reduces its part, and all take the parts of all
+};
+
+// The same on every rank.
+struct HostOptions {
+  WaitMode wait = WaitMode::kSleep;
+  HostWay way = HostWay::kAuto;
+  uint64_t staging_bytes = 1 << 20;  // of shared memory for each rank; at least what 3 lines take
+  uint64_t registered_bytes = 0;     // of each rank, for Collectives::registered
+};
+
+// Collective over `group`, of which nothing is called afterwards, but to give its memory back.
+// Where there is no room for registered memory, there is none: registered() is empty.
+// Lifetime: `health` outlives the collectives. The destructor waits some seconds for the others',
+//           and if they do not come, or a rank has stopped, it abandons the memory
+//           (comm::SharedMemory::Abandon).
+// Errors: kInvalidArgument    the ranks do not share memory, or have different options
+//         kResourceExhausted  no shared memory
+//         kInternal           MPI failed
+Result<std::unique_ptr<Collectives>> HostCollectives(comm::Group& group, comm::Health& health,
+                                                     const HostOptions& options);
+
+}  // namespace lmdbio::collective
+#endif  // LMDBIO_COLLECTIVE_HOST_COLLECTIVES_H_

@@ -1,0 +1,275 @@
+#include "lmdbio/collective/host_table.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/base/check.h"
+#include "lmdbio/base/futex.h"
+
+// Why no wake-up is lost. A sleeper says what it waits for, raises `asleep` and `sleepers`, looks
+// at everybody's number once more, and sleeps on a bell that the kernel compares again. A rank that
+// goes on first changes its number, then looks at `sleepers`, `asleep`, and everybody's number. All
+// of these are sequentially consistent. So either the sleeper sees the number, or the rank sees the
+// sleeper; and of several ranks that go on at once, the last in that order sees all numbers, and
+// rings.
+
+namespace lmdbio::collective {
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kPageBytes = 4096;
+constexpr size_t kWordsMax = 2000;
+constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, on the table
+
+// Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
+// that finds nobody else to run takes some tenths of a microsecond.
+constexpr int kSpinLooks = 4000;
+constexpr int kSleepLooks = 20;
+constexpr int kSpinYields = 200;
+constexpr int kSleepYields = 100;
+constexpr int kLooksBetweenStops = 64;
+constexpr auto kLeaveLimit = std::chrono::seconds(5);
+
+enum StopState : uint32_t { kGoing = 0, kWriting = 1, kReadable = 2 };
+enum Leaving : uint32_t { kOpen = 0, kInPeace = 1, kAbandoned = 2 };
+
+void Relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+struct alignas(kLineBytes) HostTable::Control {
+  // Read in every call, written once.
+  std::atomic<uint32_t> stop_state;
+  uint32_t words_bytes;
+  std::array<char, kWordsMax> words;
+
+  alignas(kLineBytes) std::atomic<uint32_t> sleepers;
+  alignas(kLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
+  std::atomic<uint32_t> left_count;
+};
+
+struct alignas(kLineBytes) HostTable::Sleeper {
+  std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> asleep;
+  std::atomic<uint64_t> wanted;
+};
+
+struct alignas(kLineBytes) HostTable::Post {
+  std::atomic<uint64_t> reached;
+  CallHeader header;
+  // and the slot's bytes, beginning in the same cache line
+};
+
+uint64_t HostTable::BytesNeeded(const HostTableShape& shape) {
+  const auto ranks = static_cast<uint64_t>(shape.rank_count);
+  const uint64_t post_bytes = AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2);
+  return AlignUp(sizeof(Control) + ranks * sizeof(Sleeper) + 2 * ranks * post_bytes, kPageBytes) +
+         ranks * kBuffers * shape.buffer_bytes;
+}
+
+HostTable::HostTable(MutableBytes memory, const HostTableShape& shape, int rank, WaitMode wait,
+                     comm::Health& health)
+    : shape_(shape),
+      rank_(rank),
+      wait_(wait),
+      health_(health),
+      memory_(memory.data()),
+      post_bytes_(AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2)),
+      checked_at_(std::chrono::steady_clock::now()) {
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);
+  static_assert(sizeof(CallHeader) == 3 * sizeof(uint64_t));
+  LMDBIO_CHECK(memory.size() >= BytesNeeded(shape));
+  LMDBIO_CHECK(shape.buffer_bytes % kLineBytes == 0);
+  const auto ranks = static_cast<uint64_t>(shape.rank_count);
+  posts_ = memory_ + sizeof(Control) + ranks * sizeof(Sleeper);
+  buffers_ = memory_ + BytesNeeded(shape) - ranks * kBuffers * shape.buffer_bytes;
+}
+
+HostTable::Control& HostTable::control() const {
+  return *std::launder(reinterpret_cast<Control*>(memory_));
+}
+HostTable::Sleeper& HostTable::SleeperOf(int rank) const {
+  return std::launder(reinterpret_cast<Sleeper*>(memory_ + sizeof(Control)))[rank];
+}
+HostTable::Post& HostTable::PostOf(int rank, uint64_t parity) const {
+  const auto index = parity * static_cast<uint64_t>(size()) + static_cast<uint64_t>(rank);
+  return *std::launder(reinterpret_cast<Post*>(posts_ + index * post_bytes_));
+}
+std::byte* HostTable::SlotOf(int rank) const {
+  return reinterpret_cast<std::byte*>(&PostOf(rank, call_ % 2)) + 4 * sizeof(uint64_t);
+}
+std::byte* HostTable::BufferOf(int rank, uint64_t chunk) const {
+  const uint64_t index = static_cast<uint64_t>(rank) * kBuffers + (first_chunk_ + chunk) % kBuffers;
+  return buffers_ + index * shape_.buffer_bytes;
+}
+const CallHeader& HostTable::HeaderOf(int rank) const { return PostOf(rank, call_ % 2).header; }
+
+Status HostTable::Begin() {
+  ++call_;
+  // Acquire pairs with StopSaying's release: the words can be read.
+  if (control().stop_state.load(std::memory_order_acquire) != kGoing) return Fail(StopError());
+  return {};
+}
+
+void HostTable::Arrive(const CallTag& tag, const CallHeader& mine) {
+  Post& post = PostOf(rank_, call_ % 2);
+  post.header = mine;
+  if (tag.is_declined) post.header.place = kDeclinedBit;
+  Reach(ValueOf(0));
+}
+
+void HostTable::Publish(uint32_t step) { Reach(ValueOf(step)); }
+
+// Others' HaveReached acquires what was written before.
+void HostTable::Reach(uint64_t value) {
+  PostOf(rank_, call_ % 2).reached.store(value, std::memory_order_seq_cst);
+  if (control().sleepers.load(std::memory_order_seq_cst) != 0) RingSleepers();
+}
+
+bool HostTable::HaveReached(uint64_t value, std::memory_order order) const {
+  const uint64_t parity = (value >> 32) % 2;
+  for (int other = 0; other < size(); ++other) {
+    if (PostOf(other, parity).reached.load(order) < value) return false;
+  }
+  return true;
+}
+
+// Acquire pairs with the store in Reach.
+bool HostTable::LookFor(uint64_t value) const {
+  return HaveReached(value, std::memory_order_acquire);
+}
+
+Status HostTable::Await(uint32_t step) {
+  if (LookFor(ValueOf(step))) return {};
+  return AwaitLong(ValueOf(step));
+}
+
+Status HostTable::AwaitLong(uint64_t value) {
+  const bool spins = wait_ == WaitMode::kSpin;
+  const int look_count = spins ? kSpinLooks : kSleepLooks;
+  for (int i = 1; i <= look_count; ++i) {
+    if (LookFor(value)) return {};
+    if (i % kLooksBetweenStops == 0 && control().stop_state.load() != kGoing) break;
+    Relax();
+  }
+  const int yield_count = spins ? kSpinYields : kSleepYields;
+  for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
+    ::sched_yield();
+    if (LookFor(value)) return {};
+  }
+  while (!LookFor(value)) LMDBIO_TRY_VOID(SleepUntil(value));
+  return {};
+}
+
+Status HostTable::SleepUntil(uint64_t value) {
+  if (control().stop_state.load(std::memory_order_acquire) != kGoing) return Fail(StopError());
+  Sleeper& mine = SleeperOf(rank_);
+  const uint32_t bell = mine.bell.load();
+  mine.wanted.store(value);
+  mine.asleep.store(1);
+  control().sleepers.fetch_add(1);
+  if (!HaveReached(value, std::memory_order_seq_cst) && control().stop_state.load() == kGoing) {
+    FutexWait(mine.bell, bell, comm::kHealthNap);
+  }
+  control().sleepers.fetch_sub(1);
+  mine.asleep.store(0);
+  if (LookFor(value)) return {};
+  return KeepAlive();
+}
+
+void HostTable::RingSleepers() {
+  for (int other = 0; other < size(); ++other) {
+    Sleeper& sleeper = SleeperOf(other);
+    if (other == rank_ || sleeper.asleep.load() == 0) continue;
+    if (!HaveReached(sleeper.wanted.load(), std::memory_order_seq_cst)) continue;
+    if (sleeper.asleep.exchange(0) != 0) Ring(other);  // and nobody else does
+  }
+}
+
+void HostTable::Ring(int rank) {
+  Sleeper& sleeper = SleeperOf(rank);
+  sleeper.bell.fetch_add(1);
+  FutexWake(sleeper.bell);
+}
+
+CallOutcome HostTable::Outcome() const {
+  const CallHeader& mine = HeaderOf(rank_);
+  for (int other = 0; other < size(); ++other) {
+    const CallHeader& theirs = HeaderOf(other);
+    if (theirs.digest != mine.digest || theirs.meaning != mine.meaning ||
+        (theirs.place & kDeclinedBit) != 0) {
+      return CallOutcome::kDeclined;
+    }
+  }
+  return CallOutcome::kDone;
+}
+
+Status HostTable::KeepAlive() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - checked_at_ < comm::kHealthNap) return {};
+  checked_at_ = now;
+  const Status health = health_.Check();
+  if (health) return {};
+  StopSaying(health.error().message());
+  return Fail(StopError());
+}
+
+void HostTable::Stop(const Error& why) {
+  StopSaying(fmt::format("rank {} has stopped: {}", rank_, why.message()));
+}
+
+// The first words stay.
+void HostTable::StopSaying(const std::string& words) {
+  Control& shared = control();
+  uint32_t expected = kOpen;
+  shared.leaving.compare_exchange_strong(expected, kAbandoned);
+  expected = kGoing;
+  if (!shared.stop_state.compare_exchange_strong(expected, kWriting)) return;
+  const size_t bytes = std::min(words.size(), shared.words.size());
+  std::memcpy(shared.words.data(), words.data(), bytes);
+  shared.words_bytes = static_cast<uint32_t>(bytes);
+  shared.stop_state.store(kReadable);
+  for (int other = 0; other < size(); ++other) Ring(other);
+}
+
+Error HostTable::StopError() const {
+  // Who writes the words may have died over it.
+  for (int i = 0; i < 1000 && control().stop_state.load() == kWriting; ++i) ::sched_yield();
+  if (control().stop_state.load() != kReadable) {
+    return Error(ErrorCode::kPeerFailed, "a rank of this host has stopped");
+  }
+  return Error(ErrorCode::kPeerFailed, std::string(control().words.data(), control().words_bytes));
+}
+
+bool HostTable::LeaveInPeace() {
+  Control& shared = control();
+  const auto rank_count = static_cast<uint32_t>(size());
+  uint32_t expected = kOpen;
+  if (shared.stop_state.load() != kGoing) {
+    shared.leaving.compare_exchange_strong(expected, kAbandoned);
+  } else if (shared.left_count.fetch_add(1) + 1 == rank_count) {
+    shared.leaving.compare_exchange_strong(expected, kInPeace);
+  }
+  const auto give_up = std::chrono::steady_clock::now() + kLeaveLimit;
+  while (shared.leaving.load() == kOpen) {
+    FutexWait(shared.leaving, kOpen, std::chrono::milliseconds(100));
+    if (std::chrono::steady_clock::now() < give_up) continue;
+    expected = kOpen;
+    shared.leaving.compare_exchange_strong(expected, kAbandoned);
+  }
+  FutexWake(shared.leaving);
+  return shared.leaving.load() == kInPeace;
+}
+
+}  // namespace lmdbio::collective

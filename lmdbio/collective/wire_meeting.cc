@@ -1,0 +1,129 @@
+#include "lmdbio/collective/wire_meeting.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/collective/wire_choice.h"
+#include "lmdbio/reduce/reduce.h"
+
+namespace lmdbio::collective {
+
+uint64_t DigestOf(std::span<const uint64_t> parts) {
+  uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a over words, with a turn
+  for (const uint64_t part : parts) {
+    digest = (digest ^ part) * 0x100000001b3U;
+    digest ^= std::rotr(digest, 29);
+  }
+  return digest;
+}
+
+Folding::Folding(int rank, int size)
+    : worker_count_(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
+      pair_count_(size - worker_count_) {
+  if (rank >= 2 * pair_count_) {
+    worker_ = rank - pair_count_;
+  } else {
+    partner_ = rank ^ 1;
+    worker_ = rank % 2 == 1 ? rank / 2 : -1;
+  }
+}
+
+void WireMeeting::Begin(const CallTag& tag, const CallShape& shape, Bytes payload) {
+  mine_ = {.digest = tag.digest,
+           .shape = shape,
+           .is_declined = tag.is_declined ? 1U : 0U,
+           .payload_bytes = tag.is_declined ? 0U : static_cast<uint32_t>(payload.size())};
+  my_payload_.assign(payload.begin(), payload.begin() + mine_.payload_bytes);
+}
+
+Status WireMeeting::StartSend(int to) {
+  LMDBIO_TRY_VOID(wire_.StartSend(to, std::as_bytes(std::span(&mine_, 1))));
+  return wire_.StartSend(to, Bytes(my_payload_).first(mine_.payload_bytes));
+}
+
+Status WireMeeting::AwaitSend(int to) {
+  LMDBIO_TRY_VOID(wire_.AwaitSend(to));
+  return wire_.AwaitSend(to);
+}
+
+Status WireMeeting::Receive(int from) {
+  LMDBIO_TRY_VOID(wire_.StartReceive(from, std::as_writable_bytes(std::span(&theirs_, 1))));
+  LMDBIO_TRY_VOID(wire_.AwaitReceive(from));
+  if (theirs_.payload_bytes > kDoublingBytesMax) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("rank {} sends {} bytes with a tag", from, theirs_.payload_bytes));
+  }
+  their_payload_.resize(theirs_.payload_bytes);
+  LMDBIO_TRY_VOID(wire_.StartReceive(from, their_payload_));
+  return wire_.AwaitReceive(from);
+}
+
+// What was received into what was put together so far. The lower rank's values come first, so that
+// both ranks of an exchange get the same bits.
+void WireMeeting::Combine(int from) {
+  if (mine_.is_declined != 0 || theirs_.is_declined != 0 || mine_.digest != theirs_.digest ||
+      mine_.shape != theirs_.shape || mine_.payload_bytes != theirs_.payload_bytes) {
+    mine_.is_declined = 1;
+    mine_.payload_bytes = 0;
+    return;
+  }
+  if (mine_.payload_bytes == 0) return;
+  if (from < wire_.rank()) std::swap(my_payload_, their_payload_);
+  const auto type = static_cast<reduce::DataType>(mine_.shape.type);
+  reduce::Reduce(type, static_cast<reduce::ReduceOp>(mine_.shape.op), my_payload_.data(),
+                 their_payload_.data(), mine_.payload_bytes / reduce::ElementBytes(type));
+}
+
+Status WireMeeting::ExchangeAndCombine(int other) {
+  LMDBIO_TRY_VOID(StartSend(other));
+  LMDBIO_TRY_VOID(Receive(other));
+  LMDBIO_TRY_VOID(AwaitSend(other));
+  Combine(other);
+  return {};
+}
+
+Status WireMeeting::Run() {
+  const int partner = folding_.partner();
+  if (!folding_.is_worker()) {
+    LMDBIO_TRY_VOID(StartSend(partner));
+    LMDBIO_TRY_VOID(Receive(partner));
+    LMDBIO_TRY_VOID(AwaitSend(partner));
+    mine_ = theirs_;
+    std::swap(my_payload_, their_payload_);
+    return {};
+  }
+  if (partner >= 0) {
+    LMDBIO_TRY_VOID(Receive(partner));
+    Combine(partner);
+  }
+  for (int mask = 1; mask < folding_.worker_count(); mask *= 2) {
+    LMDBIO_TRY_VOID(ExchangeAndCombine(folding_.RankOf(folding_.worker() ^ mask)));
+  }
+  if (partner < 0) return {};
+  LMDBIO_TRY_VOID(StartSend(partner));
+  return AwaitSend(partner);
+}
+
+Result<CallOutcome> WireMeeting::Agree(const CallTag& tag, const CallShape& shape) {
+  Begin(tag, shape, {});
+  LMDBIO_TRY_VOID(Run());
+  return mine_.is_declined != 0 ? CallOutcome::kDeclined : CallOutcome::kDone;
+}
+
+Result<CallOutcome> WireMeeting::AgreeAndReduce(const CallTag& tag, const CallShape& shape,
+                                                const Values& values, reduce::ReduceOp op) {
+  const size_t bytes = values.count * reduce::ElementBytes(values.type);
+  LMDBIO_CHECK(bytes <= kDoublingBytesMax && shape.type == static_cast<uint8_t>(values.type) &&
+               shape.op == static_cast<uint8_t>(op));
+  Begin(tag, shape, Bytes(values.data, bytes));
+  LMDBIO_TRY_VOID(Run());
+  if (mine_.is_declined != 0) return CallOutcome::kDeclined;
+  if (bytes > 0) std::memcpy(values.data, my_payload_.data(), bytes);
+  return CallOutcome::kDone;
+}
+
+}  // namespace lmdbio::collective

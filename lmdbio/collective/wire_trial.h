@@ -1,0 +1,28 @@
+// lmdbio/collective/wire_trial.h - finds out which algorithm suits the wire.
+#ifndef LMDBIO_COLLECTIVE_WIRE_TRIAL_H_
+#define LMDBIO_COLLECTIVE_WIRE_TRIAL_H_
+
+#include <chrono>
+#include <functional>
+
+#include "lmdbio/collective/wire_algorithms.h"
+#include "lmdbio/collective/wire_choice.h"
+
+namespace lmdbio::collective {
+
+// Reduces `values` by `choice`.
+using TriedAllReduce = std::function<Status(const WireChoice& choice, const Values& values)>;
+
+// Collective. Rank 0 says what is tried next, and takes the time. Ends with the size during whose
+// trials the time is over; what is larger is done as the largest that was tried.
+// Returns: the same on every rank
+// Errors: as Wire; kInternal  rank 0 asks for what there is not
+Result<WireTable> MeasureWireTable(const WireJob& job, std::chrono::milliseconds trial_time,
+                                   const TriedAllReduce& all_reduce);
+
+// Collective. Rank 0's table becomes everybody's.
+// Errors: as Wire; kInvalidArgument  it is none, see CheckWireTable; on every rank
+Result<WireTable> ShareWireTable(const WireJob& job, WireTable table);
+
+}  // namespace lmdbio::collective
+#endif  // LMDBIO_COLLECTIVE_WIRE_TRIAL_H_

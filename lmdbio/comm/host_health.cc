@@ -1,0 +1,131 @@
+// The memory: a board with the words of the first failure, then one line for each rank.
+#include "lmdbio/comm/host_health.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace lmdbio::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kWordsBytes = 1000;
+// A pause of this rank's own, longer than this, says nothing about the others: they may have been
+// stopped with it.
+constexpr auto kLookMax = std::chrono::milliseconds(600);
+
+enum Failure : uint32_t { kNone, kBeingWritten, kWritten };
+
+}  // namespace
+
+struct HostHealth::Board {
+  std::atomic<uint32_t> failure;
+  std::array<char, kWordsBytes> words;  // ends with 0; written before failure becomes kWritten
+};
+
+struct alignas(64) HostHealth::Peer {
+  std::atomic<int64_t> pid;
+  std::atomic<uint64_t> sign;  // changes as long as the rank looks at the others
+};
+
+HostHealth::Board& HostHealth::board() const {
+  return *std::launder(reinterpret_cast<Board*>(memory_->bytes().data()));
+}
+
+HostHealth::Peer& HostHealth::peer(size_t index) const {
+  constexpr size_t kBoardBytes =
+      (sizeof(Board) + alignof(Peer) - 1) / alignof(Peer) * alignof(Peer);
+  std::byte* const first = memory_->bytes().data() + kBoardBytes;
+  return *std::launder(reinterpret_cast<Peer*>(first + index * sizeof(Peer)));
+}
+
+Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
+                                                       std::chrono::milliseconds silence_limit) {
+  std::unique_ptr<HostHealth> health(new HostHealth());
+  health->silence_limit_ = silence_limit;
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  const auto size = static_cast<size_t>(host->size());
+  health->own_ = static_cast<size_t>(host->rank());
+  LMDBIO_TRY(health->memory_,
+             host->AllocateShared(sizeof(Board) + alignof(Peer) + size * sizeof(Peer)));
+  const int rank = group.rank();
+  LMDBIO_TRY(const auto ranks, host->AllGather(std::as_bytes(std::span(&rank, 1))));
+  for (size_t i = 0; i < size; ++i) {
+    int theirs = 0;
+    std::memcpy(&theirs, &ranks[i * sizeof theirs], sizeof theirs);
+    health->names_.push_back(fmt::format(
+        "rank {}{}{}", theirs, group.host_name().empty() ? "" : " on ", group.host_name()));
+  }
+  health->peer(health->own_).pid.store(::getpid());
+  LMDBIO_TRY_VOID(host->Barrier());
+  for (size_t i = 0; i < size; ++i) {
+    const int64_t pid = health->peer(i).pid.load();
+    health->watch_.Add(pid == ::getpid() ? 0 : static_cast<pid_t>(pid));
+  }
+  health->seen_.resize(size);
+  health->last_look_ = Clock::now();
+  return health;
+}
+
+HostHealth::~HostHealth() {
+  if (memory_ != nullptr && board().failure.load() != kNone) memory_->Abandon();
+}
+
+void HostHealth::TellAll(const std::string& why) {
+  uint32_t none = kNone;
+  if (!board().failure.compare_exchange_strong(none, kBeingWritten)) return;
+  std::array<char, kWordsBytes>& words = board().words;
+  words.fill('\0');
+  why.copy(words.data(), words.size() - 1);
+  board().failure.store(kWritten);
+}
+
+// Requires: mutex_ is held
+std::string HostHealth::FindFailure() {
+  const auto now = Clock::now();
+  const auto looked_for = std::min<Clock::duration>(now - last_look_, kLookMax);
+  last_look_ = now;
+  if (const auto gone = watch_.FindGone()) {
+    return fmt::format("{} has ended unexpectedly", names_[*gone]);
+  }
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    const uint64_t sign = peer(i).sign.load();
+    Seen& seen = seen_[i];
+    if (i == own_ || sign != seen.sign) {
+      seen = {.sign = sign};
+      continue;
+    }
+    seen.silence += looked_for;
+    if (seen.silence > silence_limit_) {
+      return fmt::format("{} has given no sign of life for {:.1f} s: is it stopped?", names_[i],
+                         std::chrono::duration<double>(seen.silence).count());
+    }
+  }
+  return "";
+}
+
+Status HostHealth::Check() {
+  peer(own_).sign.fetch_add(1);
+  if (board().failure.load() == kNone) {
+    const std::lock_guard lock(mutex_);
+    const std::string failure = FindFailure();
+    if (!failure.empty()) TellAll(failure);
+  }
+  if (board().failure.load() != kWritten) return {};
+  return Fail(ErrorCode::kPeerFailed, board().words.data());
+}
+
+void HostHealth::GiveUp(const Error& why) {
+  TellAll(why.code() == ErrorCode::kPeerFailed
+              ? why.message()
+              : fmt::format("{}: {}", names_[own_], why.message()));
+}
+
+}  // namespace lmdbio::comm

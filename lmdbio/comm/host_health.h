@@ -1,0 +1,65 @@
+// lmdbio/comm/host_health.h - signs of life between the ranks of a host, in memory that they share.
+//
+// Each rank writes when it was last seen alive, whenever it looks at the others. A rank whose process
+// has ended is found at once, one that is stopped after a time of silence. What one rank finds, all
+// of them hear in the same words.
+//
+// Source: docs/sync.md "Failures".
+#ifndef LMDBIO_COMM_HOST_HEALTH_H_
+#define LMDBIO_COMM_HOST_HEALTH_H_
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lmdbio/comm/group.h"
+#include "lmdbio/comm/health.h"
+#include "lmdbio/comm/peer_watch.h"
+
+namespace lmdbio::comm {
+
+// Threads: any.
+class HostHealth final : public Health {
+ public:
+  // Collective over `group`: the ranks of each of its hosts watch each other. Each must call Check
+  // at least four times within the limit.
+  // silence_limit  of a rank that has failed; time in which this rank did not look does not count
+  // Errors: kResourceExhausted  no shared memory; kInternal
+  static Result<std::unique_ptr<HostHealth>> Create(Group& group,
+                                                    std::chrono::milliseconds silence_limit);
+
+  // After a failure the memory is left to MPI_Finalize: peers that are gone cannot release it.
+  ~HostHealth() override;
+
+  Status Check() override;
+  void GiveUp(const Error& why) override;
+
+ private:
+  struct Board;
+  struct Peer;
+  HostHealth() = default;
+  Board& board() const;
+  Peer& peer(size_t index) const;
+  void TellAll(const std::string& why);
+  std::string FindFailure();
+
+  // How long a peer's sign has stayed the same while this rank looked.
+  struct Seen {
+    uint64_t sign = 0;
+    std::chrono::nanoseconds silence{0};
+  };
+
+  std::chrono::milliseconds silence_limit_{0};
+  std::vector<std::string> names_;  // [ranks of the host] "rank 3"
+  size_t own_ = 0;
+  std::unique_ptr<SharedMemory> memory_;
+  PeerWatch watch_;
+  std::mutex mutex_;
+  std::vector<Seen> seen_;
+  std::chrono::steady_clock::time_point last_look_{};
+};
+
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_HOST_HEALTH_H_

@@ -1,0 +1,208 @@
+#include "lmdbio/control/cache_coordinator.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::control {
+namespace {
+
+// Status bits stand in front, so that a rank that has something to say clears one.
+constexpr size_t kNotEnding = 0;
+constexpr size_t kNothingUncached = 1;
+constexpr size_t kNothingInvalid = 2;
+constexpr size_t kHasJoined = 3;  // set only if all ranks have
+constexpr size_t kStatusBits = 4;
+
+size_t WordsOf(size_t bits) { return (bits + 63) / 64; }
+bool HasBit(const std::vector<uint64_t>& words, size_t bit) {
+  return (words[bit / 64] >> (bit % 64) & 1) != 0;
+}
+void SetBit(std::vector<uint64_t>& words, size_t bit) {
+  words[bit / 64] |= uint64_t{1} << (bit % 64);
+}
+void ClearBit(std::vector<uint64_t>& words, size_t bit) {
+  words[bit / 64] &= ~(uint64_t{1} << (bit % 64));
+}
+
+// An intersection has as many words as were sent, and no bit that was not.
+Status CheckIntersection(const std::vector<uint64_t>& sent, const std::vector<uint64_t>& words) {
+  bool is_part = sent.size() == words.size();
+  for (size_t i = 0; i < sent.size() && is_part; ++i) is_part = (words[i] & ~sent[i]) == 0;
+  if (is_part) return {};
+  return Fail(ErrorCode::kInternal,
+              fmt::format("an intersection of {} words is none of the {} of this rank",
+                          words.size(), sent.size()));
+}
+
+}  // namespace
+
+Exchange CacheCoordinator::FirstExchange() {
+  step_ = Step::kHits;
+  common_.clear();
+  sent_words_ = HitWords();
+  return {ExchangeKind::kIntersect, ExchangeScope::kAll, sent_words_, {}};
+}
+
+std::vector<uint64_t> CacheCoordinator::HitWords() {
+  const size_t bits = cache_.position_count();
+  kept_.assign(WordsOf(bits), ~uint64_t{0});
+  const bool has_uncached = LookUp();
+  DropStalled();
+  std::vector<uint64_t> words(WordsOf(kStatusBits + bits), 0);
+  for (const PendingUnit& unit : pending().units()) {
+    if (unit.position >= 0) SetBit(words, kStatusBits + static_cast<size_t>(unit.position));
+  }
+  if (pending().has_join()) {
+    SetBit(words, kHasJoined);
+    MarkJoined();
+    for (Position position = 0; position < bits; ++position) {
+      if (cache_.Has(position) && HasBit(kept_, position)) SetBit(words, kStatusBits + position);
+    }
+  }
+  if (!wants_end()) SetBit(words, kNotEnding);
+  if (!has_uncached) SetBit(words, kNothingUncached);
+  const bool has_invalid = std::ranges::any_of(kept_, [](uint64_t word) { return ~word != 0; });
+  if (!has_invalid) SetBit(words, kNothingInvalid);
+  return words;
+}
+
+bool CacheCoordinator::LookUp() {
+  bool has_uncached = false;
+  for (PendingUnit& unit : pending().units()) {
+    if (unit.is_sent) continue;
+    const ResponseCache::Found found = cache_.Find(unit.requests);
+    const bool is_hit = found.kind == ResponseCache::Found::Kind::kHit;
+    unit.position = is_hit ? int64_t{found.positions.front()} : -1;
+    has_uncached = has_uncached || !is_hit;
+    if (found.kind != ResponseCache::Found::Kind::kInvalid) continue;
+    for (const Position position : found.positions) ClearBit(kept_, position);
+  }
+  return has_uncached;
+}
+
+// What would be wrong, now that this rank has joined, is not to be kept.
+void CacheCoordinator::MarkJoined() {
+  std::vector<uint64_t> asked(kept_.size(), 0);
+  for (const PendingUnit& unit : pending().units()) {
+    if (unit.position >= 0) SetBit(asked, static_cast<size_t>(unit.position));
+  }
+  for (Position position = 0; position < cache_.position_count(); ++position) {
+    if (!cache_.Has(position) || HasBit(asked, position)) continue;
+    if (!cache_.HoldsWithout(position, layout().rank())) ClearBit(kept_, position);
+  }
+}
+
+void CacheCoordinator::DropStalled() {
+  for (const std::string& name : TakeStalled()) {
+    const PendingUnit* unit = pending().Find(name);
+    if (unit != nullptr && unit->position >= 0) {
+      ClearBit(kept_, static_cast<size_t>(unit->position));
+    }
+  }
+}
+
+Result<std::optional<Exchange>> CacheCoordinator::NextExchange(Reply reply) {
+  const bool is_first = layout().rank() == 0;
+  switch (step_) {
+    case Step::kHits:
+      LMDBIO_TRY_VOID(CheckIntersection(sent_words_, reply.words));
+      return AfterHits(reply.words);
+    case Step::kInvalid:
+      LMDBIO_TRY_VOID(CheckIntersection(kept_, reply.words));
+      for (Position position = 0; position < cache_.position_count(); ++position) {
+        if (cache_.Has(position) && !HasBit(reply.words, position)) cache_.Evict(position);
+      }
+      std::erase_if(common_, [this](Position position) { return !cache_.Has(position); });
+      return GatherUnsent();
+    case Step::kGather: {
+      step_ = Step::kBroadcast;
+      Exchange broadcast{ExchangeKind::kBroadcast, ExchangeScope::kAll, {}, {}};
+      if (is_first) {
+        LMDBIO_TRY(answer_, negotiation_.Answer(reply, ExchangeScope::kAll, Speaker::kItself));
+        broadcast.bytes = Encode(answer_);
+      }
+      return broadcast;
+    }
+    case Step::kBroadcast:
+      if (!is_first) {
+        LMDBIO_TRY(answer_, Received(reply, 0));
+      }
+      DeliverHits();
+      DeliverNegotiated(std::exchange(answer_, {}));
+      return std::nullopt;
+  }
+  LMDBIO_CHECK(false);
+}
+
+std::optional<Exchange> CacheCoordinator::AfterHits(const std::vector<uint64_t>& words) {
+  if (!HasBit(words, kNotEnding)) SetEnded();
+  // Where all have joined, each has set the bits that it has not asked for: they say nothing. The
+  // last one to join is asking rank 0 just now, and what was a hit goes with it.
+  const bool all_joined = HasBit(words, kHasJoined);
+  for (Position position = 0; position < cache_.position_count() && !all_joined; ++position) {
+    if (HasBit(words, kStatusBits + position)) common_.push_back(position);
+  }
+  if (all_joined) {
+    for (PendingUnit& unit : pending().units()) unit.position = -1;
+  }
+  if (!HasBit(words, kNothingInvalid)) {
+    step_ = Step::kInvalid;
+    return Exchange{ExchangeKind::kIntersect, ExchangeScope::kAll, kept_, {}};
+  }
+  if (!HasBit(words, kNothingUncached) || all_joined) return GatherUnsent();
+  DeliverHits();
+  return std::nullopt;
+}
+
+Exchange CacheCoordinator::GatherUnsent() {
+  step_ = Step::kGather;
+  for (PendingUnit& unit : pending().units()) {
+    if (unit.position >= 0 && !cache_.Has(static_cast<Position>(unit.position))) unit.position = -1;
+  }
+  AskList list;
+  list.asks = pending().TakeUnsent(layout().rank());
+  return {ExchangeKind::kGather, ExchangeScope::kAll, {}, Encode(list)};
+}
+
+void CacheCoordinator::DeliverHits() {
+  for (const Position position : common_) {
+    cache_.Touch(position);
+    counts().cached_count += cache_.At(position).size();
+    for (const Response& response : cache_.At(position)) Deliver(response);
+  }
+  counts().evicted_count = cache_.evicted_count();
+}
+
+void CacheCoordinator::DeliverNegotiated(ResponseList answer) {
+  PutUnits(answer.responses);
+  counts().negotiated_count += answer.responses.size();
+  counts().evicted_count = cache_.evicted_count();
+  for (Response& response : answer.responses) Deliver(std::move(response));
+}
+
+// A group is put if it stands here whole: rank 0 puts its tensors together.
+void CacheCoordinator::PutUnits(const std::vector<Response>& responses) {
+  for (size_t i = 0; i < responses.size();) {
+    const Request& first = responses[i].tensors.front();
+    const size_t size = first.group.empty() ? 1 : std::max<size_t>(first.group_size, 1);
+    size_t count = 1;
+    while (count < size && i + count < responses.size() &&
+           responses[i + count].tensors.front().group == first.group) {
+      ++count;
+    }
+    if (count == size)
+      cache_.Put({responses.begin() + static_cast<ptrdiff_t>(i),
+                  responses.begin() + static_cast<ptrdiff_t>(i + count)});
+    i += count;
+  }
+}
+
+void CacheCoordinator::ForgetCollected() { negotiation_.Clear(); }
+
+}  // namespace lmdbio::control

@@ -1,0 +1,62 @@
+// lmdbio/control/cache_coordinator.h - what was negotiated once needs one intersection of bits.
+//
+// Source: Romero et al. 3.1, Algorithms 1 and 2; Pumma et al. III-B; docs/sync.md "Coordinators".
+#ifndef LMDBIO_CONTROL_CACHE_COORDINATOR_H_
+#define LMDBIO_CONTROL_CACHE_COORDINATOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "lmdbio/control/negotiation.h"
+#include "lmdbio/control/response_cache.h"
+#include "lmdbio/control/round_coordinator.h"
+
+namespace lmdbio::control {
+
+// Threads: one at a time.
+class CacheCoordinator final : public RoundCoordinator {
+ public:
+  CacheCoordinator(const RankLayout& layout, MergeExtra merge, uint32_t capacity)
+      : RoundCoordinator(layout),
+        cache_(capacity, layout.rank()),
+        negotiation_(layout, std::move(merge)) {}
+
+  std::vector<Stall> Stalls() const override { return negotiation_.Stalls(); }
+
+ protected:
+  Exchange FirstExchange() override;
+  Result<std::optional<Exchange>> NextExchange(Reply reply) override;
+  void ForgetCollected() override;
+
+ private:
+  // The exchange whose reply comes next.
+  enum class Step { kHits, kInvalid, kGather, kBroadcast };
+  using Position = ResponseCache::Position;
+
+  // Looks up what has not been sent; marks in `kept_` what is not to be kept.
+  // Returns: whether something of it is not in the cache
+  bool LookUp();
+  void MarkJoined();
+  void DropStalled();
+  std::vector<uint64_t> HitWords();
+
+  std::optional<Exchange> AfterHits(const std::vector<uint64_t>& words);
+  Exchange GatherUnsent();
+  // The common hits, at the end of a round.
+  void DeliverHits();
+  void DeliverNegotiated(ResponseList answer);
+  void PutUnits(const std::vector<Response>& responses);
+
+  ResponseCache cache_;
+  Negotiation negotiation_;  // at rank 0
+  ResponseList answer_;      // at rank 0
+  Step step_ = Step::kHits;
+  std::vector<uint64_t> sent_words_;
+  std::vector<uint64_t> kept_;    // a bit for each position: this rank does not want it evicted
+  std::vector<Position> common_;  // hits of all ranks, ascending
+};
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_CACHE_COORDINATOR_H_

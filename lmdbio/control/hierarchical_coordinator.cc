@@ -1,0 +1,81 @@
+#include "lmdbio/control/hierarchical_coordinator.h"
+
+#include <string>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::control {
+
+Exchange HierarchicalCoordinator::FirstExchange() {
+  step_ = Step::kHostGather;
+  AskList list;
+  list.is_ending = wants_end();
+  list.asks = pending().TakeUnsent(layout().rank());
+  list.stalled = TakeStalled();
+  return {ExchangeKind::kGather, ExchangeScope::kHost, {}, Encode(list)};
+}
+
+Result<std::optional<Exchange>> HierarchicalCoordinator::NextExchange(Reply reply) {
+  Exchange next{ExchangeKind::kBroadcast, ExchangeScope::kHost, {}, {}};
+  switch (step_) {
+    case Step::kHostGather:
+      if (!layout().is_root()) {
+        step_ = Step::kHostBroadcast;
+        return next;
+      }
+      step_ = Step::kRootGather;
+      return AfterHostGather(reply);
+    case Step::kRootGather:
+      step_ = Step::kRootBroadcast;
+      next.scope = ExchangeScope::kRoots;
+      if (layout().rank() == 0) {
+        LMDBIO_TRY(answer_, negotiation_.Answer(reply, ExchangeScope::kRoots, Speaker::kItsHost));
+        next.bytes = Encode(answer_);
+      }
+      return next;
+    case Step::kRootBroadcast:
+      step_ = Step::kHostBroadcast;
+      if (layout().rank() != 0) {
+        LMDBIO_TRY(answer_, Received(reply, 0));
+      }
+      for (const Response& response : answer_.responses) host_table_.Answered(response);
+      next.bytes = Encode(answer_);
+      return next;
+    case Step::kHostBroadcast:
+      if (!layout().is_root()) {
+        LMDBIO_TRY(answer_, Received(reply, layout().Members(ExchangeScope::kHost).front()));
+      }
+      Deliver(std::exchange(answer_, {}));
+      return std::nullopt;
+  }
+  LMDBIO_CHECK(false);
+}
+
+Result<Exchange> HierarchicalCoordinator::AfterHostGather(const Reply& reply) {
+  LMDBIO_TRY(std::vector<AskList> lists,
+             DecodeGathered(reply, ExchangeScope::kHost, layout(), Speaker::kItself));
+  AskList merged;
+  std::vector<std::string> stalled;
+  for (AskList& list : lists) {
+    merged.is_ending = merged.is_ending || list.is_ending;
+    for (Ask& ask : list.asks) LMDBIO_TRY_VOID(host_table_.Add(std::move(ask)));
+    std::ranges::move(list.stalled, std::back_inserter(stalled));
+  }
+  for (const std::string& name : stalled) host_table_.Forward(name);
+  merged.asks = host_table_.TakeReady();
+  return Exchange{ExchangeKind::kGather, ExchangeScope::kRoots, {}, Encode(merged)};
+}
+
+void HierarchicalCoordinator::Deliver(ResponseList answer) {
+  if (answer.is_ended) SetEnded();
+  counts().negotiated_count += answer.responses.size();
+  for (Response& response : answer.responses) RoundCoordinator::Deliver(std::move(response));
+}
+
+void HierarchicalCoordinator::ForgetCollected() {
+  host_table_.Clear();
+  negotiation_.Clear();
+}
+
+}  // namespace lmdbio::control

@@ -1,0 +1,47 @@
+// lmdbio/control/hierarchical_coordinator.h - requests go to the root of each host, and from there,
+// as one list, to rank 0.
+//
+// Source: Romero et al. 2.2.3; docs/sync.md "Coordinators".
+#ifndef LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_
+#define LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_
+
+#include <optional>
+#include <vector>
+
+#include "lmdbio/control/host_table.h"
+#include "lmdbio/control/negotiation.h"
+#include "lmdbio/control/round_coordinator.h"
+
+namespace lmdbio::control {
+
+// Threads: one at a time.
+class HierarchicalCoordinator final : public RoundCoordinator {
+ public:
+  HierarchicalCoordinator(const RankLayout& layout, MergeExtra merge)
+      : RoundCoordinator(layout),
+        host_table_(layout.size(), layout.Members(ExchangeScope::kHost)),
+        negotiation_(layout, std::move(merge)) {}
+
+  std::vector<Stall> Stalls() const override { return negotiation_.Stalls(); }
+
+ protected:
+  Exchange FirstExchange() override;
+  Result<std::optional<Exchange>> NextExchange(Reply reply) override;
+  void ForgetCollected() override;
+
+ private:
+  // The exchange whose reply comes next.
+  enum class Step { kHostGather, kRootGather, kRootBroadcast, kHostBroadcast };
+
+  // Errors: kInternal  a message that cannot be read; names the sender
+  Result<Exchange> AfterHostGather(const Reply& reply);
+  void Deliver(ResponseList answer);
+
+  HostTable host_table_;     // at roots
+  Negotiation negotiation_;  // at rank 0
+  ResponseList answer_;      // at roots, once it is known
+  Step step_ = Step::kHostGather;
+};
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_

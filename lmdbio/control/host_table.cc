@@ -1,0 +1,97 @@
+#include "lmdbio/control/host_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::control {
+
+HostTable::HostTable(int rank_count, const std::vector<int>& host_ranks)
+    : rank_count_(rank_count), outside_(rank_count), joined_(rank_count) {
+  RankSet inside(rank_count);
+  for (const int rank : host_ranks) inside.Add(rank);
+  for (const int rank : inside.MissingBeside(RankSet(rank_count))) outside_.Add(rank);
+  joined_ = outside_;
+}
+
+Status HostTable::Add(Ask ask) {
+  if (ask.request.operation == Operation::kJoin) {
+    for (const int32_t rank : ask.ranks) {
+      if (!joined_.Add(rank)) {
+        return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));
+      }
+    }
+    joins_.push_back(std::move(ask));
+    return {};
+  }
+  auto found = by_name_.find(ask.request.name);
+  if (found == by_name_.end()) {
+    entries_.push_back({{}, RankSet(rank_count_)});
+    found = by_name_.emplace(ask.request.name, std::prev(entries_.end())).first;
+  }
+  Entry& entry = *found->second;
+  for (const int32_t rank : ask.ranks) {
+    if (!entry.ranks.Add(rank)) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("rank {} asks twice for tensor '{}'", rank, ask.request.name));
+    }
+  }
+  for (Ask& known : entry.asks) {
+    if (known.group_digest != ask.group_digest || known.request != ask.request) continue;
+    known.ranks.insert(known.ranks.end(), ask.ranks.begin(), ask.ranks.end());
+    std::ranges::sort(known.ranks);
+    return {};
+  }
+  entry.asks.push_back(std::move(ask));
+  return {};
+}
+
+void HostTable::Forward(std::string_view name) {
+  const auto found = by_name_.find(std::string(name));
+  if (found == by_name_.end()) return;
+  const std::string group = found->second->asks.front().request.group;
+  for (const Entry& entry : entries_) {
+    const Request& request = entry.asks.front().request;
+    if (request.name == name || (!group.empty() && request.group == group)) {
+      forwarded_.insert(request.name);
+    }
+  }
+}
+
+bool HostTable::IsReady(const Entry& entry) const {
+  return entry.ranks.IsAllWith(joined_) || forwarded_.contains(entry.asks.front().request.name);
+}
+
+std::vector<Ask> HostTable::TakeReady() {
+  std::vector<Ask> ready;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    if (!IsReady(*entry)) {
+      ++entry;
+      continue;
+    }
+    by_name_.erase(entry->asks.front().request.name);
+    std::ranges::move(entry->asks, std::back_inserter(ready));
+    entry = entries_.erase(entry);
+  }
+  std::ranges::move(joins_, std::back_inserter(ready));
+  joins_.clear();
+  return ready;
+}
+
+void HostTable::Answered(const Response& response) {
+  for (const Request& tensor : response.tensors) {
+    forwarded_.erase(tensor.name);
+    if (tensor.operation == Operation::kJoin) joined_ = outside_;
+  }
+}
+
+void HostTable::Clear() {
+  joined_ = outside_;
+  joins_.clear();
+  entries_.clear();
+  by_name_.clear();
+  forwarded_.clear();
+}
+
+}  // namespace lmdbio::control

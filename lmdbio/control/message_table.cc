@@ -1,0 +1,208 @@
+#include "lmdbio/control/message_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/control/request_checks.h"
+
+namespace lmdbio::control {
+namespace {
+
+// Adds `ask` to those of its name: to an equal one, if there is one.
+void Unite(std::vector<Ask>& asks, Ask ask) {
+  for (Ask& known : asks) {
+    if (known.group_digest != ask.group_digest || known.request != ask.request) continue;
+    known.ranks.insert(known.ranks.end(), ask.ranks.begin(), ask.ranks.end());
+    return;
+  }
+  asks.push_back(std::move(ask));
+}
+
+void SortByRank(std::vector<Ask>& asks) {
+  for (Ask& ask : asks) std::ranges::sort(ask.ranks);
+  std::ranges::sort(asks, {}, [](const Ask& ask) { return ask.ranks.front(); });
+}
+
+// The rows that each rank brings, or sends to each other rank.
+std::vector<int64_t> RowsOf(const std::vector<Ask>& asks, int rank_count) {
+  const auto ranks = static_cast<size_t>(rank_count);
+  const Operation operation = asks.front().request.operation;
+  std::vector<int64_t> rows;
+  if (operation == Operation::kAllGather) {
+    rows.assign(ranks, 0);
+    for (const Ask& ask : asks) {
+      for (const int32_t rank : ask.ranks) {
+        rows[static_cast<size_t>(rank)] = FirstDimension(ask.request);
+      }
+    }
+  } else if (operation == Operation::kAllToAll) {
+    rows.assign(ranks * ranks, 0);
+    for (const Ask& ask : asks) {
+      for (const int32_t rank : ask.ranks) {
+        std::ranges::copy(ask.request.splits,
+                          rows.begin() + static_cast<ptrdiff_t>(rank) * rank_count);
+      }
+    }
+  }
+  return rows;
+}
+
+// Puts responses of one group behind the first of them. `keys` says the group of each: 0 is none.
+std::vector<Response> GroupedTogether(std::vector<Response> responses,
+                                      const std::vector<uint64_t>& keys) {
+  std::unordered_map<uint64_t, size_t> first_of;
+  std::vector<std::pair<size_t, size_t>> order;  // (place of the first of the group, own place)
+  for (size_t i = 0; i < responses.size(); ++i) {
+    const size_t first = keys[i] == 0 ? i : first_of.try_emplace(keys[i], i).first->second;
+    order.emplace_back(first, i);
+  }
+  if (first_of.empty()) return responses;
+  std::ranges::sort(order);
+  std::vector<Response> sorted;
+  sorted.reserve(responses.size());
+  for (const auto& [first, place] : order) sorted.push_back(std::move(responses[place]));
+  return sorted;
+}
+
+}  // namespace
+
+MessageTable::MessageTable(int rank_count, MergeExtra merge)
+    : rank_count_(rank_count), merge_(std::move(merge)), joined_(rank_count) {}
+
+Status MessageTable::Add(Ask ask) {
+  if (ask.request.operation == Operation::kJoin) return Join(ask);
+  auto found = by_name_.find(ask.request.name);
+  if (found == by_name_.end()) {
+    entries_.push_back({ask.request.name, {}, RankSet(rank_count_)});
+    found = by_name_.emplace(ask.request.name, std::prev(entries_.end())).first;
+  }
+  Entry& entry = *found->second;
+  for (const int32_t rank : ask.ranks) {
+    if (!entry.ranks.Add(rank)) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("rank {} asks twice for tensor '{}'", rank, entry.name));
+    }
+  }
+  Unite(entry.asks, std::move(ask));
+  if (entry.ranks.count() == rank_count_) ready_.push_back(found->second);
+  return {};
+}
+
+Status MessageTable::Join(const Ask& ask) {
+  for (const int32_t rank : ask.ranks) {
+    if (!joined_.Add(rank)) {
+      return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));
+    }
+    // Of those that join in one round the highest counts as the last.
+    last_joined_ = has_new_join_ ? std::max(last_joined_, rank) : rank;
+    has_new_join_ = true;
+  }
+  joins_.push_back(ask);
+  return {};
+}
+
+bool MessageTable::IsReady(const Entry& entry) const { return entry.ranks.IsAllWith(joined_); }
+
+std::vector<Response> MessageTable::TakeReady() {
+  if (joined_.count() > 0) {
+    // Those that all have asked for stand in `ready_` already.
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->ranks.count() < rank_count_ && IsReady(*entry)) ready_.push_back(entry);
+    }
+  }
+  std::vector<Response> responses;
+  std::vector<uint64_t> groups;
+  for (const Entries::iterator entry : ready_) {
+    groups.push_back(entry->asks.front().group_digest);
+    by_name_.erase(entry->name);
+    responses.push_back(Answer(std::move(*entry)));
+    if (!responses.back().error.empty()) groups.back() = 0;
+    entries_.erase(entry);
+  }
+  ready_.clear();
+  responses = GroupedTogether(std::move(responses), groups);
+  has_new_join_ = false;
+  if (joined_.count() == rank_count_) {
+    SortByRank(joins_);
+    Response response;
+    response.tensors.push_back(std::move(joins_.front().request));
+    response.last_joined = last_joined_;
+    responses.push_back(std::move(response));
+    joins_.clear();
+    joined_.Clear();
+  }
+  return responses;
+}
+
+Response MessageTable::Answer(Entry entry) const {
+  SortByRank(entry.asks);
+  std::string reason;
+  for (const Ask& ask : entry.asks) {
+    const std::string wrong = WhatIsWrong(ask.request, rank_count_);
+    if (!wrong.empty() && reason.empty()) reason = NamesOf(ask.ranks) + ": " + wrong;
+  }
+  if (reason.empty()) reason = WhatDiffers(entry.asks);
+  for (int rank = 0; rank < rank_count_ && reason.empty() && joined_.count() > 0; ++rank) {
+    if (entry.ranks.Has(rank)) continue;
+    reason = WhyNotWithout(entry.asks.front().request, rank);
+  }
+  if (reason.empty()) return Merge(std::move(entry.asks));
+  Response response;
+  response.error = fmt::format("tensor '{}': {}", entry.name, reason);
+  response.tensors.push_back(std::move(entry.asks.front().request));
+  return response;
+}
+
+Response MessageTable::Merge(std::vector<Ask> asks) const {
+  Response response;
+  response.rows = RowsOf(asks, rank_count_);
+  if (asks.front().request.operation == Operation::kAdoptPlan) {
+    auto merged = MergeExtras(asks);
+    if (merged) {
+      asks.front().request.extra = std::move(*merged);
+    } else {
+      response.error =
+          fmt::format("tensor '{}': {}", asks.front().request.name, merged.error().message());
+    }
+  }
+  response.tensors.push_back(std::move(asks.front().request));
+  return response;
+}
+
+Result<std::vector<std::byte>> MessageTable::MergeExtras(const std::vector<Ask>& asks) const {
+  std::vector<std::byte> merged = asks.front().request.extra;
+  for (const Ask& ask : std::span(asks).subspan(1)) {
+    if (!merge_) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} and {} propose different plans", NamesOf(asks.front().ranks),
+                              NamesOf(ask.ranks)));
+    }
+    auto both = merge_(merged, ask.request.extra);
+    if (!both) return Fail(std::move(both).error().Within(NamesOf(ask.ranks)));
+    merged = std::move(*both);
+  }
+  return merged;
+}
+
+std::vector<Stall> MessageTable::Stalls() const {
+  std::vector<Stall> stalls;
+  for (const Entry& entry : entries_) {
+    stalls.push_back({entry.name, entry.ranks.MissingBeside(joined_)});
+  }
+  return stalls;
+}
+
+void MessageTable::Clear() {
+  by_name_.clear();
+  ready_.clear();
+  entries_.clear();
+  joins_.clear();
+  joined_.Clear();
+  has_new_join_ = false;
+  last_joined_ = -1;
+}
+
+}  // namespace lmdbio::control

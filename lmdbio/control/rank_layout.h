@@ -1,0 +1,36 @@
+// lmdbio/control/rank_layout.h - which ranks take part in an exchange.
+#ifndef LMDBIO_CONTROL_RANK_LAYOUT_H_
+#define LMDBIO_CONTROL_RANK_LAYOUT_H_
+
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/control/exchange.h"
+
+namespace lmdbio::control {
+
+class RankLayout {
+ public:
+  // Errors: kInvalidArgument  a rank that cannot be; hosts that are not numbered in the order of
+  //                           their first ranks
+  static Result<RankLayout> Create(const Ranks& ranks);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(host_of_.size()); }
+  bool is_root() const { return host_.front() == rank_; }
+  int HostOf(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
+
+  // The ranks that take part if this rank is asked for an exchange of `scope`, ascending.
+  const std::vector<int>& Members(ExchangeScope scope) const;
+
+ private:
+  RankLayout() = default;
+  int rank_ = 0;
+  std::vector<int> host_of_;
+  std::vector<int> all_;
+  std::vector<int> host_;
+  std::vector<int> roots_;
+};
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_RANK_LAYOUT_H_

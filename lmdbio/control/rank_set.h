@@ -1,0 +1,52 @@
+// lmdbio/control/rank_set.h - some of the ranks.
+#ifndef LMDBIO_CONTROL_RANK_SET_H_
+#define LMDBIO_CONTROL_RANK_SET_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace lmdbio::control {
+
+class RankSet {
+ public:
+  explicit RankSet(int rank_count) : has_(static_cast<size_t>(rank_count)) {}
+
+  // False if it is in already.
+  bool Add(int rank) {
+    uint8_t& has = has_[static_cast<size_t>(rank)];
+    if (has != 0) return false;
+    has = 1;
+    ++count_;
+    return true;
+  }
+  bool Has(int rank) const { return has_[static_cast<size_t>(rank)] != 0; }
+  int count() const { return count_; }
+  int rank_count() const { return static_cast<int>(has_.size()); }
+  void Clear() {
+    has_.assign(has_.size(), 0);
+    count_ = 0;
+  }
+
+  // Of these ranks, those that are neither in here nor in `other`.
+  // Requires: as many ranks in both
+  std::vector<int> MissingBeside(const RankSet& other) const {
+    std::vector<int> missing;
+    for (size_t rank = 0; rank < has_.size(); ++rank) {
+      if (has_[rank] == 0 && other.has_[rank] == 0) missing.push_back(static_cast<int>(rank));
+    }
+    return missing;
+  }
+  // Whether every rank is in here or in `other`.
+  bool IsAllWith(const RankSet& other) const {
+    if (count_ == rank_count()) return true;
+    if (count_ + other.count_ < rank_count()) return false;
+    return MissingBeside(other).empty();
+  }
+
+ private:
+  std::vector<uint8_t> has_;
+  int count_ = 0;
+};
+
+}  // namespace lmdbio::control
+#endif  // LMDBIO_CONTROL_RANK_SET_H_

@@ -1,0 +1,120 @@
+#include "lmdbio/control/response_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/control/request_checks.h"
+
+namespace lmdbio::control {
+namespace {
+
+bool IsCacheable(const Response& response) {
+  const Operation operation = response.tensors.front().operation;
+  return response.error.empty() && response.tensors.size() == 1 &&
+         operation != Operation::kBarrier && operation != Operation::kJoin &&
+         operation != Operation::kAdoptPlan;
+}
+
+bool HasRowsOfItsOwn(Operation operation) {
+  return operation == Operation::kAllGather || operation == Operation::kAllToAll;
+}
+
+// Whether `rank` brings the rows that the response counts on.
+bool BringsItsRows(const Request& mine, const Response& cached, int rank) {
+  const auto place = static_cast<size_t>(rank);
+  if (mine.operation == Operation::kAllGather) {
+    return place < cached.rows.size() && cached.rows[place] == FirstDimension(mine);
+  }
+  const size_t ranks = mine.splits.size();
+  if (cached.rows.size() != ranks * ranks || place >= ranks) return false;
+  return std::ranges::equal(mine.splits, std::span(cached.rows).subspan(place * ranks, ranks));
+}
+
+// Whether `rank` still wants what was agreed on.
+bool IsSame(const Request& mine, const Response& cached, int rank) {
+  const Request& tensor = cached.tensors.front();
+  if (!HasRowsOfItsOwn(tensor.operation) || !HasRowsOfItsOwn(mine.operation)) {
+    return mine == tensor;
+  }
+  if (mine.shape.size() != tensor.shape.size()) return false;
+  Request expected = tensor;
+  if (!mine.shape.empty()) expected.shape.front() = mine.shape.front();
+  expected.splits = mine.splits;
+  return mine == expected && BringsItsRows(mine, cached, rank);
+}
+
+}  // namespace
+
+ResponseCache::Found ResponseCache::Find(std::span<const Request> unit) const {
+  Found found;
+  if (by_name_.empty()) return found;
+  size_t same_count = 0;
+  for (const Request& request : unit) {
+    const auto place = by_name_.find(request.name);
+    if (request.operation == Operation::kJoin || place == by_name_.end()) continue;
+    found.positions.push_back(place->second);
+    for (const Response& cached : At(place->second)) {
+      if (cached.tensors.front().name != request.name) continue;
+      if (IsSame(request, cached, rank_)) ++same_count;
+    }
+  }
+  if (found.positions.empty()) return found;
+  std::ranges::sort(found.positions);
+  const auto rest = std::ranges::unique(found.positions);
+  found.positions.erase(rest.begin(), rest.end());
+  const bool is_hit = found.positions.size() == 1 && same_count == unit.size() &&
+                      At(found.positions.front()).size() == unit.size();
+  found.kind = is_hit ? Found::Kind::kHit : Found::Kind::kInvalid;
+  return found;
+}
+
+void ResponseCache::Put(std::vector<Response> unit) {
+  if (capacity_ == 0 || unit.empty() || !std::ranges::all_of(unit, IsCacheable)) return;
+  for (const Response& response : unit) {
+    const auto known = by_name_.find(response.tensors.front().name);
+    if (known != by_name_.end()) Evict(known->second);
+  }
+  if (uses_.size() == capacity_) Evict(uses_.front());
+  Position position = 0;
+  while (position < entries_.size() && Has(position)) ++position;
+  if (position == entries_.size()) entries_.emplace_back();
+  for (const Response& response : unit) by_name_[response.tensors.front().name] = position;
+  entries_[position].unit = std::move(unit);
+  entries_[position].use = uses_.insert(uses_.end(), position);
+  ++version_;
+}
+
+const std::vector<Response>& ResponseCache::At(Position position) const {
+  LMDBIO_CHECK(Has(position));
+  return entries_[position].unit;
+}
+
+void ResponseCache::Touch(Position position) {
+  LMDBIO_CHECK(Has(position));
+  uses_.splice(uses_.end(), uses_, entries_[position].use);
+}
+
+void ResponseCache::Evict(Position position) {
+  LMDBIO_CHECK(Has(position));
+  for (const Response& response : entries_[position].unit) {
+    by_name_.erase(response.tensors.front().name);
+  }
+  entries_[position].unit.clear();
+  uses_.erase(entries_[position].use);
+  ++version_;
+  ++evicted_count_;
+}
+
+bool ResponseCache::Has(Position position) const {
+  return position < entries_.size() && !entries_[position].unit.empty();
+}
+
+bool ResponseCache::HoldsWithout(Position position, int joined_rank) const {
+  return std::ranges::all_of(At(position), [joined_rank](const Response& response) {
+    const Request& tensor = response.tensors.front();
+    return !HasRowsOfItsOwn(tensor.operation) && WhyNotWithout(tensor, joined_rank).empty();
+  });
+}
+
+}  // namespace lmdbio::control

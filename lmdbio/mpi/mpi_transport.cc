@@ -1,0 +1,269 @@
+// An exchange of bytes is two calls: of lengths, then of bytes. Started calls are completed in
+// order; which ones follow is known when the one before is over.
+#include "lmdbio/mpi/mpi_transport.h"
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/mpi/mpi_calls.h"
+
+namespace lmdbio::mpi {
+
+using control::Exchange;
+using control::ExchangeKind;
+using control::ExchangeScope;
+using control::Ranks;
+using control::Reply;
+
+namespace {
+
+// Messages of coordinators are small; one of this size is a mistake.
+constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
+
+// A duplicate or a part of a communicator, freed if MPI still runs.
+class OwnCommunicator {
+ public:
+  OwnCommunicator() = default;
+  ~OwnCommunicator() {
+    if (handle_ != MPI_COMM_NULL && IsMpiRunning()) MPI_Comm_free(&handle_);
+  }
+  OwnCommunicator(const OwnCommunicator&) = delete;
+  OwnCommunicator& operator=(const OwnCommunicator&) = delete;
+
+  MPI_Comm* place() { return &handle_; }
+  MPI_Comm get() const { return handle_; }
+  int rank() const {
+    int rank = 0;
+    MPI_Comm_rank(handle_, &rank);
+    return rank;
+  }
+  int size() const {
+    int size = 0;
+    MPI_Comm_size(handle_, &size);
+    return size;
+  }
+
+ private:
+  MPI_Comm handle_ = MPI_COMM_NULL;
+};
+
+class CommunicatorTransport final : public sync::Transport {
+ public:
+  // Collective.
+  Status Make(MPI_Comm communicator);
+
+  const Ranks& ranks() const override { return ranks_; }
+  Status Start(Exchange exchange) override;
+  Result<bool> Test() override;
+  Result<bool> Wait(std::chrono::microseconds limit) override;
+  Reply TakeReply() override { return std::move(reply_); }
+  void Sleep(std::chrono::microseconds limit, sync::WakeOn wake_on) override;
+  void Wake() override;
+  bool hears_peers() const override { return false; }
+  bool blocks_in_wait() const override { return true; }
+
+ private:
+  enum class Phase { kIdle, kStarted, kLengths, kBytes, kOver };
+  MPI_Comm CommunicatorOf(ExchangeScope scope) const;
+  Status Begin();
+  Status BeginBytes();
+  void Finish();
+
+  OwnCommunicator all_, host_, roots_;
+  Ranks ranks_;
+  Exchange exchange_;
+  Reply reply_;
+  Phase phase_ = Phase::kIdle;
+  MPI_Comm current_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::vector<int> lengths_;  // kGather: of each rank; kBroadcast: [1]
+  std::vector<int> places_;
+  int own_length_ = 0;
+  std::vector<uint64_t> words_;
+  std::vector<std::byte> bytes_;
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;
+};
+
+Status CommunicatorTransport::Make(MPI_Comm communicator) {
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, all_.place()), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(all_.get(), MPI_ERRORS_RETURN);
+  LMDBIO_TRY_VOID(MpiStatus(
+      MPI_Comm_split_type(all_.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, host_.place()),
+      "MPI_Comm_split_type"));
+  const bool is_root = host_.rank() == 0;
+  LMDBIO_TRY_VOID(MpiStatus(
+      MPI_Comm_split(all_.get(), is_root ? 0 : MPI_UNDEFINED, all_.rank(), roots_.place()),
+      "MPI_Comm_split"));
+  ranks_.rank = all_.rank();
+  ranks_.size = all_.size();
+  int host_index = is_root ? roots_.rank() : 0;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Bcast(&host_index, 1, MPI_INT, 0, host_.get()), "MPI_Bcast"));
+  ranks_.host_of.resize(static_cast<size_t>(ranks_.size));
+  return MpiStatus(
+      MPI_Allgather(&host_index, 1, MPI_INT, ranks_.host_of.data(), 1, MPI_INT, all_.get()),
+      "MPI_Allgather");
+}
+
+MPI_Comm CommunicatorTransport::CommunicatorOf(ExchangeScope scope) const {
+  if (scope == ExchangeScope::kAll) return all_.get();
+  return scope == ExchangeScope::kHost ? host_.get() : roots_.get();
+}
+
+// Nothing goes out yet: whether calls block or not depends on how the exchange is waited for.
+Status CommunicatorTransport::Start(Exchange exchange) {
+  LMDBIO_CHECK(phase_ == Phase::kIdle || phase_ == Phase::kOver);
+  LMDBIO_CHECK(exchange.bytes.size() <= kMessageBytesMax);
+  exchange_ = std::move(exchange);
+  reply_ = {};
+  current_ = CommunicatorOf(exchange_.scope);
+  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // kRoots is for roots
+  MPI_Comm_rank(current_, &rank_);
+  MPI_Comm_size(current_, &size_);
+  own_length_ = static_cast<int>(exchange_.bytes.size());
+  lengths_.assign(
+      exchange_.kind == ExchangeKind::kGather && rank_ == 0 ? static_cast<size_t>(size_) : 1,
+      own_length_);
+  words_.resize(exchange_.words.size());
+  phase_ = Phase::kStarted;
+  return {};
+}
+
+// The first call, without waiting for it.
+Status CommunicatorTransport::Begin() {
+  phase_ = Phase::kLengths;
+  if (exchange_.kind == ExchangeKind::kIntersect) {
+    phase_ = Phase::kBytes;
+    return MpiStatus(
+        MPI_Iallreduce(exchange_.words.data(), words_.data(), static_cast<int>(words_.size()),
+                       MPI_UINT64_T, MPI_BAND, current_, &request_),
+        "MPI_Iallreduce");
+  }
+  if (exchange_.kind == ExchangeKind::kGather) {
+    return MpiStatus(
+        MPI_Igather(&own_length_, 1, MPI_INT, lengths_.data(), 1, MPI_INT, 0, current_, &request_),
+        "MPI_Igather");
+  }
+  return MpiStatus(MPI_Ibcast(lengths_.data(), 1, MPI_INT, 0, current_, &request_), "MPI_Ibcast");
+}
+
+// The second call, once lengths are known.
+Status CommunicatorTransport::BeginBytes() {
+  phase_ = Phase::kBytes;
+  if (exchange_.kind == ExchangeKind::kBroadcast) {
+    bytes_ = std::move(exchange_.bytes);
+    bytes_.resize(static_cast<size_t>(lengths_[0]));
+    return MpiStatus(MPI_Ibcast(bytes_.data(), lengths_[0], MPI_BYTE, 0, current_, &request_),
+                     "MPI_Ibcast");
+  }
+  uint64_t total = 0;
+  places_.clear();
+  for (const int length : lengths_) {
+    places_.push_back(static_cast<int>(total));
+    total += static_cast<uint64_t>(length);
+  }
+  if (total > kMessageBytesMax) {
+    return Fail(ErrorCode::kResourceExhausted, "requests of all ranks together have over 1 GiB");
+  }
+  bytes_.resize(rank_ == 0 ? total : 0);
+  return MpiStatus(MPI_Igatherv(exchange_.bytes.data(), own_length_, MPI_BYTE, bytes_.data(),
+                                lengths_.data(), places_.data(), MPI_BYTE, 0, current_, &request_),
+                   "MPI_Igatherv");
+}
+
+void CommunicatorTransport::Finish() {
+  phase_ = Phase::kOver;
+  if (exchange_.kind == ExchangeKind::kIntersect) {
+    reply_.words = words_;
+  } else if (exchange_.kind == ExchangeKind::kBroadcast) {
+    reply_.bytes = std::move(bytes_);
+  } else if (rank_ == 0) {
+    for (size_t i = 0; i < lengths_.size(); ++i) {
+      const auto begin = bytes_.begin() + places_[i];
+      reply_.gathered.emplace_back(begin, begin + lengths_[i]);
+    }
+  }
+}
+
+Result<bool> CommunicatorTransport::Test() {
+  if (phase_ == Phase::kStarted) LMDBIO_TRY_VOID(Begin());
+  while (phase_ != Phase::kOver) {
+    int is_done = 0;
+    LMDBIO_TRY_VOID(MpiStatus(MPI_Test(&request_, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (is_done == 0) return false;
+    if (phase_ == Phase::kBytes) {
+      Finish();
+    } else {
+      LMDBIO_TRY_VOID(BeginBytes());
+    }
+  }
+  return true;
+}
+
+// The blocking calls, as the papers' baseline makes them: MPI waits in its own way.
+Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
+  if (phase_ == Phase::kStarted && exchange_.kind == ExchangeKind::kIntersect) {
+    LMDBIO_TRY_VOID(
+        MpiStatus(MPI_Allreduce(exchange_.words.data(), words_.data(),
+                                static_cast<int>(words_.size()), MPI_UINT64_T, MPI_BAND, current_),
+                  "MPI_Allreduce"));
+    Finish();
+    return true;
+  }
+  while (true) {
+    LMDBIO_TRY(const bool is_over, Test());
+    if (is_over) return true;
+    LMDBIO_TRY_VOID(MpiStatus(MPI_Wait(&request_, MPI_STATUS_IGNORE), "MPI_Wait"));
+  }
+}
+
+void CommunicatorTransport::Sleep(std::chrono::microseconds limit, sync::WakeOn /*wake_on*/) {
+  std::unique_lock lock(mutex_);
+  woken_.wait_for(lock, limit, [this] { return is_woken_; });
+  is_woken_ = false;
+}
+
+void CommunicatorTransport::Wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_woken_ = true;
+  }
+  woken_.notify_one();
+}
+
+}  // namespace
+
+Status CheckHelperMayCall() {
+  if (!IsMpiRunning()) {
+    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
+  }
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&provided);
+  if (provided == MPI_THREAD_MULTIPLE) return {};
+  const std::string_view level = provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                 : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                                   : "MPI_THREAD_SINGLE";
+  return Fail(ErrorCode::kUnsupported,
+              fmt::format("MPI runs at {}, so no other thread may call it: initialize it with "
+                          "MPI_THREAD_MULTIPLE, or leave MPI out of exchanges and collectives",
+                          level));
+}
+
+Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator) {
+  LMDBIO_TRY_VOID(CheckHelperMayCall());
+  auto transport = std::make_unique<CommunicatorTransport>();
+  LMDBIO_TRY_VOID(transport->Make(communicator));
+  return transport;
+}
+
+}  // namespace lmdbio::mpi

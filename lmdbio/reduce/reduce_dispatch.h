@@ -1,0 +1,30 @@
+// lmdbio/reduce/reduce_dispatch.h - the same loops, compiled for several kinds of processor.
+#ifndef LMDBIO_REDUCE_REDUCE_DISPATCH_H_
+#define LMDBIO_REDUCE_REDUCE_DISPATCH_H_
+
+#include <cstddef>
+
+namespace lmdbio::reduce {
+
+// into[i] = sources[0][i] op sources[1][i] op ...
+using ReduceAllLoop = void (*)(std::byte* into, const std::byte* const* sources,
+                               size_t source_count, size_t count);
+using ScaleLoop = void (*)(std::byte* values, size_t count, double factor);
+
+struct ReduceRow {
+  ReduceAllLoop by_op[4];  // ReduceOp's numbers, less one
+};
+
+struct ReduceKernels {
+  ReduceRow reduce[6];  // DataType's numbers, less one
+  ScaleLoop scale[4];   // the floating types
+};
+
+// For any processor.
+const ReduceKernels& PortableKernels();
+
+// For this processor, if there are better ones; else nullptr.
+const ReduceKernels* BetterKernels();
+
+}  // namespace lmdbio::reduce
+#endif  // LMDBIO_REDUCE_REDUCE_DISPATCH_H_

@@ -1,0 +1,10 @@
+#include "lmdbio/reduce/reduce_kernels.h"
+
+namespace lmdbio::reduce {
+
+const ReduceKernels& PortableKernels() {
+  static constexpr ReduceKernels kKernels = KernelsOfThisFile();
+  return kKernels;
+}
+
+}  // namespace lmdbio::reduce

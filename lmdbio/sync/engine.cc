@@ -1,0 +1,489 @@
+#include "lmdbio/sync/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/control/fusion.h"
+
+namespace lmdbio::sync {
+
+using collective::CallOutcome;
+using control::Bucket;
+using control::Operation;
+using control::Request;
+using control::Response;
+
+namespace {
+
+// A thread with nothing to do gives a sign of life so often.
+constexpr auto kIdleTick = std::chrono::milliseconds(500);
+// Where peers cannot be heard, a rank that waits for them looks again after so long.
+constexpr auto kRetryPause = std::chrono::milliseconds(1);
+// And an idle one comes to a round so often.
+constexpr auto kIdleRoundPause = std::chrono::seconds(1);
+constexpr auto kRingPause = std::chrono::milliseconds(500);
+
+// A rank that has waited for longer rings for the others.
+constexpr auto kRingAfterMax = std::chrono::milliseconds(2000);
+
+// After the n-th plan that did not hold, 2^n iterations go by before the next, and at most 2^this.
+constexpr uint64_t kProposalPauseLog = 4;
+
+// A bucket may miss tensors for so many times the patience if nobody waits for it.
+constexpr int kUnwaitedPatience = 10;
+
+uint64_t Mix(uint64_t digest, uint64_t number) {
+  return (digest ^ number) * 0x9E3779B97F4A7C15 + number;
+}
+
+}  // namespace
+
+Engine::Engine(const SyncOptions& options, const EngineParts& parts, CoreList sync_cores,
+               std::unique_ptr<Timeline> timeline, std::function<void(const std::string& line)> log)
+    : options_(options),
+      parts_(parts),
+      log_(std::move(log)),
+      sync_cores_(std::move(sync_cores)),
+      witness_(std::move(timeline)),
+      queue_(
+          std::make_shared<SubmissionQueue>([transport = &parts.transport] { transport->Wake(); })),
+      executor_(parts.collectives, witness_, options.fusion_threshold_bytes,
+                options.gradient_bytes),
+      rounds_(parts.transport, parts.coordinator, options,
+              [health = &parts.health] { return health->Check(); }),
+      plan_options_{.fusion = {.threshold_bytes = options.fusion_threshold_bytes},
+                    .num_groups = options.num_groups},
+      stall_watch_({.report = options.stall_report, .limit = options.stall_limit}) {
+  if (options.coordinator == "topo") learner_.emplace(plan_options_);
+  queue_->set_tells_waits(learner_.has_value());
+}
+
+Engine::~Engine() {
+  is_ending_.store(true);
+  if (!is_peaceful_.load()) {
+    const Error why(ErrorCode::kPeerFailed, fmt::format("rank {} has closed its synchronizer",
+                                                        parts_.transport.ranks().rank));
+    parts_.health.GiveUp(why);
+    parts_.collectives.Stop(why);
+  }
+  parts_.transport.Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Engine::Start() {
+  last_progress_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
+  parts_.health.set_on_check([this] { return LookForStalls(Clock::now()); });
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return Fail(ErrorCode::kResourceExhausted, fmt::format("no thread: {}", error.what()));
+  }
+  return {};
+}
+
+void Engine::EndInPeace() {
+  is_peaceful_.store(true);
+  is_ending_.store(true);
+  parts_.transport.Wake();
+}
+
+void Engine::Run() {
+  {
+    const std::lock_guard lock(published_mutex_);
+    thread_watch_.emplace();
+  }
+  Status status = PinThisThread(sync_cores_);
+  try {
+    while (status && !is_ending_.load()) {
+      status = Step();
+      Publish();
+    }
+  } catch (const std::exception& exception) {
+    status = Fail(ErrorCode::kResourceExhausted, exception.what());
+  }
+  if (!status) {
+    FailAll(status.error());
+  } else if (!is_peaceful_.load()) {
+    FailAll(Error(ErrorCode::kPeerFailed, "this rank has closed its synchronizer"));
+  } else {
+    FailAll(Error(ErrorCode::kInvalidArgument, "the synchronizer was shut down before"));
+  }
+  if (const Status closed = witness_.Close(); !closed) Note(closed.error().message());
+  Publish();
+}
+
+Status Engine::Step() {
+  const auto now = Clock::now();
+  if (now - last_check_ >= comm::kHealthNap) {
+    last_check_ = now;
+    LMDBIO_TRY_VOID(parts_.health.Check());
+  }
+  TakeEvents();
+  return walk_ ? StepPlan() : StepRounds();
+}
+
+// --- What the program does -------------------------------------------------------------------
+
+void Engine::TakeEvents() {
+  for (ProgramEvent& event : queue_->Take()) {
+    if (event.submitted != nullptr) {
+      Accept(event.submitted);
+    } else if (learner_) {
+      learner_->OnWaited(event.waited);
+    }
+  }
+}
+
+void Engine::Accept(const TaskPtr& task) {
+  const Request& request = task->submission.request;
+  tasks_[task->name()] = task;
+  witness_.Submitted(*task);
+  last_progress_ = Clock::now();
+  if (learner_ && !walk_) learner_->OnSubmit(task->name());
+  if (!walk_) {
+    parts_.coordinator.Submit(request);
+  } else if (!walk_->Submit(request)) {
+    left_out_.push_back(request);
+    declines_next_ = true;
+  }
+}
+
+void Engine::Finish(const std::string& name, const Status& how) {
+  const auto found = tasks_.find(name);
+  if (found == tasks_.end()) return;  // this rank has joined, and never asked
+  const TaskPtr task = std::move(found->second);
+  tasks_.erase(found);
+  queue_->Release(name);
+  ++counters_.tensor_count;
+  if (how) {
+    witness_.Done(*task);
+  } else {
+    witness_.Failed(*task);
+  }
+  task->Finish(how);
+}
+
+void Engine::FailAll(const Error& why) {
+  if (why.code() != ErrorCode::kInvalidArgument) {
+    parts_.health.GiveUp(why);
+    parts_.collectives.Stop(why);
+    parts_.transport.Abandon();
+    if (!is_ending_.load()) Note(why.message());
+  }
+  for (ProgramEvent& event : queue_->Close(why)) {
+    if (event.submitted != nullptr) tasks_[event.submitted->name()] = event.submitted;
+  }
+  for (const auto& [name, task] : std::exchange(tasks_, {})) {
+    witness_.Failed(*task);
+    task->Finish(Fail(
+        why.code(), fmt::format("tensor '{}' (number {}): {}", name, task->number, why.message())));
+  }
+}
+
+void Engine::Note(const std::string& line) const {
+  if (log_) log_(line);
+}
+
+// --- Rounds ----------------------------------------------------------------------------------
+
+Status Engine::StepRounds() {
+  if (rounds_.is_cyclic()) {
+    LMDBIO_TRY_VOID(rounds_.SleepToNextCycle());
+    TakeEvents();
+    return RunRound();
+  }
+  const bool was_called = parts_.transport.take_ring();
+  const bool is_idle_too_long =
+      !parts_.transport.hears_peers() && Clock::now() - last_progress_ > kIdleRoundPause;
+  if (!parts_.coordinator.has_pending() && !was_called && !is_idle_too_long) {
+    Rest();
+    return {};
+  }
+  const uint64_t done_before = counters_.tensor_count;
+  LMDBIO_TRY_VOID(RunRound());
+  if (counters_.tensor_count == done_before && !walk_ && queue_->is_empty()) Rest();
+  return {};
+}
+
+// Sleeps until there may be something to do.
+void Engine::Rest() {
+  const bool waits_for_peers = !walk_ && parts_.coordinator.has_pending();
+  std::chrono::microseconds limit = kIdleTick;
+  if (waits_for_peers && !parts_.transport.hears_peers()) limit = kRetryPause;
+  if (const Status flushed = witness_.Rest(); !flushed) Note(flushed.error().message());
+  queue_->SetWakeCount(walk_ ? walk_->missing_count() : 1);
+  parts_.transport.Sleep(limit, waits_for_peers ? WakeOn::kOrPeerCame : WakeOn::kWakeOrRing);
+}
+
+Status Engine::RunRound() {
+  if (!stalled_names_.empty()) {
+    parts_.coordinator.MarkStalled(std::exchange(stalled_names_, {}));
+  }
+  const int64_t began_ns = SteadyNanoseconds();
+  LMDBIO_TRY_VOID(rounds_.Run());
+  witness_.Round(++counters_.cycle_count, began_ns);
+  counters_.control_message_count = rounds_.counters().exchange_count;
+  counters_.control_bytes = rounds_.counters().exchange_bytes;
+  return PerformAll(parts_.coordinator.TakeResponses());
+}
+
+Status Engine::PerformAll(std::vector<Response> responses) {
+  if (responses.empty()) return {};
+  last_progress_ = Clock::now();
+  responses =
+      control::Fuse(std::move(responses), {.threshold_bytes = options_.fusion_threshold_bytes});
+  for (const Response& response : responses) LMDBIO_TRY_VOID(Perform(response));
+  OnDone(responses);
+  Propose();
+  AdoptIfAgreed();
+  return {};
+}
+
+Status Engine::Perform(const Response& response) {
+  const Request& first = response.tensors.front();
+  if (first.operation == Operation::kAdoptPlan) {
+    if (response.error.empty()) {
+      agreed_ = first;
+    } else {
+      Note(fmt::format("the ranks' plans differ, so they go on without one: {}", response.error));
+    }
+    Finish(first.name, {});
+    return {};
+  }
+  std::vector<Task*> tasks;
+  for (const Request& tensor : response.tensors) {
+    const auto found = tasks_.find(tensor.name);
+    tasks.push_back(found == tasks_.end() ? nullptr : found->second.get());
+  }
+  Status how;
+  if (!response.error.empty()) {
+    how = Fail(ErrorCode::kInvalidArgument, response.error);
+  } else {
+    witness_.Agreed(tasks);
+    LMDBIO_TRY(const CallOutcome outcome,
+               executor_.Perform(response, tasks, {.digest = response.digest()}));
+    if (outcome == CallOutcome::kDeclined) {
+      return Fail(
+          ErrorCode::kInternal,
+          fmt::format("tensor '{}': the ranks came to different collective calls", first.name));
+    }
+  }
+  if (how) witness_.Unpacked(tasks);
+  for (const Request& tensor : response.tensors) {
+    Finish(tensor.name, how ? Status() : Fail(how.error().code(), how.error().message()));
+  }
+  return {};
+}
+
+// --- Plans -----------------------------------------------------------------------------------
+
+Status Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
+  learner_.reset();
+  queue_->set_tells_waits(false);
+  for (const control::OrderedTensor& one : order) order_names_.insert(one.tensor.name);
+  order_ = std::move(order);
+  proposal_epoch_ = 1;
+  auto task = std::make_shared<Task>();
+  task->submission.request = ProposalOfOrder(proposal_epoch_);
+  return queue_->Submit({task});
+}
+
+// As any other request, so that rank 0 compares what the ranks mean: the digest is its shape.
+Request Engine::ProposalOfOrder(uint64_t epoch) const {
+  const uint64_t digest = control::Plan::FromOrder(order_, plan_options_, epoch).digest();
+  Request request;
+  request.name = fmt::format("lmdbio.plan.{}", epoch);
+  request.operation = Operation::kAdoptPlan;
+  request.shape = {static_cast<int64_t>(digest >> 32), static_cast<int64_t>(digest & 0xFFFFFFFF)};
+  return request;
+}
+
+// All ranks see the same responses, so all of them propose and adopt plans at the same places.
+void Engine::OnDone(const std::vector<Response>& responses) {
+  if (learner_) {
+    learner_->OnDone(responses);
+  } else {
+    for (const Response& response : responses) {
+      for (const Request& tensor : response.tensors) {
+        if (order_names_.count(tensor.name) > 0) order_done_.insert(tensor.name);
+      }
+    }
+    if (order_done_.size() == order_names_.size()) order_done_.clear();
+  }
+  if (is_at_boundary()) ++boundary_count_;
+}
+
+bool Engine::is_at_boundary() const {
+  if (learner_) return learner_->at_boundary();
+  return !order_.empty() && order_done_.empty();
+}
+
+// After a plan that did not hold, a while goes by before the next one.
+void Engine::Propose() {
+  const uint64_t ends = std::min<uint64_t>(counters_.plan_end_count, kProposalPauseLog);
+  if (ends > 0 && boundary_count_ < uint64_t{1} << ends) return;
+  if (learner_) {
+    auto proposal = learner_->TakeProposal(proposal_epoch_ + 1);
+    if (!proposal) return;
+    ++proposal_epoch_;
+    parts_.coordinator.Submit(std::move(*proposal));
+  } else if (!order_.empty() && proposal_epoch_ <= counters_.plan_end_count) {
+    parts_.coordinator.Submit(ProposalOfOrder(++proposal_epoch_));
+  }
+}
+
+void Engine::AdoptIfAgreed() {
+  if (!agreed_ || !is_at_boundary()) return;
+  const Request agreed = *std::exchange(agreed_, std::nullopt);
+  if (!learner_) {
+    Follow(control::Plan::FromOrder(order_, plan_options_, proposal_epoch_));
+  } else if (auto plan = learner_->Adopt(agreed)) {
+    Follow(std::move(*plan));
+  } else {
+    Note(fmt::format("no plan: {}", plan.error().message()));
+    learner_->Forget();
+  }
+}
+
+void Engine::Follow(control::Plan plan) {
+  walk_.emplace(std::move(plan));
+  sent_count_ = 0;
+  ++counters_.plan_count;
+  witness_.PlanAdopted(walk_->plan().epoch());
+  queue_->set_tells_waits(false);
+  static_cast<void>(parts_.transport.take_ring());
+  for (const Request& request : parts_.coordinator.TakePending()) {
+    if (request.operation == Operation::kAdoptPlan || walk_->Submit(request)) continue;
+    left_out_.push_back(request);
+    declines_next_ = true;
+  }
+}
+
+Status Engine::StepPlan() {
+  if (!declines_next_) {
+    if (const Bucket* const bucket = walk_->TakeReady()) return SendBucket(*bucket);
+    if (parts_.transport.take_ring() || is_out_of_patience()) declines_next_ = true;
+  }
+  if (declines_next_) return Decline();
+  Rest();
+  return {};
+}
+
+// A tensor of the next bucket does not come, and somebody waits for the others.
+bool Engine::is_out_of_patience() const {
+  if (!walk_->has_pending()) return false;
+  const int times = queue_->is_waited_for() ? 1 : kUnwaitedPatience;
+  return Clock::now() - last_progress_ > times * options_.plan_patience;
+}
+
+Status Engine::SendBucket(const Bucket& bucket) {
+  Response response;
+  response.tensors = bucket.tensors;
+  std::vector<Task*> tasks;
+  for (const Request& tensor : bucket.tensors) tasks.push_back(tasks_.at(tensor.name).get());
+  ++counters_.cycle_count;
+  witness_.Agreed(tasks);
+  LMDBIO_TRY(
+      const CallOutcome outcome,
+      executor_.Perform(response, tasks, {.digest = Mix(walk_->plan().digest(), sent_count_++)}));
+  last_progress_ = Clock::now();
+  if (outcome == CallOutcome::kDeclined) {
+    EndPlan(response.tensors);
+    return {};
+  }
+  static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
+  witness_.Unpacked(tasks);
+  for (const Request& tensor : response.tensors) Finish(tensor.name, {});
+  return {};
+}
+
+Status Engine::Decline() {
+  LMDBIO_TRY(const CallOutcome outcome,
+             executor_.Decline(Mix(walk_->plan().digest(), sent_count_)));
+  LMDBIO_CHECK(outcome == CallOutcome::kDeclined);
+  EndPlan({});
+  return {};
+}
+
+// Back to rounds, with everything that has not been done.
+void Engine::EndPlan(std::vector<Request> unsent) {
+  ++counters_.plan_end_count;
+  witness_.PlanEnded(walk_->plan().epoch());
+  for (std::vector<Request>* rest : {&unsent, &left_out_}) {
+    for (Request& request : *rest) parts_.coordinator.Submit(std::move(request));
+    rest->clear();
+  }
+  for (Request& request : walk_->TakePending()) parts_.coordinator.Submit(std::move(request));
+  walk_.reset();
+  declines_next_ = false;
+  boundary_count_ = 0;
+  order_done_.clear();
+  if (learner_) learner_->Forget();
+  queue_->set_tells_waits(learner_.has_value());
+  last_progress_ = Clock::now();
+}
+
+// --- Watching --------------------------------------------------------------------------------
+
+std::vector<PendingTensor> Engine::PendingTensors() const {
+  std::unordered_map<std::string, std::vector<int>> missing;
+  for (control::Stall& stall : parts_.coordinator.Stalls()) {
+    missing[stall.name] = std::move(stall.missing_ranks);
+  }
+  std::vector<PendingTensor> pending;
+  for (const auto& [name, task] : tasks_) {
+    const auto found = missing.find(name);
+    pending.push_back({name, task->number, task->since,
+                       found == missing.end() ? std::vector<int>() : found->second});
+  }
+  return pending;
+}
+
+// Called at least each kIdleTick, also while a round or a collective waits.
+Status Engine::LookForStalls(Clock::time_point now) {
+  if (tasks_.empty() || now - last_stall_look_ < comm::kHealthNap) return {};
+  last_stall_look_ = now;
+  const auto oldest = std::min_element(
+      tasks_.begin(), tasks_.end(),
+      [](const auto& a, const auto& b) { return a.second->since < b.second->since; });
+  const auto age = now - oldest->second->since;
+  const auto ring_after =
+      std::min<std::chrono::milliseconds>(options_.stall_report / 2, kRingAfterMax);
+  if (options_.stall_report.count() > 0 && age > ring_after && now - last_ring_ > kRingPause) {
+    last_ring_ = now;
+    parts_.transport.Ring();
+    for (const auto& [name, task] : tasks_) {
+      if (now - task->since > ring_after) stalled_names_.push_back(name);
+    }
+  }
+  const std::vector<PendingTensor> pending = PendingTensors();
+  StallFindings findings = stall_watch_.Look(pending, now);
+  for (const std::string& line : findings.lines) Note(line);
+  for (const size_t index : findings.reported) witness_.Stalled(*tasks_.at(pending[index].name));
+  return std::move(findings.status);
+}
+
+void Engine::Publish() {
+  counters_.collective_count = executor_.counters().collective_count;
+  counters_.collective_bytes = executor_.counters().collective_bytes;
+  const std::lock_guard lock(published_mutex_);
+  published_ = counters_;
+}
+
+SyncCounters Engine::counters() const {
+  const std::lock_guard lock(published_mutex_);
+  SyncCounters counters = published_;
+  if (!thread_watch_) return counters;
+  if (const auto usage = thread_watch_->Read()) {
+    counters.thread_cpu_ns = usage->cpu_ns;
+    counters.thread_run_delay_ns = usage->run_delay_ns;
+  }
+  return counters;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,160 @@
+// lmdbio/sync/engine.h - the helper thread: takes what the program submits, agrees with the other
+// ranks on an order, does it, and tells the program.
+//
+// Source: dissertation 6.2.2, 6.3.4 and figure 6.15; docs/sync.md "Flow".
+#ifndef LMDBIO_SYNC_ENGINE_H_
+#define LMDBIO_SYNC_ENGINE_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "lmdbio/base/placement.h"
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/thread_usage.h"
+#include "lmdbio/control/coordinator.h"
+#include "lmdbio/control/plan.h"
+#include "lmdbio/sync/executor.h"
+#include "lmdbio/sync/rounds.h"
+#include "lmdbio/sync/stall_report.h"
+#include "lmdbio/sync/submission_queue.h"
+#include "lmdbio/sync/sync_options.h"
+#include "lmdbio/sync/synchronizer.h"
+#include "lmdbio/sync/transport.h"
+#include "lmdbio/sync/witness.h"
+
+namespace lmdbio::sync {
+
+// Looks after this rank and its peers, and lets the engine look after its tensors whenever a
+// collective waits.
+class WatchfulHealth final : public comm::Health {
+ public:
+  explicit WatchfulHealth(comm::Health& health) : health_(health) {}
+
+  // Before any thread calls Check.
+  void set_on_check(std::function<Status()> on_check) { on_check_ = std::move(on_check); }
+
+  Status Check() override {
+    LMDBIO_TRY_VOID(health_.Check());
+    return on_check_ ? on_check_() : Status();
+  }
+  void GiveUp(const Error& why) override { health_.GiveUp(why); }
+
+ private:
+  comm::Health& health_;
+  std::function<Status()> on_check_;
+};
+
+// What an engine works with. All of it must outlive the engine.
+struct EngineParts {
+  WatchfulHealth& health;
+  Transport& transport;
+  collective::Collectives& collectives;
+  control::Coordinator& coordinator;
+};
+
+// Threads: any, but for Start and the destructor.
+class Engine {
+ public:
+  // sync_cores  where the thread may run; empty: anywhere
+  // timeline    null: none
+  Engine(const SyncOptions& options, const EngineParts& parts, CoreList sync_cores,
+         std::unique_ptr<Timeline> timeline, std::function<void(const std::string& line)> log);
+  // Ends the thread. What is under way fails.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Errors: kResourceExhausted  no thread
+  Status Start();
+
+  const std::shared_ptr<SubmissionQueue>& queue() const { return queue_; }
+  Executor& executor() { return executor_; }
+  Witness& witness() { return witness_; }
+  // Follows plans of this order, if all ranks do. Before anything is submitted.
+  // Errors: as SubmissionQueue::Submit
+  Status FollowOrder(std::vector<control::OrderedTensor> order);
+  // Lets the thread end in peace: all ranks have agreed to.
+  void EndInPeace();
+  SyncCounters counters() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Run();
+  Status Step();
+  void TakeEvents();
+  void Accept(const TaskPtr& task);
+  Status StepRounds();
+  Status RunRound();
+  Status PerformAll(std::vector<control::Response> responses);
+  Status Perform(const control::Response& response);
+  void OnDone(const std::vector<control::Response>& responses);
+  control::Request ProposalOfOrder(uint64_t epoch) const;
+  bool is_at_boundary() const;
+  void Propose();
+  void AdoptIfAgreed();
+  void Follow(control::Plan plan);
+  Status StepPlan();
+  Status SendBucket(const control::Bucket& bucket);
+  Status Decline();
+  void EndPlan(std::vector<control::Request> unsent);
+  bool is_out_of_patience() const;
+  void Rest();
+  Status OnNap();
+  Status LookForStalls(Clock::time_point now);
+  std::vector<PendingTensor> PendingTensors() const;
+  void Finish(const std::string& name, const Status& how);
+  void FailAll(const Error& why);
+  void Note(const std::string& line) const;
+  void Publish();
+
+  const SyncOptions options_;
+  EngineParts parts_;
+  std::function<void(const std::string& line)> log_;
+  CoreList sync_cores_;
+  Witness witness_;
+  std::shared_ptr<SubmissionQueue> queue_;
+  Executor executor_;
+  Rounds rounds_;
+  std::unordered_map<std::string, TaskPtr> tasks_;  // under way, by name
+
+  // A plan, if this engine makes or has one.
+  control::PlanOptions plan_options_;
+  std::optional<control::PlanLearner> learner_;  // none where nothing is learnt
+  std::vector<control::OrderedTensor> order_;    // of a graph that was given
+  std::unordered_set<std::string> order_names_;  // of its tensors
+  std::unordered_set<std::string> order_done_;   // in this iteration, as long as there is no plan
+  uint64_t boundary_count_ = 0;                  // since the last plan
+  uint64_t proposal_epoch_ = 0;                  // of the last proposal
+  std::optional<control::Request> agreed_;       // all ranks want a plan, from the next boundary on
+  std::optional<control::PlanWalk> walk_;        // none: rounds
+  uint64_t sent_count_ = 0;                      // buckets, in this plan
+  std::vector<control::Request> left_out_;       // submitted, and not in the plan
+  bool declines_next_ = false;
+
+  Clock::time_point last_progress_;
+  Clock::time_point last_check_;
+  Clock::time_point last_ring_;
+  Clock::time_point last_stall_look_;
+  StallWatch stall_watch_;
+  std::vector<std::string> stalled_names_;  // to be told to the coordinator
+
+  SyncCounters counters_;
+  mutable std::mutex published_mutex_;
+  SyncCounters published_;
+  std::atomic<bool> is_ending_{false};
+  std::atomic<bool> is_peaceful_{false};
+  std::optional<ThreadWatch> thread_watch_;  // under published_mutex_; once the thread runs
+  std::thread thread_;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_ENGINE_H_

@@ -1,0 +1,81 @@
+// lmdbio/sync/executor.h - does what the ranks have agreed upon: packs, moves, unpacks.
+//
+// Source: dissertation 6.2.2 (fusion buffers); docs/sync.md "Fusion".
+#ifndef LMDBIO_SYNC_EXECUTOR_H_
+#define LMDBIO_SYNC_EXECUTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
+#include "lmdbio/collective/collectives.h"
+#include "lmdbio/control/request.h"
+#include "lmdbio/sync/task.h"
+#include "lmdbio/sync/witness.h"
+
+namespace lmdbio::sync {
+
+struct ExecutorCounters {
+  uint64_t collective_count = 0;
+  uint64_t collective_bytes = 0;
+};
+
+// Threads: one at a time.
+class Executor {
+ public:
+  // Takes the memory of fusion buffers and gradients from collectives.registered() where it is
+  // large enough, else makes it.
+  // collectives, witness  must outlive this
+  Executor(collective::Collectives& collectives, Witness& witness, uint64_t fusion_bytes,
+           uint64_t gradient_bytes);
+
+  // Collective. Does what a response without an error says; writes results, but does not end
+  // tasks.
+  // tasks  [tensors of the response] null where this rank has joined: it brings zeros
+  // Returns: kDeclined  nothing has been written
+  // Errors: as Collectives
+  Result<collective::CallOutcome> Perform(const control::Response& response,
+                                          std::span<Task* const> tasks, collective::CallTag tag);
+
+  // Collective. Comes to the call that the others make, without data.
+  // Returns: kDeclined. Errors: as Collectives
+  Result<collective::CallOutcome> Decline(uint64_t digest);
+
+  // Synchronizer::Place. Threads: any one
+  MutableBytes gradients() const { return gradients_; }
+
+  const ExecutorCounters& counters() const { return counters_; }
+
+ private:
+  using Outcome = Result<collective::CallOutcome>;
+  Outcome AllReduce(const control::Response& response, std::span<Task* const> tasks,
+                    collective::CallTag tag);
+  Outcome ReduceAlone(const control::Request& request, Task* task, const collective::CallTag& tag);
+  Outcome ReduceFused(std::span<const control::Request> requests, std::span<Task* const> tasks,
+                      const collective::CallTag& tag);
+  Outcome Broadcast(const control::Request& request, Task* task, const collective::CallTag& tag);
+  Outcome AllGather(const control::Response& response, Task* task, const collective::CallTag& tag);
+  Outcome AllToAll(const control::Response& response, Task* task, const collective::CallTag& tag);
+  Outcome ReduceScatter(const control::Request& request, Task* task,
+                        const collective::CallTag& tag);
+  std::byte* ViewOf(std::span<const control::Request> requests, std::span<Task* const> tasks,
+                    std::span<const uint64_t> offsets) const;
+  MutableBytes FusionBuffer();
+  Outcome Count(Outcome outcome, uint64_t bytes);
+
+  collective::Collectives& collectives_;
+  Witness& witness_;
+  uint64_t fusion_bytes_;
+  MutableBytes fusion_;     // empty until it is needed first
+  MutableBytes gradients_;  // [gradient_bytes]
+  std::unique_ptr<std::byte[]> own_fusion_;
+  std::unique_ptr<std::byte[]> own_gradients_;
+  ExecutorCounters counters_;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_EXECUTOR_H_

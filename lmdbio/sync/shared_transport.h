@@ -1,0 +1,86 @@
+// lmdbio/sync/shared_transport.h - exchanges over the memory of hosts, and links between them.
+//
+// On a host every rank lays down what it brings and reads what it needs. Of several hosts the roots
+// pass it up a tree of links to rank 0, and down again. Who waits sleeps. No call of MPI's is made
+// after the beginning.
+//
+// Source: dissertation 8.3.2; docs/sync.md "Pacing and waiting".
+#ifndef LMDBIO_SYNC_SHARED_TRANSPORT_H_
+#define LMDBIO_SYNC_SHARED_TRANSPORT_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/comm/group.h"
+#include "lmdbio/comm/health.h"
+#include "lmdbio/comm/peer_links.h"
+#include "lmdbio/sync/board.h"
+#include "lmdbio/sync/host_meeting.h"
+#include "lmdbio/sync/transport.h"
+
+namespace lmdbio::sync {
+
+class SharedTransport final : public Transport {
+ public:
+  // Collective over `group`, which is not needed afterwards.
+  // health  must outlive this
+  // Errors: kResourceExhausted  no shared memory
+  //         kIo                 the roots of two hosts cannot reach each other
+  //         kInternal
+  static Result<std::unique_ptr<SharedTransport>> Create(comm::Group& group, comm::Health& health);
+
+  const control::Ranks& ranks() const override { return ranks_; }
+  Status Start(control::Exchange exchange) override;
+  Result<bool> Test() override;
+  Result<bool> Wait(std::chrono::microseconds limit) override;
+  control::Reply TakeReply() override { return std::move(reply_); }
+  void Sleep(std::chrono::microseconds limit, WakeOn wake_on) override;
+  bool hears_peers() const override { return links_ == nullptr; }
+  void Wake() override { board_->Ring(board_->rank()); }
+  void Ring() override { board_->CallMissing(); }
+  bool take_ring() override { return board_->TakeCall(); }
+  void Abandon() override { board_->Abandon(); }
+
+ private:
+  // An exchange goes through these in this order, as far as its scope needs them. The ranks of a
+  // host meet; the roots pass up what their hosts have brought, and down what has become of it; the
+  // root of a host tells its ranks.
+  enum class Phase { kOver, kHostIn, kRootsUp, kRootsDown, kHostOut };
+
+  SharedTransport() = default;
+  bool is_root() const { return board_->rank() == 0; }
+  bool has_parent() const { return neighbours_.parent.has_value(); }
+  std::vector<std::byte> MessageInto() const;
+  void TakeHostMessages();
+  Status BeginAcrossRoots();
+  Result<bool> AdvanceUp();
+  Result<bool> AdvanceDown();
+  Status PassDown();
+  void BeginHostOut();
+  void Finish();
+  Status Merge(Bytes message);
+  std::vector<std::byte> PackBrought() const;
+  Result<bool> Step();
+
+  control::Ranks ranks_;
+  std::unique_ptr<Board> board_;
+  std::unique_ptr<HostMeeting> meeting_;
+  comm::Health* health_ = nullptr;
+  int host_index_ = 0;
+  std::vector<int> host_ranks_;             // [ranks of the host] their ranks among all
+  comm::TreeNeighbours neighbours_;         // of roots, in a tree of them
+  std::unique_ptr<comm::PeerLinks> links_;  // null: one host, or not a root
+
+  control::Exchange exchange_;
+  control::Reply reply_;
+  Phase phase_ = Phase::kOver;
+  std::vector<uint64_t> words_;                                  // kIntersect, so far
+  std::vector<std::pair<int, std::vector<std::byte>>> brought_;  // kGather: by rank in scope
+  std::vector<std::byte> answer_;                                // what goes down and out
+  std::vector<int> awaited_children_;
+  bool spans_hosts_ = false;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_SHARED_TRANSPORT_H_

@@ -1,0 +1,77 @@
+#include "lmdbio/sync/submission_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::sync {
+
+Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
+  const std::lock_guard lock(mutex_);
+  if (!wake_) return Fail(closed_code_, closed_words_);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const std::string& name = tasks[i]->name();
+    if (names_.insert(name).second) continue;
+    for (size_t taken = 0; taken < i; ++taken) names_.erase(tasks[taken]->name());
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("tensor '{}' was submitted before, and is not done yet: wait for it, or "
+                    "give the other one another name",
+                    name));
+  }
+  const auto now = std::chrono::steady_clock::now();
+  for (const TaskPtr& task : tasks) {
+    task->number = number_++;
+    task->since = now;
+    events_.push_back({task, ""});
+  }
+  if (events_.size() >= wake_count_) wake_();
+  return {};
+}
+
+void SubmissionQueue::EndWait(const std::string& name) {
+  waiting_count_.fetch_sub(1);
+  if (name.empty() || !tells_waits_.load()) return;
+  const std::lock_guard lock(mutex_);
+  if (wake_) events_.push_back({nullptr, name});
+}
+
+void SubmissionQueue::SetWakeCount(size_t event_count) {
+  const std::lock_guard lock(mutex_);
+  wake_count_ = std::max<size_t>(event_count, 1);
+  if (wake_ && !events_.empty() && events_.size() >= wake_count_) wake_();
+}
+
+std::vector<ProgramEvent> SubmissionQueue::Take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+bool SubmissionQueue::is_empty() {
+  const std::lock_guard lock(mutex_);
+  return events_.empty();
+}
+
+void SubmissionQueue::Release(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  names_.erase(name);
+  if (names_.empty()) all_done_.notify_all();
+}
+
+Status SubmissionQueue::AwaitAllDone() {
+  std::unique_lock lock(mutex_);
+  all_done_.wait(lock, [this] { return names_.empty() || !wake_; });
+  return wake_ ? Status() : Fail(closed_code_, closed_words_);
+}
+
+std::vector<ProgramEvent> SubmissionQueue::Close(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+  closed_code_ = why.code();
+  closed_words_ = why.message();
+  all_done_.notify_all();
+  return std::exchange(events_, {});
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,73 @@
+// lmdbio/sync/submission_queue.h - from the program's threads to the helper thread.
+#ifndef LMDBIO_SYNC_SUBMISSION_QUEUE_H_
+#define LMDBIO_SYNC_SUBMISSION_QUEUE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/sync/task.h"
+
+namespace lmdbio::sync {
+
+// Something that a program's thread has done.
+struct ProgramEvent {
+  TaskPtr submitted;   // null: it has waited for a tensor
+  std::string waited;  // whose name this is
+};
+
+// Threads: any. Outlives the synchronizer as long as there are handles.
+class SubmissionQueue {
+ public:
+  // wake  called, by any thread, when there is something to take
+  explicit SubmissionQueue(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  // Adds tasks, all or none.
+  // Errors: kInvalidArgument  a tensor of that name is under way, here or twice among these
+  //         as it was closed with
+  Status Submit(const std::vector<TaskPtr>& tasks);
+
+  // A thread of the program waits for an operation, or does not any more.
+  void BeginWait() { waiting_count_.fetch_add(1); }
+  // name  of what it has got; "" if it has given up
+  void EndWait(const std::string& name);
+  bool is_waited_for() const { return waiting_count_.load() > 0; }
+  // Whether waits are told at all.
+  void set_tells_waits(bool tells) { tells_waits_.store(tells); }
+
+  // The helper thread needs not wake before so many events are there.
+  void SetWakeCount(size_t event_count);
+  std::vector<ProgramEvent> Take();
+  bool is_empty();
+
+  // The name of an operation may be used again.
+  void Release(const std::string& name);
+
+  // Waits until no operation is under way.
+  // Errors: as it was closed with
+  Status AwaitAllDone();
+
+  // From now on nothing can be submitted, for this reason. Returns what was not taken.
+  std::vector<ProgramEvent> Close(const Error& why);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_done_;
+  std::function<void()> wake_;  // empty after Close
+  std::vector<ProgramEvent> events_;
+  std::unordered_set<std::string> names_;  // under way
+  size_t wake_count_ = 1;
+  uint64_t number_ = 0;
+  ErrorCode closed_code_ = ErrorCode::kInternal;
+  std::string closed_words_;
+  std::atomic<int> waiting_count_{0};
+  std::atomic<bool> tells_waits_{false};
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_SUBMISSION_QUEUE_H_

@@ -1,0 +1,81 @@
+#include "lmdbio/sync/task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/base/futex.h"
+#include "lmdbio/sync/submission_queue.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// A wake-up cannot be lost; this only bounds what a bug would cost.
+constexpr auto kNap = std::chrono::milliseconds(1000);
+
+}  // namespace
+
+Status Handle::State::status() const {
+  if (!has_failed) return {};
+  return Fail(failure_code, failure_words);
+}
+
+void Handle::State::Finish(const Status& how) {
+  if (!how) {
+    has_failed = true;
+    failure_code = how.error().code();
+    failure_words = how.error().message();
+  }
+  if (submission.callback) submission.callback(how);
+  is_done.store(1);
+  if (waiter_count.load() > 0) FutexWake(is_done);
+}
+
+Handle::Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Handle::Handle(Handle&&) noexcept = default;
+Handle& Handle::operator=(Handle&&) noexcept = default;
+Handle::~Handle() = default;
+
+bool Handle::is_done() const { return state_->is_done.load() != 0; }
+
+Status Handle::Wait() {
+  while (true) {
+    LMDBIO_TRY(const bool is_over, WaitFor(kNap));
+    if (is_over) return {};
+  }
+}
+
+Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  const auto queue = state_->queue.lock();
+  if (queue) queue->BeginWait();
+  state_->waiter_count.fetch_add(1);
+  while (!is_done()) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    FutexWait(state_->is_done, 0, std::min(left, kNap));
+  }
+  state_->waiter_count.fetch_sub(1);
+  if (queue) queue->EndWait(is_done() ? state_->name() : "");
+  if (!is_done()) return false;
+  LMDBIO_TRY_VOID(state_->status());
+  return true;
+}
+
+Bytes Handle::result() const {
+  LMDBIO_CHECK(is_done());
+  return state_->result;
+}
+
+const std::vector<int64_t>& Handle::result_rows() const {
+  LMDBIO_CHECK(is_done());
+  return state_->result_rows;
+}
+
+int32_t Handle::last_joined() const {
+  LMDBIO_CHECK(is_done());
+  return state_->last_joined;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,46 @@
+// lmdbio/sync/task.h - one operation under way: what the handle of a caller and the helper
+// thread share.
+#ifndef LMDBIO_SYNC_TASK_H_
+#define LMDBIO_SYNC_TASK_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/sync/synchronizer.h"
+
+namespace lmdbio::sync {
+
+class SubmissionQueue;
+
+struct Handle::State {
+  Submission submission;
+  uint64_t number = 0;  // of this rank's submissions
+  std::chrono::steady_clock::time_point since{};
+  std::weak_ptr<SubmissionQueue> queue;
+
+  // The rest is written by the helper thread before is_done says so.
+  std::atomic<uint32_t> is_done{0};
+  std::atomic<uint32_t> waiter_count{0};
+  bool has_failed = false;
+  ErrorCode failure_code = ErrorCode::kInternal;
+  std::string failure_words;
+  std::vector<std::byte> result;
+  std::vector<int64_t> result_rows;
+  int32_t last_joined = -1;
+
+  const std::string& name() const { return submission.request.name; }
+  Status status() const;
+  // Ends it: calls back, then wakes who waits. Once.
+  void Finish(const Status& how);
+};
+
+using Task = Handle::State;
+using TaskPtr = std::shared_ptr<Task>;
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_TASK_H_

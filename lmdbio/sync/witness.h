@@ -1,0 +1,68 @@
+// lmdbio/sync/witness.h - sees what the helper thread does, and writes it down: always into the
+// flight recorder, and into a timeline where one is wanted.
+//
+// Source: docs/sync.md "Seeing what happens".
+#ifndef LMDBIO_SYNC_WITNESS_H_
+#define LMDBIO_SYNC_WITNESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/sync/flight_recorder.h"
+#include "lmdbio/sync/task.h"
+#include "lmdbio/sync/timeline.h"
+
+namespace lmdbio::sync {
+
+// Now, as the timeline and the recorder count.
+int64_t SteadyNanoseconds();
+
+// Threads: the helper thread, but for Waited and Lines.
+class Witness {
+ public:
+  // timeline  null: none
+  explicit Witness(std::unique_ptr<Timeline> timeline) : timeline_(std::move(timeline)) {}
+
+  void Submitted(const Task& task);
+  void Failed(const Task& task);
+  void Done(const Task& task);
+  void Stalled(const Task& task);
+
+  // All ranks are to do these together. Null: this rank has joined.
+  void Agreed(std::span<Task* const> tasks);
+  void Packed(std::span<Task* const> tasks, uint64_t bytes);
+  void Reduced(std::span<Task* const> tasks, uint64_t bytes);
+  void Unpacked(std::span<Task* const> tasks);
+
+  void Round(uint64_t number, int64_t begin_ns);
+  void PlanAdopted(uint64_t epoch);
+  void PlanEnded(uint64_t epoch);
+
+  // A thread of the program has waited since then.
+  void Waited(const std::string& name, int64_t begin_ns);
+
+  // Before the helper thread sleeps. Errors: kIo, once; there is no timeline any more
+  Status Rest();
+  // Errors: kIo
+  Status Close();
+  // The last events, oldest first.
+  std::vector<std::string> Lines() const { return recorder_.Lines(); }
+
+ private:
+  void Enter(std::span<Task* const> tasks, TensorPhase phase, int64_t now_ns);
+
+  FlightRecorder recorder_;
+  std::unique_ptr<Timeline> timeline_;
+  uint64_t collective_count_ = 0;
+  int64_t bucket_began_ns_ = 0;
+  uint64_t bucket_bytes_ = 0;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_WITNESS_H_

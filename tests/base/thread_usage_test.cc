@@ -1,0 +1,56 @@
+// Goal: another thread's processor time can be read while it runs, and its end is no accident.
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "lmdbio/base/thread_usage.h"
+#include "tests/support/good.h"
+
+namespace lmdbio {
+namespace {
+
+using test::Good;
+
+TEST_CASE("ThreadWatch tells a thread that works from one that sleeps", "[base]") {
+  std::atomic<bool> stop{false};
+  std::atomic<int> ready{0};
+  std::optional<ThreadWatch> worker, sleeper;
+  std::thread working([&] {
+    worker.emplace();
+    ready.fetch_add(1);
+    while (!stop.load()) {
+    }
+  });
+  std::thread sleeping([&] {
+    sleeper.emplace();
+    ready.fetch_add(1);
+    stop.wait(false);
+  });
+  while (ready.load() < 2) std::this_thread::yield();
+  const ThreadUsage before = Good(worker->Read());
+  uint64_t grown = 0;
+  // However busy the machine is, at some time it has worked for 20 ms.
+  while (grown < 20'000'000) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const ThreadUsage now = Good(worker->Read());
+    CHECK(now.cpu_ns >= before.cpu_ns + grown);
+    CHECK(now.run_delay_ns >= before.run_delay_ns);
+    grown = now.cpu_ns - before.cpu_ns;
+  }
+  const ThreadUsage asleep = Good(sleeper->Read());
+  CHECK(asleep.cpu_ns < Good(worker->Read()).cpu_ns);
+  CHECK(asleep.has_run_delay == before.has_run_delay);
+  stop.store(true);
+  stop.notify_all();
+  working.join();
+  sleeping.join();
+  const Result<ThreadUsage> gone = worker->Read();
+  REQUIRE_FALSE(gone.has_value());
+  CHECK(gone.error().code() == ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace lmdbio

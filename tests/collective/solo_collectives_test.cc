@@ -1,0 +1,17 @@
+#include "lmdbio/collective/solo_collectives.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/collective/collective_checks.h"
+
+namespace lmdbio::collective {
+namespace {
+
+TEST_CASE("SoloCollectives does what any collectives do", "[collective]") {
+  const auto complaints =
+      test::RunCollectiveChecks(1, [](comm::Group&) { return SoloCollectives(); });
+  CHECK(complaints == std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace lmdbio::collective

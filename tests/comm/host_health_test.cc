@@ -1,0 +1,82 @@
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+#include "lmdbio/comm/host_health.h"
+#include "lmdbio/comm/thread_group.h"
+
+namespace lmdbio::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("HostHealth finds a rank that is silent, and tells all in the same words",
+          "[comm][health]") {
+  std::atomic<int> heard{0};
+  RunAsThreads({.rank_count = 3}, [&](Group& group) {
+    auto health = std::move(*HostHealth::Create(group, 300ms));
+    for (int i = 0; i < 20 && group.rank() != 2; ++i) {  // 100 s, if it did not work
+      for (int k = 0; k < 100; ++k) {
+        const Status status = health->Check();
+        if (!status) {
+          if (status.error().code() == ErrorCode::kPeerFailed &&
+              status.error().message().find("rank 2 has given no sign of life") == 0) {
+            ++heard;
+          }
+          i = 20;
+          break;
+        }
+        std::this_thread::sleep_for(50ms);
+      }
+    }
+    static_cast<void>(group.Barrier());
+    // Who was silent hears why the others have gone.
+    if (group.rank() == 2 && !health->Check()) ++heard;
+  });
+  CHECK(heard == 3);
+}
+
+TEST_CASE("HostHealth does not mind a rank that has itself been away", "[comm][health]") {
+  std::atomic<int> failed{0};
+  RunAsThreads({.rank_count = 2}, [&](Group& group) {
+    auto health = std::move(*HostHealth::Create(group, 2000ms));
+    if (!health->Check()) ++failed;
+    std::this_thread::sleep_for(3s);  // as if all had been stopped
+    if (!health->Check()) ++failed;
+    std::this_thread::sleep_for(100ms);
+    if (!health->Check()) ++failed;
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(failed == 0);
+}
+
+TEST_CASE("HostHealth passes on why a rank gives up", "[comm][health]") {
+  std::atomic<int> heard{0};
+  RunAsThreads({.rank_count = 3}, [&](Group& group) {
+    auto health = std::move(*HostHealth::Create(group, 60s));
+    if (group.rank() == 1) health->GiveUp(Error(ErrorCode::kResourceExhausted, "no memory"));
+    static_cast<void>(group.Barrier());
+    health->GiveUp(Error(ErrorCode::kPeerFailed, "of no interest any more"));
+    const Status status = health->Check();
+    if (!status && status.error().message() == "rank 1: no memory") ++heard;
+  });
+  CHECK(heard == 3);
+}
+
+TEST_CASE("HostHealth watches the ranks of each host apart", "[comm][health]") {
+  std::atomic<int> failed{0};
+  RunAsThreads({.rank_count = 4, .ranks_per_host = 2}, [&](Group& group) {
+    auto health = std::move(*HostHealth::Create(group, 60s));
+    if (group.rank() == 3) health->GiveUp(Error(ErrorCode::kIo, "broken"));
+    static_cast<void>(group.Barrier());
+    const Status status = health->Check();
+    if (!status) ++failed;
+  });
+  CHECK(failed == 2);
+}
+
+}  // namespace
+}  // namespace lmdbio::comm

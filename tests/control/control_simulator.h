@@ -1,0 +1,72 @@
+// tests/control/control_simulator.h - all ranks of a coordinator in one thread, in random order.
+//
+// Every rank runs a program of its own: iterations over the same random tensors, in an order and at
+// a pace of its own. The oracle knows what each of them must be told from the programs alone.
+#ifndef TESTS_CONTROL_CONTROL_SIMULATOR_H_
+#define TESTS_CONTROL_CONTROL_SIMULATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/control/coordinator.h"
+
+namespace lmdbio::test {
+
+// Makes the exchanges of ranks that are played by one thread.
+class FakeTransport {
+ public:
+  // host_of  [ranks] or empty: one host
+  FakeTransport(int rank_count, std::vector<int> host_of);
+
+  control::Ranks RanksOf(int rank) const;
+
+  // This rank comes to an exchange. If it is the last one of the scope, all get their replies.
+  // Returns: "" or why ranks do not fit together
+  std::string Post(int rank, control::Exchange exchange);
+  bool HasReply(int rank) const { return has_reply_[static_cast<size_t>(rank)] != 0; }
+  control::Reply TakeReply(int rank);
+  bool is_anybody_waiting() const { return waiting_count_ > 0; }
+
+ private:
+  struct Meeting {
+    std::vector<int> members;
+    std::vector<control::Exchange> exchanges;  // [members]
+    std::vector<uint8_t> has_come;             // [members]
+    size_t come_count = 0;
+  };
+  std::string Hold(Meeting& meeting);
+
+  int rank_count_;
+  std::vector<int> host_of_;
+  std::vector<Meeting> hosts_;
+  Meeting all_;
+  Meeting roots_;
+  std::vector<control::Reply> replies_;
+  std::vector<uint8_t> has_reply_;
+  int waiting_count_ = 0;
+};
+
+// Coordinators of all ranks, which go through their rounds in step.
+class Ensemble {
+ public:
+  Ensemble(const control::CoordinatorOptions& options, int rank_count,
+           const std::vector<int>& host_of = {});
+
+  control::Coordinator& operator[](int rank) { return *coordinators_[static_cast<size_t>(rank)]; }
+  // One round of all ranks.
+  // Returns: what all of them were told, which must be the same
+  std::vector<control::Response> Round();
+
+ private:
+  FakeTransport transport_;
+  std::vector<std::unique_ptr<control::Coordinator>> coordinators_;
+};
+
+// Runs one random job.
+// Returns: "" or what went wrong
+std::string Simulate(const std::string& kind, int rank_count, uint64_t seed);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_CONTROL_CONTROL_SIMULATOR_H_

@@ -1,0 +1,20 @@
+// tests/support/good.h - the value of a result that has to be good.
+#ifndef TESTS_SUPPORT_GOOD_H_
+#define TESTS_SUPPORT_GOOD_H_
+
+#include <stdexcept>
+#include <utility>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::test {
+
+// Throws std::runtime_error, which ends the test case with the message, if it is an error.
+template <typename T>
+T Good(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message());
+  return *std::move(result);
+}
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SUPPORT_GOOD_H_
