@@ -114,7 +114,7 @@ class GlooSync final : public GradientSync {
     return {};
   }
 
-  Traffic traffic() const override {
+  Traffic traffic() override {
     const std::lock_guard lock(mutex_);
     return traffic_;
   }

@@ -25,7 +25,9 @@ struct Traffic {
   uint64_t control_bytes = 0;
   uint64_t collectives = 0;  // calls that moved gradients
   uint64_t collective_bytes = 0;
-  std::map<uint64_t, uint64_t> sizes;  // bytes -> calls that moved so many; empty: not known
+  // bytes -> calls that moved so many; of all calls, or of the last ones where a record keeps no
+  // more; empty: not known
+  std::map<uint64_t, uint64_t> sizes;
 };
 
 // All gradients of an iteration, added up over all ranks in place.
@@ -43,7 +45,8 @@ class GradientSync {
   // Collective: the orderly end.
   virtual Status Finish() { return {}; }
 
-  virtual Traffic traffic() const = 0;
+  // Threads: the one that calls WaitAll.
+  virtual Traffic traffic() = 0;
   virtual std::vector<std::string> Description() const { return {}; }
 };
 

@@ -43,7 +43,7 @@ class MpiSync final : public GradientSync {
     return {};
   }
 
-  Traffic traffic() const override { return traffic_; }
+  Traffic traffic() override { return traffic_; }
 
  private:
   const SyncContext context_;
@@ -76,7 +76,7 @@ class FusedMpiSync final : public GradientSync {
     return {};
   }
 
-  Traffic traffic() const override { return traffic_; }
+  Traffic traffic() override { return traffic_; }
 
  private:
   const SyncContext context_;

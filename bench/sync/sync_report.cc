@@ -86,15 +86,18 @@ void AddSizes(const Runs& runs, VariantSummary& summary) {
 void AddCosts(const Runs& runs, VariantSummary& summary) {
   double iterations = 0;
   double messages = 0;
+  double mpi_calls = 0;
   double collectives = 0;
   double bytes = 0;
   for (const RunResult* run : runs) {
     iterations += static_cast<double>(run->iteration_ms.size());
     messages += static_cast<double>(run->ranks.front().control_messages);
+    mpi_calls += static_cast<double>(run->ranks.front().mpi_calls);
     collectives += static_cast<double>(run->ranks.front().collectives);
     bytes += static_cast<double>(run->ranks.front().collective_bytes);
   }
   summary.control_messages = messages / iterations;
+  summary.mpi_calls = mpi_calls / iterations;
   summary.collectives = collectives / iterations;
   if (collectives > 0) summary.collective_bytes = bytes / collectives;
   summary.helper_share = HelperShare(runs);
@@ -187,22 +190,25 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
 std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
-      "idle x | helper % idle, train | run delay ms helper, trainer | control/it | data/it | "
+      "idle x | helper % idle, train | run delay ms helper, trainer | control/it | data/it | MPI "
+      "calls/it | "
       "bytes min / p50 / max | clean runs |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const VariantSummary& one : summaries) {
     if (one.run_count == 0) {
-      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | |\n", one.variant, one.error);
+      text +=
+          fmt::format("| {} | failed: {} | | | | | | | | | | | | | |\n", one.variant, one.error);
       continue;
     }
     text += fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | ",
                         one.variant, one.p50_ms, one.run_p50_min_ms, one.run_p50_max_ms, one.p95_ms,
                         OrDash(one.ratio, 2), OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
                         OrDash(one.overlap, 0, 100), OrDash(one.idle_slowdown, 3));
-    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
-                        OrDash(one.idle_helper_share, 1, 100), one.helper_share * 100,
-                        one.helper_delay_ms, one.trainer_delay_ms, one.control_messages,
-                        one.collectives, SizesText(one), one.clean_count, one.run_count);
+    text +=
+        fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
+                    OrDash(one.idle_helper_share, 1, 100), one.helper_share * 100,
+                    one.helper_delay_ms, one.trainer_delay_ms, one.control_messages,
+                    one.collectives, one.mpi_calls, SizesText(one), one.clean_count, one.run_count);
   }
   return text;
 }
@@ -231,6 +237,7 @@ ordered_json ToJson(const VariantSummary& summary) {
   json["helper_run_delay_ms"] = summary.helper_delay_ms;
   json["trainer_run_delay_ms"] = summary.trainer_delay_ms;
   json["control_messages"] = summary.control_messages;
+  json["mpi_calls"] = summary.mpi_calls;
   json["collectives"] = summary.collectives;
   json["collective_bytes_mean"] = summary.collective_bytes;
   if (!summary.sizes.empty()) json["collective_bytes_min_p50_max"] = summary.sizes;
@@ -263,6 +270,7 @@ ordered_json ToJson(const RunResult& run) {
                              {"steal_cores", rank.steal_cores},
                              {"control_messages", rank.control_messages},
                              {"control_bytes", rank.control_bytes},
+                             {"mpi_calls", rank.mpi_calls},
                              {"collectives", rank.collectives},
                              {"collective_bytes", rank.collective_bytes},
                              {"checksum", fmt::format("{:016x}", rank.checksum)}});

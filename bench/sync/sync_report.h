@@ -33,6 +33,7 @@ struct VariantSummary {
   double helper_delay_ms = 0;               // for each iteration, the rank where it is most
   double trainer_delay_ms = 0;
   double control_messages = 0;  // for each iteration, of rank 0
+  double mpi_calls = 0;
   double collectives = 0;
   double collective_bytes = 0;  // mean of a collective
   std::vector<uint64_t> sizes;  // least, median, greatest; empty: not known

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/sync/mpi_call_count.h"
 #include "bench/sync/thread_clocks.h"
 #include "lmdbio/mpi/mpi_calls.h"
 
@@ -28,12 +29,12 @@ struct Snapshot {
   ThreadTime helpers;
   ThreadTime all;
   HostTime host;
-  Traffic traffic;
+  uint64_t mpi_calls = 0;
 };
 
-Snapshot TakeSnapshot(const std::vector<pid_t>& helpers, const GradientSync* sync) {
+Snapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
   Snapshot now;
-  if (sync != nullptr) now.traffic = sync->traffic();
+  now.mpi_calls = MpiCallCount();
   now.helpers = TimeOf(helpers);
   now.all = TimeOf(ThreadsOfProcess());
   now.host = TimeOfHost();
@@ -54,11 +55,15 @@ RankCost CostBetween(const Snapshot& start, const Snapshot& end) {
   const HostTime host = end.host - start.host;
   cost.neighbour_cores = host.busy_s / cost.wall_s;  // the ranks' own are taken off later
   cost.steal_cores = host.steal_s / cost.wall_s;
-  cost.control_messages = end.traffic.control_messages - start.traffic.control_messages;
-  cost.control_bytes = end.traffic.control_bytes - start.traffic.control_bytes;
-  cost.collectives = end.traffic.collectives - start.traffic.collectives;
-  cost.collective_bytes = end.traffic.collective_bytes - start.traffic.collective_bytes;
+  cost.mpi_calls = end.mpi_calls - start.mpi_calls;
   return cost;
+}
+
+void AddTraffic(const Traffic& start, const Traffic& end, RankCost& cost) {
+  cost.control_messages = end.control_messages - start.control_messages;
+  cost.control_bytes = end.control_bytes - start.control_bytes;
+  cost.collectives = end.collectives - start.collectives;
+  cost.collective_bytes = end.collective_bytes - start.collective_bytes;
 }
 
 std::map<uint64_t, uint64_t> SizesBetween(const Traffic& start, const Traffic& end) {
@@ -148,15 +153,18 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   }
   LMDBIO_TRY(const uint32_t count, AgreeOnCount(stage, last_ms));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
-  const Snapshot start = TakeSnapshot(helpers, sync);
+  const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
+  const Snapshot start = TakeSnapshot(helpers);
   std::vector<double> times;
   for (uint32_t i = 0; i < count; ++i) {
     LMDBIO_TRY(times.emplace_back(), runner.Iterate(iteration++));
   }
-  const Snapshot end = TakeSnapshot(helpers, sync);
-  cost = CostBetween(start, end);
+  cost = CostBetween(start, TakeSnapshot(helpers));
   cost.checksum = runner.checksum();
-  result.sizes = SizesBetween(start.traffic, end.traffic);
+  if (sync == nullptr) return times;
+  const Traffic traffic_after = sync->traffic();
+  AddTraffic(traffic, traffic_after, cost);
+  result.sizes = SizesBetween(traffic, traffic_after);
   return times;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -107,22 +108,40 @@ class SynchronizerSync final : public GradientSync {
 
   Status Finish() override { return synchronizer_->Shutdown(); }
 
-  Traffic traffic() const override {
+  Traffic traffic() override {
     const sync::SyncCounters counters = synchronizer_->counters();
     Traffic traffic;
     traffic.control_messages = counters.control_message_count;
     traffic.control_bytes = counters.control_bytes;
     traffic.collectives = counters.collective_count;
     traffic.collective_bytes = counters.collective_bytes;
+    AddSizes(synchronizer_->FlightRecord());
+    traffic.sizes = sizes_;
     return traffic;
   }
 
   std::vector<std::string> Description() const override { return synchronizer_->Description(); }
 
  private:
+  // Of the calls that the record tells of, "begun 'conv1.weight' 4096 bytes, collective 17", those
+  // that are new.
+  void AddSizes(const std::vector<std::string>& record) {
+    static const std::regex pattern(" begun .* ([0-9]+) bytes, collective ([0-9]+)$");
+    for (const std::string& line : record) {
+      std::smatch parts;
+      if (!std::regex_search(line, parts, pattern)) continue;
+      const uint64_t number = std::stoull(parts[2]);
+      if (number <= last_collective_) continue;
+      last_collective_ = number;
+      ++sizes_[std::stoull(parts[1])];
+    }
+  }
+
   const SyncContext context_;
   std::unique_ptr<sync::Synchronizer> synchronizer_;
   std::vector<std::optional<sync::Handle>> handles_;  // [tensors] each by the thread that submits
+  std::map<uint64_t, uint64_t> sizes_;
+  uint64_t last_collective_ = 0;  // of those in sizes_
   std::mutex mutex_;
   std::optional<Error> failure_;  // of the first Submit that failed
 };

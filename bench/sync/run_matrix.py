@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Runs sync_bench for ranks x ways of waiting x networks, and prints all of it in tables.
+
+    bench/sync/run_matrix.py [--ranks 2,4] [--waits spin,yield] [--networks resnet50]
+                             [--variants none,mpi,...] [--out build/sync_matrix] ...
+
+`spin` and `yield` are said to Open MPI in words; slots enough are declared for each number of
+ranks, because mpirun's --oversubscribe would let MPI yield by itself. What MPI then says of itself
+is checked and printed. Options that are not known here go to sync_bench as they are. Tables go to
+standard output and OUT/matrix.md, everything to OUT/matrix.json.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DDP = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
+SKIPPED = 77
+SLOTS_MIN = 16
+VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod:cycle,lmdbio:cache:cycle,lmdbio:cache:gs,"
+            "lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
+# What ddp_gloo.py has of the options of sync_bench.
+SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", "run-seconds",
+                  "neighbour-limit", "seed")
+
+
+class Failure(Exception):
+    """One line for the user."""
+
+
+def mpi_environment():
+    """Without what the caller may have told Open MPI of waiting and placing."""
+    kept = {name: value for name, value in os.environ.items()
+            if not (name.startswith("OMPI_MCA_") and ("yield" in name or "rmaps" in name))}
+    settings = {
+        "OMPI_MCA_btl": "self,vader",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+    }
+    if os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return settings | kept
+
+
+def run(words, environment, seconds_max):
+    """Runs a command in a session of its own, ends all of it if it takes too long or we are
+    interrupted. Returns its exit code and output."""
+    process = subprocess.Popen([str(word) for word in words], env=environment, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=seconds_max)
+    except BaseException as failure:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(failure, subprocess.TimeoutExpired):
+            raise Failure(f"{words[0]} took longer than {seconds_max} s") from failure
+        raise
+    return process.returncode, output
+
+
+def run_cell(options, rest, ranks, wait):
+    """One run of sync_bench. A variant that could not be made is in its table; no other failure is
+    forgiven."""
+    saved = options.out / f"cell-{ranks}-{wait}.json"
+    saved.unlink(missing_ok=True)
+    words = [options.mpirun, "--host", f"localhost:{max(SLOTS_MIN, ranks)}",
+             "--mca", "mpi_yield_when_idle", "1" if wait == "yield" else "0",
+             "-n", ranks, options.build / "bin" / "sync_bench",
+             "--network", options.networks, "--variants", options.variants,
+             "--baseline", options.baseline, "--save", saved, *rest]
+    print(f"# {ranks} ranks, {wait}", file=sys.stderr, flush=True)
+    code, output = run(words, mpi_environment(), options.cell_seconds)
+    if not saved.exists():
+        raise Failure(f"{ranks} ranks, {wait}: sync_bench ended with {code}:\n{output}")
+    cell = json.loads(saved.read_text(encoding="utf-8"))
+    reported = cell["environment"]["mpi_wait"]
+    if reported not in (wait, "unknown"):
+        raise Failure(f"MPI was to {wait}, and says that it will {reported}")
+    return dict(ranks=ranks, wait=wait, text=output, **cell)
+
+
+def options_for_ddp(rest):
+    chosen = []
+    for name, value in zip(rest, rest[1:]):
+        if name.startswith("--") and name[2:] in SHARED_OPTIONS:
+            chosen += [name, value]
+    for word in rest:
+        if word.startswith("--") and "=" in word and word[2:].split("=")[0] in SHARED_OPTIONS:
+            chosen.append(word)
+    return chosen
+
+
+def run_ddp(options, rest, cells):
+    """PyTorch on the same networks, with the work loop as fast as the first cell measured it; a
+    line that says why not, where it cannot be had."""
+    library = options.build / "lib" / "liblmdbio_sync_work.so"
+    python = "/usr/bin/python3" if pathlib.Path("/usr/bin/python3").exists() else sys.executable
+    speed = cells[0]["networks"][0]["settings"]["work_units_per_s"]
+    results = []
+    for ranks in options.ranks:
+        for network in [one["network"] for one in cells[0]["networks"]]:
+            saved = options.out / f"ddp-{ranks}-{network}.json"
+            saved.unlink(missing_ok=True)
+            print(f"# {ranks} ranks, torch, {network}", file=sys.stderr, flush=True)
+            code, output = run(
+                [python, "-B", DDP, "--work-library", library, "--network", network,
+                 "--ranks", ranks, "--units-per-second", speed, "--save", saved,
+                 *options_for_ddp(rest)], os.environ, options.cell_seconds)
+            if code == SKIPPED:
+                return [], output.strip()
+            if not saved.exists():
+                raise Failure(f"ddp_gloo.py ended with {code}:\n{output}")
+            results.append(json.loads(saved.read_text(encoding="utf-8")))
+    return results, ""
+
+
+def number(row, name, digits, factor=1.0):
+    return f"{row[name] * factor:.{digits}f}" if name in row else "-"
+
+
+def time_text(row):
+    if "p50_ms" not in row:
+        return f"failed: {row.get('error', 'no run')}"
+    mark = "" if row["clean_runs"] else " !"
+    return f"{row['p50_ms']:.2f} / {row['p95_ms']:.2f} ({number(row, 'x_baseline', 2)}){mark}"
+
+
+def traffic_text(row):
+    if "p50_ms" not in row:
+        return "-"
+    return (f"{number(row, 'idle_slowdown', 3)}, {number(row, 'idle_helper_share', 1, 100)} %, "
+            f"{number(row, 'helper_share', 1, 100)} %, {row['helper_run_delay_ms']:.2f} ms, "
+            f"{row['control_messages']:.1f}, {row['collectives']:.1f}, "
+            f"{row['mpi_calls']:.1f}")
+
+
+def table(title, head, rows):
+    lines = [title, "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows] + [""]
+
+
+def network_tables(cells, place):
+    """Two tables of one network: variants down, cells across."""
+    first = cells[0]["networks"][place]
+    names = [row["variant"] for row in first["variants"]]
+    head = ["variant"] + [f"{cell['ranks']} ranks, {cell['wait']}" for cell in cells]
+    rows_of = [{row["variant"]: row for row in cell["networks"][place]["variants"]}
+               for cell in cells]
+    lines = [f"## {first['network']}: {first['tensors']} tensors, "
+             f"{first['gradient_bytes'] / 1e6:.1f} MB", ""]
+    lines += table("Iteration: p50 / p95 ms (p50 to the baseline's); `!`: no run without a "
+                   "neighbour", head,
+                   [[name] + [time_text(rows[name]) for rows in rows_of] for name in names])
+    lines += table("Idle slowdown of computing, helper's share of a core idle and training, its "
+                   "run delay, control messages, data collectives, MPI calls; the last four per "
+                   "iteration",
+                   head,
+                   [[name] + [traffic_text(rows[name]) for rows in rows_of] for name in names])
+    return lines
+
+
+def ddp_table(results):
+    rows = []
+    for result in results:
+        for one in result["networks"]:
+            alone, ddp = one["variants"]
+            rows.append([one["network"], str(result["environment"]["ranks"]),
+                         time_text(alone), time_text(ddp), f"{ddp['exposed_ms']:.2f}"])
+    return table("## torch DDP over Gloo", ["network", "ranks", "computing only: p50 / p95 ms",
+                                            "DDP: p50 / p95 ms", "exposed ms"], rows)
+
+
+def environment_lines(cells):
+    lines = ["## Environment", ""]
+    for cell in cells:
+        words = ", ".join(f"{name} {value}" for name, value in cell["environment"].items())
+        lines.append(f"- {cell['ranks']} ranks, {cell['wait']}: {words}")
+        lines += [f"- {line}" for line in cell["absent"]]
+    return list(dict.fromkeys(lines))
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--waits", default="spin,yield")
+    parser.add_argument("--networks", default="resnet50", help="with commas; or all")
+    parser.add_argument("--variants", default=VARIANTS)
+    parser.add_argument("--baseline", default="lmdbio:horovod:cycle")
+    parser.add_argument("--no-ddp", action="store_true", help="without PyTorch")
+    parser.add_argument("--cell-seconds", type=float, default=3600, help="limit of one cell")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "sync_matrix")
+    options, rest = parser.parse_known_args()
+    options.ranks = [int(word) for word in options.ranks.split(",")]
+    options.waits = options.waits.split(",")
+    if not set(options.waits) <= {"spin", "yield"}:
+        parser.error("--waits takes spin and yield")
+    options.out = options.out.resolve()
+    return options, rest
+
+
+def main():
+    options, rest = parse_options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        cells = [run_cell(options, rest, ranks, wait)
+                 for ranks in options.ranks for wait in options.waits]
+        lines = []
+        for place in range(len(cells[0]["networks"])):
+            lines += network_tables(cells, place)
+        results, why_not = ([], "--no-ddp") if options.no_ddp else run_ddp(options, rest, cells)
+        lines += ddp_table(results) if results else [f"torch DDP over Gloo: absent: {why_not}", ""]
+    except Failure as failure:
+        sys.exit(f"run_matrix.py: {failure}")
+    text = "\n".join(lines + environment_lines(cells)) + "\n"
+    print(text, end="")
+    (options.out / "matrix.md").write_text(text, encoding="utf-8")
+    (options.out / "matrix.json").write_text(
+        json.dumps(dict(baseline=options.baseline, cells=cells, ddp=results), indent=1) + "\n",
+        encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Tests bench/sync/run_matrix.py and ddp_gloo.py on little data.
+
+    sync_matrix_test.py BUILD_FOLDER
+
+MPI has to say of itself that it waits as the matrix asked for; sums are checked by the programs
+themselves. PyTorch's part is left out, and says so, where there is no torch.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(sys.argv[1])
+LITTLE = ("--scale", "0.001", "--compute-ms", "500", "--repetitions", "1", "--iterations", "2",
+          "--warmup", "1", "--run-seconds", "1")
+
+
+class MatrixTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name) / "out"
+
+    def run_matrix(self, *options):
+        return subprocess.run(
+            [sys.executable, "-B", FOLDER / "run_matrix.py", "--build", BUILD, "--out", self.out,
+             *options, *LITTLE], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=False, timeout=240,
+            # MPI loses memory of its own; switches that must not reach it.
+            env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "OMPI_MCA_mpi_yield_when_idle": "1",
+                              "OMPI_MCA_rmaps_base_oversubscribe": "1"})
+
+    def test_every_cell_waits_as_it_was_asked_to(self):
+        result = self.run_matrix("--ranks", "2", "--networks", "alexnet,resnet50",
+                                 "--variants", "none,mpi", "--baseline", "mpi")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        self.assertEqual([(cell["ranks"], cell["wait"], cell["environment"]["mpi_wait"])
+                          for cell in matrix["cells"]],
+                         [(2, "spin", "spin"), (2, "yield", "yield")])
+        for cell in matrix["cells"]:
+            for network, tensor_count in zip(cell["networks"], (16, 161)):
+                none, mpi = network["variants"]
+                self.assertEqual((none["variant"], mpi["variant"]), ("none", "mpi"))
+                self.assertEqual((none["collectives"], mpi["collectives"]), (0, tensor_count))
+                self.assertEqual(mpi["x_baseline"], 1)
+                self.check_runs(network["runs"])
+        if matrix["ddp"]:
+            self.assertEqual([one["networks"][0]["network"] for one in matrix["ddp"]],
+                             ["alexnet", "resnet50"])
+        else:
+            print("sync_matrix_test: without torch")
+        self.assertIn("torch DDP over Gloo", result.stdout)
+        self.assertEqual((self.out / "matrix.md").read_text(encoding="utf-8"), result.stdout)
+
+    def check_runs(self, runs):
+        """Every rank did the same work, in every run of every variant that computes."""
+        checksums = {rank["checksum"] for run in runs if run["kind"] != "alone"
+                     for rank in run["ranks"]}
+        self.assertEqual(len(checksums), 1)
+        self.assertNotIn("0" * 16, checksums)
+
+    def test_an_unknown_variant_gives_its_name(self):
+        result = self.run_matrix("--ranks", "2", "--networks", "alexnet", "--variants",
+                                 "none,other", "--no-ddp")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("'other'", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
