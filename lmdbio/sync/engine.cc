@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -274,6 +275,7 @@ Status Engine::Perform(const Response& response) {
     }
   }
   if (how) witness_.Unpacked(tasks);
+  Publish();
   for (const Request& tensor : response.tensors) {
     Finish(tensor.name, how ? Status() : Fail(how.error().code(), how.error().message()));
   }
@@ -293,13 +295,14 @@ Status Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
   return queue_->Submit({task});
 }
 
-// As any other request, so that rank 0 compares what the ranks mean: the digest is its shape.
+// As any other request, so that rank 0 compares what the ranks mean.
 Request Engine::ProposalOfOrder(uint64_t epoch) const {
   const uint64_t digest = control::Plan::FromOrder(order_, plan_options_, epoch).digest();
   Request request;
   request.name = fmt::format("lmdbio.plan.{}", epoch);
   request.operation = Operation::kAdoptPlan;
-  request.shape = {static_cast<int64_t>(digest >> 32), static_cast<int64_t>(digest & 0xFFFFFFFF)};
+  const Bytes bytes = std::as_bytes(std::span(&digest, 1));
+  request.extra.assign(bytes.begin(), bytes.end());
   return request;
 }
 
@@ -397,6 +400,7 @@ Status Engine::SendBucket(const Bucket& bucket) {
     return {};
   }
   static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
+  Publish();
   witness_.Unpacked(tasks);
   for (const Request& tensor : response.tensors) Finish(tensor.name, {});
   return {};

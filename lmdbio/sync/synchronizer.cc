@@ -9,7 +9,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/placement.h"
-#include "lmdbio/collective/host_collectives.h"
+#include "lmdbio/collective/make_collectives.h"
 #include "lmdbio/comm/host_health.h"
 #include "lmdbio/control/plan.h"
 #include "lmdbio/sync/engine.h"
@@ -108,10 +108,12 @@ Result<std::unique_ptr<Timeline>> OpenTimeline(const SyncOptions& options, int r
   return Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
-// A plan of a graph is proposed by its digest alone, one that was learnt with what it depends on.
+// A plan of a graph is proposed by its digest, one that was learnt with what it depends on.
 Result<std::vector<std::byte>> MergeExtra(Bytes a, Bytes b) {
-  if (a.empty() && b.empty()) return std::vector<std::byte>();
-  return control::MergeProposals(a, b);
+  const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
+  if (!are_digests) return control::MergeProposals(a, b);
+  if (std::equal(a.begin(), a.end(), b.begin())) return std::vector(a.begin(), a.end());
+  return Fail(ErrorCode::kInvalidArgument, "their graphs differ");
 }
 
 }  // namespace
@@ -158,9 +160,14 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   }
   collectives = std::move(parts.collectives);
   if (collectives == nullptr) {
-    collective::HostOptions host;
-    host.registered_bytes = options.fusion_threshold_bytes + options.gradient_bytes;
-    LMDBIO_TRY(collectives, collective::HostCollectives(group, *watchful_health, host));
+    LMDBIO_TRY(collectives,
+               collective::MakeCollectives(
+                   group, *watchful_health,
+                   {.collective = options.collective,
+                    .wait_mode = collective::WaitMode::kSleep,
+                    .chunk_bytes = options.chunk_bytes,
+                    .chunk_depth = options.chunk_depth,
+                    .registered_bytes = options.fusion_threshold_bytes + options.gradient_bytes}));
   }
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
@@ -288,7 +295,8 @@ std::vector<std::string> Synchronizer::Description() const {
                               options.pacing, impl_->size));
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));
-  for (const std::string& line : impl_->placement.report) lines.push_back(line);
+  if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
+  for (const std::string& note : impl_->placement.notes) lines.push_back(note);
   return lines;
 }
 

@@ -184,6 +184,7 @@ TEST_CASE("A plan of a graph is followed from the first iteration on", "[sync][p
     Train(job, synchronizer, 10, 30);
     job.wrong.Expect(synchronizer.counters().plan_count == 2, rank, "the plan comes back");
   });
+  INFO(fmt::format("{}", fmt::join(job.notes.lines(), "\n")));
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
