@@ -58,8 +58,11 @@ class HostCalls final : public Collectives {
                                     const Values& values, reduce::ReduceOp op);
   Result<CallOutcome> ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
                                        const Values& values, reduce::ReduceOp op);
-  Result<CallOutcome> ReduceChunks(const CallTag& tag, const CallHeader& header,
-                                   const Values& values, reduce::ReduceOp op);
+  Result<CallOutcome> ReduceInChunks(const CallTag& tag, const CallHeader& header,
+                                     const Values& values, reduce::ReduceOp op);
+  template <typename AnyChunks>
+  Result<CallOutcome> ReduceBy(const AnyChunks& chunks, const CallTag& tag,
+                               const CallHeader& header, const Values& values, reduce::ReduceOp op);
   Status ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op);
   Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                      const Values& input, std::byte* output, uint64_t first,

@@ -66,9 +66,37 @@ Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& value
   if (may_be_one_shot && bytes <= std::min(one_shot_bytes, table_.slot_bytes())) {
     return ReduceInSlots(tag, header, values, op);
   }
-  header.place = PlaceOf(values);
-  if (options_.way == HostWay::kOneShot) return ReduceChunks(tag, header, values, op);
+  if (options_.way != HostWay::kOneShot) header.place = PlaceOf(values);
+  // Two ranks move as many bytes between them either way, and wait less often so.
+  const bool is_one_shot =
+      options_.way == HostWay::kOneShot || (options_.way == HostWay::kAuto && size() == 2);
+  if (is_one_shot) return ReduceInChunks(tag, header, values, op);
   return ReduceInTwoShots(tag, header, values, op);
+}
+
+// By chunks, or in place where all can.
+template <typename AnyChunks>
+Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& tag,
+                                        const CallHeader& header, const Values& values,
+                                        reduce::ReduceOp op) {
+  // Values that the others can look into are not laid down, in the hope that all can do so.
+  if (!tag.is_declined && header.place == 0) chunks.Do(0);
+  LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  if (const std::optional<uint64_t> place = CommonPlace()) {
+    LMDBIO_TRY_VOID(ReduceInPlace(values, *place, op));
+    return outcome;
+  }
+  bool are_all_laid_down = true;
+  for (int r = 0; r < size(); ++r) {
+    are_all_laid_down = are_all_laid_down && table_.HeaderOf(r).place == 0;
+  }
+  if (are_all_laid_down) {
+    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 1, 0));
+  } else {
+    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 0, 1));
+  }
+  return outcome;
 }
 
 // One shot: everybody's values are on the table, and every rank reduces all of them.
@@ -85,8 +113,8 @@ Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeade
 }
 
 // One shot after the other.
-Result<CallOutcome> HostCalls::ReduceChunks(const CallTag& tag, const CallHeader& header,
-                                            const Values& values, reduce::ReduceOp op) {
+Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHeader& header,
+                                              const Values& values, reduce::ReduceOp op) {
   const uint64_t element_bytes = reduce::ElementBytes(values.type);
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
@@ -100,8 +128,8 @@ Result<CallOutcome> HostCalls::ReduceChunks(const CallTag& tag, const CallHeader
     sources_[static_cast<size_t>(rank())] = mine;
     reduce::ReduceAll(values.type, op, mine, sources_, here(chunk));
   };
-  const uint64_t count = std::max<uint64_t>(1, (values.count + each - 1) / each);
-  return RunCall(table_, tag, header, MakeChunks<2>(count, write, combine, combine));
+  const auto chunks = MakeChunks<2>((values.count + each - 1) / each, write, combine, combine);
+  return ReduceBy(chunks, tag, header, values, op);
 }
 
 // Two shots, for each chunk: every rank reduces its part of the chunk for all, and takes the other
@@ -148,25 +176,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
     }
   };
   const auto chunks = MakeChunks<3>((values.count + each - 1) / each, write, combine, take);
-
-  // Values that the others can look into are not laid down, in the hope that all can do so.
-  if (!tag.is_declined && header.place == 0) chunks.Do(0);
-  LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
-  if (outcome == CallOutcome::kDeclined) return outcome;
-  if (const std::optional<uint64_t> place = CommonPlace()) {
-    LMDBIO_TRY_VOID(ReduceInPlace(values, *place, op));
-    return outcome;
-  }
-  bool are_all_laid_down = true;
-  for (int r = 0; r < size(); ++r) {
-    are_all_laid_down = are_all_laid_down && table_.HeaderOf(r).place == 0;
-  }
-  if (are_all_laid_down) {
-    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 1, 0));
-  } else {
-    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 0, 1));
-  }
-  return outcome;
+  return ReduceBy(chunks, tag, header, values, op);
 }
 
 // Every rank reduces its part for all, out of everybody's memory and back into it.

@@ -30,9 +30,9 @@ constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, o
 
 // Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
 // that finds nobody else to run takes some tenths of a microsecond.
-constexpr int kSpinLooks = 4000;
+constexpr int kSpinLooks = 200;
 constexpr int kSleepLooks = 20;
-constexpr int kSpinYields = 200;
+constexpr int kSpinYields = 2000;
 constexpr int kSleepYields = 100;
 constexpr int kLooksBetweenStops = 64;
 constexpr auto kLeaveLimit = std::chrono::seconds(5);

@@ -1,5 +1,4 @@
-// Compiled with AVX2 and F16C where the compiler knows them (lmdbio/CMakeLists.txt); what is
-// called before it is known that the processor has them must not use them.
+// Compiled with AVX2 and F16C where the compiler has them (lmdbio/CMakeLists.txt).
 #include "lmdbio/reduce/reduce_dispatch.h"
 
 #if defined(__AVX2__) && defined(__F16C__)
@@ -12,10 +11,7 @@ constexpr ReduceKernels kKernels = KernelsOfThisFile();
 
 }  // namespace
 
-const ReduceKernels* BetterKernels() {
-  const bool has_both = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-  return has_both ? &kKernels : nullptr;
-}
+const ReduceKernels* Avx2Kernels() { return &kKernels; }
 
 }  // namespace lmdbio::reduce
 
@@ -23,7 +19,7 @@ const ReduceKernels* BetterKernels() {
 
 namespace lmdbio::reduce {
 
-const ReduceKernels* BetterKernels() { return nullptr; }
+const ReduceKernels* Avx2Kernels() { return nullptr; }
 
 }  // namespace lmdbio::reduce
 

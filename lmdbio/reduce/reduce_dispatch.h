@@ -23,6 +23,9 @@ struct ReduceKernels {
 // For any processor.
 const ReduceKernels& PortableKernels();
 
+// For processors with AVX2 and F16C; nullptr where the compiler has none.
+const ReduceKernels* Avx2Kernels();
+
 // For this processor, if there are better ones; else nullptr.
 const ReduceKernels* BetterKernels();
 

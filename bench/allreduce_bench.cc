@@ -1,0 +1,306 @@
+// Question: how long does a sum of floats over the ranks of a host take, from 8 B to 256 MB, by
+// lmdbio's collectives, by MPI_Allreduce and by Gloo?
+//
+//   mpirun -n 4 allreduce_bench [--wait spin|sleep] [--json FILE]
+//
+// State: warm, in place, the ranks have nothing else to do. For each size the three take turns,
+// repetition after repetition; of each repetition the slowest rank's time per call counts. Without
+// Gloo on this machine its columns stay empty. lmdbio is measured twice: with the caller's memory,
+// and with registered memory ("in place"), which a fusion buffer is.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <boost/program_options.hpp>
+#include <nlohmann/json.hpp>
+
+#include "bench/gloo_ranks.h"
+#include "lmdbio/collective/host_collectives.h"
+#include "lmdbio/mpi/mpi_group.h"
+
+namespace lmdbio::bench {
+namespace {
+
+struct Options {
+  size_t bytes_min = 8;
+  size_t bytes_max = 256 << 20;
+  size_t registered_bytes = 64 << 20;
+  size_t staging_bytes = collective::HostOptions{}.staging_bytes;
+  int repetitions = 9;
+  double seconds = 0.02;  // a repetition takes about so long
+  std::string wait;
+  std::string way = "auto";
+  std::string json_path;
+};
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "allreduce_bench: %s\n", why.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+struct Way {
+  std::string name;
+  std::function<void(float* values, size_t count)> sum;
+  float* memory = nullptr;
+  size_t bytes_max = 0;
+};
+
+struct Times {
+  double median_us = 0;
+  double min_us = 0;
+  double max_us = 0;
+};
+
+int RankCount() {
+  int count = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &count);
+  return count;
+}
+int Rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+double SlowestOf(double mine) {
+  double slowest = 0;
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+// The slowest rank's microseconds per call.
+double Measure(const Way& way, size_t count, int calls) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) way.sum(way.memory, count);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  return SlowestOf(took.count() / calls);
+}
+
+// Values whose sum is exact, whatever the order.
+float ValueAt(int rank, size_t index) {
+  return static_cast<float>((index * 7 + static_cast<size_t>(rank) * 13) % 1000);
+}
+
+void CheckSum(const Way& way, size_t count) {
+  for (size_t i = 0; i < count; ++i) way.memory[i] = ValueAt(Rank(), i);
+  way.sum(way.memory, count);
+  for (size_t i = 0; i < count; ++i) {
+    float expected = 0;
+    for (int r = 0; r < RankCount(); ++r) expected += ValueAt(r, i);
+    if (way.memory[i] != expected) {
+      Die(fmt::format("{}: element {} of {} is {}, not {}", way.name, i, count, way.memory[i],
+                      expected));
+    }
+    way.memory[i] = 0;  // sums of sums stay finite
+  }
+}
+
+Times TimesOf(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return {samples[samples.size() / 2], samples.front(), samples.back()};
+}
+
+std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count, const Options& options) {
+  std::vector<std::vector<double>> samples(ways.size());
+  std::vector<int> calls(ways.size(), 0);
+  for (size_t w = 0; w < ways.size(); ++w) {
+    if (count * sizeof(float) > ways[w].bytes_max) continue;
+    CheckSum(ways[w], count);
+    const double once_us = Measure(ways[w], count, 3);
+    calls[w] = std::clamp(static_cast<int>(options.seconds * 1e6 / once_us), 1, 20'000);
+  }
+  for (int i = 0; i < options.repetitions; ++i) {
+    for (size_t w = 0; w < ways.size(); ++w) {
+      if (calls[w] > 0) samples[w].push_back(Measure(ways[w], count, calls[w]));
+    }
+  }
+  std::vector<Times> times;
+  for (const auto& one : samples) times.push_back(one.empty() ? Times{} : TimesOf(one));
+  return times;
+}
+
+// Whether MPI's ranks spin while they wait, as far as it tells.
+std::string MpiWaitMode(unsigned cores) {
+  const char* const asked = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  if (asked != nullptr) return asked[0] == '0' ? "spins (asked)" : "yields (asked)";
+  return static_cast<unsigned>(RankCount()) > cores ? "yields (more ranks than cores)" : "spins";
+}
+
+std::string Cell(const Times& times) {
+  if (times.median_us == 0) return fmt::format("{:>32}", "-");
+  return fmt::format(
+      "{:>32}", fmt::format("{:.2f} ({:.2f}-{:.2f})", times.median_us, times.min_us, times.max_us));
+}
+std::string Ratio(double a, double b) { return b == 0 ? "-" : fmt::format("{:.2f}", a / b); }
+
+// The bytes that each rank must send at least, in a second.
+double BusGigabytes(size_t bytes, double us) {
+  const double ranks = RankCount();
+  return us == 0 ? 0 : 2 * (ranks - 1) / ranks * static_cast<double>(bytes) / us / 1000;
+}
+
+void PrintRow(size_t bytes, const std::vector<Way>& ways, const std::vector<Times>& times,
+              nlohmann::json& rows) {
+  std::string line = fmt::format("{:>10}", bytes);
+  nlohmann::json row{{"bytes", bytes}};
+  for (size_t w = 0; w < ways.size(); ++w) {
+    line += Cell(times[w]);
+    if (times[w].median_us == 0) continue;
+    row[ways[w].name] = {{"median_us", times[w].median_us},
+                         {"min_us", times[w].min_us},
+                         {"max_us", times[w].max_us},
+                         {"bus_gb_s", BusGigabytes(bytes, times[w].median_us)}};
+  }
+  const double own = times[0].median_us;
+  line += fmt::format("{:>9.2f}{:>9}{:>9}", BusGigabytes(bytes, own),
+                      Ratio(own, times[2].median_us), Ratio(own, times[3].median_us));
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+  rows.push_back(row);
+}
+
+Options ParseCommandLine(int argc, char** argv) {
+  namespace po = boost::program_options;
+  Options options;
+  po::options_description known("mpirun -n RANKS allreduce_bench [OPTION...]");
+  known.add_options()("help", "this text")  //
+      ("min", po::value(&options.bytes_min), "least size, bytes")(
+          "max", po::value(&options.bytes_max), "largest size, bytes")(
+          "registered", po::value(&options.registered_bytes), "registered memory, bytes")(
+          "staging", po::value(&options.staging_bytes), "staging of each rank, bytes")(
+          "repetitions", po::value(&options.repetitions), "of each measurement")(
+          "seconds", po::value(&options.seconds), "about how long a repetition takes")(
+          "wait", po::value(&options.wait), "spin or sleep; spin if every rank has a core")(
+          "way", po::value(&options.way), "auto, one-shot or two-shot")(
+          "json", po::value(&options.json_path), "writes the figures to this file, too");
+  try {
+    po::variables_map given;
+    po::store(po::parse_command_line(argc, argv, known), given);
+    po::notify(given);
+    if (given.count("help") > 0) {
+      if (Rank() == 0) std::cout << known;
+      MPI_Finalize();
+      std::exit(0);
+    }
+  } catch (const po::error& error) {
+    Die(error.what());
+  }
+  const bool is_wait = options.wait.empty() || options.wait == "spin" || options.wait == "sleep";
+  if (!is_wait || options.repetitions < 1 || options.bytes_min < sizeof(float)) {
+    Die("see --help");
+  }
+  return options;
+}
+
+collective::HostWay ParseWay(const std::string& name) {
+  if (name == "auto") return collective::HostWay::kAuto;
+  if (name == "one-shot") return collective::HostWay::kOneShot;
+  if (name == "two-shot") return collective::HostWay::kTwoShot;
+  Die("--way is auto, one-shot or two-shot");
+}
+
+template <typename T>
+T OrDie(Result<T> result) {
+  if (!result) Die(result.error().message());
+  return std::move(*result);
+}
+
+std::vector<char> GatherFromAll(const std::vector<char>& mine) {
+  std::vector<char> all(mine.size() * static_cast<size_t>(RankCount()));
+  const auto bytes = static_cast<int>(mine.size());
+  MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, MPI_COMM_WORLD);
+  return all;
+}
+
+void SumBy(collective::Collectives& all, float* values, size_t count) {
+  const auto outcome = OrDie(all.AllReduce(
+      {.digest = 1}, {reinterpret_cast<std::byte*>(values), count}, reduce::ReduceOp::kSum));
+  if (outcome != collective::CallOutcome::kDone) Die("declined");
+}
+
+void Report(const Options& options, const std::vector<Way>& ways, const std::string& wait) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  nlohmann::json report{{"ranks", RankCount()},
+                        {"cores", cores},
+                        {"wait", wait},
+                        {"mpi_wait", MpiWaitMode(cores)},
+                        {"rows", nlohmann::json::array()}};
+  if (Rank() == 0) {
+    fmt::print("{} ranks, {} cores; lmdbio waits by {}, MPI {}{}\n", RankCount(), cores, wait,
+               MpiWaitMode(cores), ways[3].sum ? "" : "; built without Gloo: no figures of it");
+    fmt::print(
+        "us per call: median (min-max) of {}\n{:>10}{:>32}{:>32}{:>32}{:>32}{:>9}{:>9}{:>9}\n",
+        options.repetitions, "bytes", "lmdbio", "lmdbio in place", "MPI", "Gloo", "GB/s", "/MPI",
+        "/Gloo");
+  }
+  for (size_t bytes = options.bytes_min; bytes <= options.bytes_max;) {
+    const auto times = MeasureSize(ways, bytes / sizeof(float), options);
+    if (Rank() == 0) PrintRow(bytes, ways, times, report["rows"]);
+    bytes *= bytes < 1024 ? 8 : 4;
+  }
+  if (Rank() == 0 && !options.json_path.empty()) {
+    std::ofstream(options.json_path) << report.dump(2) << "\n";
+  }
+}
+
+void Run(const Options& options) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  const std::string wait = !options.wait.empty()                         ? options.wait
+                           : static_cast<unsigned>(RankCount()) <= cores ? "spin"
+                                                                         : "sleep";
+  comm::GoodHealth health;
+  const auto world = OrDie(mpi::MpiGroup(MPI_COMM_WORLD));
+  const auto group = OrDie(world->SplitByHost());
+  if (group->size() != world->size()) Die("the ranks must share a host");
+  collective::HostOptions host;
+  host.wait = wait == "spin" ? collective::WaitMode::kSpin : collective::WaitMode::kSleep;
+  host.way = ParseWay(options.way);
+  host.staging_bytes = options.staging_bytes;
+  host.registered_bytes = options.registered_bytes;
+  const auto ours = OrDie(collective::HostCollectives(*group, health, host));
+  const auto gloo = ConnectGloo(Rank(), RankCount(), GatherFromAll);
+
+  std::vector<float> values(options.bytes_max / sizeof(float));
+  const auto sum = [&](float* at, size_t count) { SumBy(*ours, at, count); };
+  std::vector<Way> ways{
+      {"lmdbio", sum, values.data(), options.bytes_max},
+      {"lmdbio in place", sum, reinterpret_cast<float*>(ours->registered().data()),
+       ours->registered().size()},
+      {"mpi",
+       [](float* at, size_t count) {
+         MPI_Allreduce(MPI_IN_PLACE, at, static_cast<int>(count), MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD);
+       },
+       values.data(), options.bytes_max},
+      {"gloo", nullptr, values.data(), 0}};
+  if (gloo != nullptr) {
+    ways[3].sum = [&](float* at, size_t count) { gloo->AllReduceSum(at, count); };
+    ways[3].bytes_max = options.bytes_max;
+  }
+  Report(options, ways, wait);
+}
+
+}  // namespace
+}  // namespace lmdbio::bench
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  lmdbio::bench::Run(lmdbio::bench::ParseCommandLine(argc, argv));
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,68 @@
+#include "bench/gloo_ranks.h"
+
+#ifdef LMDBIO_BENCH_GLOO
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace lmdbio::bench {
+namespace {
+
+class Ring final : public GlooRanks {
+ public:
+  explicit Ring(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  void AllReduceSum(float* values, size_t count) override {
+    gloo::AllreduceOptions options(context_);
+    options.setOutput(values, count);
+    options.setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+    gloo::allreduce(options);
+  }
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+};
+
+// A new directory of rank 0's, whose name all get.
+std::string CommonDirectory(int rank, const GatherFromAll& gather) {
+  std::vector<char> name(4096);
+  if (rank == 0) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "gloo-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no directory");
+    pattern.copy(name.data(), name.size() - 1);
+  }
+  return {gather(name).data()};
+}
+
+}  // namespace
+
+std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFromAll& gather) {
+  const std::string directory = CommonDirectory(rank, gather);
+  gloo::transport::tcp::attr where;
+  where.iface = "lo";
+  auto device = gloo::transport::tcp::CreateDevice(where);
+  gloo::rendezvous::FileStore store(directory);
+  auto context = std::make_shared<gloo::rendezvous::Context>(rank, rank_count);
+  context->connectFullMesh(store, device);
+  gather({'x'});  // all are connected
+  if (rank == 0) std::filesystem::remove_all(directory);
+  return std::make_unique<Ring>(std::move(context));
+}
+
+}  // namespace lmdbio::bench
+
+#else
+
+namespace lmdbio::bench {
+
+std::unique_ptr<GlooRanks> ConnectGloo(int, int, const GatherFromAll&) { return nullptr; }
+
+}  // namespace lmdbio::bench
+
+#endif
