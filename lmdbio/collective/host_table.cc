@@ -29,9 +29,10 @@ constexpr size_t kWordsMax = 2000;
 constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, on the table
 
 // Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
-// that finds nobody else to run takes some tenths of a microsecond.
-constexpr int kSpinLooks = 200;
-constexpr int kSleepLooks = 20;
+// that finds nobody else to run takes some tenths of a microsecond. Who has looked in vain looks
+// for half as long the next time: the peer may wait for this very core.
+constexpr int kLooksMin = 10;
+constexpr int kSpinLooksMax = 200;
 constexpr int kSpinYields = 2000;
 constexpr int kSleepYields = 100;
 constexpr int kLooksBetweenStops = 64;
@@ -86,6 +87,7 @@ HostTable::HostTable(MutableBytes memory, const HostTableShape& shape, int rank,
       health_(health),
       memory_(memory.data()),
       post_bytes_(AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2)),
+      look_count_(kLooksMin),
       checked_at_(std::chrono::steady_clock::now()) {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
   static_assert(sizeof(CallHeader) == 3 * sizeof(uint64_t));
@@ -156,14 +158,17 @@ Status HostTable::Await(uint32_t step) {
 }
 
 Status HostTable::AwaitLong(uint64_t value) {
-  const bool spins = wait_ == WaitMode::kSpin;
-  const int look_count = spins ? kSpinLooks : kSleepLooks;
-  for (int i = 1; i <= look_count; ++i) {
-    if (LookFor(value)) return {};
+  const int looks_max = wait_ == WaitMode::kSpin ? kSpinLooksMax : kLooksMin;
+  for (int i = 1; i <= look_count_; ++i) {
+    if (LookFor(value)) {
+      look_count_ = std::min(looks_max, 2 * look_count_);
+      return {};
+    }
     if (i % kLooksBetweenStops == 0 && control().stop_state.load() != kGoing) break;
     Relax();
   }
-  const int yield_count = spins ? kSpinYields : kSleepYields;
+  look_count_ = std::max(kLooksMin, look_count_ / 2);
+  const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
   for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
     ::sched_yield();
     if (LookFor(value)) return {};

@@ -126,6 +126,7 @@ class HostTable {
   std::byte* buffers_;
   uint64_t call_ = 0;
   uint64_t first_chunk_ = 0;
+  int look_count_;  // of the next wait, before it gives up the core
   std::chrono::steady_clock::time_point checked_at_;
 };
 
