@@ -92,6 +92,8 @@ class WireMeeting {
     uint32_t payload_bytes = 0;  // that follow
   };
 
+  static_assert(sizeof(Header) == 40);  // no padding: it travels as it is
+
   void Begin(const CallTag& tag, const CallShape& shape, Bytes payload);
   Status Run();
   Status StartSend(int to);

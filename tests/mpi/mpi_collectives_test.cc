@@ -32,7 +32,7 @@ comm::GoodHealth& Healthy() {
 
 std::vector<std::string> ComplaintsAbout(Collectives& all) {
   Complaints complaints;
-  const test::CollectiveSizes sizes{.small = {0, 8, 40, 1000}, .large = {65'528, 200'008}};
+  const test::CollectiveSizes sizes{.small = {0, 8, 40, 1000}, .large = {65'528, 100'008}};
   for (const auto& check : test::CollectiveChecks()) check.run(all, sizes, complaints);
   return complaints.list();
 }
@@ -59,7 +59,7 @@ class SharedHealth final : public comm::Health {
 
 TEST_CASE("MPI's collectives do what any collectives do", "[collective]") {
   const auto waiting = GENERATE(MpiWaiting::kBlock, MpiWaiting::kSleep);
-  const uint64_t piece_bytes_max = GENERATE(uint64_t{1} << 30, uint64_t{8'000});
+  const uint64_t piece_bytes_max = GENERATE(uint64_t{1} << 30, uint64_t{20'000});
   const auto made = MpiCollectives(
       MPI_COMM_WORLD, Healthy(),
       {.waiting = waiting, .caller = MpiCaller::kMainThread, .piece_bytes_max = piece_bytes_max});
@@ -70,7 +70,7 @@ TEST_CASE("MPI's collectives do what any collectives do", "[collective]") {
 TEST_CASE("Our algorithms work over MPI's messages", "[collective]") {
   const auto algorithm = GENERATE(WireAlgorithm::kDoubling, WireAlgorithm::kRing,
                                   WireAlgorithm::kHalving, WireAlgorithm::kDirect);
-  auto wire = MpiWire(MPI_COMM_WORLD, Healthy(), {.piece_bytes_max = 3'000});
+  auto wire = MpiWire(MPI_COMM_WORLD, Healthy(), {.piece_bytes_max = 8'000});
   REQUIRE(wire);
   const auto made = collective::WireCollectives(
       std::move(*wire), {.table = collective::OneWireAlgorithm(algorithm, 20'000, 3)});
