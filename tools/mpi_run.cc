@@ -35,8 +35,11 @@ MpiRun::~MpiRun() { MPI_Finalize(); }
 // Open MPI tells through a control variable; it sets it by itself when there are more ranks than
 // slots, so the command line does not tell.
 std::string MpiWaitMode() {
+  // In Open MPI this sets the level of all of MPI, and so asks for the one that there is.
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
   int provided = 0;
-  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return "unknown";
+  if (MPI_T_init_thread(level, &provided) != MPI_SUCCESS) return "unknown";
   std::string mode = "unknown";
   int index = 0;
   if (MPI_T_cvar_get_index("mpi_yield_when_idle", &index) == MPI_SUCCESS) {

@@ -13,9 +13,7 @@ Result<Variant> ParseVariant(const std::string& name) {
   if (name == "none" || name == "mpi" || name == "mpi-fused") return Variant{name, false};
   if (name == "gloo") return Variant{name, true};
   if (IsSynchronizer(name)) {
-#ifdef LMDBIO_BENCH_HAS_SYNCHRONIZER
     LMDBIO_TRY_VOID(CheckSynchronizerName(name));
-#endif
     return Variant{name, true};
   }
   return Fail(ErrorCode::kInvalidArgument,
@@ -28,24 +26,19 @@ std::string WhyAbsent(const Variant& variant) {
 #ifndef LMDBIO_BENCH_HAS_GLOO
   if (variant.name == "gloo") return "built without libgloo-dev";
 #endif
-#ifndef LMDBIO_BENCH_HAS_SYNCHRONIZER
-  if (IsSynchronizer(variant.name)) return "built without the Synchronizer";
-#endif
   return variant.name.empty() ? "without a name" : "";
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const SyncContext& context) {
   if (variant.name == "mpi") return MakeMpiSync(context);
   if (variant.name == "mpi-fused") return MakeFusedMpiSync(context);
+  if (IsSynchronizer(variant.name)) return MakeSynchronizerSync(variant.name, context);
   const std::string absence = WhyAbsent(variant);
   if (!absence.empty()) {
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: {}", variant.name, absence));
   }
 #ifdef LMDBIO_BENCH_HAS_GLOO
   if (variant.name == "gloo") return MakeGlooSync(context);
-#endif
-#ifdef LMDBIO_BENCH_HAS_SYNCHRONIZER
-  if (IsSynchronizer(variant.name)) return MakeSynchronizerSync(variant.name, context);
 #endif
   return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: nothing to make", variant.name));
 }

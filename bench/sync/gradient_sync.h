@@ -91,7 +91,7 @@ std::string WhyAbsent(const Variant& variant);
 // Errors: whatever the variant says
 Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const SyncContext& context);
 
-// Those of MakeSync; the ones that were not built fail with kUnsupported.
+// Those of MakeSync.
 std::unique_ptr<GradientSync> MakeMpiSync(const SyncContext& context);
 std::unique_ptr<GradientSync> MakeFusedMpiSync(const SyncContext& context);
 Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context);

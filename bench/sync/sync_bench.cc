@@ -245,12 +245,12 @@ std::vector<Entry> EntriesOf(const std::vector<Variant>& variants) {
   return entries;
 }
 
-// A rank that fails in the middle of a run cannot tell the others, who may wait for it.
+// A rank that fails in the middle of a run cannot tell the others, who may wait for it: mpirun ends
+// them. MPI_Abort by several ranks at once can leave mpirun hanging.
 [[noreturn]] void EndEveryRank(const lmdbio::Error& error) {
   const std::string line = fmt::format("sync_bench: {}\n", error.message());
   [[maybe_unused]] const auto written = ::write(g_error_descriptor, line.data(), line.size());
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();
+  std::_Exit(1);
 }
 
 Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const Plan& plan) {

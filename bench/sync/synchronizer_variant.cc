@@ -1,18 +1,16 @@
 // Gradients through lmdbio's Synchronizer.
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bench/sync/gradient_sync.h"
 #include "lmdbio/control/graph.h"
-#include "lmdbio/sync/synchronizer.h"
-#if __has_include("lmdbio/mpi/mpi_transport.h")
 #include "lmdbio/mpi/mpi_transport.h"
-#endif
+#include "lmdbio/sync/synchronizer.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -126,14 +124,15 @@ class SynchronizerSync final : public GradientSync {
   // Of the calls that the record tells of, "begun 'conv1.weight' 4096 bytes, collective 17", those
   // that are new.
   void AddSizes(const std::vector<std::string>& record) {
-    static const std::regex pattern(" begun .* ([0-9]+) bytes, collective ([0-9]+)$");
+    constexpr std::string_view kBytes = " bytes, collective ";
     for (const std::string& line : record) {
-      std::smatch parts;
-      if (!std::regex_search(line, parts, pattern)) continue;
-      const uint64_t number = std::stoull(parts[2]);
+      const size_t end = line.rfind(kBytes);
+      if (end == std::string::npos || line.find(" begun ") == std::string::npos) continue;
+      const size_t start = line.rfind(' ', end - 1) + 1;
+      const uint64_t number = std::strtoull(line.c_str() + end + kBytes.size(), nullptr, 10);
       if (number <= last_collective_) continue;
       last_collective_ = number;
-      ++sizes_[std::stoull(parts[1])];
+      ++sizes_[std::strtoull(line.c_str() + start, nullptr, 10)];
     }
   }
 
@@ -145,16 +144,6 @@ class SynchronizerSync final : public GradientSync {
   std::mutex mutex_;
   std::optional<Error> failure_;  // of the first Submit that failed
 };
-
-Status UseMpi([[maybe_unused]] const SyncContext& context,
-              [[maybe_unused]] sync::SyncParts& parts) {
-#if __has_include("lmdbio/mpi/mpi_transport.h")
-  LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
-  return {};
-#else
-  return Fail(ErrorCode::kUnsupported, "built without control messages through MPI");
-#endif
-}
 
 }  // namespace
 
@@ -170,7 +159,9 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
   choice.options.gs_cycles = context.settings.gs_cycles;
   sync::SyncParts parts;
-  if (choice.is_transport_mpi) LMDBIO_TRY_VOID(UseMpi(context, parts));
+  if (choice.is_transport_mpi) {
+    LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
+  }
   LMDBIO_TRY(auto synchronizer,
              sync::Synchronizer::Create(context.group, choice.options, std::move(parts)));
   if (choice.has_graph) {

@@ -45,7 +45,7 @@ std::vector<uint64_t> Divide(const LayerNetwork& network, double units) {
 
 // Whole numbers that are small enough to be added up exactly.
 float Share(uint32_t index, uint64_t iteration, size_t element) {
-  return static_cast<float>(iteration % 5 + index % 3 + element % 16);
+  return static_cast<float>(1 + iteration % 5 + index % 3 + element % 16);
 }
 
 }  // namespace
