@@ -1,8 +1,8 @@
 // lmdbio/comm/host_health.h - signs of life between the ranks of a host, in memory that they share.
 //
-// Each rank writes when it was last seen alive, whenever it looks at the others. A rank whose process
-// has ended is found at once, one that is stopped after a time of silence. What one rank finds, all
-// of them hear in the same words.
+// Each rank writes when it was last seen alive, whenever it looks at the others. A rank whose
+// process has ended is found at once, one that is stopped after a time of silence. What one rank
+// finds, all of them hear in the same words.
 //
 // Source: docs/sync.md "Failures".
 #ifndef LMDBIO_COMM_HOST_HEALTH_H_

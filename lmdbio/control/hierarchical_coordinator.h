@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "lmdbio/control/host_table.h"
+#include "lmdbio/control/host_requests.h"
 #include "lmdbio/control/negotiation.h"
 #include "lmdbio/control/round_coordinator.h"
 

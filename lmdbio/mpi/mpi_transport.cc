@@ -2,16 +2,13 @@
 // order; which ones follow is known when the one before is over.
 #include "lmdbio/mpi/mpi_transport.h"
 
-#include <array>
 #include <condition_variable>
 #include <mutex>
-#include <numeric>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/mpi/mpi_calls.h"
+#include "lmdbio/mpi/mpi_thread.h"
 
 namespace lmdbio::mpi {
 
@@ -243,24 +240,8 @@ void CommunicatorTransport::Wake() {
 
 }  // namespace
 
-Status CheckHelperMayCall() {
-  if (!IsMpiRunning()) {
-    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
-  }
-  int provided = MPI_THREAD_SINGLE;
-  MPI_Query_thread(&provided);
-  if (provided == MPI_THREAD_MULTIPLE) return {};
-  const std::string_view level = provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-                                 : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                                                   : "MPI_THREAD_SINGLE";
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("MPI runs at {}, so no other thread may call it: initialize it with "
-                          "MPI_THREAD_MULTIPLE, or leave MPI out of exchanges and collectives",
-                          level));
-}
-
 Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator) {
-  LMDBIO_TRY_VOID(CheckHelperMayCall());
+  LMDBIO_TRY_VOID(CheckMpiThread(MpiCaller::kAnyThread));
   auto transport = std::make_unique<CommunicatorTransport>();
   LMDBIO_TRY_VOID(transport->Make(communicator));
   return transport;

@@ -27,7 +27,7 @@ constexpr auto kIdleTick = std::chrono::milliseconds(500);
 constexpr auto kRetryPause = std::chrono::milliseconds(1);
 // And an idle one comes to a round so often.
 constexpr auto kIdleRoundPause = std::chrono::seconds(1);
-constexpr auto kRingPause = std::chrono::milliseconds(500);
+constexpr auto kRingPause = std::chrono::milliseconds(200);
 
 // A rank that has waited for longer rings for the others.
 constexpr auto kRingAfterMax = std::chrono::milliseconds(2000);
@@ -61,7 +61,7 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts, CoreList sy
                     .num_groups = options.num_groups},
       stall_watch_({.report = options.stall_report, .limit = options.stall_limit}) {
   if (options.coordinator == "topo") learner_.emplace(plan_options_);
-  queue_->set_tells_waits(learner_.has_value());
+  queue_->SetWaits(learner_ ? SubmissionQueue::Waits::kTold : SubmissionQueue::Waits::kNotTold);
 }
 
 Engine::~Engine() {
@@ -85,12 +85,6 @@ Status Engine::Start() {
     return Fail(ErrorCode::kResourceExhausted, fmt::format("no thread: {}", error.what()));
   }
   return {};
-}
-
-void Engine::EndInPeace() {
-  is_peaceful_.store(true);
-  is_ending_.store(true);
-  parts_.transport.Wake();
 }
 
 void Engine::Run() {
@@ -238,7 +232,13 @@ Status Engine::PerformAll(std::vector<Response> responses) {
   last_progress_ = Clock::now();
   responses =
       control::Fuse(std::move(responses), {.threshold_bytes = options_.fusion_threshold_bytes});
-  for (const Response& response : responses) LMDBIO_TRY_VOID(Perform(response));
+  for (const Response& response : responses) {
+    LMDBIO_TRY_VOID(Perform(response));
+    if (response.tensors.front().name != kLastBarrier || !response.error.empty()) continue;
+    is_peaceful_.store(true);
+    is_ending_.store(true);
+    return {};
+  }
   OnDone(responses);
   Propose();
   AdoptIfAgreed();
@@ -286,7 +286,7 @@ Status Engine::Perform(const Response& response) {
 
 Status Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
   learner_.reset();
-  queue_->set_tells_waits(false);
+  queue_->SetWaits(SubmissionQueue::Waits::kNotTold);
   for (const control::OrderedTensor& one : order) order_names_.insert(one.tensor.name);
   order_ = std::move(order);
   proposal_epoch_ = 1;
@@ -358,7 +358,7 @@ void Engine::Follow(control::Plan plan) {
   sent_count_ = 0;
   ++counters_.plan_count;
   witness_.PlanAdopted(walk_->plan().epoch());
-  queue_->set_tells_waits(false);
+  queue_->SetWaits(SubmissionQueue::Waits::kNotTold);
   static_cast<void>(parts_.transport.take_ring());
   for (const Request& request : parts_.coordinator.TakePending()) {
     if (request.operation == Operation::kAdoptPlan || walk_->Submit(request)) continue;
@@ -428,7 +428,7 @@ void Engine::EndPlan(std::vector<Request> unsent) {
   boundary_count_ = 0;
   order_done_.clear();
   if (learner_) learner_->Forget();
-  queue_->set_tells_waits(learner_.has_value());
+  queue_->SetWaits(learner_ ? SubmissionQueue::Waits::kTold : SubmissionQueue::Waits::kNotTold);
   last_progress_ = Clock::now();
 }
 

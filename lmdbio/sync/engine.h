@@ -82,8 +82,9 @@ class Engine {
   // Follows plans of this order, if all ranks do. Before anything is submitted.
   // Errors: as SubmissionQueue::Submit
   Status FollowOrder(std::vector<control::OrderedTensor> order);
-  // Lets the thread end in peace: all ranks have agreed to.
-  void EndInPeace();
+  // The barrier of this name is the last that ranks do: with it the thread ends in peace, on every
+  // rank in the same round.
+  static constexpr std::string_view kLastBarrier = "lmdbio.shutdown";
   SyncCounters counters() const;
 
  private:

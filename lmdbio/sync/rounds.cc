@@ -11,7 +11,8 @@
 namespace lmdbio::sync {
 namespace {
 
-// Who tests sleeps so long between two tests: short against a cycle, long against what a test costs.
+// Who tests sleeps so long between two tests: short against a cycle, long against what a test
+// costs.
 constexpr auto kTestPause = std::chrono::microseconds(50);
 
 // A time as so many of 64 parts of the cycle time, in ones: the intersection of several is the

@@ -38,7 +38,8 @@ class SubmissionQueue {
   void EndWait(const std::string& name);
   bool is_waited_for() const { return waiting_count_.load() > 0; }
   // Whether waits are told at all.
-  void set_tells_waits(bool tells) { tells_waits_.store(tells); }
+  enum class Waits : uint8_t { kNotTold, kTold };
+  void SetWaits(Waits waits) { tells_waits_.store(waits == Waits::kTold); }
 
   // The helper thread needs not wake before so many events are there.
   void SetWakeCount(size_t event_count);

@@ -273,13 +273,11 @@ Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
 
 Status Synchronizer::Shutdown() {
   Submission last;
-  last.request.name = "lmdbio.shutdown";
+  last.request.name = Engine::kLastBarrier;
   last.request.operation = Operation::kBarrier;
   LMDBIO_TRY_VOID(impl_->engine->queue()->AwaitAllDone());
   LMDBIO_TRY(Handle handle, impl_->Add(std::move(last)));
-  LMDBIO_TRY_VOID(handle.Wait());
-  impl_->engine->EndInPeace();
-  return {};
+  return handle.Wait();
 }
 
 SyncCounters Synchronizer::counters() const { return impl_->engine->counters(); }

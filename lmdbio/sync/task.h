@@ -34,6 +34,8 @@ struct Handle::State {
   int32_t last_joined = -1;
 
   const std::string& name() const { return submission.request.name; }
+  // Requires: is_done
+  // Errors: why it has failed
   Status status() const;
   // Ends it: calls back, then wakes who waits. Once.
   void Finish(const Status& how);

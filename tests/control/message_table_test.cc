@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lmdbio/control/host_table.h"
+#include "lmdbio/control/host_requests.h"
 
 namespace lmdbio::control {
 namespace {

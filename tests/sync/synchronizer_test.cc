@@ -272,54 +272,57 @@ TEST_CASE("A submission that cannot be is refused where it is made", "[sync][err
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-// Every operation once, under this name.
+// What one rank brings to every operation once.
+struct AllOperations {
+  AllOperations(const std::string& prefix, int rank, int size)
+      : own(static_cast<size_t>((rank + 1) * 2), rank),
+        rows(static_cast<size_t>(size * 2 + 1) * 3, rank + 1),
+        root_values(5, rank == size - 1 ? 77 : 0) {
+    Add(prefix + "gather", Operation::kAllGather, {rank + 1, 2}, own);
+    std::vector<int64_t> splits;
+    for (int other = 0; other < size; ++other) {
+      splits.push_back((rank + other) % 3);
+      pieces.insert(pieces.end(), static_cast<size_t>((rank + other) % 3), rank * 100 + other);
+    }
+    Add(prefix + "all-to-all", Operation::kAllToAll, {static_cast<int64_t>(pieces.size())}, pieces);
+    submissions.back().request.splits = splits;
+    Add(prefix + "scatter", Operation::kReduceScatter, {size * 2 + 1, 3}, rows);
+    Add(prefix + "broadcast", Operation::kBroadcast, {5}, root_values);
+    submissions.back().request.root = size - 1;
+    submissions.back().output = reinterpret_cast<std::byte*>(root_values.data());
+    Add(prefix + "barrier", Operation::kBarrier, {}, {});
+  }
+
+  void Add(const std::string& name, Operation operation, std::vector<int64_t> shape,
+           const std::vector<int32_t>& input) {
+    Submission& submission = submissions.emplace_back();
+    submission.request.name = name;
+    submission.request.operation = operation;
+    submission.request.type = reduce::DataType::kInt32;
+    submission.request.shape = std::move(shape);
+    submission.input = reinterpret_cast<const std::byte*>(input.data());
+  }
+
+  std::vector<int32_t> own, pieces, rows, root_values;
+  std::vector<Submission> submissions;
+};
+
+bool Has(Bytes bytes, const std::vector<int32_t>& values) {
+  const Bytes expected = std::as_bytes(std::span(values));
+  return std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end());
+}
+
+// Every operation once, under these names.
 void DoAll(SyncJob& job, Synchronizer& synchronizer, const std::string& prefix) {
   const int rank = synchronizer.rank();
   const int size = synchronizer.size();
   const auto expect = [&](bool holds, const std::string& what) {
     job.wrong.Expect(holds, rank, prefix + what);
   };
-  std::vector<int32_t> own(static_cast<size_t>((rank + 1) * 2), rank);
-  Submission gather;
-  gather.request = {.name = prefix + "gather",
-                    .operation = Operation::kAllGather,
-                    .type = reduce::DataType::kInt32,
-                    .shape = {rank + 1, 2},
-                    .splits = {},
-                    .group = {},
-                    .extra = {}};
-  gather.input = reinterpret_cast<const std::byte*>(own.data());
-  Submission to_all = gather;
-  std::vector<int32_t> pieces;
-  for (int other = 0; other < size; ++other) {
-    to_all.request.splits.push_back((rank + other) % 3);
-    for (int i = 0; i < (rank + other) % 3; ++i) pieces.push_back(rank * 100 + other);
-  }
-  to_all.request.name = prefix + "all-to-all";
-  to_all.request.operation = Operation::kAllToAll;
-  to_all.request.shape = {static_cast<int64_t>(pieces.size())};
-  to_all.input = reinterpret_cast<const std::byte*>(pieces.data());
-  std::vector<int32_t> rows(static_cast<size_t>(size * 2 + 1) * 3, rank + 1);
-  Submission scatter = gather;
-  scatter.request.name = prefix + "scatter";
-  scatter.request.operation = Operation::kReduceScatter;
-  scatter.request.shape = {size * 2 + 1, 3};
-  scatter.input = reinterpret_cast<const std::byte*>(rows.data());
-  std::vector<int32_t> root_values(5, rank == size - 1 ? 77 : 0);
-  Submission broadcast = gather;
-  broadcast.request.name = prefix + "broadcast";
-  broadcast.request.operation = Operation::kBroadcast;
-  broadcast.request.shape = {5};
-  broadcast.request.root = size - 1;
-  broadcast.input = reinterpret_cast<const std::byte*>(root_values.data());
-  broadcast.output = reinterpret_cast<std::byte*>(root_values.data());
-  Submission barrier;
-  barrier.request.name = prefix + "barrier";
-  barrier.request.operation = Operation::kBarrier;
-
+  AllOperations all(prefix, rank, size);
   std::vector<Handle> handles;
-  for (Submission* one : {&gather, &to_all, &scatter, &broadcast, &barrier}) {
-    auto handle = synchronizer.Submit(std::move(*one));
+  for (Submission& one : all.submissions) {
+    auto handle = synchronizer.Submit(std::move(one));
     if (!handle) return expect(false, handle.error().message());
     handles.push_back(std::move(*handle));
   }
@@ -327,23 +330,19 @@ void DoAll(SyncJob& job, Synchronizer& synchronizer, const std::string& prefix) 
     const Status status = handle.Wait();
     if (!status) return expect(false, status.error().message());
   }
-  std::vector<int32_t> all;
+  std::vector<int32_t> gathered;
   std::vector<int32_t> received;
   for (int other = 0; other < size; ++other) {
-    all.insert(all.end(), static_cast<size_t>((other + 1) * 2), other);
+    gathered.insert(gathered.end(), static_cast<size_t>((other + 1) * 2), other);
     received.insert(received.end(), static_cast<size_t>((rank + other) % 3), other * 100 + rank);
     expect(handles[0].result_rows().at(static_cast<size_t>(other)) == other + 1, "rows");
   }
-  const auto has = [](Bytes bytes, const std::vector<int32_t>& values) {
-    const Bytes expected = std::as_bytes(std::span(values));
-    return std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end());
-  };
-  expect(has(handles[0].result(), all), "allgather");
-  expect(has(handles[1].result(), received), "alltoall");
+  expect(Has(handles[0].result(), gathered), "allgather");
+  expect(Has(handles[1].result(), received), "alltoall");
   const size_t own_rows = rank == 0 ? 3 : 2;
-  expect(has(handles[2].result(), std::vector<int32_t>(own_rows * 3, size * (size + 1) / 2)),
+  expect(Has(handles[2].result(), std::vector<int32_t>(own_rows * 3, size * (size + 1) / 2)),
          "reduce-scatter");
-  expect(root_values == std::vector<int32_t>(5, 77), "broadcast");
+  expect(all.root_values == std::vector<int32_t>(5, 77), "broadcast");
 }
 
 TEST_CASE("Synchronizer does every operation", "[sync]") {

@@ -1,11 +1,11 @@
-// lmdbio/control/host_table.h - at the root of a host: what all ranks of the host have asked for.
+// lmdbio/control/host_requests.h - at a host root: what all ranks of the host have asked for.
 //
 // Equal requests become one with several ranks; different ones stay apart, so that rank 0 sees who
 // wants what. A rank of the host that has joined counts as having asked for everything.
 //
 // Source: Romero et al. 2.2.3; docs/sync.md "Coordinators".
-#ifndef LMDBIO_CONTROL_HOST_TABLE_H_
-#define LMDBIO_CONTROL_HOST_TABLE_H_
+#ifndef LMDBIO_CONTROL_HOST_REQUESTS_H_
+#define LMDBIO_CONTROL_HOST_REQUESTS_H_
 
 #include <list>
 #include <string>
@@ -59,4 +59,4 @@ class HostTable {
 };
 
 }  // namespace lmdbio::control
-#endif  // LMDBIO_CONTROL_HOST_TABLE_H_
+#endif  // LMDBIO_CONTROL_HOST_REQUESTS_H_

@@ -1,4 +1,4 @@
-#include "lmdbio/control/host_table.h"
+#include "lmdbio/control/host_requests.h"
 
 #include <algorithm>
 #include <utility>
