@@ -1,6 +1,7 @@
 // Gradients through lmdbio's Synchronizer.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -8,7 +9,9 @@
 #include <fmt/format.h>
 
 #include "bench/sync/gradient_sync.h"
+#include "lmdbio/comm/health.h"
 #include "lmdbio/control/graph.h"
+#include "lmdbio/mpi/mpi_collectives.h"
 #include "lmdbio/mpi/mpi_transport.h"
 #include "lmdbio/sync/synchronizer.h"
 
@@ -19,6 +22,7 @@ namespace {
 struct Choice {
   sync::SyncOptions options;
   bool has_graph = false;
+  bool is_traced = false;
   bool is_transport_mpi = false;
 };
 
@@ -30,10 +34,14 @@ Result<Choice> ParseChoice(std::string_view name) {
     start = end + 1;
   }
   if (words.size() < 2 || words.size() > 5) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]", name));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: lmdbio:COORDINATOR[+trace][:PACING[:COLLECTIVE[:TRANSPORT]]]", name));
   }
   Choice choice;
+  constexpr std::string_view kTrace = "+trace";
+  choice.is_traced = words[1].ends_with(kTrace);
+  if (choice.is_traced) words[1].resize(words[1].size() - kTrace.size());
   choice.has_graph = words[1] == "graph";
   choice.options.coordinator = choice.has_graph ? "topo" : words[1];
   // Unless it is said: what the coordinator was born with.
@@ -73,8 +81,10 @@ control::Graph BackwardGraph(const LayerNetwork& network) {
 
 class SynchronizerSync final : public GradientSync {
  public:
-  SynchronizerSync(const SyncContext& context, std::unique_ptr<sync::Synchronizer> synchronizer)
+  SynchronizerSync(const SyncContext& context, std::unique_ptr<comm::Health> health,
+                   std::unique_ptr<sync::Synchronizer> synchronizer)
       : context_(context),
+        health_(std::move(health)),
         synchronizer_(std::move(synchronizer)),
         handles_(context.gradients.tensor_count()) {}
 
@@ -137,6 +147,7 @@ class SynchronizerSync final : public GradientSync {
   }
 
   const SyncContext context_;
+  std::unique_ptr<comm::Health> health_;  // of MPI's collectives
   std::unique_ptr<sync::Synchronizer> synchronizer_;
   std::vector<std::optional<sync::Handle>> handles_;  // [tensors] each by the thread that submits
   std::map<uint64_t, uint64_t> sizes_;
@@ -158,7 +169,15 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   choice.options.cycle_time = context.settings.cycle_time;
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
   choice.options.gs_cycles = context.settings.gs_cycles;
+  if (choice.is_traced) {
+    choice.options.timeline_path = std::filesystem::temp_directory_path() / "sync_bench_timeline";
+  }
   sync::SyncParts parts;
+  auto health = std::make_unique<comm::GoodHealth>();
+  if (choice.options.collective == "mpi") {
+    LMDBIO_TRY(parts.collectives, mpi::MpiCollectives(context.communicator, *health,
+                                                      {.waiting = mpi::MpiWaiting::kBlock}));
+  }
   if (choice.is_transport_mpi) {
     LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
   }
@@ -167,7 +186,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   if (choice.has_graph) {
     LMDBIO_TRY_VOID(synchronizer->SetGraph(BackwardGraph(context.network)));
   }
-  return std::make_unique<SynchronizerSync>(context, std::move(synchronizer));
+  return std::make_unique<SynchronizerSync>(context, std::move(health), std::move(synchronizer));
 }
 
 }  // namespace lmdbio::bench

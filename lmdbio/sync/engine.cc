@@ -78,6 +78,10 @@ Engine::~Engine() {
 
 Status Engine::Start() {
   last_progress_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
+  if (!options_.timeline_path.empty()) {
+    queue_->set_on_wait(
+        [this](const std::string& name, int64_t began_ns) { witness_.Waited(name, began_ns); });
+  }
   parts_.health.set_on_check([this] { return LookForStalls(Clock::now()); });
   try {
     thread_ = std::thread([this] { Run(); });
@@ -475,6 +479,8 @@ Status Engine::LookForStalls(Clock::time_point now) {
 void Engine::Publish() {
   counters_.collective_count = executor_.counters().collective_count;
   counters_.collective_bytes = executor_.counters().collective_bytes;
+  counters_.collective_bytes_min = executor_.counters().collective_bytes_min;
+  counters_.collective_bytes_max = executor_.counters().collective_bytes_max;
   const std::lock_guard lock(published_mutex_);
   published_ = counters_;
 }

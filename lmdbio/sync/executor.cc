@@ -77,8 +77,11 @@ MutableBytes Executor::FusionBuffer() {
 
 Executor::Outcome Executor::Count(Outcome outcome, uint64_t bytes) {
   if (outcome && *outcome == CallOutcome::kDone) {
-    ++counters_.collective_count;
+    const bool is_first = counters_.collective_count++ == 0;
     counters_.collective_bytes += bytes;
+    counters_.collective_bytes_max = std::max(counters_.collective_bytes_max, bytes);
+    counters_.collective_bytes_min =
+        is_first ? bytes : std::min(counters_.collective_bytes_min, bytes);
   }
   return outcome;
 }

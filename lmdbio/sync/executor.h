@@ -22,6 +22,8 @@ namespace lmdbio::sync {
 struct ExecutorCounters {
   uint64_t collective_count = 0;
   uint64_t collective_bytes = 0;
+  uint64_t collective_bytes_min = 0;  // of one; 0: none yet
+  uint64_t collective_bytes_max = 0;
 };
 
 // Threads: one at a time.

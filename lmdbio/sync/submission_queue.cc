@@ -37,11 +37,12 @@ void SubmissionQueue::BeginWait() {
   if (wake_ && !events_.empty()) wake_();
 }
 
-void SubmissionQueue::EndWait(const std::string& name) {
+void SubmissionQueue::EndWait(const std::string& name, int64_t began_ns) {
   waiting_count_.fetch_sub(1);
-  if (name.empty() || !tells_waits_.load()) return;
+  if (name.empty()) return;
   const std::lock_guard lock(mutex_);
-  if (wake_) events_.push_back({nullptr, name});
+  if (on_wait_) on_wait_(name, began_ns);
+  if (wake_ && tells_waits_.load()) events_.push_back({nullptr, name});
 }
 
 void SubmissionQueue::SetWakeCount(size_t event_count) {
@@ -75,6 +76,7 @@ Status SubmissionQueue::AwaitAllDone() {
 std::vector<ProgramEvent> SubmissionQueue::Close(const Error& why) {
   const std::lock_guard lock(mutex_);
   wake_ = nullptr;
+  on_wait_ = nullptr;
   closed_code_ = why.code();
   closed_words_ = why.message();
   all_done_.notify_all();

@@ -34,9 +34,14 @@ class SubmissionQueue {
 
   // A thread of the program waits for an operation, or does not any more.
   void BeginWait();
-  // name  of what it has got; "" if it has given up
-  void EndWait(const std::string& name);
+  // name      of what it has got; "" if it has given up
+  // began_ns  by the steady clock
+  void EndWait(const std::string& name, int64_t began_ns);
   bool is_waited_for() const { return waiting_count_.load() > 0; }
+  // Who else hears of waits, in the waiting thread, until Close. Before any thread waits.
+  using OnWait = std::function<void(const std::string& name, int64_t began_ns)>;
+  void set_on_wait(OnWait on_wait) { on_wait_ = std::move(on_wait); }
+
   // Whether waits are told at all.
   enum class Waits : uint8_t { kNotTold, kTold };
   void SetWaits(Waits waits) { tells_waits_.store(waits == Waits::kTold); }
@@ -60,6 +65,7 @@ class SubmissionQueue {
   std::mutex mutex_;
   std::condition_variable all_done_;
   std::function<void()> wake_;  // empty after Close
+  OnWait on_wait_;              // may be empty; is after Close
   std::vector<ProgramEvent> events_;
   std::unordered_set<std::string> names_;  // under way
   size_t wake_count_ = 1;

@@ -178,6 +178,10 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   LMDBIO_TRY_VOID(
       Agree(group, timeline_opened ? Status() : Fail(std::move(timeline_opened).error())));
   std::unique_ptr<Timeline> timeline = std::move(*timeline_opened);
+  if (parts.log && !options.placement.empty()) {
+    parts.log(placement.Describe());
+    for (const std::string& note : placement.notes) parts.log(note);
+  }
   engine = std::make_unique<Engine>(
       options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
       placement.sync, std::move(timeline), std::move(parts.log));

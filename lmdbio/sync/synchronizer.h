@@ -88,6 +88,8 @@ struct SyncCounters {
   uint64_t control_bytes = 0;          // that this rank brought to them
   uint64_t collective_count = 0;       // calls that moved data
   uint64_t collective_bytes = 0;
+  uint64_t collective_bytes_min = 0;  // of one call; 0: none yet
+  uint64_t collective_bytes_max = 0;
   uint64_t tensor_count = 0;         // done
   uint64_t plan_count = 0;           // plans that were adopted
   uint64_t plan_end_count = 0;       // and those that did not fit any more

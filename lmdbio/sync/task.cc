@@ -6,6 +6,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/futex.h"
 #include "lmdbio/sync/submission_queue.h"
+#include "lmdbio/sync/witness.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -46,6 +47,7 @@ Status Handle::Wait() {
 }
 
 Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
+  const int64_t began_ns = SteadyNanoseconds();
   const auto until = std::chrono::steady_clock::now() + limit;
   const auto queue = state_->queue.lock();
   if (queue) queue->BeginWait();
@@ -57,7 +59,7 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
     FutexWait(state_->is_done, 0, std::min(left, kNap));
   }
   state_->waiter_count.fetch_sub(1);
-  if (queue) queue->EndWait(is_done() ? state_->name() : "");
+  if (queue) queue->EndWait(is_done() ? state_->name() : "", began_ns);
   if (!is_done()) return false;
   LMDBIO_TRY_VOID(state_->status());
   return true;
