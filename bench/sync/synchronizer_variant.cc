@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "bench/sync/gradient_sync.h"
+#include "lmdbio/base/align.h"
 #include "lmdbio/comm/health.h"
 #include "lmdbio/control/graph.h"
 #include "lmdbio/mpi/mpi_collectives.h"
@@ -23,8 +24,15 @@ struct Choice {
   sync::SyncOptions options;
   bool has_graph = false;
   bool is_traced = false;
+  bool is_placed = false;  // gradients lie in memory of the synchronizer
   bool is_transport_mpi = false;
 };
+
+bool TakeSuffix(std::string& word, std::string_view suffix) {
+  if (!word.ends_with(suffix)) return false;
+  word.resize(word.size() - suffix.size());
+  return true;
+}
 
 Result<Choice> ParseChoice(std::string_view name) {
   std::vector<std::string> words;
@@ -36,12 +44,12 @@ Result<Choice> ParseChoice(std::string_view name) {
   if (words.size() < 2 || words.size() > 5) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: lmdbio:COORDINATOR[+trace][:PACING[:COLLECTIVE[:TRANSPORT]]]", name));
+        fmt::format("{}: lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]",
+                    name));
   }
   Choice choice;
-  constexpr std::string_view kTrace = "+trace";
-  choice.is_traced = words[1].ends_with(kTrace);
-  if (choice.is_traced) words[1].resize(words[1].size() - kTrace.size());
+  choice.is_placed = TakeSuffix(words[1], "+place");
+  choice.is_traced = TakeSuffix(words[1], "+trace");
   choice.has_graph = words[1] == "graph";
   choice.options.coordinator = choice.has_graph ? "topo" : words[1];
   // Unless it is said: what the coordinator was born with.
@@ -58,6 +66,30 @@ Result<Choice> ParseChoice(std::string_view name) {
   }
   LMDBIO_TRY_VOID(choice.options.Check());
   return choice;
+}
+
+// The order in which a backward pass on one thread has its gradients ready.
+std::vector<uint32_t> BackwardOrder(const LayerNetwork& network) {
+  std::vector<uint32_t> order;
+  for (size_t i = network.layers.size(); i-- > 0;) {
+    for (const uint32_t tensor : network.layers[i].tensors) order.push_back(tensor);
+  }
+  return order;
+}
+
+uint64_t PlacedBytes(const GradientTensor& tensor) {
+  return AlignUp(tensor.count * sizeof(float), 64);
+}
+
+// Gradients lie one behind the other in the order in which they become ready: so buckets of a plan
+// that was learnt need not be packed.
+Status PlaceGradients(const SyncContext& context, sync::Synchronizer& synchronizer) {
+  for (const uint32_t index : BackwardOrder(context.network)) {
+    LMDBIO_TRY(const MutableBytes place,
+               synchronizer.Place(PlacedBytes(context.network.tensors[index])));
+    context.gradients.Move(index, reinterpret_cast<float*>(place.data()));
+  }
+  return {};
 }
 
 // The backward pass: a node for each layer, which needs those that took its result, and a
@@ -87,6 +119,8 @@ class SynchronizerSync final : public GradientSync {
         health_(std::move(health)),
         synchronizer_(std::move(synchronizer)),
         handles_(context.gradients.tensor_count()) {}
+
+  ~SynchronizerSync() override { context_.gradients.MoveBack(); }
 
   void Submit(uint32_t index) override {
     const std::span<float> values = context_.gradients.tensor(index);
@@ -169,6 +203,11 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   choice.options.cycle_time = context.settings.cycle_time;
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
   choice.options.gs_cycles = context.settings.gs_cycles;
+  if (choice.is_placed) {
+    for (const GradientTensor& tensor : context.network.tensors) {
+      choice.options.gradient_bytes += PlacedBytes(tensor);
+    }
+  }
   if (choice.is_traced) {
     choice.options.timeline_path = std::filesystem::temp_directory_path() / "sync_bench_timeline";
   }
@@ -183,6 +222,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   }
   LMDBIO_TRY(auto synchronizer,
              sync::Synchronizer::Create(context.group, choice.options, std::move(parts)));
+  if (choice.is_placed) LMDBIO_TRY_VOID(PlaceGradients(context, *synchronizer));
   if (choice.has_graph) {
     LMDBIO_TRY_VOID(synchronizer->SetGraph(BackwardGraph(context.network)));
   }

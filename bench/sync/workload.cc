@@ -82,6 +82,7 @@ Gradients::Gradients(const LayerNetwork& network) {
   for (size_t i = 0; i < starts.size(); ++i) {
     tensors_.emplace_back(memory_.get() + starts[i], network.tensors[i].count);
   }
+  own_ = tensors_;
 }
 
 void Gradients::Fill(uint32_t index, int rank, uint64_t iteration) {

@@ -35,6 +35,11 @@ class Gradients {
   std::span<float> tensor(uint32_t index) const { return tensors_[index]; }
   uint32_t tensor_count() const { return static_cast<uint32_t>(tensors_.size()); }
 
+  // A tensor lies there from now on; or where it lay at first.
+  // place  [as many values] outlives its use
+  void Move(uint32_t index, float* place) { tensors_[index] = {place, tensors_[index].size()}; }
+  void MoveBack() { tensors_ = own_; }
+
   // Writes what rank `rank` contributes in an iteration.
   void Fill(uint32_t index, int rank, uint64_t iteration);
   // Looks at some elements of each tensor: are they the sum over all ranks?
@@ -47,6 +52,7 @@ class Gradients {
   };
   std::unique_ptr<float[], Free> memory_;
   std::vector<std::span<float>> tensors_;
+  std::vector<std::span<float>> own_;  // the same, in memory_
 };
 
 struct WorkloadOptions {
