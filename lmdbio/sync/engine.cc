@@ -22,7 +22,7 @@ using control::Response;
 namespace {
 
 // A thread with nothing to do gives a sign of life so often.
-constexpr auto kIdleTick = std::chrono::milliseconds(500);
+constexpr auto kIdleTick = std::chrono::milliseconds(250);
 // Where peers cannot be heard, a rank that waits for them looks again after so long.
 constexpr auto kRetryPause = std::chrono::milliseconds(1);
 // And an idle one comes to a round so often.
@@ -164,10 +164,11 @@ void Engine::Finish(const std::string& name, const Status& how) {
 }
 
 void Engine::FailAll(const Error& why) {
-  if (why.code() != ErrorCode::kInvalidArgument) {
+  if (!is_peaceful_.load()) {
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
     parts_.transport.Abandon();
+    parts_.transport.Ring();  // who sleeps is to hear of it now
     if (!is_ending_.load()) Note(why.message());
   }
   for (ProgramEvent& event : queue_->Close(why)) {
