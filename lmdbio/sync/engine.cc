@@ -77,7 +77,7 @@ Engine::~Engine() {
 }
 
 Status Engine::Start() {
-  last_progress_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
+  last_progress_ = last_round_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
   parts_.health.set_on_check([this] { return LookForStalls(Clock::now()); });
   try {
     thread_ = std::thread([this] { Run(); });
@@ -102,7 +102,9 @@ void Engine::Run() {
     status = Fail(ErrorCode::kResourceExhausted, exception.what());
   }
   if (!status) {
-    FailAll(status.error());
+    // Where ranks fall one after the other, all of them tell of the first.
+    const Status first = parts_.health.Check();
+    FailAll(first ? status.error() : first.error());
   } else if (!is_peaceful_.load()) {
     FailAll(Error(ErrorCode::kPeerFailed, "this rank has closed its synchronizer"));
   } else {
@@ -195,7 +197,10 @@ Status Engine::StepRounds() {
   }
   const bool was_called = parts_.transport.take_ring();
   const bool is_idle_too_long =
-      !parts_.transport.hears_peers() && Clock::now() - last_progress_ > kIdleRoundPause;
+      !parts_.transport.hears_peers() &&
+      Clock::now() - std::max(last_progress_, last_round_) > kIdleRoundPause;
+  // Ranks of other hosts may be waiting to hear what those of this one lack.
+  if (is_idle_too_long) parts_.transport.Ring();
   if (!parts_.coordinator.has_pending() && !was_called && !is_idle_too_long) {
     Rest();
     return {};
@@ -221,6 +226,7 @@ Status Engine::RunRound() {
     parts_.coordinator.MarkStalled(std::exchange(stalled_names_, {}));
   }
   const int64_t began_ns = SteadyNanoseconds();
+  last_round_ = Clock::now();
   LMDBIO_TRY_VOID(rounds_.Run());
   witness_.Round(++counters_.cycle_count, began_ns);
   counters_.control_message_count = rounds_.counters().exchange_count;

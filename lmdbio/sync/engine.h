@@ -142,6 +142,7 @@ class Engine {
   bool declines_next_ = false;
 
   Clock::time_point last_progress_;
+  Clock::time_point last_round_;
   Clock::time_point last_check_;
   Clock::time_point last_ring_;
   Clock::time_point last_stall_look_;

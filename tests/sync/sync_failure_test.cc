@@ -194,6 +194,18 @@ TEST_CASE("A rank that is stopped is named by all others, and hears of it when i
   CHECK(Play({.place = place, .victim = victim, .signal = SIGSTOP}) == std::vector<std::string>());
 }
 
+TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][hosts]") {
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
+  const int victim = place == Place::kIdle || place == Place::kInLarge ? 2 : GENERATE(0, 3);
+  CAPTURE(signal, static_cast<int>(place), victim);
+  CHECK(Play({.place = place,
+              .victim = victim,
+              .signal = signal,
+              .rank_count = 5,
+              .ranks_per_host = 2}) == std::vector<std::string>());
+}
+
 // Iterates until the whole job has been stopped for long and goes on, and a while longer.
 std::string RunThroughAPause(comm::Group& group, ForkedJob& job, const std::string& coordinator) {
   Notes notes;

@@ -502,6 +502,27 @@ TEST_CASE("A tensor that some rank never submits is reported, and fails in the e
   CHECK(job.notes.Has("for rank 1"));
 }
 
+TEST_CASE("What a rank of another host lacks is reported, and done when it comes",
+          "[sync][stall]") {
+  SyncJob job;
+  job.ranks = {.rank_count = 4, .ranks_per_host = 2};
+  job.options.coordinator = GENERATE("cache", "hierarchical");
+  job.options.stall_report = 1500ms;
+  job.Run([&](Synchronizer& synchronizer) {
+    if (synchronizer.rank() == 3) {
+      const auto until = std::chrono::steady_clock::now() + 60s;
+      while (!job.notes.Has("for rank 3") && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+    std::vector<float> values(CountOf(2), 1.0F);
+    job.wrong.Expect(SyncJob::Sum(synchronizer, NameOf(2), values), synchronizer.rank(), "Sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  INFO(fmt::format("{}", fmt::join(job.notes.lines(), "\n")));
+  CHECK(job.notes.Has("for rank 3"));
+}
+
 TEST_CASE("Who closes while tensors are under way lets everybody know", "[sync][errors]") {
   SyncJob job;
   job.ranks.rank_count = 3;
