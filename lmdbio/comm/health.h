@@ -3,6 +3,8 @@
 #define LMDBIO_COMM_HEALTH_H_
 
 #include <chrono>
+#include <string>
+#include <string_view>
 
 #include "lmdbio/base/status.h"
 
@@ -10,6 +12,13 @@ namespace lmdbio::comm {
 
 // Who sleeps for a peer looks here at least this often.
 constexpr auto kHealthNap = std::chrono::milliseconds(100);
+
+// A pause of this rank's own, longer than this, says nothing about the others: they may have been
+// stopped with it.
+constexpr auto kLookMax = std::chrono::milliseconds(600);
+
+// What is said of a rank that has been silent for so long.
+std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silence);
 
 // Threads: any.
 class Health {

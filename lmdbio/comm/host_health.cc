@@ -17,13 +17,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kWordsBytes = 1000;
-// A pause of this rank's own, longer than this, says nothing about the others: they may have been
-// stopped with it.
-constexpr auto kLookMax = std::chrono::milliseconds(600);
-
 enum Failure : uint32_t { kNone, kBeingWritten, kWritten };
 
 }  // namespace
+
+std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silence) {
+  return fmt::format("{} has given no sign of life for {:.1f} s: is it stopped?", name,
+                     std::chrono::duration<double>(silence).count());
+}
 
 struct HostHealth::Board {
   std::atomic<uint32_t> failure;
@@ -32,7 +33,8 @@ struct HostHealth::Board {
 
 struct alignas(64) HostHealth::Peer {
   std::atomic<int64_t> pid;
-  std::atomic<uint64_t> sign;  // changes as long as the rank looks at the others
+  std::atomic<uint64_t> sign;      // changes as long as the rank looks at the others
+  std::atomic<uint32_t> has_left;  // in good order: nobody waits for it any more
 };
 
 HostHealth::Board& HostHealth::board() const {
@@ -75,7 +77,9 @@ Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
 }
 
 HostHealth::~HostHealth() {
-  if (memory_ != nullptr && board().failure.load() != kNone) memory_->Abandon();
+  if (memory_ == nullptr) return;
+  peer(own_).has_left.store(1);
+  if (board().failure.load() != kNone) memory_->Abandon();
 }
 
 void HostHealth::TellAll(const std::string& why) {
@@ -92,20 +96,20 @@ std::string HostHealth::FindFailure() {
   const auto now = Clock::now();
   const auto looked_for = std::min<Clock::duration>(now - last_look_, kLookMax);
   last_look_ = now;
-  if (const auto gone = watch_.FindGone()) {
+  for (auto gone = watch_.FindGone(); gone; gone = watch_.FindGone(*gone + 1)) {
+    if (peer(*gone).has_left.load() != 0) continue;
     return fmt::format("{} has ended unexpectedly", names_[*gone]);
   }
   for (size_t i = 0; i < seen_.size(); ++i) {
     const uint64_t sign = peer(i).sign.load();
     Seen& seen = seen_[i];
-    if (i == own_ || sign != seen.sign) {
+    if (i == own_ || sign != seen.sign || peer(i).has_left.load() != 0) {
       seen = {.sign = sign};
       continue;
     }
     seen.silence += looked_for;
     if (seen.silence > silence_limit_) {
-      return fmt::format("{} has given no sign of life for {:.1f} s: is it stopped?", names_[i],
-                         std::chrono::duration<double>(seen.silence).count());
+      return WordsOfSilence(names_[i], seen.silence);
     }
   }
   return "";
@@ -119,7 +123,11 @@ Status HostHealth::Check() {
     if (!failure.empty()) TellAll(failure);
   }
   if (board().failure.load() != kWritten) return {};
-  return Fail(ErrorCode::kPeerFailed, board().words.data());
+  return Fail(ErrorCode::kPeerFailed, failure());
+}
+
+std::string HostHealth::failure() const {
+  return board().failure.load() == kWritten ? board().words.data() : "";
 }
 
 void HostHealth::GiveUp(const Error& why) {

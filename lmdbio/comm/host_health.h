@@ -36,6 +36,9 @@ class HostHealth final : public Health {
   Status Check() override;
   void GiveUp(const Error& why) override;
 
+  // What has failed, as far as somebody has told; "" if nothing has. Looks at nobody.
+  std::string failure() const;
+
  private:
   struct Board;
   struct Peer;

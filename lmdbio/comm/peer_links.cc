@@ -174,11 +174,12 @@ bool PeerLinks::IsWhole(const Incoming& link) {
 }
 
 PeerLinks::Read PeerLinks::ReadMore(Incoming& link) {
-  const size_t before = link.bytes.size();
-  link.bytes.resize(before + kReceiveBytes);
-  const ssize_t got = ::recv(link.socket.get(), &link.bytes[before], kReceiveBytes, MSG_DONTWAIT);
-  link.bytes.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
-  if (got > 0) return Read::kSome;
+  std::array<std::byte, kReceiveBytes> piece;
+  const ssize_t got = ::recv(link.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (got > 0) {
+    link.bytes.insert(link.bytes.end(), piece.begin(), piece.begin() + got);
+    return Read::kSome;
+  }
   return got < 0 && (errno == EAGAIN || errno == EINTR) ? Read::kNothingYet : Read::kEnd;
 }
 

@@ -44,6 +44,9 @@ class PeerLinks {
   //              The same failure on every rank
   static Result<std::unique_ptr<PeerLinks>> Open(Group& group, const LinkPlan& plan);
 
+  // What a rank of the group is called in messages: "rank 3 on node-7".
+  const std::string& NameOf(int rank) const { return names_[static_cast<size_t>(rank)]; }
+
   // Sends a message. Sleeps while there is no room for it on the way.
   // message  [at most 1 GiB]
   // Requires: `to` is in the plan

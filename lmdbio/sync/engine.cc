@@ -22,7 +22,7 @@ using control::Response;
 namespace {
 
 // A thread with nothing to do gives a sign of life so often.
-constexpr auto kIdleTick = std::chrono::milliseconds(500);
+constexpr auto kIdleTick = std::chrono::milliseconds(250);
 // Where peers cannot be heard, a rank that waits for them looks again after so long.
 constexpr auto kRetryPause = std::chrono::milliseconds(1);
 // And an idle one comes to a round so often.
@@ -34,6 +34,10 @@ constexpr auto kRingAfterMax = std::chrono::milliseconds(2000);
 
 // After the n-th plan that did not hold, 2^n iterations go by before the next, and at most 2^this.
 constexpr uint64_t kProposalPauseLog = 4;
+
+// A program that does not come to a boundary again in so many lists of responses has changed: what
+// was agreed upon is forgotten, and learnt anew.
+constexpr uint64_t kAgreedAgeMax = 1000;
 
 // A bucket may miss tensors for so many times the patience if nobody waits for it.
 constexpr int kUnwaitedPatience = 10;
@@ -77,7 +81,7 @@ Engine::~Engine() {
 }
 
 Status Engine::Start() {
-  last_progress_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
+  last_progress_ = last_round_ = last_check_ = last_ring_ = last_stall_look_ = Clock::now();
   if (!options_.timeline_path.empty()) {
     queue_->set_on_wait(
         [this](const std::string& name, int64_t began_ns) { witness_.Waited(name, began_ns); });
@@ -106,7 +110,9 @@ void Engine::Run() {
     status = Fail(ErrorCode::kResourceExhausted, exception.what());
   }
   if (!status) {
-    FailAll(status.error());
+    // Where ranks fall one after the other, all of them tell of the first.
+    const Status first = parts_.health.Check();
+    FailAll(first ? status.error() : first.error());
   } else if (!is_peaceful_.load()) {
     FailAll(Error(ErrorCode::kPeerFailed, "this rank has closed its synchronizer"));
   } else {
@@ -168,10 +174,11 @@ void Engine::Finish(const std::string& name, const Status& how) {
 }
 
 void Engine::FailAll(const Error& why) {
-  if (why.code() != ErrorCode::kInvalidArgument) {
+  if (!is_peaceful_.load()) {
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
     parts_.transport.Abandon();
+    parts_.transport.Ring();  // who sleeps is to hear of it now
     if (!is_ending_.load()) Note(why.message());
   }
   for (ProgramEvent& event : queue_->Close(why)) {
@@ -198,7 +205,10 @@ Status Engine::StepRounds() {
   }
   const bool was_called = parts_.transport.take_ring();
   const bool is_idle_too_long =
-      !parts_.transport.hears_peers() && Clock::now() - last_progress_ > kIdleRoundPause;
+      !parts_.transport.hears_peers() &&
+      Clock::now() - std::max(last_progress_, last_round_) > kIdleRoundPause;
+  // Ranks of other hosts may be waiting to hear what those of this one lack.
+  if (is_idle_too_long) parts_.transport.Ring();
   if (!parts_.coordinator.has_pending() && !was_called && !is_idle_too_long) {
     Rest();
     return {};
@@ -224,6 +234,7 @@ Status Engine::RunRound() {
     parts_.coordinator.MarkStalled(std::exchange(stalled_names_, {}));
   }
   const int64_t began_ns = SteadyNanoseconds();
+  last_round_ = Clock::now();
   LMDBIO_TRY_VOID(rounds_.Run());
   witness_.Round(++counters_.cycle_count, began_ns);
   counters_.control_message_count = rounds_.counters().exchange_count;
@@ -254,6 +265,7 @@ Status Engine::Perform(const Response& response) {
   if (first.operation == Operation::kAdoptPlan) {
     if (response.error.empty()) {
       agreed_ = first;
+      agreed_age_ = 0;
     } else {
       Note(fmt::format("the ranks' plans differ, so they go on without one: {}", response.error));
     }
@@ -345,7 +357,13 @@ void Engine::Propose() {
 }
 
 void Engine::AdoptIfAgreed() {
-  if (!agreed_ || !is_at_boundary()) return;
+  if (!agreed_) return;
+  if (!is_at_boundary()) {
+    if (++agreed_age_ < kAgreedAgeMax || !learner_) return;
+    agreed_.reset();
+    learner_->Forget();
+    return;
+  }
   const Request agreed = *std::exchange(agreed_, std::nullopt);
   if (!learner_) {
     Follow(control::Plan::FromOrder(order_, plan_options_, proposal_epoch_));

@@ -136,12 +136,14 @@ class Engine {
   uint64_t boundary_count_ = 0;                  // since the last plan
   uint64_t proposal_epoch_ = 0;                  // of the last proposal
   std::optional<control::Request> agreed_;       // all ranks want a plan, from the next boundary on
+  uint64_t agreed_age_ = 0;                      // lists of responses since
   std::optional<control::PlanWalk> walk_;        // none: rounds
   uint64_t sent_count_ = 0;                      // buckets, in this plan
   std::vector<control::Request> left_out_;       // submitted, and not in the plan
   bool declines_next_ = false;
 
   Clock::time_point last_progress_;
+  Clock::time_point last_round_;
   Clock::time_point last_check_;
   Clock::time_point last_ring_;
   Clock::time_point last_stall_look_;

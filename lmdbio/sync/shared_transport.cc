@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,8 @@ namespace {
 
 // A tree of roots: wide, so that most of them sleep once for each exchange.
 constexpr int kChildrenMax = 4;
+// Who has more to send than there is room for on the way tries again after this.
+constexpr std::chrono::milliseconds kFlushPause{1};
 
 std::vector<std::byte> BytesOfWords(const std::vector<uint64_t>& words) {
   const Bytes bytes = std::as_bytes(std::span(words));
@@ -200,7 +203,7 @@ Result<bool> SharedTransport::AdvanceUp() {
     if (message) LMDBIO_TRY_VOID(Merge(*message));
     awaited_children_.erase(ready);
   }
-  if (has_parent()) LMDBIO_TRY_VOID(links_->Send(*neighbours_.parent, PackBrought()));
+  if (has_parent()) LMDBIO_TRY_VOID(links_->Post(*neighbours_.parent, PackBrought()));
   if (exchange_.kind == ExchangeKind::kGather) {  // nothing comes down
     Finish();
     return true;
@@ -211,7 +214,7 @@ Result<bool> SharedTransport::AdvanceUp() {
 }
 
 Status SharedTransport::PassDown() {
-  for (const int child : neighbours_.children) LMDBIO_TRY_VOID(links_->Send(child, answer_));
+  for (const int child : neighbours_.children) LMDBIO_TRY_VOID(links_->Post(child, answer_));
   return {};
 }
 
@@ -288,8 +291,12 @@ Result<bool> SharedTransport::Test() {
   for (bool goes_on = true; goes_on;) {
     LMDBIO_TRY(goes_on, Step());
   }
-  return phase_ == Phase::kOver;
+  return phase_ == Phase::kOver && is_flushed();
 }
+
+// Whether all has been sent. Who sleeps until a root takes what it is sent would not hear that it
+// has stopped.
+bool SharedTransport::is_flushed() { return links_ == nullptr || links_->Flush(); }
 
 Result<bool> SharedTransport::Wait(std::chrono::microseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
@@ -299,14 +306,17 @@ Result<bool> SharedTransport::Wait(std::chrono::microseconds limit) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     if (left.count() <= 0) return false;
-    const auto nap = std::min<std::chrono::milliseconds>(left, comm::kHealthNap);
+    const auto nap =
+        std::min<std::chrono::milliseconds>(left, is_flushed() ? comm::kHealthNap : kFlushPause);
     bool has_news = false;
     if (phase_ == Phase::kHostIn || phase_ == Phase::kHostOut) {
       has_news = board_->Await(nap);
     } else if (phase_ == Phase::kRootsUp) {
       has_news = links_->AwaitAny(awaited_children_, nap).has_value();
-    } else {
+    } else if (phase_ == Phase::kRootsDown) {
       has_news = links_->AwaitAny(std::span(&*neighbours_.parent, 1), nap).has_value();
+    } else {
+      std::this_thread::sleep_for(nap);
     }
     if (!has_news) LMDBIO_TRY_VOID(health_->Check());
   }

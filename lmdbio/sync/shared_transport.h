@@ -57,6 +57,7 @@ class SharedTransport final : public Transport {
   Result<bool> AdvanceUp();
   Result<bool> AdvanceDown();
   Status PassDown();
+  bool is_flushed();
   void BeginHostOut();
   void Finish();
   Status Merge(Bytes message);

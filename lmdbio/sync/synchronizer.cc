@@ -10,7 +10,7 @@
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/placement.h"
 #include "lmdbio/collective/make_collectives.h"
-#include "lmdbio/comm/host_health.h"
+#include "lmdbio/comm/job_health.h"
 #include "lmdbio/control/plan.h"
 #include "lmdbio/sync/engine.h"
 #include "lmdbio/sync/shared_transport.h"
@@ -151,7 +151,7 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   placement = std::move(*placed);
   health = std::move(parts.health);
   if (health == nullptr) {
-    LMDBIO_TRY(health, comm::HostHealth::Create(group, options.silence_limit));
+    LMDBIO_TRY(health, comm::JobHealth::Create(group, options.silence_limit));
   }
   watchful_health = std::make_unique<WatchfulHealth>(*health);
   transport = std::move(parts.transport);

@@ -185,6 +185,28 @@ TEST_CASE("A rank that leaves its plan takes all others along", "[sync][plan]") 
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A program that changes for good is learnt anew", "[sync][plan]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    // Two iterations that are alike, and then never again: what was agreed upon comes to nothing.
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      for (const int tensor : {1, 2}) {
+        auto values = GradientOf(rank, tensor, iteration, 10);
+        job.wrong.Expect(SyncJob::Sum(synchronizer, NameOf(tensor), values), rank, "Sum");
+      }
+    }
+    for (int iteration = 0; iteration < 1200; ++iteration) {
+      auto values = GradientOf(rank, 3, iteration, 10);
+      job.wrong.Expect(SyncJob::Sum(synchronizer, NameOf(3), values), rank, "Sum");
+      job.wrong.Expect(values == SumOf(2, 3, iteration, 10), rank, "the sum");
+    }
+    job.wrong.Expect(synchronizer.counters().plan_count == 1, rank, "a plan of what came later");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("Tensors that wait for others do not share a bucket with them", "[sync][plan]") {
   SyncJob job;
   job.ranks.rank_count = 2;
@@ -544,6 +566,27 @@ TEST_CASE("A tensor that some rank never submits is reported, and fails in the e
   INFO(fmt::format("{}", fmt::join(job.notes.lines(), "\n")));
   CHECK(job.notes.Has(fmt::format("tensor '{}'", NameOf(2))));
   CHECK(job.notes.Has("for rank 1"));
+}
+
+TEST_CASE("What a rank of another host lacks is reported, and done when it comes",
+          "[sync][stall]") {
+  SyncJob job;
+  job.ranks = {.rank_count = 4, .ranks_per_host = 2};
+  job.options.coordinator = GENERATE("cache", "hierarchical");
+  job.options.stall_report = 1500ms;
+  job.Run([&](Synchronizer& synchronizer) {
+    if (synchronizer.rank() == 3) {
+      const auto until = std::chrono::steady_clock::now() + 60s;
+      while (!job.notes.Has("for rank 3") && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+    std::vector<float> values(CountOf(2), 1.0F);
+    job.wrong.Expect(SyncJob::Sum(synchronizer, NameOf(2), values), synchronizer.rank(), "Sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  INFO(fmt::format("{}", fmt::join(job.notes.lines(), "\n")));
+  CHECK(job.notes.Has("for rank 3"));
 }
 
 TEST_CASE("Who closes while tensors are under way lets everybody know", "[sync][errors]") {
