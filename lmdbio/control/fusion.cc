@@ -103,7 +103,7 @@ uint64_t FusedBytes(const Request& tensor) {
   return (bytes + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes;
 }
 
-FusedPlaces PlacesOf(const std::vector<Request>& tensors) {
+FusedPlaces PlacesOf(std::span<const Request> tensors) {
   FusedPlaces places;
   places.offsets.reserve(tensors.size());
   for (const Request& tensor : tensors) {

@@ -6,6 +6,7 @@
 #define LMDBIO_CONTROL_FUSION_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lmdbio/control/request.h"
@@ -39,7 +40,7 @@ struct FusedPlaces {
   std::vector<uint64_t> offsets;  // [tensors] bytes
   uint64_t size_bytes = 0;        // the sum of FusedBytes: a multiple of 64
 };
-FusedPlaces PlacesOf(const std::vector<Request>& tensors);
+FusedPlaces PlacesOf(std::span<const Request> tensors);
 
 // Puts responses that may be fused together. Greedy, in the order of the list: each tensor joins
 // the first buffer of its kind in which it fits, or begins a new one in its own place. So the first

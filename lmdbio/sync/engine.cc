@@ -377,6 +377,10 @@ void Engine::AdoptIfAgreed() {
 
 void Engine::Follow(control::Plan plan) {
   walk_.emplace(std::move(plan));
+  buckets_.clear();
+  for (const Bucket& bucket : walk_->plan().buckets()) {
+    buckets_.emplace_back().tensors = bucket.tensors;
+  }
   sent_count_ = 0;
   ++counters_.plan_count;
   witness_.PlanAdopted(walk_->plan().epoch());
@@ -391,7 +395,9 @@ void Engine::Follow(control::Plan plan) {
 
 Status Engine::StepPlan() {
   if (!declines_next_) {
-    if (const Bucket* const bucket = walk_->TakeReady()) return SendBucket(*bucket);
+    if (const Bucket* const bucket = walk_->TakeReady()) {
+      return SendBucket(static_cast<size_t>(bucket - walk_->plan().buckets().data()));
+    }
     if (parts_.transport.take_ring() || is_out_of_patience()) declines_next_ = true;
   }
   if (declines_next_) return Decline();
@@ -406,11 +412,10 @@ bool Engine::is_out_of_patience() const {
   return Clock::now() - last_progress_ > times * options_.plan_patience;
 }
 
-Status Engine::SendBucket(const Bucket& bucket) {
-  Response response;
-  response.tensors = bucket.tensors;
+Status Engine::SendBucket(size_t bucket) {
+  const Response& response = buckets_[bucket];
   std::vector<Task*> tasks;
-  for (const Request& tensor : bucket.tensors) tasks.push_back(tasks_.at(tensor.name).get());
+  for (const Request& tensor : response.tensors) tasks.push_back(tasks_.at(tensor.name).get());
   ++counters_.cycle_count;
   witness_.Agreed(tasks);
   LMDBIO_TRY(

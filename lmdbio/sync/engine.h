@@ -104,7 +104,7 @@ class Engine {
   void AdoptIfAgreed();
   void Follow(control::Plan plan);
   Status StepPlan();
-  Status SendBucket(const control::Bucket& bucket);
+  Status SendBucket(size_t bucket);
   Status Decline();
   void EndPlan(std::vector<control::Request> unsent);
   bool is_out_of_patience() const;
@@ -138,6 +138,7 @@ class Engine {
   std::optional<control::Request> agreed_;       // all ranks want a plan, from the next boundary on
   uint64_t agreed_age_ = 0;                      // lists of responses since
   std::optional<control::PlanWalk> walk_;        // none: rounds
+  std::vector<control::Response> buckets_;       // of that plan, as what is to be done
   uint64_t sent_count_ = 0;                      // buckets, in this plan
   std::vector<control::Request> left_out_;       // submitted, and not in the plan
   bool declines_next_ = false;

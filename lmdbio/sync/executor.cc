@@ -188,7 +188,7 @@ std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* c
 Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
                                         std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
-  const auto places = control::PlacesOf({requests.begin(), requests.end()});
+  const auto places = control::PlacesOf(requests);
   const uint64_t count = places.size_bytes / reduce::ElementBytes(first.type);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
   std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
