@@ -55,8 +55,9 @@ TEST_CASE("Only like tensors may be fused", "[control][fusion]") {
 TEST_CASE("Tensors of a buffer begin at whole cache lines", "[control][fusion]") {
   Request scalar = TensorOf("scalar", 1);
   scalar.shape.clear();
-  const FusedPlaces places = PlacesOf(
-      {TensorOf("a", 1), TensorOf("b", 16), TensorOf("none", 0), TensorOf("c", 17), scalar});
+  const std::vector<Request> tensors = {TensorOf("a", 1), TensorOf("b", 16), TensorOf("none", 0),
+                                        TensorOf("c", 17), scalar};
+  const FusedPlaces places = PlacesOf(tensors);
   REQUIRE(places.offsets == std::vector<uint64_t>{0, 64, 128, 128, 256});
   REQUIRE(places.size_bytes == 320);
   REQUIRE(PlacesOf({}).size_bytes == 0);
