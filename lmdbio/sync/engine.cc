@@ -248,9 +248,11 @@ Status Engine::PerformAll(std::vector<Response> responses) {
   responses =
       control::Fuse(std::move(responses), {.threshold_bytes = options_.fusion_threshold_bytes});
   for (const Response& response : responses) {
+    const bool is_last = response.tensors.front().name == kLastBarrier && response.error.empty();
+    // Before the program hears that all is done, and perhaps closes at once.
+    if (is_last) is_peaceful_.store(true);
     LMDBIO_TRY_VOID(Perform(response));
-    if (response.tensors.front().name != kLastBarrier || !response.error.empty()) continue;
-    is_peaceful_.store(true);
+    if (!is_last) continue;
     is_ending_.store(true);
     return {};
   }

@@ -1,0 +1,66 @@
+// Goal: exchanges by MPI's calls give what a loop over all ranks gives, whether they block or are
+// tested. Method: ranks are processes.
+#include "lmdbio/mpi/mpi_transport.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/sync/exchange_checks.h"
+
+namespace lmdbio::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool AnyThreadMayCall() {
+  int given = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&given);
+  return given == MPI_THREAD_MULTIPLE;
+}
+
+TEST_CASE("MpiTransport gives what a loop over all ranks gives", "[mpi][transport]") {
+  if (!AnyThreadMayCall()) return;
+  auto transport = MpiTransport(MPI_COMM_WORLD);
+  REQUIRE(transport);
+  const auto waiting = GENERATE(test::Waiting::kAsleep, test::Waiting::kByTests);
+  CHECK(test::WrongExchanges(**transport, waiting) == 0);
+}
+
+TEST_CASE("MpiTransport makes the exchanges of another thread", "[mpi][transport]") {
+  if (!AnyThreadMayCall()) return;
+  auto transport = MpiTransport(MPI_COMM_WORLD);
+  REQUIRE(transport);
+  int wrong = -1;
+  std::thread other([&] { wrong = test::WrongExchanges(**transport, test::Waiting::kByTests); });
+  for (int i = 0; i < 20; ++i) MPI_Barrier(MPI_COMM_WORLD);  // the program's own calls go on
+  other.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("MpiTransport sleeps until it is woken", "[mpi][transport]") {
+  if (!AnyThreadMayCall()) return;
+  auto transport = MpiTransport(MPI_COMM_WORLD);
+  REQUIRE(transport);
+  (*transport)->Wake();
+  (*transport)->Sleep(1h, sync::WakeOn::kWakeOrRing);  // at once: it has been woken before
+  std::thread waker([&] { (*transport)->Wake(); });
+  (*transport)->Sleep(1h, sync::WakeOn::kOrPeerCame);
+  waker.join();
+  CHECK_FALSE((*transport)->hears_peers());
+}
+
+TEST_CASE("MpiTransport refuses a program in which its thread may not call MPI",
+          "[mpi][transport]") {
+  if (AnyThreadMayCall()) return;
+  const auto refused = MpiTransport(MPI_COMM_WORLD);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == ErrorCode::kUnsupported);
+  CHECK(refused.error().message().find("MPI_THREAD_MULTIPLE") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lmdbio::mpi
