@@ -3,8 +3,8 @@
 
     scripts/man_pages.py --version VERSION OUT HEADER...
 
-The comment at the top of the first header, its options and structs become lmdbio(3). The headers
-stay the only place where the calls are described.
+The comment at the top of each header, its options and structs become a page of the header's name,
+as lmdbio(3). The headers stay the only place where the calls are described.
 """
 
 import argparse
@@ -53,12 +53,13 @@ def calls_of(path):
 
 
 def overview(header):
-    """Sections of lmdbio(3)."""
+    """(summary, sections) of the page of a whole header."""
     text = header.read_text(encoding="utf-8")
     first = comment_text(text[text.index("/*") + 2:text.index("*/")])
+    summary = summary_of(first.removeprefix(f"{header.name} - "))
     types = [found[0] for found in _CALLBACKS_AND_STRUCTS.finditer(text)]
-    return [("SYNOPSIS", f"#include <{header.name}>"), ("DESCRIPTION", first),
-            ("TYPES", "\n\n".join(types))]
+    sections = [("SYNOPSIS", f"#include <{header.name}>"), ("DESCRIPTION", first)]
+    return summary, sections + ([("TYPES", "\n\n".join(types))] if types else [])
 
 
 def main():
@@ -68,19 +69,23 @@ def main():
     parser.add_argument("headers", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    names = []
+    names = {header: [] for header in arguments.headers}
+
+    def write(name, summary, sections):
+        (arguments.out / f"{name}.3").write_text(
+            page(name, arguments.version, summary, sections), encoding="utf-8")
+
     for header in arguments.headers:
         for name, declaration, text in calls_of(header):
-            names.append(name)
-            sections = [("SYNOPSIS", f"#include <{header.name}>\n\n{declaration};"),
-                        ("DESCRIPTION", text), ("SEE ALSO", "lmdbio(3)")]
-            (arguments.out / f"{name}.3").write_text(
-                page(name, arguments.version, summary_of(text), sections), encoding="utf-8")
-    sections = overview(arguments.headers[0])
-    sections.append(("SEE ALSO", ", ".join(f"{name}(3)" for name in names)))
-    (arguments.out / "lmdbio.3").write_text(
-        page("lmdbio", arguments.version, "batches of an LMDB database, and records by number",
-             sections), encoding="utf-8")
+            names[header].append(name)
+            write(name, summary_of(text), [
+                ("SYNOPSIS", f"#include <{header.name}>\n\n{declaration};"),
+                ("DESCRIPTION", text), ("SEE ALSO", f"{header.stem}(3)")])
+    for header in arguments.headers:
+        summary, sections = overview(header)
+        others = [other.stem for other in arguments.headers if other != header]
+        see_also = ", ".join(f"{name}(3)" for name in names[header] + others)
+        write(header.stem, summary, [*sections, ("SEE ALSO", see_also)])
     return 0
 
 

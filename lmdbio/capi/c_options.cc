@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "lmdbio/capi/c_struct.h"
 
 namespace lmdbio::capi {
 namespace {
@@ -15,26 +15,6 @@ using loader::LoaderOptions;
 
 // What earlier versions of the struct ended with: the first one that was given to anybody.
 constexpr size_t kEarlierStructBytes[] = {offsetof(lmdbio_options, placement)};
-
-tl::unexpected<Error> BadField(std::string_view field, std::string_view why) {
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("options.{}: {}", field, why));
-}
-
-// Sets `to` to the choice that `value` is the number of.
-template <typename T, size_t kCount>
-Status Choose(std::string_view field, int value, const T (&choices)[kCount], T& to) {
-  if (value < 0 || static_cast<size_t>(value) >= kCount) {
-    return BadField(field, fmt::format("there is no {}", value));
-  }
-  to = choices[value];
-  return {};
-}
-
-// What a field means that stands for a default with 0.
-template <typename T, typename U>
-void Take(T value, U& to) {
-  if (value != 0) to = value;
-}
 
 Status TakeOrder(const lmdbio_options& from, LoaderOptions& to) {
   struct Choice {
@@ -50,7 +30,7 @@ Status TakeOrder(const lmdbio_options& from, LoaderOptions& to) {
   static_assert(LMDBIO_ORDER_SHUFFLE == 1 && LMDBIO_ORDER_SHUFFLE_BLOCK == 2 &&
                 LMDBIO_ORDER_CHUNKED == 3);
   Choice choice{};
-  LMDBIO_TRY_VOID(Choose("order", from.order, kOrders, choice));
+  LMDBIO_TRY_VOID(Choose("options.order", from.order, kOrders, choice));
   to.order = choice.order;
   to.shuffle = choice.shuffle;
   to.seed = from.seed;
@@ -72,10 +52,10 @@ Status TakeChoices(const lmdbio_options& from, LoaderOptions& to) {
   constexpr OnError kOnErrors[] = {OnError::kRaise, OnError::kSkip};
   constexpr SnapshotMode kSnapshots[] = {SnapshotMode::kImmutable, SnapshotMode::kOptimistic,
                                          SnapshotMode::kPinned};
-  LMDBIO_TRY_VOID(Choose("tail", from.tail, kTails, to.tail));
-  LMDBIO_TRY_VOID(Choose("share", from.share, kShares, to.share));
-  LMDBIO_TRY_VOID(Choose("on_error", from.on_error, kOnErrors, to.on_error));
-  return Choose("snapshot", from.snapshot, kSnapshots, to.snapshot);
+  LMDBIO_TRY_VOID(Choose("options.tail", from.tail, kTails, to.tail));
+  LMDBIO_TRY_VOID(Choose("options.share", from.share, kShares, to.share));
+  LMDBIO_TRY_VOID(Choose("options.on_error", from.on_error, kOnErrors, to.on_error));
+  return Choose("options.snapshot", from.snapshot, kSnapshots, to.snapshot);
 }
 
 Result<io::EngineKind> EngineNamed(std::string_view name) {
@@ -83,7 +63,7 @@ Result<io::EngineKind> EngineNamed(std::string_view name) {
        {io::EngineKind::kMmap, io::EngineKind::kPread, io::EngineKind::kUring}) {
     if (name == io::EngineKindName(kind)) return kind;
   }
-  return BadField("engine", fmt::format("there is no \"{}\": mmap, pread or uring", name));
+  return BadField("options.engine", fmt::format("there is no \"{}\": mmap, pread or uring", name));
 }
 
 Status TakeStrategy(const lmdbio_options& from, LoaderOptions& to) {
@@ -100,7 +80,7 @@ Status TakeStrategy(const lmdbio_options& from, LoaderOptions& to) {
 
 Status TakeMemory(const lmdbio_options& from, LoaderOptions& to) {
   if (from.keep_bytes_max < -1) {
-    return BadField("keep_bytes_max", fmt::format("{} is below -1", from.keep_bytes_max));
+    return BadField("options.keep_bytes_max", fmt::format("{} is below -1", from.keep_bytes_max));
   }
   Take(from.memory_budget_bytes, to.memory_budget_bytes);
   if (from.keep_bytes_max != 0) {
@@ -117,28 +97,7 @@ Status TakeMemory(const lmdbio_options& from, LoaderOptions& to) {
 }  // namespace
 
 Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
-  lmdbio_options complete = {};
-  if (options == nullptr) return complete;
-  size_t struct_bytes = 0;
-  std::memcpy(&struct_bytes, options, sizeof struct_bytes);
-  // Something that was never set is more likely than a struct of a later version.
-  constexpr size_t kStructBytesMax = 1 << 16;
-  const bool is_earlier =
-      std::ranges::find(kEarlierStructBytes, struct_bytes) != std::end(kEarlierStructBytes);
-  if ((struct_bytes < sizeof complete && !is_earlier) || struct_bytes > kStructBytesMax) {
-    return BadField("struct_size",
-                    fmt::format("{} is none: begin with LMDBIO_OPTIONS_INIT", struct_bytes));
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(options);
-  for (size_t i = sizeof complete; i < struct_bytes; ++i) {
-    if (bytes[i] == 0) continue;
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("options: byte {} of {} asks for what this version of lmdbio, which "
-                            "knows {} bytes, has not",
-                            i, struct_bytes, sizeof complete));
-  }
-  std::memcpy(&complete, options, std::min(sizeof complete, struct_bytes));
-  return complete;
+  return CompleteStruct("options", "LMDBIO_OPTIONS_INIT", options, kEarlierStructBytes);
 }
 
 Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) {

@@ -13,7 +13,7 @@ namespace {
 std::atomic<uint64_t> fork_count = 0;
 std::atomic<std::uintptr_t> last_handle = 0x1d0;  // no small number that a program may make up
 
-std::array<std::atomic<std::mutex*>, 2> held = {};
+std::array<std::atomic<std::mutex*>, 4> held = {};
 
 void BeforeFork() {
   for (const auto& mutex : held) {

@@ -14,7 +14,7 @@ namespace lmdbio::capi {
 uint64_t ForkCount();
 
 // Takes `mutex` before each fork of this process and gives it back behind, on both sides, so that
-// no child finds it taken by a thread that it has not. Two at most.
+// no child finds it taken by a thread that it has not. Four at most.
 // Lifetime: `mutex` must live for ever
 void HoldDuringFork(std::mutex& mutex);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct HandleState {
     message = std::move(text);
     return status;
   }
+  void Forget() { message.clear(); }
+  const char* words() const { return message.c_str(); }
   void Say(const std::vector<std::string>& notes) const {
     if (log == nullptr) return;
     for (const std::string& note : notes) log(log_context, note.c_str());
@@ -77,21 +80,63 @@ using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 
 // Runs `call`, which returns a status, and lets no exception out: of ours there are none, but
 // memory may run out.
-template <typename Call>
-int Guarded(HandleState* state, Call&& call) noexcept {
+// state  of the handle that is used, whose message is cleared then; or nullptr
+template <typename State, typename Call>
+int Guarded(State state, Call&& call) noexcept {
+  const auto forget = [&state] {
+    if constexpr (!std::is_null_pointer_v<State>) state->Forget();
+  };
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    if (state != nullptr) state->message.clear();
+    forget();
     return LMDBIO_RESOURCE_EXHAUSTED;
   } catch (const std::exception& exception) {
     // Assigning what() could throw once more.
-    if (state != nullptr) state->message.clear();
+    forget();
     return LMDBIO_INTERNAL;
   }
 }
 
 enum class AfterFork { kRefused, kAllowed };
+
+inline constexpr const char* kForkedWords =
+    "the handle was opened before fork(), by the parent of this process, which must open its own";
+inline constexpr const char* kNoHandleWords =
+    "no such handle: it is NULL, closed, or never was one";
+
+// Opens an object in a new handle, which is there afterwards even if that failed.
+template <typename Table, typename Object, typename Handle, typename Open>
+int OpenHandle(Handle** out_handle, Open&& open) noexcept {
+  if (out_handle == nullptr) return LMDBIO_INVALID_ARGUMENT;
+  *out_handle = nullptr;
+  return Guarded(nullptr, [&]() -> int {
+    const auto object = std::make_shared<Object>();
+    *out_handle = Table::Of().Add(object);
+    return Guarded(object.get(), [&]() -> int {
+      const Status status = open(*object);
+      return status ? LMDBIO_OK : object->Keep(status.error());
+    });
+  });
+}
+
+// The same in a group. A rank without a place for its handle tells the others.
+template <typename Table, typename Object, typename Handle, typename Open>
+int OpenHandleInGroup(Result<std::unique_ptr<comm::Group>>& group, const char* out_name,
+                      Handle** out_handle, Open&& open) noexcept {
+  if (out_handle == nullptr && group) {
+    return Guarded(nullptr, [&]() -> int {
+      static_cast<void>(comm::Agree(
+          **group, Fail(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", out_name))));
+      return LMDBIO_INVALID_ARGUMENT;
+    });
+  }
+  return OpenHandle<Table, Object>(out_handle, [&](Object& handle) -> Status {
+    if (!group) return Fail(std::move(group).error());
+    handle.group = std::move(*group);
+    return open(handle);
+  });
+}
 
 // Runs `call` with the open object behind `handle`.
 template <typename Table, typename Handle, typename Call>
@@ -101,9 +146,7 @@ int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
     if (!object || !object->is_open()) return LMDBIO_BAD_HANDLE;
     return Guarded(object.get(), [&]() -> int {
       if (after_fork == AfterFork::kRefused && object->is_forked()) {
-        return object->Keep(LMDBIO_FORKED,
-                            "the handle was opened before fork(), by the parent of this process, "
-                            "which must open its own");
+        return object->Keep(LMDBIO_FORKED, kForkedWords);
       }
       return call(*object);
     });
@@ -125,7 +168,7 @@ int Close(Handle* handle) noexcept {
 template <typename Table, typename Handle>
 const char* MessageOf(Handle* handle) noexcept {
   const auto object = Table::Of().Find(handle);
-  return object ? object->message.c_str() : "no such handle: it is NULL, closed, or never was one";
+  return object ? object->words() : kNoHandleWords;
 }
 
 // As lmdbio_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same

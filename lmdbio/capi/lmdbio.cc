@@ -54,21 +54,6 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
   return {};
 }
 
-// Opens an object in a new handle, which is there afterwards even if that failed.
-template <typename Table, typename Object, typename Handle, typename Open>
-int OpenHandle(Handle** out_handle, Open&& open) noexcept {
-  if (out_handle == nullptr) return LMDBIO_INVALID_ARGUMENT;
-  *out_handle = nullptr;
-  return Guarded(nullptr, [&]() -> int {
-    const auto object = std::make_shared<Object>();
-    *out_handle = Table::Of().Add(object);
-    return Guarded(object.get(), [&]() -> int {
-      const Status status = open(*object);
-      return status ? LMDBIO_OK : object->Keep(status.error());
-    });
-  });
-}
-
 // After a step of the loader.
 void HandOut(LoaderHandle& handle, const lmdbio_batch** out_batch) {
   const loader::Batch& batch = handle.loader->batch();
@@ -114,18 +99,9 @@ int WentOn(LoaderHandle& handle, const Status& status) {
 
 int lmdbio::capi::OpenInGroup(Result<std::unique_ptr<comm::Group>>& group, const char* path,
                               const lmdbio_options* options, lmdbio_loader** out_loader) noexcept {
-  if (out_loader == nullptr && group) {
-    return Guarded(nullptr, [&]() -> int {
-      static_cast<void>(
-          comm::Agree(**group, Fail(ErrorCode::kInvalidArgument, "out_loader is NULL")));
-      return LMDBIO_INVALID_ARGUMENT;
-    });
-  }
-  return OpenHandle<LoaderTable, LoaderHandle>(out_loader, [&](LoaderHandle& handle) -> Status {
-    if (!group) return Fail(std::move(group).error());
-    handle.group = std::move(*group);
-    return OpenLoader(handle, path, options);
-  });
+  return OpenHandleInGroup<LoaderTable, LoaderHandle>(
+      group, "out_loader", out_loader,
+      [&](LoaderHandle& handle) { return OpenLoader(handle, path, options); });
 }
 
 const char* lmdbio_strerror(int status) {

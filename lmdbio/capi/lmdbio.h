@@ -1,4 +1,4 @@
-/* lmdbio.h - lmdbio in C11: batches of an LMDB database, and records by number.
+/* lmdbio.h - batches of an LMDB database, and records by number, in C11.
  *
  *   lmdbio_options options = LMDBIO_OPTIONS_INIT;
  *   options.batch_size = 256;

@@ -46,6 +46,7 @@ find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   set(man_dir ${CMAKE_CURRENT_BINARY_DIR}/man3)
   set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio.h
+                  ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_sync.h
                   ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_mpi.h)
   set(man_script ${PROJECT_SOURCE_DIR}/scripts/man_pages.py)
   add_custom_command(OUTPUT ${man_dir}/lmdbio.3

@@ -170,6 +170,7 @@ void Engine::Finish(const std::string& name, const Status& how) {
   } else {
     witness_.Failed(*task);
   }
+  Publish();  // who has waited for it finds it counted
   task->Finish(how);
 }
 
@@ -293,7 +294,6 @@ Status Engine::Perform(const Response& response) {
     }
   }
   if (how) witness_.Unpacked(tasks);
-  Publish();
   for (const Request& tensor : response.tensors) {
     Finish(tensor.name, how ? Status() : Fail(how.error().code(), how.error().message()));
   }
@@ -429,7 +429,6 @@ Status Engine::SendBucket(size_t bucket) {
     return {};
   }
   static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
-  Publish();
   witness_.Unpacked(tasks);
   for (const Request& tensor : response.tensors) Finish(tensor.name, {});
   return {};

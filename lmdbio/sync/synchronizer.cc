@@ -141,6 +141,7 @@ class Synchronizer::Impl {
   std::mutex mutex;  // of what follows
   uint64_t placed_bytes = 0;
   bool has_submitted = false;
+  bool is_shut_down = false;
 };
 
 Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
@@ -206,8 +207,11 @@ Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> s
     handles.emplace_back(task);
     tasks.push_back(std::move(task));
   }
-  LMDBIO_TRY_VOID(engine->queue()->Submit(tasks));
   const std::lock_guard lock(mutex);
+  if (is_shut_down) {
+    return Fail(ErrorCode::kInvalidArgument, "the synchronizer was shut down before");
+  }
+  LMDBIO_TRY_VOID(engine->queue()->Submit(tasks));
   has_submitted = true;
   return handles;
 }
@@ -281,7 +285,10 @@ Status Synchronizer::Shutdown() {
   last.request.operation = Operation::kBarrier;
   LMDBIO_TRY_VOID(impl_->engine->queue()->AwaitAllDone());
   LMDBIO_TRY(Handle handle, impl_->Add(std::move(last)));
-  return handle.Wait();
+  LMDBIO_TRY_VOID(handle.Wait());
+  const std::lock_guard lock(impl_->mutex);  // the helper thread says so too, but maybe later
+  impl_->is_shut_down = true;
+  return {};
 }
 
 SyncCounters Synchronizer::counters() const { return impl_->engine->counters(); }

@@ -20,7 +20,14 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD, MAKE, FLAGS, *MPIEXEC = sys.argv[1:]
-HEADER = HERE.parents[1] / "lmdbio" / "capi" / "lmdbio.h"
+CAPI = HERE.parents[1] / "lmdbio" / "capi"
+
+
+def declared_in(*headers):
+    """The calls that headers declare."""
+    return {name for header in headers
+            for name in re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(",
+                                   (CAPI / header).read_text(encoding="utf-8"))}
 
 
 def run(*words, **options):
@@ -61,6 +68,8 @@ class InstallTest(unittest.TestCase):
         no_leaks = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}  # MPI's own
         self.assertEqual(run(*MPIEXEC, build / "with_mpi", self.folder / "digits", env=no_leaks),
                          self.expected)
+        self.assertEqual(run(*MPIEXEC, build / "sync_with_mpi", env=no_leaks),
+                         "2 ranks, sum 3\n")
         failed = subprocess.run([build / "in_c", "nowhere"], capture_output=True, text=True,
                                 check=False)
         self.assertNotEqual(failed.returncode, 0)
@@ -84,14 +93,13 @@ class InstallTest(unittest.TestCase):
         symbols = {line.split()[2] for line in listing.splitlines() if " A " not in line}
         public = {name.removesuffix("@@LMDBIO_0.1") for name in symbols
                   if not name.endswith("@@LMDBIO_PRIVATE")}
-        declared = set(re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(",
-                                  HEADER.read_text(encoding="utf-8")))
-        self.assertEqual(public, declared)
+        self.assertEqual(public, declared_in("lmdbio.h", "lmdbio_sync.h"))
         private = symbols - {f"{name}@@LMDBIO_0.1" for name in public}
-        self.assertEqual(len(private), 1, private)
+        self.assertEqual(len(private), 2, private)
         listing = run("nm", "--dynamic", "--defined-only", self.library("liblmdbio_mpi.so"))
         symbols = {line.split()[2] for line in listing.splitlines() if " A " not in line}
-        self.assertEqual(symbols, {"lmdbio_open_mpi@@LMDBIO_0.1"})
+        self.assertEqual(symbols, {f"{name}@@LMDBIO_0.1" for name in declared_in("lmdbio_mpi.h")})
+        self.assertEqual(len(symbols), 2)
 
     def test_the_shared_library_has_a_version_and_no_mpi(self):
         listing = run("readelf", "--dynamic", self.library("liblmdbio.so"))
@@ -100,14 +108,17 @@ class InstallTest(unittest.TestCase):
         self.assertEqual([name for name in needed if "mpi" in name], [])
 
     def test_every_call_has_a_man_page(self):
-        declared = re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(", HEADER.read_text("utf-8"))
-        self.assertGreater(len(declared), 15)
-        for name in ["lmdbio", "lmdbio_open_mpi", *declared]:
+        headers = "lmdbio.h", "lmdbio_sync.h", "lmdbio_mpi.h"
+        declared = declared_in(*headers)
+        self.assertGreater(len(declared), 35)
+        overviews = [pathlib.Path(header).stem for header in headers]
+        for name in [*overviews, *declared]:
             page = self.library(f"{name}.3").read_text(encoding="utf-8")
             self.assertIn(".SH DESCRIPTION", page)
             self.assertIn(f"{name} \\- ", page)
         if shutil.which("mandoc"):
-            run("mandoc", "-T", "lint", "-W", "error", self.library("lmdbio.3"))
+            for name in overviews:
+                run("mandoc", "-T", "lint", "-W", "error", self.library(f"{name}.3"))
 
 
 if __name__ == "__main__":
