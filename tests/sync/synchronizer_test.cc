@@ -450,6 +450,29 @@ TEST_CASE("An average and scales, alone and fused", "[sync]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A group larger than the fusion buffer travels in parts", "[sync]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.fusion_threshold_bytes = 1000;  // no multiple of a cache line
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<std::vector<float>> values;
+    for (int k = 0; k < 12; ++k) values.push_back(GradientOf(synchronizer.rank(), k, 0, 59));
+    std::vector<Submission> group;
+    for (int k = 0; k < 12; ++k) {
+      auto& one = values[static_cast<size_t>(k)];
+      group.push_back(AllReduceOf(NameOf(k), one.data(), one.data(), 59));
+    }
+    auto handles = synchronizer.SubmitGroup(std::move(group));
+    if (!handles) return job.wrong.Add(synchronizer.rank(), handles.error().message());
+    for (Handle& handle : *handles) job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait");
+    for (int k = 0; k < 12; ++k) {
+      job.wrong.Expect(values[static_cast<size_t>(k)] == SumOf(2, k, 0, 59), synchronizer.rank(),
+                       "the sum");
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("Ranks with fewer batches join, and bring zeros", "[sync][join]") {
   SyncJob job;
   job.ranks.rank_count = GENERATE(2, 3, 5);
