@@ -150,6 +150,21 @@ TEST_CASE("Handles outlive their synchronizer, and several threads wait for one"
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A tensor of more than 2 GiB is reduced like any other", "[.][huge]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.collective = GENERATE("auto", "ring");
+  constexpr size_t kCount = 600'000'000;
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<float> values(kCount, 1.0F);
+    values.back() = 3.0F;
+    job.wrong.Expect(SyncJob::Sum(synchronizer, "huge", values), synchronizer.rank(), "Sum");
+    const auto twos = static_cast<size_t>(std::count(values.begin(), values.end(), 2.0F));
+    job.wrong.Expect(twos == kCount - 1 && values.back() == 6.0F, synchronizer.rank(), "the sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 // Submits the next tensor of a chain whenever one is done.
 struct Chain {
   Synchronizer& synchronizer;
