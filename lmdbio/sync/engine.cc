@@ -147,6 +147,7 @@ void Engine::TakeEvents() {
 void Engine::Accept(const TaskPtr& task) {
   const Request& request = task->submission.request;
   tasks_[task->name()] = task;
+  task->away_before = away_;
   witness_.Submitted(*task);
   last_progress_ = Clock::now();
   if (learner_ && !walk_) learner_->OnSubmit(task->name());
@@ -470,27 +471,35 @@ std::vector<PendingTensor> Engine::PendingTensors() const {
   std::vector<PendingTensor> pending;
   for (const auto& [name, task] : tasks_) {
     const auto found = missing.find(name);
-    pending.push_back({name, task->number, task->since,
+    pending.push_back({name, task->number, WaitsSince(*task),
                        found == missing.end() ? std::vector<int>() : found->second});
   }
   return pending;
 }
 
+// Later than it was submitted by the time in which this thread could not look.
+Engine::Clock::time_point Engine::WaitsSince(const Task& task) const {
+  return task.since + (away_ - task.away_before);
+}
+
 // Called at least each kIdleTick, also while a round or a collective waits.
 Status Engine::LookForStalls(Clock::time_point now) {
-  if (tasks_.empty() || now - last_stall_look_ < comm::kHealthNap) return {};
+  const auto looked_for = now - last_stall_look_;
+  if (looked_for < comm::kHealthNap) return {};
   last_stall_look_ = now;
+  if (looked_for > comm::kLookMax) away_ += looked_for;
+  if (tasks_.empty()) return {};
   const auto oldest = std::min_element(
       tasks_.begin(), tasks_.end(),
       [](const auto& a, const auto& b) { return a.second->since < b.second->since; });
-  const auto age = now - oldest->second->since;
+  const auto age = now - WaitsSince(*oldest->second);
   const auto ring_after =
       std::min<std::chrono::milliseconds>(options_.stall_report / 2, kRingAfterMax);
   if (options_.stall_report.count() > 0 && age > ring_after && now - last_ring_ > kRingPause) {
     last_ring_ = now;
     parts_.transport.Ring();
     for (const auto& [name, task] : tasks_) {
-      if (now - task->since > ring_after) stalled_names_.push_back(name);
+      if (now - WaitsSince(*task) > ring_after) stalled_names_.push_back(name);
     }
   }
   const std::vector<PendingTensor> pending = PendingTensors();

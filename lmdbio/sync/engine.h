@@ -111,6 +111,7 @@ class Engine {
   void Rest();
   Status OnNap();
   Status LookForStalls(Clock::time_point now);
+  Clock::time_point WaitsSince(const Task& task) const;
   std::vector<PendingTensor> PendingTensors() const;
   void Finish(const std::string& name, const Status& how);
   void FailAll(const Error& why);
@@ -148,6 +149,7 @@ class Engine {
   Clock::time_point last_check_;
   Clock::time_point last_ring_;
   Clock::time_point last_stall_look_;
+  Clock::duration away_{0};  // for which this thread was stopped: nobody has waited meanwhile
   StallWatch stall_watch_;
   std::vector<std::string> stalled_names_;  // to be told to the coordinator
 

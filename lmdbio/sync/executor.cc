@@ -57,11 +57,13 @@ Executor::Executor(collective::Collectives& collectives, Witness& witness, uint6
                    uint64_t gradient_bytes)
     : collectives_(collectives), witness_(witness), fusion_bytes_(fusion_bytes) {
   const MutableBytes registered = collectives.registered();
-  if (registered.size() >= fusion_bytes + gradient_bytes) {
+  // The last tensor of a bucket counts with its bytes rounded up, like all others.
+  const uint64_t gradient_room = AlignUp(gradient_bytes, kAlignment);
+  if (registered.size() >= fusion_bytes + gradient_room) {
     gradients_ = registered.first(gradient_bytes);
-    fusion_ = registered.subspan(gradient_bytes, fusion_bytes);
+    fusion_ = registered.subspan(gradient_room, fusion_bytes);
   } else if (gradient_bytes > 0) {
-    own_gradients_ = MakeZeros(gradient_bytes);
+    own_gradients_ = MakeZeros(gradient_room);
     gradients_ = AlignedPart(own_gradients_.get(), gradient_bytes);
   }
 }
@@ -122,9 +124,10 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
   const std::span<const Request> requests(response.tensors);
   for (size_t begin = 0; begin < requests.size();) {
     size_t end = begin + 1;
-    uint64_t bytes = AlignUp(BytesOf(requests[begin]), kAlignment);
-    while (end < requests.size() && bytes + BytesOf(requests[end]) <= fusion_bytes_) {
-      bytes += AlignUp(BytesOf(requests[end++]), kAlignment);
+    const auto room_of = [](const Request& one) { return AlignUp(BytesOf(one), kAlignment); };
+    uint64_t bytes = room_of(requests[begin]);
+    while (end < requests.size() && bytes + room_of(requests[end]) <= fusion_bytes_) {
+      bytes += room_of(requests[end++]);
     }
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);

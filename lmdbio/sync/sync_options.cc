@@ -25,6 +25,14 @@ Status CheckTime(std::string_view what, std::chrono::microseconds time,
               fmt::format("{}: {} us is out of range", what, time.count()));
 }
 
+// More than any host has; sums of several can still be counted.
+constexpr uint64_t kBytesMax = uint64_t{1} << 44;
+
+Status CheckBytes(std::string_view what, uint64_t bytes) {
+  if (bytes <= kBytesMax) return {};
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} is out of range", what, bytes));
+}
+
 }  // namespace
 
 Status SyncOptions::Check() const {
@@ -39,6 +47,8 @@ Status SyncOptions::Check() const {
   LMDBIO_TRY_VOID(CheckTime("stall_report", stall_report, milliseconds(0)));
   LMDBIO_TRY_VOID(CheckTime("stall_limit", stall_limit, milliseconds(0)));
   LMDBIO_TRY_VOID(CheckTime("silence_limit", silence_limit, milliseconds(1)));
+  LMDBIO_TRY_VOID(CheckBytes("fusion_threshold_bytes", fusion_threshold_bytes));
+  LMDBIO_TRY_VOID(CheckBytes("gradient_bytes", gradient_bytes));
   if (gs_cycles == 0) return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range");
   return {};
 }

@@ -17,8 +17,9 @@ struct SyncOptions {
   std::chrono::microseconds cycle_time{1000};  // of "cycle", "gs", "nbcs"; >= 0
   uint32_t gs_cycles = 1;  // "gs": ranks agree on their sleep every so many; > 0
 
-  uint64_t fusion_threshold_bytes = uint64_t{64} << 20;  // of a fusion buffer; 0: nothing is fused
-  uint64_t gradient_bytes = 0;     // memory that Synchronizer::Place gives out
+  uint64_t fusion_threshold_bytes = uint64_t{64}
+                                    << 20;  // of a fusion buffer; 0: nothing is fused; <= 2^44
+  uint64_t gradient_bytes = 0;              // memory that Synchronizer::Place gives out; <= 2^44
   uint32_t num_groups = 0;         // > 0: a plan of this many buckets, in place of the threshold
   uint32_t cache_capacity = 1024;  // responses; 0: no cache
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,6 +70,15 @@ Status CheckBuffers(const Submission& submission, int rank) {
   if (has_input && submission.input == nullptr) return Wrong(request, "has no input");
   if (has_output && submission.output == nullptr) return Wrong(request, "has no output");
   return {};
+}
+
+// Names that the synchronizer gives to operations of its own.
+constexpr std::string_view kReserved = "lmdbio.";
+
+Status CheckName(const std::string& name) {
+  if (name.compare(0, kReserved.size(), kReserved) != 0) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("tensor '{}': names that begin with '{}' are reserved", name, kReserved));
 }
 
 Status CheckSubmission(const Submission& submission, int rank, int size) {
@@ -161,14 +171,14 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   }
   collectives = std::move(parts.collectives);
   if (collectives == nullptr) {
-    LMDBIO_TRY(collectives,
-               collective::MakeCollectives(
-                   group, *watchful_health,
-                   {.collective = options.collective,
-                    .wait_mode = collective::WaitMode::kSleep,
-                    .chunk_bytes = options.chunk_bytes,
-                    .chunk_depth = options.chunk_depth,
-                    .registered_bytes = options.fusion_threshold_bytes + options.gradient_bytes}));
+    LMDBIO_TRY(collectives, collective::MakeCollectives(
+                                group, *watchful_health,
+                                {.collective = options.collective,
+                                 .wait_mode = collective::WaitMode::kSleep,
+                                 .chunk_bytes = options.chunk_bytes,
+                                 .chunk_depth = options.chunk_depth,
+                                 .registered_bytes = options.fusion_threshold_bytes +
+                                                     AlignUp(options.gradient_bytes, 64)}));
   }
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
@@ -183,10 +193,17 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);
   }
-  engine = std::make_unique<Engine>(
-      options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
-      placement.sync, std::move(timeline), std::move(parts.log));
-  return Agree(group, engine->Start());
+  Status started;
+  try {
+    engine = std::make_unique<Engine>(
+        options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
+        placement.sync, std::move(timeline), std::move(parts.log));
+    started = engine->Start();
+  } catch (const std::bad_alloc&) {
+    started = Fail(ErrorCode::kResourceExhausted,
+                   fmt::format("no memory for {} bytes of gradients", options.gradient_bytes));
+  }
+  return Agree(group, std::move(started));
 }
 
 Result<Handle> Synchronizer::Impl::Add(Submission submission) {
@@ -231,6 +248,7 @@ int Synchronizer::rank() const { return impl_->rank; }
 int Synchronizer::size() const { return impl_->size; }
 
 Result<Handle> Synchronizer::Submit(Submission submission) {
+  LMDBIO_TRY_VOID(CheckName(submission.request.name));
   return impl_->Add(std::move(submission));
 }
 
@@ -238,6 +256,7 @@ Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> su
   if (submissions.empty()) return std::vector<Handle>();
   const std::string group = submissions.front().request.name;
   for (Submission& submission : submissions) {
+    LMDBIO_TRY_VOID(CheckName(submission.request.name));
     if (submission.request.operation != Operation::kAllReduce) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("tensor '{}' is no allreduce: groups are of nothing else",

@@ -11,6 +11,8 @@
 namespace lmdbio::sync {
 namespace {
 
+// Longer waits are as good as this one, and can be counted.
+constexpr auto kLongestWait = std::chrono::milliseconds(std::chrono::hours(24 * 365));
 // A wake-up cannot be lost; this only bounds what a bug would cost.
 constexpr auto kNap = std::chrono::milliseconds(1000);
 
@@ -48,6 +50,7 @@ Status Handle::Wait() {
 
 Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   const int64_t began_ns = SteadyNanoseconds();
+  limit = std::clamp(limit, std::chrono::milliseconds(0), kLongestWait);
   const auto until = std::chrono::steady_clock::now() + limit;
   const auto queue = state_->queue.lock();
   if (queue) queue->BeginWait();

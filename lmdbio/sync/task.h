@@ -21,6 +21,7 @@ struct Handle::State {
   Submission submission;
   uint64_t number = 0;  // of this rank's submissions
   std::chrono::steady_clock::time_point since{};
+  std::chrono::steady_clock::duration away_before{0};  // of the helper thread, see Engine
   std::weak_ptr<SubmissionQueue> queue;
 
   // The rest is written by the helper thread before is_done says so.
