@@ -5,13 +5,14 @@
  *   mpirun -n 4 train_digits train.lmdb test.lmdb --checkpoint digits.checkpoint
  *
  * Every rank has the whole network. Of each batch it gets its share of the records from lmdbio and
- * adds up their gradients; then the ranks add up what they have, and each makes the same step. What
- * is in a batch does not depend on the number of ranks, so neither does the loss.
+ * adds up their gradients; then lmdbio's synchronizer adds up what the ranks have, layer by layer,
+ * and each makes the same step. What is in a batch does not depend on the number of ranks, so
+ * neither does the loss.
  *
  * A rank that cannot go on notes why (fail) and comes to the next collective call all the same,
- * where all ranks learn of it: no rank ever waits for one that has left. Functions that are marked
- * "collective" are called by all ranks and return the same to each. MPI itself ends the job when
- * one of its calls fails.
+ * where all ranks learn of it: no rank ever waits for one that has left. One whose synchronizer
+ * fails closes it, which the others are told. Functions that are marked "collective" are called by
+ * all ranks and return the same to each. MPI itself ends the job when one of its calls fails.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -42,7 +43,18 @@ static const char kHelp[] =
     "  --checkpoint FILE            written after each epoch; if it is there, training goes on\n"
     "                               from it, with as many ranks as there are now\n"
     "  --stop-after E               end after epoch E, as if the job had been stopped there\n"
+    "  --coordinator C (=topo)      who orders gradients: topo, cache, horovod or hierarchical\n"
+    "  --pacing P (=event)          when ranks ask each other: event, cycle, gs or nbcs\n"
+    "  --collective M (=auto)       how gradients are added up: auto, shm, ring, halving, direct,\n"
+    "                               or mpi, where MPI has MPI_THREAD_MULTIPLE\n"
     "  --help                       print this text and exit\n";
+
+/* What ranks add up for each batch. */
+struct batch_sums {
+  struct network gradient;
+  double loss;
+  double failure_count;
+};
 
 struct trainer {
   const char* train_path;
@@ -53,12 +65,17 @@ struct trainer {
   uint64_t batch_size;
   uint64_t seed;
   double learning_rate;
+  const char* coordinator; /* NULL: as lmdbio likes it; so are the next */
+  const char* pacing;
+  const char* collective;
   bool wants_help;
 
   int rank, rank_count;
   char failure[512]; /* why this rank cannot go on; "" if it can */
 
   lmdbio_loader* loader;
+  lmdbio_sync* sync;
+  struct batch_sums* sums;   /* in memory of the synchronizer, where nothing need be copied */
   struct digit* test_digits; /* [test_count] of this rank */
   uint64_t test_count;
   struct checkpoint now; /* the network, and how far it is */
@@ -76,6 +93,12 @@ static void fail(struct trainer* trainer, const char* format, ...) {
   va_end(arguments);
 }
 
+/* Tells ranks that wait for this one that it does not go on. */
+static void close_sync(struct trainer* trainer) {
+  (void)lmdbio_sync_close(trainer->sync); /* refuses only what is no handle */
+  trainer->sync = NULL;
+}
+
 /* Collective. Whether no rank has failed; if some have, the first of them says why. */
 static bool agree(const struct trainer* trainer) {
   const int mine = trainer->failure[0] != '\0' ? trainer->rank : trainer->rank_count;
@@ -85,9 +108,41 @@ static bool agree(const struct trainer* trainer) {
   return first == trainer->rank_count;
 }
 
-/* Collective. Each value becomes the sum of all ranks' values. */
-static void sum_over_ranks(double* values, size_t count) {
-  MPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+/* Collective: the sums of all ranks, in place. All tensors are asked for before any is awaited, as
+ * a trainer that computes layer by layer asks for each when it is ready.
+ * Returns  false, with the reason noted, if the synchronizer has failed; that is over then */
+static bool sum_over_ranks(struct trainer* trainer) {
+  struct batch_sums* sums = trainer->sums;
+  struct network* gradient = &sums->gradient;
+  const struct tensor {
+    const char* name;
+    double* values;
+    size_t size_bytes;
+  } tensors[] = {
+      {"output", gradient->output[0], sizeof gradient->output},
+      {"output_bias", gradient->output_bias, sizeof gradient->output_bias},
+      {"hidden", gradient->hidden[0], sizeof gradient->hidden},
+      {"hidden_bias", gradient->hidden_bias, sizeof gradient->hidden_bias},
+      {"loss and failures", &sums->loss, 2 * sizeof(double)},
+  };
+  enum { TENSOR_COUNT = sizeof tensors / sizeof *tensors };
+  lmdbio_sync_op* ops[TENSOR_COUNT] = {NULL};
+  for (int t = 0; t < TENSOR_COUNT && trainer->sync != NULL; ++t) {
+    const int64_t count = (int64_t)(tensors[t].size_bytes / sizeof(double));
+    if (lmdbio_sync_allreduce(trainer->sync, tensors[t].name, tensors[t].values, count,
+                              LMDBIO_FLOAT64, &ops[t]) != LMDBIO_OK) {
+      fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
+      close_sync(trainer);
+    }
+  }
+  for (int t = 0; t < TENSOR_COUNT; ++t) {
+    if (ops[t] != NULL && lmdbio_sync_op_wait(ops[t]) != LMDBIO_OK) {
+      fail(trainer, "%s", lmdbio_sync_op_message(ops[t]));
+      close_sync(trainer);
+    }
+    (void)lmdbio_sync_op_close(ops[t]);
+  }
+  return trainer->sync != NULL;
 }
 
 /* --- Options -------------------------------------------------------------------------------- */
@@ -114,7 +169,8 @@ static double parse_rate(struct trainer* trainer, const char* name, const char* 
 }
 
 static void parse_options(struct trainer* trainer, int argc, char** argv) {
-  enum { EPOCHS, BATCH_SIZE, SEED, LEARNING_RATE, CHECKPOINT, STOP_AFTER, HELP };
+  enum { EPOCHS, BATCH_SIZE, SEED, LEARNING_RATE, CHECKPOINT, STOP_AFTER };
+  enum { COORDINATOR = STOP_AFTER + 1, PACING, COLLECTIVE, HELP };
   static const struct option table[] = {
       {"epochs", required_argument, NULL, EPOCHS},
       {"batch-size", required_argument, NULL, BATCH_SIZE},
@@ -122,6 +178,9 @@ static void parse_options(struct trainer* trainer, int argc, char** argv) {
       {"learning-rate", required_argument, NULL, LEARNING_RATE},
       {"checkpoint", required_argument, NULL, CHECKPOINT},
       {"stop-after", required_argument, NULL, STOP_AFTER},
+      {"coordinator", required_argument, NULL, COORDINATOR},
+      {"pacing", required_argument, NULL, PACING},
+      {"collective", required_argument, NULL, COLLECTIVE},
       {"help", no_argument, NULL, HELP},
       {NULL, 0, NULL, 0},
   };
@@ -147,6 +206,15 @@ static void parse_options(struct trainer* trainer, int argc, char** argv) {
         break;
       case STOP_AFTER:
         trainer->stop_after = parse_count(trainer, name, optarg, 1);
+        break;
+      case COORDINATOR:
+        trainer->coordinator = optarg;
+        break;
+      case PACING:
+        trainer->pacing = optarg;
+        break;
+      case COLLECTIVE:
+        trainer->collective = optarg;
         break;
       case HELP:
         trainer->wants_help = true;
@@ -235,6 +303,22 @@ static void load_network(struct trainer* trainer) {
 }
 
 /* Collective. */
+static bool open_sync(struct trainer* trainer) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.coordinator = trainer->coordinator;
+  options.pacing = trainer->pacing;
+  options.collective = trainer->collective;
+  options.gradient_bytes = sizeof *trainer->sums;
+  void* memory = NULL;
+  if (lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &trainer->sync) != LMDBIO_OK ||
+      lmdbio_sync_place(trainer->sync, sizeof *trainer->sums, &memory) != LMDBIO_OK) {
+    fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
+  }
+  trainer->sums = memory;
+  return agree(trainer);
+}
+
+/* Collective. */
 static bool begin(struct trainer* trainer) {
   if (!open_test(trainer)) return false;
   if (trainer->rank == 0) load_network(trainer);
@@ -251,19 +335,13 @@ static bool begin(struct trainer* trainer) {
       LMDBIO_OK) {
     fail(trainer, "%s", lmdbio_message(trainer->loader));
   }
-  return agree(trainer);
+  return agree(trainer) && open_sync(trainer);
 }
 
 /* --- Training ------------------------------------------------------------------------------- */
 
-/* What ranks add up for each batch. Doubles only: to MPI it is an array. */
-struct batch_sums {
-  struct network gradient;
-  double loss;
-  double failure_count;
-};
-
-static void add_batch(struct trainer* trainer, const lmdbio_batch* batch, struct batch_sums* sums) {
+static void add_batch(struct trainer* trainer, const lmdbio_batch* batch) {
+  struct batch_sums* sums = trainer->sums;
   for (size_t i = 0; i < batch->record_count; ++i) {
     struct digit digit;
     if (!take_digit(trainer, trainer->train_path, &batch->records[i], &digit)) return;
@@ -276,21 +354,21 @@ static void add_batch(struct trainer* trainer, const lmdbio_batch* batch, struct
 static bool train_epoch(struct trainer* trainer, double* out_loss) {
   double loss = 0, record_count = 0;
   for (bool is_over = false; !is_over;) {
-    struct batch_sums sums = {0};
+    struct batch_sums* sums = trainer->sums;
+    memset(sums, 0, sizeof *sums);
     const lmdbio_batch* batch = NULL;
     if (lmdbio_next(trainer->loader, &batch) == LMDBIO_OK) {
-      add_batch(trainer, batch, &sums);
+      add_batch(trainer, batch);
     } else {
       fail(trainer, "%s", lmdbio_message(trainer->loader));
     }
-    sums.failure_count = trainer->failure[0] != '\0';
-    sum_over_ranks((double*)&sums, sizeof sums / sizeof(double));
-    if (sums.failure_count > 0) return agree(trainer);
+    sums->failure_count = trainer->failure[0] != '\0';
+    if (!sum_over_ranks(trainer) || sums->failure_count > 0) return agree(trainer);
 
     const double batch_count = (double)batch->global_record_count;
-    network_step(&trainer->now.weights, &trainer->now.velocity, &sums.gradient,
+    network_step(&trainer->now.weights, &trainer->now.velocity, &sums->gradient,
                  trainer->learning_rate / batch_count);
-    loss += sums.loss;
+    loss += sums->loss;
     record_count += batch_count;
     is_over = batch->ends_epoch != 0;
   }
@@ -307,7 +385,7 @@ static double test_accuracy(const struct trainer* trainer) {
     const struct digit* digit = &trainer->test_digits[i];
     sums[0] += network_guess(&trainer->now.weights, digit) == digit->label;
   }
-  sum_over_ranks(sums, 2);
+  MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   return sums[0] / sums[1];
 }
 
@@ -350,20 +428,33 @@ static bool train(struct trainer* trainer) {
 }
 
 /* Collective. */
+static bool end_sync(struct trainer* trainer) {
+  if (lmdbio_sync_shutdown(trainer->sync) != LMDBIO_OK) {
+    fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
+  }
+  return agree(trainer);
+}
+
+/* Collective. */
 static bool run(struct trainer* trainer) {
-  const bool is_done = begin(trainer) && train(trainer);
+  const bool is_done = begin(trainer) && train(trainer) && end_sync(trainer);
+  close_sync(trainer);
   (void)lmdbio_close(trainer->loader); /* refuses only what is no handle */
   free(trainer->test_digits);
   return is_done;
 }
 
 int main(int argc, char** argv) {
-  int provided = 0; /* lmdbio reads in a thread of its own, which does not call MPI */
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   static struct trainer trainer = {.epoch_count = 30, .batch_size = 64, .learning_rate = 0.1};
+  parse_options(&trainer, argc, argv);
+  /* lmdbio reads and synchronises in threads of its own, which call MPI only if they are told to */
+  const bool is_mpi_collective =
+      trainer.collective != NULL && strcmp(trainer.collective, "mpi") == 0;
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, is_mpi_collective ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
+                  &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &trainer.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &trainer.rank_count);
-  parse_options(&trainer, argc, argv);
   int exit_code = 0;
   if (trainer.wants_help) {
     if (trainer.rank == 0) fputs(kHelp, stdout);

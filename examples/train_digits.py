@@ -5,6 +5,7 @@
     lmdbio-make digits test.lmdb --part test
     train_digits.py train.lmdb test.lmdb --checkpoint digits.pt
     torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb
+    mpirun -n 2 train_digits.py train.lmdb test.lmdb --sync lmdbio
 
 What is in a batch does not depend on the number of ranks, nor on --workers, so neither does the
 loss. With --checkpoint a run that was stopped goes on, with as many ranks as there are then.
@@ -20,6 +21,7 @@ import torch.distributed
 from torch.utils.data import DataLoader
 
 import lmdbio
+import lmdbio.sync
 import lmdbio.torch
 
 PIXELS = 64
@@ -65,40 +67,83 @@ def make_network(seed):
     return network.double()
 
 
-def sum_over_ranks(tensor):
-    if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(tensor)
-    return tensor
+class TorchRanks:
+    """One process, or the ranks of torch.distributed: gradients in one message after each batch."""
+
+    def __init__(self, network):
+        self._parameters = list(network.parameters())
+        is_one = not torch.distributed.is_initialized()
+        self.rank = 0 if is_one else torch.distributed.get_rank()
+        self.count = 1 if is_one else torch.distributed.get_world_size()
+
+    def sum(self, tensor):
+        if torch.distributed.is_initialized():
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+    def sum_gradients(self, more):
+        """Every .grad becomes the sum of all ranks'; so does `more`, which is returned."""
+        mine = [parameter.grad.flatten() for parameter in self._parameters]
+        sums = self.sum(torch.cat([*mine, more]))
+        parts = sums.split([part.numel() for part in [*mine, more]])
+        for parameter, part in zip(self._parameters, parts):
+            parameter.grad.copy_(part.view_as(parameter))
+        return parts[-1]
+
+    def close(self):
+        pass
 
 
-def train_epoch(network, optimizer, batches):
+class LmdbioRanks:
+    """The ranks of an MPI job: each gradient is added up as soon as it is there."""
+
+    def __init__(self, network):
+        from mpi4py import MPI
+
+        self._sync = lmdbio.sync.Synchronizer(MPI.COMM_WORLD)
+        self._gradients = lmdbio.torch.GradientSync(network, self._sync, average=False)
+        self.rank, self.count = self._sync.rank, self._sync.size
+
+    def sum(self, tensor, name="sum"):
+        self._sync.allreduce(name, tensor.numpy()).wait()
+        return tensor
+
+    def sum_gradients(self, more):
+        operation = self._sync.allreduce("loss and records", more.numpy())
+        self._gradients.synchronize()
+        operation.wait()
+        return more
+
+    def close(self):
+        self._sync.shutdown()
+        self._gradients.close()
+        self._sync.close()
+
+
+def train_epoch(network, optimizer, batches, ranks):
     """The mean loss of all records, each at the time of its batch."""
     total = torch.zeros(2, dtype=torch.float64)
-    parameters = list(network.parameters())
     for images, labels in batches:
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(network(images), labels, reduction="sum")
         loss.backward()
-        # One message for each batch: gradients, loss and number of records of all ranks.
-        mine = [parameter.grad.flatten() for parameter in parameters]
-        sums = sum_over_ranks(torch.cat([*mine, torch.tensor([loss.item(), len(labels)])]))
-        gradient = sums[:-2] / sums[-1]
-        for parameter, part in zip(parameters, gradient.split([one.numel() for one in mine])):
-            parameter.grad.copy_(part.view_as(parameter))
+        sums = ranks.sum_gradients(torch.tensor([loss.item(), len(labels)], dtype=torch.float64))
+        for parameter in network.parameters():
+            parameter.grad /= sums[1]
         optimizer.step()
-        total += sums[-2:]
+        total += sums
     return (total[0] / total[1]).item()
 
 
-def test_accuracy(network, path, rank, rank_count):
+def test_accuracy(network, path, ranks):
     """The share of records that the network reads rightly; ranks test in turn."""
     with lmdbio.Dataset(path) as dataset:
-        digits = [parse_datum(record.value) for record in dataset[rank::rank_count]]
+        digits = [parse_datum(record.value) for record in dataset[ranks.rank::ranks.count]]
     images = torch.tensor([list(data) for data, _ in digits], dtype=torch.float64) / 16
     labels = torch.tensor([label for _, label in digits])
     with torch.no_grad():
         right = (network(images.reshape(-1, PIXELS)).argmax(1) == labels).sum()
-    sums = sum_over_ranks(torch.tensor([right, len(digits)], dtype=torch.float64))
+    sums = ranks.sum(torch.tensor([right, len(digits)], dtype=torch.float64))
     return (sums[0] / sums[1]).item()
 
 
@@ -118,18 +163,19 @@ def parse_options():
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--workers", type=int, default=0, help="processes that decode")
     parser.add_argument("--checkpoint", metavar="FILE", help="where to go on from, and to save")
+    parser.add_argument("--sync", choices=("torch", "lmdbio"), default="torch",
+                        help="who adds up gradients: torch.distributed, or lmdbio under mpirun")
     parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="as if stopped there")
     return parser.parse_args()
 
 
-def train(options, rank, rank_count):
-    if options.batch_size % rank_count != 0:
-        raise ValueError(f"batches of {options.batch_size} do not divide by {rank_count} ranks")
-    network = make_network(options.seed)
+def train(options, network, ranks):
+    if options.batch_size % ranks.count != 0:
+        raise ValueError(f"batches of {options.batch_size} do not divide by {ranks.count} ranks")
     optimizer = torch.optim.SGD(network.parameters(), options.learning_rate, momentum=0.9)
     dataset = lmdbio.torch.IterableDataset(
-        options.train, options.batch_size // rank_count, shuffle=True, seed=options.seed,
-        decode=decode)
+        options.train, options.batch_size // ranks.count, shuffle=True, seed=options.seed,
+        decode=decode, num_shards=ranks.count, shard_id=ranks.rank)
     first = 0
     if options.checkpoint and os.path.exists(options.checkpoint):
         saved = torch.load(options.checkpoint)
@@ -141,10 +187,10 @@ def train(options, rank, rank_count):
     for epoch in range(first, min(options.epochs, options.stop_after or options.epochs)):
         if epoch > first:
             dataset.set_epoch(epoch)
-        loss = train_epoch(network, optimizer, batches)
-        accuracy = test_accuracy(network, options.test, rank, rank_count)
+        loss = train_epoch(network, optimizer, batches, ranks)
+        accuracy = test_accuracy(network, options.test, ranks)
         dataset.set_epoch(epoch + 1)
-        if rank == 0:
+        if ranks.rank == 0:
             if options.checkpoint:
                 save(options.checkpoint, network, optimizer, epoch + 1, dataset.state_dict())
             print(f"epoch {epoch + 1}: loss {loss:.9f}, test accuracy {100 * accuracy:.1f} %",
@@ -155,10 +201,11 @@ def main():
     options = parse_options()
     if "WORLD_SIZE" in os.environ:  # torchrun, or another launcher, has started this
         torch.distributed.init_process_group("gloo")
-    ranks = torch.distributed.is_initialized()
+    network = make_network(options.seed)
     try:
-        train(options, torch.distributed.get_rank() if ranks else 0,
-              torch.distributed.get_world_size() if ranks else 1)
+        ranks = (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network)
+        train(options, network, ranks)
+        ranks.close()
     except (lmdbio.LmdbioError, ValueError, OSError) as error:
         print(f"train_digits.py: {error}", file=sys.stderr)
         return 1

@@ -171,8 +171,19 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
   return outcome;
 }
 
+void Executor::AddPlace(MutableBytes place) {
+  const std::lock_guard lock(places_mutex_);
+  place_ends_.insert(place.data() + place.size());
+}
+
+bool Executor::is_end_of_place(const std::byte* end) const {
+  const std::lock_guard lock(places_mutex_);
+  return place_ends_.contains(end);
+}
+
 // Where tensors lie that need not be packed: reduced in place, in the memory for gradients, one
-// behind the other as in a fusion buffer. Null if they do not.
+// behind the other as in a fusion buffer, and nothing of the program's between them, which would be
+// reduced, too. Null if they do not.
 std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                             std::span<const uint64_t> offsets) const {
   if (gradients_.empty() || requests[0].prescale != 1 || tasks[0] == nullptr) return nullptr;
@@ -184,6 +195,9 @@ std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* c
     if (submission.input != submission.output || submission.output != first + offsets[i]) {
       return nullptr;
     }
+    const uint64_t end = offsets[i] + BytesOf(requests[i]);
+    const bool has_gap = i + 1 < requests.size() && end != offsets[i + 1];
+    if (has_gap && !is_end_of_place(first + end)) return nullptr;
   }
   return first;
 }
@@ -192,7 +206,9 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
                                         std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
   const auto places = control::PlacesOf(requests);
-  const uint64_t count = places.size_bytes / reduce::ElementBytes(first.type);
+  // Without what is behind the last tensor: where it lies in place that is another's.
+  const uint64_t count =
+      (places.offsets.back() + BytesOf(requests.back())) / reduce::ElementBytes(first.type);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
   std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
   for (size_t i = 0; i < requests.size() && view == nullptr; ++i) {

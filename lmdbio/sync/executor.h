@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -49,6 +51,9 @@ class Executor {
 
   // Synchronizer::Place. Threads: any one
   MutableBytes gradients() const { return gradients_; }
+  // A part of gradients() was given out: what lies behind it, up to a multiple of 64 bytes, is
+  // nobody's. Threads: any
+  void AddPlace(MutableBytes place);
 
   const ExecutorCounters& counters() const { return counters_; }
 
@@ -66,6 +71,7 @@ class Executor {
                         const collective::CallTag& tag);
   std::byte* ViewOf(std::span<const control::Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
+  bool is_end_of_place(const std::byte* end) const;
   MutableBytes FusionBuffer();
   Outcome Count(Outcome outcome, uint64_t bytes);
 
@@ -77,6 +83,8 @@ class Executor {
   std::unique_ptr<std::byte[]> own_fusion_;
   std::unique_ptr<std::byte[]> own_gradients_;
   ExecutorCounters counters_;
+  mutable std::mutex places_mutex_;
+  std::unordered_set<const std::byte*> place_ends_;
 };
 
 }  // namespace lmdbio::sync

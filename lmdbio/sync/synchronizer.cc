@@ -295,6 +295,7 @@ Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
   const MutableBytes place = all.subspan(impl_->placed_bytes, size_bytes);
   impl_->placed_bytes =
       std::min<uint64_t>(AlignUp(impl_->placed_bytes + size_bytes, 64), all.size());
+  impl_->engine->executor().AddPlace(place);
   return place;
 }
 

@@ -145,6 +145,7 @@ class Synchronizer {
 
   // Memory for gradients, zero-filled and at a multiple of 64 bytes, of
   // SyncOptions::gradient_bytes.
+  // Several tensors in one place are packed unless each but the last fills its 64-byte lines.
   // Tensors that are reduced in place there need no copy: those of one bucket, in the order of the
   // plan, need not be packed, and where the ranks of a host share it they look into each other's.
   // Every rank asks for the same sizes in the same order.

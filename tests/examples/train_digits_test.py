@@ -87,6 +87,22 @@ class TrainDigits(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 self.assert_same(self.curve(ranks), self.whole)
 
+    def test_any_coordinator_gives_the_same_curve(self):
+        # In the memory of a host every way adds up in the order of the ranks: the same bits.
+        ways = [("--coordinator", name) for name in ("cache", "horovod", "hierarchical")]
+        ways += [("--pacing", name) for name in ("cycle", "gs", "nbcs")]
+        ways += [("--collective", name) for name in ("shm", "ring", "halving", "direct", "mpi")]
+        for ranks in (1, 3):
+            expected = self.curve(ranks, "--epochs", 3)
+            self.assert_same(expected, self.whole[:3])
+            for words in ways:
+                with self.subTest(ranks=ranks, words=words):
+                    found = self.curve(ranks, "--epochs", 3, *words)
+                    self.assert_same(found, expected)
+                    if words[0] != "--collective" or words[1] == "shm":
+                        self.assertEqual([epoch.loss for epoch in found],
+                                         [epoch.loss for epoch in expected])
+
     def test_seeds_differ(self):
         (one,), (same,), (other,) = (self.curve(1, "--epochs", 1, "--seed", s) for s in (1, 1, 2))
         self.assertEqual(one.loss, same.loss)
@@ -190,6 +206,9 @@ class TrainDigits(unittest.TestCase):
                               ("--learning-rate", "nan"), ("--bogus", 1), ("--epochs", "")):
             self.assert_fails(2, [option], option, value, *here)
         self.assert_fails(1, ["--learning-rate"], "--learning-rate", 1e300, *here, all_ranks=(0, 3))
+        for option, name in (("--coordinator", "boss"), ("--pacing", "run"),
+                             ("--collective", "mail")):
+            self.assert_fails(1, [option[2:], f"'{name}'"], option, name, *here, all_ranks=(0, 3))
         self.assertIn("--stop-after E", bench_program.run(0, "--help").output)
 
 

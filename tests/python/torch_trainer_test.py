@@ -58,7 +58,11 @@ class TrainDigitsTest(unittest.TestCase):
         for (_, errors), code in ended:
             if code != 0:
                 raise AssertionError(errors)
-        lines = re.findall(r"epoch (\d+): loss ([\d.]+), test accuracy ([\d.]+) %", ended[0][0][0])
+        return TrainDigitsTest.lines_of(ended[0][0][0])
+
+    @staticmethod
+    def lines_of(output):
+        lines = re.findall(r"epoch (\d+): loss ([\d.]+), test accuracy ([\d.]+) %", output)
         return [(int(epoch), float(loss), float(accuracy)) for epoch, loss, accuracy in lines]
 
     def expect_curve(self, found, expected):
@@ -74,6 +78,17 @@ class TrainDigitsTest(unittest.TestCase):
     def test_workers_and_ranks_change_nothing(self):
         self.expect_curve(self.train("--workers", 2), self.alone)
         self.expect_curve(self.train(rank_count=2), self.alone)
+
+    @unittest.skipUnless(importlib.util.find_spec("mpi4py"), "there is no mpi4py")
+    def test_gradients_through_lmdbio_change_nothing(self):
+        for rank_count in (1, 2):
+            words = [*os.environ["LMDBIO_MPIEXEC"].split(), str(rank_count), sys.executable, SCRIPT,
+                     self.folder / "train", self.folder / "test", "--epochs", "5", "--sync",
+                     "lmdbio"]
+            ended = subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, text=True,
+                                   capture_output=True, timeout=120, check=False)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.expect_curve(self.lines_of(ended.stdout), self.alone[:5])
 
     def test_goes_on_with_another_number_of_ranks(self):
         checkpoint = self.folder / "checkpoint"

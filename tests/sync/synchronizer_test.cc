@@ -502,6 +502,52 @@ TEST_CASE("Ranks with fewer batches join, and bring zeros", "[sync][join]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+// Two large tensors that look as if they lay in a fusion buffer, and two small ones in the gap
+// between them and behind them.
+TEST_CASE("Tensors that share placed memory leave their neighbours alone", "[sync][place]") {
+  SyncJob job;
+  job.ranks.rank_count = GENERATE(1, 2, 3);
+  job.options.coordinator = GENERATE("cache", "topo");
+  job.options.gradient_bytes = 1 << 20;
+  // Beyond what is reduced in slots, so that in-place ways are taken.
+  constexpr size_t kLarge = 20'000;
+  const std::vector<std::pair<size_t, size_t>> layout = {
+      {0, kLarge + 10}, {kLarge + 16, kLarge + 10}, {kLarge + 10, 6}, {2 * kLarge + 26, 5}};
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    auto place = synchronizer.Place((2 * kLarge + 31) * sizeof(float));
+    if (!place) return job.wrong.Add(rank, place.error().message());
+    auto* const all = reinterpret_cast<float*>(place->data());
+    for (int iteration = 0; iteration < 10; ++iteration) {
+      for (int tensor = 0; tensor < 4; ++tensor) {
+        const auto [first, count] = layout[static_cast<size_t>(tensor)];
+        const auto mine = GradientOf(rank, tensor, iteration, count);
+        std::copy(mine.begin(), mine.end(), all + first);
+      }
+      std::vector<Handle> handles;
+      // The neighbours are reduced first, and must not be reduced again.
+      for (const int tensor : {2, 3, 0, 1}) {
+        const auto [first, count] = layout[static_cast<size_t>(tensor)];
+        auto handle = synchronizer.Submit(
+            AllReduceOf(NameOf(tensor), all + first, all + first, static_cast<int64_t>(count)));
+        if (!handle) return job.wrong.Add(rank, handle.error().message());
+        handles.push_back(std::move(*handle));
+        if (tensor == 3) {
+          for (Handle& one : handles) job.wrong.Expect(one.Wait(), rank, "Wait");
+        }
+      }
+      for (Handle& handle : handles) job.wrong.Expect(handle.Wait(), rank, "Wait");
+      for (int tensor = 0; tensor < 4; ++tensor) {
+        const auto [first, count] = layout[static_cast<size_t>(tensor)];
+        const auto expected = SumOf(synchronizer.size(), tensor, iteration, count);
+        job.wrong.Expect(std::equal(expected.begin(), expected.end(), all + first), rank,
+                         fmt::format("tensor {} of iteration {}", tensor, iteration));
+      }
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("Gradients that lie in placed memory need no packing", "[sync][place]") {
   SyncJob job;
   job.ranks.rank_count = GENERATE(1, 2, 3);

@@ -128,6 +128,66 @@ class Counters(ctypes.Structure):
     ]
 
 
+class SyncOptions(ctypes.Structure):
+    """lmdbio_sync_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("coordinator", ctypes.c_char_p),
+        ("pacing", ctypes.c_char_p),
+        ("collective", ctypes.c_char_p),
+        ("transport", ctypes.c_char_p),
+        ("cycle_time_us", ctypes.c_int64),
+        ("gs_cycles", ctypes.c_uint32),
+        ("num_groups", ctypes.c_uint32),
+        ("fusion_threshold_bytes", ctypes.c_int64),
+        ("cache_capacity", ctypes.c_int64),
+        ("gradient_bytes", ctypes.c_uint64),
+        ("chunk_bytes", ctypes.c_uint64),
+        ("chunk_depth", ctypes.c_uint32),
+        ("plan_patience_ms", ctypes.c_uint32),
+        ("stall_report_ms", ctypes.c_int64),
+        ("stall_limit_ms", ctypes.c_int64),
+        ("silence_limit_ms", ctypes.c_uint32),
+        ("timeline_path", ctypes.c_char_p),
+        ("placement", ctypes.c_char_p),
+        ("log", _LOG),
+        ("log_context", ctypes.c_void_p),
+    ]
+
+
+class SyncRequest(ctypes.Structure):
+    """lmdbio_sync_request."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("operation", ctypes.c_int),
+        ("type", ctypes.c_int),
+        ("reduction", ctypes.c_int),
+        ("root", ctypes.c_int),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("dimension_count", ctypes.c_size_t),
+        ("count", ctypes.c_int64),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("prescale", ctypes.c_double),
+        ("postscale", ctypes.c_double),
+        ("splits", ctypes.POINTER(ctypes.c_int64)),
+        ("callback", ctypes.c_void_p),
+        ("callback_context", ctypes.c_void_p),
+    ]
+
+
+class SyncCounters(ctypes.Structure):
+    """lmdbio_sync_counters."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "cycle_count", "control_message_count", "control_bytes", "collective_count",
+        "collective_bytes", "tensor_count", "plan_count", "plan_end_count", "thread_cpu_ns",
+        "thread_run_delay_ns")]
+
+
 @_LOG
 def _log(_context: Any, message: bytes) -> None:
     logging.getLogger("lmdbio").warning("%s", message.decode(errors="replace"))
@@ -160,6 +220,18 @@ _SIGNATURES = {
                             _P(ctypes.c_void_p)],
     "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
     "lmdbio_dataset_close": [ctypes.c_void_p],
+    "lmdbio_sync_open": [_P(SyncOptions), _P(ctypes.c_void_p)],
+    "lmdbio_sync_rank": [ctypes.c_void_p, _P(ctypes.c_int), _P(ctypes.c_int)],
+    "lmdbio_sync_place": [ctypes.c_void_p, ctypes.c_uint64, _P(ctypes.c_void_p)],
+    "lmdbio_sync_shutdown": [ctypes.c_void_p],
+    "lmdbio_sync_close": [ctypes.c_void_p],
+    "lmdbio_sync_submit": [ctypes.c_void_p, _P(SyncRequest), _P(ctypes.c_void_p)],
+    "lmdbio_sync_op_test": [ctypes.c_void_p, _P(ctypes.c_int)],
+    "lmdbio_sync_op_wait_within": [ctypes.c_void_p, ctypes.c_uint32],
+    "lmdbio_sync_op_close": [ctypes.c_void_p],
+    "lmdbio_sync_get_counters": [ctypes.c_void_p, _P(_P(SyncCounters))],
+    "lmdbio_sync_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
+    "lmdbio_sync_flight_record": [ctypes.c_void_p, _P(ctypes.c_char_p)],
 }
 
 
@@ -170,7 +242,8 @@ def library() -> ctypes.CDLL:
     for name, arguments in _SIGNATURES.items():
         call = getattr(lib, name)
         call.argtypes, call.restype = arguments, ctypes.c_int
-    for name in ("lmdbio_message", "lmdbio_dataset_message"):
+    for name in ("lmdbio_message", "lmdbio_dataset_message", "lmdbio_sync_message",
+                 "lmdbio_sync_op_message"):
         call = getattr(lib, name)
         call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_char_p
     lib.lmdbio_version.restype = ctypes.c_char_p
@@ -203,6 +276,18 @@ def check_dataset(handle: ctypes.c_void_p, status: int) -> None:
         raise error_of(status, library().lmdbio_dataset_message(handle))
 
 
+def check_sync(handle: ctypes.c_void_p, status: int) -> None:
+    """The same of a call on a synchronizer."""
+    if status != OK:
+        raise error_of(status, library().lmdbio_sync_message(handle))
+
+
+def check_op(handle: ctypes.c_void_p, status: int) -> None:
+    """The same of a call on an operation."""
+    if status != OK:
+        raise error_of(status, library().lmdbio_sync_op_message(handle))
+
+
 def number(name: str, value: Any, kind: Any) -> int:
     """`value` as a whole number that fits into a C type; ctypes would cut it silently."""
     whole = operator.index(value)
@@ -231,20 +316,26 @@ def path_of(path: Any) -> bytes:
     return encoded
 
 
-_KINDS = dict(Options._fields_)
+def _filled(options: Any, fields: Any) -> Any:
+    kinds = dict(options._fields_)
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if kinds[name] is ctypes.c_char_p:
+            setattr(options, name, text(name, value))
+        else:
+            setattr(options, name, number(name, value, kinds[name]))
+    return options
 
 
 def options_of(**fields: Any) -> Options:
     """A struct of options, texts given as str; None is a field's default."""
-    options = Options(struct_size=ctypes.sizeof(Options), log=_log)
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if _KINDS[name] is ctypes.c_char_p:
-            setattr(options, name, text(name, value))
-        else:
-            setattr(options, name, number(name, value, _KINDS[name]))
-    return options
+    return _filled(Options(struct_size=ctypes.sizeof(Options), log=_log), fields)
+
+
+def sync_options_of(**fields: Any) -> SyncOptions:
+    """The same of a synchronizer."""
+    return _filled(SyncOptions(struct_size=ctypes.sizeof(SyncOptions), log=_log), fields)
 
 
 def choice(field: str, value: str, choices: dict[str, int]) -> int:
@@ -280,6 +371,24 @@ def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
     if status != OK:
         error = error_of(status, library().lmdbio_dataset_message(handle))
         library().lmdbio_dataset_close(handle)
+        raise error
+    return handle
+
+
+def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
+    """A handle of a synchronizer; `comm` as of open_loader."""
+    handle = ctypes.c_void_p()
+    if comm is None:
+        status = library().lmdbio_sync_open(ctypes.byref(options), ctypes.byref(handle))
+    else:
+        communicator = _communicator(comm)
+        call = _mpi_library().lmdbio_sync_open_mpi
+        call.argtypes = [type(communicator), _P(SyncOptions), _P(ctypes.c_void_p)]
+        call.restype = ctypes.c_int
+        status = call(communicator, ctypes.byref(options), ctypes.byref(handle))
+    if status != OK:
+        error = error_of(status, library().lmdbio_sync_message(handle))
+        library().lmdbio_sync_close(handle)
         raise error
     return handle
 

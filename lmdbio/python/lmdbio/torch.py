@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.utils.data
@@ -23,6 +23,7 @@ import torch.utils.data
 from lmdbio._batch import Batch, Record
 from lmdbio._dataset import Dataset
 from lmdbio._loader import Loader
+from lmdbio.sync import Operation, Synchronizer
 
 
 def values_as_tensor(batch: Batch) -> torch.Tensor:
@@ -206,3 +207,106 @@ class MapDataset(torch.utils.data.Dataset):
 
     def __getitems__(self, numbers: Any) -> list:
         return [self._decode(record) for record in self._records.__getitems__(numbers)]
+
+
+class GradientSync:
+    """Adds up the gradients of a model over all ranks while the backward pass goes on.
+
+        gradients = lmdbio.torch.GradientSync(model, lmdbio.sync.Synchronizer(MPI.COMM_WORLD))
+        gradients.broadcast_parameters()
+        for images, labels in batches:
+            optimizer.zero_grad()
+            loss_of(model(images), labels).backward()   # each gradient is submitted when ready
+            gradients.synchronize()
+            optimizer.step()
+
+    model         on the CPU; its parameters are known by their names
+    synchronizer  of which other tensors may be reduced, too; not closed by this
+    average       divide by the number of ranks
+    placed        gradients lie in memory of the synchronizer's gradient_bytes, at least
+                  bytes_to_place(model), and are not copied before they are reduced
+
+    A parameter that got no gradient here takes part with zeros.
+    """
+
+    def __init__(self, model: torch.nn.Module, synchronizer: Synchronizer, average: bool = True,
+                 placed: bool = False) -> None:
+        self._synchronizer = synchronizer
+        self._model = model
+        self._parameters = [(name, parameter) for name, parameter in model.named_parameters()
+                            if parameter.requires_grad]
+        self._scale = 1.0 / synchronizer.size if average else 1.0
+        self._pending: Dict[str, Operation] = {}
+        self._places: Dict[str, torch.Tensor] = {}
+        if placed:
+            for name, parameter in self._parameters:
+                memory = synchronizer.place(parameter.numel() * parameter.element_size())
+                self._places[name] = torch.from_numpy(memory).view(parameter.dtype).view(
+                    parameter.shape)
+        self._hooks: List[Any] = []
+        for name, parameter in self._parameters:
+            self._watch(name, parameter)
+
+    @staticmethod
+    def bytes_to_place(model: torch.nn.Module) -> int:
+        """What gradient_bytes must be at least for `placed`."""
+        return sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
+                   for parameter in model.parameters() if parameter.requires_grad)
+
+    def _watch(self, name: str, parameter: torch.nn.Parameter) -> None:
+        # The node that adds to .grad; what hooks it is called when it has done so. It lives as
+        # long as somebody holds it.
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        hook = node.register_hook(lambda *_unused: self._submit(name, parameter))
+        self._hooks.append((node, hook))
+
+    def _submit(self, name: str, parameter: torch.nn.Parameter) -> None:
+        if name in self._pending:
+            raise RuntimeError(f"{name} got a second gradient: call synchronize() in between")
+        with torch.no_grad():
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            place = self._places.get(name)
+            if place is not None and gradient.data_ptr() != place.data_ptr():
+                gradient = place.copy_(gradient)
+            parameter.grad = gradient = gradient.contiguous()
+        self._pending[name] = self._submit_tensor(f"gradient.{name}", gradient,
+                                                  postscale=self._scale)
+
+    def _submit_tensor(self, name: str, tensor: torch.Tensor, **fields: Any) -> Operation:
+        return self._synchronizer.submit(name, tensor.data_ptr(), tuple(tensor.shape),
+                                         str(tensor.dtype).split(".")[-1], tensor, **fields)
+
+    def synchronize(self) -> None:
+        """Waits until every gradient is the sum, or mean, of all ranks."""
+        for name, parameter in self._parameters:
+            if name not in self._pending:
+                self._submit(name, parameter)
+        pending, self._pending = self._pending, {}
+        for operation in pending.values():
+            operation.wait()
+
+    def broadcast_parameters(self, root: int = 0) -> None:
+        """All parameters and buffers become those of rank `root`."""
+        operations = []
+        with torch.no_grad():
+            for name, tensor in [*self._model.named_parameters(), *self._model.named_buffers()]:
+                values = tensor.detach()
+                sent = values if values.is_contiguous() else values.contiguous()
+                operations.append((values, sent, self._submit_tensor(
+                    f"parameter.{name}", sent, operation="broadcast", root=root)))
+            for values, sent, operation in operations:
+                operation.wait()
+                if sent is not values:
+                    values.copy_(sent)
+
+    def close(self) -> None:
+        """Lets go of the model; gradients that were placed become copies."""
+        for _, hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        for name, parameter in self._parameters:
+            if name in self._places and parameter.grad is not None:
+                parameter.grad = parameter.grad.clone()
+        self._places.clear()
