@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Runs allreduce_bench for several numbers of ranks, and says how its sums stand beside MPI's and
+Gloo's.
+
+    bench/allreduce_matrix.py [--ranks 2,3,4,5,6,7,8] [--waits spin,yield] [--out FOLDER] ...
+
+By default MPI spins where every rank has a core, and yields where ranks share them, which is what
+suits it best. Options that are not known here go to allreduce_bench. Tables go to standard output
+and OUT/matrix.md, all figures to OUT/matrix.json.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench" / "sync"))
+from run_matrix import Failure, mpi_environment, run  # noqa: E402
+
+SLOTS = 16
+SMALL_BYTES_MAX = 1 << 20
+CELL_SECONDS_MAX = 3600
+
+
+def run_cell(options, rest, ranks, wait):
+    saved = options.out / f"cell-{ranks}-{wait}.json"
+    saved.unlink(missing_ok=True)
+    print(f"# {ranks} ranks, MPI: {wait}", file=sys.stderr, flush=True)
+    yields = "1" if wait == "yield" else "0"
+    code, output = run(
+        [options.mpirun, "--host", f"localhost:{SLOTS}", "--mca", "mpi_yield_when_idle", yields,
+         "-n", ranks, options.build / "bin" / "allreduce_bench", "--json", saved, *rest],
+        mpi_environment(), CELL_SECONDS_MAX)
+    if not saved.exists():
+        raise Failure(f"{ranks} ranks, {wait}: allreduce_bench ended with {code}:\n{output}")
+    return dict(json.loads(saved.read_text(encoding="utf-8")), mpi_wait=wait)
+
+
+def median(row, way):
+    return row[way]["median_us"] if way in row else None
+
+
+def rivals(row):
+    """The times of MPI and Gloo, as far as they were measured."""
+    return [time for time in (median(row, "mpi"), median(row, "gloo")) if time]
+
+
+def size_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def table(cells):
+    heads = [f"{cell['ranks']}, {cell['mpi_wait']}" for cell in cells]
+    lines = ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both)", "",
+             "| bytes | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
+    sizes = sorted({row["bytes"] for cell in cells for row in cell["rows"]})
+    for size in sizes:
+        line = [size_text(size)]
+        for cell in cells:
+            row = next((row for row in cell["rows"] if row["bytes"] == size), {})
+            own = median(row, "lmdbio")
+            if own is None or not rivals(row):
+                line.append("-")
+                continue
+            times = " / ".join("-" if time is None else f"{time:.4g}" for time in
+                               (own, median(row, "mpi"), median(row, "gloo")))
+            line.append(f"{times} ({own / min(rivals(row)):.2f})")
+        lines.append("| " + " | ".join(line) + " |")
+    return lines
+
+
+def verdict(cells):
+    compared = [(cell, row, median(row, "lmdbio") / min(rivals(row)))
+                for cell in cells for row in cell["rows"] if rivals(row)]
+    if not compared:
+        return ["nothing to compare"]
+    cell, row, worst = max(compared, key=lambda one: one[2])
+    ahead = sum(ratio < 1 for _, _, ratio in compared)
+    small = [median(row, "gloo") / median(row, "lmdbio") for cell in cells for row in cell["rows"]
+             if median(row, "gloo") and row["bytes"] <= SMALL_BYTES_MAX]
+    lines = [f"ahead of both in {ahead} of {len(compared)} cells; the worst is {worst:.2f} of the "
+             f"better one's time, with {cell['ranks']} ranks, MPI {cell['mpi_wait']}, "
+             f"{size_text(row['bytes'])}"]
+    if small:
+        lines.append(f"times of Gloo's speed up to 1 MiB: {min(small):.1f} at least, "
+                     f"{statistics.median(small):.1f} in the middle")
+    return lines
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", default="2,3,4,5,6,7,8",
+                        type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--waits", default="", help="spin, yield or both; default: what suits MPI")
+    parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
+    parser.add_argument("--out", default=ROOT / "build" / "allreduce_matrix", type=pathlib.Path)
+    parser.add_argument("--mpirun", default="mpirun")
+    return parser.parse_known_args()
+
+
+def main():
+    options, rest = parse_arguments()
+    options.out.mkdir(parents=True, exist_ok=True)
+    cells = []
+    for ranks in options.ranks:
+        suits = "spin" if ranks <= os.cpu_count() else "yield"
+        for wait in options.waits.split(",") if options.waits else [suits]:
+            cells.append(run_cell(options, rest, ranks, wait))
+    lines = table(cells) + [""] + verdict(cells)
+    text = "\n".join(lines) + "\n"
+    (options.out / "matrix.md").write_text(text, encoding="utf-8")
+    (options.out / "matrix.json").write_text(json.dumps(cells, indent=2), encoding="utf-8")
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"allreduce_matrix.py: {failure}")
