@@ -24,13 +24,13 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/comm/peer_meeting.h"
+#include "lmdbio/comm/rank_names.h"
 
 namespace lmdbio::collective {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kNameBytes = 256;
 constexpr size_t kPiecesPerCall = 16;
 constexpr auto kSpinLimit = std::chrono::microseconds(50);
 // A host that vanishes without a word is noticed after this, if nobody else notices.
@@ -346,20 +346,6 @@ Status SocketWire::Await(Lane& lane) {
   return {};
 }
 
-// What everybody calls everybody.
-Result<std::vector<std::string>> GatherNames(comm::Group& group, int known_as) {
-  const std::string name = fmt::format("rank {}{}{}", known_as < 0 ? group.rank() : known_as,
-                                       group.host_name().empty() ? "" : " on ", group.host_name());
-  std::array<char, kNameBytes> mine{};
-  name.copy(mine.data(), mine.size() - 1);
-  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(mine))));
-  std::vector<std::string> names;
-  for (size_t at = 0; at < all.size(); at += kNameBytes) {
-    names.emplace_back(reinterpret_cast<const char*>(&all[at]));
-  }
-  return names;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<LinkWire>> OpenLinkWire(comm::Group& group, comm::Health& health,
@@ -369,7 +355,7 @@ Result<std::unique_ptr<LinkWire>> OpenLinkWire(comm::Group& group, comm::Health&
                            : Fail(ErrorCode::kResourceExhausted,
                                   fmt::format("eventfd: {}", std::strerror(errno)));
   LMDBIO_TRY_VOID(comm::Agree(group, std::move(made)));
-  LMDBIO_TRY(auto names, GatherNames(group, options.known_as));
+  LMDBIO_TRY(auto names, comm::GatherRankNames(group, options.known_as));
   comm::LinkPlan plan;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank == group.rank()) continue;

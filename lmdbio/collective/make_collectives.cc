@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 
 #include "lmdbio/collective/host_collectives.h"
-#include "lmdbio/collective/host_places.h"
 #include "lmdbio/collective/link_wire.h"
 #include "lmdbio/collective/solo_collectives.h"
 #include "lmdbio/collective/tiered_collectives.h"
 #include "lmdbio/collective/wire_collectives.h"
+#include "lmdbio/comm/host_places.h"
 
 namespace lmdbio::collective {
 namespace {
@@ -69,7 +69,7 @@ Result<uint64_t> LeastOf(comm::Group& group, uint64_t mine) {
   return mine;
 }
 
-Made OverTiers(comm::Group& group, comm::Group& host, HostPlaces places, comm::Health& health,
+Made OverTiers(comm::Group& group, comm::Group& host, comm::HostPlaces places, comm::Health& health,
                const CollectiveOptions& options) {
   const bool is_root = host.rank() == 0;
   LMDBIO_TRY(const auto same_tier, group.Split(is_root ? 0 : 1));
@@ -91,7 +91,7 @@ Made MakeCollectives(comm::Group& group, comm::Health& health, const CollectiveO
     return ForAll(group, OverLinks(group, health, options, group.rank()));
   }
   LMDBIO_TRY(const auto host, group.SplitByHost());
-  LMDBIO_TRY(HostPlaces places, FindHostPlaces(group, *host));
+  LMDBIO_TRY(comm::HostPlaces places, comm::FindHostPlaces(group, *host));
   if (places.host_count() == 1) return ForAll(group, OnHost(*host, health, options));
   if (options.collective == "shm") {
     return Fail(

@@ -27,7 +27,7 @@ CallTag Marked(const CallTag& tag, WireCall kind, std::initializer_list<uint64_t
 
 class Tiered final : public Collectives {
  public:
-  Tiered(HostPlaces places, int rank, std::unique_ptr<Collectives> host,
+  Tiered(comm::HostPlaces places, int rank, std::unique_ptr<Collectives> host,
          std::unique_ptr<Collectives> roots, const TieredOptions& options)
       : places_(std::move(places)),
         rank_(rank),
@@ -75,7 +75,7 @@ class Tiered final : public Collectives {
   Outcome GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                        std::span<const uint64_t> part_bytes);
 
-  const HostPlaces places_;
+  const comm::HostPlaces places_;
   const int rank_;
   const int my_host_;
   const std::unique_ptr<Collectives> host_;
@@ -257,7 +257,7 @@ std::string Tiered::Description() const {
 
 }  // namespace
 
-std::unique_ptr<Collectives> TieredCollectives(HostPlaces places, int rank,
+std::unique_ptr<Collectives> TieredCollectives(comm::HostPlaces places, int rank,
                                                std::unique_ptr<Collectives> host,
                                                std::unique_ptr<Collectives> roots,
                                                const TieredOptions& options) {

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "lmdbio/collective/collectives.h"
-#include "lmdbio/collective/host_places.h"
+#include "lmdbio/comm/host_places.h"
 
 namespace lmdbio::collective {
 
@@ -26,7 +26,7 @@ struct TieredOptions {
 // host   of the ranks of this host, in their order
 // roots  of the roots of all hosts, in the order of hosts; null if this rank is none
 // Cost: AllToAll brings everybody's bytes to everybody, and ReduceScatter reduces all parts
-std::unique_ptr<Collectives> TieredCollectives(HostPlaces places, int rank,
+std::unique_ptr<Collectives> TieredCollectives(comm::HostPlaces places, int rank,
                                                std::unique_ptr<Collectives> host,
                                                std::unique_ptr<Collectives> roots,
                                                const TieredOptions& options = {});

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/comm/rank_names.h"
+
 namespace lmdbio::comm {
 namespace {
 
@@ -62,8 +64,7 @@ Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
   for (size_t i = 0; i < size; ++i) {
     int theirs = 0;
     std::memcpy(&theirs, &ranks[i * sizeof theirs], sizeof theirs);
-    health->names_.push_back(fmt::format(
-        "rank {}{}{}", theirs, group.host_name().empty() ? "" : " on ", group.host_name()));
+    health->names_.push_back(RankName(group, theirs));
   }
   health->peer(health->own_).pid.store(::getpid());
   LMDBIO_TRY_VOID(host->Barrier());

@@ -14,6 +14,7 @@
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/comm/peer_meeting.h"
+#include "lmdbio/comm/rank_names.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -28,7 +29,6 @@ constexpr uint32_t kMessage = 1;
 constexpr uint32_t kFailure = 2;  // the bytes are a text
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 constexpr size_t kReceiveBytes = 64 << 10;
-constexpr size_t kNameBytes = 256;
 
 // A host that vanishes without a word is noticed after this.
 constexpr int kIdleSeconds = 20;
@@ -52,20 +52,6 @@ void Signal(const UniqueFd& event) {
   [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
 }
 
-// What everybody calls everybody.
-Result<std::vector<std::string>> GatherNames(Group& group, int known_as) {
-  const std::string name = fmt::format("rank {}{}{}", known_as < 0 ? group.rank() : known_as,
-                                       group.host_name().empty() ? "" : " on ", group.host_name());
-  std::array<char, kNameBytes> mine{};
-  name.copy(mine.data(), mine.size() - 1);
-  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(mine))));
-  std::vector<std::string> names;
-  for (size_t at = 0; at < all.size(); at += kNameBytes) {
-    names.emplace_back(reinterpret_cast<const char*>(&all[at]));
-  }
-  return names;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan& plan) {
@@ -77,7 +63,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan&
           ? Status()
           : Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)));
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
-  LMDBIO_TRY(links->names_, GatherNames(group, plan.known_as));
+  LMDBIO_TRY(links->names_, GatherRankNames(group, plan.known_as));
   LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
   for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
   for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);

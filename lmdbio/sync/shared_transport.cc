@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/comm/host_places.h"
 
 namespace lmdbio::sync {
 
@@ -32,23 +33,6 @@ void Append(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), raw.begin(), raw.end());
 }
 
-// Collective over `group`. host_of, hosts in the order of their first ranks.
-Result<std::vector<int>> HostsOf(comm::Group& group, comm::Group& host) {
-  int root = group.rank();
-  LMDBIO_TRY_VOID(host.Broadcast(0, std::as_writable_bytes(std::span(&root, 1))));
-  LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&root, 1))));
-  std::vector<int> roots(static_cast<size_t>(group.size()));
-  std::memcpy(roots.data(), gathered.data(), gathered.size());
-  std::vector<int> distinct = roots;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  for (int& one : roots) {
-    one = static_cast<int>(std::lower_bound(distinct.begin(), distinct.end(), one) -
-                           distinct.begin());
-  }
-  return roots;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(comm::Group& group,
@@ -58,14 +42,10 @@ Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(comm::Group& gr
   transport->ranks_.rank = group.rank();
   transport->ranks_.size = group.size();
   LMDBIO_TRY(const auto host, group.SplitByHost());
-  LMDBIO_TRY(transport->ranks_.host_of, HostsOf(group, *host));
-  const std::vector<int>& host_of = transport->ranks_.host_of;
-  transport->host_index_ = host_of[static_cast<size_t>(group.rank())];
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (host_of[static_cast<size_t>(rank)] == transport->host_index_) {
-      transport->host_ranks_.push_back(rank);
-    }
-  }
+  LMDBIO_TRY(comm::HostPlaces places, comm::FindHostPlaces(group, *host));
+  transport->host_index_ = places.host_of[static_cast<size_t>(group.rank())];
+  transport->host_ranks_ = places.ranks[static_cast<size_t>(transport->host_index_)];
+  transport->ranks_.host_of = std::move(places.host_of);
   LMDBIO_TRY(transport->board_, Board::Create(*host));
   transport->meeting_ = std::make_unique<HostMeeting>(*transport->board_);
   transport->spans_hosts_ = host->size() < group.size();

@@ -38,7 +38,7 @@ std::unique_ptr<Collectives> OverLinks(comm::Group& group, int known_as,
 // host  in which this rank is
 std::unique_ptr<Collectives> Tiers(comm::Group& group, int host, LinkWire** link = nullptr) {
   const auto on_host = group.Split(host);
-  auto places = FindHostPlaces(group, **on_host);
+  auto places = comm::FindHostPlaces(group, **on_host);
   const bool is_root = (*on_host)->rank() == 0;
   const auto same_tier = group.Split(is_root ? 0 : 1);
   auto below = (*on_host)->size() == 1 ? SoloCollectives() : OverLinks(**on_host, group.rank());
@@ -65,7 +65,7 @@ TEST_CASE("Ranks know who is where", "[collective][tiered]") {
   std::vector<Complaint> wrong(5);
   comm::RunAsThreads({5}, [&](comm::Group& group) {
     const auto host = group.Split((group.rank() + 1) % 2);
-    const auto places = FindHostPlaces(group, **host);
+    const auto places = comm::FindHostPlaces(group, **host);
     if (!places || places->ranks != std::vector<std::vector<int>>{{0, 2, 4}, {1, 3}} ||
         places->host_of != std::vector<int>{0, 1, 0, 1, 0} ||
         places->place_of != std::vector<int>{0, 0, 1, 1, 2}) {

@@ -1,10 +1,10 @@
-#include "lmdbio/collective/host_places.h"
+#include "lmdbio/comm/host_places.h"
 
 #include <cstring>
 
-namespace lmdbio::collective {
+namespace lmdbio::comm {
 
-Result<HostPlaces> FindHostPlaces(comm::Group& group, comm::Group& host) {
+Result<HostPlaces> FindHostPlaces(Group& group, Group& host) {
   int root = group.rank();
   LMDBIO_TRY_VOID(host.Broadcast(0, std::as_writable_bytes(std::span(&root, 1))));
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&root, 1))));
@@ -24,4 +24,4 @@ Result<HostPlaces> FindHostPlaces(comm::Group& group, comm::Group& host) {
   return places;
 }
 
-}  // namespace lmdbio::collective
+}  // namespace lmdbio::comm

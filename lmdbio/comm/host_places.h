@@ -1,13 +1,13 @@
-// lmdbio/collective/host_places.h - which rank of a group is on which host.
-#ifndef LMDBIO_COLLECTIVE_HOST_PLACES_H_
-#define LMDBIO_COLLECTIVE_HOST_PLACES_H_
+// lmdbio/comm/host_places.h - which rank of a group is on which host.
+#ifndef LMDBIO_COMM_HOST_PLACES_H_
+#define LMDBIO_COMM_HOST_PLACES_H_
 
 #include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/comm/group.h"
 
-namespace lmdbio::collective {
+namespace lmdbio::comm {
 
 // The same on every rank. Hosts count in the order of their first ranks; the first rank of a host
 // is its root.
@@ -22,7 +22,7 @@ struct HostPlaces {
 // Collective over `group`.
 // host  as group.SplitByHost made it
 // Errors: kInternal  MPI failed
-Result<HostPlaces> FindHostPlaces(comm::Group& group, comm::Group& host);
+Result<HostPlaces> FindHostPlaces(Group& group, Group& host);
 
-}  // namespace lmdbio::collective
-#endif  // LMDBIO_COLLECTIVE_HOST_PLACES_H_
+}  // namespace lmdbio::comm
+#endif  // LMDBIO_COMM_HOST_PLACES_H_
