@@ -77,6 +77,7 @@ std::vector<uint32_t> BackwardOrder(const LayerNetwork& network) {
   return order;
 }
 
+// What a place takes of the memory for gradients.
 uint64_t PlacedBytes(const GradientTensor& tensor) {
   return AlignUp(tensor.count * sizeof(float), 64);
 }
@@ -86,7 +87,7 @@ uint64_t PlacedBytes(const GradientTensor& tensor) {
 Status PlaceGradients(const SyncContext& context, sync::Synchronizer& synchronizer) {
   for (const uint32_t index : BackwardOrder(context.network)) {
     LMDBIO_TRY(const MutableBytes place,
-               synchronizer.Place(PlacedBytes(context.network.tensors[index])));
+               synchronizer.Place(context.network.tensors[index].count * sizeof(float)));
     context.gradients.Move(index, reinterpret_cast<float*>(place.data()));
   }
   return {};
