@@ -64,10 +64,7 @@ Status TakeShape(const lmdbio_sync_request& from, control::Request& to) {
 }
 
 Status TakeName(const lmdbio_sync_request& from, control::Request& to) {
-  if (to.operation == Operation::kJoin) {
-    to.name = "lmdbio.join";
-    return {};
-  }
+  if (to.operation == Operation::kJoin) return {};  // needs none
   if (from.name == nullptr) return BadField("request.name", "is NULL");
   to.name = from.name;
   if (!std::string_view(to.name).starts_with(kOwnNames)) return {};

@@ -74,6 +74,7 @@ Status CheckBuffers(const Submission& submission, int rank) {
 
 // Names that the synchronizer gives to operations of its own.
 constexpr std::string_view kReserved = "lmdbio.";
+constexpr std::string_view kJoin = "lmdbio.join";
 
 Status CheckName(const std::string& name) {
   if (name.compare(0, kReserved.size(), kReserved) != 0) return {};
@@ -249,6 +250,8 @@ int Synchronizer::size() const { return impl_->size; }
 
 Result<Handle> Synchronizer::Submit(Submission submission) {
   LMDBIO_TRY_VOID(CheckName(submission.request.name));
+  const bool is_join = submission.request.operation == Operation::kJoin;
+  if (is_join && submission.request.name.empty()) submission.request.name = kJoin;
   return impl_->Add(std::move(submission));
 }
 

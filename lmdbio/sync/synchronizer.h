@@ -126,7 +126,7 @@ class Synchronizer {
   int size() const;
 
   // Asks for one operation.
-  // Names that begin with "lmdbio." are the synchronizer's own.
+  // Names that begin with "lmdbio." are the synchronizer's own. A kJoin needs no name.
   // Errors: kInvalidArgument  a tensor of this name is under way; a name, shape, root or split that
   //                           cannot be. Nothing has been submitted
   //         kPeerFailed       as Handle::Wait, when the synchronizer has failed already
