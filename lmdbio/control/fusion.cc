@@ -99,7 +99,7 @@ bool MayFuse(const Request& a, const Request& b) {
 }
 
 uint64_t FusedBytes(const Request& tensor) {
-  const uint64_t bytes = tensor.element_count() * reduce::ElementBytes(tensor.type);
+  const uint64_t bytes = tensor.byte_count();
   return (bytes + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes;
 }
 

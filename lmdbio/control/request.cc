@@ -75,6 +75,8 @@ std::string_view NameOf(Operation operation) {
 
 uint64_t Request::element_count() const { return ProductOf(shape); }
 
+uint64_t Request::byte_count() const { return element_count() * reduce::ElementBytes(type); }
+
 uint64_t Request::row_element_count() const {
   return shape.empty() ? 1 : ProductOf(std::span(shape).subspan(1));
 }

@@ -49,6 +49,7 @@ struct Request {
   std::vector<std::byte> extra;  // kAdoptPlan: what the plan is made of (control/plan.h)
 
   uint64_t element_count() const;
+  uint64_t byte_count() const;         // of all elements
   uint64_t row_element_count() const;  // of all dimensions but the first
   friend bool operator==(const Request&, const Request&) = default;
 };

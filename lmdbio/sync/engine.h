@@ -109,7 +109,6 @@ class Engine {
   void EndPlan(std::vector<control::Request> unsent);
   bool is_out_of_patience() const;
   void Rest();
-  Status OnNap();
   Status LookForStalls(Clock::time_point now);
   Clock::time_point WaitsSince(const Task& task) const;
   std::vector<PendingTensor> PendingTensors() const;

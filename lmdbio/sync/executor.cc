@@ -21,10 +21,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-uint64_t BytesOf(const Request& request) {
-  return request.element_count() * reduce::ElementBytes(request.type);
-}
-
 void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
@@ -124,10 +120,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
   const std::span<const Request> requests(response.tensors);
   for (size_t begin = 0; begin < requests.size();) {
     size_t end = begin + 1;
-    const auto room_of = [](const Request& one) { return AlignUp(BytesOf(one), kAlignment); };
-    uint64_t bytes = room_of(requests[begin]);
-    while (end < requests.size() && bytes + room_of(requests[end]) <= fusion_bytes_) {
-      bytes += room_of(requests[end++]);
+    uint64_t bytes = control::FusedBytes(requests[begin]);
+    while (end < requests.size() && bytes + control::FusedBytes(requests[end]) <= fusion_bytes_) {
+      bytes += control::FusedBytes(requests[end++]);
     }
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);
@@ -143,7 +138,7 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
 
 Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, const CallTag& tag) {
   const uint64_t count = request.element_count();
-  const uint64_t bytes = BytesOf(request);
+  const uint64_t bytes = request.byte_count();
   std::unique_ptr<std::byte[]> zeros;
   std::unique_ptr<std::byte[]> original;  // for a call that is declined
   std::byte* output = task == nullptr ? nullptr : task->submission.output;
@@ -195,7 +190,7 @@ std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* c
     if (submission.input != submission.output || submission.output != first + offsets[i]) {
       return nullptr;
     }
-    const uint64_t end = offsets[i] + BytesOf(requests[i]);
+    const uint64_t end = offsets[i] + requests[i].byte_count();
     const bool has_gap = i + 1 < requests.size() && end != offsets[i + 1];
     if (has_gap && !is_end_of_place(first + end)) return nullptr;
   }
@@ -208,12 +203,12 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
   const auto places = control::PlacesOf(requests);
   // Without what is behind the last tensor: where it lies in place that is another's.
   const uint64_t count =
-      (places.offsets.back() + BytesOf(requests.back())) / reduce::ElementBytes(first.type);
+      (places.offsets.back() + requests.back().byte_count()) / reduce::ElementBytes(first.type);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
   std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
   for (size_t i = 0; i < requests.size() && view == nullptr; ++i) {
     std::byte* const place = buffer + places.offsets[i];
-    const uint64_t bytes = BytesOf(requests[i]);
+    const uint64_t bytes = requests[i].byte_count();
     const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
     if (tasks[i] != nullptr) {
       CopyIfApart(place, tasks[i]->submission.input, bytes);
@@ -232,14 +227,14 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
   for (size_t i = 0; i < requests.size(); ++i) {
     if (tasks[i] == nullptr) continue;
     std::byte* const output = tasks[i]->submission.output;
-    CopyIfApart(output, buffer + places.offsets[i], BytesOf(requests[i]));
+    CopyIfApart(output, buffer + places.offsets[i], requests[i].byte_count());
     ScaleIfNeeded(first, first.postscale, output, requests[i].element_count());
   }
   return outcome;
 }
 
 Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {
-  const uint64_t bytes = BytesOf(request);
+  const uint64_t bytes = request.byte_count();
   std::unique_ptr<std::byte[]> unwanted;
   if (task == nullptr) unwanted = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* const output = task == nullptr ? unwanted.get() : task->submission.output;
@@ -302,7 +297,7 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
       EvenRows(request.shape.empty() ? 1 : request.shape[0], collectives_.size());
   const uint64_t own_rows = counts[static_cast<size_t>(collectives_.rank())];
   for (uint64_t& count : counts) count *= row_count;
-  const uint64_t bytes = BytesOf(request);
+  const uint64_t bytes = request.byte_count();
   const uint64_t count = request.element_count();
   // The input is the caller's; scaling needs a copy of it, and a rank that has joined has none.
   std::vector<std::byte> values;

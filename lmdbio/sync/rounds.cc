@@ -85,7 +85,6 @@ Status Rounds::SleepToNextCycle() {
 }
 
 Status Rounds::Run() {
-  ++counters_.round_count;
   std::optional<control::Exchange> exchange = coordinator_.BeginRound();
   while (exchange) {
     LMDBIO_TRY(control::Reply reply, Make(std::move(*exchange)));

@@ -17,7 +17,6 @@
 namespace lmdbio::sync {
 
 struct RoundCounters {
-  uint64_t round_count = 0;
   uint64_t exchange_count = 0;
   uint64_t exchange_bytes = 0;  // that this rank brought
 };

@@ -97,6 +97,15 @@ Status SharedTransport::Start(Exchange exchange) {
   return {};
 }
 
+// words  [as many as are here]
+void SharedTransport::IntersectWith(Bytes words) {
+  for (size_t at = 0; at < words_.size(); ++at) {
+    uint64_t word = 0;
+    std::memcpy(&word, &words[at * sizeof word], sizeof word);
+    words_[at] &= word;
+  }
+}
+
 void SharedTransport::TakeHostMessages() {
   for (int i = 0; i < board_->size(); ++i) {
     const Bytes message = meeting_->MessageOf(i);
@@ -109,11 +118,7 @@ void SharedTransport::TakeHostMessages() {
     } else {
       LMDBIO_CHECK(message.size() == exchange_.words.size() * sizeof(uint64_t));
       if (i == 0) words_.assign(exchange_.words.size(), ~uint64_t{0});
-      for (size_t at = 0; at < words_.size(); ++at) {
-        uint64_t word = 0;
-        std::memcpy(&word, &message[at * sizeof word], sizeof word);
-        words_[at] &= word;
-      }
+      IntersectWith(message);
     }
   }
 }
@@ -141,11 +146,7 @@ Status SharedTransport::Merge(Bytes message) {
   };
   if (exchange_.kind == ExchangeKind::kIntersect) {
     if (message.size() != words_.size() * sizeof(uint64_t)) return damaged();
-    for (size_t at = 0; at < words_.size(); ++at) {
-      uint64_t word = 0;
-      std::memcpy(&word, &message[at * sizeof word], sizeof word);
-      words_[at] &= word;
-    }
+    IntersectWith(message);
     return {};
   }
   while (!message.empty()) {

@@ -60,6 +60,7 @@ class SharedTransport final : public Transport {
   bool is_flushed();
   void BeginHostOut();
   void Finish();
+  void IntersectWith(Bytes words);
   Status Merge(Bytes message);
   std::vector<std::byte> PackBrought() const;
   Result<bool> Step();

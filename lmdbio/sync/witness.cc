@@ -3,15 +3,6 @@
 #include <chrono>
 
 namespace lmdbio::sync {
-namespace {
-
-uint64_t BytesOf(const Task& task) {
-  const control::Request& request = task.submission.request;
-  return request.element_count() * reduce::ElementBytes(request.type);
-}
-
-}  // namespace
-
 int64_t SteadyNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -22,8 +13,8 @@ void Witness::Submitted(const Task& task) {
   const int64_t since_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(task.since.time_since_epoch()).count();
   recorder_.RecordAt(since_ns, FlightKind::kSubmitted, task.name(),
-                     {.number = task.number, .bytes = BytesOf(task)});
-  if (timeline_) timeline_->Begin(task.name(), BytesOf(task), since_ns);
+                     {.number = task.number, .bytes = task.submission.request.byte_count()});
+  if (timeline_) timeline_->Begin(task.name(), task.submission.request.byte_count(), since_ns);
 }
 
 void Witness::Done(const Task& task) {

@@ -16,19 +16,11 @@ namespace {
 
 using test::ForSeeds;
 using test::MakeRandomGraph;
+using test::Names;
+using test::NamesOf;
 using test::Random;
 using test::RandomGraph;
 using test::TensorOf;
-using Names = std::vector<std::vector<std::string>>;
-
-Names NamesOf(const Plan& plan) {
-  Names names;
-  for (const Bucket& bucket : plan.buckets()) {
-    names.emplace_back();
-    for (const Request& tensor : bucket.tensors) names.back().push_back(tensor.name);
-  }
-  return names;
-}
 
 Response ResponseOf(const std::vector<Request>& tensors) {
   Response response;

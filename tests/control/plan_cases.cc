@@ -100,6 +100,15 @@ RandomGraph MakeRandomGraph(Random& random, uint32_t node_count, uint32_t kinds)
   return made;
 }
 
+Names NamesOf(const Plan& plan) {
+  Names names;
+  for (const Bucket& bucket : plan.buckets()) {
+    names.emplace_back();
+    for (const Request& tensor : bucket.tensors) names.back().push_back(tensor.name);
+  }
+  return names;
+}
+
 std::string ProblemOf(const Plan& plan, const RandomGraph& graph) {
   std::map<std::string, size_t> bucket_of;
   for (size_t bucket = 0; bucket < plan.buckets().size(); ++bucket) {

@@ -42,6 +42,10 @@ struct RandomGraph {
 // kinds  1: all tensors may be fused; more: of several kinds and operations
 RandomGraph MakeRandomGraph(Random& random, uint32_t node_count, uint32_t kinds);
 
+// The names of the tensors of each bucket.
+using Names = std::vector<std::vector<std::string>>;
+Names NamesOf(const Plan& plan);
+
 // What is wrong with a plan: tensors missing or twice, buckets that mix what may not be fused, or a
 // tensor that needs one of its own bucket or of a later one. "" if nothing.
 std::string ProblemOf(const Plan& plan, const RandomGraph& graph);

@@ -18,19 +18,11 @@ namespace {
 
 using test::ForSeeds;
 using test::MakeRandomGraph;
+using test::Names;
+using test::NamesOf;
 using test::Random;
 using test::RandomGraph;
 using test::TensorOf;
-using Names = std::vector<std::vector<std::string>>;
-
-Names NamesOf(const Plan& plan) {
-  Names names;
-  for (const Bucket& bucket : plan.buckets()) {
-    names.emplace_back();
-    for (const Request& tensor : bucket.tensors) names.back().push_back(tensor.name);
-  }
-  return names;
-}
 
 OrderedTensor Needing(Request tensor, int64_t needs_up_to) {
   OrderedTensor ordered;
