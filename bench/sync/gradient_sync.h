@@ -54,6 +54,7 @@ class GradientSync {
 struct SyncSettings {
   std::chrono::microseconds cycle_time{1000};
   uint64_t fusion_bytes = uint64_t{64} << 20;
+  uint64_t bucket_bytes = 0;
   uint64_t gloo_bucket_bytes = uint64_t{25} << 20;
   uint32_t gs_cycles = 1;
 };

@@ -74,6 +74,8 @@ void Describe(po::options_description_easy_init option) {
   option("gs-cycles", po::value<Whole>()->default_value({1}), "cycles between common sleeps");
   option("fusion-bytes", po::value<Whole>()->default_value({uint64_t{64} << 20}),
          "fusion threshold of lmdbio");
+  option("bucket-bytes", po::value<Whole>()->default_value({0}),
+         "of a bucket of its plans; 0: as its collectives like it");
   option("gloo-bucket-bytes", po::value<Whole>()->default_value({uint64_t{25} << 20}),
          "bucket of gloo");
   option("neighbour-limit", po::value<double>()->default_value(0.1),
@@ -169,6 +171,7 @@ bench::SyncSettings ReadSettings(const Invocation& invocation) {
   settings.cycle_time = std::chrono::microseconds(Count(invocation, "cycle-us", 0, 1'000'000'000));
   settings.gs_cycles = Count(invocation, "gs-cycles", 1, 1'000'000);
   settings.fusion_bytes = invocation.whole("fusion-bytes");
+  settings.bucket_bytes = invocation.whole("bucket-bytes");
   settings.gloo_bucket_bytes = invocation.whole("gloo-bucket-bytes");
   return settings;
 }
@@ -194,6 +197,7 @@ ordered_json DescribeSettings(const Plan& plan, const bench::RunStage& stage) {
           {"cycle_us", stage.settings.cycle_time.count()},
           {"gs_cycles", stage.settings.gs_cycles},
           {"fusion_bytes", stage.settings.fusion_bytes},
+          {"bucket_bytes", stage.settings.bucket_bytes},
           {"gloo_bucket_bytes", stage.settings.gloo_bucket_bytes},
           {"repetitions", plan.repetition_count},
           {"iterations", stage.iteration_count},

@@ -203,6 +203,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   LMDBIO_TRY(Choice choice, ParseChoice(name));
   choice.options.cycle_time = context.settings.cycle_time;
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
+  choice.options.bucket_bytes = context.settings.bucket_bytes;
   choice.options.gs_cycles = context.settings.gs_cycles;
   if (choice.is_placed) {
     for (const GradientTensor& tensor : context.network.tensors) {

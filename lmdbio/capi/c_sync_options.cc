@@ -94,11 +94,11 @@ std::string SyncChoice::CommonWords() const {
   const sync::SyncOptions& all = options;
   return fmt::format(
       "coordinator {}, pacing {}, collective {}, transport {}, cycle_time_us {}, gs_cycles {}, "
-      "fusion_threshold_bytes {}, num_groups {}, cache_capacity {}, gradient_bytes {}, chunk_bytes "
-      "{}, chunk_depth {}",
+      "fusion_threshold_bytes {}, bucket_bytes {}, num_groups {}, cache_capacity {}, "
+      "gradient_bytes {}, chunk_bytes {}, chunk_depth {}",
       all.coordinator, all.pacing, all.collective, has_mpi_transport ? "mpi" : "own",
-      all.cycle_time.count(), all.gs_cycles, all.fusion_threshold_bytes, all.num_groups,
-      all.cache_capacity, all.gradient_bytes, all.chunk_bytes, all.chunk_depth);
+      all.cycle_time.count(), all.gs_cycles, all.fusion_threshold_bytes, all.bucket_bytes,
+      all.num_groups, all.cache_capacity, all.gradient_bytes, all.chunk_bytes, all.chunk_depth);
 }
 
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
@@ -119,6 +119,7 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   LMDBIO_TRY_VOID(TakeLimits(from, to));
   Take(from.gs_cycles, to.gs_cycles);
   to.num_groups = from.num_groups;
+  to.bucket_bytes = from.bucket_bytes;
   to.gradient_bytes = from.gradient_bytes;
   to.chunk_bytes = from.chunk_bytes;
   to.chunk_depth = from.chunk_depth;

@@ -56,8 +56,10 @@ typedef struct lmdbio_sync_options {
                               "mpi", which needs MPI_THREAD_MULTIPLE; NULL: "own" */
   int64_t cycle_time_us;   /* of "cycle", "gs" and "nbcs"; 0: 1000; -1: none */
   uint32_t gs_cycles;      /* "gs": ranks agree on their sleep every so many cycles; 0: 1 */
-  uint32_t num_groups;     /* a plan has so many buckets, in place of the threshold; 0: any */
+  uint32_t num_groups;     /* a plan has so many buckets, whatever their bytes; 0: any */
   int64_t fusion_threshold_bytes; /* of tensors that travel together; 0: 64 MiB; -1: none do */
+  uint64_t bucket_bytes;          /* of such tensors in a plan; 0: as many as suit the way they
+                                     are reduced, some MiB */
   int64_t cache_capacity;         /* responses that are remembered; 0: 1024; -1: none */
   uint64_t gradient_bytes;        /* memory that lmdbio_sync_place gives out */
   uint64_t chunk_bytes;           /* in which messages between hosts are cut; 0: as measured */

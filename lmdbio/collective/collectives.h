@@ -41,6 +41,9 @@ struct Values {
   reduce::DataType type = reduce::DataType::kFloat32;
 };
 
+// Of Collectives::ample_bytes, where nothing is known.
+constexpr uint64_t kUsualAmpleBytes = uint64_t{4} << 20;
+
 // Every call is collective over all ranks, in one order. On kDeclined, and on an error, no output
 // has been written, but for an error in the middle of a transfer.
 // Errors of every call:
@@ -93,6 +96,10 @@ class Collectives {
   // there needs no copy. May be empty. An AllReduce finds the zero-copy way by itself, if all ranks
   // reduce at the same offset of it.
   virtual MutableBytes registered() const { return {}; }
+
+  // An AllReduce of more bytes takes no less time for each of them: who has many to reduce had best
+  // do it in pieces of about so many, while they are in caches. The same on every rank.
+  virtual uint64_t ample_bytes() const { return kUsualAmpleBytes; }
 
   // What was chosen, by size, in lines for people. May be empty.
   virtual std::string Description() const { return {}; }

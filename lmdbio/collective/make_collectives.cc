@@ -58,15 +58,12 @@ Made OnHost(comm::Group& host, comm::Health& health, const CollectiveOptions& op
                          {.wait = options.wait_mode, .registered_bytes = options.registered_bytes});
 }
 
-// Collective over `group`.
-Result<uint64_t> LeastOf(comm::Group& group, uint64_t mine) {
-  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
-  for (size_t at = 0; at < all.size(); at += sizeof(uint64_t)) {
-    uint64_t theirs = 0;
-    std::memcpy(&theirs, &all[at], sizeof theirs);
-    mine = std::min(mine, theirs);
-  }
-  return mine;
+// Collective over `group`: everybody's.
+Result<std::vector<uint64_t>> AllOf(comm::Group& group, uint64_t mine) {
+  LMDBIO_TRY(const auto bytes, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<uint64_t> all(bytes.size() / sizeof mine);
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
 }
 
 Made OverTiers(comm::Group& group, comm::Group& host, comm::HostPlaces places, comm::Health& health,
@@ -77,9 +74,12 @@ Made OverTiers(comm::Group& group, comm::Group& host, comm::HostPlaces places, c
   Made roots = nullptr;
   if (is_root) roots = OverLinks(*same_tier, health, options, group.rank());
   LMDBIO_TRY(auto between, ForAll(group, std::move(roots)));
-  LMDBIO_TRY(const uint64_t registered_bytes, LeastOf(group, on_host->registered().size()));
+  LMDBIO_TRY(const auto registered_bytes, AllOf(group, on_host->registered().size()));
+  const uint64_t known_bytes = is_root ? between->ample_bytes() : 0;
+  LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
   return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
-                           {.registered_bytes = registered_bytes});
+                           {.registered_bytes = std::ranges::min(registered_bytes),
+                            .ample_bytes = std::ranges::max(ample_bytes)});
 }
 
 }  // namespace

@@ -55,6 +55,9 @@ class Tiered final : public Collectives {
   MutableBytes registered() const override {
     return host_->registered().first(options_.registered_bytes);
   }
+  uint64_t ample_bytes() const override {
+    return std::max(host_->ample_bytes(), options_.ample_bytes);
+  }
   std::string Description() const override;
   void Stop(const Error& why) override {
     host_->Stop(why);

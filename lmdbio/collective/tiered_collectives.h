@@ -21,6 +21,7 @@ struct TieredOptions {
   uint64_t apart_bytes_max = 512 << 10;  // an AllReduce of more is made in place
   // Of this rank's registered memory on its host, what all ranks of all hosts have.
   uint64_t registered_bytes = 0;
+  uint64_t ample_bytes = kUsualAmpleBytes;  // the roots', which other ranks do not know
 };
 
 // host   of the ranks of this host, in their order

@@ -42,6 +42,7 @@ class OverWire final : public Collectives {
                                std::span<const uint64_t> receive_bytes) override;
   Result<CallOutcome> Barrier(const CallTag& tag) override { return meeting_.Agree(tag, {}); }
   void Stop(const Error& why) override { wire_->Stop(why); }
+  uint64_t ample_bytes() const override { return ample_bytes_; }
   std::string Description() const override { return TextOf(table_); }
 
  private:
@@ -59,6 +60,7 @@ class OverWire final : public Collectives {
   WireMeeting meeting_;
   WireScratch scratch_;
   WireTable table_ = UsualWireTable();
+  uint64_t ample_bytes_ = kUsualAmpleBytes;
 };
 
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
@@ -72,7 +74,9 @@ Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
       LMDBIO_TRY_VOID(TryAllReduce(choice, {}, values, reduce::ReduceOp::kSum));
       return {};
     };
-    LMDBIO_TRY(table_, MeasureWireTable(job, options.trial_time, all_reduce));
+    LMDBIO_TRY(MeasuredWire measured, MeasureWire(job, options.trial_time, all_reduce));
+    table_ = std::move(measured.table);
+    ample_bytes_ = measured.ample_bytes;
   }
   WireTable mine = !options.table.empty() ? options.table : table_;
   for (WireChoice& row : mine) {

@@ -19,6 +19,8 @@ constexpr std::array<uint64_t, 2> kOtherChunkBytes = {64 << 10, 1 << 20};
 // The best of so many is what an algorithm can do; the first calls make sockets grow.
 constexpr int kRounds = 4;
 constexpr uint64_t kRowCountMax = 64;
+// So much more time for each byte than at best is hardly more.
+constexpr double kAmpleLoss = 1.1;
 
 // What comes next.
 struct Order {
@@ -121,11 +123,23 @@ uint64_t BoundBehind(size_t i) {
       std::sqrt(static_cast<double>(kTriedBytes[i]) * static_cast<double>(kTriedBytes[i + 1])));
 }
 
-Result<WireTable> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
+// The smallest size that was tried whose bytes take hardly more time than at best.
+// costs  [sizes tried] seconds of a byte
+uint64_t AmpleBytes(const std::vector<double>& costs) {
+  if (kTriedBytes[costs.size() - 1] < kUsualAmpleBytes) return kUsualAmpleBytes;
+  const double limit = kAmpleLoss * *std::min_element(costs.begin(), costs.end());
+  const auto first =
+      std::find_if(costs.begin(), costs.end(), [limit](double cost) { return cost <= limit; });
+  return kTriedBytes[static_cast<size_t>(first - costs.begin())];
+}
+
+Result<MeasuredWire> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
   WireTable table;
+  std::vector<double> costs;
   const auto end = Clock::now() + trial_time;
   for (size_t i = 0; i < kTriedBytes.size() && (i == 0 || Clock::now() < end); ++i) {
     LMDBIO_TRY(Best best, BestFor(trial, kTriedBytes[i]));
+    costs.push_back(best.time.count() / static_cast<double>(kTriedBytes[i]));
     const auto is_like = [&](const WireChoice& row) {
       return row.algorithm == best.choice.algorithm && row.chunk_bytes == best.choice.chunk_bytes;
     };
@@ -139,21 +153,24 @@ Result<WireTable> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
     table.push_back(UsualWireTable().back());
   }
   table.back().bytes_max = kAnyBytes;
-  return table;
+  return MeasuredWire{std::move(table), AmpleBytes(costs)};
 }
 
 }  // namespace
 
-Result<WireTable> MeasureWireTable(const WireJob& job, std::chrono::milliseconds trial_time,
-                                   const TriedAllReduce& all_reduce) {
+Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
+                                 const TriedAllReduce& all_reduce) {
   Trial trial(job, all_reduce);
-  WireTable table;
+  MeasuredWire measured;
   if (job.wire.rank() == 0) {
-    LMDBIO_TRY(table, Lead(trial, trial_time));
+    LMDBIO_TRY(measured, Lead(trial, trial_time));
   } else {
     LMDBIO_TRY_VOID(trial.Follow());
   }
-  return ShareWireTable(job, std::move(table));
+  LMDBIO_TRY(measured.table, ShareWireTable(job, std::move(measured.table)));
+  uint64_t& ample_bytes = measured.ample_bytes;
+  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&ample_bytes, 1)), 0));
+  return measured;
 }
 
 Result<WireTable> ShareWireTable(const WireJob& job, WireTable table) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 
+#include "lmdbio/collective/collectives.h"
 #include "lmdbio/collective/wire_algorithms.h"
 #include "lmdbio/collective/wire_choice.h"
 
@@ -13,12 +14,17 @@ namespace lmdbio::collective {
 // Reduces `values` by `choice`.
 using TriedAllReduce = std::function<Status(const WireChoice& choice, const Values& values)>;
 
+struct MeasuredWire {
+  WireTable table;
+  uint64_t ample_bytes = kUsualAmpleBytes;  // see Collectives
+};
+
 // Collective. Rank 0 says what is tried next, and takes the time. Ends with the size during whose
 // trials the time is over; what is larger is done as the largest that was tried.
 // Returns: the same on every rank
 // Errors: as Wire; kInternal  rank 0 asks for what there is not
-Result<WireTable> MeasureWireTable(const WireJob& job, std::chrono::milliseconds trial_time,
-                                   const TriedAllReduce& all_reduce);
+Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
+                                 const TriedAllReduce& all_reduce);
 
 // Collective. Rank 0's table becomes everybody's.
 // Errors: as Wire; kInvalidArgument  it is none, see CheckWireTable; on every rank

@@ -42,6 +42,15 @@ constexpr uint64_t kAgreedAgeMax = 1000;
 // A bucket may miss tensors for so many times the patience if nobody waits for it.
 constexpr int kUnwaitedPatience = 10;
 
+// With collectives that all ranks have alike.
+control::PlanOptions PlanOptionsOf(const SyncOptions& options,
+                                   const collective::Collectives& collectives) {
+  const uint64_t bytes =
+      options.bucket_bytes > 0 ? options.bucket_bytes : collectives.ample_bytes();
+  return {.fusion = {.threshold_bytes = std::min(options.fusion_threshold_bytes, bytes)},
+          .num_groups = options.num_groups};
+}
+
 uint64_t Mix(uint64_t digest, uint64_t number) {
   return (digest ^ number) * 0x9E3779B97F4A7C15 + number;
 }
@@ -61,8 +70,7 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts, CoreList sy
                 options.gradient_bytes),
       rounds_(parts.transport, parts.coordinator, options,
               [health = &parts.health] { return health->Check(); }),
-      plan_options_{.fusion = {.threshold_bytes = options.fusion_threshold_bytes},
-                    .num_groups = options.num_groups},
+      plan_options_(PlanOptionsOf(options, parts.collectives)),
       stall_watch_({.report = options.stall_report, .limit = options.stall_limit}) {
   if (options.coordinator == "topo") learner_.emplace(plan_options_);
   queue_->SetWaits(learner_ ? SubmissionQueue::Waits::kTold : SubmissionQueue::Waits::kNotTold);

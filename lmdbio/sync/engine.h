@@ -78,6 +78,7 @@ class Engine {
 
   const std::shared_ptr<SubmissionQueue>& queue() const { return queue_; }
   Executor& executor() { return executor_; }
+  const control::PlanOptions& plan_options() const { return plan_options_; }
   Witness& witness() { return witness_; }
   // Follows plans of this order, if all ranks do. Before anything is submitted.
   // Errors: as SubmissionQueue::Submit

@@ -48,6 +48,7 @@ Status SyncOptions::Check() const {
   LMDBIO_TRY_VOID(CheckTime("stall_limit", stall_limit, milliseconds(0)));
   LMDBIO_TRY_VOID(CheckTime("silence_limit", silence_limit, milliseconds(1)));
   LMDBIO_TRY_VOID(CheckBytes("fusion_threshold_bytes", fusion_threshold_bytes));
+  LMDBIO_TRY_VOID(CheckBytes("bucket_bytes", bucket_bytes));
   LMDBIO_TRY_VOID(CheckBytes("gradient_bytes", gradient_bytes));
   if (gs_cycles == 0) return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range");
   return {};

@@ -20,7 +20,9 @@ struct SyncOptions {
   uint64_t fusion_threshold_bytes = uint64_t{64}
                                     << 20;  // of a fusion buffer; 0: nothing is fused; <= 2^44
   uint64_t gradient_bytes = 0;              // memory that Synchronizer::Place gives out; <= 2^44
-  uint32_t num_groups = 0;         // > 0: a plan of this many buckets, in place of the threshold
+  uint64_t bucket_bytes = 0;  // of a bucket of a plan, within the threshold; 0: as the collectives
+                              // like it best (Collectives::ample_bytes); <= 2^44
+  uint32_t num_groups = 0;    // > 0: a plan of this many buckets, in place of both
   uint32_t cache_capacity = 1024;  // responses; 0: no cache
 
   // "auto", or one way for all sizes: "shm", "ring", "halving", "direct", "mpi"

@@ -327,6 +327,18 @@ std::vector<std::string> Synchronizer::Description() const {
                               options.pacing, impl_->size));
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));
+  if (options.coordinator == "topo") {
+    const control::PlanOptions& plan = impl_->engine->plan_options();
+    lines.push_back(plan.num_groups > 0 ? fmt::format("plans of {} buckets", plan.num_groups)
+                                        : fmt::format("plans of buckets up to {} bytes",
+                                                      plan.fusion.threshold_bytes));
+  }
+  const std::string collectives = impl_->collectives->Description();
+  for (size_t begin = 0; begin < collectives.size();) {
+    const size_t end = std::min(collectives.find('\n', begin), collectives.size());
+    lines.push_back(collectives.substr(begin, end - begin));
+    begin = end + 1;
+  }
   if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
   for (const std::string& note : impl_->placement.notes) lines.push_back(note);
   return lines;

@@ -411,6 +411,7 @@ static void test_wrong_options(void) {
   all.cycle_time_us = 200;
   all.gs_cycles = 3;
   all.num_groups = 2;
+  all.bucket_bytes = 1 << 20;
   all.fusion_threshold_bytes = -1;
   all.cache_capacity = -1;
   all.chunk_bytes = 65536;

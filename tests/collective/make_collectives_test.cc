@@ -3,6 +3,8 @@
 // Method: ranks played by threads, on made-up hosts.
 #include "lmdbio/collective/make_collectives.h"
 
+#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,11 @@ std::vector<Complaint> ComplaintsAbout(comm::ThreadRanks ranks, const Collective
     if (!made) return;
     for (const auto& check : test::CollectiveChecks()) check.run(**made, sizes, mine);
     if (group.rank() == 0) description = (*made)->Description();
+    const uint64_t ample_bytes = (*made)->ample_bytes();
+    const auto all = group.AllGather(std::as_bytes(std::span(&ample_bytes, 1)));
+    for (size_t at = 0; at < all->size(); at += sizeof ample_bytes) {
+      mine.Expect(std::memcmp(&(*all)[at], &ample_bytes, sizeof ample_bytes) == 0, "ample_bytes");
+    }
     if (group.size() > 1) test::CheckStop(**made, mine);
   });
   std::vector<Complaint> all;

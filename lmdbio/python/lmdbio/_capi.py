@@ -141,6 +141,7 @@ class SyncOptions(ctypes.Structure):
         ("gs_cycles", ctypes.c_uint32),
         ("num_groups", ctypes.c_uint32),
         ("fusion_threshold_bytes", ctypes.c_int64),
+        ("bucket_bytes", ctypes.c_uint64),
         ("cache_capacity", ctypes.c_int64),
         ("gradient_bytes", ctypes.c_uint64),
         ("chunk_bytes", ctypes.c_uint64),

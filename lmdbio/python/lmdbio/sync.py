@@ -69,9 +69,9 @@ class Synchronizer:
 
     comm     its ranks; the constructor, shutdown and close are collective
     options  as in lmdbio_sync.h: coordinator, pacing, collective, transport, cycle_time_us,
-             gs_cycles, num_groups, fusion_threshold_bytes, cache_capacity, gradient_bytes,
-             chunk_bytes, chunk_depth, plan_patience_ms, stall_report_ms, stall_limit_ms,
-             silence_limit_ms, timeline_path, placement
+             gs_cycles, num_groups, fusion_threshold_bytes, bucket_bytes, cache_capacity,
+             gradient_bytes, chunk_bytes, chunk_depth, plan_patience_ms, stall_report_ms,
+             stall_limit_ms, silence_limit_ms, timeline_path, placement
 
     Any thread may submit and wait. Errors are LmdbioError, most also a built-in exception; stall
     reports go to logging.getLogger("lmdbio").
