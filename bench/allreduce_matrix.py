@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Runs allreduce_bench for several numbers of ranks, and says how its sums stand beside MPI's and
-Gloo's.
+"""Runs allreduce_bench for several numbers of ranks, and sets its sums beside MPI's and Gloo's.
 
     bench/allreduce_matrix.py [--ranks 2,3,4,5,6,7,8] [--waits spin,yield] [--out FOLDER] ...
 
@@ -18,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench" / "sync"))
-from run_matrix import Failure, mpi_environment, run  # noqa: E402
+from run_matrix import Failure, heed_signals, mpi_environment, run  # noqa: E402
 
 SLOTS = 16
 SMALL_BYTES_MAX = 1 << 20
@@ -56,7 +55,9 @@ def size_text(size):
 
 
 def table(cells):
-    heads = [f"{cell['ranks']}, {cell['mpi_wait']}" for cell in cells]
+    # A Synchronizer's thread always waits asleep; what spins is for ranks with cores of their own.
+    heads = [f"{cell['ranks']} ranks, MPI {cell['mpi_wait']}, lmdbio {cell['wait']}"
+             for cell in cells]
     lines = ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both)", "",
              "| bytes | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
     sizes = sorted({row["bytes"] for cell in cells for row in cell["rows"]})
@@ -105,6 +106,7 @@ def parse_arguments():
 
 
 def main():
+    heed_signals()
     options, rest = parse_arguments()
     options.out.mkdir(parents=True, exist_ok=True)
     cells = []
@@ -112,7 +114,9 @@ def main():
         suits = "spin" if ranks <= os.cpu_count() else "yield"
         for wait in options.waits.split(",") if options.waits else [suits]:
             cells.append(run_cell(options, rest, ranks, wait))
-    lines = table(cells) + [""] + verdict(cells)
+    single_copy = mpi_environment()["OMPI_MCA_btl_vader_single_copy_mechanism"]
+    lines = table(cells) + ["", f"MPI's single copy between processes: {single_copy}"]
+    lines += verdict(cells)
     text = "\n".join(lines) + "\n"
     (options.out / "matrix.md").write_text(text, encoding="utf-8")
     (options.out / "matrix.json").write_text(json.dumps(cells, indent=2), encoding="utf-8")

@@ -36,7 +36,8 @@ MAY_INCLUDE = {
     "order": ["base"],
     "exchange": ["base", "format", "layout", "comm"],
     "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
-    "sync": ["base", "comm", "reduce", "collective", "control"],
+    "trace": ["base"],
+    "sync": ["base", "comm", "reduce", "collective", "control", "trace"],
     "capi": ["base", "comm", "mpi", "loader", "reduce", "collective", "control", "sync"],
 }
 

@@ -1,4 +1,4 @@
-// tools/timeline_file.h - reads the files that lmdbio/sync/timeline.h writes, also their remains.
+// tools/timeline_file.h - reads the files that lmdbio/trace/timeline.h writes, also their remains.
 #ifndef LMDBIO_TOOLS_TIMELINE_FILE_H_
 #define LMDBIO_TOOLS_TIMELINE_FILE_H_
 

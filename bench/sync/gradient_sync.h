@@ -66,6 +66,7 @@ struct SyncContext {
   const LayerNetwork& network;
   Gradients& gradients;
   SyncSettings settings;
+  std::string_view run_kind = "train";  // of what a timeline tells
 };
 
 // One way, by its name:
@@ -73,7 +74,7 @@ struct SyncContext {
 //   mpi           MPI_Allreduce for each tensor after the backward pass
 //   mpi-fused     one MPI_Allreduce of everything after the backward pass
 //   gloo          Gloo's ring for each bucket, in a thread, as soon as the bucket is full
-//   lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]
+//   lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]
 //                 the Synchronizer; "graph" is "topo" with the network's graph. TRANSPORT is of
 //                 control messages: "mpi", MPI's blocking calls, or "own"
 struct Variant {

@@ -47,6 +47,12 @@ def mpi_environment():
     return settings | kept
 
 
+def heed_signals():
+    """Who is told to end ends by an exception, so that the command under way is ended, too."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
+
+
 def run(words, environment, seconds_max):
     """Runs a command in a session of its own, ends all of it if it takes too long or we are
     interrupted. Returns its exit code and output."""
@@ -207,6 +213,7 @@ def parse_options():
 
 
 def main():
+    heed_signals()
     options, rest = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
     try:

@@ -226,6 +226,7 @@ ordered_json DescribeEnvironment(comm::Group& group, comm::Group& host) {
           {"mpi", words.substr(0, words.find(','))},
           {"mpi_wait", lmdbio::tools::MpiWaitMode()},
           {"mpi_yield_when_idle", Setting("OMPI_MCA_mpi_yield_when_idle")},
+          {"mpi_single_copy", Setting("OMPI_MCA_btl_vader_single_copy_mechanism")},
           {"binding", Setting("OMPI_MCA_hwloc_base_binding_policy")},
           {"mpi_threads", thread_level == MPI_THREAD_MULTIPLE ? "multiple" : "fewer"},
           {"governor", bench::CpuGovernor()},

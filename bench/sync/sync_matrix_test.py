@@ -9,9 +9,11 @@ themselves. PyTorch's part is left out, and says so, where there is no torch.
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -64,6 +66,37 @@ class MatrixTest(unittest.TestCase):
                      for rank in run["ranks"]}
         self.assertEqual(len(checksums), 1)
         self.assertNotIn("0" * 16, checksums)
+
+    def processes_of_job(self):
+        """How many processes have a file of this test's among their words."""
+        count = 0
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            count += entry.name.isdigit() and os.fsencode(self.out / "cell") in words
+        return count
+
+    def await_processes(self, wanted):
+        """Until there are some, or none."""
+        give_up = time.monotonic() + 30
+        while (self.processes_of_job() > 0) != wanted:
+            self.assertLess(time.monotonic(), give_up, f"processes of the job: not {wanted}")
+            time.sleep(0.1)
+
+    def test_who_is_told_to_end_ends_the_job(self):
+        matrix = subprocess.Popen(
+            [sys.executable, "-B", FOLDER / "run_matrix.py", "--build", BUILD, "--out", self.out,
+             "--ranks", "2", "--variants", "none", "--iterations", "1000000", "--run-seconds",
+             "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(matrix.wait)
+        self.addCleanup(matrix.kill)
+        self.await_processes(True)
+        matrix.terminate()
+        self.assertEqual(matrix.wait(timeout=30), 128 + signal.SIGTERM)
+        self.await_processes(False)
 
     def test_an_unknown_variant_gives_its_name(self):
         result = self.run_matrix("--ranks", "2", "--networks", "alexnet", "--variants",

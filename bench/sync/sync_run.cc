@@ -236,8 +236,8 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunK
   const std::vector<pid_t> before = ThreadsOfProcess();
   std::unique_ptr<GradientSync> sync;
   if (!variant.is_none()) {
-    auto made = MakeSync(
-        variant, {stage.group, stage.communicator, stage.network, stage.gradients, stage.settings});
+    auto made = MakeSync(variant, {stage.group, stage.communicator, stage.network, stage.gradients,
+                                   stage.settings, NameOf(kind)});
     const Status agreed = comm::Agree(stage.group, made ? Status() : Fail(std::move(made).error()));
     if (!agreed) {
       result.error = agreed.error().message();

@@ -211,7 +211,8 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
     }
   }
   if (choice.is_traced) {
-    choice.options.timeline_path = std::filesystem::temp_directory_path() / "sync_bench_timeline";
+    choice.options.timeline_path = std::filesystem::temp_directory_path() /
+                                   fmt::format("sync_bench_timeline.{}", context.run_kind);
   }
   sync::SyncParts parts;
   auto health = std::make_unique<comm::GoodHealth>();

@@ -15,7 +15,6 @@ using control::Operation;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr std::string_view kOwnNames = "lmdbio.";
 constexpr size_t kDimensionsMax = 255;
 
 // A number whose 0 is a default and whose -1 is nothing at all.
@@ -67,9 +66,7 @@ Status TakeName(const lmdbio_sync_request& from, control::Request& to) {
   if (to.operation == Operation::kJoin) return {};  // needs none
   if (from.name == nullptr) return BadField("request.name", "is NULL");
   to.name = from.name;
-  if (!std::string_view(to.name).starts_with(kOwnNames)) return {};
-  return BadField("request.name", fmt::format("'{}': what begins with '{}' is the library's own",
-                                              to.name, kOwnNames));
+  return {};
 }
 
 Status TakeKinds(const lmdbio_sync_request& from, control::Request& to) {

@@ -31,10 +31,15 @@ constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, o
 // Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
 // that finds nobody else to run takes some tenths of a microsecond. Who has looked in vain looks
 // for half as long the next time: the peer may wait for this very core.
-constexpr int kLooksMin = 10;
+constexpr int kLooksMin = 1;
 constexpr int kSpinLooksMax = 200;
 constexpr int kSpinYields = 2000;
 constexpr int kSleepYields = 100;
+// A yield that takes longer has let somebody else run for a slice of time, who may not even be a
+// peer: then a rank had better sleep, for who sleeps gets its core back as soon as it is rung for.
+// So it does in the waits that come next, too.
+constexpr auto kLongYield = std::chrono::microseconds(100);
+constexpr int kWaitsAfterLongYield = 1000;
 constexpr int kLooksBetweenStops = 64;
 constexpr auto kLeaveLimit = std::chrono::seconds(5);
 
@@ -169,9 +174,18 @@ Status HostTable::AwaitLong(uint64_t value) {
   }
   look_count_ = std::max(kLooksMin, look_count_ / 2);
   const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
-  for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
-    ::sched_yield();
-    if (LookFor(value)) return {};
+  if (waits_without_yield_ > 0) {
+    --waits_without_yield_;
+  } else {
+    auto before = std::chrono::steady_clock::now();
+    for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
+      ::sched_yield();
+      const auto after = std::chrono::steady_clock::now();
+      if (after - before > kLongYield) waits_without_yield_ = kWaitsAfterLongYield;
+      if (LookFor(value)) return {};
+      if (waits_without_yield_ > 0) break;
+      before = after;
+    }
   }
   while (!LookFor(value)) LMDBIO_TRY_VOID(SleepUntil(value));
   return {};

@@ -127,6 +127,7 @@ class HostTable {
   uint64_t call_ = 0;
   uint64_t first_chunk_ = 0;
   int look_count_;  // of the next wait, before it gives up the core
+  int waits_without_yield_ = 0;
   std::chrono::steady_clock::time_point checked_at_;
 };
 

@@ -58,7 +58,8 @@ uint64_t Mix(uint64_t digest, uint64_t number) {
 }  // namespace
 
 Engine::Engine(const SyncOptions& options, const EngineParts& parts, CoreList sync_cores,
-               std::unique_ptr<Timeline> timeline, std::function<void(const std::string& line)> log)
+               std::unique_ptr<trace::Timeline> timeline,
+               std::function<void(const std::string& line)> log)
     : options_(options),
       parts_(parts),
       log_(std::move(log)),
@@ -471,12 +472,12 @@ void Engine::EndPlan(std::vector<Request> unsent) {
 
 // --- Watching --------------------------------------------------------------------------------
 
-std::vector<PendingTensor> Engine::PendingTensors() const {
+std::vector<trace::PendingTensor> Engine::PendingTensors() const {
   std::unordered_map<std::string, std::vector<int>> missing;
   for (control::Stall& stall : parts_.coordinator.Stalls()) {
     missing[stall.name] = std::move(stall.missing_ranks);
   }
-  std::vector<PendingTensor> pending;
+  std::vector<trace::PendingTensor> pending;
   for (const auto& [name, task] : tasks_) {
     const auto found = missing.find(name);
     pending.push_back({name, task->number, WaitsSince(*task),
@@ -510,8 +511,8 @@ Status Engine::LookForStalls(Clock::time_point now) {
       if (now - WaitsSince(*task) > ring_after) stalled_names_.push_back(name);
     }
   }
-  const std::vector<PendingTensor> pending = PendingTensors();
-  StallFindings findings = stall_watch_.Look(pending, now);
+  const std::vector<trace::PendingTensor> pending = PendingTensors();
+  trace::StallFindings findings = stall_watch_.Look(pending, now);
   for (const std::string& line : findings.lines) Note(line);
   for (const size_t index : findings.reported) witness_.Stalled(*tasks_.at(pending[index].name));
   return std::move(findings.status);

@@ -24,12 +24,12 @@
 #include "lmdbio/control/plan.h"
 #include "lmdbio/sync/executor.h"
 #include "lmdbio/sync/rounds.h"
-#include "lmdbio/sync/stall_report.h"
 #include "lmdbio/sync/submission_queue.h"
 #include "lmdbio/sync/sync_options.h"
 #include "lmdbio/sync/synchronizer.h"
 #include "lmdbio/sync/transport.h"
 #include "lmdbio/sync/witness.h"
+#include "lmdbio/trace/stall_report.h"
 
 namespace lmdbio::sync {
 
@@ -67,7 +67,8 @@ class Engine {
   // sync_cores  where the thread may run; empty: anywhere
   // timeline    null: none
   Engine(const SyncOptions& options, const EngineParts& parts, CoreList sync_cores,
-         std::unique_ptr<Timeline> timeline, std::function<void(const std::string& line)> log);
+         std::unique_ptr<trace::Timeline> timeline,
+         std::function<void(const std::string& line)> log);
   // Ends the thread. What is under way fails.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -112,7 +113,7 @@ class Engine {
   void Rest();
   Status LookForStalls(Clock::time_point now);
   Clock::time_point WaitsSince(const Task& task) const;
-  std::vector<PendingTensor> PendingTensors() const;
+  std::vector<trace::PendingTensor> PendingTensors() const;
   void Finish(const std::string& name, const Status& how);
   void FailAll(const Error& why);
   void Note(const std::string& line) const;
@@ -150,7 +151,7 @@ class Engine {
   Clock::time_point last_ring_;
   Clock::time_point last_stall_look_;
   Clock::duration away_{0};  // for which this thread was stopped: nobody has waited meanwhile
-  StallWatch stall_watch_;
+  trace::StallWatch stall_watch_;
   std::vector<std::string> stalled_names_;  // to be told to the coordinator
 
   SyncCounters counters_;

@@ -114,9 +114,10 @@ Result<Placement> PlaceRank(comm::Group& group, const std::string& text) {
   return PlaceThreads(text, *cores, PlaceAmong(host->rank(), digests));
 }
 
-Result<std::unique_ptr<Timeline>> OpenTimeline(const SyncOptions& options, int rank, int size) {
-  if (options.timeline_path.empty()) return std::unique_ptr<Timeline>();
-  return Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
+Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options, int rank,
+                                                      int size) {
+  if (options.timeline_path.empty()) return std::unique_ptr<trace::Timeline>();
+  return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
 // A plan of a graph is proposed by its digest, one that was learnt with what it depends on.
@@ -186,10 +187,10 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
              control::Coordinator::Create(
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtra},
                  transport->ranks()));
-  Result<std::unique_ptr<Timeline>> timeline_opened = OpenTimeline(options, rank, size);
+  Result<std::unique_ptr<trace::Timeline>> timeline_opened = OpenTimeline(options, rank, size);
   LMDBIO_TRY_VOID(
       Agree(group, timeline_opened ? Status() : Fail(std::move(timeline_opened).error())));
-  std::unique_ptr<Timeline> timeline = std::move(*timeline_opened);
+  std::unique_ptr<trace::Timeline> timeline = std::move(*timeline_opened);
   if (parts.log && !options.placement.empty()) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "lmdbio/base/status.h"
-#include "lmdbio/sync/flight_recorder.h"
 #include "lmdbio/sync/task.h"
-#include "lmdbio/sync/timeline.h"
+#include "lmdbio/trace/flight_recorder.h"
+#include "lmdbio/trace/timeline.h"
 
 namespace lmdbio::sync {
 
@@ -27,7 +27,7 @@ int64_t SteadyNanoseconds();
 class Witness {
  public:
   // timeline  null: none
-  explicit Witness(std::unique_ptr<Timeline> timeline) : timeline_(std::move(timeline)) {}
+  explicit Witness(std::unique_ptr<trace::Timeline> timeline) : timeline_(std::move(timeline)) {}
 
   void Submitted(const Task& task);
   void Failed(const Task& task);
@@ -55,10 +55,10 @@ class Witness {
   std::vector<std::string> Lines() const { return recorder_.Lines(); }
 
  private:
-  void Enter(std::span<Task* const> tasks, TensorPhase phase, int64_t now_ns);
+  void Enter(std::span<Task* const> tasks, trace::TensorPhase phase, int64_t now_ns);
 
-  FlightRecorder recorder_;
-  std::unique_ptr<Timeline> timeline_;
+  trace::FlightRecorder recorder_;
+  std::unique_ptr<trace::Timeline> timeline_;
   uint64_t collective_count_ = 0;
   int64_t bucket_began_ns_ = 0;
   uint64_t bucket_bytes_ = 0;

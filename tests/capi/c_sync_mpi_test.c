@@ -90,6 +90,42 @@ static void test_sums(const char* coordinator, const char* pacing, const char* c
   close_sync(sync);
 }
 
+/* Each tensor but the first needs the first, or, where `is_chain`, the one before it. */
+static void set_graph(lmdbio_sync* sync, int is_chain) {
+  char names[TENSORS][20];
+  lmdbio_sync_request tensors[TENSORS];
+  const lmdbio_sync_request* nodes[TENSORS];
+  uint32_t edges[2 * TENSORS];
+  for (int t = 0; t < TENSORS; ++t) {
+    const lmdbio_sync_request none = LMDBIO_SYNC_REQUEST_INIT;
+    snprintf(names[t], sizeof names[t], "tensor %d", t);
+    tensors[t] = none;
+    tensors[t].name = names[t];
+    tensors[t].count = COUNT;
+    nodes[t] = &tensors[t];
+    edges[2 * t] = is_chain && t > 0 ? (uint32_t)t - 1 : 0;
+    edges[2 * t + 1] = (uint32_t)t;
+  }
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_set_graph(sync, nodes, TENSORS, edges + 2, TENSORS - 1),
+               lmdbio_sync_message(sync));
+}
+
+/* A plan from the first iteration on; where one rank has another graph, none, and the same sums. */
+static void test_graph(int is_same) {
+  lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, NULL);
+  set_graph(sync, !is_same && rank == size - 1);
+  const lmdbio_sync_counters* counters = NULL;
+  train(sync, MPI_COMM_WORLD);
+  CHECK(lmdbio_sync_get_counters(sync, &counters) == LMDBIO_OK);
+  const uint64_t exchanges = counters->control_message_count;
+  train(sync, MPI_COMM_WORLD);
+  CHECK(lmdbio_sync_get_counters(sync, &counters) == LMDBIO_OK);
+  const int has_plan = is_same || size == 1;
+  CHECK(counters->plan_count == (uint64_t)has_plan && counters->plan_end_count == 0);
+  CHECK((counters->control_message_count == exchanges) == has_plan);
+  close_sync(sync);
+}
+
 /* --- Every operation ------------------------------------------------------------------------ */
 
 static void test_broadcast_and_scales(lmdbio_sync* sync) {
@@ -396,6 +432,8 @@ int main(int argc, char** argv) {
     test_sums("cache", "event", "ring", NULL);
     test_sums("horovod", "cycle", "halving", "own");
     test_sums("hierarchical", "gs", "shm", NULL);
+    test_graph(1);
+    test_graph(0);
     test_every_operation(NULL);
     test_every_operation("direct");
     test_mismatch();

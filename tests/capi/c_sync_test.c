@@ -329,7 +329,7 @@ static void test_wrong_requests(void) {
   REFUSE_REQUEST(struct_size, sizeof(lmdbio_sync_request) - 1, "struct_size");
   REFUSE_REQUEST(name, NULL, "request.name");
   REFUSE_REQUEST(name, "", "no name");
-  REFUSE_REQUEST(name, "lmdbio.shutdown", "library's own");
+  REFUSE_REQUEST(name, "lmdbio.shutdown", "reserved");
   REFUSE_REQUEST(operation, 7, "request.operation");
   REFUSE_REQUEST(operation, -1, "request.operation");
   REFUSE_REQUEST(operation, LMDBIO_ALLTOALL, "request.splits");

@@ -1,11 +1,11 @@
-#include "lmdbio/sync/stall_report.h"
+#include "lmdbio/trace/stall_report.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 constexpr size_t kRanksMax = 16;  // that a line names
@@ -70,15 +70,4 @@ StallFindings StallWatch::Look(std::span<const PendingTensor> pending, StallCloc
   return findings;
 }
 
-std::optional<StallClock::time_point> StallWatch::NextLook(
-    std::span<const PendingTensor> pending) const {
-  std::optional<StallClock::time_point> next;
-  const auto take = [&](StallClock::time_point at) { next = std::min(next.value_or(at), at); };
-  for (const PendingTensor& tensor : pending) {
-    if (limits_.report.count() > 0) take(DueAt(tensor));
-    if (limits_.limit.count() > 0) take(tensor.since + limits_.limit);
-  }
-  return next;
-}
-
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

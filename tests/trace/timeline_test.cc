@@ -17,11 +17,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "lmdbio/sync/timeline.h"
+#include "lmdbio/trace/timeline.h"
 #include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 using test::Good;
@@ -71,7 +71,7 @@ std::vector<json> EventsOf(const json& events, const std::string& name) {
   return found;
 }
 
-TEST_CASE("Timeline draws a tensor's way", "[sync]") {
+TEST_CASE("Timeline draws a tensor's way", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   auto timeline = Good(Timeline::Open({.path = path, .rank = 3, .size = 8, .host = "n\"7"}));
@@ -132,7 +132,7 @@ TEST_CASE("Timeline draws a tensor's way", "[sync]") {
   CHECK(events.back()["args"]["lost_events"] == 0);
 }
 
-TEST_CASE("Timeline writes any name as JSON", "[sync]") {
+TEST_CASE("Timeline writes any name as JSON", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   const std::vector<std::string> names = {"a\"b\\c",
@@ -164,7 +164,7 @@ TEST_CASE("Timeline writes any name as JSON", "[sync]") {
   CHECK(rows.contains("\xf0\x9f\x98\x80"));
 }
 
-TEST_CASE("Timeline of a process that was killed can be read", "[sync]") {
+TEST_CASE("Timeline of a process that was killed can be read", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   auto timeline = Good(Timeline::Open({.path = path, .rank = 1}));
@@ -178,7 +178,7 @@ TEST_CASE("Timeline of a process that was killed can be read", "[sync]") {
   CHECK(EventsOf(WithEnd(TextOf(path + ".1")), "negotiate").size() == 1);
 }
 
-TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[sync]") {
+TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   constexpr int kThreads = 4;
@@ -210,7 +210,7 @@ TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[sy
   CHECK(drawn > 0);
 }
 
-TEST_CASE("Timeline that has no place says so at once, and takes no small buffer", "[sync]") {
+TEST_CASE("Timeline that has no place says so at once, and takes no small buffer", "[trace]") {
   const test::TempDir dir;
   const auto nowhere = Timeline::Open({.path = dir.path() / "none" / "trace"});
   REQUIRE_FALSE(nowhere.has_value());
@@ -222,7 +222,7 @@ TEST_CASE("Timeline that has no place says so at once, and takes no small buffer
 }
 
 // The limit on the size of files plays the full disk.
-TEST_CASE("Timeline on a full disk ends with one error and whole events", "[sync][fault]") {
+TEST_CASE("Timeline on a full disk ends with one error and whole events", "[trace][fault]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   auto timeline = Good(Timeline::Open({.path = path}));
@@ -260,4 +260,4 @@ TEST_CASE("Timeline on a full disk ends with one error and whole events", "[sync
 }
 
 }  // namespace
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/sync/stall_report.h"
+#include "lmdbio/trace/stall_report.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 using std::chrono::milliseconds;
@@ -23,7 +23,7 @@ PendingTensor Tensor(std::string name, uint64_t number, milliseconds since,
   return {std::move(name), number, At(since), std::move(missing)};
 }
 
-TEST_CASE("StallWatch names tensor, number, time and ranks", "[sync]") {
+TEST_CASE("StallWatch names tensor, number, time and ranks", "[trace]") {
   StallWatch watch({});
   const std::vector<PendingTensor> pending = {
       Tensor("conv1", 17, seconds(1), {2, 5}), Tensor("fc", 1, seconds(2), {0}),
@@ -37,7 +37,7 @@ TEST_CASE("StallWatch names tensor, number, time and ranks", "[sync]") {
   CHECK(found.reported == std::vector<size_t>{2, 0, 1});
 }
 
-TEST_CASE("StallWatch names no more than some of many ranks", "[sync]") {
+TEST_CASE("StallWatch names no more than some of many ranks", "[trace]") {
   StallWatch watch({});
   std::vector<int> missing;
   for (int rank = 1; rank < 64; ++rank) missing.push_back(rank);
@@ -49,7 +49,7 @@ TEST_CASE("StallWatch names no more than some of many ranks", "[sync]") {
                                "and 47 more"));
 }
 
-TEST_CASE("StallWatch reports a tensor once in each report time", "[sync]") {
+TEST_CASE("StallWatch reports a tensor once in each report time", "[trace]") {
   StallWatch watch({seconds(5), seconds(0)});
   std::vector<PendingTensor> pending = {Tensor("t", 1, seconds(0))};
   std::vector<int> reported_at;
@@ -63,7 +63,7 @@ TEST_CASE("StallWatch reports a tensor once in each report time", "[sync]") {
   CHECK(watch.Look(pending, At(seconds(21))).lines.size() == 1);
 }
 
-TEST_CASE("StallWatch ends a long list", "[sync]") {
+TEST_CASE("StallWatch ends a long list", "[trace]") {
   StallWatch watch({});
   std::vector<PendingTensor> pending;
   for (int i = 0; i < 47; ++i) {
@@ -78,7 +78,7 @@ TEST_CASE("StallWatch ends a long list", "[sync]") {
   CHECK(watch.Look(pending, At(seconds(7))).lines.empty());
 }
 
-TEST_CASE("StallWatch gives up at the limit", "[sync]") {
+TEST_CASE("StallWatch gives up at the limit", "[trace]") {
   StallWatch watch({seconds(0), seconds(60)});
   const std::vector<PendingTensor> pending = {Tensor("late", 9, seconds(30), {1}),
                                               Tensor("t", 3, seconds(1), {4, 6})};
@@ -91,23 +91,5 @@ TEST_CASE("StallWatch gives up at the limit", "[sync]") {
         "tensor 't' (number 3) has waited 60.0 s for ranks 4, 6: the limit is 60.0 s");
 }
 
-TEST_CASE("StallWatch knows when to look again", "[sync]") {
-  StallWatch watch({seconds(5), seconds(12)});
-  const std::vector<PendingTensor> pending = {Tensor("t", 1, seconds(1)),
-                                              Tensor("u", 1, seconds(2))};
-  CHECK_FALSE(watch.NextLook({}).has_value());
-  std::vector<StallClock::time_point> looks;
-  for (bool is_over = false; !is_over;) {
-    looks.push_back(watch.NextLook(pending).value());
-    const StallFindings found = watch.Look(pending, looks.back());
-    is_over = !found.status.has_value();
-    CHECK((is_over || !found.lines.empty()));
-  }
-  CHECK(looks == std::vector<StallClock::time_point>{At(seconds(6)), At(seconds(7)),
-                                                     At(seconds(11)), At(seconds(12)),
-                                                     At(seconds(13))});
-  CHECK_FALSE(StallWatch({seconds(0), seconds(0)}).NextLook(pending).has_value());
-}
-
 }  // namespace
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

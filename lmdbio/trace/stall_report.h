@@ -1,16 +1,15 @@
-// lmdbio/sync/stall_report.h - tensors that some rank does not submit: what to say, and when to
+// lmdbio/trace/stall_report.h - tensors that some rank does not submit: what to say, and when to
 // give up.
 //
 // Pure: no thread, no clock, no message. Who drives it says what is pending and what time it is.
 //
 // Source: docs/sync.md "Failures".
-#ifndef LMDBIO_SYNC_STALL_REPORT_H_
-#define LMDBIO_SYNC_STALL_REPORT_H_
+#ifndef LMDBIO_TRACE_STALL_REPORT_H_
+#define LMDBIO_TRACE_STALL_REPORT_H_
 
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,7 +17,7 @@
 
 #include "lmdbio/base/status.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 
 using StallClock = std::chrono::steady_clock;
 
@@ -59,9 +58,6 @@ class StallWatch {
   // pending  [any order] all of them: others are forgotten
   StallFindings Look(std::span<const PendingTensor> pending, StallClock::time_point now);
 
-  // When Look next has something to say about `pending`; none: never.
-  std::optional<StallClock::time_point> NextLook(std::span<const PendingTensor> pending) const;
-
  private:
   using Key = std::pair<std::string, uint64_t>;
   StallClock::time_point DueAt(const PendingTensor& tensor) const;
@@ -70,5 +66,5 @@ class StallWatch {
   std::map<Key, StallClock::time_point> reported_at_;  // of what is pending
 };
 
-}  // namespace lmdbio::sync
-#endif  // LMDBIO_SYNC_STALL_REPORT_H_
+}  // namespace lmdbio::trace
+#endif  // LMDBIO_TRACE_STALL_REPORT_H_

@@ -1,4 +1,4 @@
-#include "lmdbio/sync/flight_recorder.h"
+#include "lmdbio/trace/flight_recorder.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 
 #include "lmdbio/base/check.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 using std::chrono::duration_cast;
@@ -174,4 +174,4 @@ std::vector<std::string> FlightRecorder::Lines() const {
   return lines;
 }
 
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

@@ -1,12 +1,12 @@
-// lmdbio/sync/flight_recorder.h - the last operations of this rank, always kept.
+// lmdbio/trace/flight_recorder.h - the last operations of this rank, always kept.
 //
 // For the question that comes after a failure: what was under way? A ring of fixed size, written
 // without a lock and without memory from anywhere, so cheap that nobody has a reason to switch it
 // off.
 //
 // Source: docs/sync.md "Seeing what happens".
-#ifndef LMDBIO_SYNC_FLIGHT_RECORDER_H_
-#define LMDBIO_SYNC_FLIGHT_RECORDER_H_
+#ifndef LMDBIO_TRACE_FLIGHT_RECORDER_H_
+#define LMDBIO_TRACE_FLIGHT_RECORDER_H_
 
 #include <array>
 #include <atomic>
@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 
 enum class FlightKind : uint8_t {
   kSubmitted,    // the program asked for an operation on a tensor
@@ -88,5 +88,5 @@ class FlightRecorder {
   int64_t day_minus_steady_ns_;  // what makes a time of day of one of the steady clock
 };
 
-}  // namespace lmdbio::sync
-#endif  // LMDBIO_SYNC_FLIGHT_RECORDER_H_
+}  // namespace lmdbio::trace
+#endif  // LMDBIO_TRACE_FLIGHT_RECORDER_H_

@@ -1,4 +1,4 @@
-#include "lmdbio/sync/timeline.h"
+#include "lmdbio/trace/timeline.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 using std::chrono::duration_cast;
@@ -387,4 +387,4 @@ Status Timeline::Close() {
   return status;
 }
 
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/sync/flight_recorder.h"
+#include "lmdbio/trace/flight_recorder.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 namespace {
 
 // A line without its time of day, which stands in front.
@@ -20,7 +20,7 @@ std::string Without(const std::string& line) {
   return line.substr(21);
 }
 
-TEST_CASE("FlightRecorder keeps the last events, oldest first", "[sync]") {
+TEST_CASE("FlightRecorder keeps the last events, oldest first", "[trace]") {
   FlightRecorder recorder(4);
   CHECK(recorder.Lines().empty());
   for (uint64_t i = 1; i <= 10; ++i) {
@@ -33,7 +33,7 @@ TEST_CASE("FlightRecorder keeps the last events, oldest first", "[sync]") {
   CHECK(Without(lines[3]) == "submitted    't10' number 10, 1000 bytes");
 }
 
-TEST_CASE("FlightRecorder says what there is to say", "[sync]") {
+TEST_CASE("FlightRecorder says what there is to say", "[trace]") {
   FlightRecorder recorder;
   recorder.Record(FlightKind::kDone, "conv1", {17, 4096, 3});
   recorder.Record(FlightKind::kRoundBegun, {}, {.number = 5});
@@ -47,7 +47,7 @@ TEST_CASE("FlightRecorder says what there is to say", "[sync]") {
   CHECK(Without(lines[3]) == "failed       'a?b?'");
 }
 
-TEST_CASE("FlightRecorder keeps the ends of long names", "[sync]") {
+TEST_CASE("FlightRecorder keeps the ends of long names", "[trace]") {
   FlightRecorder recorder;
   const std::string exact(FlightRecorder::kNameBytesMax, 'n');
   recorder.Record(FlightKind::kDone, exact);
@@ -61,7 +61,7 @@ TEST_CASE("FlightRecorder keeps the ends of long names", "[sync]") {
   CHECK(name.ends_with("xxxtail'"));
 }
 
-TEST_CASE("FlightRecorder tells the time of day of the steady clock's", "[sync]") {
+TEST_CASE("FlightRecorder tells the time of day of the steady clock's", "[trace]") {
   FlightRecorder recorder;
   recorder.RecordAt(1'000'000'000, FlightKind::kDone, {}, {});
   recorder.RecordAt(3'500'000'000, FlightKind::kDone, {}, {});
@@ -74,7 +74,7 @@ TEST_CASE("FlightRecorder tells the time of day of the steady clock's", "[sync]"
 }
 
 // Every line must be of one event: name, number and bytes say the same.
-TEST_CASE("FlightRecorder never mixes events of several threads", "[sync]") {
+TEST_CASE("FlightRecorder never mixes events of several threads", "[trace]") {
   constexpr int kThreads = 4;
   constexpr uint64_t kEvents = 20'000;
   FlightRecorder recorder(8);
@@ -111,4 +111,4 @@ TEST_CASE("FlightRecorder never mixes events of several threads", "[sync]") {
 }
 
 }  // namespace
-}  // namespace lmdbio::sync
+}  // namespace lmdbio::trace

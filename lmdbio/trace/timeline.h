@@ -1,4 +1,4 @@
-// lmdbio/sync/timeline.h - what this rank did when, as a trace that Chrome and Perfetto show.
+// lmdbio/trace/timeline.h - what this rank did when, as a trace that Chrome and Perfetto show.
 //
 // One file for each rank, PATH.rank, an event on each line. A row for each tensor, with its phases
 // one after the other; a row for the helper thread, with rounds and buckets; a row for the waiting
@@ -12,25 +12,25 @@
 // A file whose process was killed lacks its end, which readers of such traces forgive.
 //
 // Source: docs/sync.md "Seeing what happens".
-#ifndef LMDBIO_SYNC_TIMELINE_H_
-#define LMDBIO_SYNC_TIMELINE_H_
+#ifndef LMDBIO_TRACE_TIMELINE_H_
+#define LMDBIO_TRACE_TIMELINE_H_
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/unique_fd.h"
 
-namespace lmdbio::sync {
+namespace lmdbio::trace {
 
 struct TimelineOptions {
   std::string path = {};  // "trace" makes "trace.3" on rank 3; what was there is overwritten
@@ -120,6 +120,10 @@ class Timeline {
     uint64_t begin_count = 0;
     std::optional<TensorPhase> phase;  // that is open
   };
+  struct NameHash {  // of names in any form
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   Timeline(const TimelineOptions& options, std::string path, UniqueFd file);
@@ -149,8 +153,8 @@ class Timeline {
   uint64_t lost_count_ = 0;  // events for which there was no room while the file was written
   int64_t last_write_ns_ = 0;
   std::optional<Error> failure_;  // until somebody was told
-  std::map<std::string, Row, std::less<>> rows_;
+  std::unordered_map<std::string, Row, NameHash, std::equal_to<>> rows_;
 };
 
-}  // namespace lmdbio::sync
-#endif  // LMDBIO_SYNC_TIMELINE_H_
+}  // namespace lmdbio::trace
+#endif  // LMDBIO_TRACE_TIMELINE_H_
