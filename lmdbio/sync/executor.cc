@@ -178,12 +178,14 @@ bool Executor::is_end_of_place(const std::byte* end) const {
 
 // Where tensors lie that need not be packed: reduced in place, in the memory for gradients, one
 // behind the other as in a fusion buffer, and nothing of the program's between them, which would be
-// reduced, too. Null if they do not.
+// reduced, too. Places begin with a line, so tensors that do not may be followed by other places.
+// Null if they do not lie so.
 std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                             std::span<const uint64_t> offsets) const {
   if (gradients_.empty() || requests[0].prescale != 1 || tasks[0] == nullptr) return nullptr;
   std::byte* const first = tasks[0]->submission.output;
   if (first < gradients_.data() || first >= gradients_.data() + gradients_.size()) return nullptr;
+  if (static_cast<size_t>(first - gradients_.data()) % kAlignment != 0) return nullptr;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (tasks[i] == nullptr) return nullptr;
     const Submission& submission = tasks[i]->submission;

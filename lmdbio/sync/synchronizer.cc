@@ -252,7 +252,7 @@ int Synchronizer::size() const { return impl_->size; }
 Result<Handle> Synchronizer::Submit(Submission submission) {
   LMDBIO_TRY_VOID(CheckName(submission.request.name));
   const bool is_join = submission.request.operation == Operation::kJoin;
-  if (is_join && submission.request.name.empty()) submission.request.name = kJoin;
+  if (is_join) submission.request.name = kJoin;
   return impl_->Add(std::move(submission));
 }
 

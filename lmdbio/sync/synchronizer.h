@@ -126,7 +126,8 @@ class Synchronizer {
   int size() const;
 
   // Asks for one operation.
-  // Names that begin with "lmdbio." are the synchronizer's own. A kJoin needs no name.
+  // Names that begin with "lmdbio." are the synchronizer's own. A kJoin has one
+  // of them, whatever it is given.
   // Errors: kInvalidArgument  a tensor of this name is under way; a name, shape, root or split that
   //                           cannot be. Nothing has been submitted
   //         kPeerFailed       as Handle::Wait, when the synchronizer has failed already

@@ -199,5 +199,50 @@ TEST_CASE("Callbacks submit the next tensor, also of the same name", "[sync][edg
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+// Two tensors that look as if they lay in a fusion buffer, but begin within a line: what is between
+// them is the beginning of the second place.
+TEST_CASE("Tensors that begin within a line leave what is before them alone", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = GENERATE(1, 3);
+  job.options.gradient_bytes = 1 << 12;
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    const auto first = synchronizer.Place(100);
+    const auto second = synchronizer.Place(64);
+    if (!first || !second) return job.wrong.Add(rank, "Place");
+    auto* const a = reinterpret_cast<float*>(first->data()) + 1;
+    auto* const before_b = reinterpret_cast<float*>(second->data());
+    std::fill_n(a, 24, 1.0F);
+    std::fill_n(before_b, 16, 1.0F);
+    std::vector<Submission> group;
+    group.push_back(AllReduceOf("a", a, a, 24));
+    group.push_back(AllReduceOf("b", before_b + 1, before_b + 1, 15));
+    auto handles = synchronizer.SubmitGroup(std::move(group));
+    if (!handles) return job.wrong.Add(rank, handles.error().message());
+    for (Handle& handle : *handles) job.wrong.Expect(handle.Wait(), rank, "Wait");
+    const auto size = static_cast<float>(synchronizer.size());
+    job.wrong.Expect(*before_b == 1.0F, rank, "what no tensor holds was reduced");
+    job.wrong.Expect(a[0] == size && a[23] == size && before_b[15] == size, rank, "the sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Ranks that name their joins differently join", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 3;
+  job.options.coordinator = GENERATE("horovod", "cache", "hierarchical");
+  job.options.stall_limit = 10s;
+  job.Run([&](Synchronizer& synchronizer) {
+    Submission join;
+    join.request.operation = control::Operation::kJoin;
+    join.request.name = synchronizer.rank() == 0 ? "" : fmt::format("{}", synchronizer.rank());
+    auto handle = synchronizer.Submit(std::move(join));
+    if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());
+    const auto is_done = handle->WaitFor(10s);
+    job.wrong.Expect(is_done && *is_done, synchronizer.rank(), "the join is done");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 }  // namespace
 }  // namespace lmdbio::sync
