@@ -6,7 +6,11 @@ order; a failure ends all.
 
 import gc
 import importlib.util
+import json
+import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import warnings
@@ -228,6 +232,21 @@ class SyncTest(unittest.TestCase):
             COMM.Barrier()
         else:
             self.fail_in_first_rank({"gradient_bytes": 64}, step)
+
+    def test_an_error_that_placed_memory_outlives_until_exit(self):
+        program = """if True:
+            import sys, lmdbio.sync
+            with lmdbio.sync.Synchronizer(gradient_bytes=64, timeline_path=sys.argv[1]) as sync:
+                view = sync.place(12)
+                raise ZeroDivisionError
+            """
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run([sys.executable, "-c", program, f"{folder}/timeline"], text=True,
+                                   capture_output=True, check=False, timeout=SOON_S)
+            self.assertEqual(ended.returncode, 1)
+            self.assertRegex(ended.stderr, "RuntimeWarning(.|\\n)*ZeroDivisionError\\n\\Z")
+            # Only closing makes it whole.
+            json.loads(pathlib.Path(folder, "timeline.0").read_text())
 
     def test_tensors_that_cannot_be_reduced(self):
         with lmdbio.sync.Synchronizer(COMM) as sync:
