@@ -90,7 +90,10 @@ class TorchRanks:
             parameter.grad.copy_(part.view_as(parameter))
         return parts[-1]
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
         pass
 
 
@@ -114,10 +117,11 @@ class LmdbioRanks:
         operation.wait()
         return more
 
-    def close(self):
-        self._sync.shutdown()
-        self._gradients.close()
-        self._sync.close()
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._sync.__exit__(*error)  # after an error without a shutdown, so the others hear of it
 
 
 def train_epoch(network, optimizer, batches, ranks):
@@ -197,15 +201,29 @@ def train(options, network, ranks):
                   flush=True)
 
 
+def check_launcher(options):
+    """Ranks that know nothing of each other would each train a network of their own."""
+    world_size = os.environ.get("WORLD_SIZE")  # set by torchrun and its like
+    if options.sync == "torch":
+        if world_size is None and int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
+            raise ValueError("under mpirun, ranks find each other with --sync lmdbio only")
+    elif world_size is not None:
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.size != int(world_size):
+            raise ValueError(f"WORLD_SIZE is {world_size}, but MPI has {MPI.COMM_WORLD.size} "
+                             "ranks: --sync lmdbio is for mpirun")
+
+
 def main():
     options = parse_options()
-    if "WORLD_SIZE" in os.environ:  # torchrun, or another launcher, has started this
-        torch.distributed.init_process_group("gloo")
-    network = make_network(options.seed)
     try:
-        ranks = (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network)
-        train(options, network, ranks)
-        ranks.close()
+        check_launcher(options)
+        if "WORLD_SIZE" in os.environ:  # torchrun, or another launcher, has started this
+            torch.distributed.init_process_group("gloo")
+        network = make_network(options.seed)
+        with (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network) as ranks:
+            train(options, network, ranks)
     except (lmdbio.LmdbioError, ValueError, OSError) as error:
         print(f"train_digits.py: {error}", file=sys.stderr)
         return 1

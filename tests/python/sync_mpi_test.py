@@ -6,8 +6,15 @@ order; a failure ends all.
 
 import gc
 import importlib.util
+import json
+import pathlib
+import subprocess
 import sys
+import tempfile
+import time
 import unittest
+import warnings
+import weakref
 
 SKIPPED = 77
 HAS_ALL = importlib.util.find_spec("mpi4py") and importlib.util.find_spec("torch")
@@ -27,6 +34,7 @@ if HAS_ALL:
 
 BATCH = 12  # of all ranks
 STEPS = 20
+SOON_S = 30  # with sanitizers on a busy machine; the library would wait for 600 s
 
 
 def make_model(seed):
@@ -77,6 +85,11 @@ class SyncTest(unittest.TestCase):
                 sync.allreduce("strided", np.zeros(10)[::2])
             with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "type"):
                 sync.allreduce("bool", np.zeros(3, bool))
+            with self.assertRaisesRegex(ValueError, "turned: .* byte order"):
+                sync.allreduce("turned", np.zeros(3, np.dtype(np.float32).newbyteorder()))
+            for scale in ("prescale", "postscale"):
+                with self.assertRaisesRegex(ValueError, "zero: .* scale of 0"):
+                    sync.allreduce("zero", np.zeros(3), **{scale: 0.0})
             with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "lmdbio\\."):
                 sync.allreduce("lmdbio.x", np.zeros(3))
             odd = sync.allreduce("odd", np.zeros(3 + COMM.rank))
@@ -126,6 +139,166 @@ class SyncTest(unittest.TestCase):
             gradients.close()
             gc.collect()
             sync.close()
+
+    def test_closing_lets_go_of_placed_gradients(self):
+        model = torch.nn.Linear(3, 1)
+        size = lmdbio.torch.GradientSync.bytes_to_place(model)
+        with lmdbio.sync.Synchronizer(COMM, gradient_bytes=size) as sync:
+            gradients = lmdbio.torch.GradientSync(model, sync, placed=True)
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+        self.assertEqual(model.weight.grad.tolist(), [[1, 1, 1]])
+        self.assertEqual(gradients._pending, {})
+
+    def test_closing_lets_go_of_gradients_under_way(self):
+        model = torch.nn.Linear(3, 1)
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            gradients = lmdbio.torch.GradientSync(model, sync)
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.close()
+            self.assertEqual(gradients._pending, {})
+
+    def test_arrays_nobody_waits_for_go_when_they_are_done(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            array = np.ones(1000)
+            last = weakref.ref(array)
+            sync.allreduce("not awaited", array)
+            del array
+            COMM.Barrier()
+            until = time.monotonic() + SOON_S
+            while sync.counters()["tensor_count"] == 0 and time.monotonic() < until:
+                time.sleep(0.01)
+            for i in range(2):
+                sync.allreduce(f"awaited {i}", np.ones(1)).wait()
+            self.assertIsNone(last())
+            self.assertEqual(sync._orphans, {})
+
+    def fail_in_first_rank(self, options, step):
+        """Rank 0 fails in `step`, and the others hear of it soon."""
+        began = time.monotonic()
+        with self.assertRaises(ZeroDivisionError if COMM.rank == 0 else lmdbio.PeerFailedError):
+            with lmdbio.sync.Synchronizer(COMM, **options) as sync:
+                step(sync)
+        self.assertLess(time.monotonic() - began, SOON_S)
+        COMM.Barrier()
+
+    def test_an_error_on_one_rank_is_heard_of_by_all(self):
+        def step(sync):
+            sync.allreduce("first", np.ones(3)).wait()
+            if sync.rank == 0:
+                raise ZeroDivisionError
+            sync.allreduce("second", np.ones(3)).wait()
+
+        self.fail_in_first_rank({}, step)
+
+    def test_an_error_while_placed_memory_is_in_use(self):
+        model = torch.nn.Linear(3, 1)
+        size = lmdbio.torch.GradientSync.bytes_to_place(model) + 64
+
+        def step(sync):
+            gradients = lmdbio.torch.GradientSync(model, sync, placed=True)
+            view = sync.place(12).view(np.float32)
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+            if sync.rank == 0:
+                raise ZeroDivisionError
+            sync.allreduce("second", view).wait()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.fail_in_first_rank({"gradient_bytes": size}, step)
+        self.assertEqual(model.weight.grad.tolist(), [[1, 1, 1]])
+
+    def test_an_error_that_placed_memory_outlives(self):
+        views = []
+
+        def step(sync):
+            views.append(sync.place(12).view(np.float32))
+            sync.allreduce("first", views[0]).wait()
+            if sync.rank == 0:
+                raise ZeroDivisionError
+            views.pop()
+            sync.allreduce("second", np.ones(3)).wait()
+
+        if COMM.rank == 0:
+            with self.assertWarnsRegex(RuntimeWarning, "in use after an error"):
+                with self.assertRaises(ZeroDivisionError):
+                    with lmdbio.sync.Synchronizer(COMM, gradient_bytes=64) as sync:
+                        step(sync)
+            with self.assertRaisesRegex(ValueError, "closed"):
+                sync.describe()
+            self.assertEqual(views[0].tolist(), [0, 0, 0])  # it is still there
+            views.pop()
+            COMM.Barrier()
+        else:
+            self.fail_in_first_rank({"gradient_bytes": 64}, step)
+
+    def test_an_error_that_placed_memory_outlives_until_exit(self):
+        program = """if True:
+            import sys, lmdbio.sync
+            with lmdbio.sync.Synchronizer(gradient_bytes=64, timeline_path=sys.argv[1]) as sync:
+                view = sync.place(12)
+                raise ZeroDivisionError
+            """
+        with tempfile.TemporaryDirectory() as folder:
+            ended = subprocess.run([sys.executable, "-c", program, f"{folder}/timeline"], text=True,
+                                   capture_output=True, check=False, timeout=SOON_S)
+            self.assertEqual(ended.returncode, 1)
+            self.assertRegex(ended.stderr, "RuntimeWarning(.|\\n)*ZeroDivisionError\\n\\Z")
+            # Only closing makes it whole.
+            json.loads(pathlib.Path(folder, "timeline.0").read_text())
+
+    def test_tensors_that_cannot_be_reduced(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            with self.assertRaisesRegex(ValueError, "weight is on the device meta"):
+                lmdbio.torch.GradientSync(torch.nn.Linear(2, 2, device="meta"), sync)
+            for wrong, what in ((torch.zeros(3, device="meta"), "on the device meta"),
+                                (torch.zeros(3, dtype=torch.bool), "of type bool"),
+                                (torch.zeros(3, dtype=torch.uint8), "of type uint8"),
+                                (torch.eye(3).to_sparse(), "the layout torch.sparse_coo")):
+                model = torch.nn.Linear(2, 2)
+                model.register_buffer("odd", wrong)
+                with self.assertRaisesRegex(ValueError, f"odd .*{what}"):
+                    lmdbio.torch.GradientSync(model, sync).broadcast_parameters()
+            model = torch.nn.Embedding(3, 2, sparse=True)
+            gradients = lmdbio.torch.GradientSync(model, sync)
+            with self.assertRaisesRegex(ValueError, "gradient of weight .* layout"):
+                model(torch.tensor([1])).sum().backward()
+            with self.assertRaisesRegex(ValueError, "strided is not contiguous"):
+                gradients._submit_tensor("strided", torch.zeros(3, 2).t())
+            self.assertEqual(sync.counters()["tensor_count"], 0)
+            self.assertEqual(sync.flight_record(), "")
+
+    def test_gradients_of_several_batches(self):
+        for placed in (False, True):
+            model = torch.nn.Linear(3, 1, bias=False)
+            size = lmdbio.torch.GradientSync.bytes_to_place(model)
+            with lmdbio.sync.Synchronizer(COMM, gradient_bytes=size) as sync:
+                gradients = lmdbio.torch.GradientSync(model, sync, average=False, placed=placed)
+                for _ in range(3):
+                    model.zero_grad()
+                    with gradients.no_sync():
+                        for _ in range(2):
+                            model(torch.full((1, 3), 10.0 + COMM.rank)).sum().backward()
+                    self.assertEqual(gradients._pending, {})
+                    model(torch.ones(1, 3)).sum().backward()
+                    gradients.synchronize()
+                    expected = COMM.allreduce(21 + 2 * COMM.rank)
+                    self.assertEqual(model.weight.grad.tolist(), [[expected] * 3])
+                self.assertEqual(sync.counters()["tensor_count"], 3)
+
+    def test_a_second_gradient_is_an_error_and_the_next_step_is_right(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            gradients = lmdbio.torch.GradientSync(model, sync)
+            model(torch.ones(1, 3)).sum().backward()
+            with self.assertRaisesRegex(RuntimeError, "weight got a second gradient"):
+                model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+            model.zero_grad()
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+            self.assertEqual(model.weight.grad.tolist(), [[1, 1, 1]])
 
     def test_a_parameter_without_a_gradient_brings_zeros(self):
         model = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 1), "b": torch.nn.Linear(2, 1)})

@@ -90,6 +90,30 @@ class TrainDigitsTest(unittest.TestCase):
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.expect_curve(self.lines_of(ended.stdout), self.alone[:5])
 
+    @unittest.skipUnless(importlib.util.find_spec("mpi4py"), "there is no mpi4py")
+    def test_an_error_on_one_rank_ends_all(self):
+        launcher = os.environ["LMDBIO_MPIEXEC"].split()
+        good = ["1", sys.executable, SCRIPT, self.folder / "train", self.folder / "test", "--sync",
+                "lmdbio"]
+        bad = [*good[:4], self.folder / "missing", *good[5:]]
+        ended = subprocess.run([*launcher, *good, ":", launcher[-1], *bad], text=True,
+                               env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True,
+                               timeout=120, check=False)  # the library would wait for 600 s
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertRegex(ended.stderr, "train_digits.py: .*missing")
+
+    @unittest.skipUnless(importlib.util.find_spec("mpi4py"), "there is no mpi4py")
+    def test_the_wrong_launcher_is_told_from_the_right_one(self):
+        for more, options, what in (({"OMPI_COMM_WORLD_SIZE": "2"}, [], "--sync lmdbio only"),
+                                    ({"WORLD_SIZE": "2"}, ["--sync", "lmdbio"],
+                                     "WORLD_SIZE is 2, but MPI has 1")):
+            ended = subprocess.run(
+                [sys.executable, SCRIPT, self.folder / "train", self.folder / "test", "--epochs",
+                 "1", *options], env=os.environ | more, text=True, capture_output=True, timeout=120,
+                check=False)
+            self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+            self.assertRegex(ended.stderr, rf"\Atrain_digits\.py: [^\n]*{what}[^\n]*\n\Z")
+
     def test_goes_on_with_another_number_of_ranks(self):
         checkpoint = self.folder / "checkpoint"
         found = self.train("--checkpoint", checkpoint, "--stop-after", 3)

@@ -11,8 +11,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import traceback
+import warnings
 import weakref
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -25,14 +28,20 @@ OPERATIONS = {"allreduce": 0, "broadcast": 1}
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "product": 3}
 
+# Operations that nobody waits for any more, by their handles' numbers, and what keeps the arrays
+# that the library still works on. Their errors are nobody's.
+_Orphans = Dict[int, Tuple[ctypes.c_void_p, Any]]
+
+# Of each open synchronizer, by its handle's number: one that is never closed works on for ever.
+_orphans: Dict[int, _Orphans] = {}
+
 
 class Operation:
     """An operation under way. Keeps its array alive until it is done."""
 
-    def __init__(self, handle: ctypes.c_void_p, keeps: Any) -> None:
+    def __init__(self, handle: ctypes.c_void_p, keeps: Any, orphans: _Orphans) -> None:
         self._handle = handle
-        self._keeps = keeps
-        self._closes = weakref.finalize(self, _close_op, handle, keeps)
+        self._closes = weakref.finalize(self, _let_go_of_op, handle, keeps, orphans)
 
     def is_done(self) -> bool:
         """Whether it is done or has failed. Never waits."""
@@ -51,17 +60,34 @@ class Operation:
         _capi.check_op(self._handle, status)
 
 
-# The library writes to arrays of operations that nobody waits for any more, so these stay. Errors
-# of such operations are nobody's.
-_orphans: List[Any] = []
-
-
-def _close_op(handle: ctypes.c_void_p, keeps: Any) -> None:
+def _is_over(handle: ctypes.c_void_p) -> bool:
     done = ctypes.c_int(1)
     _capi.library().lmdbio_sync_op_test(handle, ctypes.byref(done))
-    if not done.value:
-        _orphans.append(keeps)
-    _capi.library().lmdbio_sync_op_close(handle)
+    return done.value != 0
+
+
+def _let_go_of_op(handle: ctypes.c_void_p, keeps: Any, orphans: _Orphans) -> None:
+    if keeps is None or _is_over(handle):
+        _capi.library().lmdbio_sync_op_close(handle)
+    else:
+        orphans[handle.value] = (handle, keeps)
+
+
+def _forget_done(orphans: _Orphans) -> None:
+    for number, (handle, _) in list(orphans.items()):
+        if _is_over(handle) and orphans.pop(number, None) is not None:
+            _capi.library().lmdbio_sync_op_close(handle)
+
+
+def _close_sync(handle: ctypes.c_void_p) -> None:
+    _capi.library().lmdbio_sync_close(handle)
+    _forget_done(_orphans.pop(handle.value, {}))
+
+
+def _close_with_last(handle: ctypes.c_void_p, places_left: List[None]) -> None:
+    places_left.pop()
+    if not places_left:
+        _close_sync(handle)
 
 
 class Synchronizer:
@@ -75,15 +101,22 @@ class Synchronizer:
 
     Any thread may submit and wait. Errors are LmdbioError, most also a built-in exception; stall
     reports go to logging.getLogger("lmdbio").
+
+    Use it in a `with`: an error closes it there, and the other ranks hear of that at once. Where
+    arrays in placed memory outlive the error, there is a warning, and it is closed with the last
+    of them or when the process exits.
     """
 
     def __init__(self, comm: Any = None, **options: Any) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         self._places: List[weakref.ref] = []
+        self._placed = range(0)  # addresses: what is placed lies in one piece
+        self._users: List[Callable[[], Any]] = []
         unknown = set(options) - {name for name, _ in _capi.SyncOptions._fields_[1:-2]}
         if unknown:
             raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
+        self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()
         self._check(_capi.library().lmdbio_sync_rank(self._handle, ctypes.byref(rank),
                                                      ctypes.byref(size)))
@@ -107,12 +140,16 @@ class Synchronizer:
             return np.empty(0, np.uint8)
         buffer = (ctypes.c_uint8 * size).from_address(memory.value)
         self._places.append(weakref.ref(buffer))
+        self._placed = range(self._placed.start or memory.value, memory.value + size)
         return np.frombuffer(buffer, np.uint8)
 
     def submit(self, name: str, address: int, shape: Any, type_name: str, keeps: Any,
                operation: str = "allreduce", reduction: str = "sum", root: int = 0,
                prescale: float = 1.0, postscale: float = 1.0) -> Operation:
         """Values at an address, worked on in place. `keeps` is what keeps them there."""
+        if prescale == 0 or postscale == 0:
+            raise _capi.InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
+        _forget_done(self._orphans)
         dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         request = _capi.SyncRequest(
             struct_size=ctypes.sizeof(_capi.SyncRequest), name=_capi.text("name", name),
@@ -125,11 +162,14 @@ class Synchronizer:
         handle = ctypes.c_void_p()
         self._check(_capi.library().lmdbio_sync_submit(self._use(), ctypes.byref(request),
                                                        ctypes.byref(handle)))
-        return Operation(handle, keeps)
+        # What is placed stays as long as the library works on it.
+        return Operation(handle, None if address in self._placed else keeps, self._orphans)
 
     def _submit_array(self, name: str, array: np.ndarray, **fields: Any) -> Operation:
         if not (array.flags.c_contiguous and array.flags.writeable):
             raise ValueError(f"{name}: the array must be contiguous and writable")
+        if not array.dtype.isnative:
+            raise ValueError(f"{name}: the array has the byte order of other machines")
         return self.submit(name, array.ctypes.data, array.shape, array.dtype.name, array, **fields)
 
     def allreduce(self, name: str, array: np.ndarray, reduction: str = "sum",
@@ -165,21 +205,62 @@ class Synchronizer:
         """Collective: waits until all ranks have come and everything is done."""
         self._check(_capi.library().lmdbio_sync_shutdown(self._use()))
 
+    def close_before(self, close: Callable[[], Any]) -> None:
+        """`close`, a method, is called when this is closed, if its object is still there: it lets
+        go of placed memory."""
+        self._users.append(weakref.WeakMethod(close))
+
+    def _places_in_use(self) -> List[Any]:
+        return [buffer for buffer in (place() for place in self._places) if buffer is not None]
+
     def close(self) -> None:
         """Collective. What is under way fails. BufferError says that placed memory is in use."""
         if self._handle is None:
             return
-        if any(place() is not None for place in self._places):
+        users, self._users = self._users, []
+        for user in users:
+            close = user()
+            if close is not None:
+                close()
+        if self._places_in_use():
+            gc.collect()
+        if self._places_in_use():
             raise BufferError("memory that was placed is still in use")
         handle, self._handle = self._handle, None
-        _capi.library().lmdbio_sync_close(handle)
+        _close_sync(handle)
+
+    def _close_after(self, trace: Any) -> None:
+        # Without an error that would hide that of the program.
+        try:
+            self.close()
+            return
+        except BufferError:
+            traceback.clear_frames(trace)  # their variables are what most often is left
+        try:
+            self.close()
+            return
+        except BufferError:
+            pass
+        handle, self._handle = self._handle, None
+        buffers = self._places_in_use()
+        places_left: List[None] = [None] * len(buffers)
+        for buffer in buffers:
+            weakref.finalize(buffer, _close_with_last, handle, places_left)
+        warnings.warn("placed memory is in use after an error: other ranks hear of it when the "
+                      "last array there goes, or this process exits", RuntimeWarning, stacklevel=3)
 
     def __enter__(self) -> "Synchronizer":
         return self
 
-    def __exit__(self, kind: Any, *_error: Any) -> None:
-        if kind is None:
+    def __exit__(self, kind: Any, _error: Any, trace: Any) -> None:
+        if kind is not None:
+            self._close_after(trace)
+            return
+        try:
             self.shutdown()
+        except BaseException as error:
+            self._close_after(error.__traceback__)
+            raise
         self.close()
 
     def __getstate__(self) -> Any:

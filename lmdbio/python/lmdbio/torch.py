@@ -12,6 +12,7 @@ is cheap; workers help where it is not, and change nothing in what comes when.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import os
@@ -23,7 +24,7 @@ import torch.utils.data
 from lmdbio._batch import Batch, Record
 from lmdbio._dataset import Dataset
 from lmdbio._loader import Loader
-from lmdbio.sync import Operation, Synchronizer
+from lmdbio.sync import TYPES, Operation, Synchronizer
 
 
 def values_as_tensor(batch: Batch) -> torch.Tensor:
@@ -209,24 +210,44 @@ class MapDataset(torch.utils.data.Dataset):
         return [self._decode(record) for record in self._records.__getitems__(numbers)]
 
 
+def _type_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).split(".")[-1]
+
+
+def _check_reducible(name: str, tensor: torch.Tensor) -> None:
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name} is on the device {tensor.device}: move it to the CPU")
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{name} has the layout {tensor.layout}: make it dense")
+    if _type_name(tensor) not in TYPES:
+        raise ValueError(f"{name} is of type {_type_name(tensor)}: it can be {', '.join(TYPES)}")
+
+
 class GradientSync:
     """Adds up the gradients of a model over all ranks while the backward pass goes on.
 
-        gradients = lmdbio.torch.GradientSync(model, lmdbio.sync.Synchronizer(MPI.COMM_WORLD))
-        gradients.broadcast_parameters()
-        for images, labels in batches:
-            optimizer.zero_grad()
-            loss_of(model(images), labels).backward()   # each gradient is submitted when ready
-            gradients.synchronize()
-            optimizer.step()
+        with lmdbio.sync.Synchronizer(MPI.COMM_WORLD) as sync:
+            gradients = lmdbio.torch.GradientSync(model, sync)
+            gradients.broadcast_parameters()
+            for images, labels in batches:
+                optimizer.zero_grad(set_to_none=False)
+                loss_of(model(images), labels).backward()   # each gradient is submitted when ready
+                gradients.synchronize()
+                optimizer.step()
 
-    model         on the CPU; its parameters are known by their names
-    synchronizer  of which other tensors may be reduced, too; not closed by this
+    model         dense and on the CPU; its parameters are known by their names
+    synchronizer  of which other tensors may be reduced, too; not closed by this, but closes this
     average       divide by the number of ranks
     placed        gradients lie in memory of the synchronizer's gradient_bytes, at least
-                  bytes_to_place(model), and are not copied before they are reduced
+                  bytes_to_place(model), and are not copied before they are reduced. They are after
+                  zero_grad(set_to_none=True), PyTorch 2's default: it drops a .grad, and the
+                  backward pass makes another one elsewhere
 
-    A parameter that got no gradient here takes part with zeros.
+    A parameter that got no gradient here takes part with zeros. From the backward pass until
+    synchronize() has returned, .grad is under way: leave it alone, for what changes it then may
+    change the sum silently. Batches whose gradients are added up before they are exchanged go into
+    no_sync(); a second backward pass outside of it is a RuntimeError, after which the gradients of
+    this step are lost: synchronize(), then zero them.
     """
 
     def __init__(self, model: torch.nn.Module, synchronizer: Synchronizer, average: bool = True,
@@ -235,7 +256,10 @@ class GradientSync:
         self._model = model
         self._parameters = [(name, parameter) for name, parameter in model.named_parameters()
                             if parameter.requires_grad]
+        for name, parameter in self._parameters:
+            _check_reducible(name, parameter)
         self._scale = 1.0 / synchronizer.size if average else 1.0
+        self._is_off = False
         self._pending: Dict[str, Operation] = {}
         self._places: Dict[str, torch.Tensor] = {}
         if placed:
@@ -246,6 +270,7 @@ class GradientSync:
         self._hooks: List[Any] = []
         for name, parameter in self._parameters:
             self._watch(name, parameter)
+        synchronizer.close_before(self.close)
 
     @staticmethod
     def bytes_to_place(model: torch.nn.Module) -> int:
@@ -257,8 +282,27 @@ class GradientSync:
         # The node that adds to .grad; what hooks it is called when it has done so. It lives as
         # long as somebody holds it.
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        hook = node.register_hook(lambda *_unused: self._submit(name, parameter))
+        hook = node.register_hook(lambda *_unused: self._on_gradient(name, parameter))
         self._hooks.append((node, hook))
+
+    def _on_gradient(self, name: str, parameter: torch.nn.Parameter) -> None:
+        if not self._is_off:
+            self._submit(name, parameter)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes in it add to .grad only; the first one after it submits the sums.
+
+            with gradients.no_sync():
+                loss_of(model(images), labels).backward()
+            loss_of(model(more_images), more_labels).backward()
+            gradients.synchronize()
+        """
+        before, self._is_off = self._is_off, True
+        try:
+            yield
+        finally:
+            self._is_off = before
 
     def _submit(self, name: str, parameter: torch.nn.Parameter) -> None:
         if name in self._pending:
@@ -267,6 +311,7 @@ class GradientSync:
             gradient = parameter.grad
             if gradient is None:
                 gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            _check_reducible(f"the gradient of {name}", gradient)
             place = self._places.get(name)
             if place is not None and gradient.data_ptr() != place.data_ptr():
                 gradient = place.copy_(gradient)
@@ -275,8 +320,11 @@ class GradientSync:
                                                   postscale=self._scale)
 
     def _submit_tensor(self, name: str, tensor: torch.Tensor, **fields: Any) -> Operation:
+        _check_reducible(name, tensor)
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name} is not contiguous")
         return self._synchronizer.submit(name, tensor.data_ptr(), tuple(tensor.shape),
-                                         str(tensor.dtype).split(".")[-1], tensor, **fields)
+                                         _type_name(tensor), tensor, **fields)
 
     def synchronize(self) -> None:
         """Waits until every gradient is the sum, or mean, of all ranks."""
@@ -288,10 +336,14 @@ class GradientSync:
             operation.wait()
 
     def broadcast_parameters(self, root: int = 0) -> None:
-        """All parameters and buffers become those of rank `root`."""
+        """All parameters and buffers become those of rank `root`. ValueError names the first that
+        cannot be sent, before any is."""
+        tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
+        for name, tensor in tensors:
+            _check_reducible(name, tensor)
         operations = []
         with torch.no_grad():
-            for name, tensor in [*self._model.named_parameters(), *self._model.named_buffers()]:
+            for name, tensor in tensors:
                 values = tensor.detach()
                 sent = values if values.is_contiguous() else values.contiguous()
                 operations.append((values, sent, self._submit_tensor(
@@ -302,10 +354,12 @@ class GradientSync:
                     values.copy_(sent)
 
     def close(self) -> None:
-        """Lets go of the model; gradients that were placed become copies."""
+        """Lets go of the model; gradients that were placed become copies. The synchronizer calls it
+        when it is closed."""
         for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+        self._pending.clear()
         for name, parameter in self._parameters:
             if name in self._places and parameter.grad is not None:
                 parameter.grad = parameter.grad.clone()
