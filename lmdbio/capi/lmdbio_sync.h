@@ -246,7 +246,9 @@ LMDBIO_API int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done);
  * Errors  LMDBIO_INVALID_ARGUMENT  ranks differ in shape, type or operation; names the tensor, and
  *                                  who asked for what. Or: called in a callback
  *         LMDBIO_PEER_FAILED       a rank has failed, left, or not submitted the tensor within the
- *                                  limit; names the tensor and the ranks */
+ *                                  limit; names the tensor and the ranks. With collective
+ *                                  "mpi", MPI may still write to the output: keep it until
+ *                                  MPI_Finalize */
 LMDBIO_API int lmdbio_sync_op_wait(lmdbio_sync_op* op);
 
 /* The same for a time at most.

@@ -65,7 +65,8 @@ class Handle {
   //                           asked for what
   //         kPeerFailed       a rank has failed, left, or not submitted the tensor within the
   //                           limit; names the tensor, its number and the ranks. Where MPI's own
-  //                           collectives are used, MPI may still write to the output
+  //                           collectives are used, MPI may still write to the output: it is to
+  //                           stay until MPI_Finalize
   Status Wait();
   // The same, but at most so long: false if it is not done then.
   Result<bool> WaitFor(std::chrono::milliseconds limit);
