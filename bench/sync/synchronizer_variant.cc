@@ -114,10 +114,8 @@ control::Graph BackwardGraph(const LayerNetwork& network) {
 
 class SynchronizerSync final : public GradientSync {
  public:
-  SynchronizerSync(const SyncContext& context, std::unique_ptr<comm::Health> health,
-                   std::unique_ptr<sync::Synchronizer> synchronizer)
+  SynchronizerSync(const SyncContext& context, std::unique_ptr<sync::Synchronizer> synchronizer)
       : context_(context),
-        health_(std::move(health)),
         synchronizer_(std::move(synchronizer)),
         handles_(context.gradients.tensor_count()) {}
 
@@ -182,7 +180,6 @@ class SynchronizerSync final : public GradientSync {
   }
 
   const SyncContext context_;
-  std::unique_ptr<comm::Health> health_;  // of MPI's collectives
   std::unique_ptr<sync::Synchronizer> synchronizer_;
   std::vector<std::optional<sync::Handle>> handles_;  // [tensors] each by the thread that submits
   std::map<uint64_t, uint64_t> sizes_;
@@ -215,10 +212,11 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
                                    fmt::format("sync_bench_timeline.{}", context.run_kind);
   }
   sync::SyncParts parts;
-  auto health = std::make_unique<comm::GoodHealth>();
   if (choice.options.collective == "mpi") {
-    LMDBIO_TRY(parts.collectives, mpi::MpiCollectives(context.communicator, *health,
-                                                      {.waiting = mpi::MpiWaiting::kBlock}));
+    parts.collectives = [&context](comm::Health& health) {
+      return mpi::MpiCollectives(context.communicator, health,
+                                 {.waiting = mpi::MpiWaiting::kBlock});
+    };
   }
   if (choice.is_transport_mpi) {
     LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
@@ -229,7 +227,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   if (choice.has_graph) {
     LMDBIO_TRY_VOID(synchronizer->SetGraph(BackwardGraph(context.network)));
   }
-  return std::make_unique<SynchronizerSync>(context, std::move(health), std::move(synchronizer));
+  return std::make_unique<SynchronizerSync>(context, std::move(synchronizer));
 }
 
 }  // namespace lmdbio::bench

@@ -87,15 +87,8 @@ Status TakeKinds(const lmdbio_sync_request& from, control::Request& to) {
 
 }  // namespace
 
-std::string SyncChoice::CommonWords() const {
-  const sync::SyncOptions& all = options;
-  return fmt::format(
-      "coordinator {}, pacing {}, collective {}, transport {}, cycle_time_us {}, gs_cycles {}, "
-      "fusion_threshold_bytes {}, bucket_bytes {}, num_groups {}, cache_capacity {}, "
-      "gradient_bytes {}, chunk_bytes {}, chunk_depth {}",
-      all.coordinator, all.pacing, all.collective, has_mpi_transport ? "mpi" : "own",
-      all.cycle_time.count(), all.gs_cycles, all.fusion_threshold_bytes, all.bucket_bytes,
-      all.num_groups, all.cache_capacity, all.gradient_bytes, all.chunk_bytes, all.chunk_depth);
+std::string SyncChoice::TransportWords() const {
+  return has_mpi_transport ? "transport mpi" : "transport own";
 }
 
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {

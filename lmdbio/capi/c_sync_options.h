@@ -20,8 +20,8 @@ struct SyncChoice {
 
   bool has_mpi_collectives() const { return options.collective == "mpi"; }
   bool has_mpi() const { return has_mpi_transport || has_mpi_collectives(); }
-  // What all ranks must have alike, in words.
-  std::string CommonWords() const;
+  // What all ranks must have alike and sync::SyncOptions do not hold, in words.
+  std::string TransportWords() const;
 };
 
 // options  may be null: all 0

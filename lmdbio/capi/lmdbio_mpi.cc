@@ -12,14 +12,18 @@ namespace {
 using namespace lmdbio;  // NOLINT: all of this file is the border
 
 // Collective. A rank that may not call MPI tells the others before they do.
-Status MakeMpiParts(MPI_Comm communicator, comm::Group& group, comm::Health& health,
-                    const capi::SyncChoice& choice, sync::SyncParts& parts) {
-  LMDBIO_TRY_VOID(comm::Agree(group, mpi::CheckMpiThread(mpi::MpiCaller::kAnyThread)));
+Status MakeMpiParts(MPI_Comm communicator, comm::Group& group, const capi::SyncChoice& choice,
+                    sync::SyncParts& parts) {
+  Status allowed;
+  if (choice.has_mpi()) allowed = mpi::CheckMpiThread(mpi::MpiCaller::kAnyThread);
+  LMDBIO_TRY_VOID(comm::Agree(group, std::move(allowed)));
   if (choice.has_mpi_transport) {
     LMDBIO_TRY(parts.transport, mpi::MpiTransport(communicator));
   }
   if (choice.has_mpi_collectives()) {
-    LMDBIO_TRY(parts.collectives, mpi::MpiCollectives(communicator, health, {}));
+    parts.collectives = [communicator](comm::Health& health) {
+      return mpi::MpiCollectives(communicator, health, {});
+    };
   }
   return {};
 }
@@ -38,9 +42,9 @@ int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_options* optio
                          lmdbio_sync** out_sync) {
   return capi::Guarded(nullptr, [&] {
     auto group = mpi::MpiGroup(communicator);
-    const auto maker = [communicator](comm::Group& ranks, comm::Health& health,
-                                      const capi::SyncChoice& choice, sync::SyncParts& parts) {
-      return MakeMpiParts(communicator, ranks, health, choice, parts);
+    const auto maker = [communicator](comm::Group& ranks, const capi::SyncChoice& choice,
+                                      sync::SyncParts& parts) {
+      return MakeMpiParts(communicator, ranks, choice, parts);
     };
     return capi::OpenSyncInGroup(group, options, maker, out_sync);
   });

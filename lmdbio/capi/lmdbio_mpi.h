@@ -22,8 +22,8 @@ LMDBIO_API int lmdbio_open_mpi(MPI_Comm communicator, const char* path,
                                const lmdbio_options* options, lmdbio_loader** out_loader);
 
 /* As lmdbio_sync_open, for all ranks of a communicator together. A process set is a communicator of
- * its own (MPI_Comm_split). Collective, as are lmdbio_sync_shutdown and lmdbio_sync_close, which
- * runs where the program calls MPI.
+ * its own (MPI_Comm_split). Collective, as are lmdbio_sync_shutdown and, after a shutdown,
+ * lmdbio_sync_close, which runs where the program calls MPI; alone, it fails the others.
  * communicator  duplicated; the caller's own is not used again
  * Requires      MPI_Init before, at any level of thread support, but for collective and transport
  *               "mpi": MPI_THREAD_MULTIPLE; lmdbio_sync_close before MPI_Finalize

@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "lmdbio/capi/sync_handles.h"
-#include "lmdbio/comm/host_health.h"
 #include "lmdbio/control/graph.h"
 
 using namespace lmdbio;        // NOLINT: all of this file is the border
@@ -20,21 +19,6 @@ namespace {
 // The synchronizer whose callback this thread is in; 0: none.
 thread_local std::uintptr_t calling_back = 0;
 
-// Collective. Whether all ranks want what rank 0 wants.
-Status AgreeOnChoice(comm::Group& group, const SyncChoice& choice) {
-  const std::string mine = choice.CommonWords();
-  uint64_t size = mine.size();
-  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&size, 1))));
-  std::string first = mine;
-  first.resize(size);
-  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(first))));
-  if (mine == first) return comm::Agree(group, {});
-  return comm::Agree(group, Fail(ErrorCode::kInvalidArgument,
-                                 fmt::format("the options differ from those of rank 0: here {}; "
-                                             "there {}",
-                                             mine, first)));
-}
-
 Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
                 const SyncPartsMaker& maker) {
   Result<SyncChoice> choice = SyncChoiceOf(c_options);
@@ -44,17 +28,16 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
                               choice->has_mpi_collectives() ? "collective" : "transport"));
   }
   LMDBIO_TRY_VOID(comm::Agree(*handle.group, choice ? Status() : Fail(std::move(choice).error())));
-  LMDBIO_TRY_VOID(AgreeOnChoice(*handle.group, *choice));
+  // What the maker goes by; the synchronizer compares the rest.
+  LMDBIO_TRY_VOID(comm::AgreeOnWords(*handle.group, "the options", choice->TransportWords()));
   sync::SyncParts parts;
   if (choice->log != nullptr) {
     parts.log = [choice = *choice](const std::string& line) {
       choice.log(choice.log_context, line.c_str());
     };
   }
-  if (choice->has_mpi()) {
-    LMDBIO_TRY(parts.health,
-               comm::HostHealth::Create(*handle.group, choice->options.silence_limit));
-    LMDBIO_TRY_VOID(maker(*handle.group, *parts.health, *choice, parts));
+  if (maker) {
+    LMDBIO_TRY_VOID(maker(*handle.group, *choice, parts));
   }
   LMDBIO_TRY(handle.synchronizer,
              sync::Synchronizer::Create(*handle.group, choice->options, std::move(parts)));

@@ -58,8 +58,8 @@ typedef struct lmdbio_sync_options {
   uint32_t gs_cycles;      /* "gs": ranks agree on their sleep every so many cycles; 0: 1 */
   uint32_t num_groups;     /* a plan has so many buckets, whatever their bytes; 0: any */
   int64_t fusion_threshold_bytes; /* of tensors that travel together; 0: 64 MiB; -1: none do */
-  uint64_t bucket_bytes;          /* of such tensors in a plan; 0: as many as suit the way they
-                                     are reduced, some MiB */
+  uint64_t bucket_bytes;          /* of such tensors in a plan; 0: as the collectives like it:
+                                     512 KiB on one host */
   int64_t cache_capacity;         /* responses that are remembered; 0: 1024; -1: none */
   uint64_t gradient_bytes;        /* memory that lmdbio_sync_place gives out */
   uint64_t chunk_bytes;           /* in which messages between hosts are cut; 0: as measured */
@@ -122,6 +122,7 @@ LMDBIO_API int lmdbio_sync_shutdown(lmdbio_sync* sync);
 /* Ends the helper thread and lets go of everything, memory that was placed too. NULL is fine and
  * does nothing. What is under way fails, here and on the other ranks: call lmdbio_sync_shutdown
  * first where everybody is to finish. Waits for calls of other threads on this handle.
+ * Collective after a shutdown; alone, it fails the others.
  * Errors  LMDBIO_INVALID_ARGUMENT  called in a callback of this synchronizer's; it stays open */
 LMDBIO_API int lmdbio_sync_close(lmdbio_sync* sync);
 
@@ -245,7 +246,9 @@ LMDBIO_API int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done);
  * Errors  LMDBIO_INVALID_ARGUMENT  ranks differ in shape, type or operation; names the tensor, and
  *                                  who asked for what. Or: called in a callback
  *         LMDBIO_PEER_FAILED       a rank has failed, left, or not submitted the tensor within the
- *                                  limit; names the tensor and the ranks */
+ *                                  limit; names the tensor and the ranks. With collective
+ *                                  "mpi", MPI may still write to the output: keep it until
+ *                                  MPI_Finalize */
 LMDBIO_API int lmdbio_sync_op_wait(lmdbio_sync_op* op);
 
 /* The same for a time at most.

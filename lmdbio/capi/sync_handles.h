@@ -20,7 +20,6 @@
 #include "lmdbio/capi/handle_table.h"
 #include "lmdbio/capi/handles.h"
 #include "lmdbio/comm/group.h"
-#include "lmdbio/comm/health.h"
 #include "lmdbio/sync/synchronizer.h"
 
 namespace lmdbio::capi {
@@ -88,9 +87,9 @@ struct OpHandle : SharedHandleState {
 using SyncTable = HandleTable<lmdbio_sync, SyncHandle>;
 using OpTable = HandleTable<lmdbio_sync_op, OpHandle>;
 
-// Collective. Makes the parts of `choice` that go through MPI.
-using SyncPartsMaker = std::function<Status(comm::Group& group, comm::Health& health,
-                                            const SyncChoice& choice, sync::SyncParts& parts)>;
+// Collective, whatever is chosen. Makes the parts of `choice` that go through MPI.
+using SyncPartsMaker =
+    std::function<Status(comm::Group& group, const SyncChoice& choice, sync::SyncParts& parts)>;
 
 // As lmdbio_sync_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same
 // version.

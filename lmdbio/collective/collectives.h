@@ -104,6 +104,9 @@ class Collectives {
   // What was chosen, by size, in lines for people. May be empty.
   virtual std::string Description() const { return {}; }
 
+  // Whether a call that has failed goes on, and may still write to what it was about.
+  virtual bool writes_after_failure() const { return false; }
+
   // This rank does not go on: every call of its own and of its peers, now and later, ends with
   // kPeerFailed and these words. Any thread.
   virtual void Stop(const Error& why) = 0;

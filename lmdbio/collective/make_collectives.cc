@@ -30,13 +30,6 @@ Status CheckName(const std::string& name) {
       fmt::format("'{}' is no collective: there are auto, shm, ring, halving, direct, mpi", name));
 }
 
-// Collective over `group`. Succeeds, or fails, on all its ranks.
-Made ForAll(comm::Group& group, Made mine) {
-  Status status = mine ? Status() : Fail(std::move(mine).error());
-  LMDBIO_TRY_VOID(comm::Agree(group, std::move(status)));
-  return mine;
-}
-
 Made OverLinks(comm::Group& group, comm::Health& health, const CollectiveOptions& options,
                int known_as) {
   LMDBIO_TRY(auto wire,

@@ -70,4 +70,16 @@ Status Agree(Group& group, Status mine) {
   return Fail(ErrorCode::kPeerFailed, std::move(text));
 }
 
+Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine) {
+  uint64_t size = mine.size();
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&size, 1))));
+  std::string first = mine;
+  first.resize(size);
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(first))));
+  if (mine == first) return Agree(group, {});
+  return Agree(group, Fail(ErrorCode::kInvalidArgument,
+                           fmt::format("{} differ from those of rank 0: here {}; there {}", what,
+                                       mine, first)));
+}
+
 }  // namespace lmdbio::comm

@@ -17,6 +17,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -125,6 +127,21 @@ std::unique_ptr<Group> SoloGroup();
 // failed itself, if there is one.
 // Errors: as described; kInternal  MPI failed
 Status Agree(Group& group, Status mine);
+
+// Collective. `mine`, where every rank has made one: what some ranks cannot have, none has.
+// Errors: as Agree
+template <typename T>
+Result<T> ForAll(Group& group, Result<T> mine) {
+  Status status = mine ? Status() : Fail(std::move(mine).error());
+  LMDBIO_TRY_VOID(Agree(group, std::move(status)));
+  return mine;
+}
+
+// Collective. Whether all ranks say the same words.
+// what  goes before them in an error: "the options"
+// Errors: kInvalidArgument  this rank's differ from those of rank 0; has both
+//         kPeerFailed       another rank's do; kInternal  MPI failed
+Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine);
 
 }  // namespace lmdbio::comm
 #endif  // LMDBIO_COMM_GROUP_H_

@@ -19,7 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kWordsBytes = 1000;
-enum Failure : uint32_t { kNone, kBeingWritten, kWritten };
+// kUnsaid: who wanted to write ended before it had.
+enum Failure : uint32_t { kNone, kBeingWritten, kWritten, kUnsaid };
+constexpr const char* kUnsaidWords = "a rank has ended before it could say what had failed";
 
 }  // namespace
 
@@ -57,8 +59,9 @@ Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
   LMDBIO_TRY(const auto host, group.SplitByHost());
   const auto size = static_cast<size_t>(host->size());
   health->own_ = static_cast<size_t>(host->rank());
-  LMDBIO_TRY(health->memory_,
-             host->AllocateShared(sizeof(Board) + alignof(Peer) + size * sizeof(Peer)));
+  // What one host does not have, the others are not to wait for.
+  LMDBIO_TRY(health->memory_, ForAll(group, host->AllocateShared(sizeof(Board) + alignof(Peer) +
+                                                                 size * sizeof(Peer))));
   const int rank = group.rank();
   LMDBIO_TRY(const auto ranks, host->AllGather(std::as_bytes(std::span(&rank, 1))));
   for (size_t i = 0; i < size; ++i) {
@@ -89,14 +92,24 @@ void HostHealth::TellAll(const std::string& why) {
   std::array<char, kWordsBytes>& words = board().words;
   words.fill('\0');
   why.copy(words.data(), words.size() - 1);
-  board().failure.store(kWritten);
+  // Who was stopped meanwhile may be too late: the others have said then that nobody knows.
+  uint32_t being_written = kBeingWritten;
+  board().failure.compare_exchange_strong(being_written, kWritten);
+}
+
+// Writing takes no time: who is still at it a while later was killed or stopped.
+// Requires: mutex_ is held
+void HostHealth::LookAtWriter(std::chrono::nanoseconds looked_for) {
+  unsaid_for_ = sees_writer_ ? unsaid_for_ + looked_for : std::chrono::nanoseconds(0);
+  sees_writer_ = true;
+  uint32_t being_written = kBeingWritten;
+  if (unsaid_for_ > kLookMax) {
+    board().failure.compare_exchange_strong(being_written, kUnsaid);
+  }
 }
 
 // Requires: mutex_ is held
-std::string HostHealth::FindFailure() {
-  const auto now = Clock::now();
-  const auto looked_for = std::min<Clock::duration>(now - last_look_, kLookMax);
-  last_look_ = now;
+std::string HostHealth::FindFailure(std::chrono::nanoseconds looked_for) {
   for (auto gone = watch_.FindGone(); gone; gone = watch_.FindGone(*gone + 1)) {
     if (peer(*gone).has_left.load() != 0) continue;
     return fmt::format("{} has ended unexpectedly", names_[*gone]);
@@ -118,17 +131,27 @@ std::string HostHealth::FindFailure() {
 
 Status HostHealth::Check() {
   peer(own_).sign.fetch_add(1);
-  if (board().failure.load() == kNone) {
+  const uint32_t found = board().failure.load();
+  if (found == kNone || found == kBeingWritten) {
     const std::lock_guard lock(mutex_);
-    const std::string failure = FindFailure();
-    if (!failure.empty()) TellAll(failure);
+    const auto now = Clock::now();
+    const auto looked_for = std::min<Clock::duration>(now - last_look_, kLookMax);
+    last_look_ = now;
+    if (found == kBeingWritten) {
+      LookAtWriter(looked_for);
+    } else if (const std::string failed = FindFailure(looked_for); !failed.empty()) {
+      TellAll(failed);
+    }
   }
-  if (board().failure.load() != kWritten) return {};
-  return Fail(ErrorCode::kPeerFailed, failure());
+  std::string words = failure();
+  if (words.empty()) return {};
+  return Fail(ErrorCode::kPeerFailed, std::move(words));
 }
 
 std::string HostHealth::failure() const {
-  return board().failure.load() == kWritten ? board().words.data() : "";
+  const uint32_t state = board().failure.load();
+  if (state == kUnsaid) return kUnsaidWords;
+  return state == kWritten ? board().words.data() : "";
 }
 
 void HostHealth::GiveUp(const Error& why) {

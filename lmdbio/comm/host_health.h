@@ -26,7 +26,8 @@ class HostHealth final : public Health {
   // Collective over `group`: the ranks of each of its hosts watch each other. Each must call Check
   // at least four times within the limit.
   // silence_limit  of a rank that has failed; time in which this rank did not look does not count
-  // Errors: kResourceExhausted  no shared memory; kInternal
+  // Errors: kResourceExhausted  no shared memory on this host; kInternal
+  //         kPeerFailed         none on another
   static Result<std::unique_ptr<HostHealth>> Create(Group& group,
                                                     std::chrono::milliseconds silence_limit);
 
@@ -46,7 +47,8 @@ class HostHealth final : public Health {
   Board& board() const;
   Peer& peer(size_t index) const;
   void TellAll(const std::string& why);
-  std::string FindFailure();
+  void LookAtWriter(std::chrono::nanoseconds looked_for);
+  std::string FindFailure(std::chrono::nanoseconds looked_for);
 
   // How long a peer's sign has stayed the same while this rank looked.
   struct Seen {
@@ -61,6 +63,8 @@ class HostHealth final : public Health {
   PeerWatch watch_;
   std::mutex mutex_;
   std::vector<Seen> seen_;
+  bool sees_writer_ = false;                // somebody was telling of a failure, and was not done
+  std::chrono::nanoseconds unsaid_for_{0};  // since then
   std::chrono::steady_clock::time_point last_look_{};
 };
 

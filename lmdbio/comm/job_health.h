@@ -28,7 +28,8 @@ class JobHealth final : public Health {
  public:
   // Collective over `group`. Each rank must call Check at least four times within the limit.
   // silence_limit  of a rank that has failed; time in which this rank did not look does not count
-  // Errors: kResourceExhausted  no shared memory
+  // Errors: kResourceExhausted  no shared memory on this host
+  //         kPeerFailed         none on another
   //         kIo                 the roots of two hosts cannot reach each other
   //         kInternal
   // Cost: of a root, two connections to each other root, and a few bytes to it twice a second

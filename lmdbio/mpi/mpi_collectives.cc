@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/collective/wire_chunks.h"
 #include "lmdbio/collective/wire_meeting.h"
 #include "lmdbio/mpi/mpi_reduce_ops.h"
@@ -65,17 +65,10 @@ uint64_t DetailsOf(reduce::DataType type, reduce::ReduceOp op) {
 // Memory of ours that MPI works with. A call that was given up goes on, so it stays then.
 struct Held {
   MeetingWords words = {};
-  std::vector<uint64_t> sizes;
+  std::vector<uint64_t> sizes, own_sizes;
   std::vector<std::byte> apart;
   std::array<std::vector<int>, 4> counts;
 };
-
-void KeepForMpi(std::unique_ptr<Held> held) {
-  static std::mutex mutex;
-  static std::vector<std::unique_ptr<Held>> kept;
-  const std::lock_guard lock(mutex);
-  kept.push_back(std::move(held));
-}
 
 class OverMpi final : public collective::Collectives {
  public:
@@ -87,7 +80,7 @@ class OverMpi final : public collective::Collectives {
   }
   ~OverMpi() override {
     if (request_ != MPI_REQUEST_NULL) {
-      KeepForMpi(std::move(held_));
+      KeepForever(std::move(held_));
     } else if (IsMpiRunning()) {
       MPI_Comm_free(&communicator_);
     }
@@ -110,6 +103,7 @@ class OverMpi final : public collective::Collectives {
   Outcome Barrier(const CallTag& tag) override {
     return Meet(tag, MeaningOf(tag, WireCall::kBarrier, 0, 0));
   }
+  bool writes_after_failure() const override { return request_ != MPI_REQUEST_NULL; }
   void Stop(const Error& why) override { waiter_.Stop(why); }
   std::string Description() const override {
     return blocks() ? "MPI's collectives, blocking" : "MPI's collectives, asleep";
@@ -397,14 +391,16 @@ Outcome OverMpi::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64
   LMDBIO_CHECK(send_bytes.size() == count && receive_bytes.size() == count);
   std::vector<uint64_t>& heard = held_->sizes;
   heard.resize(count);
+  std::vector<uint64_t>& told = held_->own_sizes;
+  told.assign(send_bytes.begin(), send_bytes.end());
   LMDBIO_TRY_VOID(Call(
       "MPI_Alltoall",
       [&] {
-        return MPI_Alltoall(send_bytes.data(), 1, MPI_UINT64_T, heard.data(), 1, MPI_UINT64_T,
+        return MPI_Alltoall(told.data(), 1, MPI_UINT64_T, heard.data(), 1, MPI_UINT64_T,
                             communicator_);
       },
       [&](MPI_Request* request) {
-        return MPI_Ialltoall(send_bytes.data(), 1, MPI_UINT64_T, heard.data(), 1, MPI_UINT64_T,
+        return MPI_Ialltoall(told.data(), 1, MPI_UINT64_T, heard.data(), 1, MPI_UINT64_T,
                              communicator_, request);
       }));
   const bool fits = std::ranges::equal(heard, receive_bytes);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/mpi/mpi_calls.h"
 #include "lmdbio/mpi/mpi_thread.h"
 
@@ -34,6 +35,7 @@ class OwnCommunicator {
   OwnCommunicator& operator=(const OwnCommunicator&) = delete;
 
   MPI_Comm* place() { return &handle_; }
+  void Abandon() { handle_ = MPI_COMM_NULL; }
   MPI_Comm get() const { return handle_; }
   int rank() const {
     int rank = 0;
@@ -50,8 +52,20 @@ class OwnCommunicator {
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
+// Memory of ours that MPI works with. An exchange that was given up goes on, so it stays then.
+struct Held {
+  Exchange exchange;
+  std::vector<int> lengths;  // kGather: of each rank; kBroadcast: [1]
+  std::vector<int> places;
+  int own_length = 0;
+  std::vector<uint64_t> words;
+  std::vector<std::byte> bytes;
+};
+
 class CommunicatorTransport final : public sync::Transport {
  public:
+  CommunicatorTransport() = default;
+  ~CommunicatorTransport() override;
   // Collective.
   Status Make(MPI_Comm communicator);
 
@@ -74,23 +88,24 @@ class CommunicatorTransport final : public sync::Transport {
 
   OwnCommunicator all_, host_, roots_;
   Ranks ranks_;
-  Exchange exchange_;
   Reply reply_;
   Phase phase_ = Phase::kIdle;
   MPI_Comm current_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::vector<int> lengths_;  // kGather: of each rank; kBroadcast: [1]
-  std::vector<int> places_;
-  int own_length_ = 0;
-  std::vector<uint64_t> words_;
-  std::vector<std::byte> bytes_;
+  std::unique_ptr<Held> held_ = std::make_unique<Held>();
 
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
 };
+
+CommunicatorTransport::~CommunicatorTransport() {
+  if (request_ == MPI_REQUEST_NULL) return;
+  KeepForever(std::move(held_));
+  for (OwnCommunicator* const one : {&all_, &host_, &roots_}) one->Abandon();
+}
 
 Status CommunicatorTransport::Make(MPI_Comm communicator) {
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, all_.place()), "MPI_Comm_dup"));
@@ -121,17 +136,17 @@ MPI_Comm CommunicatorTransport::CommunicatorOf(ExchangeScope scope) const {
 Status CommunicatorTransport::Start(Exchange exchange) {
   LMDBIO_CHECK(phase_ == Phase::kIdle || phase_ == Phase::kOver);
   LMDBIO_CHECK(exchange.bytes.size() <= kMessageBytesMax);
-  exchange_ = std::move(exchange);
+  held_->exchange = std::move(exchange);
   reply_ = {};
-  current_ = CommunicatorOf(exchange_.scope);
+  current_ = CommunicatorOf(held_->exchange.scope);
   LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // kRoots is for roots
   MPI_Comm_rank(current_, &rank_);
   MPI_Comm_size(current_, &size_);
-  own_length_ = static_cast<int>(exchange_.bytes.size());
-  lengths_.assign(
-      exchange_.kind == ExchangeKind::kGather && rank_ == 0 ? static_cast<size_t>(size_) : 1,
-      own_length_);
-  words_.resize(exchange_.words.size());
+  held_->own_length = static_cast<int>(held_->exchange.bytes.size());
+  held_->lengths.assign(
+      held_->exchange.kind == ExchangeKind::kGather && rank_ == 0 ? static_cast<size_t>(size_) : 1,
+      held_->own_length);
+  held_->words.resize(held_->exchange.words.size());
   phase_ = Phase::kStarted;
   return {};
 }
@@ -139,55 +154,58 @@ Status CommunicatorTransport::Start(Exchange exchange) {
 // The first call, without waiting for it.
 Status CommunicatorTransport::Begin() {
   phase_ = Phase::kLengths;
-  if (exchange_.kind == ExchangeKind::kIntersect) {
+  if (held_->exchange.kind == ExchangeKind::kIntersect) {
     phase_ = Phase::kBytes;
-    return MpiStatus(
-        MPI_Iallreduce(exchange_.words.data(), words_.data(), static_cast<int>(words_.size()),
-                       MPI_UINT64_T, MPI_BAND, current_, &request_),
-        "MPI_Iallreduce");
+    return MpiStatus(MPI_Iallreduce(held_->exchange.words.data(), held_->words.data(),
+                                    static_cast<int>(held_->words.size()), MPI_UINT64_T, MPI_BAND,
+                                    current_, &request_),
+                     "MPI_Iallreduce");
   }
-  if (exchange_.kind == ExchangeKind::kGather) {
-    return MpiStatus(
-        MPI_Igather(&own_length_, 1, MPI_INT, lengths_.data(), 1, MPI_INT, 0, current_, &request_),
-        "MPI_Igather");
+  if (held_->exchange.kind == ExchangeKind::kGather) {
+    return MpiStatus(MPI_Igather(&held_->own_length, 1, MPI_INT, held_->lengths.data(), 1, MPI_INT,
+                                 0, current_, &request_),
+                     "MPI_Igather");
   }
-  return MpiStatus(MPI_Ibcast(lengths_.data(), 1, MPI_INT, 0, current_, &request_), "MPI_Ibcast");
+  return MpiStatus(MPI_Ibcast(held_->lengths.data(), 1, MPI_INT, 0, current_, &request_),
+                   "MPI_Ibcast");
 }
 
 // The second call, once lengths are known.
 Status CommunicatorTransport::BeginBytes() {
   phase_ = Phase::kBytes;
-  if (exchange_.kind == ExchangeKind::kBroadcast) {
-    bytes_ = std::move(exchange_.bytes);
-    bytes_.resize(static_cast<size_t>(lengths_[0]));
-    return MpiStatus(MPI_Ibcast(bytes_.data(), lengths_[0], MPI_BYTE, 0, current_, &request_),
-                     "MPI_Ibcast");
+  if (held_->exchange.kind == ExchangeKind::kBroadcast) {
+    held_->bytes = std::move(held_->exchange.bytes);
+    held_->bytes.resize(static_cast<size_t>(held_->lengths[0]));
+    return MpiStatus(
+        MPI_Ibcast(held_->bytes.data(), held_->lengths[0], MPI_BYTE, 0, current_, &request_),
+        "MPI_Ibcast");
   }
   uint64_t total = 0;
-  places_.clear();
-  for (const int length : lengths_) {
-    places_.push_back(static_cast<int>(total));
+  held_->places.clear();
+  for (const int length : held_->lengths) {
+    held_->places.push_back(static_cast<int>(total));
     total += static_cast<uint64_t>(length);
   }
   if (total > kMessageBytesMax) {
     return Fail(ErrorCode::kResourceExhausted, "requests of all ranks together have over 1 GiB");
   }
-  bytes_.resize(rank_ == 0 ? total : 0);
-  return MpiStatus(MPI_Igatherv(exchange_.bytes.data(), own_length_, MPI_BYTE, bytes_.data(),
-                                lengths_.data(), places_.data(), MPI_BYTE, 0, current_, &request_),
-                   "MPI_Igatherv");
+  held_->bytes.resize(rank_ == 0 ? total : 0);
+  return MpiStatus(
+      MPI_Igatherv(held_->exchange.bytes.data(), held_->own_length, MPI_BYTE, held_->bytes.data(),
+                   held_->lengths.data(), held_->places.data(), MPI_BYTE, 0, current_, &request_),
+      "MPI_Igatherv");
 }
 
 void CommunicatorTransport::Finish() {
   phase_ = Phase::kOver;
-  if (exchange_.kind == ExchangeKind::kIntersect) {
-    reply_.words = words_;
-  } else if (exchange_.kind == ExchangeKind::kBroadcast) {
-    reply_.bytes = std::move(bytes_);
+  if (held_->exchange.kind == ExchangeKind::kIntersect) {
+    reply_.words = held_->words;
+  } else if (held_->exchange.kind == ExchangeKind::kBroadcast) {
+    reply_.bytes = std::move(held_->bytes);
   } else if (rank_ == 0) {
-    for (size_t i = 0; i < lengths_.size(); ++i) {
-      const auto begin = bytes_.begin() + places_[i];
-      reply_.gathered.emplace_back(begin, begin + lengths_[i]);
+    for (size_t i = 0; i < held_->lengths.size(); ++i) {
+      const auto begin = held_->bytes.begin() + held_->places[i];
+      reply_.gathered.emplace_back(begin, begin + held_->lengths[i]);
     }
   }
 }
@@ -209,11 +227,11 @@ Result<bool> CommunicatorTransport::Test() {
 
 // The blocking calls, as the papers' baseline makes them: MPI waits in its own way.
 Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
-  if (phase_ == Phase::kStarted && exchange_.kind == ExchangeKind::kIntersect) {
-    LMDBIO_TRY_VOID(
-        MpiStatus(MPI_Allreduce(exchange_.words.data(), words_.data(),
-                                static_cast<int>(words_.size()), MPI_UINT64_T, MPI_BAND, current_),
-                  "MPI_Allreduce"));
+  if (phase_ == Phase::kStarted && held_->exchange.kind == ExchangeKind::kIntersect) {
+    LMDBIO_TRY_VOID(MpiStatus(
+        MPI_Allreduce(held_->exchange.words.data(), held_->words.data(),
+                      static_cast<int>(held_->words.size()), MPI_UINT64_T, MPI_BAND, current_),
+        "MPI_Allreduce"));
     Finish();
     return true;
   }

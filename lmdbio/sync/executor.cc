@@ -5,6 +5,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/control/fusion.h"
 #include "lmdbio/reduce/reduce.h"
 
@@ -62,6 +63,17 @@ Executor::Executor(collective::Collectives& collectives, Witness& witness, uint6
     own_gradients_ = MakeZeros(gradient_room);
     gradients_ = AlignedPart(own_gradients_.get(), gradient_bytes);
   }
+}
+
+Executor::~Executor() {
+  KeepIfWritten(std::move(own_fusion_));
+  KeepIfWritten(std::move(own_gradients_));
+}
+
+// For memory that is let go: where a call has failed and goes on in it, it is leaked.
+template <typename Owner>
+void Executor::KeepIfWritten(Owner memory) const {
+  if (collectives_.writes_after_failure()) KeepForever(std::move(memory));
 }
 
 // Made once and never resized: nothing that is under way can lose its memory.
@@ -153,11 +165,13 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
   }
   ScaleIfNeeded(request, request.prescale, output, count);
   witness_.Packed(std::span(&task, 1), bytes);
-  LMDBIO_TRY(
-      const CallOutcome outcome,
-      Count(collectives_.AllReduce(tag, Values{output, count, request.type}, request.reduce_op),
-            bytes));
-  if (outcome == CallOutcome::kDeclined) {
+  Outcome outcome = Count(
+      collectives_.AllReduce(tag, Values{output, count, request.type}, request.reduce_op), bytes);
+  if (!outcome) {
+    KeepIfWritten(std::move(zeros));
+    return outcome;
+  }
+  if (*outcome == CallOutcome::kDeclined) {
     if (original) CopyIfApart(output, original.get(), bytes);
     return outcome;
   }
@@ -241,7 +255,9 @@ Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const 
   if (task == nullptr) unwanted = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* const output = task == nullptr ? unwanted.get() : task->submission.output;
   if (collectives_.rank() == request.root) CopyIfApart(output, task->submission.input, bytes);
-  return Count(collectives_.Broadcast(tag, {output, bytes}, request.root), bytes);
+  Outcome outcome = Count(collectives_.Broadcast(tag, {output, bytes}, request.root), bytes);
+  if (!outcome) KeepIfWritten(std::move(unwanted));
+  return outcome;
 }
 
 Executor::Outcome Executor::AllGather(const Response& response, Task* task, const CallTag& tag) {
@@ -258,6 +274,7 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
   const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
   Outcome outcome =
       Count(collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes), bytes);
+  if (!outcome) KeepIfWritten(std::move(all));
   if (outcome && task != nullptr) {
     task->result = std::move(all);
     task->result_rows = response.rows;
@@ -286,6 +303,7 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
   const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
   Outcome outcome = Count(
       collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes), received);
+  if (!outcome) KeepIfWritten(std::move(all));
   if (outcome && task != nullptr) {
     task->result = std::move(all);
     task->result_rows = std::move(received_rows);
@@ -315,6 +333,10 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   Outcome outcome = Count(collectives_.ReduceScatter(tag, Values{input, count, request.type},
                                                      part.data(), counts, request.reduce_op),
                           bytes);
+  if (!outcome) {
+    KeepIfWritten(std::move(values));
+    KeepIfWritten(std::move(part));
+  }
   if (outcome && task != nullptr) {
     ScaleIfNeeded(request, request.postscale, part.data(), own_count);
     task->result = std::move(part);

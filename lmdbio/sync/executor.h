@@ -36,6 +36,9 @@ class Executor {
   // collectives, witness  must outlive this
   Executor(collective::Collectives& collectives, Witness& witness, uint64_t fusion_bytes,
            uint64_t gradient_bytes);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   // Collective. Does what a response without an error says; writes results, but does not end
   // tasks.
@@ -73,6 +76,8 @@ class Executor {
                     std::span<const uint64_t> offsets) const;
   bool is_end_of_place(const std::byte* end) const;
   MutableBytes FusionBuffer();
+  template <typename Owner>
+  void KeepIfWritten(Owner memory) const;
   Outcome Count(Outcome outcome, uint64_t bytes);
 
   collective::Collectives& collectives_;

@@ -46,7 +46,7 @@ Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(comm::Group& gr
   transport->host_index_ = places.host_of[static_cast<size_t>(group.rank())];
   transport->host_ranks_ = places.ranks[static_cast<size_t>(transport->host_index_)];
   transport->ranks_.host_of = std::move(places.host_of);
-  LMDBIO_TRY(transport->board_, Board::Create(*host));
+  LMDBIO_TRY(transport->board_, comm::ForAll(group, Board::Create(*host)));
   transport->meeting_ = std::make_unique<HostMeeting>(*transport->board_);
   transport->spans_hosts_ = host->size() < group.size();
   LMDBIO_TRY(const auto roots, group.Split(host->rank() == 0 ? 0 : 1));

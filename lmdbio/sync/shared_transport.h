@@ -25,7 +25,8 @@ class SharedTransport final : public Transport {
  public:
   // Collective over `group`, which is not needed afterwards.
   // health  must outlive this
-  // Errors: kResourceExhausted  no shared memory
+  // Errors: kResourceExhausted  no shared memory on this host
+  //         kPeerFailed         none on another
   //         kIo                 the roots of two hosts cannot reach each other
   //         kInternal
   static Result<std::unique_ptr<SharedTransport>> Create(comm::Group& group, comm::Health& health);

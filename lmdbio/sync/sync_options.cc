@@ -54,4 +54,15 @@ Status SyncOptions::Check() const {
   return {};
 }
 
+std::string SyncOptions::CommonWords() const {
+  return fmt::format(
+      "coordinator {}, pacing {}, collective {}, cycle_time_us {}, gs_cycles {}, "
+      "fusion_threshold_bytes {}, bucket_bytes {}, num_groups {}, cache_capacity {}, "
+      "gradient_bytes {}, chunk_bytes {}, chunk_depth {}, plan_patience_ms {}, "
+      "stall_report_ms {}, stall_limit_ms {}, silence_limit_ms {}",
+      coordinator, pacing, collective, cycle_time.count(), gs_cycles, fusion_threshold_bytes,
+      bucket_bytes, num_groups, cache_capacity, gradient_bytes, chunk_bytes, chunk_depth,
+      plan_patience.count(), stall_report.count(), stall_limit.count(), silence_limit.count());
+}
+
 }  // namespace lmdbio::sync

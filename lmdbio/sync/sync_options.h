@@ -10,7 +10,8 @@
 
 namespace lmdbio::sync {
 
-// The names are the same here, in C, in options of programs and in documents.
+// The names are the same here, in C, in options of programs and in documents. All values are the
+// same on every rank, but for timeline_path and placement.
 struct SyncOptions {
   std::string coordinator = "topo";            // "horovod", "cache", "hierarchical", "topo"
   std::string pacing = "event";                // "cycle", "gs", "nbcs", "event"
@@ -39,11 +40,15 @@ struct SyncOptions {
   std::chrono::milliseconds silence_limit{4000};   // a rank without a sign of life for so long has
                                                    // failed; > 0
 
+  // These may differ between ranks.
   std::string timeline_path;  // "" or: a Chrome trace of this rank is written to PATH.rank
   std::string placement;      // of threads on cores, see base/placement.h; "": anywhere
 
   // Errors: kInvalidArgument  a name that there is not, or a number out of its range; names both
   Status Check() const;
+
+  // What all ranks must have alike, in words.
+  std::string CommonWords() const;
 };
 
 }  // namespace lmdbio::sync

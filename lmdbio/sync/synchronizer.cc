@@ -101,16 +101,17 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
   return CheckBuffers(submission, rank);
 }
 
-// Collective. Where the threads of this rank may run.
+// Collective, whatever each rank wants. Where the threads of this rank may run.
 Result<Placement> PlaceRank(comm::Group& group, const std::string& text) {
-  if (text.empty()) return Placement{};
   Result<HostCores> cores = ProcessCores();
+  if (!cores && text.empty()) cores = HostCores{};  // nothing is pinned here
   LMDBIO_TRY_VOID(Agree(group, cores ? Status() : Fail(std::move(cores).error())));
   LMDBIO_TRY(const auto host, group.SplitByHost());
   const uint64_t mine = CoresDigest(cores->allowed);
   LMDBIO_TRY(const auto gathered, host->AllGather(std::as_bytes(std::span(&mine, 1))));
   std::vector<uint64_t> digests(static_cast<size_t>(host->size()));
   std::memcpy(digests.data(), gathered.data(), gathered.size());
+  if (text.empty()) return Placement{};
   return PlaceThreads(text, *cores, PlaceAmong(host->rank(), digests));
 }
 
@@ -118,6 +119,14 @@ Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options
                                                       int size) {
   if (options.timeline_path.empty()) return std::unique_ptr<trace::Timeline>();
   return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
+}
+
+// What all ranks must have alike.
+std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
+  const auto origin = [](bool is_given) { return is_given ? "given" : "own"; };
+  return fmt::format("{}, health {}, transport {}, collectives {}", options.CommonWords(),
+                     origin(parts.health != nullptr), origin(parts.transport != nullptr),
+                     origin(static_cast<bool>(parts.collectives)));
 }
 
 // A plan of a graph is proposed by its digest, one that was learnt with what it depends on.
@@ -137,6 +146,8 @@ class Synchronizer::Impl {
 
   // Collective.
   Status Make(comm::Group& group, SyncParts parts);
+  Result<std::unique_ptr<collective::Collectives>> MakeCollectives(comm::Group& group,
+                                                                   const CollectivesMaker& maker);
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
 
@@ -156,12 +167,23 @@ class Synchronizer::Impl {
   bool is_shut_down = false;
 };
 
+Result<std::unique_ptr<collective::Collectives>> Synchronizer::Impl::MakeCollectives(
+    comm::Group& group, const CollectivesMaker& maker) {
+  if (maker) return maker(*watchful_health);
+  return collective::MakeCollectives(
+      group, *watchful_health,
+      {.collective = options.collective,
+       .wait_mode = collective::WaitMode::kSleep,
+       .chunk_bytes = options.chunk_bytes,
+       .chunk_depth = options.chunk_depth,
+       .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
+}
+
 Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   Status checked = options.Check();
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
-  Result<Placement> placed = PlaceRank(group, options.placement);
-  LMDBIO_TRY_VOID(Agree(group, placed ? Status() : Fail(std::move(placed).error())));
-  placement = std::move(*placed);
+  LMDBIO_TRY_VOID(comm::AgreeOnWords(group, "the options", CommonWords(options, parts)));
+  LMDBIO_TRY(placement, comm::ForAll(group, PlaceRank(group, options.placement)));
   health = std::move(parts.health);
   if (health == nullptr) {
     LMDBIO_TRY(health, comm::JobHealth::Create(group, options.silence_limit));
@@ -171,17 +193,7 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
   if (transport == nullptr) {
     LMDBIO_TRY(transport, SharedTransport::Create(group, *watchful_health));
   }
-  collectives = std::move(parts.collectives);
-  if (collectives == nullptr) {
-    LMDBIO_TRY(collectives, collective::MakeCollectives(
-                                group, *watchful_health,
-                                {.collective = options.collective,
-                                 .wait_mode = collective::WaitMode::kSleep,
-                                 .chunk_bytes = options.chunk_bytes,
-                                 .chunk_depth = options.chunk_depth,
-                                 .registered_bytes = options.fusion_threshold_bytes +
-                                                     AlignUp(options.gradient_bytes, 64)}));
-  }
+  LMDBIO_TRY(collectives, comm::ForAll(group, MakeCollectives(group, parts.collectives)));
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
              control::Coordinator::Create(

@@ -64,8 +64,9 @@ class Handle {
   // Errors: kInvalidArgument  ranks differ in shape, type or operation; names the tensor, and who
   //                           asked for what
   //         kPeerFailed       a rank has failed, left, or not submitted the tensor within the
-  // limit;
-  //                           names the tensor, its number and the ranks
+  //                           limit; names the tensor, its number and the ranks. Where MPI's own
+  //                           collectives are used, MPI may still write to the output: it is to
+  //                           stay until MPI_Finalize
   Status Wait();
   // The same, but at most so long: false if it is not done then.
   Result<bool> WaitFor(std::chrono::milliseconds limit);
@@ -97,11 +98,16 @@ struct SyncCounters {
   uint64_t thread_run_delay_ns = 0;  // for which it could run and had no core
 };
 
-// What Create does not make itself.
+// Makes collectives that look at `health`, which outlives them, whenever they wait: through it the
+// synchronizer hears of failures and finds what has stalled. Collective.
+using CollectivesMaker =
+    std::function<Result<std::unique_ptr<collective::Collectives>>(comm::Health& health)>;
+
+// What Create does not make itself. Every rank gives the same kinds of them, but for `log`.
 struct SyncParts {
-  std::unique_ptr<comm::Health> health;                  // null: by shared memory of the host
-  std::unique_ptr<Transport> transport;                  // null: by shared memory and links
-  std::unique_ptr<collective::Collectives> collectives;  // null: as the options say, without MPI
+  std::unique_ptr<comm::Health> health;  // null: by shared memory of hosts, and links between them
+  std::unique_ptr<Transport> transport;  // null: by shared memory and links
+  CollectivesMaker collectives;          // empty: as the options say, without MPI
   std::function<void(const std::string& line)>
       log;  // notes and stall reports; may be empty. Called
             // in the helper thread
@@ -111,8 +117,10 @@ struct SyncParts {
 class Synchronizer {
  public:
   // Collective over `group`, in the thread that may call MPI where the group is MPI's.
-  // group  must outlive the synchronizer
-  // Errors: kInvalidArgument    an option; kUnsupported  a collective that cannot be had here
+  // group    must outlive the synchronizer
+  // options  the same on every rank, but for those that say otherwise
+  // Errors: kInvalidArgument    an option, or one that differs from rank 0's: has both
+  //         kUnsupported        a collective that cannot be had here
   //         kResourceExhausted  no shared memory, no thread
   //         kPeerFailed         another rank had one of these
   static Result<std::unique_ptr<Synchronizer>> Create(comm::Group& group,

@@ -351,9 +351,57 @@ static void test_one_rank_is_wrong(void) {
   if (rank > 0) CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
-/* A rank closes while the others wait for it. */
-static void test_one_rank_leaves(void) {
-  lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, NULL);
+/* One rank alone wants MPI's exchanges, or its collectives. */
+static void test_one_rank_wants_mpi(int is_transport) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  lmdbio_sync* sync = NULL;
+  const char** const field = is_transport ? &options.transport : &options.collective;
+  if (rank == size - 1) *field = "mpi";
+  const int status = lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &sync);
+  if (size > 1) {
+    CHECK(status == (rank == size - 1 ? LMDBIO_INVALID_ARGUMENT : LMDBIO_PEER_FAILED));
+    expect_words(lmdbio_sync_message(sync), is_transport ? "here transport mpi" : "collective mpi");
+    expect_words(lmdbio_sync_message(sync),
+                 is_transport ? "there transport own" : "collective auto");
+    CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+  } else {
+    close_sync(sync);
+  }
+}
+
+/* The last rank never submits what the others wait for in MPI's collectives: after the limit all
+ * are told. */
+static void test_stall_in_mpi(void) {
+  if (size == 1) return;
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.collective = "mpi";
+  options.stall_report_ms = 300;
+  options.stall_limit_ms = 1500;
+  lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, &options);
+  train(sync, MPI_COMM_WORLD);
+  static float values[TENSORS][COUNT];
+  lmdbio_sync_op* ops[TENSORS] = {NULL};
+  for (int t = 0; t < TENSORS && rank < size - 1; ++t) {
+    char name[20];
+    snprintf(name, sizeof name, "tensor %d", t);
+    CHECK(lmdbio_sync_allreduce(sync, name, values[t], COUNT, LMDBIO_FLOAT32, &ops[t]) ==
+          LMDBIO_OK);
+  }
+  for (int t = 0; t < TENSORS && rank < size - 1; ++t) {
+    CHECK(lmdbio_sync_op_wait(ops[t]) == LMDBIO_PEER_FAILED);
+    expect_words(lmdbio_sync_op_message(ops[t]), "tensor");
+    CHECK(lmdbio_sync_op_close(ops[t]) == LMDBIO_OK);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK(lmdbio_sync_shutdown(sync) == LMDBIO_PEER_FAILED);
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+}
+
+/* A rank closes while the others wait for it, here or in MPI's collectives. */
+static void test_one_rank_leaves(const char* collective) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.collective = collective;
+  lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, &options);
   float value = 1;
   lmdbio_sync_op* op = NULL;
   if (rank > 0) {
@@ -427,6 +475,10 @@ int main(int argc, char** argv) {
     test_sums("topo", "event", "auto", "mpi");
     test_sums("cache", "nbcs", "auto", "mpi");
     test_every_operation("mpi");
+    test_one_rank_wants_mpi(1);
+    test_one_rank_wants_mpi(0);
+    test_one_rank_leaves("mpi");
+    test_stall_in_mpi();
   } else {
     test_sums("topo", "event", NULL, NULL);
     test_sums("cache", "event", "ring", NULL);
@@ -438,7 +490,7 @@ int main(int argc, char** argv) {
     test_every_operation("direct");
     test_mismatch();
     test_one_rank_is_wrong();
-    test_one_rank_leaves();
+    test_one_rank_leaves(NULL);
     test_process_sets();
     if (provided == MPI_THREAD_FUNNELED) test_mpi_is_refused();
   }

@@ -7,6 +7,7 @@
 
 #include "lmdbio/comm/host_health.h"
 #include "lmdbio/comm/thread_group.h"
+#include "tests/comm/hooked_group.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -63,6 +64,40 @@ TEST_CASE("HostHealth passes on why a rank gives up", "[comm][health]") {
     const Status status = health->Check();
     if (!status && status.error().message() == "rank 1: no memory") ++heard;
   });
+  CHECK(heard == 3);
+}
+
+TEST_CASE("HostHealth does not wait for ever for one that ended while it told of a failure",
+          "[comm][health]") {
+  constexpr uint32_t kBeingWritten = 1;
+  std::atomic<int> failed_at_once{0};
+  std::atomic<int> heard{0};
+  RunAsThreads({.rank_count = 3}, [&](Group& group) {
+    std::byte* memory = nullptr;
+    HookedGroup hooked(group, [&memory](Group& host, uint64_t size_bytes) {
+      auto allocated = host.AllocateShared(size_bytes);
+      if (allocated) memory = (*allocated)->bytes().data();
+      return allocated;
+    });
+    auto health = std::move(*HostHealth::Create(hooked, 60s));
+    // The memory begins with the state of the first failure.
+    if (group.rank() == 0) reinterpret_cast<std::atomic<uint32_t>*>(memory)->store(kBeingWritten);
+    static_cast<void>(group.Barrier());
+    if (!health->Check()) ++failed_at_once;
+    Status status;
+    for (int i = 0; i < 200 && status; ++i) {  // 10 s, if it did not work
+      std::this_thread::sleep_for(50ms);
+      status = health->Check();
+    }
+    health->GiveUp(Error(ErrorCode::kIo, "of no interest any more"));
+    status = health->Check();
+    if (!status && status.error().code() == ErrorCode::kPeerFailed &&
+        status.error().message() == "a rank has ended before it could say what had failed") {
+      ++heard;
+    }
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(failed_at_once == 0);
   CHECK(heard == 3);
 }
 

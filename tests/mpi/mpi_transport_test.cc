@@ -9,6 +9,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "lmdbio/base/kept_memory.h"
 #include "tests/sync/exchange_checks.h"
 
 namespace lmdbio::mpi {
@@ -51,6 +52,38 @@ TEST_CASE("MpiTransport sleeps until it is woken", "[mpi][transport]") {
   (*transport)->Sleep(1h, sync::WakeOn::kOrPeerCame);
   waker.join();
   CHECK_FALSE((*transport)->hears_peers());
+}
+
+TEST_CASE("MpiTransport leaves MPI the memory of an exchange that was given up",
+          "[mpi][transport]") {
+  int rank = 0, size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (!AnyThreadMayCall() || size == 1) return;
+  auto transport = MpiTransport(MPI_COMM_WORLD);
+  REQUIRE(transport);
+  constexpr size_t kWords = 100'000;  // MPI does not keep a copy of so many
+  control::Exchange exchange;
+  exchange.kind = control::ExchangeKind::kIntersect;
+  exchange.words.assign(kWords, ~(uint64_t{1} << rank));
+  const size_t kept_before = KeptCount();
+  if (rank == 0) {
+    REQUIRE((*transport)->Start(std::move(exchange)));
+    const auto is_over = (*transport)->Test();
+    REQUIRE(is_over);
+    REQUIRE_FALSE(*is_over);
+    transport->reset();
+    CHECK(KeptCount() == kept_before + 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+  } else {
+    MPI_Barrier(MPI_COMM_WORLD);
+    REQUIRE((*transport)->Start(std::move(exchange)));
+    for (bool is_over = false; !is_over;) is_over = *(*transport)->Test();
+    const uint64_t expected = ~((uint64_t{1} << size) - 1);
+    CHECK((*transport)->TakeReply().words == std::vector<uint64_t>(kWords, expected));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);  // rank 0 goes on with the exchange here
+  if (rank != 0) CHECK(KeptCount() == kept_before);
 }
 
 TEST_CASE("MpiTransport refuses a program in which its thread may not call MPI",

@@ -3,6 +3,7 @@
 #include "lmdbio/sync/synchronizer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,10 +13,10 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 #include <catch2/catch.hpp>
 
-#include "lmdbio/comm/job_health.h"
 #include "lmdbio/mpi/mpi_collectives.h"
 #include "lmdbio/mpi/mpi_group.h"
 #include "lmdbio/mpi/mpi_transport.h"
@@ -24,6 +25,7 @@
 namespace lmdbio::mpi {
 namespace {
 
+using namespace std::chrono_literals;
 using sync::AllReduceOf;
 using sync::Handle;
 using sync::Synchronizer;
@@ -120,14 +122,48 @@ TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
   const auto waiting = GENERATE(MpiWaiting::kBlock, MpiWaiting::kSleep);
   const bool is_all_mpi = GENERATE(false, true);
   CAPTURE(options.coordinator, options.pacing, static_cast<int>(waiting), is_all_mpi);
-  auto health = std::move(*comm::JobHealth::Create(**world, options.silence_limit));
   SyncParts parts;
-  parts.collectives = std::move(*MpiCollectives(MPI_COMM_WORLD, *health, {.waiting = waiting}));
-  parts.health = std::move(health);
+  parts.collectives = [waiting](comm::Health& health) {
+    return MpiCollectives(MPI_COMM_WORLD, health, {.waiting = waiting});
+  };
   if (is_all_mpi) parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD));
   auto made = Synchronizer::Create(**world, options, std::move(parts));
   REQUIRE(made);
   TrainAndShutDown(**made);
+}
+
+TEST_CASE("What a rank never submits is found while MPI's collectives wait for it",
+          "[mpi][sync][stall]") {
+  const auto world = MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(world);
+  if (!AnyThreadMayCall() || (*world)->size() == 1) return;
+  SyncOptions options;
+  options.coordinator = "topo";
+  options.stall_report = 300ms;
+  options.stall_limit = 1500ms;
+  test::Findings notes;
+  SyncParts parts;
+  parts.collectives = [](comm::Health& health) {
+    return MpiCollectives(MPI_COMM_WORLD, health, {});
+  };
+  parts.log = [&notes, rank = (*world)->rank()](const std::string& line) { notes.Add(rank, line); };
+  auto made = Synchronizer::Create(**world, options, std::move(parts));
+  REQUIRE(made);
+  CHECK(Train(**made, 0, 12) == "");
+  CHECK((*made)->counters().plan_count == 1);
+  const int lazy = (*world)->size() - 1;
+  MPI_Barrier(MPI_COMM_WORLD);
+  if ((*world)->rank() != lazy) {
+    const std::string how = Train(**made, 12, 13);  // its first bucket waits in MPI
+    INFO(how << "; notes: " << fmt::format("{}", fmt::join(notes.lines(), "; ")));
+    CHECK(how.find("tensor 'w") != std::string::npos);
+    CHECK(notes.Has("tensor 'w"));
+    // Only the first rank hears who it is.
+    if ((*world)->rank() == 0) CHECK(notes.Has(fmt::format("for rank {}", lazy)));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  CHECK_FALSE((*made)->Shutdown());
+  made->reset();
 }
 
 TEST_CASE("Synchronizers of several process sets work at once", "[mpi][sync]") {
