@@ -86,9 +86,8 @@ class PlanWalk {
 
   // Whether some slots are taken whose bucket has not been sent.
   bool has_pending() const { return pending_count_ > 0; }
-  // What the bucket that all ranks send next still lacks; of how many tensors.
+  // Of how many tensors the bucket that all ranks send next still lacks.
   size_t missing_count() const;
-  std::vector<std::string> MissingNames() const;
 
   // Takes back what has not been sent, in the order of the plan, from the bucket that all ranks
   // send next and once around.
