@@ -45,6 +45,12 @@ void SubmissionQueue::EndWait(const std::string& name, int64_t began_ns) {
   if (wake_ && tells_waits_.load()) events_.push_back({nullptr, name});
 }
 
+void SubmissionQueue::TellWaited(const std::string& name) {
+  if (!tells_waits_.load()) return;
+  const std::lock_guard lock(mutex_);
+  if (wake_) events_.push_back({nullptr, name});
+}
+
 void SubmissionQueue::SetWakeCount(size_t event_count) {
   const std::lock_guard lock(mutex_);
   wake_count_ = std::max<size_t>(event_count, 1);
