@@ -50,7 +50,7 @@ bool Handle::is_done() const {
 
 Status Handle::Wait() {
   while (true) {
-    LMDBIO_TRY(const bool is_over, WaitFor(kNap));
+    LMDBIO_TRY(const bool is_over, WaitFor(kLongestWait));
     if (is_over) return {};
   }
 }
@@ -70,8 +70,13 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
     FutexWait(state_->is_done, 0, std::min(left, kNap));
   }
   state_->waiter_count.fetch_sub(1);
+  using Got = SubmissionQueue::Got;
   const bool has_result = is_over();
-  if (queue) queue->EndWait(has_result ? state_->name() : "", began_ns);
+  if (queue) {
+    const bool has_waited = has_result || limit.count() > 0;
+    queue->EndWait(has_waited ? state_->name() : "", has_result ? Got::kResult : Got::kNothing,
+                   began_ns);
+  }
   if (!has_result) return false;
   LMDBIO_TRY_VOID(state_->status());
   return true;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,8 +12,10 @@
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "lmdbio/sync/synchronizer.h"
+#include "tests/support/temp_dir.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::sync {
@@ -264,6 +267,33 @@ TEST_CASE("A plan lasts while its patience does, whoever rings", "[sync][plan][e
     ExpectPlans(job, synchronizer, 1, 0);
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("A timeline has all of a wait, however long, and in however many parts",
+          "[sync][trace][edges]") {
+  const test::TempDir dir;
+  const bool is_in_parts = GENERATE(false, true);
+  CAPTURE(is_in_parts);
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.timeline_path = (dir.path() / "timeline").string();
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<float> values(kCount, 1.0F);
+    if (synchronizer.rank() == 1) std::this_thread::sleep_for(1500ms);
+    auto handle = synchronizer.Submit(AllReduceOf("late", values.data(), values.data(), kCount));
+    if (!handle) return job.wrong.Add(synchronizer.rank(), "Submit");
+    while (is_in_parts && !handle->is_done()) {
+      job.wrong.Expect(handle->WaitFor(100ms).has_value(), synchronizer.rank(), "WaitFor");
+    }
+    job.wrong.Expect(handle->Wait(), synchronizer.rank(), "Wait");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  std::ifstream file(dir.path() / "timeline.0");
+  double waited_us = 0;
+  for (const auto& event : nlohmann::json::parse(file)) {
+    if (event.value("name", "") == "wait") waited_us += event.value("dur", 0.0);
+  }
+  CHECK(waited_us > 1'000'000);
 }
 
 }  // namespace
