@@ -66,7 +66,7 @@ Executor::Executor(collective::Collectives& collectives, Witness& witness, uint6
 
 // Made once and never resized: nothing that is under way can lose its memory.
 MutableBytes Executor::FusionBuffer() {
-  if (fusion_.size() < fusion_bytes_) {
+  if (fusion_.data() == nullptr || fusion_.size() < fusion_bytes_) {
     own_fusion_ = std::make_unique_for_overwrite<std::byte[]>(fusion_bytes_ + kAlignment);
     fusion_ = AlignedPart(own_fusion_.get(), fusion_bytes_);
   }

@@ -155,6 +155,24 @@ TEST_CASE("Gatherings of equal rows go through a plan", "[sync][plan][edges]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A group of empty tensors needs no fusion buffer", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.collective = GENERATE("auto", "ring");
+  job.options.fusion_threshold_bytes = 0;
+  job.Run([&](Synchronizer& synchronizer) {
+    for (int iteration = 0; iteration < 6; ++iteration) {
+      auto handles = synchronizer.SubmitGroup(
+          {AllReduceOf("a", nullptr, nullptr, 0), AllReduceOf("b", nullptr, nullptr, 0)});
+      if (!handles) return job.wrong.Add(synchronizer.rank(), handles.error().message());
+      for (Handle& handle : *handles) {
+        job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait");
+      }
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A graph with what no plan can hold is refused", "[sync][plan][errors]") {
   SyncJob job;
   job.ranks.rank_count = 2;
