@@ -131,22 +131,16 @@ Result<control::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_reque
   return graph;
 }
 
-constexpr auto kWaits = std::chrono::milliseconds(1000);
-
-// Waits for an operation as often as `goes_on` says, each time so long.
-template <typename GoesOn>
-int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit, GoesOn&& goes_on) noexcept {
+// Waits for an operation, at most so long.
+int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
     if (calling_back == handle.owner && !handle.handle->is_done()) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT,
                          "a callback must not wait: the operation would wait for the callback");
     }
-    while (true) {
-      const Result<bool> is_done = handle.handle->WaitFor(limit);
-      if (!is_done) return handle.Keep(is_done.error());
-      if (*is_done) return LMDBIO_OK;
-      if (!goes_on()) return LMDBIO_TIMEOUT;
-    }
+    const Result<bool> is_done = handle.handle->WaitFor(limit);
+    if (!is_done) return handle.Keep(is_done.error());
+    return *is_done ? LMDBIO_OK : LMDBIO_TIMEOUT;
   });
 }
 
@@ -275,11 +269,11 @@ int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done) {
 }
 
 int lmdbio_sync_op_wait(lmdbio_sync_op* op) {
-  return WaitFor(op, kWaits, [] { return true; });
+  return WaitFor(op, std::chrono::milliseconds::max());
 }
 
 int lmdbio_sync_op_wait_within(lmdbio_sync_op* op, uint32_t limit_ms) {
-  return WaitFor(op, std::chrono::milliseconds(limit_ms), [] { return false; });
+  return WaitFor(op, std::chrono::milliseconds(limit_ms));
 }
 
 int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_result) {

@@ -231,10 +231,12 @@ LMDBIO_API int lmdbio_sync_submit_group(lmdbio_sync* sync,
 /* Gives the plan to follow, for coordinator "topo": a graph of what needs what, in place of what
  * the first iterations show. Every rank gives the same graph, before its first submission.
  * nodes  [node_count] what a node submits: name, operation, type, reduction, shape and scales
- *        count; NULL: a node that only computes
+ *        count, and the root of a BROADCAST; of an ALLGATHER every rank brings the same rows;
+ *        NULL: a node that only computes
  * edges  [2 * edge_count] pairs of numbers of nodes, from 0: the second needs what the first gives
- * Errors LMDBIO_INVALID_ARGUMENT  a cycle, a tensor twice, no such node; another coordinator;
- *                                 something has been submitted already */
+ * Errors LMDBIO_INVALID_ARGUMENT  a cycle, a tensor twice, no such node; an ALLTOALL or JOIN, which
+ *                                 no plan can hold; another coordinator; something has been
+ *                                 submitted already */
 LMDBIO_API int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* nodes,
                                      size_t node_count, const uint32_t* edges, size_t edge_count);
 

@@ -194,18 +194,6 @@ size_t PlanWalk::missing_count() const {
   return slots.are_taken.size() - slots.taken_count;
 }
 
-std::vector<std::string> PlanWalk::MissingNames() const {
-  std::vector<std::string> names;
-  if (slots_.empty()) return names;
-  const Slots& slots = slots_[unsent_bucket_];
-  for (size_t slot = 0; slot < slots.are_taken.size(); ++slot) {
-    if (slots.are_taken[slot] == 0) {
-      names.push_back(plan_.buckets()[unsent_bucket_].tensors[slot].name);
-    }
-  }
-  return names;
-}
-
 std::vector<Request> PlanWalk::TakePending() {
   std::vector<Request> pending;
   pending.reserve(pending_count_);

@@ -86,9 +86,8 @@ class PlanWalk {
 
   // Whether some slots are taken whose bucket has not been sent.
   bool has_pending() const { return pending_count_ > 0; }
-  // What the bucket that all ranks send next still lacks; of how many tensors.
+  // Of how many tensors the bucket that all ranks send next still lacks.
   size_t missing_count() const;
-  std::vector<std::string> MissingNames() const;
 
   // Takes back what has not been sent, in the order of the plan, from the bucket that all ranks
   // send next and once around.
@@ -131,7 +130,8 @@ class PlanLearner {
 
   // This rank submits a tensor.
   void OnSubmit(std::string_view name);
-  // This rank's program has waited for a tensor, or asked whether it is done and heard that it is.
+  // This rank's program has waited for a tensor, asked whether it is done and heard that it is, or
+  // is about to be called back.
   void OnWaited(std::string_view name);
   // All ranks have done these, fused or one by one: the same on every rank, in the same order.
   // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank

@@ -181,6 +181,7 @@ void Engine::Finish(const std::string& name, const Status& how) {
     witness_.Failed(*task);
   }
   Publish();  // who has waited for it finds it counted
+  if (task->submission.callback) queue_->TellWaited(name);
   task->Finish(how);
 }
 
@@ -214,7 +215,8 @@ Status Engine::StepRounds() {
     TakeEvents();
     return RunRound();
   }
-  const bool was_called = parts_.transport.take_ring();
+  const bool was_called = parts_.transport.take_ring() || is_called_;
+  is_called_ = false;
   const bool is_idle_too_long =
       !parts_.transport.hears_peers() &&
       Clock::now() - std::max(last_progress_, last_round_) > kIdleRoundPause;
@@ -391,13 +393,20 @@ void Engine::Follow(control::Plan plan) {
   walk_.emplace(std::move(plan));
   buckets_.clear();
   for (const Bucket& bucket : walk_->plan().buckets()) {
-    buckets_.emplace_back().tensors = bucket.tensors;
+    Response& response = buckets_.emplace_back();
+    response.tensors = bucket.tensors;
+    const Request& first = bucket.tensors.front();
+    if (first.operation != Operation::kAllGather) continue;
+    // A rank that brings other rows has another request, and declines.
+    const int64_t rows = first.shape.empty() ? 1 : first.shape[0];
+    response.rows.assign(static_cast<size_t>(parts_.collectives.size()), rows);
   }
   sent_count_ = 0;
   ++counters_.plan_count;
   witness_.PlanAdopted(walk_->plan().epoch());
   queue_->SetWaits(SubmissionQueue::Waits::kNotTold);
   static_cast<void>(parts_.transport.take_ring());
+  is_called_ = false;
   for (const Request& request : parts_.coordinator.TakePending()) {
     if (request.operation == Operation::kAdoptPlan || walk_->Submit(request)) continue;
     left_out_.push_back(request);
@@ -410,17 +419,22 @@ Status Engine::StepPlan() {
     if (const Bucket* const bucket = walk_->TakeReady()) {
       return SendBucket(static_cast<size_t>(bucket - walk_->plan().buckets().data()));
     }
-    if (parts_.transport.take_ring() || is_out_of_patience()) declines_next_ = true;
+    if (parts_.transport.take_ring()) {
+      is_called_ = true;
+      LMDBIO_TRY_VOID(parts_.health.Check());  // who gives up rings, too
+    }
+    if (is_out_of_patience()) declines_next_ = true;
   }
   if (declines_next_) return Decline();
   Rest();
   return {};
 }
 
-// A tensor of the next bucket does not come, and somebody waits for the others.
+// A tensor of the next bucket does not come, and somebody waits for the others: here, or on a rank
+// that has rung.
 bool Engine::is_out_of_patience() const {
-  if (!walk_->has_pending()) return false;
-  const int times = queue_->is_waited_for() ? 1 : kUnwaitedPatience;
+  if (!walk_->has_pending() && !is_called_) return false;
+  const int times = queue_->is_waited_for() || is_called_ ? 1 : kUnwaitedPatience;
   return Clock::now() - last_progress_ > times * options_.plan_patience;
 }
 
@@ -430,15 +444,20 @@ Status Engine::SendBucket(size_t bucket) {
   for (const Request& tensor : response.tensors) tasks.push_back(tasks_.at(tensor.name).get());
   ++counters_.cycle_count;
   witness_.Agreed(tasks);
-  LMDBIO_TRY(
-      const CallOutcome outcome,
-      executor_.Perform(response, tasks, {.digest = Mix(walk_->plan().digest(), sent_count_++)}));
+  const collective::CallTag tag{.digest = Mix(walk_->plan().digest(), sent_count_),
+                                .is_declined = false};
+  // In rounds all have asked for a barrier when it is done, which is all there is to it. Here not.
+  const bool is_barrier = response.tensors.front().operation == Operation::kBarrier;
+  LMDBIO_TRY(const CallOutcome outcome, is_barrier ? parts_.collectives.Barrier(tag)
+                                                   : executor_.Perform(response, tasks, tag));
   last_progress_ = Clock::now();
   if (outcome == CallOutcome::kDeclined) {
     EndPlan(response.tensors);
     return {};
   }
+  ++sent_count_;
   static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
+  is_called_ = false;
   witness_.Unpacked(tasks);
   for (const Request& tensor : response.tensors) Finish(tensor.name, {});
   return {};
@@ -455,6 +474,11 @@ Status Engine::Decline() {
 // Back to rounds, with everything that has not been done.
 void Engine::EndPlan(std::vector<Request> unsent) {
   ++counters_.plan_end_count;
+  order_done_.clear();
+  const size_t sent_now = learner_ || buckets_.empty() ? 0 : sent_count_ % buckets_.size();
+  for (size_t bucket = 0; bucket < sent_now; ++bucket) {
+    for (const Request& tensor : buckets_[bucket].tensors) order_done_.insert(tensor.name);
+  }
   witness_.PlanEnded(walk_->plan().epoch());
   for (std::vector<Request>* rest : {&unsent, &left_out_}) {
     for (Request& request : *rest) parts_.coordinator.Submit(std::move(request));
@@ -464,7 +488,6 @@ void Engine::EndPlan(std::vector<Request> unsent) {
   walk_.reset();
   declines_next_ = false;
   boundary_count_ = 0;
-  order_done_.clear();
   if (learner_) learner_->Forget();
   queue_->SetWaits(learner_ ? SubmissionQueue::Waits::kTold : SubmissionQueue::Waits::kNotTold);
   last_progress_ = Clock::now();
@@ -507,6 +530,7 @@ Status Engine::LookForStalls(Clock::time_point now) {
   if (options_.stall_report.count() > 0 && age > ring_after && now - last_ring_ > kRingPause) {
     last_ring_ = now;
     parts_.transport.Ring();
+    stalled_names_.clear();
     for (const auto& [name, task] : tasks_) {
       if (now - WaitsSince(*task) > ring_after) stalled_names_.push_back(name);
     }

@@ -134,16 +134,17 @@ class Engine {
   std::optional<control::PlanLearner> learner_;  // none where nothing is learnt
   std::vector<control::OrderedTensor> order_;    // of a graph that was given
   std::unordered_set<std::string> order_names_;  // of its tensors
-  std::unordered_set<std::string> order_done_;   // in this iteration, as long as there is no plan
+  std::unordered_set<std::string> order_done_;   // in this iteration, while there is no plan
   uint64_t boundary_count_ = 0;                  // since the last plan
   uint64_t proposal_epoch_ = 0;                  // of the last proposal
   std::optional<control::Request> agreed_;       // all ranks want a plan, from the next boundary on
   uint64_t agreed_age_ = 0;                      // lists of responses since
   std::optional<control::PlanWalk> walk_;        // none: rounds
   std::vector<control::Response> buckets_;       // of that plan, as what is to be done
-  uint64_t sent_count_ = 0;                      // buckets, in this plan
+  uint64_t sent_count_ = 0;                      // buckets that are done, in this plan
   std::vector<control::Request> left_out_;       // submitted, and not in the plan
   bool declines_next_ = false;
+  bool is_called_ = false;  // another rank has rung, and nothing has come of it yet
 
   Clock::time_point last_progress_;
   Clock::time_point last_round_;

@@ -78,7 +78,7 @@ void Executor::KeepIfWritten(Owner memory) const {
 
 // Made once and never resized: nothing that is under way can lose its memory.
 MutableBytes Executor::FusionBuffer() {
-  if (fusion_.size() < fusion_bytes_) {
+  if (fusion_.data() == nullptr || fusion_.size() < fusion_bytes_) {
     own_fusion_ = std::make_unique_for_overwrite<std::byte[]>(fusion_bytes_ + kAlignment);
     fusion_ = AlignedPart(own_fusion_.get(), fusion_bytes_);
   }

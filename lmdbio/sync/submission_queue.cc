@@ -37,12 +37,19 @@ void SubmissionQueue::BeginWait() {
   if (wake_ && !events_.empty()) wake_();
 }
 
-void SubmissionQueue::EndWait(const std::string& name, int64_t began_ns) {
+void SubmissionQueue::EndWait(const std::string& name, Got got, int64_t began_ns) {
   waiting_count_.fetch_sub(1);
   if (name.empty()) return;
   const std::lock_guard lock(mutex_);
   if (on_wait_) on_wait_(name, began_ns);
-  if (wake_ && tells_waits_.load()) events_.push_back({nullptr, name});
+  const bool is_told = got == Got::kResult && tells_waits_.load();
+  if (wake_ && is_told) events_.push_back({nullptr, name});
+}
+
+void SubmissionQueue::TellWaited(const std::string& name) {
+  if (!tells_waits_.load()) return;
+  const std::lock_guard lock(mutex_);
+  if (wake_) events_.push_back({nullptr, name});
 }
 
 void SubmissionQueue::SetWakeCount(size_t event_count) {

@@ -34,9 +34,13 @@ class SubmissionQueue {
 
   // A thread of the program waits for an operation, or does not any more.
   void BeginWait();
-  // name      of what it has got; "" if it has given up
+  // name      of what it has waited for; "" if it has only looked, and got nothing
   // began_ns  by the steady clock
-  void EndWait(const std::string& name, int64_t began_ns);
+  enum class Got : uint8_t { kNothing, kResult };
+  void EndWait(const std::string& name, Got got, int64_t began_ns);
+  // A thread of the program knows that an operation is done, without having waited.
+  // Cost: none where waits are not told
+  void TellWaited(const std::string& name);
   bool is_waited_for() const { return waiting_count_.load() > 0; }
   // Who else hears of waits, in the waiting thread, until Close. Before any thread waits.
   using OnWait = std::function<void(const std::string& name, int64_t began_ns)>;

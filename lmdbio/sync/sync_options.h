@@ -33,7 +33,8 @@ struct SyncOptions {
 
   std::chrono::milliseconds plan_patience{
       1000};  // a bucket that misses tensors for longer than this
-              // ends its plan; > 0
+              // ends its plan; > 0. Below stall_report: in a plan
+              // nobody knows which rank lacks what
   std::chrono::milliseconds stall_report{5000};  // a tensor that some rank has not submitted for so
                                                  // long is reported; 0: never
   std::chrono::milliseconds stall_limit{600'000};  // and for so long is an error; 0: never

@@ -101,6 +101,23 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
   return CheckBuffers(submission, rank);
 }
 
+// What needs no more agreement, once it is known what all ranks bring.
+Status CheckPlannable(const Request& request) {
+  switch (request.operation) {
+    case Operation::kAllReduce:
+    case Operation::kBroadcast:
+    case Operation::kAllGather:
+    case Operation::kReduceScatter:
+    case Operation::kBarrier:
+      return {};
+    case Operation::kAllToAll:
+    case Operation::kJoin:
+    case Operation::kAdoptPlan:
+      break;
+  }
+  return Wrong(request, fmt::format("no plan can hold '{}'", NameOf(request.operation)));
+}
+
 // Collective, whatever each rank wants. Where the threads of this rank may run.
 Result<Placement> PlaceRank(comm::Group& group, const std::string& text) {
   Result<HostCores> cores = ProcessCores();
@@ -295,6 +312,7 @@ Status Synchronizer::SetGraph(const control::Graph& graph) {
     return Fail(ErrorCode::kInvalidArgument, "a graph is to be set before anything is submitted");
   }
   LMDBIO_TRY(auto order, control::OrderTensors(graph));
+  for (const control::OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
   return impl_->engine->FollowOrder(std::move(order));
 }
 

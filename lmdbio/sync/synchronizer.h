@@ -57,7 +57,8 @@ class Handle {
   Handle& operator=(Handle&&) noexcept;
   ~Handle();
 
-  // Whether it is done or has failed. Never waits.
+  // Whether it is done or has failed. Never waits. To hear that it is counts as a wait for it: a
+  // plan does not let what is submitted afterwards travel with it.
   bool is_done() const;
 
   // Waits, asleep, until it is done.
@@ -146,10 +147,10 @@ class Synchronizer {
   Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
 
   // The plan to follow from now on, in place of one from the first iteration. Every rank gives the
-  // same graph before its first submission.
-  // Errors: kInvalidArgument  as control::OrderTensors; the coordinator is not "topo"; something
-  // has
-  //                           been submitted already
+  // same graph before its first submission. Of a kAllGather the shape is what every rank brings.
+  // Errors: kInvalidArgument  as control::OrderTensors; a kAllToAll, kJoin or kAdoptPlan, which no
+  //                           plan can hold, names the tensor; the coordinator is not "topo";
+  //                           something has been submitted already
   Status SetGraph(const control::Graph& graph);
 
   // Memory for gradients, zero-filled and at a multiple of 64 bytes, of

@@ -39,11 +39,18 @@ Handle::Handle(Handle&&) noexcept = default;
 Handle& Handle::operator=(Handle&&) noexcept = default;
 Handle::~Handle() = default;
 
-bool Handle::is_done() const { return state_->is_done.load() != 0; }
+// What the program submits from now on may depend on it, as after a wait. Once is enough.
+bool Handle::is_done() const {
+  if (state_->is_done.load() == 0) return false;
+  if (!state_->is_known_done.load() && !state_->is_known_done.exchange(true)) {
+    if (const auto queue = state_->queue.lock()) queue->TellWaited(state_->name());
+  }
+  return true;
+}
 
 Status Handle::Wait() {
   while (true) {
-    LMDBIO_TRY(const bool is_over, WaitFor(kNap));
+    LMDBIO_TRY(const bool is_over, WaitFor(kLongestWait));
     if (is_over) return {};
   }
 }
@@ -55,31 +62,38 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   const auto queue = state_->queue.lock();
   if (queue) queue->BeginWait();
   state_->waiter_count.fetch_add(1);
-  while (!is_done()) {
+  const auto is_over = [this] { return state_->is_done.load() != 0; };
+  while (!is_over()) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
     FutexWait(state_->is_done, 0, std::min(left, kNap));
   }
   state_->waiter_count.fetch_sub(1);
-  if (queue) queue->EndWait(is_done() ? state_->name() : "", began_ns);
-  if (!is_done()) return false;
+  using Got = SubmissionQueue::Got;
+  const bool has_result = is_over();
+  if (queue) {
+    const bool has_waited = has_result || limit.count() > 0;
+    queue->EndWait(has_waited ? state_->name() : "", has_result ? Got::kResult : Got::kNothing,
+                   began_ns);
+  }
+  if (!has_result) return false;
   LMDBIO_TRY_VOID(state_->status());
   return true;
 }
 
 Bytes Handle::result() const {
-  LMDBIO_CHECK(is_done());
+  LMDBIO_CHECK(state_->is_done.load() != 0);
   return state_->result;
 }
 
 const std::vector<int64_t>& Handle::result_rows() const {
-  LMDBIO_CHECK(is_done());
+  LMDBIO_CHECK(state_->is_done.load() != 0);
   return state_->result_rows;
 }
 
 int32_t Handle::last_joined() const {
-  LMDBIO_CHECK(is_done());
+  LMDBIO_CHECK(state_->is_done.load() != 0);
   return state_->last_joined;
 }
 

@@ -27,6 +27,7 @@ struct Handle::State {
   // The rest is written by the helper thread before is_done says so.
   std::atomic<uint32_t> is_done{0};
   std::atomic<uint32_t> waiter_count{0};
+  std::atomic<bool> is_known_done{false};  // the program has asked, and heard so
   bool has_failed = false;
   ErrorCode failure_code = ErrorCode::kInternal;
   std::string failure_words;

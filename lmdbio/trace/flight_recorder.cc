@@ -49,8 +49,6 @@ std::string_view FlightKindName(FlightKind kind) {
       return "submitted";
     case FlightKind::kAgreed:
       return "agreed";
-    case FlightKind::kPacked:
-      return "packed";
     case FlightKind::kBegun:
       return "begun";
     case FlightKind::kDone:
@@ -61,10 +59,6 @@ std::string_view FlightKindName(FlightKind kind) {
       return "plan adopted";
     case FlightKind::kPlanEnded:
       return "plan ended";
-    case FlightKind::kRoundBegun:
-      return "round begun";
-    case FlightKind::kRoundOver:
-      return "round over";
     case FlightKind::kStalled:
       return "stalled";
   }

@@ -22,15 +22,12 @@ namespace lmdbio::trace {
 enum class FlightKind : uint8_t {
   kSubmitted,    // the program asked for an operation on a tensor
   kAgreed,       // all ranks have asked for it
-  kPacked,       // it lies in a fusion buffer
   kBegun,        // a collective call was begun
   kDone,         // a tensor is done
   kFailed,       // a tensor has failed
   kPlanAdopted,  // a plan is followed from now on
   kPlanEnded,    // and does not fit any more
-  kRoundBegun,   // this rank came to a round of control exchanges
-  kRoundOver,
-  kStalled,  // a tensor was reported that some rank has not submitted
+  kStalled,      // a tensor was reported that some rank has not submitted
 };
 
 // "submitted", "agreed", ...
@@ -38,7 +35,7 @@ std::string_view FlightKindName(FlightKind kind);
 
 // What there is to say about an operation; what does not apply stays at 0.
 struct FlightDetail {
-  uint64_t number = 0;      // of the submission, the round or the plan; counts from 1
+  uint64_t number = 0;      // of the submission or the plan; counts from 1
   uint64_t bytes = 0;       // moved, or to be moved
   uint64_t collective = 0;  // of the call that moves them; counts from 1
 };

@@ -640,6 +640,7 @@ TEST_CASE("A tensor that some rank never submits is reported, and fails in the e
   SyncJob job;
   job.ranks.rank_count = 3;
   job.options.coordinator = GENERATE("horovod", "cache", "hierarchical", "topo");
+  job.options.plan_patience = 100ms;
   job.options.stall_report = 300ms;
   job.options.stall_limit = 1500ms;
   const bool is_known_before = GENERATE(false, true);

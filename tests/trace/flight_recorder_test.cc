@@ -36,13 +36,13 @@ TEST_CASE("FlightRecorder keeps the last events, oldest first", "[trace]") {
 TEST_CASE("FlightRecorder says what there is to say", "[trace]") {
   FlightRecorder recorder;
   recorder.Record(FlightKind::kDone, "conv1", {17, 4096, 3});
-  recorder.Record(FlightKind::kRoundBegun, {}, {.number = 5});
+  recorder.Record(FlightKind::kPlanAdopted, {}, {.number = 5});
   recorder.Record(FlightKind::kPlanEnded);
   recorder.Record(FlightKind::kFailed, "a\nb\x7f");
   const std::vector<std::string> lines = recorder.Lines();
   REQUIRE(lines.size() == 4);
   CHECK(Without(lines[0]) == "done         'conv1' number 17, 4096 bytes, collective 3");
-  CHECK(Without(lines[1]) == "round begun  number 5");
+  CHECK(Without(lines[1]) == "plan adopted number 5");
   CHECK(Without(lines[2]) == "plan ended");
   CHECK(Without(lines[3]) == "failed       'a?b?'");
 }
