@@ -54,6 +54,12 @@ def size_text(size):
     return f"{size} B"
 
 
+def time_text(time_us):
+    if time_us is None:
+        return "-"
+    return f"{time_us:,.0f}" if time_us >= 100 else f"{time_us:.2g}"
+
+
 def table(cells):
     # A Synchronizer's thread always waits asleep; what spins is for ranks with cores of their own.
     heads = [f"{cell['ranks']} ranks, MPI {cell['mpi_wait']}, lmdbio {cell['wait']}"
@@ -69,7 +75,7 @@ def table(cells):
             if own is None or not rivals(row):
                 line.append("-")
                 continue
-            times = " / ".join("-" if time is None else f"{time:.4g}" for time in
+            times = " / ".join(time_text(time) for time in
                                (own, median(row, "mpi"), median(row, "gloo")))
             line.append(f"{times} ({own / min(rivals(row)):.2f})")
         lines.append("| " + " | ".join(line) + " |")

@@ -131,7 +131,7 @@ class PlanLearner {
   // This rank submits a tensor.
   void OnSubmit(std::string_view name);
   // This rank's program has waited for a tensor, asked whether it is done and heard that it is, or
-  // is about to be called back.
+  // is in its callback and about to submit something there.
   void OnWaited(std::string_view name);
   // All ranks have done these, fused or one by one: the same on every rank, in the same order.
   // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank

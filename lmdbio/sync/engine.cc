@@ -181,7 +181,7 @@ void Engine::Finish(const std::string& name, const Status& how) {
     witness_.Failed(*task);
   }
   Publish();  // who has waited for it finds it counted
-  if (task->submission.callback) queue_->TellWaited(name);
+  const SubmissionQueue::CalledBack scope(*queue_, name);
   task->Finish(how);
 }
 

@@ -6,6 +6,19 @@
 #include <fmt/format.h>
 
 namespace lmdbio::sync {
+namespace {
+
+// The callback that this thread is in; null: none.
+thread_local const SubmissionQueue::CalledBack* calling_back = nullptr;
+
+}  // namespace
+
+SubmissionQueue::CalledBack::CalledBack(const SubmissionQueue& queue, const std::string& name)
+    : queue_(queue), name_(name), outer_(calling_back) {
+  calling_back = this;
+}
+
+SubmissionQueue::CalledBack::~CalledBack() { calling_back = outer_; }
 
 Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
   const std::lock_guard lock(mutex_);
@@ -19,6 +32,9 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
         fmt::format("tensor '{}' was submitted before, and is not done yet: wait for it, or "
                     "give the other one another name",
                     name));
+  }
+  if (calling_back != nullptr && &calling_back->queue_ == this && tells_waits_.load()) {
+    events_.push_back({nullptr, calling_back->name_});
   }
   const auto now = std::chrono::steady_clock::now();
   for (const TaskPtr& task : tasks) {

@@ -27,6 +27,22 @@ class SubmissionQueue {
   // wake  called, by any thread, when there is something to take
   explicit SubmissionQueue(std::function<void()> wake) : wake_(std::move(wake)) {}
 
+  // While it lives, this thread is in the callback of an operation: what it submits there depends
+  // on that, as after a wait.
+  class CalledBack {
+   public:
+    CalledBack(const SubmissionQueue& queue, const std::string& name);
+    ~CalledBack();
+    CalledBack(const CalledBack&) = delete;
+    CalledBack& operator=(const CalledBack&) = delete;
+
+   private:
+    friend class SubmissionQueue;
+    const SubmissionQueue& queue_;
+    const std::string& name_;
+    const CalledBack* const outer_;
+  };
+
   // Adds tasks, all or none.
   // Errors: kInvalidArgument  a tensor of that name is under way, here or twice among these
   //         as it was closed with

@@ -249,6 +249,37 @@ TEST_CASE("What is submitted when another tensor is known to be done does not sh
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("Callbacks that submit nothing part no bucket", "[sync][plan][edges]") {
+  constexpr int kTensors = 4;
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.Run([&](Synchronizer& synchronizer) {
+    SyncCounters before;
+    for (int iteration = 0; iteration < 12; ++iteration) {
+      before = synchronizer.counters();
+      std::vector<std::vector<float>> values(kTensors, std::vector<float>(kCount, 1.0F));
+      std::atomic<int> called{0};
+      std::vector<Handle> handles;
+      for (int tensor = 0; tensor < kTensors; ++tensor) {
+        float* const data = values[static_cast<size_t>(tensor)].data();
+        Submission submission = AllReduceOf(NameOf(tensor), data, data, kCount);
+        submission.callback = [&called](const Status&) { ++called; };
+        auto handle = synchronizer.Submit(std::move(submission));
+        if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());
+        handles.push_back(std::move(*handle));
+        // Time for the callback, while there is no plan.
+        if (iteration < 4) std::this_thread::sleep_for(5ms);
+      }
+      for (Handle& handle : handles) job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait");
+      while (called < kTensors) std::this_thread::sleep_for(50us);
+    }
+    ExpectPlans(job, synchronizer, 1, 0);
+    const uint64_t calls = synchronizer.counters().collective_count - before.collective_count;
+    job.wrong.Expect(calls == 1, synchronizer.rank(), fmt::format("{} buckets", calls));
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A graph's plan that ends amid an iteration comes back at the beginning of one",
           "[sync][plan][edges]") {
   constexpr int kTensors = 6;
