@@ -27,7 +27,7 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
                   fmt::format("options.{}: 'mpi' is what lmdbio_sync_open_mpi has",
                               choice->has_mpi_collectives() ? "collective" : "transport"));
   }
-  LMDBIO_TRY_VOID(comm::Agree(*handle.group, choice ? Status() : Fail(std::move(choice).error())));
+  LMDBIO_TRY(choice, comm::ForAll(*handle.group, std::move(choice)));
   // What the maker goes by; the synchronizer compares the rest.
   LMDBIO_TRY_VOID(comm::AgreeOnWords(*handle.group, "the options", choice->TransportWords()));
   sync::SyncParts parts;

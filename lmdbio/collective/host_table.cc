@@ -173,22 +173,28 @@ Status HostTable::AwaitLong(uint64_t value) {
     Relax();
   }
   look_count_ = std::max(kLooksMin, look_count_ / 2);
-  const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
-  if (waits_without_yield_ > 0) {
-    --waits_without_yield_;
-  } else {
-    auto before = std::chrono::steady_clock::now();
-    for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
-      ::sched_yield();
-      const auto after = std::chrono::steady_clock::now();
-      if (after - before > kLongYield) waits_without_yield_ = kWaitsAfterLongYield;
-      if (LookFor(value)) return {};
-      if (waits_without_yield_ > 0) break;
-      before = after;
-    }
-  }
+  if (YieldUntil(value)) return {};
   while (!LookFor(value)) LMDBIO_TRY_VOID(SleepUntil(value));
   return {};
+}
+
+// Gives up the core for a while. False: the value is not there, and this rank had better sleep.
+bool HostTable::YieldUntil(uint64_t value) {
+  if (waits_without_yield_ > 0) {
+    --waits_without_yield_;
+    return false;
+  }
+  const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
+  auto before = std::chrono::steady_clock::now();
+  for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
+    ::sched_yield();
+    const auto after = std::chrono::steady_clock::now();
+    if (after - before > kLongYield) waits_without_yield_ = kWaitsAfterLongYield;
+    if (LookFor(value)) return true;
+    if (waits_without_yield_ > 0) return false;
+    before = after;
+  }
+  return false;
 }
 
 Status HostTable::SleepUntil(uint64_t value) {

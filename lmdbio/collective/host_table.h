@@ -109,6 +109,7 @@ class HostTable {
   bool HaveReached(uint64_t value, std::memory_order order) const;
   bool LookFor(uint64_t value) const;
   Status AwaitLong(uint64_t value);
+  bool YieldUntil(uint64_t value);
   Status SleepUntil(uint64_t value);
   void Reach(uint64_t value);
   void RingSleepers();

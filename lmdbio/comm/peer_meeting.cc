@@ -243,14 +243,13 @@ Result<Key> ShareKey(Group& group) {
 
 Result<MeetingResult> MeetPeers(Group& group, const LinkPlan& plan) {
   Reachability mine;
-  Result<UniqueFd> listener = Listen(mine.port);
-  LMDBIO_TRY_VOID(Agree(group, listener ? Status() : Fail(std::move(listener).error())));
+  LMDBIO_TRY(const UniqueFd listener, ForAll(group, Listen(mine.port)));
   const std::vector<PeerAddress> addresses = OwnAddresses();
   mine.address_count = static_cast<uint16_t>(addresses.size());
   std::copy(addresses.begin(), addresses.end(), mine.addresses.begin());
   LMDBIO_TRY(const Key key, ShareKey(group));
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
-  Meeting meeting(group.rank(), key, *listener, plan);
+  Meeting meeting(group.rank(), key, listener, plan);
   for (const int rank : plan.sends_to) {
     Reachability there;
     std::memcpy(&there, &gathered[static_cast<size_t>(rank) * sizeof there], sizeof there);

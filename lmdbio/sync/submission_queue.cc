@@ -14,11 +14,11 @@ thread_local const SubmissionQueue::CalledBack* calling_back = nullptr;
 }  // namespace
 
 SubmissionQueue::CalledBack::CalledBack(const SubmissionQueue& queue, const std::string& name)
-    : queue_(queue), name_(name), outer_(calling_back) {
+    : queue_(queue), name_(name) {
   calling_back = this;
 }
 
-SubmissionQueue::CalledBack::~CalledBack() { calling_back = outer_; }
+SubmissionQueue::CalledBack::~CalledBack() { calling_back = nullptr; }
 
 Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
   const std::lock_guard lock(mutex_);

@@ -40,7 +40,6 @@ class SubmissionQueue {
     friend class SubmissionQueue;
     const SubmissionQueue& queue_;
     const std::string& name_;
-    const CalledBack* const outer_;
   };
 
   // Adds tasks, all or none.

@@ -122,7 +122,7 @@ Status CheckPlannable(const Request& request) {
 Result<Placement> PlaceRank(comm::Group& group, const std::string& text) {
   Result<HostCores> cores = ProcessCores();
   if (!cores && text.empty()) cores = HostCores{};  // nothing is pinned here
-  LMDBIO_TRY_VOID(Agree(group, cores ? Status() : Fail(std::move(cores).error())));
+  LMDBIO_TRY(cores, comm::ForAll(group, std::move(cores)));
   LMDBIO_TRY(const auto host, group.SplitByHost());
   const uint64_t mine = CoresDigest(cores->allowed);
   LMDBIO_TRY(const auto gathered, host->AllGather(std::as_bytes(std::span(&mine, 1))));
@@ -216,10 +216,7 @@ Status Synchronizer::Impl::Make(comm::Group& group, SyncParts parts) {
              control::Coordinator::Create(
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtra},
                  transport->ranks()));
-  Result<std::unique_ptr<trace::Timeline>> timeline_opened = OpenTimeline(options, rank, size);
-  LMDBIO_TRY_VOID(
-      Agree(group, timeline_opened ? Status() : Fail(std::move(timeline_opened).error())));
-  std::unique_ptr<trace::Timeline> timeline = std::move(*timeline_opened);
+  LMDBIO_TRY(auto timeline, comm::ForAll(group, OpenTimeline(options, rank, size)));
   if (parts.log && !options.placement.empty()) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);
