@@ -88,10 +88,8 @@ void TimelineReport::TakeMetadata(const json& event, Rank& rank) {
 
 void TimelineReport::TakeBegin(const json& event, int number, Rank& rank, double at) {
   Row& row = rank.rows[WholeIn(event, "tid")];
-  if (!row.has_name) return;
-  row.phase = NameOf(event);
-  row.phase_begin = at;
-  if (row.phase != "negotiate") return;
+  if (!row.has_name || NameOf(event) != "negotiate") return;
+  row.is_negotiating = true;
   row.begin = at;
   row.has_begin = true;
   CountSubmission(row.tensor, ArgumentOf(event, "number"), number, at);
@@ -109,38 +107,73 @@ void TimelineReport::CountSubmission(size_t tensor, uint64_t number, int rank, d
   }
 }
 
-void TimelineReport::EndPhase(Row& row, Rank& rank, double at) {
-  const double took = at - row.phase_begin;
-  phases_[row.phase].push_back(static_cast<float>(took));
-  tensors_[row.tensor].phase_us[row.phase] += took;
-  rank.under_way.Add(row.phase_begin, at);
-  if (row.phase == "negotiate") rank.negotiating.Add(row.phase_begin, at);
-  if (row.phase == "reduce" || row.phase == "unpack") rank.transferring.Add(row.phase_begin, at);
+void TimelineReport::CountPhase(const char* name, Tensor& tensor, double took) {
+  phases_[name].push_back(static_cast<float>(took));
+  tensor.phase_us[name] += took;
 }
 
 void TimelineReport::TakeEnd(const json& event, Rank& rank, double at) {
   Row& row = rank.rows[WholeIn(event, "tid")];
-  if (!row.has_name || row.phase.empty()) return;
-  EndPhase(row, rank, at);
-  if (row.phase == "finish" && row.has_begin) {
-    tensors_[row.tensor].total.push_back(static_cast<float>(at - row.begin));
-    row.has_begin = false;
-  }
-  row.phase.clear();
+  if (!row.is_negotiating) return;
+  row.is_negotiating = false;
+  CountPhase("negotiate", tensors_[row.tensor], at - row.begin);
+  rank.under_way.Add(row.begin, at);
+  rank.negotiating.Add(row.begin, at);
 }
 
 void TimelineReport::TakeSpan(const json& event, Rank& rank, double at) {
   const std::string name = NameOf(event);
   const double end = at + event["dur"].get<double>();
-  if (name == "wait") rank.waiting.Add(at, end);
-  if (name != "bucket") return;
+  if (name == "wait") {
+    rank.waiting.Add(at, end);
+  } else if (name == "transfer") {
+    Bucket& bucket = rank.bucket;
+    if (!bucket.has_transfer) bucket.first_transfer = at;
+    bucket.has_transfer = true;
+    bucket.transfer_so_far += end - at;
+  } else if (name == "bucket") {
+    TakeBucket(event, rank, at, end);
+  } else if (event.contains("args") && event["args"].contains("bucket")) {
+    TakeOperation(event, rank, at, end);
+  }
+}
+
+// What is before its first transfer is packing; what is no transfer after that, unpacking.
+void TimelineReport::TakeBucket(const json& event, Rank& rank, double at, double end) {
+  const Bucket& before = rank.bucket;
+  Bucket bucket = {.number = ArgumentOf(event, "number"), .end = end};
+  if (before.has_transfer && before.first_transfer >= at) {
+    bucket.pack = before.first_transfer - at;
+    bucket.transfer = before.transfer_so_far;
+    bucket.unpack = std::max(0.0, end - before.first_transfer - bucket.transfer);
+  } else {
+    bucket.transfer = end - at;
+  }
+  rank.bucket = bucket;
   rank.transferring.Add(at, end);
   rank.bucket_bytes.push_back(static_cast<double>(ArgumentOf(event, "bytes")));
 }
 
+// A tensor, from when all ranks had submitted it. It shares its bucket's phases with all others.
+void TimelineReport::TakeOperation(const json& event, Rank& rank, double at, double end) {
+  Row& row = rank.rows[WholeIn(event, "tid")];
+  if (!row.has_name) return;
+  Tensor& tensor = tensors_[row.tensor];
+  rank.under_way.Add(at, end);
+  if (NameOf(event) == "declined") return CountPhase("declined", tensor, end - at);
+  const Bucket& bucket = rank.bucket;
+  if (bucket.number != ArgumentOf(event, "bucket")) return;  // it has failed, or events are lost
+  CountPhase("pack", tensor, bucket.pack);
+  CountPhase("transfer", tensor, bucket.transfer);
+  CountPhase("unpack", tensor, bucket.unpack);
+  CountPhase("finish", tensor, std::max(0.0, end - bucket.end));
+  if (row.has_begin) tensor.total.push_back(static_cast<float>(end - row.begin));
+  row.has_begin = false;
+}
+
 ordered_json TimelineReport::DescribePhases() const {
   ordered_json phases = ordered_json::array();
-  for (const char* name : {"negotiate", "pack", "reduce", "unpack", "finish"}) {
+  for (const char* name : {"negotiate", "declined", "pack", "transfer", "unpack", "finish"}) {
     const auto phase = phases_.find(name);
     if (phase == phases_.end()) continue;
     phases.push_back({{"phase", name}});

@@ -34,13 +34,21 @@ class TimelineReport {
   struct Row {
     size_t tensor = 0;  // in tensors_
     bool has_name = false;
-    std::string phase;  // that is open
-    double phase_begin = 0;
+    bool is_negotiating = false;
     double begin = 0;  // of the submission
     bool has_begin = false;
   };
+  // The bucket of a rank that ended last, and the transfers since then.
+  struct Bucket {
+    uint64_t number = 0;
+    double end = 0;
+    double pack = 0, transfer = 0, unpack = 0;  // how long
+    double first_transfer = 0, transfer_so_far = 0;
+    bool has_transfer = false;
+  };
   struct Rank {
     std::map<uint64_t, Row> rows;
+    Bucket bucket;
     TimeSpans under_way, transferring, negotiating, waiting;
     std::vector<double> bucket_bytes;
     double first = 0, last = 0;  // of any event
@@ -63,8 +71,10 @@ class TimelineReport {
   void TakeMetadata(const nlohmann::json& event, Rank& rank);
   void TakeBegin(const nlohmann::json& event, int rank_number, Rank& rank, double at);
   void TakeEnd(const nlohmann::json& event, Rank& rank, double at);
-  void EndPhase(Row& row, Rank& rank, double at);
   void TakeSpan(const nlohmann::json& event, Rank& rank, double at);
+  void TakeBucket(const nlohmann::json& event, Rank& rank, double at, double end);
+  void TakeOperation(const nlohmann::json& event, Rank& rank, double at, double end);
+  void CountPhase(const char* name, Tensor& tensor, double took);
   void CountSubmission(size_t tensor, uint64_t number, int rank, double at);
 
   nlohmann::ordered_json DescribePhases() const;

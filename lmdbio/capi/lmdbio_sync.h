@@ -230,6 +230,7 @@ LMDBIO_API int lmdbio_sync_submit_group(lmdbio_sync* sync,
 
 /* Gives the plan to follow, for coordinator "topo": a graph of what needs what, in place of what
  * the first iterations show. Every rank gives the same graph, before its first submission.
+ * Collective: waits until all ranks have called it.
  * nodes  [node_count] what a node submits: name, operation, type, reduction, shape and scales
  *        count, and the root of a BROADCAST; of an ALLGATHER every rank brings the same rows;
  *        NULL: a node that only computes

@@ -80,13 +80,18 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts, CoreList sy
 Engine::~Engine() {
   is_ending_.store(true);
   if (!is_peaceful_.load()) {
-    const Error why(ErrorCode::kPeerFailed, fmt::format("rank {} has closed its synchronizer",
-                                                        parts_.transport.ranks().rank));
+    const Error why = ClosedError();
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
   }
   parts_.transport.Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+// Whoever tells of it first, the destructor or the thread, tells all ranks the same.
+Error Engine::ClosedError() const {
+  return {ErrorCode::kPeerFailed,
+          fmt::format("rank {} has closed its synchronizer", parts_.transport.ranks().rank)};
 }
 
 Status Engine::Start() {
@@ -123,7 +128,7 @@ void Engine::Run() {
     const Status first = parts_.health.Check();
     FailAll(first ? status.error() : first.error());
   } else if (!is_peaceful_.load()) {
-    FailAll(Error(ErrorCode::kPeerFailed, "this rank has closed its synchronizer"));
+    FailAll(ClosedError());
   } else {
     FailAll(Error(ErrorCode::kInvalidArgument, "the synchronizer was shut down before"));
   }
@@ -314,7 +319,7 @@ Status Engine::Perform(const Response& response) {
 
 // --- Plans -----------------------------------------------------------------------------------
 
-Status Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
+Result<Handle> Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
   learner_.reset();
   queue_->SetWaits(SubmissionQueue::Waits::kNotTold);
   for (const control::OrderedTensor& one : order) order_names_.insert(one.tensor.name);
@@ -322,7 +327,9 @@ Status Engine::FollowOrder(std::vector<control::OrderedTensor> order) {
   proposal_epoch_ = 1;
   auto task = std::make_shared<Task>();
   task->submission.request = ProposalOfOrder(proposal_epoch_);
-  return queue_->Submit({task});
+  task->queue = queue_;
+  LMDBIO_TRY_VOID(queue_->Submit({task}));
+  return Handle(std::move(task));
 }
 
 // As any other request, so that rank 0 compares what the ranks mean.

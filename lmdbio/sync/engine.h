@@ -82,8 +82,9 @@ class Engine {
   const control::PlanOptions& plan_options() const { return plan_options_; }
   Witness& witness() { return witness_; }
   // Follows plans of this order, if all ranks do. Before anything is submitted.
+  // Returns: done when all ranks have said what they follow
   // Errors: as SubmissionQueue::Submit
-  Status FollowOrder(std::vector<control::OrderedTensor> order);
+  Result<Handle> FollowOrder(std::vector<control::OrderedTensor> order);
   // The barrier of this name is the last that ranks do: with it the thread ends in peace, on every
   // rank in the same round.
   static constexpr std::string_view kLastBarrier = "lmdbio.shutdown";
@@ -112,6 +113,7 @@ class Engine {
   bool is_out_of_patience() const;
   void Rest();
   Status LookForStalls(Clock::time_point now);
+  Error ClosedError() const;
   Clock::time_point WaitsSince(const Task& task) const;
   std::vector<trace::PendingTensor> PendingTensors() const;
   void Finish(const std::string& name, const Status& how);

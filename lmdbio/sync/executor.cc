@@ -85,14 +85,17 @@ MutableBytes Executor::FusionBuffer() {
   return fusion_;
 }
 
-Executor::Outcome Executor::Count(Outcome outcome, uint64_t bytes) {
-  if (outcome && *outcome == CallOutcome::kDone) {
-    const bool is_first = counters_.collective_count++ == 0;
-    counters_.collective_bytes += bytes;
-    counters_.collective_bytes_max = std::max(counters_.collective_bytes_max, bytes);
-    counters_.collective_bytes_min =
-        is_first ? bytes : std::min(counters_.collective_bytes_min, bytes);
-  }
+template <typename Call>
+Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call) {
+  witness_.Transferring(tasks, bytes);
+  Outcome outcome = call();
+  if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
+  witness_.Transferred(bytes);
+  const bool is_first = counters_.collective_count++ == 0;
+  counters_.collective_bytes += bytes;
+  counters_.collective_bytes_max = std::max(counters_.collective_bytes_max, bytes);
+  counters_.collective_bytes_min =
+      is_first ? bytes : std::min(counters_.collective_bytes_min, bytes);
   return outcome;
 }
 
@@ -164,9 +167,9 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
     CopyIfApart(output, task->submission.input, bytes);
   }
   ScaleIfNeeded(request, request.prescale, output, count);
-  witness_.Packed(std::span(&task, 1), bytes);
-  Outcome outcome = Count(
-      collectives_.AllReduce(tag, Values{output, count, request.type}, request.reduce_op), bytes);
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.AllReduce(tag, Values{output, count, request.type}, request.reduce_op);
+  });
   if (!outcome) {
     KeepIfWritten(std::move(zeros));
     return outcome;
@@ -175,7 +178,6 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
     if (original) CopyIfApart(output, original.get(), bytes);
     return outcome;
   }
-  witness_.Reduced(std::span(&task, 1), bytes);
   ScaleIfNeeded(request, request.postscale, output, count);
   return outcome;
 }
@@ -234,12 +236,10 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
       std::memset(place, 0, end - places.offsets[i]);
     }
   }
-  witness_.Packed(tasks, places.size_bytes);
-  LMDBIO_TRY(const CallOutcome outcome,
-             Count(collectives_.AllReduce(tag, Values{buffer, count, first.type}, first.reduce_op),
-                   places.size_bytes));
-  if (outcome == CallOutcome::kDeclined) return outcome;
-  witness_.Reduced(tasks, places.size_bytes);
+  Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
+    return collectives_.AllReduce(tag, Values{buffer, count, first.type}, first.reduce_op);
+  });
+  if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (tasks[i] == nullptr) continue;
     std::byte* const output = tasks[i]->submission.output;
@@ -255,7 +255,9 @@ Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const 
   if (task == nullptr) unwanted = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* const output = task == nullptr ? unwanted.get() : task->submission.output;
   if (collectives_.rank() == request.root) CopyIfApart(output, task->submission.input, bytes);
-  Outcome outcome = Count(collectives_.Broadcast(tag, {output, bytes}, request.root), bytes);
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.Broadcast(tag, {output, bytes}, request.root);
+  });
   if (!outcome) KeepIfWritten(std::move(unwanted));
   return outcome;
 }
@@ -272,8 +274,9 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
   std::vector<std::byte> all(bytes);
   const uint64_t mine_bytes = part_bytes[static_cast<size_t>(collectives_.rank())];
   const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
-  Outcome outcome =
-      Count(collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes), bytes);
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes);
+  });
   if (!outcome) KeepIfWritten(std::move(all));
   if (outcome && task != nullptr) {
     task->result = std::move(all);
@@ -301,8 +304,9 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
   }
   std::vector<std::byte> all(received);
   const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
-  Outcome outcome = Count(
-      collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes), received);
+  Outcome outcome = Transfer({&task, 1}, received, [&] {
+    return collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes);
+  });
   if (!outcome) KeepIfWritten(std::move(all));
   if (outcome && task != nullptr) {
     task->result = std::move(all);
@@ -330,9 +334,10 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   }
   const uint64_t own_count = own_rows * row_count;
   std::vector<std::byte> part(own_count * reduce::ElementBytes(request.type));
-  Outcome outcome = Count(collectives_.ReduceScatter(tag, Values{input, count, request.type},
-                                                     part.data(), counts, request.reduce_op),
-                          bytes);
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.ReduceScatter(tag, Values{input, count, request.type}, part.data(), counts,
+                                      request.reduce_op);
+  });
   if (!outcome) {
     KeepIfWritten(std::move(values));
     KeepIfWritten(std::move(part));

@@ -78,7 +78,9 @@ class Executor {
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;
-  Outcome Count(Outcome outcome, uint64_t bytes);
+  // One collective call of these tasks, witnessed and counted.
+  template <typename Call>
+  Outcome Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call);
 
   collective::Collectives& collectives_;
   Witness& witness_;

@@ -304,13 +304,19 @@ Status Synchronizer::SetGraph(const control::Graph& graph) {
                 fmt::format("coordinator '{}' has no use for a graph: it is for 'topo'",
                             impl_->options.coordinator));
   }
-  const std::lock_guard lock(impl_->mutex);
-  if (impl_->has_submitted) {
-    return Fail(ErrorCode::kInvalidArgument, "a graph is to be set before anything is submitted");
-  }
   LMDBIO_TRY(auto order, control::OrderTensors(graph));
   for (const control::OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
-  return impl_->engine->FollowOrder(std::move(order));
+  std::optional<Handle> followed;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->has_submitted) {
+      return Fail(ErrorCode::kInvalidArgument, "a graph is to be set before anything is submitted");
+    }
+    LMDBIO_TRY(followed, impl_->engine->FollowOrder(std::move(order)));
+    impl_->has_submitted = true;
+  }
+  // What is submitted before all ranks follow would be done in rounds, in whatever buckets.
+  return followed->Wait();
 }
 
 Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {

@@ -146,8 +146,10 @@ class Synchronizer {
   // Errors: as Submit; then none has been submitted
   Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
 
-  // The plan to follow from now on, in place of one from the first iteration. Every rank gives the
-  // same graph before its first submission. Of a kAllGather the shape is what every rank brings.
+  // The plan to follow from now on, in place of one from the first iteration; with the same graph
+  // the same values give the same bits from the first submission on. Of a kAllGather the shape is
+  // what every rank brings. Where the ranks' graphs differ there is a note, and no plan.
+  // Collective, before the first submission: waits until all ranks have called it.
   // Errors: kInvalidArgument  as control::OrderTensors; a kAllToAll, kJoin or kAdoptPlan, which no
   //                           plan can hold, names the tensor; the coordinator is not "topo";
   //                           something has been submitted already

@@ -12,6 +12,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/synchronizer.h"
+#include "lmdbio/trace/timeline.h"
 
 namespace lmdbio::sync {
 
@@ -23,6 +24,7 @@ struct Handle::State {
   std::chrono::steady_clock::time_point since{};
   std::chrono::steady_clock::duration away_before{0};  // of the helper thread, see Engine
   std::weak_ptr<SubmissionQueue> queue;
+  trace::TimelineTensor drawn;  // of the helper thread
 
   // The rest is written by the helper thread before is_done says so.
   std::atomic<uint32_t> is_done{0};

@@ -9,69 +9,67 @@ int64_t SteadyNanoseconds() {
       .count();
 }
 
-void Witness::Submitted(const Task& task) {
+void Witness::Submitted(Task& task) {
   const int64_t since_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(task.since.time_since_epoch()).count();
   recorder_.RecordAt(since_ns, trace::FlightKind::kSubmitted, task.name(),
                      {.number = task.number, .bytes = task.submission.request.byte_count()});
-  if (timeline_) timeline_->Begin(task.name(), task.submission.request.byte_count(), since_ns);
+  if (!timeline_) return;
+  task.drawn = timeline_->Begin(task.name(), task.submission.request.byte_count(), since_ns);
 }
 
-void Witness::Done(const Task& task) {
+void Witness::Done(Task& task) {
   recorder_.Record(trace::FlightKind::kDone, task.name(), {.number = task.number});
-  if (timeline_) timeline_->End(task.name(), SteadyNanoseconds());
+  End(task);
 }
 
-void Witness::Failed(const Task& task) {
+void Witness::Failed(Task& task) {
   recorder_.Record(trace::FlightKind::kFailed, task.name(), {.number = task.number});
-  if (timeline_) timeline_->End(task.name(), SteadyNanoseconds());
+  End(task);
+}
+
+void Witness::End(Task& task) {
+  if (!timeline_) return;
+  const std::string_view operation = control::NameOf(task.submission.request.operation);
+  timeline_->End(task.drawn, operation, SteadyNanoseconds());
 }
 
 void Witness::Stalled(const Task& task) {
   recorder_.Record(trace::FlightKind::kStalled, task.name(), {.number = task.number});
 }
 
-void Witness::Enter(std::span<Task* const> tasks, trace::TensorPhase phase, int64_t now_ns) {
-  if (!timeline_) return;
-  for (const Task* const task : tasks) {
-    if (task != nullptr) timeline_->Enter(task->name(), phase, now_ns);
-  }
-}
-
 void Witness::Agreed(std::span<Task* const> tasks) {
   const int64_t now_ns = SteadyNanoseconds();
-  for (const Task* const task : tasks) {
-    if (task == nullptr) continue;
-    recorder_.RecordAt(now_ns, trace::FlightKind::kAgreed, task->name(), {.number = task->number});
-  }
   bucket_began_ns_ = now_ns;
   bucket_bytes_ = 0;
-  Enter(tasks, trace::TensorPhase::kPack, now_ns);
+  ++bucket_count_;
+  for (Task* const task : tasks) {
+    if (task == nullptr) continue;
+    recorder_.RecordAt(now_ns, trace::FlightKind::kAgreed, task->name(), {.number = task->number});
+    if (timeline_) timeline_->Agree(task->drawn, bucket_count_, now_ns);
+  }
 }
 
-void Witness::Packed(std::span<Task* const> tasks, uint64_t bytes) {
-  const int64_t now_ns = SteadyNanoseconds();
+void Witness::Transferring(std::span<Task* const> tasks, uint64_t bytes) {
+  transfer_began_ns_ = SteadyNanoseconds();
   const std::string_view first =
       tasks.empty() || tasks[0] == nullptr ? "" : std::string_view(tasks[0]->name());
-  recorder_.RecordAt(now_ns, trace::FlightKind::kBegun, first,
+  recorder_.RecordAt(transfer_began_ns_, trace::FlightKind::kBegun, first,
                      {.bytes = bytes, .collective = ++collective_count_});
-  bucket_bytes_ += bytes;
-  Enter(tasks, trace::TensorPhase::kReduce, now_ns);
 }
 
-void Witness::Reduced(std::span<Task* const> tasks, uint64_t /*bytes*/) {
-  Enter(tasks, trace::TensorPhase::kUnpack, SteadyNanoseconds());
+void Witness::Transferred(uint64_t bytes) {
+  bucket_bytes_ += bytes;
+  if (timeline_) timeline_->Transfer(bytes, transfer_began_ns_, SteadyNanoseconds());
 }
 
 void Witness::Unpacked(std::span<Task* const> tasks) {
   if (!timeline_) return;
-  const int64_t now_ns = SteadyNanoseconds();
-  Enter(tasks, trace::TensorPhase::kFinish, now_ns);
-  timeline_->Bucket({.collective = collective_count_,
+  timeline_->Bucket({.number = bucket_count_,
                      .bytes = bucket_bytes_,
                      .tensor_count = tasks.size(),
                      .begin_ns = bucket_began_ns_,
-                     .end_ns = now_ns});
+                     .end_ns = SteadyNanoseconds()});
 }
 
 void Witness::Round(uint64_t number, int64_t begin_ns) {

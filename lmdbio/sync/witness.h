@@ -29,15 +29,16 @@ class Witness {
   // timeline  null: none
   explicit Witness(std::unique_ptr<trace::Timeline> timeline) : timeline_(std::move(timeline)) {}
 
-  void Submitted(const Task& task);
-  void Failed(const Task& task);
-  void Done(const Task& task);
+  void Submitted(Task& task);
+  void Failed(Task& task);
+  void Done(Task& task);
   void Stalled(const Task& task);
 
-  // All ranks are to do these together. Null: this rank has joined.
+  // All ranks are to do these together: a bucket. Null: this rank has joined.
   void Agreed(std::span<Task* const> tasks);
-  void Packed(std::span<Task* const> tasks, uint64_t bytes);
-  void Reduced(std::span<Task* const> tasks, uint64_t bytes);
+  // A collective call of these, some of the bucket or all, and that it is done.
+  void Transferring(std::span<Task* const> tasks, uint64_t bytes);
+  void Transferred(uint64_t bytes);
   void Unpacked(std::span<Task* const> tasks);
 
   void Round(uint64_t number, int64_t begin_ns);
@@ -55,11 +56,13 @@ class Witness {
   std::vector<std::string> Lines() const { return recorder_.Lines(); }
 
  private:
-  void Enter(std::span<Task* const> tasks, trace::TensorPhase phase, int64_t now_ns);
+  void End(Task& task);
 
   trace::FlightRecorder recorder_;
   std::unique_ptr<trace::Timeline> timeline_;
   uint64_t collective_count_ = 0;
+  uint64_t bucket_count_ = 0;
+  int64_t transfer_began_ns_ = 0;
   int64_t bucket_began_ns_ = 0;
   uint64_t bucket_bytes_ = 0;
 };

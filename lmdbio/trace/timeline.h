@@ -1,15 +1,19 @@
 // lmdbio/trace/timeline.h - what this rank did when, as a trace that Chrome and Perfetto show.
 //
-// One file for each rank, PATH.rank, an event on each line. A row for each tensor, with its phases
-// one after the other; a row for the helper thread, with rounds and buckets; a row for the waiting
-// of the program. `lmdbio-timeline` merges the files of all ranks, and reports.
+// One file for each rank, PATH.rank, an event on each line. `lmdbio-timeline` merges the files of
+// all ranks, and reports.
 //
-//   submitted -negotiate-> agreed -pack-> packed -reduce-> reduced -unpack-> unpacked -finish->
-//   done
+//   row of a tensor   negotiate [submitted .. all ranks have]  allreduce [.. the program was told]
+//   helper thread     round            bucket [pack  transfer [the collective call]  unpack]
+//   program's waits   wait
 //
-// Events are put into memory. It goes to the file in large writes: when it is full, by the thread
-// that finds it so, and when the helper thread has nothing else to do. There is no thread for that.
-// A file whose process was killed lacks its end, which readers of such traces forgive.
+// What all tensors of a bucket go through together is written once, in the bucket, which a tensor's
+// row refers to by its number: a job's file is small, and a file costs by its bytes.
+//
+// Events are kept in memory as they are, and become text when they go to the file, many at a time:
+// when the memory is full, by the thread that finds it so, and when the helper thread has nothing
+// else to do. There is no thread for that. A file whose process was killed lacks its end, which
+// readers of such traces forgive.
 //
 // Source: docs/sync.md "Seeing what happens".
 #ifndef LMDBIO_TRACE_TIMELINE_H_
@@ -29,6 +33,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/trace/timeline_writer.h"
 
 namespace lmdbio::trace {
 
@@ -37,26 +42,23 @@ struct TimelineOptions {
   int rank = 0;
   int size = 1;
   std::string host = {};          // "": as the kernel calls it
-  size_t buffer_bytes = 1 << 20;  // at least 64 KiB; twice that is allocated, at once
+  size_t buffer_bytes = 1 << 20;  // for events; at least 64 KiB; twice that is allocated, at once
 };
 
-// In the order in which a tensor goes through them. One may be left out.
-enum class TensorPhase : uint8_t {
-  kNegotiate,  // until all ranks have submitted it
-  kPack,       // until it lies in the buffer of its bucket; waiting for its turn included
-  kReduce,     // until the collective is done
-  kUnpack,     // until it lies where the program wants it
-  kFinish,     // until the program was told
+// A tensor's way through a timeline, from Begin to End. Kept by whoever tells of it.
+struct TimelineTensor {
+  uint32_t row = TimelineEvent::kNoRow;  // kNoRow: it is not drawn
+  bool is_negotiating = false;
+  bool is_agreed = false;
+  int64_t agreed_ns = 0;
+  uint64_t bucket = 0;
 };
-
-// "negotiate", "pack", "reduce", "unpack", "finish"
-std::string_view TensorPhaseName(TensorPhase phase);
 
 // Times are those of std::chrono::steady_clock, in nanoseconds since its epoch, and do not go back
 // within a row.
 // Threads: any, for every method but the destructor.
-// Cost: a lock and some hundred bytes of text for each event; a write to the file for each
-// buffer_bytes of them
+// Cost: a lock and a line of memory for each event; later its text, 40 to 130 bytes, 250 for a
+// tensor from its submission to its end
 class Timeline {
  public:
   // Errors: kIo               the file cannot be written; names it and errno
@@ -68,20 +70,24 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // A tensor was submitted: its first phase, kNegotiate, begins. How often that has happened to
-  // this name goes into the file, so that the tool finds the rank that was last to submit.
-  void Begin(std::string_view tensor, uint64_t bytes, int64_t steady_ns);
-  // Its phase ends and another begins. Ignored for a tensor that has none.
-  void Enter(std::string_view tensor, TensorPhase phase, int64_t steady_ns);
+  // A tensor was submitted: `negotiate` begins. How often that has happened to this name goes into
+  // the file, so that the tool finds the rank that was last to submit.
+  TimelineTensor Begin(std::string_view name, uint64_t bytes, int64_t steady_ns);
+  // All ranks have submitted it, and `negotiate` ends: it goes with this bucket, to which Transfer
+  // and Bucket belong, by its number. Again if that bucket is declined.
+  void Agree(TimelineTensor& tensor, uint64_t bucket, int64_t steady_ns);
   // The tensor is done, or has failed.
-  void End(std::string_view tensor, int64_t steady_ns);
+  // operation  what its time since Agree is called: "allreduce", ...; must outlive the timeline
+  void End(TimelineTensor& tensor, std::string_view operation, int64_t steady_ns);
 
   // The helper thread was in a round of control exchanges.
   void Round(uint64_t number, int64_t begin_ns, int64_t end_ns);
 
+  // A call of the collectives, one of those that move a bucket. Written before it.
+  void Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
   // One bucket, from its packing until it is unpacked.
   struct BucketSpan {
-    uint64_t collective = 0;  // number of the call
+    uint64_t number = 0;
     uint64_t bytes = 0;
     uint64_t tensor_count = 0;
     int64_t begin_ns = 0;
@@ -89,10 +95,13 @@ class Timeline {
   };
   void Bucket(const BucketSpan& bucket);
 
-  // A thread of the program waited for a tensor: what is exposed of the communication.
+  // A thread of the program waited for a tensor: what is exposed of the communication. After the
+  // first, what took less than kLookNs is not written: it was there already.
+  static constexpr int64_t kLookNs = 1000;
   void Waited(std::string_view tensor, int64_t begin_ns, int64_t end_ns);
 
-  // Something happened in the helper thread: "cycle", "plan adopted", ...
+  // Something happened in the helper thread: "plan adopted", ...
+  // what  must outlive the timeline
   void Mark(std::string_view what, int64_t steady_ns);
 
   // For the helper thread before it sleeps: writes if there is much to write, or some that is older
@@ -107,53 +116,45 @@ class Timeline {
   // Errors: as FlushIfDue
   Status Close();
 
-  const std::string& path() const { return path_; }  // of the file, with the rank
+  const std::string& path() const { return writer_.path(); }  // of the file, with the rank
 
   // Tensors of more names than this get no row.
   static constexpr size_t kRowsMax = 1 << 14;
 
  private:
-  struct Row {
-    uint32_t thread = 0;     // its number in the file
-    std::string to_end;      // what an event begins with that ends a phase, up to its time
-    std::string after_name;  // and one that begins a phase, from its name to its time
-    uint64_t begin_count = 0;
-    std::optional<TensorPhase> phase;  // that is open
-  };
   struct NameHash {  // of names in any form
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
   };
+  struct Row {
+    uint32_t number = 0;
+    bool is_named = false;  // in the file, or will be
+    uint64_t begin_count = 0;
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   Timeline(const TimelineOptions& options, std::string path, UniqueFd file);
-  void WriteHead(const TimelineOptions& options, const std::string& host);
-  Row* RowOf(std::string_view tensor);
   bool HasRoom(Lock& lock);
-  void AppendEnd(const Row& row, int64_t at_ns);
-  void AppendBegin(const Row& row, TensorPhase phase, int64_t at_ns);
-  void AppendSpan(std::string_view name, uint32_t thread, int64_t begin_ns, int64_t end_ns,
-                  std::string_view arguments);
-  void AppendTime(int64_t steady_ns);
+  void Add(const TimelineEvent& event);
+  void EndPhase(TimelineTensor& tensor, std::string_view operation, int64_t at_ns);
   void WriteOut(Lock& lock);
   Status FlushLocked(Lock& lock);
+  Status TellFailure();
 
-  const std::string path_;
-  const int rank_;
-  const size_t buffer_bytes_;
-  UniqueFd file_;
-  int64_t zero_ns_;  // the steady clock at the file's time 0
+  const size_t event_count_max_;
 
   std::mutex mutex_;  // for all below
   std::condition_variable written_;
-  std::string buffer_, writing_;  // [buffer_bytes_]; `writing_` is on its way to the file
-  bool is_writing_ = false;
-  bool is_over_ = false;     // closed, or failed
-  uint64_t file_bytes_ = 0;  // of whole events
+  std::vector<TimelineEvent> events_;   // [event_count_max_], and some to end what has begun
+  std::vector<TimelineEvent> writing_;  // the same; on their way to the file
+  bool is_writing_ = false;             // whose thread has writing_ and writer_
+  bool is_over_ = false;                // closed, or failed
+  bool has_waits_ = false;
   uint64_t lost_count_ = 0;  // events for which there was no room while the file was written
-  int64_t last_write_ns_ = 0;
+  int64_t last_write_ns_;
   std::optional<Error> failure_;  // until somebody was told
   std::unordered_map<std::string, Row, NameHash, std::equal_to<>> rows_;
+  TimelineWriter writer_;
 };
 
 }  // namespace lmdbio::trace

@@ -141,6 +141,9 @@ std::vector<std::vector<float>> RoundedSums(const std::string& collective) {
   job.ranks.rank_count = 4;
   job.options.collective = collective;
   job.options.fusion_threshold_bytes = 3000;
+  job.options.plan_patience =
+      60s;  // also where ranks are slow: without a plan there are other bits
+  job.options.stall_report = 120s;
   std::vector<std::vector<float>> sums(4);
   job.Run([&](Synchronizer& synchronizer) {
     const auto rank = static_cast<size_t>(synchronizer.rank());
@@ -165,6 +168,9 @@ std::vector<std::vector<float>> RoundedSums(const std::string& collective) {
       for (Handle& handle : handles) job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait");
       for (const auto& one : values) sums[rank].insert(sums[rank].end(), one.begin(), one.end());
     }
+    const SyncCounters counters = synchronizer.counters();
+    job.wrong.Expect(counters.plan_count == 1 && counters.plan_end_count == 0, synchronizer.rank(),
+                     "one plan");
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
   return sums;
@@ -270,8 +276,12 @@ TEST_CASE("A plan of a graph is followed from the first iteration on", "[sync][p
   job.Run([&](Synchronizer& synchronizer) {
     const int rank = synchronizer.rank();
     job.wrong.Expect(synchronizer.SetGraph(GraphOf(kTensorCount, -1)), rank, "SetGraph");
-    Train(job, synchronizer, 0, 10);
+    Train(job, synchronizer, 0, 1);
+    const uint64_t first_count = synchronizer.counters().collective_count;
+    Train(job, synchronizer, 1, 10);
     job.wrong.Expect(synchronizer.counters().plan_count == 1, rank, "a plan");
+    job.wrong.Expect(synchronizer.counters().collective_count == 10 * first_count, rank,
+                     "the first iteration is in buckets like all others");
     std::vector<float> extra = GradientOf(rank, 99, 0, 10);
     job.wrong.Expect(SyncJob::Sum(synchronizer, "extra", extra), rank, "extra");
     Train(job, synchronizer, 10, 30);

@@ -36,13 +36,19 @@ class Trace:
     def name(self, row, name):
         self.add(name="thread_name", ph="M", tid=row, args={"name": name})
 
-    def tensor(self, row, number, times):
-        """times: submitted, agreed, packed, reduced, unpacked, done"""
-        phases = ("negotiate", "pack", "reduce", "unpack", "finish")
-        for phase, begin, end in zip(phases, times, times[1:]):
-            args = {"args": {"number": number, "bytes": 64}} if phase == "negotiate" else {}
-            self.add(name=phase, ph="B", tid=row, ts=begin, **args)
-            self.add(ph="E", tid=row, ts=end)
+    def negotiate(self, row, number, begin, end):
+        self.add(name="negotiate", ph="B", tid=row, ts=begin,
+                 args={"number": number, "bytes": 64})
+        self.add(ph="E", tid=row, ts=end)
+
+    def bucket(self, number, times, bytes, done):
+        """times: begun, transfers [begin, end] ..., ended; done: {row: time}"""
+        begin, *transfers, end = times
+        for transfer in transfers:
+            self.span("transfer", 0, *transfer, bytes=bytes)
+        self.span("bucket", 0, begin, end, number=number, bytes=bytes, tensors=len(done))
+        for row, at in done.items():
+            self.span("allreduce", row, begin, at, bucket=number)
 
     def span(self, name, tid, begin, end, **args):
         self.add(name=name, ph="X", tid=tid, ts=begin, dur=end - begin, args=args)
@@ -87,10 +93,10 @@ class TimelineTest(unittest.TestCase):
                 at = 10_000 * i
                 mine = at + 2_000 * rank
                 for row in (2, 3):
-                    trace.tensor(row, i + 1, (mine, at + 2_100, at + 2_200, at + 3_200, at + 3_300,
-                                              at + 3_300 + row))
-                trace.span("bucket", 0, at + 2_100, at + 3_300, collective=i + 1,
-                           bytes=1 << 20 if i % 2 else 100, tensors=2)
+                    trace.negotiate(row, i + 1, mine, at + 2_100)
+                trace.bucket(i + 1, (at + 2_100, (at + 2_200, at + 2_700), (at + 2_710, at + 3_210),
+                                     at + 3_300), 1 << 20 if i % 2 else 100,
+                             {row: at + 3_300 + row for row in (2, 3)})
                 trace.span("wait", 1, mine, at + 3_310, row=2)
             paths.append(self.write(f"t.{rank}", trace.text()))
         return paths
@@ -122,10 +128,13 @@ class TimelineTest(unittest.TestCase):
             "rank": 1, "times": 20, "percent": 100.0, "behind_the_next_p50_us": 2000.0,
             "behind_the_next_p95_us": 2000.0, "behind_the_next_max_us": 2000.0}])
         phases = {phase["phase"]: phase for phase in report["phases"]}
-        self.assertEqual(list(phases), ["negotiate", "pack", "reduce", "unpack", "finish"])
+        self.assertEqual(list(phases), ["negotiate", "pack", "transfer", "unpack", "finish"])
         self.assertEqual(phases["negotiate"], {"phase": "negotiate", "count": 40, "p50_us": 100.0,
                                                "p95_us": 2100.0, "max_us": 2100.0})
-        self.assertEqual(phases["reduce"]["p50_us"], 1000.0)
+        for phase, us in (("pack", 100.0), ("transfer", 1000.0), ("unpack", 100.0)):
+            self.assertEqual(phases[phase], {"phase": phase, "count": 40, "p50_us": us,
+                                             "p95_us": us, "max_us": us})
+        self.assertEqual((phases["finish"]["p50_us"], phases["finish"]["max_us"]), (2.0, 3.0))
         self.assertEqual(report["slowest_tensors"][0]["tensor"], "fc")
         self.assertEqual(report["slowest_tensors"][0]["max_us"], 3303.0)
         self.assertEqual(report["missing"], [])
@@ -155,7 +164,8 @@ class TimelineTest(unittest.TestCase):
         traces = [Trace(0), Trace(1)]
         for trace in traces:
             trace.name(2, "conv1")
-            trace.tensor(2, 1, (0, 10, 20, 30, 40, 50))
+            trace.negotiate(2, 1, 0, 10)
+            trace.bucket(1, (10, (20, 30), 40), 64, {2: 50})
         traces[0].add(name="negotiate", ph="B", tid=2, ts=100, args={"number": 2, "bytes": 64})
         traces[1].add(name="cycle", ph="i", s="t", tid=0, ts=5000)
         paths = [self.write(f"t.{i}", trace.text()) for i, trace in enumerate(traces)]

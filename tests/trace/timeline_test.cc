@@ -71,65 +71,95 @@ std::vector<json> EventsOf(const json& events, const std::string& name) {
   return found;
 }
 
-TEST_CASE("Timeline draws a tensor's way", "[trace]") {
+TEST_CASE("Timeline begins with whose it is, and ends with what it lacks", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
+  const int64_t begin = Now();
   auto timeline = Good(Timeline::Open({.path = path, .rank = 3, .size = 8, .host = "n\"7"}));
   CHECK(timeline->path() == path + ".3");
-  const int64_t begin = Now();
-  timeline->Enter("unknown", TensorPhase::kPack, begin);
-  timeline->End("unknown", begin);
-  timeline->Begin("conv1", 4096, begin);
-  timeline->Enter("conv1", TensorPhase::kPack, begin + 1'000);
-  timeline->Enter("conv1", TensorPhase::kReduce, begin + 3'500);
-  timeline->Enter("conv1", TensorPhase::kUnpack, begin + 7'001);
-  timeline->Enter("conv1", TensorPhase::kFinish, begin + 9'000);
-  timeline->End("conv1", begin + 9'999);
-  timeline->Round(5, begin, begin + 800);
-  timeline->Bucket({.collective = 2,
-                    .bytes = 4096,
-                    .tensor_count = 1,
-                    .begin_ns = begin + 1'000,
-                    .end_ns = begin + 9'000});
-  timeline->Waited("conv1", begin + 500, begin + 9'999);
-  timeline->Mark("plan adopted", begin + 10'000);
-  timeline->Begin("conv1", 4096, begin + 20'000);
   CHECK(timeline->Close().has_value());
   timeline->Mark("too late", begin);
   CHECK(timeline->Close().has_value());
-
   const json events = json::parse(TextOf(path + ".3"));
-  CHECK(FlawOf(events).empty());
   CHECK(EventsOf(events, "process_name")[0]["args"]["name"] == "rank 3 on n\"7");
   const json clock = EventsOf(events, "lmdbio_clock")[0]["args"];
   CHECK(clock["rank"] == 3);
   CHECK(clock["size"] == 8);
-  CHECK(clock["steady_ns"].get<int64_t>() <= begin);
+  CHECK(clock["steady_ns"].get<int64_t>() >= begin);
   const std::chrono::nanoseconds day(clock["steady_ns"].get<int64_t>() +
                                      clock["day_minus_steady_ns"].get<int64_t>());
   const auto apart = std::chrono::system_clock::now().time_since_epoch() - day;
   CHECK(apart < std::chrono::hours(1));
   CHECK(apart > -std::chrono::hours(1));
-
-  const double origin = EventsOf(events, "negotiate")[0]["ts"];
-  std::map<std::string, double> starts;
-  for (const std::string phase : {"pack", "reduce", "unpack", "finish"}) {
-    starts[phase] = EventsOf(events, phase)[0]["ts"].get<double>() - origin;
-  }
-  CHECK(starts["pack"] == Approx(1.0).margin(1e-4));
-  CHECK(starts["reduce"] == Approx(3.5).margin(1e-4));
-  CHECK(starts["unpack"] == Approx(7.001).margin(1e-4));
-  CHECK(starts["finish"] == Approx(9.0).margin(1e-4));
-  CHECK(EventsOf(events, "negotiate")[0]["args"] == json{{"number", 1}, {"bytes", 4096}});
-  CHECK(EventsOf(events, "negotiate")[1]["args"] == json{{"number", 2}, {"bytes", 4096}});
-  CHECK(EventsOf(events, "bucket")[0]["args"] ==
-        json{{"collective", 2}, {"bytes", 4096}, {"tensors", 1}});
-  CHECK(EventsOf(events, "bucket")[0]["dur"] == Approx(8.0));
-  CHECK(EventsOf(events, "wait")[0]["args"]["row"] == EventsOf(events, "negotiate")[0]["tid"]);
-  CHECK(EventsOf(events, "plan adopted").size() == 1);
   CHECK(EventsOf(events, "too late").empty());
   CHECK(events.back()["name"] == "lmdbio_end");
   CHECK(events.back()["args"]["lost_events"] == 0);
+}
+
+TEST_CASE("Timeline draws a tensor's way", "[trace]") {
+  const test::TempDir dir;
+  const std::string path = dir.path() / "trace";
+  auto timeline = Good(Timeline::Open({.path = path}));
+  const int64_t begin = Now();
+  TimelineTensor unknown;
+  timeline->Agree(unknown, 7, begin);
+  timeline->End(unknown, "allreduce", begin);
+  TimelineTensor conv1 = timeline->Begin("conv1", 4096, begin);
+  timeline->Round(5, begin, begin + 800);
+  timeline->Agree(conv1, 2, begin + 1'000);
+  timeline->Transfer(4096, begin + 3'500, begin + 7'001);
+  timeline->Bucket({.number = 2,
+                    .bytes = 4096,
+                    .tensor_count = 1,
+                    .begin_ns = begin + 1'000,
+                    .end_ns = begin + 9'000});
+  timeline->End(conv1, "allreduce", begin + 9'999);
+  timeline->End(conv1, "allreduce", begin + 10'000);    // it has ended
+  timeline->Waited("conv1", begin + 500, begin + 501);  // the first, however short
+  timeline->Waited("conv1", begin + 500, begin + 9'999);
+  timeline->Waited("conv1", begin + 9'999, begin + 9'999 + Timeline::kLookNs - 1);
+  timeline->Mark("plan adopted", begin + 10'000);
+  conv1 = timeline->Begin("conv1", 4096, begin + 20'000);
+  timeline->Agree(conv1, 3, begin + 21'000);
+  timeline->Agree(conv1, 4, begin + 22'000);
+  timeline->End(conv1, "allreduce", begin + 23'000);
+  conv1 = timeline->Begin("conv1", 4096, begin + 23'500);
+  timeline->End(conv1, "allreduce", begin + 24'000);  // failed before all had it
+  CHECK(timeline->Close().has_value());
+
+  const json events = json::parse(TextOf(path + ".0"));
+  CHECK(FlawOf(events).empty());
+  const double origin = EventsOf(events, "negotiate")[0]["ts"];
+  const auto expect_span = [&](const std::string& name, double from_us, double us,
+                               const json& arguments) {
+    CAPTURE(name);
+    const std::vector<json> found = EventsOf(events, name);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0]["ts"].get<double>() - origin == Approx(from_us).margin(1e-4));
+    CHECK(found[0]["dur"].get<double>() == Approx(us).margin(1e-4));
+    CHECK(found[0]["args"] == arguments);
+  };
+  expect_span("round", 0, 0.8, {{"number", 5}});
+  expect_span("transfer", 3.5, 3.501, {{"bytes", 4096}});
+  expect_span("bucket", 1, 8, {{"number", 2}, {"bytes", 4096}, {"tensors", 1}});
+  expect_span("declined", 21, 1, {{"bucket", 3}});
+  const std::vector<json> operations = EventsOf(events, "allreduce");
+  REQUIRE(operations.size() == 2);
+  CHECK(operations[0]["ts"].get<double>() - origin == Approx(1).margin(1e-4));
+  CHECK(operations[0]["dur"].get<double>() == Approx(8.999).margin(1e-4));
+  CHECK(operations[0]["args"] == json{{"bucket", 2}});
+  CHECK(operations[1]["args"] == json{{"bucket", 4}});
+  const std::vector<json> negotiations = EventsOf(events, "negotiate");
+  REQUIRE(negotiations.size() == 3);
+  for (size_t i = 0; i < negotiations.size(); ++i) {
+    CHECK(negotiations[i]["args"] == json{{"number", i + 1}, {"bytes", 4096}});
+  }
+  const std::vector<json> waits = EventsOf(events, "wait");
+  REQUIRE(waits.size() == 2);
+  CHECK(waits[0]["dur"] == Approx(0.001));
+  CHECK(waits[1]["dur"] == Approx(9.499));
+  CHECK(waits[1]["args"]["row"] == negotiations[0]["tid"]);
+  CHECK(EventsOf(events, "plan adopted").size() == 1);
 }
 
 TEST_CASE("Timeline writes any name as JSON", "[trace]") {
@@ -148,9 +178,9 @@ TEST_CASE("Timeline writes any name as JSON", "[trace]") {
   {
     auto timeline = Good(Timeline::Open({.path = path}));
     for (const std::string& name : names) {
-      timeline->Begin(name, 1, Now());
+      TimelineTensor row = timeline->Begin(name, 1, Now());
       timeline->Mark(name, Now());
-      timeline->End(name, Now());
+      timeline->End(row, "allreduce", Now());
     }
   }
   const json events = json::parse(TextOf(path + ".0"));
@@ -191,9 +221,9 @@ TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[tr
       threads.emplace_back([&, t] {
         const std::string name = fmt::format("tensor {}", t);
         for (int i = 0; i < kRounds; ++i) {
-          timeline->Begin(name, 8, Now());
-          timeline->Enter(name, TensorPhase::kReduce, Now());
-          timeline->End(name, Now());
+          TimelineTensor row = timeline->Begin(name, 8, Now());
+          timeline->Agree(row, 1, Now());
+          timeline->End(row, "allreduce", Now());
           if (i % 100 == 0) CHECK(timeline->FlushIfDue(Now()).has_value());
         }
       });
@@ -234,8 +264,8 @@ TEST_CASE("Timeline on a full disk ends with one error and whole events", "[trac
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   const auto fill = [&](int count) {
     for (int i = 0; i < count; ++i) {
-      timeline->Begin("t", 8, Now());
-      timeline->End("t", Now());
+      TimelineTensor row = timeline->Begin("t", 8, Now());
+      timeline->End(row, "allreduce", Now());
     }
   };
   fill(40);
