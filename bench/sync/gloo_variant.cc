@@ -1,5 +1,8 @@
 // Gradients through Gloo, in buckets as PyTorch's DistributedDataParallel has them: a gradient is
 // copied into its bucket when it is ready, a bucket that is full and next is reduced by a thread.
+#include <unistd.h>
+
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -197,12 +200,28 @@ class GlooSync final : public GradientSync {
   std::thread thread_;
 };
 
+// Where this rank listens. On one host Gloo talks through the loopback, as torch.distributed does
+// by itself; between hosts by the name that the others know this one by. Collective.
+std::string GlooHostName(MPI_Comm communicator) {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int host_size = 0, size = 0;
+  MPI_Comm_size(host, &host_size);
+  MPI_Comm_size(communicator, &size);
+  MPI_Comm_free(&host);
+  int is_one_host = host_size == size ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &is_one_host, 1, MPI_INT, MPI_MIN, communicator);
+  if (is_one_host != 0) return "localhost";
+  std::array<char, 256> name{};
+  const bool is_named = ::gethostname(name.data(), name.size() - 1) == 0;
+  return is_named ? name.data() : "localhost";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context) {
   try {
-    // Of one host: Gloo talks through the loopback there, as torch.distributed does by itself.
-    gloo::transport::tcp::attr where("localhost");
+    gloo::transport::tcp::attr where(GlooHostName(context.communicator).c_str());
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(where);
     auto gloo =
         std::make_shared<gloo::rendezvous::Context>(context.group.rank(), context.group.size());

@@ -55,8 +55,10 @@ class Tiered final : public Collectives {
   MutableBytes registered() const override {
     return host_->registered().first(options_.registered_bytes);
   }
+  // A call is one on the host, one between the roots, and one on the host again, each of which
+  // ranks have to be woken for: what is ample for one of them is not for all.
   uint64_t ample_bytes() const override {
-    return std::max(host_->ample_bytes(), options_.ample_bytes);
+    return std::max({host_->ample_bytes(), options_.ample_bytes, kUsualAmpleBytes});
   }
   std::string Description() const override;
   void Stop(const Error& why) override {
