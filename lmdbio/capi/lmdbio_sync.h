@@ -237,7 +237,8 @@ LMDBIO_API int lmdbio_sync_submit_group(lmdbio_sync* sync,
  * edges  [2 * edge_count] pairs of numbers of nodes, from 0: the second needs what the first gives
  * Errors LMDBIO_INVALID_ARGUMENT  a cycle, a tensor twice, no such node; an ALLTOALL or JOIN, which
  *                                 no plan can hold; another coordinator; something has been
- *                                 submitted already */
+ *                                 submitted already
+ *        LMDBIO_PEER_FAILED       as lmdbio_sync_op_wait */
 LMDBIO_API int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* nodes,
                                      size_t node_count, const uint32_t* edges, size_t edge_count);
 

@@ -153,6 +153,7 @@ class Synchronizer {
   // Errors: kInvalidArgument  as control::OrderTensors; a kAllToAll, kJoin or kAdoptPlan, which no
   //                           plan can hold, names the tensor; the coordinator is not "topo";
   //                           something has been submitted already
+  //         kPeerFailed       as Handle::Wait
   Status SetGraph(const control::Graph& graph);
 
   // Memory for gradients, zero-filled and at a multiple of 64 bytes, of

@@ -318,6 +318,22 @@ TEST_CASE("A plan lasts while its patience does, whoever rings", "[sync][plan][e
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A graph waits for all ranks, and fails when one has left without it",
+          "[sync][plan][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 3;
+  job.RunAndLeave([&](Synchronizer& synchronizer) {
+    if (synchronizer.rank() == 1) return;
+    control::Graph graph;
+    graph.AddCollective(AllReduceOf("one", nullptr, nullptr, 10).request);
+    const Status status = synchronizer.SetGraph(graph);
+    job.wrong.Expect(!status && status.error().code() == ErrorCode::kPeerFailed &&
+                         status.error().message().find("rank 1") != std::string::npos,
+                     synchronizer.rank(), status ? "no error" : status.error().message());
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A timeline has all of a wait, however long, and in however many parts",
           "[sync][trace][edges]") {
   const test::TempDir dir;
