@@ -2,12 +2,11 @@
 
 #include <chrono>
 
+#include "lmdbio/trace/event_time.h"
+
 namespace lmdbio::sync {
-int64_t SteadyNanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+
+int64_t SteadyNanoseconds() { return trace::SteadyNow(); }
 
 void Witness::Submitted(Task& task) {
   const int64_t since_ns =

@@ -8,20 +8,13 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/trace/event_time.h"
 
 namespace lmdbio::trace {
 namespace {
 
 using std::chrono::duration_cast;
 using std::chrono::nanoseconds;
-
-int64_t SteadyNow() {
-  return duration_cast<nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-int64_t DayNow() {
-  return duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // "14:03:07.123456"
 std::string TimeOfDay(int64_t since_1970_ns) {

@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "lmdbio/trace/event_time.h"
 
 namespace lmdbio::trace {
 namespace {
@@ -21,12 +22,6 @@ constexpr size_t kBufferBytesMin = 64 << 10;
 // FlushIfDue writes from so many events on, or what has waited for so long.
 constexpr size_t kManyEvents = 1024;
 constexpr int64_t kLongNs = 1'000'000'000;
-
-int64_t SteadyNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string HostName() {
   std::array<char, 256> name{};

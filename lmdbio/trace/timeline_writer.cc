@@ -7,18 +7,16 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lmdbio/trace/event_time.h"
+
 namespace lmdbio::trace {
 namespace {
-
-using std::chrono::duration_cast;
-using std::chrono::nanoseconds;
 
 // Rows of the file. Tensors follow.
 constexpr uint32_t kHelperRow = 0;
@@ -31,14 +29,6 @@ constexpr size_t kNameBytesMax = 1024;
 constexpr size_t kTextBytes = 128 << 10;
 // What an event may add to that, with every byte of its name escaped.
 constexpr size_t kEventBytesMax = 8 << 10;
-
-int64_t SteadyNow() {
-  return duration_cast<nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-int64_t DayNow() {
-  return duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // What is to be added to the steady clock for the time of day. Of several readings, each of which
 // may be interrupted, the one that took least.
