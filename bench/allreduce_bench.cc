@@ -115,14 +115,24 @@ Times TimesOf(std::vector<double> samples) {
   return {samples[samples.size() / 2], samples.front(), samples.back()};
 }
 
+// How many calls take about so many seconds. The first calls after other ways may wait for a core.
+int CallsIn(double seconds, const Way& way, size_t count) {
+  constexpr int kCallsMax = 20'000;
+  double once_us = 0;
+  for (int calls = 3; calls < kCallsMax; calls *= 4) {
+    once_us = Measure(way, count, calls);
+    if (once_us * calls > seconds * 1e6 / 8) break;
+  }
+  return std::clamp(static_cast<int>(seconds * 1e6 / once_us), 1, kCallsMax);
+}
+
 std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count, const Options& options) {
   std::vector<std::vector<double>> samples(ways.size());
   std::vector<int> calls(ways.size(), 0);
   for (size_t w = 0; w < ways.size(); ++w) {
     if (count * sizeof(float) > ways[w].bytes_max) continue;
     CheckSum(ways[w], count);
-    const double once_us = Measure(ways[w], count, 3);
-    calls[w] = std::clamp(static_cast<int>(options.seconds * 1e6 / once_us), 1, 20'000);
+    calls[w] = CallsIn(options.seconds, ways[w], count);
   }
   for (int i = 0; i < options.repetitions; ++i) {
     for (size_t w = 0; w < ways.size(); ++w) {

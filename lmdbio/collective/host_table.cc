@@ -35,11 +35,6 @@ constexpr int kLooksMin = 1;
 constexpr int kSpinLooksMax = 200;
 constexpr int kSpinYields = 2000;
 constexpr int kSleepYields = 100;
-// A yield that takes longer has let somebody else run for a slice of time, who may not even be a
-// peer: then a rank had better sleep, for who sleeps gets its core back as soon as it is rung for.
-// So it does in the waits that come next, too.
-constexpr auto kLongYield = std::chrono::microseconds(100);
-constexpr int kWaitsAfterLongYield = 1000;
 constexpr int kLooksBetweenStops = 64;
 constexpr auto kLeaveLimit = std::chrono::seconds(5);
 
@@ -180,18 +175,16 @@ Status HostTable::AwaitLong(uint64_t value) {
 
 // Gives up the core for a while. False: the value is not there, and this rank had better sleep.
 bool HostTable::YieldUntil(uint64_t value) {
-  if (waits_without_yield_ > 0) {
-    --waits_without_yield_;
-    return false;
-  }
+  if (!yield_pauses_.MayYield()) return false;
   const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
   auto before = std::chrono::steady_clock::now();
   for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
     ::sched_yield();
     const auto after = std::chrono::steady_clock::now();
-    if (after - before > kLongYield) waits_without_yield_ = kWaitsAfterLongYield;
+    const bool is_long = after - before > YieldPauses::kLongYield;
+    if (is_long) yield_pauses_.BeginPause();
     if (LookFor(value)) return true;
-    if (waits_without_yield_ > 0) return false;
+    if (is_long) return false;
     before = after;
   }
   return false;

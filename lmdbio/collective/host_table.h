@@ -26,6 +26,7 @@
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/collective/collectives.h"
+#include "lmdbio/collective/yield_pauses.h"
 #include "lmdbio/comm/health.h"
 
 namespace lmdbio::collective {
@@ -128,7 +129,7 @@ class HostTable {
   uint64_t call_ = 0;
   uint64_t first_chunk_ = 0;
   int look_count_;  // of the next wait, before it gives up the core
-  int waits_without_yield_ = 0;
+  YieldPauses yield_pauses_;
   std::chrono::steady_clock::time_point checked_at_;
 };
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/thread_slices.h"
 #include "lmdbio/control/fusion.h"
 
 namespace lmdbio::sync {
@@ -115,6 +116,7 @@ void Engine::Run() {
     thread_watch_.emplace();
   }
   Status status = PinThisThread(sync_cores_);
+  ShortenThreadSlices();  // the trainer waits for what this thread does in some microseconds
   try {
     while (status && !is_ending_.load()) {
       status = Step();
