@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
     "trace": ["base"],
     "sync": ["base", "comm", "reduce", "collective", "control", "trace"],
-    "capi": ["base", "comm", "mpi", "loader", "reduce", "collective", "control", "sync"],
+    "capi": ["base", "comm", "mpi", "loader", "reduce", "control", "sync"],
 }
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.

@@ -56,7 +56,9 @@ void Describe(po::options_description_easy_init option) {
   option("network", po::value<std::string>()->default_value("resnet50"),
          "networks, with commas; or all");
   option("variants", po::value<std::string>()->default_value("none,mpi,mpi-fused"),
-         "none, mpi, mpi-fused, gloo, lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]");
+         "none, mpi, mpi-fused, gloo, "
+         "lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR may be "
+         "graph: topo with the network's own");
   option("baseline", po::value<std::string>()->default_value("mpi"), "what ratios are to");
   option("repetitions", po::value<Whole>()->default_value({5}), "runs of each variant");
   option("iterations", po::value<Whole>()->default_value({30}), "measured, in each run");

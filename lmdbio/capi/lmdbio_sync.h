@@ -59,7 +59,7 @@ typedef struct lmdbio_sync_options {
   uint32_t num_groups;     /* a plan has so many buckets, whatever their bytes; 0: any */
   int64_t fusion_threshold_bytes; /* of tensors that travel together; 0: 64 MiB; -1: none do */
   uint64_t bucket_bytes;          /* of such tensors in a plan; 0: as the collectives like it:
-                                     512 KiB on one host, 4 MiB or more on several */
+                                     1 MiB on one host, 4 MiB or more on several */
   int64_t cache_capacity;         /* responses that are remembered; 0: 1024; -1: none */
   uint64_t gradient_bytes;        /* memory that lmdbio_sync_place gives out */
   uint64_t chunk_bytes;           /* in which messages between hosts are cut; 0: as measured */

@@ -50,8 +50,9 @@ class HostCalls final : public Collectives {
   void Stop(const Error& why) override { table_.Stop(why); }
 
  private:
-  // What several ranks have of so much still lies in the caches of their cores when it is reduced.
-  static constexpr uint64_t kAmpleBytes = 512 << 10;
+  // What several ranks have of so much still lies in the caches of their cores when it is reduced,
+  // and a bucket of less would not be done sooner than it takes to wake everybody for it.
+  static constexpr uint64_t kAmpleBytes = 1 << 20;
 
   MutableBytes RegisteredOf(int rank) const;
   uint64_t PlaceOf(const Values& values) const;

@@ -1,6 +1,7 @@
 // lmdbio/collective/host_collectives.h - the collectives of ranks that share the memory of a host.
 //
-// No message, no copy through the kernel, and no system call while nobody sleeps. The reduction is
+// No message, no copy through the kernel, and no system call but to yield while nobody sleeps. The
+// reduction is
 // made in the order of the ranks whatever the way, so all ways give the same bits.
 //
 // Source: docs/sync.md "Collectives".

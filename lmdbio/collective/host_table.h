@@ -12,8 +12,8 @@
 // grows: the call, and the step within it. The others look at that number, and at nothing else,
 // until they may read what was written before it.
 //
-// Nobody makes a system call while nobody sleeps. Who sleeps says for which number it waits; the
-// last to reach it rings.
+// Nobody makes a system call but to yield while nobody sleeps. Who sleeps says for which number it
+// waits; the last to reach it rings.
 //
 // Source: docs/sync.md "Collectives".
 #ifndef LMDBIO_COLLECTIVE_HOST_TABLE_H_
