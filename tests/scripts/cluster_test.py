@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import unittest
 
@@ -188,6 +189,40 @@ class ClusterTest(unittest.TestCase):
             while processes_of(self.folder) and time.monotonic() < give_up:
                 time.sleep(0.01)
             self.assert_nothing_left()
+
+    def test_who_has_said_that_it_is_up_is_interrupted_no_more(self):
+        for _ in range(3):
+            process = subprocess.Popen(
+                self.cluster.words("up", 1, self.database, self.cluster.mountpoint),
+                env=self.cluster.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            with process.stdout:
+                process.stdout.readline()
+            process.terminate()
+            self.assertEqual(process.wait(timeout=60), 0)
+            self.cluster.succeed("down")
+            self.assert_nothing_left()
+
+    def test_a_signal_while_signals_are_held_ends_us_once_and_after(self):
+        script = textwrap.dedent("""
+            import os, runpy, signal, sys
+            signals = runpy.run_path(sys.argv[1])["SIGNALS"]
+            signals.listen()
+            try:
+                with signals.held():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    print("begun", flush=True)
+                print("never")
+            except SystemExit as caught:
+                print(caught.code)
+            with signals.held():
+                pass
+            signals.ignore()
+            os.kill(os.getpid(), signal.SIGINT)
+            print("undone")
+            """)
+        said = subprocess.run([sys.executable, "-c", script, str(SCRIPT)],
+                              check=True, text=True, capture_output=True).stdout
+        self.assertEqual(said.split(), ["begun", str(128 + signal.SIGTERM), "undone"])
 
 
 if __name__ == "__main__":
