@@ -201,6 +201,19 @@ class RemoteStorageTest(unittest.TestCase):
                 time.sleep(0.01)
             self.assert_nothing_left()
 
+    def test_who_has_said_that_it_is_up_is_interrupted_no_more(self):
+        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
+        for _ in range(3):
+            process = subprocess.Popen([SCRIPT, "up", self.database, self.mountpoint],
+                                       env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE)
+            with process.stdout:
+                process.stdout.readline()
+            process.terminate()
+            self.assertEqual(process.wait(timeout=60), 0)
+            self.succeed("down", self.mountpoint)
+            self.assert_nothing_left()
+
 
 if __name__ == "__main__":
     sys.exit(run_unless(why_not_here()))
