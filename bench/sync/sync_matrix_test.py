@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,8 @@ import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv[1])
-LITTLE = ("--scale", "0.001", "--compute-ms", "500", "--repetitions", "1", "--iterations", "2",
-          "--warmup", "1", "--run-seconds", "1")
+LITTLE = ("--scale", "0.001", "--compute-ms", "500", "--iterations", "2", "--warmup", "1",
+          "--run-seconds", "1")
 
 
 class MatrixTest(unittest.TestCase):
@@ -28,11 +29,11 @@ class MatrixTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.out = pathlib.Path(folder.name) / "out"
 
-    def run_matrix(self, *options):
+    def run_matrix(self, *options, repetitions=1):
         return subprocess.run(
             [sys.executable, "-B", FOLDER / "run_matrix.py", "--build", BUILD, "--out", self.out,
-             *options, *LITTLE], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            check=False, timeout=240,
+             *options, *LITTLE, "--repetitions", str(repetitions)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=240,
             # MPI loses memory of its own; switches that must not reach it.
             env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "OMPI_MCA_mpi_yield_when_idle": "1",
                               "OMPI_MCA_rmaps_base_oversubscribe": "1"})
@@ -59,6 +60,21 @@ class MatrixTest(unittest.TestCase):
             print("sync_matrix_test: without torch")
         self.assertIn("torch DDP over Gloo", result.stdout)
         self.assertEqual((self.out / "matrix.md").read_text(encoding="utf-8"), result.stdout)
+
+    def test_idle_runs_are_compared_with_those_beside_them(self):
+        result = self.run_matrix("--ranks", "2", "--waits", "yield", "--networks", "alexnet",
+                                 "--variants", "none,lmdbio:topo", "--baseline", "lmdbio:topo",
+                                 "--neighbour-limit", "100", "--no-ddp", repetitions=3)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        (network,) = matrix["cells"][0]["networks"]
+        medians = {(run["variant"], run["kind"], run["repetition"]):
+                   statistics.median_low(run["iteration_ms"]) for run in network["runs"]}
+        expected = statistics.median_low(medians["lmdbio:topo", "idle", repetition] /
+                                         medians["none", "train", repetition]
+                                         for repetition in range(3))
+        (topo,) = [one for one in network["variants"] if one["variant"] == "lmdbio:topo"]
+        self.assertAlmostEqual(topo["idle_slowdown"], expected, places=9)
 
     def check_runs(self, runs):
         """Every rank did the same work, in every run of every variant that computes."""

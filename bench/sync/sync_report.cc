@@ -37,6 +37,22 @@ std::optional<double> MedianOf(const Runs& runs) {
   return QuantileOf(TimesOf(runs), 0.5);
 }
 
+// How many times as long the runs of `numerator` take as those of `denominator`: the median over
+// repetitions of the medians' ratio, for the pace of a machine drifts by more than what is looked
+// for. Of all their iterations where no repetition has a run of both.
+double PairedRatio(const Runs& numerator, const Runs& denominator) {
+  std::vector<double> ratios;
+  for (const RunResult* one : numerator) {
+    for (const RunResult* other : denominator) {
+      if (one->repetition == other->repetition) {
+        ratios.push_back(*MedianOf({one}) / *MedianOf({other}));
+      }
+    }
+  }
+  if (ratios.empty()) return *MedianOf(numerator) / *MedianOf(denominator);
+  return QuantileOf(ratios, 0.5);
+}
+
 // The median over runs of the greatest value that a rank has.
 double GreatestOf(const Runs& runs, const std::function<double(const RankCost&)>& value) {
   std::vector<double> greatest;
@@ -125,12 +141,13 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   AddTimes(train, summary);
   AddSizes(train, summary);
   AddCosts(train, summary);
-  const std::optional<double> computing = MedianOf(RunsOf(runs, "none", RunKind::kTrain));
+  const Runs none = RunsOf(runs, "none", RunKind::kTrain);
+  const std::optional<double> computing = MedianOf(none);
   if (variant != "none" && computing) {
     summary.exposed_ms = summary.p50_ms - *computing;
     const Runs idle = RunsOf(runs, variant, RunKind::kIdle);
     if (!idle.empty()) {
-      summary.idle_slowdown = *MedianOf(idle) / *computing;
+      summary.idle_slowdown = PairedRatio(idle, none);
       summary.idle_helper_share = HelperShare(idle);
     }
   }

@@ -27,7 +27,7 @@ struct VariantSummary {
   std::optional<double> exposed_ms;         // p50 less that of computing only
   std::optional<double> alone_ms;           // p50 of the communication alone
   std::optional<double> overlap;            // 1 - exposed / alone
-  std::optional<double> idle_slowdown;      // p50 of computing with it idle, over that without it
+  std::optional<double> idle_slowdown;      // of computing with it idle, by repetition
   std::optional<double> idle_helper_share;  // of a core, the busiest rank's, while idle
   double helper_share = 0;                  // of a core, the busiest rank's
   double helper_delay_ms = 0;               // for each iteration, the rank where it is most
