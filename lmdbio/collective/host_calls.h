@@ -69,6 +69,7 @@ class HostCalls final : public Collectives {
   Result<CallOutcome> ReduceBy(const AnyChunks& chunks, const CallTag& tag,
                                const CallHeader& header, const Values& values, reduce::ReduceOp op);
   Status ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op);
+  void ReduceBlock(reduce::DataType type, reduce::ReduceOp op, uint64_t offset, uint64_t bytes);
   Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                      const Values& input, std::byte* output, uint64_t first,
                                      uint64_t count, reduce::ReduceOp op);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/collective/host_calls.h"
 #include "lmdbio/collective/host_steps.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr uint64_t kLineBytes = 64;
 // What is reduced is copied while it is in the first cache.
 constexpr uint64_t kBlockBytes = 16 << 10;
+// What one rank does at a time of the work for all.
+constexpr uint64_t kPieceBytesMax = 512 << 10;
+constexpr uint64_t kPiecesOfRank = 8;
 
 void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -31,6 +35,13 @@ uint64_t MeaningOf(CallKind kind, const Values& values, reduce::ReduceOp op) {
 uint64_t OneShotBytes(int rank_count) {
   if (rank_count <= 2) return 64 << 10;
   return (64 << 10) / static_cast<uint64_t>(rank_count);
+}
+
+// Some for each rank, so that who comes late finds less to do; of whole blocks. Few enough to be
+// counted, up to eight terabytes.
+uint64_t PieceBytes(uint64_t bytes, int rank_count) {
+  const uint64_t each = bytes / (kPiecesOfRank * static_cast<uint64_t>(rank_count));
+  return std::clamp(AlignUp(each, kBlockBytes), kBlockBytes, kPieceBytesMax);
 }
 
 }  // namespace
@@ -179,27 +190,35 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
   return ReduceBy(chunks, tag, header, values, op);
 }
 
-// Every rank reduces its part for all, out of everybody's memory and back into it.
+// Blocks of all values, reduced for all, out of everybody's memory and back into it, by whichever
+// ranks run. With more ranks than cores the kernel may not run one for some milliseconds.
 Status HostCalls::ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op) {
-  const uint64_t element_bytes = reduce::ElementBytes(values.type);
-  const Share mine = ShareOf(values.count, kLineBytes / element_bytes, rank(), size());
-  const uint64_t step = kBlockBytes / element_bytes;
-  uint64_t block_count = 0;
-  for (uint64_t first = mine.first; first < mine.end; first += step) {
-    const uint64_t count = std::min(step, mine.end - first);
-    const uint64_t offset = place + first * element_bytes;
-    for (int r = 0; r < size(); ++r) {
-      sources_[static_cast<size_t>(r)] = RegisteredOf(r).data() + offset;
+  const uint64_t bytes = values.count * reduce::ElementBytes(values.type);
+  const uint64_t piece_bytes = PieceBytes(bytes, size());
+  const uint64_t piece_count = (bytes + piece_bytes - 1) / piece_bytes;
+  if (piece_count == 0) return {};
+  while (const std::optional<uint64_t> piece = table_.TakePiece(piece_count)) {
+    const uint64_t begin = *piece * piece_bytes;
+    const uint64_t end = std::min(begin + piece_bytes, bytes);
+    for (uint64_t at = begin; at < end; at += kBlockBytes) {
+      ReduceBlock(values.type, op, place + at, std::min(kBlockBytes, end - at));
     }
-    std::byte* const result = registered().data() + offset;
-    reduce::ReduceAll(values.type, op, result, sources_, count);
-    for (int i = 1; i < size(); ++i) {
-      Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, count * element_bytes);
-    }
-    if (++block_count % 1024 == 0) LMDBIO_TRY_VOID(table_.KeepAlive());
+    table_.FinishPiece(piece_count, 1);
+    LMDBIO_TRY_VOID(table_.KeepAlive());
   }
-  table_.Publish(1);
   return table_.Await(1);
+}
+
+void HostCalls::ReduceBlock(reduce::DataType type, reduce::ReduceOp op, uint64_t offset,
+                            uint64_t bytes) {
+  for (int r = 0; r < size(); ++r) {
+    sources_[static_cast<size_t>(r)] = RegisteredOf(r).data() + offset;
+  }
+  std::byte* const result = registered().data() + offset;
+  reduce::ReduceAll(type, op, result, sources_, bytes / reduce::ElementBytes(type));
+  for (int i = 1; i < size(); ++i) {
+    Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
+  }
 }
 
 Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& input,

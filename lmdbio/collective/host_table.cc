@@ -27,6 +27,7 @@ constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kWordsMax = 2000;
 constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, on the table
+constexpr int kPieceBits = 24;
 
 // Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
 // that finds nobody else to run takes some tenths of a microsecond. Who has looked in vain looks
@@ -58,6 +59,10 @@ struct alignas(kLineBytes) HostTable::Control {
   alignas(kLineBytes) std::atomic<uint32_t> sleepers;
   alignas(kLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
   std::atomic<uint32_t> left_count;
+
+  // Of the last call that had any: the call's number << 24 | how many.
+  alignas(kLineBytes) std::atomic<uint64_t> pieces_taken;
+  alignas(kLineBytes) std::atomic<uint64_t> pieces_done;
 };
 
 struct alignas(kLineBytes) HostTable::Sleeper {
@@ -136,6 +141,38 @@ void HostTable::Publish(uint32_t step) { Reach(ValueOf(step)); }
 // Others' HaveReached acquires what was written before.
 void HostTable::Reach(uint64_t value) {
   PostOf(rank_, call_ % 2).reached.store(value, std::memory_order_seq_cst);
+  if (control().sleepers.load(std::memory_order_seq_cst) != 0) RingSleepers();
+}
+
+// Counts from 0 in each call that counts anything. Returns the count before; none: it has come to
+// `limit`. Nobody counts in two calls at once: those of the next one wait for all to come to it.
+std::optional<uint64_t> HostTable::CountUp(std::atomic<uint64_t>& counter, uint64_t limit) const {
+  const uint64_t zero = call_ << kPieceBits;
+  uint64_t seen = counter.load(std::memory_order_relaxed);
+  while (true) {
+    const bool is_of_this_call = seen >> kPieceBits == zero >> kPieceBits;
+    const uint64_t count = is_of_this_call ? seen - zero : 0;
+    if (count == limit) return std::nullopt;
+    // Both ways: who counts last has seen what all others did before they counted.
+    if (counter.compare_exchange_weak(seen, zero + count + 1, std::memory_order_acq_rel)) {
+      return count;
+    }
+  }
+}
+
+std::optional<uint64_t> HostTable::TakePiece(uint64_t piece_count) {
+  return CountUp(control().pieces_taken, piece_count);
+}
+
+// The others' numbers can be written here: nobody writes its own in this call any more, and into
+// these posts not before this rank, too, has come to the next one.
+void HostTable::FinishPiece(uint64_t piece_count, uint32_t step) {
+  const std::optional<uint64_t> done_before = CountUp(control().pieces_done, piece_count);
+  LMDBIO_CHECK(done_before);
+  if (*done_before + 1 < piece_count) return;
+  for (int other = 0; other < size(); ++other) {
+    PostOf(other, call_ % 2).reached.store(ValueOf(step), std::memory_order_seq_cst);
+  }
   if (control().sleepers.load(std::memory_order_seq_cst) != 0) RingSleepers();
 }
 

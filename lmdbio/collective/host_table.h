@@ -12,6 +12,9 @@
 // grows: the call, and the step within it. The others look at that number, and at nothing else,
 // until they may read what was written before it.
 //
+// Work of a call that any rank can do is taken piece by piece by those that run. Who does the last
+// piece writes the numbers of all: a rank that waits for a core meanwhile holds nobody up.
+//
 // Nobody makes a system call but to yield while nobody sleeps. Who sleeps says for which number it
 // waits; the last to reach it rings.
 //
@@ -22,6 +25,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lmdbio/base/types.h"
@@ -81,6 +85,15 @@ class HostTable {
   // Errors: kPeerFailed  a rank is gone or has stopped; names it
   Status Await(uint32_t step);
 
+  // This call's work for all ranks, in `piece_count` pieces, the same number on all of them: the
+  // next one that nobody has taken, or none. At most kPiecesMax; one kind of work in a call.
+  // Requires: Await(0)
+  static constexpr uint64_t kPiecesMax = (uint64_t{1} << 24) - 1;
+  std::optional<uint64_t> TakePiece(uint64_t piece_count);
+  // This rank has done a piece that it took. With the last of them all ranks have done step `step`,
+  // which none of them publishes.
+  void FinishPiece(uint64_t piece_count, uint32_t step);
+
   // Whether all mean the same. Requires: Await(0)
   CallOutcome Outcome() const;
   const CallHeader& HeaderOf(int rank) const;
@@ -113,6 +126,7 @@ class HostTable {
   bool YieldUntil(uint64_t value);
   Status SleepUntil(uint64_t value);
   void Reach(uint64_t value);
+  std::optional<uint64_t> CountUp(std::atomic<uint64_t>& counter, uint64_t limit) const;
   void RingSleepers();
   void Ring(int rank);
   Error StopError() const;

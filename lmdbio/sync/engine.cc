@@ -175,21 +175,38 @@ void Engine::Accept(const TaskPtr& task) {
   }
 }
 
-void Engine::Finish(const std::string& name, const Status& how) {
-  const auto found = tasks_.find(name);
-  if (found == tasks_.end()) return;  // this rank has joined, and never asked
-  const TaskPtr task = std::move(found->second);
+// Nobody is woken before all are done: who waits for all of them is woken once, and this thread has
+// no more to do for them when that one takes its core. What is called back may take long, so those
+// come last.
+void Engine::Finish(std::span<const Request> tensors, const Status& how) {
+  std::vector<TaskMap::iterator> quiet;
+  std::vector<TaskMap::iterator> called_back;
+  for (const Request& tensor : tensors) {
+    const auto found = tasks_.find(tensor.name);
+    if (found == tasks_.end()) continue;  // this rank has joined, and never asked
+    (found->second->submission.callback ? called_back : quiet).push_back(found);
+  }
+  counters_.tensor_count += quiet.size() + called_back.size();
+  queue_->Release(tensors);
+  Publish();  // who has waited for one finds it counted
+  std::vector<TaskPtr> unwoken;
+  unwoken.reserve(quiet.size());
+  for (const TaskMap::iterator& found : quiet) unwoken.push_back(End(found, how));
+  for (const TaskPtr& task : unwoken) task->WakeWaiters();
+  for (const TaskMap::iterator& found : called_back) End(found, how)->WakeWaiters();
+}
+
+TaskPtr Engine::End(TaskMap::iterator found, const Status& how) {
+  TaskPtr task = std::move(found->second);
   tasks_.erase(found);
-  queue_->Release(name);
-  ++counters_.tensor_count;
   if (how) {
     witness_.Done(*task);
   } else {
     witness_.Failed(*task);
   }
-  Publish();  // who has waited for it finds it counted
-  const SubmissionQueue::CalledBack scope(*queue_, name);
+  const SubmissionQueue::CalledBack scope(*queue_, task->name());
   task->Finish(how);
+  return task;
 }
 
 void Engine::FailAll(const Error& why) {
@@ -207,6 +224,7 @@ void Engine::FailAll(const Error& why) {
     witness_.Failed(*task);
     task->Finish(Fail(
         why.code(), fmt::format("tensor '{}' (number {}): {}", name, task->number, why.message())));
+    task->WakeWaiters();
   }
 }
 
@@ -291,7 +309,7 @@ Status Engine::Perform(const Response& response) {
     } else {
       Note(fmt::format("the ranks' plans differ, so they go on without one: {}", response.error));
     }
-    Finish(first.name, {});
+    Finish(response.tensors, {});
     return {};
   }
   std::vector<Task*> tasks;
@@ -313,9 +331,7 @@ Status Engine::Perform(const Response& response) {
     }
   }
   if (how) witness_.Unpacked(tasks);
-  for (const Request& tensor : response.tensors) {
-    Finish(tensor.name, how ? Status() : Fail(how.error().code(), how.error().message()));
-  }
+  Finish(response.tensors, how);
   return {};
 }
 
@@ -468,7 +484,7 @@ Status Engine::SendBucket(size_t bucket) {
   static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
   is_called_ = false;
   witness_.Unpacked(tasks);
-  for (const Request& tensor : response.tensors) Finish(tensor.name, {});
+  Finish(response.tensors, {});
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -92,6 +93,7 @@ class Engine {
 
  private:
   using Clock = std::chrono::steady_clock;
+  using TaskMap = std::unordered_map<std::string, TaskPtr>;  // by name
   void Run();
   Status Step();
   void TakeEvents();
@@ -116,7 +118,8 @@ class Engine {
   Error ClosedError() const;
   Clock::time_point WaitsSince(const Task& task) const;
   std::vector<trace::PendingTensor> PendingTensors() const;
-  void Finish(const std::string& name, const Status& how);
+  void Finish(std::span<const control::Request> tensors, const Status& how);
+  TaskPtr End(TaskMap::iterator found, const Status& how);
   void FailAll(const Error& why);
   void Note(const std::string& line) const;
   void Publish();
@@ -129,7 +132,7 @@ class Engine {
   std::shared_ptr<SubmissionQueue> queue_;
   Executor executor_;
   Rounds rounds_;
-  std::unordered_map<std::string, TaskPtr> tasks_;  // under way, by name
+  TaskMap tasks_;  // under way
 
   // A plan, if this engine makes or has one.
   control::PlanOptions plan_options_;

@@ -84,9 +84,9 @@ bool SubmissionQueue::is_empty() {
   return events_.empty();
 }
 
-void SubmissionQueue::Release(const std::string& name) {
+void SubmissionQueue::Release(std::span<const control::Request> requests) {
   const std::lock_guard lock(mutex_);
-  names_.erase(name);
+  for (const control::Request& request : requests) names_.erase(request.name);
   if (names_.empty()) all_done_.notify_all();
 }
 

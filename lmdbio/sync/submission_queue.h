@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -70,8 +71,8 @@ class SubmissionQueue {
   std::vector<ProgramEvent> Take();
   bool is_empty();
 
-  // The name of an operation may be used again.
-  void Release(const std::string& name);
+  // The names of operations may be used again.
+  void Release(std::span<const control::Request> requests);
 
   // Waits until no operation is under way.
   // Errors: as it was closed with

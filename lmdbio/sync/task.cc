@@ -31,6 +31,9 @@ void Handle::State::Finish(const Status& how) {
   }
   if (submission.callback) submission.callback(how);
   is_done.store(1);
+}
+
+void Handle::State::WakeWaiters() {
   if (waiter_count.load() > 0) FutexWake(is_done);
 }
 

@@ -41,8 +41,10 @@ struct Handle::State {
   // Requires: is_done
   // Errors: why it has failed
   Status status() const;
-  // Ends it: calls back, then wakes who waits. Once.
+  // Ends it, and calls back. Once.
   void Finish(const Status& how);
+  // After Finish; with several, after that of the last.
+  void WakeWaiters();
 };
 
 using Task = Handle::State;

@@ -1,15 +1,19 @@
-// Ranks that are processes, of which one is killed in the middle of its calls.
+// Ranks that are processes, of which one is killed, or stopped, in the middle of its calls.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -35,6 +39,7 @@ struct Meeting {
   std::array<std::atomic<pid_t>, kRanks> pids;
   std::atomic<int> met_count;
   std::atomic<int> call_count;  // of the victim's
+  std::atomic<bool> goes_on;
   std::atomic<int64_t> killed_at_us;
 };
 
@@ -166,6 +171,71 @@ TEST_CASE("A rank that is killed ends the calls of all others within seconds", "
     if (rank == kVictim) continue;
     int status = 0;
     ::waitpid(children[static_cast<size_t>(rank)], &status, 0);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight)));
+  }
+}
+
+// The letter in /proc/PID/stat: 'S' for one that sleeps, 'T' for one that is stopped.
+char StateOf(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  return text.at(text.rfind(')') + 2);
+}
+
+// One sum in place. The victim comes to it first, and the others not before they may go on.
+Verdict SumInPlace(int rank, Meeting& meeting, MutableBytes memory, size_t count) {
+  meeting.pids[static_cast<size_t>(rank)].store(::getpid());
+  meeting.met_count.fetch_add(1);
+  while (meeting.met_count.load() < kRanks) ::usleep(1000);
+  ProcessHealth health(meeting);
+  ForkedGroup group(rank, memory);
+  auto all = HostCollectives(group, health, {.registered_bytes = 4 << 20});
+  if (!all || (*all)->registered().empty()) return Verdict::kWrong;
+  auto* const values = reinterpret_cast<float*>((*all)->registered().data());
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>((i + 1) * (rank + 1) % 1024);
+  std::vector<float> sums(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t r = 0; r < kRanks; ++r) sums[i] += static_cast<float>((i + 1) * (r + 1) % 1024);
+  }
+  if (rank == kVictim) {
+    meeting.call_count.store(1);
+  } else {
+    while (!meeting.goes_on.load()) ::usleep(1000);
+  }
+  const Values all_values{reinterpret_cast<std::byte*>(values), count, reduce::DataType::kFloat32};
+  const auto got = (*all)->AllReduce({}, all_values, reduce::ReduceOp::kSum);
+  const bool is_right = got && std::equal(sums.begin(), sums.end(), values);
+  meeting.met_count.fetch_add(1);
+  while (meeting.met_count.load() < 2 * kRanks) ::usleep(1000);  // who ends is seen to have ended
+  return is_right ? Verdict::kRight : Verdict::kWrong;
+}
+
+TEST_CASE("A rank that does not run holds up no sum in place that it has come to", "[collective]") {
+  const size_t count = GENERATE(100'000, 1 << 20);
+  const test::SharedBytes shared(kSharedBytes);
+  auto& meeting = *new (shared.bytes().data()) Meeting{};
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::_exit(static_cast<int>(SumInPlace(rank, meeting, shared.bytes().subspan(4096), count)));
+    }
+    children.push_back(child);
+  }
+  // From here on it sleeps nowhere but in the sum.
+  while (meeting.call_count.load() == 0) ::usleep(500);
+  while (StateOf(children[kVictim]) != 'S') ::usleep(500);
+  ::kill(children[kVictim], SIGSTOP);
+  while (StateOf(children[kVictim]) != 'T') ::usleep(500);
+  meeting.goes_on.store(true);
+  const auto give_up = Clock::now() + std::chrono::seconds(30);
+  while (meeting.met_count.load() < 2 * kRanks - 1 && Clock::now() < give_up) ::usleep(500);
+  CHECK(meeting.met_count.load() == 2 * kRanks - 1);
+  ::kill(children[kVictim], SIGCONT);
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight)));
   }
 }
