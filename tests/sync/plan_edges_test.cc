@@ -193,6 +193,29 @@ TEST_CASE("A graph with what no plan can hold is refused", "[sync][plan][errors]
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A graph that nobody can follow is refused: too late, or without plans",
+          "[sync][plan][errors]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.coordinator = GENERATE("topo", "cache", "horovod");
+  const bool has_plans = job.options.coordinator == "topo";
+  const std::string why = has_plans ? "before anything is submitted"
+                                    : fmt::format("'{}' has no use", job.options.coordinator);
+  job.Run([&](Synchronizer& synchronizer) {
+    control::Graph graph;
+    graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
+    if (has_plans) SumEach(job, synchronizer, 0, 0, 1);
+    const Status status = synchronizer.SetGraph(graph);
+    const bool is_refused = !status && status.error().code() == ErrorCode::kInvalidArgument &&
+                            status.error().message().find(why) != std::string::npos;
+    job.wrong.Expect(is_refused, synchronizer.rank(), "SetGraph");
+    for (int iteration = 1; iteration < 5; ++iteration) {
+      SumEach(job, synchronizer, iteration, 0, 2);
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 // Two sums; the second is submitted when the first is known to be done, without a wait.
 struct Pair {
   SyncJob& job;
