@@ -215,11 +215,12 @@ void Engine::FailAll(const Error& why) {
     parts_.collectives.Stop(why);
     parts_.transport.Abandon();
     parts_.transport.Ring();  // who sleeps is to hear of it now
-    if (!is_ending_.load()) Note(why.message());
   }
   for (ProgramEvent& event : queue_->Close(why)) {
     if (event.submitted != nullptr) tasks_[event.submitted->name()] = event.submitted;
   }
+  // Who reads it can submit nothing more.
+  if (!is_peaceful_.load() && !is_ending_.load()) Note(why.message());
   for (const auto& [name, task] : std::exchange(tasks_, {})) {
     witness_.Failed(*task);
     task->Finish(Fail(

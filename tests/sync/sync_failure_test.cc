@@ -1,6 +1,7 @@
 // Goal: whatever happens to a rank, all others hear of it in words that name it, within 5 s, and
 // nothing hangs. Method: ranks are processes, of which one is killed or stopped.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -117,11 +118,20 @@ std::string RunRank(comm::Group& group, ForkedJob& job, const std::string& coord
   SyncOptions options;
   options.coordinator = coordinator;
   SyncParts parts;
-  parts.log = [&notes](const std::string& line) { notes.Add(line); };
+  // Who is told that it is over can submit nothing more.
+  std::atomic<Synchronizer*> asked{nullptr};
+  std::atomic<bool> takes_more{false};
+  float more = 1;
+  parts.log = [&](const std::string& line) {
+    Synchronizer* const told = scene.place == Place::kIdle ? asked.load() : nullptr;
+    if (told != nullptr && told->Submit(AllReduceOf("more", &more, &more, 1))) takes_more = true;
+    notes.Add(line);
+  };
   auto made = Synchronizer::Create(group, options, std::move(parts));
   if (!made) return "Create: " + made.error().message();
   Synchronizer& synchronizer = **made;
   if (const std::string wrong = Train(synchronizer, 0, 6); !wrong.empty()) return wrong;
+  asked.store(&synchronizer);
   const Status how = GoOnUntilItFails(synchronizer, job, scene, notes);
   const double seconds = job.SecondsSinceSignal();
   std::string wrong;
@@ -136,6 +146,7 @@ std::string RunRank(comm::Group& group, ForkedJob& job, const std::string& coord
   float value = 1;
   const auto late = synchronizer.Submit(AllReduceOf("late", &value, &value, 1));
   if (late || late.error().code() != ErrorCode::kPeerFailed) wrong += "goes on; ";
+  if (takes_more) wrong += "takes more when it has said why it ends; ";
   const auto closed = synchronizer.Shutdown();
   if (closed) wrong += "shuts down; ";
   const auto began = std::chrono::steady_clock::now();
