@@ -27,7 +27,6 @@ constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kWordsMax = 2000;
 constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, on the table
-constexpr int kPieceBits = 24;
 
 // Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
 // that finds nobody else to run takes some tenths of a microsecond. Who has looked in vain looks
@@ -60,7 +59,7 @@ struct alignas(kLineBytes) HostTable::Control {
   alignas(kLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
   std::atomic<uint32_t> left_count;
 
-  // Of the last call that had any: the call's number << 24 | how many.
+  // Of the last call that had any: the call's number << kPieceBits | how many.
   alignas(kLineBytes) std::atomic<uint64_t> pieces_taken;
   alignas(kLineBytes) std::atomic<uint64_t> pieces_done;
 };
@@ -141,7 +140,7 @@ void HostTable::Publish(uint32_t step) { Reach(ValueOf(step)); }
 // Others' HaveReached acquires what was written before.
 void HostTable::Reach(uint64_t value) {
   PostOf(rank_, call_ % 2).reached.store(value, std::memory_order_seq_cst);
-  if (control().sleepers.load(std::memory_order_seq_cst) != 0) RingSleepers();
+  RingSleepers();
 }
 
 // Counts from 0 in each call that counts anything. Returns the count before; none: it has come to
@@ -173,7 +172,7 @@ void HostTable::FinishPiece(uint64_t piece_count, uint32_t step) {
   for (int other = 0; other < size(); ++other) {
     PostOf(other, call_ % 2).reached.store(ValueOf(step), std::memory_order_seq_cst);
   }
-  if (control().sleepers.load(std::memory_order_seq_cst) != 0) RingSleepers();
+  RingSleepers();
 }
 
 bool HostTable::HaveReached(uint64_t value, std::memory_order order) const {
@@ -244,6 +243,7 @@ Status HostTable::SleepUntil(uint64_t value) {
 }
 
 void HostTable::RingSleepers() {
+  if (control().sleepers.load(std::memory_order_seq_cst) == 0) return;
   for (int other = 0; other < size(); ++other) {
     Sleeper& sleeper = SleeperOf(other);
     if (other == rank_ || sleeper.asleep.load() == 0) continue;

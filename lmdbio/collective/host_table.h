@@ -86,9 +86,9 @@ class HostTable {
   Status Await(uint32_t step);
 
   // This call's work for all ranks, in `piece_count` pieces, the same number on all of them: the
-  // next one that nobody has taken, or none. At most kPiecesMax; one kind of work in a call.
+  // next one that nobody has taken, or none. Fewer than 2^kPieceBits; one kind of work in a call.
   // Requires: Await(0)
-  static constexpr uint64_t kPiecesMax = (uint64_t{1} << 24) - 1;
+  static constexpr int kPieceBits = 24;
   std::optional<uint64_t> TakePiece(uint64_t piece_count);
   // This rank has done a piece that it took. With the last of them all ranks have done step `step`,
   // which none of them publishes.

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <new>
 #include <string>
@@ -118,11 +119,35 @@ class ProcessHealth final : public comm::Health {
   std::vector<int> fds_;
 };
 
-Verdict RunRank(int rank, Meeting& meeting, MutableBytes memory, const HostOptions& options,
-                size_t count) {
+// Every rank in a process of its own.
+std::vector<pid_t> ForkRanks(const std::function<Verdict(int rank)>& run) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) ::_exit(static_cast<int>(run(rank)));
+    children.push_back(child);
+  }
+  return children;
+}
+
+// In a rank, first of all: waits until each has said which process it is.
+void MeetAll(int rank, Meeting& meeting) {
   meeting.pids[static_cast<size_t>(rank)].store(::getpid());
   meeting.met_count.fetch_add(1);
   while (meeting.met_count.load() < kRanks) ::usleep(1000);
+}
+
+// Waits for the end.
+bool EndsRight(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight);
+}
+
+Verdict RunRank(int rank, Meeting& meeting, MutableBytes memory, const HostOptions& options,
+                size_t count) {
+  MeetAll(rank, meeting);
   ProcessHealth health(meeting);
   ForkedGroup group(rank, memory);
   auto all = HostCollectives(group, health, options);
@@ -152,26 +177,17 @@ TEST_CASE("A rank that is killed ends the calls of all others within seconds", "
   CAPTURE(count, static_cast<int>(wait), registered_bytes);
   const test::SharedBytes shared(kSharedBytes);
   auto& meeting = *new (shared.bytes().data()) Meeting{};
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      const HostOptions options{.wait = wait, .registered_bytes = registered_bytes};
-      ::_exit(
-          static_cast<int>(RunRank(rank, meeting, shared.bytes().subspan(4096), options, count)));
-    }
-    children.push_back(child);
-  }
+  const HostOptions options{.wait = wait, .registered_bytes = registered_bytes};
+  const std::vector<pid_t> children = ForkRanks([&](int rank) {
+    return RunRank(rank, meeting, shared.bytes().subspan(4096), options, count);
+  });
   while (meeting.call_count.load() < 3) ::usleep(500);
   meeting.killed_at_us.store(NowUs());
   ::kill(children[kVictim], SIGKILL);
   ::waitpid(children[kVictim], nullptr, 0);
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == kVictim) continue;
-    int status = 0;
-    ::waitpid(children[static_cast<size_t>(rank)], &status, 0);
-    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight)));
+    CHECK(EndsRight(children[static_cast<size_t>(rank)]));
   }
 }
 
@@ -184,9 +200,7 @@ char StateOf(pid_t pid) {
 
 // One sum in place. The victim comes to it first, and the others not before they may go on.
 Verdict SumInPlace(int rank, Meeting& meeting, MutableBytes memory, size_t count) {
-  meeting.pids[static_cast<size_t>(rank)].store(::getpid());
-  meeting.met_count.fetch_add(1);
-  while (meeting.met_count.load() < kRanks) ::usleep(1000);
+  MeetAll(rank, meeting);
   ProcessHealth health(meeting);
   ForkedGroup group(rank, memory);
   auto all = HostCollectives(group, health, {.registered_bytes = 4 << 20});
@@ -214,15 +228,8 @@ TEST_CASE("A rank that does not run holds up no sum in place that it has come to
   const size_t count = GENERATE(100'000, 1 << 20);
   const test::SharedBytes shared(kSharedBytes);
   auto& meeting = *new (shared.bytes().data()) Meeting{};
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      ::_exit(static_cast<int>(SumInPlace(rank, meeting, shared.bytes().subspan(4096), count)));
-    }
-    children.push_back(child);
-  }
+  const std::vector<pid_t> children = ForkRanks(
+      [&](int rank) { return SumInPlace(rank, meeting, shared.bytes().subspan(4096), count); });
   // From here on it sleeps nowhere but in the sum.
   while (meeting.call_count.load() == 0) ::usleep(500);
   while (StateOf(children[kVictim]) != 'S') ::usleep(500);
@@ -233,11 +240,7 @@ TEST_CASE("A rank that does not run holds up no sum in place that it has come to
   while (meeting.met_count.load() < 2 * kRanks - 1 && Clock::now() < give_up) ::usleep(500);
   CHECK(meeting.met_count.load() == 2 * kRanks - 1);
   ::kill(children[kVictim], SIGCONT);
-  for (const pid_t child : children) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight)));
-  }
+  for (const pid_t child : children) CHECK(EndsRight(child));
 }
 
 }  // namespace
