@@ -45,7 +45,7 @@ class Claim:
         met = [where for where, _, is_met in self.values if is_met]
         missed = [where for where, _, is_met in self.values if not is_met]
         if not self.values:
-            return "cannot be told from these hosts"
+            return "cannot be decided with these hosts"
         if not missed:
             return "holds"
         if not met:
@@ -196,10 +196,11 @@ def add_breakdown(section, data, name):
 def faster(data, new, others, paper, shapes, tolerance=1.0):
     """`new` reads faster than each of the others; the number is the best other's time over its."""
     others = [name for name in others if data.has(name)]
-    words = f"`{others[0]}`" if len(others) == 1 else "the fastest other"
-    criterion = (f"read time of {words} over that of `{new}` is above 1" if tolerance == 1.0 else
+    words = f"`{others[0]}`" if len(others) == 1 else "the fastest other strategy"
+    ratio = f"read time of {words} divided by that of `{new}`"
+    criterion = (f"{ratio} is above 1" if tolerance == 1.0 else
                  f"read time of `{new}` is at most {tolerance} times that of {words}; "
-                 "the other's over its")
+                 f"the number is the {ratio}")
     return claim(paper, criterion, shapes,
                  lambda shape: min(data.seconds(o, shape) for o in others)
                  / data.seconds(new, shape),
@@ -211,10 +212,11 @@ def figure_3_6(data):
     section.title = "Figure 3.6: `lmm` beside `lmdb`"
     add_breakdown(section, data, "lmm")
     section.claims = [
-        faster(data, "lmm", ["lmdb"], "one reader a host in place of all ranks reads faster, up to "
-               "43.8 times; a little slower only at the largest counts (3.4.1)", data.shapes),
-        claim("seek and skew take more of the time than I/O does (3.4.1)",
-              "mean of seek + skew over mean of I/O is above 1", several(data.shapes),
+        faster(data, "lmm", ["lmdb"], "one reader per host is faster than all ranks reading, by up "
+               "to 43.8 times; only at the largest counts is it a little slower (3.4.1)",
+               data.shapes),
+        claim("seek and skew together take more time than I/O (3.4.1)",
+              "mean of seek + skew divided by mean of I/O is above 1", several(data.shapes),
               lambda shape: (data.part("lmm", shape, "seek_s", statistics.mean)
                              + data.part("lmm", shape, "skew_s", statistics.mean))
               / data.part("lmm", shape, "io_s", statistics.mean), lambda ratio: ratio > 1)]
@@ -227,18 +229,18 @@ def figure_4_6(data):
     add_breakdown(section, data, "lmm-dm")
     alone = [shape for shape in data.shapes if shape[0] == 1]
     section.claims = [
-        claim("one host gains nothing over `lmm`: what is guessed costs a little (4.3.1)",
-              "read time of `lmm` over that of `lmm-dm` is at most 1.05", alone,
+        claim("on one host it gains nothing over `lmm`; guesses cost a little (4.3.1)",
+              "read time of `lmm` divided by that of `lmm-dm` is at most 1.05", alone,
               lambda shape: data.seconds("lmm", shape) / data.seconds("lmm-dm", shape),
               lambda ratio: ratio <= TOLERANCE),
-        faster(data, "lmm-dm", ["lmdb", "lmm"], "several hosts read faster than with either, up to "
-               "6.7 times as fast as with `lmdb` (4.3.1)", several(data.shapes)),
-        claim("seek takes less than 1 % of the read time, where `lmm` spends up to 60 % (4.3.1)",
-              "mean seek of `lmm-dm`, of its read time, is below 1 %", several(data.shapes),
+        faster(data, "lmm-dm", ["lmdb", "lmm"], "on several hosts it is faster than both, up to "
+               "6.7 times as fast as `lmdb` (4.3.1)", several(data.shapes)),
+        claim("seek takes below 1 % of the read time; with `lmm` it takes up to 60 % (4.3.1)",
+              "mean seek of `lmm-dm` is below 1 % of its read time", several(data.shapes),
               lambda shape: 100 * data.share("lmm-dm", shape, "seek_s"),
               lambda percent: percent < 1, "{:.1f} %"),
         claim("seek is up to 1,741 times shorter than that of `lmm` (4.3.1)",
-              "mean seek of `lmm` over that of `lmm-dm` is above 1", several(data.shapes),
+              "mean seek of `lmm` divided by that of `lmm-dm` is above 1", several(data.shapes),
               lambda shape: data.part("lmm", shape, "seek_s", statistics.mean)
               / max(data.part("lmm-dm", shape, "seek_s", statistics.mean), 1e-9),
               lambda ratio: ratio > 1, "{:.1f}")]
@@ -247,14 +249,14 @@ def figure_4_6(data):
 
 def figure_5_5(data):
     section = read_time(data, COMPARED["5.5"], "lmm-dio")
-    section.title = "Figure 5.5: `lmm-dio` beside what maps the file"
+    section.title = "Figure 5.5: `lmm-dio` beside the strategies that map the file"
     add_breakdown(section, data, "lmm-dio")
     section.claims = [
-        faster(data, "lmm-dio", SERIES[:3], "explicit reads are faster than maps nearly always "
-               "(now and then `lmm-dm` is ahead), up to 17.2 times as fast as `lmdb` (5.3.1)",
+        faster(data, "lmm-dio", SERIES[:3], "explicit reads are nearly always faster than maps "
+               "(`lmm-dm` is sometimes ahead), up to 17.2 times as fast as `lmdb` (5.3.1)",
                data.shapes),
         claim("seek still takes nearly 20 % of the read time (5.3.1)",
-              "seek of the slowest reader, of the read time, is 10 to 40 %", data.shapes,
+              "seek of the slowest reader is 10 to 40 % of the read time", data.shapes,
               lambda shape: 100 * data.share("lmm-dio", shape, "seek_s", max),
               lambda percent: 10 <= percent <= 40, "{:.0f} %")]
     return section
@@ -262,17 +264,17 @@ def figure_5_5(data):
 
 def figure_5_7(data):
     section = read_time(data, COMPARED["5.7"], "lmm-dio-prov")
-    section.title = "Figure 5.7: `lmm-dio-prov` beside what seeks"
+    section.title = "Figure 5.7: `lmm-dio-prov` beside the strategies that seek"
     add_breakdown(section, data, "lmm-dio-prov")
     section.claims = [
-        faster(data, "lmm-dio-prov", SERIES[:4], "it is the fastest so far everywhere, up to 19.4 "
-               "times as fast as `lmdb` (5.3.1)", data.shapes),
-        claim("provenance does away with the seek (5.3.1)",
-              "seek of the slowest reader, of the read time, is below 5 %", data.shapes,
+        faster(data, "lmm-dio-prov", SERIES[:4], "it is the fastest so far at every scale, up to "
+               "19.4 times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("provenance removes the seek (5.3.1)",
+              "seek of the slowest reader is below 5 % of the read time", data.shapes,
               lambda shape: 100 * data.share("lmm-dio-prov", shape, "seek_s", max),
               lambda percent: percent < 5, "{:.1f} %"),
-        claim("skew takes a considerable part of the time, because requests of all readers arrive "
-              "in no order (5.3.1)", "mean skew, of the read time, is at least 10 %",
+        claim("skew takes a considerable part of the time, because the requests of all readers "
+              "arrive unordered (5.3.1)", "mean skew is at least 10 % of the read time",
               several(data.shapes),
               lambda shape: 100 * data.share("lmm-dio-prov", shape, "skew_s"),
               lambda percent: percent >= 10, "{:.0f} %")]
@@ -285,10 +287,10 @@ def figure_5_8(data):
     section.title = "Figure 5.8: `lmm-dio-prov-coal` beside the others"
     add_breakdown(section, data, new)
     section.claims = [
-        faster(data, new, SERIES[:5], "large reads for several batches at once are the fastest so "
-               "far everywhere, up to 21.9 times as fast as `lmdb` (5.3.1)", data.shapes),
-        claim("skew falls to about a quarter (5.3.1)",
-              "mean skew, of the read time, is at most 35 %", several(data.shapes),
+        faster(data, new, SERIES[:5], "large reads that serve several batches are the fastest so "
+               "far at every scale, up to 21.9 times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("skew falls to about a quarter of the read time (5.3.1)",
+              "mean skew is at most 35 % of the read time", several(data.shapes),
               lambda shape: 100 * data.share(new, shape, "skew_s"),
               lambda percent: percent <= 35, "{:.0f} %")]
     return section
@@ -299,10 +301,10 @@ def figure_5_9(data):
     section.title = f"Figure 5.9: `{STAG}` beside the others"
     add_breakdown(section, data, STAG)
     section.claims = [
-        faster(data, STAG, SERIES[:6], "readers that take turns are as fast as anything else or "
-               "faster, up to 81 times as fast as `lmdb` (5.3.1)", data.shapes, TOLERANCE),
-        claim("skew is larger than without turns, on purpose (5.3.1)",
-              "mean skew over that of `lmm-dio-prov-coal` is above 1", several(data.shapes),
+        faster(data, STAG, SERIES[:6], "staggered readers are at least as fast as every other "
+               "strategy, up to 81 times as fast as `lmdb` (5.3.1)", data.shapes, TOLERANCE),
+        claim("skew is larger than without staggering, by design (5.3.1)",
+              "mean skew divided by that of `lmm-dio-prov-coal` is above 1", several(data.shapes),
               lambda shape: data.part(STAG, shape, "skew_s", statistics.mean)
               / max(data.part("lmm-dio-prov-coal", shape, "skew_s", statistics.mean), 1e-9),
               lambda ratio: ratio > 1)]
@@ -312,9 +314,9 @@ def figure_5_9(data):
 def figure_all(data):
     section = read_time(data, SERIES, "auto")
     section.title = "All strategies"
-    section.text = "`scan` and `auto` are ours; the dissertation has nothing like them."
+    section.text = "`scan` and `auto` have no counterpart in the dissertation."
     section.claims = [faster(data, "auto", [name for name in SERIES if name != "auto"],
-                             "(no counterpart) `auto` is the fastest everywhere, or as fast",
+                             "(no counterpart) `auto` is at least as fast as every other strategy",
                              data.shapes, TOLERANCE)]
     return section
 
@@ -330,7 +332,7 @@ def by_rank(data, name, key, word):
         values = [ranks[index][key] for ranks in runs]
         rows.append([runs[0][index]["rank"], spread(values)])
         medians.append(statistics.median(values))
-    section = Section("", text=f"{shape[0]} hosts, {shape[1]} rank(s) of each.",
+    section = Section("", text=f"{shape[0]} hosts with {shape[1]} rank(s) each.",
                       tables=[(f"{word} of `{name}` by reader", ["rank", f"{word} s"], rows)],
                       panels=[Panel("bars", f"{name}: {word}", "rank of the reader", "s",
                                     [row[0] for row in rows], [(word, medians)])])
@@ -376,8 +378,9 @@ def figure_3_8(data):
              f"{ratio_of_switches(data, shape, rate):.2f}"] for shape in data.shapes]
     section = Section(
         "Figure 3.8: context switches of `lmdb` and `lmm`",
-        text="Of readers and ranks, for each GB of needed pages, without those of the barrier.",
-        tables=[("Context switches for each GB",
+        text="Switches of readers and ranks per GB of needed pages, without those of the barrier "
+             "of the benchmark.",
+        tables=[("Context switches per GB",
                  ["hosts", "ranks each", *(f"`{name}`" for name in names), "`lmdb` / `lmm`"],
                  rows)])
     for per_host in data.per_hosts():
@@ -387,8 +390,8 @@ def figure_3_8(data):
             [hosts for hosts, _ in shapes],
             [(name, [data.median(name, shape, rate) for shape in shapes]) for name in names]))
     section.claims = [claim(
-        "one reader a host needs fewer switches, up to 83 times (3.4.1)",
-        "switches of `lmdb` over those of `lmm` are above 1", data.shapes,
+        "one reader per host needs up to 83 times fewer switches (3.4.1)",
+        "switches of `lmdb` divided by those of `lmm` are above 1", data.shapes,
         lambda shape: ratio_of_switches(data, shape, rate), lambda ratio: ratio > 1)]
     return section
 
@@ -413,9 +416,9 @@ def figure_4_10(data):
         rows.append([middles[-1], now["missed_pages"], f"{missed[-1]:.1f}",
                      now["redundant_pages"], f"{redundant[-1]:.1f}"])
         before = now
-    section.text = (f"{steps[0]['hosts']} hosts, one rank of each. A row is a job of its own that "
-                    "ends with its last iteration; what an iteration has is the difference of two "
-                    "jobs.")
+    section.text = (f"{steps[0]['hosts']} hosts with one rank each. Each row is a separate job "
+                    "that ends with the last iteration of the row. The pages of an iteration are "
+                    "the difference between two jobs.")
     section.tables = [("Missed and redundant pages, all hosts together",
                        ["iterations", "missed so far", "missed in each", "redundant so far",
                         "redundant in each"], rows)]
@@ -427,7 +430,7 @@ def figure_4_10(data):
     late = [(where, f"{value:.1f}", value <= 0) for where, value in zip(middles[2:], missed[2:])]
     section.claims = [
         Claim("redundant pages of an iteration grow at first and then stay the same (4.3.3)",
-              "the last row's over that of the row before is 0.75 to 1.25",
+              "the last row divided by the row before is 0.75 to 1.25",
               [] if growth is None else [("", f"{growth:.2f}", 0.75 <= growth <= 1.25)]),
         Claim("from the third iteration on no page is missed (4.3.3)",
               "missed pages of each later iteration are 0", late)]
@@ -452,8 +455,9 @@ def figure_4_11(data):
         tables=[("Pages of whole runs", ["hosts", "ranks each", "missed", "missed on each host",
                                          "redundant", "needed"], rows)],
         claims=[Claim("missed pages grow with the readers (4.3.3)",
-                      "with more hosts more are missed than with the next fewer", growth),
-                Claim("they are very few (4.3.3)", "the most are below 1 % of the needed pages",
+                      "more pages are missed than with the next smaller number of hosts", growth),
+                Claim("missed pages are very few (4.3.3)",
+                      "the largest count is below 1 % of the needed pages",
                       [("", f"{100 * most:.2f} %", most < 0.01)])],
         panels=[Panel("lines", "missed pages", "hosts", "pages", [s[0] for s in shapes],
                       [("missed", medians)])])
@@ -476,15 +480,15 @@ def figure_4_2(data):
     is_even = len(rises) > 1 and min(rises) > 0 and max(rises) <= 2 * min(rises)
     return Section(
         "Figure 4.2: bytes that crossed the storage",
-        text="Of the pages that hold the records, all of which the hosts together need once. "
-             "One rank a host; from the storage's log, without preparations of the bench. What "
-             "is above 1 is extra.",
-        tables=[("Bytes that crossed, of needed bytes",
+        text="A ratio of 1 means that every page that holds records crossed once for all hosts "
+             "together; bytes above that are extra. One rank per host. The bytes come from the "
+             "log of the storage, without the preparations of the benchmark.",
+        tables=[("Bytes that crossed, divided by needed bytes",
                  ["hosts", *(f"`{name}`" for name in names)], rows)],
         claims=[Claim("extra bytes of `lmm` grow with the readers (4.1.1)",
-                      "with more hosts there are more than with the next fewer", growth),
-                Claim("they grow almost in proportion (4.1.1)",
-                      "MiB for each further host differ by at most a factor of 2",
+                      "there are more than with the next smaller number of hosts", growth),
+                Claim("they grow almost in proportion to the readers (4.1.1)",
+                      "MiB per additional host differ by at most a factor of 2",
                       [("", ", ".join(f"{text} ({where})" for where, text in rates), is_even)]
                       if len(rises) > 1 else [])],
         panels=[Panel("lines", "bytes that crossed, of needed", "hosts", "times",
@@ -513,26 +517,27 @@ def figure_5_2(data):
             panels.append(Panel("dots", f"{name}, {hosts} host(s)", "s", "offset MiB", [],
                                 [one for one in series if one[1]]))
     claims = [claim(
-        "the more readers, the less order among their requests (5.1.3)",
-        f"mean jump of `{name}` with {many} hosts over that with {few} is above 1",
+        "more readers mean less order among their requests (5.1.3)",
+        f"mean jump of `{name}` with {many} hosts divided by that with {few} is above 1",
         [many] if many > few else [],
         lambda hosts, name=name: data.storage[name, hosts]["jump_bytes_mean"]
         / max(data.storage[name, few]["jump_bytes_mean"], 1), lambda ratio: ratio > 1)
         for name in names[:2]]
     if STAG in names and "lmm-dio-prov-coal" in names:
         claims.append(claim(
-            "taking turns brings order back (5.2.4)",
-            f"mean jump of `{STAG}` over that of `lmm-dio-prov-coal` is below 1",
+            "staggering restores the order (5.2.4)",
+            f"mean jump of `{STAG}` divided by that of `lmm-dio-prov-coal` is below 1",
             [many] if many > 1 else [],
             lambda hosts: data.storage[STAG, hosts]["jump_bytes_mean"]
             / max(data.storage["lmm-dio-prov-coal", hosts]["jump_bytes_mean"], 1),
             lambda ratio: ratio < 1))
     return Section(
         "Figure 5.2: order of the requests at the storage",
-        text="One rank a host; a dot is a request that arrives, a colour is a host; at most 300 of "
-             "a run, evenly spread. A request *follows* if it begins where the one before it "
-             "ended, *goes back* if it begins before that one began; a jump is the distance "
-             "between one's end and the next one's begin.",
+        text="One rank per host. A dot is the arrival of a request, and its colour is the host. A "
+             "plot shows at most 300 requests of a run, evenly spaced. A request *follows* if it "
+             "begins at the end of the request before it. It *goes back* if it begins before the "
+             "beginning of that request. A *jump* is the distance from the end of one request to "
+             "the beginning of the next.",
         tables=[("Order of arrival", ["strategy", "hosts", "requests", "KiB each",
                                       "follow %", "go back %", "mean jump MiB"], rows)],
         claims=claims, panels=panels)

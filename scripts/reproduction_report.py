@@ -3,6 +3,7 @@
 import io
 import math
 import re
+import textwrap
 
 import matplotlib
 
@@ -22,63 +23,44 @@ PART_COLOURS = ("#e08030", "#4878a8", "#a0a0a0")
 MARKERS = "osv^D<>Px"
 PANEL_INCHES = (3.4, 2.8)
 COLUMNS_MAX = 3
+TEXT_COLUMNS = 100
 
 FOREWORD = """\
-# Reproduction
+# Results: reproduction
 
-This file is written by a script, and is not to be changed by hand. As root,
-
-    {command}
-
-measures all of it again, in {minutes} min here: the microbenchmark of S. Pumma's dissertation
-(3.4.1, 5.3.1: it reads as a trainer would, and does not train) on emulated hosts
-([cluster.md](cluster.md)), beside what that document found. There, up to 256 nodes with 36 ranks
-each read 9.4 million records of 3 KB in batches of 18,432 from GPFS; here one machine plays all
-hosts and the storage. So trends are compared, not numbers: a claim *holds* where the medians of
-these runs meet the criterion beside it. Where is written as hosts x ranks of each: 8x2 are 8
-hosts with 2 ranks each.
+These are the read times, seek times, context switches, crossed bytes and request orders of all
+strategies on emulated hosts. Each figure stands beside the claims of S. Pumma's dissertation. The
+page is for readers who compare the two; [reproduction.md](../reproduction.md) has the method, the
+meaning of the columns and the verdicts. `scripts/reproduce` writes this page; do not edit it by
+hand.
 
 | | |
 |---|---|
 {machine}
-
-*Read time* is from before the loader opens until the slowest rank has its last batch. Its parts,
-of readers: *seek* finds records, *I/O* has at least one read under way (and asleep for guessed
-pages), *turn* waits for another host's cursor, places or token, *skew* is turn and the time from
-having a batch until the slowest rank has its own. A reader works ahead of its trainer, so parts
-overlap and do not add up to the read time. Figures are medians, with (minimum..maximum) of
-repeated runs; what is plotted for a breakdown is the fewest ranks of a host.
 """
-
-AFTERWORD = """\
-## Not covered
-
-The figures with Caffe (3.1 to 3.4, 3.9 to 3.12, 4.7 to 4.9, 5.10 to 5.16); values of 192 KB (4.2,
-4.10 and 4.11 have them besides); Figure 5.1, which is in [one_host.md](one_host.md). What one
-machine cannot show: contention of dozens of ranks with cores of their own, and disks that lose
-time when requests come in no order.
-"""
-
 
 def machine_rows(results):
     options, machine = results["options"], results["machine"]
     hosts = ", ".join(map(str, options["hosts"]))
+    minutes = math.ceil(results["measuring_s"] / 60)
     return [
+        ("date", results.get("date", "not recorded")),
         ("machine", f"{machine.get('processor')}, {machine.get('cores')} cores, Linux "
                     f"{machine.get('kernel')}"),
-        ("lmdbio", f"commit {machine.get('commit')}"),
-        ("hosts", f"{hosts}, emulated; {', '.join(map(str, options['ranks_per_host']))} rank(s) of "
-                  "each; one reader a host"),
-        ("MPI", f"waits by {machine.get('mpi_wait_mode')}"),
-        ("storage", f"{options['delay']} ms a read, {options['rate']} bits/s of all hosts "
-                    "together; its own cache warm"),
-        ("hosts' page caches", "empty when a run opens the database"),
-        ("database", f"{options['records']:,} records of {options['value_bytes']:,} B in order, a "
-                     "commit every 1,000, with provenance"),
-        ("a run", f"{options['iterations']} batches of {options['batch']:,}, all ranks together, "
-                  "in blocks"),
-        ("repeated", f"{options['repeat']} time(s), strategies in turn; Figures 4.2, 4.10 and "
-                     "5.2: once"),
+        ("commit", machine.get("commit")),
+        ("command", f"`{results['command']}` as root; it took {minutes} minutes"),
+        ("cache state", "page caches of the hosts empty when a run opens the database; the cache "
+                        "of the storage server warm"),
+        ("MPI wait mode", machine.get("mpi_wait_mode")),
+        ("hosts", f"{hosts}, emulated, with {', '.join(map(str, options['ranks_per_host']))} "
+                  "rank(s) each; one reader per host"),
+        ("storage", f"{options['delay']} ms per read; {options['rate']} bit/s for all hosts "
+                    "together"),
+        ("database", f"{options['records']:,} records of {options['value_bytes']:,} B in key "
+                     "order, a commit every 1,000, with provenance"),
+        ("run", f"{options['iterations']} batches of {options['batch']:,} records of all ranks "
+                "together; shares are blocks"),
+        ("repetitions", f"{options['repeat']}, strategies in turn; Figures 4.2, 4.10 and 5.2: one"),
     ]
 
 
@@ -92,12 +74,12 @@ def text_of(name, section):
     parts = [f"## {section.title}", f"![{section.title.replace('`', '')}]"
                                     f"(reproduction/{file_name(name)})"]
     if section.text:
-        parts.append(section.text)
+        parts.append(textwrap.fill(section.text, TEXT_COLUMNS, break_on_hyphens=False))
     for caption, head, rows in section.tables:
         parts.append(f"{caption}:\n\n{table(head, rows)}")
     claims = [(one.paper, one.criterion, one.measured(), f"**{one.verdict()}**")
               for one in section.claims]
-    parts.append(table(("dissertation", "criterion here", "measured", "so"), claims))
+    parts.append(table(("dissertation", "criterion", "measured", "verdict"), claims))
     return "\n\n".join(parts) + "\n"
 
 
@@ -116,14 +98,12 @@ def write(results, folder):
     for name, section in sections:
         (plots / file_name(name)).write_text(draw(section.panels), encoding="utf-8")
     machine = "\n".join(f"| {key} | {value} |" for key, value in machine_rows(results))
-    minutes = math.ceil(results["measuring_s"] / 60)
-    parts = [FOREWORD.format(command=results["command"], minutes=minutes, machine=machine)]
+    parts = [FOREWORD.format(machine=machine)]
     for name in results["left_out"]:
-        parts.append(f"Left out: the `lmdbio-bench` that was used knows no `{name}`.\n")
+        parts.append(f"Left out: the `lmdbio-bench` of this run knows no `{name}`.\n")
     parts += [text_of(name, section) for name, section in sections]
     for name, strategy in absent:
-        parts.append(f"## Figure {name}\n\nNot measured, for want of `{strategy}`.\n")
-    parts.append(AFTERWORD)
+        parts.append(f"## Figure {name}\n\nNot measured, because `{strategy}` was left out.\n")
     path = folder / "reproduction.md"
     path.write_text("\n".join(parts), encoding="utf-8")
     return path
