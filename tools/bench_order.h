@@ -1,6 +1,6 @@
 // tools/bench_order.h - how well an order mixes the records of a database, by arithmetic alone.
 //
-// Source: docs/order.md "How well an order mixes".
+// Source: docs/order.md "Mixing".
 #ifndef LMDBIO_TOOLS_BENCH_ORDER_H_
 #define LMDBIO_TOOLS_BENCH_ORDER_H_
 

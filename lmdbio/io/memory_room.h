@@ -1,6 +1,6 @@
 // lmdbio/io/memory_room.h - how much memory there is still to take.
 //
-// Source: docs/order.md "Reading it".
+// Source: docs/order.md "Reads".
 #ifndef LMDBIO_IO_MEMORY_ROOM_H_
 #define LMDBIO_IO_MEMORY_ROOM_H_
 

@@ -1,6 +1,6 @@
 // lmdbio/io/storage_cost.h - what a request costs, and what a byte, where many are under way.
 //
-// Source: dissertation 5.1.2 (read bandwidth against block size); docs/order.md "Reading it".
+// Source: dissertation 5.1.2 (read bandwidth against block size); docs/order.md "Reads".
 #ifndef LMDBIO_IO_STORAGE_COST_H_
 #define LMDBIO_IO_STORAGE_COST_H_
 

@@ -1,6 +1,6 @@
 // lmdbio/layout/page_reader.h - pages of one snapshot, each checked at the moment it is fetched.
 //
-// Source: docs/format.md sections 1 and 8 ("what is checked where").
+// Source: docs/format.md sections 1 and 8 ("Checks").
 #ifndef LMDBIO_LAYOUT_PAGE_READER_H_
 #define LMDBIO_LAYOUT_PAGE_READER_H_
 

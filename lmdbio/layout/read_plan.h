@@ -8,7 +8,7 @@
 // fetched once. Every process that adds the same runs gets the same buffer; which blocks fill its
 // part of it, each cuts for itself.
 //
-// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans"; docs/order.md "Reading it".
+// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans"; docs/order.md "Reads".
 #ifndef LMDBIO_LAYOUT_READ_PLAN_H_
 #define LMDBIO_LAYOUT_READ_PLAN_H_
 

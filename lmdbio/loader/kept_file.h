@@ -7,7 +7,7 @@
 // Each reader of a host reads the chunks that are its own, whatever slot needs them first; so no
 // chunk is read twice and none of them asks another.
 //
-// Source: docs/order.md "Reading it".
+// Source: docs/order.md "Reads".
 #ifndef LMDBIO_LOADER_KEPT_FILE_H_
 #define LMDBIO_LOADER_KEPT_FILE_H_
 

@@ -3,7 +3,7 @@
 // Shuffled records of large values lie on pages of their own, but their keys share leaf pages:
 // without this, each slot would read many of the same small pages once more.
 //
-// Source: docs/order.md "Reading it".
+// Source: docs/order.md "Reads".
 #ifndef LMDBIO_LOADER_LEAF_CACHE_H_
 #define LMDBIO_LOADER_LEAF_CACHE_H_
 

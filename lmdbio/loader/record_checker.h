@@ -5,7 +5,7 @@
 // and a value of this length at this place, does the overflow run begin here? So a layout that does
 // not fit, a damaged page or a torn read is found for every record, not by sampling.
 //
-// Source: docs/loader.md "What is checked"; docs/format.md section 8.
+// Source: docs/loader.md "Checks"; docs/format.md section 8.
 #ifndef LMDBIO_LOADER_RECORD_CHECKER_H_
 #define LMDBIO_LOADER_RECORD_CHECKER_H_
 

@@ -3,7 +3,7 @@
 // Every record is checked (record_checker.h) before any rank sees it. Where records are looked at
 // in place, the head of a value's overflow run is left to the ranks (in_place_view.h).
 //
-// Source: docs/loader.md "What is checked"; docs/format.md section 8.
+// Source: docs/loader.md "Checks"; docs/format.md section 8.
 #ifndef LMDBIO_LOADER_SLOT_FINISHER_H_
 #define LMDBIO_LOADER_SLOT_FINISHER_H_
 

@@ -1,7 +1,7 @@
 // lmdbio/provenance/explain.h - given a layout, the ordered load that would have made it, if any.
 //
 // Source: dissertation 5.2.2 (provenance "collected ... later as one-time postprocessing");
-// docs/provenance.md "Finding the commit interval".
+// docs/provenance.md "Commit interval".
 #ifndef LMDBIO_PROVENANCE_EXPLAIN_H_
 #define LMDBIO_PROVENANCE_EXPLAIN_H_
 
