@@ -62,8 +62,8 @@ typedef struct lmdbio_sync_options {
                                      1 MiB on one host, 4 MiB or more on several */
   int64_t cache_capacity;         /* responses that are remembered; 0: 1024; -1: none */
   uint64_t gradient_bytes;        /* memory that lmdbio_sync_place gives out */
-  uint64_t chunk_bytes;           /* in which messages between hosts are cut; 0: as measured */
-  uint32_t chunk_depth;           /* chunks under way at once; 0: as measured */
+  uint64_t chunk_bytes;           /* of messages; 0: measured with "auto", else 256 KiB */
+  uint32_t chunk_depth;           /* chunks in flight; 0: 4 */
   uint32_t plan_patience_ms; /* a bucket that misses tensors for longer ends its plan; 0: 1000 */
   int64_t stall_report_ms;   /* a tensor that some rank has not submitted for so long is reported to
                                `log`; 0: 5000; -1: never */

@@ -7,7 +7,7 @@
 //
 // Threads: one at a time in each rank, but Stop from any.
 // Waiting: as WaitMode says; never for ever on a rank that is gone (comm/health.h).
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Calls".
 #ifndef LMDBIO_COLLECTIVE_COLLECTIVES_H_
 #define LMDBIO_COLLECTIVE_COLLECTIVES_H_
 

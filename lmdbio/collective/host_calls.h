@@ -1,6 +1,6 @@
 // lmdbio/collective/host_calls.h - each collective call as steps at the table of a host.
 //
-// Only for host_collectives.cc. How many steps and copies a call takes: docs/sync.md "Collectives".
+// Only for host_collectives.cc. Steps and copies of each call: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_COLLECTIVE_HOST_CALLS_H_
 #define LMDBIO_COLLECTIVE_HOST_CALLS_H_
 

@@ -4,7 +4,7 @@
 // reduction is
 // made in the order of the ranks whatever the way, so all ways give the same bits.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_COLLECTIVE_HOST_COLLECTIVES_H_
 #define LMDBIO_COLLECTIVE_HOST_COLLECTIVES_H_
 

@@ -18,7 +18,7 @@
 // Nobody makes a system call but to yield while nobody sleeps. Who sleeps says for which number it
 // waits; the last to reach it rings.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_COLLECTIVE_HOST_TABLE_H_
 #define LMDBIO_COLLECTIVE_HOST_TABLE_H_
 

@@ -4,7 +4,7 @@
 // the caller's memory. What a connection's other direction carries is news: that its rank has left
 // in good order, or why it has stopped. A connection that ends without news tells that a rank died.
 //
-// Source: docs/sync.md "Collectives"; docs/many_hosts.md "Messages".
+// Source: docs/collectives.md "Messages"; docs/many_hosts.md "Messages".
 #ifndef LMDBIO_COLLECTIVE_LINK_WIRE_H_
 #define LMDBIO_COLLECTIVE_LINK_WIRE_H_
 

@@ -5,7 +5,7 @@
 // to each other at the same time do not wait for each other for ever, whatever the sizes.
 //
 // Threads: one at a time, but Stop from any.
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_COLLECTIVE_MESSAGE_WIRE_H_
 #define LMDBIO_COLLECTIVE_MESSAGE_WIRE_H_
 

@@ -5,7 +5,7 @@
 // declines, on whatever host, is heard of on the way. What is large is agreed upon first, and then
 // moved in place; what is small moves at once, in memory of its own.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Several hosts".
 #ifndef LMDBIO_COLLECTIVE_TIERED_COLLECTIVES_H_
 #define LMDBIO_COLLECTIVE_TIERED_COLLECTIVES_H_
 

@@ -1,6 +1,6 @@
 // lmdbio/collective/wire_algorithms.h - the algorithms of collectives over a wire.
 //
-// What each costs is in docs/sync.md "Collectives". The ranks have agreed on the call before (see
+// The costs are in docs/collectives.md "Messages". The ranks have agreed on the call before (see
 // wire_meeting.h), so all of them make it with the same sizes. Each value is reduced in one place
 // and in one order, and copied from there: all ranks have the same bits, in every run.
 //
@@ -8,7 +8,7 @@
 //
 // Source: Awan et al. V-A (ring; recursive halving and doubling); R. Thakur, R. Rabenseifner,
 // W. Gropp, Optimization of collective communication operations in MPICH (the same, and binomial
-// trees); docs/sync.md "Collectives".
+// trees); docs/collectives.md "Messages".
 #ifndef LMDBIO_COLLECTIVE_WIRE_ALGORITHMS_H_
 #define LMDBIO_COLLECTIVE_WIRE_ALGORITHMS_H_
 

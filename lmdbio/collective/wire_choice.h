@@ -12,8 +12,8 @@
 
 namespace lmdbio::collective {
 
-// How an AllReduce over a wire is made; see docs/sync.md "Collectives". The numbers travel between
-// ranks and are append-only.
+// The algorithm of an AllReduce over a wire; see docs/collectives.md "Messages". The numbers travel
+// between ranks and are append-only.
 enum class WireAlgorithm : uint8_t {
   kDoubling = 1,  // all bytes in every step, with the tags: for few bytes
   kRing = 2,

@@ -4,7 +4,7 @@
 // wire_meeting.h; a small AllReduce travels with it. The others then take the algorithm that a
 // table names for their size.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_COLLECTIVE_WIRE_COLLECTIVES_H_
 #define LMDBIO_COLLECTIVE_WIRE_COLLECTIVES_H_
 

@@ -6,7 +6,7 @@
 // of time, and who sleeps gets it back as soon as it is rung for. So after a yield that takes long
 // a rank sleeps in the waits that come next, and in more of them if the next such yield comes soon.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_COLLECTIVE_YIELD_PAUSES_H_
 #define LMDBIO_COLLECTIVE_YIELD_PAUSES_H_
 

@@ -1,6 +1,7 @@
 // lmdbio/control/cache_coordinator.h - what was negotiated once needs one intersection of bits.
 //
-// Source: Romero et al. 3.1, Algorithms 1 and 2; Pumma et al. III-B; docs/sync.md "Coordinators".
+// Source: Romero et al. 3.1, Algorithms 1 and 2; Pumma et al. III-B; docs/coordinators.md
+// "Coordinators".
 #ifndef LMDBIO_CONTROL_CACHE_COORDINATOR_H_
 #define LMDBIO_CONTROL_CACHE_COORDINATOR_H_
 

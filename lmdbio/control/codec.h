@@ -4,7 +4,7 @@
 // proportion to their number, and refuses what no encoder writes. What decodes, encodes to the same
 // bytes.
 //
-// Source: docs/sync.md "Messages".
+// Source: docs/coordinators.md "Messages".
 #ifndef LMDBIO_CONTROL_CODEC_H_
 #define LMDBIO_CONTROL_CODEC_H_
 

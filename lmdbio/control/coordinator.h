@@ -9,7 +9,7 @@
 //   for (exchange = BeginRound(); exchange; exchange = *Continue(reply)) reply = ...
 //   for (response : TakeResponses()) do it
 //
-// Source: dissertation 6.2.2; Romero et al. 2.2.2, 2.2.3, 3.1; docs/sync.md "Coordinators".
+// Source: dissertation 6.2.2; Romero et al. 2.2.2, 2.2.3, 3.1; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_COORDINATOR_H_
 #define LMDBIO_CONTROL_COORDINATOR_H_
 

@@ -1,7 +1,7 @@
 // lmdbio/control/hierarchical_coordinator.h - requests go to the root of each host, and from there,
 // as one list, to rank 0.
 //
-// Source: Romero et al. 2.2.3; docs/sync.md "Coordinators".
+// Source: Romero et al. 2.2.3; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_
 #define LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_
 

@@ -1,6 +1,6 @@
 // lmdbio/control/horovod_coordinator.h - every request goes to rank 0, each time.
 //
-// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/sync.md "Coordinators".
+// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_HOROVOD_COORDINATOR_H_
 #define LMDBIO_CONTROL_HOROVOD_COORDINATOR_H_
 

@@ -3,7 +3,7 @@
 // Equal requests become one with several ranks; different ones stay apart, so that rank 0 sees who
 // wants what. A rank of the host that has joined counts as having asked for everything.
 //
-// Source: Romero et al. 2.2.3; docs/sync.md "Coordinators".
+// Source: Romero et al. 2.2.3; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_HOST_REQUESTS_H_
 #define LMDBIO_CONTROL_HOST_REQUESTS_H_
 

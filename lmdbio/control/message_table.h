@@ -2,7 +2,7 @@
 //
 // A rank that has joined counts as having asked for everything, until all have joined.
 //
-// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/sync.md "Coordinators".
+// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_MESSAGE_TABLE_H_
 #define LMDBIO_CONTROL_MESSAGE_TABLE_H_
 

@@ -1,6 +1,6 @@
 // lmdbio/control/negotiation.h - lists of requests in, a list of responses out: what rank 0 does.
 //
-// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/sync.md "Coordinators".
+// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_NEGOTIATION_H_
 #define LMDBIO_CONTROL_NEGOTIATION_H_
 

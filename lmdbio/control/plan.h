@@ -6,7 +6,7 @@
 //
 // It comes from a graph (control/graph.h), or from what was done in iterations (PlanLearner).
 //
-// Source: dissertation 6.3.4, 8.3.5, figures 6.14 and 6.15; docs/sync.md "Plans".
+// Source: dissertation 6.3.4, 8.3.5, figures 6.14 and 6.15; docs/coordinators.md "Plans".
 #ifndef LMDBIO_CONTROL_PLAN_H_
 #define LMDBIO_CONTROL_PLAN_H_
 
@@ -43,7 +43,7 @@ class Plan {
   // that finds no room, and, with num_groups, where its share of the bytes is reached. In a stretch
   // tensors of one kind share a bucket; buckets stand in the order of their first tensors.
   // So no tensor needs another one of its own bucket or of a later one: ranks that send buckets in
-  // this order never wait for each other for ever (docs/sync.md "Plans").
+  // this order never wait for each other for ever (docs/coordinators.md "Plans").
   // Tensors of one group stand together where the first of them stood, however large, unless one of
   // them needs what does not come before that place.
   // tensors  in order, as OrderTensors gives them: of each tensor the request and needs_up_to count

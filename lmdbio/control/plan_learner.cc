@@ -14,7 +14,7 @@ namespace {
 // A program that gives every tensor a name of its own never comes to the end of an iteration.
 constexpr size_t kIterationTensorsMax = 1 << 16;
 
-// Of a proposal; little-endian. docs/sync.md "Plans" has the table.
+// Of a proposal; little-endian. docs/coordinators.md "Learning" has the table.
 constexpr uint32_t kProposalVersion = 1;
 constexpr size_t kVersionBytes = 4;
 constexpr size_t kHeadBytes = 24;

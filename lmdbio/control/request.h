@@ -1,6 +1,6 @@
 // lmdbio/control/request.h - what one rank wants, and what all ranks have agreed to do.
 //
-// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/sync.md "Words".
+// Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/glossary.md "Gradient synchronisation".
 #ifndef LMDBIO_CONTROL_REQUEST_H_
 #define LMDBIO_CONTROL_REQUEST_H_
 

@@ -9,7 +9,7 @@
 // differ between ranks; each rank compares its own part of them, so if it is a hit on every rank,
 // all rows are still true.
 //
-// Source: Romero et al. 3.1.1; docs/sync.md "Coordinators".
+// Source: Romero et al. 3.1.1; docs/coordinators.md "Response cache".
 #ifndef LMDBIO_CONTROL_RESPONSE_CACHE_H_
 #define LMDBIO_CONTROL_RESPONSE_CACHE_H_
 

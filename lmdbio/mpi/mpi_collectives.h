@@ -7,7 +7,7 @@
 // The bits are MPI's: on all ranks the same, and the same in every run, as far as MPI keeps to what
 // its standard advises.
 //
-// Source: docs/sync.md "Collectives", "Pacing and waiting".
+// Source: docs/collectives.md "MPI"; docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_MPI_MPI_COLLECTIVES_H_
 #define LMDBIO_MPI_MPI_COLLECTIVES_H_
 

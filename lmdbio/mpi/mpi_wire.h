@@ -1,7 +1,7 @@
 // lmdbio/mpi/mpi_wire.h - a wire of MPI's messages: the algorithms of lmdbio/collective over the
 // network that MPI knows best. Waits asleep, see mpi_waiter.h.
 //
-// Source: docs/sync.md "Collectives".
+// Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_MPI_MPI_WIRE_H_
 #define LMDBIO_MPI_MPI_WIRE_H_
 

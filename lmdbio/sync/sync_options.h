@@ -28,8 +28,8 @@ struct SyncOptions {
 
   // "auto", or one way for all sizes: "shm", "ring", "halving", "direct", "mpi"
   std::string collective = "auto";
-  uint64_t chunk_bytes = 0;  // in which messages are cut; 0: as measured
-  uint32_t chunk_depth = 0;  // chunks under way at once; 0: as measured
+  uint64_t chunk_bytes = 0;  // of messages; 0: measured with "auto", else 256 KiB
+  uint32_t chunk_depth = 0;  // chunks in flight; 0: 4
 
   std::chrono::milliseconds plan_patience{
       1000};  // a bucket that misses tensors for longer than this

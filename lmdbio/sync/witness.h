@@ -1,7 +1,7 @@
 // lmdbio/sync/witness.h - sees what the helper thread does, and writes it down: always into the
 // flight recorder, and into a timeline where one is wanted.
 //
-// Source: docs/sync.md "Seeing what happens".
+// Source: docs/sync.md "Observability".
 #ifndef LMDBIO_SYNC_WITNESS_H_
 #define LMDBIO_SYNC_WITNESS_H_
 

@@ -4,7 +4,7 @@
 // without a lock and without memory from anywhere, so cheap that nobody has a reason to switch it
 // off.
 //
-// Source: docs/sync.md "Seeing what happens".
+// Source: docs/sync.md "Observability".
 #ifndef LMDBIO_TRACE_FLIGHT_RECORDER_H_
 #define LMDBIO_TRACE_FLIGHT_RECORDER_H_
 

@@ -15,7 +15,7 @@
 // else to do. There is no thread for that. A file whose process was killed lacks its end, which
 // readers of such traces forgive.
 //
-// Source: docs/sync.md "Seeing what happens".
+// Source: docs/sync.md "Observability".
 #ifndef LMDBIO_TRACE_TIMELINE_H_
 #define LMDBIO_TRACE_TIMELINE_H_
 
