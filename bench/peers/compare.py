@@ -9,12 +9,14 @@ modules. Exits with 1 if a reader fails or, with --verify, if two delivered diff
 
 import argparse
 import dataclasses
+import datetime
 import itertools
 import json
 import os
 import pathlib
 import platform
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -293,10 +295,30 @@ def print_table(rows, note):
         print("  ".join(cells).rstrip())
 
 
+def command_line(options):
+    """The command that gives these figures again; paths of this machine are left out."""
+    words = ["PATH" if word == options.path else word for word in sys.argv[1:]]
+    words = [pathlib.Path(word).name if os.path.isabs(word) else word for word in words]
+    return shlex.join(["bench/peers/compare.py", *words])
+
+
+def commit():
+    """The commit of the tree; "unknown" without git."""
+    try:
+        result = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
+                                capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return result.stdout.strip() or "unknown"
+
+
 def describe(options, records):
     """What the numbers depend on."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "path": options.path, "records": len(records.keys), "batch_size": options.batch_size,
+        "date": datetime.date.today().isoformat(), "commit": commit(),
+        "command": command_line(options), "memory_gib": round(memory_bytes / 2**30, 1),
+        "records": len(records.keys), "batch_size": options.batch_size,
         "cache": "dropped before each run" if options.cold else "as found",
         "readahead": records.readahead, "verify": options.verify, "repeat": options.repeat,
         "kernel": platform.release(), "cores": os.cpu_count(),
@@ -342,6 +364,9 @@ def parse_options():
     parser.add_argument("--repeat", type=positive, default=1, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the shuffled order")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all runs there")
+    parser.add_argument("--condition", metavar="NAME",
+                        help="with --json: add the runs to FILE under this name, in place of "
+                             "earlier ones of the name; scripts/plot_readme.py draws such a file")
     parser.add_argument("--lmdbio-bench", type=pathlib.Path, default=LMDBIO_BENCH,
                         metavar="PROGRAM", help="default: the one in build/release/bin")
     parser.add_argument("--lmdbio-library", type=pathlib.Path, default=LMDBIO_LIBRARY,
@@ -349,6 +374,8 @@ def parse_options():
     options = parser.parse_args()
     if options.cold and os.geteuid() != 0:
         parser.error("--cold needs root")
+    if options.condition is not None and options.json is None:
+        parser.error("--condition needs --json FILE")
     return options
 
 
@@ -360,19 +387,37 @@ def check_checksums(rows, records_limit):
         raise Failure(f"the readers delivered different records: {' '.join(sorted(found))}")
 
 
+def load_conditions(path):
+    """The comparisons that earlier runs have put into a file, by condition."""
+    if not path.exists():
+        return {}
+    try:
+        conditions = json.loads(path.read_text(encoding="utf-8"))["conditions"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise Failure(f"{path} is no file of conditions; name another file") from error
+    return conditions
+
+
+def save(options, conditions, result):
+    if options.condition is not None:
+        result = {"conditions": conditions | {options.condition: result}}
+    options.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
 def compare(options):
+    # Before anything is measured: a file of another kind is refused now.
+    conditions = load_conditions(options.json) if options.condition is not None else {}
     records = list_records(options)
     setting = describe(options, records)
     print(", ".join(f"{name} {value}" for name, value in setting.items()))
     runs, note = run_all(options, records)
     rows = summarize(runs)
     print_table(rows, note)
+    check_checksums(rows, options.records)
     if options.json:
         details = [dataclasses.asdict(run) for run in runs]
-        options.json.write_text(
-            json.dumps({"setting": setting, "summary": rows, "runs": details, "lmdbio": note},
-                       indent=2) + "\n", encoding="utf-8")
-    check_checksums(rows, options.records)
+        save(options, conditions,
+             {"setting": setting, "summary": rows, "runs": details, "lmdbio": note})
 
 
 def main():

@@ -89,6 +89,33 @@ class CompareTest(unittest.TestCase):
             self.assertEqual(row["runs"], 2)
             self.assertIn(row["reader"], result.stdout)
 
+    def test_a_file_of_conditions_keeps_the_others(self):
+        report = self.folder / "peers.json"
+        options = (self.folder / "db", "--workers", "0", "--order", "sequential", "--json", report,
+                   "--lmdbio-bench", self.stand_in(0))
+        for condition, records in (("cold", "10"), ("warm", "20"), ("cold", "30")):
+            result = self.compare(*options, "--condition", condition, "--records", records)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+        conditions = json.loads(report.read_text(encoding="utf-8"))["conditions"]
+        self.assertEqual({name: one["setting"]["records"] for name, one in conditions.items()},
+                         {"cold": 30, "warm": 20})
+        for one in conditions.values():
+            self.assertTrue(one["summary"])
+            self.assertRegex(one["setting"]["date"], r"\A\d{4}-\d\d-\d\d\Z")
+            self.assertIn("bench/peers/compare.py PATH --workers 0", one["setting"]["command"])
+        self.assertNotIn(str(self.folder), report.read_text(encoding="utf-8"))
+
+    def test_another_file_is_not_replaced_by_conditions(self):
+        report = self.folder / "other.json"
+        for text in ('{"summary": []}', "text"):
+            report.write_text(text, encoding="utf-8")
+            result = self.compare(self.folder / "db", "--json", report, "--condition", "cold")
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, r"\Acompare.py: .+ is no file of conditions[^\n]+\n\Z")
+            self.assertEqual(report.read_text(encoding="utf-8"), text)
+        result = self.compare(self.folder / "db", "--condition", "cold")
+        self.assertIn("--condition needs --json", result.stderr)
+
     @unittest.skipUnless(LMDBIO_BENCH, "no lmdbio-bench was given")
     def test_lmdbio_delivers_the_same_in_any_order(self):
         report = self.folder / "report.json"
