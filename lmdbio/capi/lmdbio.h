@@ -218,7 +218,9 @@ typedef struct lmdbio_counters {
  * out_loader  set on failure too, if that left anything to say: to a handle that is good for
  *             lmdbio_message and lmdbio_close only; NULL if there is no memory even for that
  * Errors      LMDBIO_INVALID_ARGUMENT  an option that makes no sense, an empty database
- *             LMDBIO_UNSUPPORTED       options of a newer version that ask for what this one lacks
+ *             LMDBIO_UNSUPPORTED       options of a newer version that ask for what this one lacks;
+ *                                      strategy "lmdb" or a pinned snapshot, and the library was
+ *                                      built without liblmdb
  *             LMDBIO_STALE             options.state is of another dataset
  *             and those of the file */
 LMDBIO_API int lmdbio_open(const char* path, const lmdbio_options* options,

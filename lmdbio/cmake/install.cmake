@@ -14,9 +14,16 @@ function(lmdbio_install set file)
 endfunction()
 
 set_target_properties(lmdbio_c PROPERTIES EXPORT_NAME lmdbio)
-set_target_properties(lmdbio_c_mpi PROPERTIES EXPORT_NAME lmdbio_mpi INSTALL_RPATH "$ORIGIN")
 lmdbio_install(lmdbio-c lmdbioTargets.cmake lmdbio_c)
-lmdbio_install(lmdbio-c-mpi lmdbioMpiTargets.cmake lmdbio_c_mpi)
+set(c_libraries lmdbio)
+set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio.h
+                ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_sync.h)
+if(LMDBIO_WITH_MPI)
+  set_target_properties(lmdbio_c_mpi PROPERTIES EXPORT_NAME lmdbio_mpi INSTALL_RPATH "$ORIGIN")
+  lmdbio_install(lmdbio-c-mpi lmdbioMpiTargets.cmake lmdbio_c_mpi)
+  list(APPEND c_libraries lmdbio_mpi)
+  list(APPEND man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_mpi.h)
+endif()
 
 get_property(modules GLOBAL PROPERTY LMDBIO_MODULES)
 foreach(module IN LISTS modules)
@@ -35,7 +42,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lmdbioConfig.cmake
 file(RELATIVE_PATH package_to_prefix
      ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" package_to_prefix "${package_to_prefix}")
-foreach(name lmdbio lmdbio_mpi)
+foreach(name IN LISTS c_libraries)
   configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
@@ -45,9 +52,6 @@ endforeach()
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   set(man_dir ${CMAKE_CURRENT_BINARY_DIR}/man3)
-  set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio.h
-                  ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_sync.h
-                  ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_mpi.h)
   set(man_script ${PROJECT_SOURCE_DIR}/scripts/man_pages.py)
   add_custom_command(OUTPUT ${man_dir}/lmdbio.3
     COMMAND ${Python3_EXECUTABLE} -B ${man_script} --version ${PROJECT_VERSION}

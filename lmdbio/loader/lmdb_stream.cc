@@ -3,6 +3,7 @@
 #include <lmdb.h>
 
 #include <chrono>
+#include <utility>
 
 #include "lmdbio/loader/lmdb_call_error.h"
 
@@ -18,28 +19,56 @@ constexpr uint64_t kEntriesMax = uint64_t{1} << 32;
 
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-}  // namespace
+class CursorStream final : public LmdbStream {
+ public:
+  explicit CursorStream(std::string path) : path_(std::move(path)) {}
+  ~CursorStream() override;
 
-Result<std::unique_ptr<LmdbStream>> LmdbStream::Open(const std::string& data_path,
-                                                     const std::string& database_name) {
-  std::unique_ptr<LmdbStream> stream(new LmdbStream(data_path));
-  int rc = mdb_env_create(&stream->environment_);
-  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_create"));
-  mdb_env_set_maxdbs(stream->environment_, 1);
-  rc = mdb_env_open(stream->environment_, data_path.c_str(),
-                    MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0644);
-  if (rc != 0) return Fail(LmdbOpenError(rc, data_path));
-  LMDBIO_TRY_VOID(stream->OpenCursor(database_name));
-  return stream;
+  Status OpenEnvironment();
+  Status OpenCursor(const std::string& database_name);
+
+  void SkipEpochs(uint64_t position, uint64_t record_count) override {
+    step_count_ = position / record_count * record_count;
+  }
+  Status Gather(const order::BatchGroup& group, order::Share share, int rank, int rank_count,
+                std::vector<Entry>& entries) override;
+  std::uintptr_t base() const override { return base_; }
+  double locate_s() const override { return locate_s_; }
+  double read_s() const override { return read_s_; }
+
+ private:
+  Status StepTo(uint64_t position, MDB_val& key, MDB_val& value);
+  void Touch(const void* value, size_t value_bytes);
+
+  std::string path_;
+  MDB_env* environment_ = nullptr;
+  MDB_txn* transaction_ = nullptr;
+  MDB_cursor* cursor_ = nullptr;
+  uint64_t step_count_ = 0;  // the cursor stands on the position before it
+  bool is_placed_ = false;   // the cursor
+  std::uintptr_t base_ = 0;
+  double locate_s_ = 0;
+  double read_s_ = 0;
+  unsigned touched_ = 0;
+};
+
+Status CursorStream::OpenEnvironment() {
+  int rc = mdb_env_create(&environment_);
+  if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_env_create"));
+  mdb_env_set_maxdbs(environment_, 1);
+  rc = mdb_env_open(environment_, path_.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR,
+                    0644);
+  if (rc != 0) return Fail(LmdbOpenError(rc, path_));
+  return {};
 }
 
-LmdbStream::~LmdbStream() {
+CursorStream::~CursorStream() {
   if (cursor_ != nullptr) mdb_cursor_close(cursor_);
   if (transaction_ != nullptr) mdb_txn_abort(transaction_);
   if (environment_ != nullptr) mdb_env_close(environment_);
 }
 
-Status LmdbStream::OpenCursor(const std::string& database_name) {
+Status CursorStream::OpenCursor(const std::string& database_name) {
   int rc = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &transaction_);
   if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_txn_begin"));
   MDB_dbi database = 0;
@@ -54,7 +83,7 @@ Status LmdbStream::OpenCursor(const std::string& database_name) {
 // Record by record, as far as `position`; behind the last record comes the first. Asks for the
 // value although most are not needed: without, liblmdb leaves the cursor outside a key's
 // duplicates. It only computes where the value lies.
-Status LmdbStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
+Status CursorStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
   while (step_count_ <= position) {
     const bool is_first = !is_placed_;
     is_placed_ = true;
@@ -69,14 +98,14 @@ Status LmdbStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
 }
 
 // Caffe copies the value here; for the page faults it is enough to look at each page.
-void LmdbStream::Touch(const void* value, size_t value_bytes) {
+void CursorStream::Touch(const void* value, size_t value_bytes) {
   const auto* bytes = static_cast<const volatile unsigned char*>(value);
   for (size_t i = 0; i < value_bytes; i += kPageBytes) touched_ += bytes[i];
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
 }
 
-Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, int rank,
-                          int rank_count, std::vector<Entry>& entries) {
+Status CursorStream::Gather(const order::BatchGroup& group, order::Share share, int rank,
+                            int rank_count, std::vector<Entry>& entries) {
   const order::BatchSpan first = group.first_span();
   const uint64_t share_count = order::ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
@@ -110,6 +139,16 @@ Status LmdbStream::Gather(const order::BatchGroup& group, order::Share share, in
   }
   locate_s_ += Seconds(Clock::now() - mark);
   return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LmdbStream>> LmdbStream::Open(const std::string& data_path,
+                                                     const std::string& database_name) {
+  auto stream = std::make_unique<CursorStream>(data_path);
+  LMDBIO_TRY_VOID(stream->OpenEnvironment());
+  LMDBIO_TRY_VOID(stream->OpenCursor(database_name));
+  return stream;
 }
 
 }  // namespace lmdbio::loader

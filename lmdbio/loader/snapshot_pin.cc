@@ -2,11 +2,13 @@
 
 #include <lmdb.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -41,36 +43,52 @@ EnvironmentName NameOf(const std::string& data_path) {
   return {directory.empty() ? "." : directory, 0};
 }
 
-}  // namespace
+class ReaderSlotPin final : public SnapshotPin {
+ public:
+  explicit ReaderSlotPin(std::string path) : path_(std::move(path)) {}
+  ~ReaderSlotPin() override;
 
-Result<std::unique_ptr<SnapshotPin>> SnapshotPin::Open(const std::string& data_path) {
+  Status Register();
+  Status OpenEnvironment();
+  Status Begin();
+
+  uint64_t transaction_id() const override { return mdb_txn_id(transaction_); }
+  Status Renew() override;
+
+ private:
+  std::string path_;
+  std::pair<dev_t, ino_t> file_{};
+  bool is_registered_ = false;
+  MDB_env* environment_ = nullptr;
+  MDB_txn* transaction_ = nullptr;
+};
+
+Status ReaderSlotPin::Register() {
   struct stat found = {};
-  if (::stat(data_path.c_str(), &found) != 0) {
-    return Fail(io::ErrnoError(errno, data_path, "cannot be opened"));
+  if (::stat(path_.c_str(), &found) != 0) {
+    return Fail(io::ErrnoError(errno, path_, "cannot be opened"));
   }
-  std::unique_ptr<SnapshotPin> pin(new SnapshotPin(data_path));
-  pin->file_ = {found.st_dev, found.st_ino};
-  {
-    const std::lock_guard lock(Pinned().mutex);
-    if (!Pinned().files.insert(pin->file_).second) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}: this process has pinned a snapshot of the file already", data_path));
-    }
-    pin->is_registered_ = true;
+  file_ = {found.st_dev, found.st_ino};
+  const std::lock_guard lock(Pinned().mutex);
+  if (!Pinned().files.insert(file_).second) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: this process has pinned a snapshot of the file already", path_));
   }
-  int rc = mdb_env_create(&pin->environment_);
-  if (rc != 0) return Fail(LmdbCallError(rc, data_path, "mdb_env_create"));
-  mdb_env_set_maxreaders(pin->environment_, 1024);
-  const EnvironmentName name = NameOf(data_path);
-  rc =
-      mdb_env_open(pin->environment_, name.path.c_str(), MDB_RDONLY | MDB_NOTLS | name.flags, 0644);
-  if (rc != 0) return Fail(LmdbOpenError(rc, data_path));
-  LMDBIO_TRY_VOID(pin->Begin());
-  return pin;
+  is_registered_ = true;
+  return {};
 }
 
-SnapshotPin::~SnapshotPin() {
+Status ReaderSlotPin::OpenEnvironment() {
+  int rc = mdb_env_create(&environment_);
+  if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_env_create"));
+  mdb_env_set_maxreaders(environment_, 1024);
+  const EnvironmentName name = NameOf(path_);
+  rc = mdb_env_open(environment_, name.path.c_str(), MDB_RDONLY | MDB_NOTLS | name.flags, 0644);
+  if (rc != 0) return Fail(LmdbOpenError(rc, path_));
+  return {};
+}
+
+ReaderSlotPin::~ReaderSlotPin() {
   if (transaction_ != nullptr) mdb_txn_abort(transaction_);
   if (environment_ != nullptr) mdb_env_close(environment_);
   if (!is_registered_) return;
@@ -78,7 +96,7 @@ SnapshotPin::~SnapshotPin() {
   Pinned().files.erase(file_);
 }
 
-Status SnapshotPin::Begin() {
+Status ReaderSlotPin::Begin() {
   const int rc = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &transaction_);
   if (rc != 0) {
     transaction_ = nullptr;
@@ -87,12 +105,20 @@ Status SnapshotPin::Begin() {
   return {};
 }
 
-uint64_t SnapshotPin::transaction_id() const { return mdb_txn_id(transaction_); }
-
-Status SnapshotPin::Renew() {
+Status ReaderSlotPin::Renew() {
   mdb_txn_abort(transaction_);
   transaction_ = nullptr;
   return Begin();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SnapshotPin>> SnapshotPin::Open(const std::string& data_path) {
+  auto pin = std::make_unique<ReaderSlotPin>(data_path);
+  LMDBIO_TRY_VOID(pin->Register());
+  LMDBIO_TRY_VOID(pin->OpenEnvironment());
+  LMDBIO_TRY_VOID(pin->Begin());
+  return pin;
 }
 
 }  // namespace lmdbio::loader

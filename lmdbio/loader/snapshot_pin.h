@@ -3,21 +3,17 @@
 // It takes a slot in the lock file, so that no writer reuses a page of the snapshot; the file grows
 // meanwhile. Nothing is read through it.
 //
+// An interface, as lmdb_stream.h.
+//
 // Source: docs/format.md section 7.
 #ifndef LMDBIO_LOADER_SNAPSHOT_PIN_H_
 #define LMDBIO_LOADER_SNAPSHOT_PIN_H_
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "lmdbio/base/status.h"
-
-struct MDB_env;
-struct MDB_txn;
 
 namespace lmdbio::loader {
 
@@ -28,27 +24,19 @@ class SnapshotPin {
   // Errors: kPermission  the lock file cannot be written
   //         kInvalidArgument  this process has pinned the file already: closing one of two
   //                           environments would silently unprotect the other (POSIX file locks)
-  //         kNotFound, kResourceExhausted, kUnsupported, kInternal: liblmdb's words
+  //         kUnsupported  a library that was built without liblmdb; what liblmdb does not read
+  //         kNotFound, kResourceExhausted, kInternal: liblmdb's words
   static Result<std::unique_ptr<SnapshotPin>> Open(const std::string& data_path);
-  ~SnapshotPin();
+  SnapshotPin() = default;
+  virtual ~SnapshotPin() = default;
   SnapshotPin(const SnapshotPin&) = delete;
   SnapshotPin& operator=(const SnapshotPin&) = delete;
 
-  uint64_t transaction_id() const;
+  virtual uint64_t transaction_id() const = 0;
 
   // Lets go of the snapshot and takes the newest.
   // Errors: as Open
-  Status Renew();
-
- private:
-  explicit SnapshotPin(std::string path) : path_(std::move(path)) {}
-  Status Begin();
-
-  std::string path_;
-  std::pair<dev_t, ino_t> file_{};
-  bool is_registered_ = false;
-  MDB_env* environment_ = nullptr;
-  MDB_txn* transaction_ = nullptr;
+  virtual Status Renew() = 0;
 };
 
 }  // namespace lmdbio::loader

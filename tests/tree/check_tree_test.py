@@ -107,10 +107,17 @@ class Canaries(TreeTest):
         self.expect_in_page_cc(text, *[(line, "foreign-include") for line in (1, 2, 3)])
 
     def test_foreign_includes_at_home(self):
-        self.expect({"lmdbio/CMakeLists.txt": "add(page.h page.cc group.cc ring.cc lmdbio_mpi.h)\n",
+        self.expect({"lmdbio/CMakeLists.txt": "add(page.h page.cc group.cc ring.cc lmdbio_mpi.h "
+                                              "lmdb_stream.cc)\n",
                      "lmdbio/mpi/group.cc": "#include <mpi.h>\n",
                      "lmdbio/capi/lmdbio_mpi.h": "#include <mpi.h>\n",
-                     "lmdbio/io/ring.cc": "#include <liburing.h>\n"})
+                     "lmdbio/io/ring.cc": "#include <liburing.h>\n",
+                     "lmdbio/loader/lmdb_stream.cc": "#include <lmdb.h>\n"})
+
+    def test_liblmdb_in_other_files_of_the_loader(self):
+        self.expect({"lmdbio/loader/slot.cc": "#include <lmdb.h>\n",
+                     "lmdbio/loader/CMakeLists.txt": "add(slot.cc)\n"},
+                    ("lmdbio/loader/slot.cc", 1, "foreign-include"))
 
     def test_long_function(self):
         self.expect_in_page_cc("void F() {\n" + long_body(70) + "}\n")

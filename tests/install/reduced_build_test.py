@@ -1,0 +1,123 @@
+"""The library alone: built, installed and used without liblmdb, MPI and what the programs need.
+
+    reduced_build_test.py LMDBIO_MAKE CMAKE_OPTION...
+
+CMAKE_OPTION names the compilers. CMake finds none of the packages that the reduced library must not
+need, and pkg-config knows its three libraries and no others; what it is linked to and which headers
+its files include is looked up afterwards. It is built without optimisation: nothing is measured.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+MAKE, *COMPILERS = sys.argv[1:]
+
+OPTIONS = ("LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS", "LMDBIO_BUILD_TESTS",
+           "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES")
+HIDDEN_PACKAGES = "benchmark", "Boost", "Caffe", "Catch2", "Gloo", "MPI", "PNG", "Protobuf", "ZLIB"
+PKG_CONFIG_MODULES = "liburing", "libxxhash", "libzstd"
+LIBRARIES = (r"(libfmt|liburing|libxxhash|libzstd|libstdc\+\+|libm|libgcc_s|libc|ld-linux[\w-]*)"
+             r"\.so\.\d+")
+FOREIGN_HEADERS = re.compile(r"/(lmdb|mpi|turbojpeg|png|zlib)\.h$|/(boost|google/protobuf)/")
+UNSUPPORTED = 6
+
+
+def run(*words, **options):
+    """What a command prints; its errors are the test's."""
+    words = [str(word) for word in words]
+    result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            check=False, **options)
+    if result.returncode != 0:
+        raise AssertionError(f"{shlex.join(words)}: {result.returncode}\n{result.stdout}"
+                             f"{result.stderr}")
+    return result.stdout
+
+
+class ReducedBuildTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-reduced-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.build = cls.folder / "build"
+        cls.prefix = cls.folder / "prefix"
+        cls.environment = os.environ | {"PKG_CONFIG_LIBDIR": str(cls.visible_modules())}
+        cls.environment.pop("PKG_CONFIG_PATH", None)
+        run("cmake", "-S", SOURCE, "-B", cls.build, "-G", "Ninja", *cls.configuration(),
+            *(f"-D{option}=OFF" for option in OPTIONS), env=cls.environment)
+        run("cmake", "--build", cls.build, "--parallel", "2")
+        run("cmake", "--install", cls.build, "--prefix", cls.prefix)
+
+    @classmethod
+    def visible_modules(cls):
+        """A folder with the pkg-config files of the allowed libraries."""
+        modules = cls.folder / "pkgconfig"
+        modules.mkdir()
+        for module in PKG_CONFIG_MODULES:
+            found = run("pkg-config", "--variable=pcfiledir", module).strip()
+            (modules / f"{module}.pc").symlink_to(pathlib.Path(found) / f"{module}.pc")
+        return modules
+
+    @staticmethod
+    def configuration():
+        hidden = (f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in HIDDEN_PACKAGES)
+        return *COMPILERS, *hidden, "-DCMAKE_BUILD_TYPE=None", "--no-warn-unused-cli"
+
+    def test_needs_the_allowed_libraries_only(self):
+        listing = run("readelf", "--dynamic", self.build / "lib" / "liblmdbio.so")
+        needed = re.findall(r"Shared library: \[([^\]]+)\]", listing)
+        self.assertIn("liburing.so.2", needed)
+        self.assertEqual([name for name in needed if not re.fullmatch(LIBRARIES, name)], [])
+
+    def test_includes_no_header_of_what_is_left_out(self):
+        included = run("ninja", "-C", self.build, "-t", "deps").splitlines()
+        self.assertTrue([line for line in included if line.endswith("/liburing.h")])
+        self.assertEqual([line for line in included if FOREIGN_HEADERS.search(line)], [])
+
+    def test_installs_nothing_of_what_is_left_out(self):
+        names = [path.name for path in self.prefix.rglob("*")]
+        self.assertIn("liblmdbio.so", names)
+        self.assertIn("lmdbio.pc", names)
+        left_out = re.compile(r"mpi|lmdb_call_error|database_writer")
+        self.assertEqual([name for name in names if left_out.search(name)], [])
+
+    def test_a_project_uses_it_and_is_refused_what_needs_liblmdb(self):
+        database = self.folder / "digits"
+        run(MAKE, "digits", database)
+        consumer = self.folder / "consumer"
+        run("cmake", "-S", HERE / "reduced", "-B", consumer, *self.configuration(),
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF",
+            env=self.environment)
+        run("cmake", "--build", consumer)
+        for program in "in_c", "in_cpp":
+            self.assertRegex(run(consumer / program, database), r"\A1797 records, \d+ bytes\n\Z")
+        refusals = run(consumer / "refusals", database).splitlines()
+        self.assertEqual(len(refusals), 3)
+        for refusal, feature in zip(refusals, ("strategy lmdb", *2 * ["snapshot mode pinned"])):
+            self.assertRegex(refusal, rf"^{UNSUPPORTED}: .*digits/data\.mdb: {feature} needs "
+                                      r"liblmdb.*-DLMDBIO_WITH_LMDB=ON$")
+
+    def test_tests_and_benchmarks_say_which_option_they_need(self):
+        for option in "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH":
+            for needed in "LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS":
+                switches = {name: "OFF" for name in OPTIONS} | {option: "ON"}
+                switches |= {name: "ON" for name in OPTIONS[:3] if name != needed}
+                result = subprocess.run(
+                    ["cmake", "-S", SOURCE, "-B", self.folder / "refused", *COMPILERS,
+                     *(f"-D{name}={value}" for name, value in switches.items())],
+                    capture_output=True, text=True, check=False)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(f"{option} needs {needed}: add -D{option}=OFF or -D{needed}=ON",
+                              " ".join(result.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
