@@ -1,5 +1,4 @@
 // Goal: cores are shared out so that no two parts or ranks get the same one, or nothing is pinned.
-#include <catch2/catch.hpp>
 
 #include <sched.h>
 
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lmdbio/base/placement.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 
 namespace lmdbio {

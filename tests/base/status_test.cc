@@ -1,8 +1,8 @@
 #include "lmdbio/base/status.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
+
+#include "tests/support/catch.h"
 
 namespace lmdbio {
 namespace {

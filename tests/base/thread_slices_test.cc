@@ -1,5 +1,4 @@
 // Goal: a thread can ask for short slices, keeps everything else, and others are left alone.
-#include <catch2/catch.hpp>
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "lmdbio/base/thread_slices.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio {
 namespace {

@@ -1,5 +1,4 @@
 // Goal: another thread's processor time can be read while it runs, and its end is no accident.
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -7,6 +6,7 @@
 #include <thread>
 
 #include "lmdbio/base/thread_usage.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 
 namespace lmdbio {

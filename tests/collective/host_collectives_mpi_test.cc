@@ -1,11 +1,10 @@
 // The same over memory of MPI's, with processes as ranks.
 #include <mpi.h>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/collective/host_collectives.h"
 #include "lmdbio/mpi/mpi_group.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

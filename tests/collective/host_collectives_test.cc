@@ -5,11 +5,10 @@
 #include <cstring>
 #include <thread>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
 #include "tests/collective/collective_checks.h"
 #include "tests/reduce/number_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::collective {

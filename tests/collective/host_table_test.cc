@@ -2,8 +2,7 @@
 
 #include <optional>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/shared_bytes.h"
 
 namespace lmdbio::collective {

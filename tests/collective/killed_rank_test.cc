@@ -19,9 +19,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/collective/host_collectives.h"
+#include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 #include "tests/support/shared_bytes.h"
 

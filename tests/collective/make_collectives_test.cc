@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

@@ -1,8 +1,7 @@
 #include "lmdbio/collective/solo_collectives.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/collective/link_wire.h"
 #include "lmdbio/collective/solo_collectives.h"
 #include "lmdbio/collective/wire_collectives.h"
 #include "lmdbio/comm/thread_group.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

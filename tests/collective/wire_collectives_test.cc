@@ -9,11 +9,10 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/collective/link_wire.h"
 #include "lmdbio/comm/thread_group.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

@@ -1,7 +1,6 @@
 // Goal: who yields to peers goes on doing so, and who gives its core to others soon sleeps instead.
 #include "lmdbio/collective/yield_pauses.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace lmdbio::collective {
 namespace {

@@ -4,10 +4,9 @@
 #include <chrono>
 #include <thread>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
 #include "tests/comm/group_checks.h"
+#include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
 namespace lmdbio::comm {

@@ -3,11 +3,10 @@
 #include <string>
 #include <thread>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/host_health.h"
 #include "lmdbio/comm/thread_group.h"
 #include "tests/comm/hooked_group.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::comm {
 namespace {

@@ -9,9 +9,8 @@
 #include <string>
 #include <thread>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::comm {
 namespace {

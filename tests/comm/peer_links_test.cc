@@ -8,11 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/peer_address.h"
 #include "lmdbio/comm/thread_group.h"
 #include "tests/comm/group_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::comm {
 namespace {

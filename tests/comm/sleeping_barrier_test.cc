@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::comm {
 namespace {

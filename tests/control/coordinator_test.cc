@@ -3,10 +3,9 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/control/codec.h"
 #include "tests/control/control_simulator.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::control {
 namespace {

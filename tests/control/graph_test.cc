@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "tests/control/plan_cases.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::control {
 namespace {

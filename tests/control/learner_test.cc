@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/control/plan.h"
 #include "tests/control/plan_cases.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::control {
 namespace {

@@ -3,9 +3,8 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/control/host_requests.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::control {
 namespace {

@@ -5,7 +5,8 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace lmdbio::control::test {
 namespace {

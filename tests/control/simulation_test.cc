@@ -4,9 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include <catch2/catch.hpp>
-
 #include "tests/control/control_simulator.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::test {
 namespace {

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::exchange {

@@ -10,9 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::exchange {
 namespace {

@@ -1,6 +1,5 @@
 #include "lmdbio/exchange/stagger_plan.h"
-
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace lmdbio::exchange {
 namespace {

@@ -2,12 +2,12 @@
 #include "lmdbio/format/key_order.h"
 
 #include <lmdb.h>
-#include <catch2/catch.hpp>
 
 #include <random>
 #include <string>
 
 #include "lmdbio/format/meta_page.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {

@@ -1,10 +1,9 @@
 // Goal: every kind of file is either read or refused by name.
 #include "lmdbio/format/meta_page.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/forged_file.h"
 #include "tests/support/lmdb_fixture.h"

@@ -2,13 +2,12 @@
 // together is refused rather than read.
 #include "lmdbio/format/node_table.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 
 #include "lmdbio/format/branch_page.h"
 #include "lmdbio/format/leaf_page.h"
 #include "tests/format/page_image.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::test {
 namespace {

@@ -1,8 +1,7 @@
 #include "lmdbio/format/page_header.h"
 
-#include <catch2/catch.hpp>
-
 #include "tests/format/page_image.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::test {
 namespace {

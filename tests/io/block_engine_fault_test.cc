@@ -6,8 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +16,7 @@
 
 #include "lmdbio/io/block_engine.h"
 #include "tests/io/engine_fixture.h"
+#include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
 namespace lmdbio::io {

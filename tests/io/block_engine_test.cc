@@ -6,8 +6,6 @@
 
 #include <fcntl.h>
 
-#include <catch2/catch.hpp>
-
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -18,6 +16,7 @@
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/cache_probe.h"
 #include "tests/io/engine_fixture.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::io {
 namespace {
@@ -87,9 +86,9 @@ TEST_CASE("Every engine reads at the end of the file, and nothing from behind it
     const auto failures = Drain(*engine);
     CHECK(failures.size() == behind.reads().size() - 1);
     for (const auto& [tag, message] : failures) {
-      CHECK_THAT(message, Catch::StartsWith(file.path() + ": "));
-      CHECK_THAT(message, Catch::Contains(" at " + std::to_string(behind.reads()[tag].offset)) ||
-                              Catch::Contains(" at byte " + std::to_string(kFileBytes)));
+      CHECK_THAT(message, StartsWith(file.path() + ": "));
+      CHECK_THAT(message, ContainsSubstring(" at " + std::to_string(behind.reads()[tag].offset)) ||
+                              ContainsSubstring(" at byte " + std::to_string(kFileBytes)));
     }
   }
 }
@@ -116,7 +115,7 @@ TEST_CASE("Every engine says when a file has been cut short", "[io][engine][faul
         ++failed;
         CHECK(block.status.error().code() == ErrorCode::kCorruption);
         CHECK_THAT(block.status.error().message(),
-                   Catch::StartsWith(file.path() + ": the file ends at byte "));
+                   StartsWith(file.path() + ": the file ends at byte "));
       }
     }
     CHECK(failed == 13);
@@ -267,7 +266,7 @@ TEST_CASE("OpenBlockEngine names what it cannot open", "[io][engine]") {
     const auto engine = OpenBlockEngine(missing, options);
     REQUIRE_FALSE(engine);
     CHECK(engine.error().code() == ErrorCode::kNotFound);
-    CHECK_THAT(engine.error().message(), Catch::StartsWith(missing + ": "));
+    CHECK_THAT(engine.error().message(), StartsWith(missing + ": "));
     options.queue_depth = 0;
     CHECK(OpenBlockEngine(file.path(), options).error().code() == ErrorCode::kInvalidArgument);
   }

@@ -4,12 +4,11 @@
 
 #include <sys/mman.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::io {

@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/base/unique_fd.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"

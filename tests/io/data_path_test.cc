@@ -4,12 +4,11 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 #include <set>
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/temp_dir.h"
 

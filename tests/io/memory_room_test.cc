@@ -4,8 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::io {

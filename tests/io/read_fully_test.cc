@@ -4,14 +4,13 @@
 // Method: a read call that follows a script; the oracle is the memory it copies from.
 #include "lmdbio/io/read_fully.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 

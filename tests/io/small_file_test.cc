@@ -7,8 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -18,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"

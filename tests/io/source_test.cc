@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -21,6 +19,7 @@
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/io/read_ahead_source.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

@@ -2,7 +2,6 @@
 // and backwards, page walk, ordinals, keys, positions. Method: the catalogue of fixtures, written
 // by the real liblmdb; liblmdb's cursor is the oracle. The files of version 3 come with what
 // LMDB 1.0's mdb_dump printed.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/dump_oracle.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/lmdb_oracle.h"

@@ -1,10 +1,9 @@
 // Goal: what a cursor promises beyond reading in order; reading itself is conformance_test.cc's.
 #include "lmdbio/layout/cursor.h"
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/io/file_source.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/temp_dir.h"
 

@@ -8,12 +8,12 @@
 #include <map>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/format/load.h"
 #include "lmdbio/format/node_table.h"
 #include "tests/layout/damaged_file.h"
 #include "tests/layout/whole_reading.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::test {
 namespace {

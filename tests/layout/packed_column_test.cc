@@ -1,11 +1,11 @@
 // Oracle: the numbers themselves.
 #include "lmdbio/layout/packed_column.h"
 
-#include <catch2/catch.hpp>
-
 #include <functional>
 #include <random>
 #include <vector>
+
+#include "tests/support/catch.h"
 
 namespace lmdbio::layout {
 namespace {

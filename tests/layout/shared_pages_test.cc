@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/layout/cursor.h"
 #include "lmdbio/layout/layout.h"
 #include "lmdbio/layout/page_walk.h"
@@ -15,6 +13,7 @@
 #include "tests/layout/open_database.h"
 #include "tests/layout/small_files.h"
 #include "tests/layout/whole_reading.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::test {
 namespace {
@@ -94,8 +93,8 @@ std::string ErrorThrough(Forgery& file, Door door) {
 }
 
 void CheckWholePassesFind(Forgery& file, const char* what) {
-  CHECK_THAT(ErrorThrough(file, Door::kScan), Catch::Contains(what));
-  CHECK_THAT(ErrorThrough(file, Door::kWalk), Catch::Contains(what));
+  CHECK_THAT(ErrorThrough(file, Door::kScan), ContainsSubstring(what));
+  CHECK_THAT(ErrorThrough(file, Door::kWalk), ContainsSubstring(what));
   ErrorThrough(file, Door::kBackwards);  // ends; what it finds on its way is not said
 }
 
@@ -109,7 +108,7 @@ TEST_CASE("A branch that is its own child ends every pass", "[layout][damage]") 
     file.Put(file.main_record() + kDepthInRecord, format::kTreeDepthMax, 2);
   }
   CheckWholePassesFind(file, "stands in two places");
-  CHECK_THAT(ErrorThrough(file, Door::kBackwards), Catch::Contains("branch page on level"));
+  CHECK_THAT(ErrorThrough(file, Door::kBackwards), ContainsSubstring("branch page on level"));
 }
 
 // Twenty levels of branches whose children are all the same page would be millions of leaves.
@@ -143,18 +142,18 @@ TEST_CASE("Branches that share their children are no tree without end", "[layout
   Result<bool> scanned = scan.Next();
   while (scanned && *scanned) scanned = scan.Next();
   REQUIRE_FALSE(scanned.has_value());
-  CHECK_THAT(scanned.error().message(), Catch::Contains("stands in two places"));
+  CHECK_THAT(scanned.error().message(), ContainsSubstring("stands in two places"));
   layout::LayoutBuilder builder;
   const auto walked = layout::WalkDatabase(main, builder);
   REQUIRE_FALSE(walked.has_value());
-  CHECK_THAT(walked.error().message(), Catch::Contains("stands in two places"));
+  CHECK_THAT(walked.error().message(), ContainsSubstring("stands in two places"));
   for (const bool forwards : {true, false}) {
     const uint64_t before = file.source().counters().request_count;
     Cursor cursor(main);
     Result<bool> found = forwards ? cursor.First() : cursor.Last();
     while (found && *found) found = forwards ? cursor.Next() : cursor.Prev();
     REQUIRE_FALSE(found.has_value());
-    CHECK_THAT(found.error().message(), Catch::Contains("again and again"));
+    CHECK_THAT(found.error().message(), ContainsSubstring("again and again"));
     CHECK(file.source().counters().request_count - before <= file.page_count());
   }
 }
@@ -175,9 +174,9 @@ TEST_CASE("An overflow run with two values is found by whole passes", "[layout][
   REQUIRE(runs.size() > 1);
   file.Set(runs[0], file.Get(runs[1]));
   const std::string scanned = ErrorThrough(file, Door::kScan);
-  CHECK_THAT(scanned, Catch::Contains("two") || Catch::Contains("cannot hold"));
+  CHECK_THAT(scanned, ContainsSubstring("two") || ContainsSubstring("cannot hold"));
   CHECK_THAT(ErrorThrough(file, Door::kWalk),
-             Catch::Contains("two places") || Catch::Contains("cannot hold"));
+             ContainsSubstring("two places") || ContainsSubstring("cannot hold"));
 }
 
 TEST_CASE("A tree of duplicates that is the main tree is refused", "[layout][damage]") {

@@ -2,14 +2,13 @@
 // Method: liblmdb commits between our reads.
 #include "lmdbio/layout/snapshot.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/io/read_ahead_source.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_db.h"
 

@@ -2,7 +2,6 @@
 // Method: random workloads; after every few commits everything that the reader says of the file is
 // compared with what liblmdb's own cursor says. A failure names its seed; LMDBIO_TEST_SEED=N runs
 // that one alone.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
 #include "tests/layout/random_workload.h"
+#include "tests/support/catch.h"
 #include "tests/support/lmdb_error.h"
 #include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"

@@ -8,9 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/loader/locator.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::loader {

@@ -4,8 +4,7 @@
 #include <set>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::loader {

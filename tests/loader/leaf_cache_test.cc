@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace lmdbio::loader {
 namespace {

@@ -1,5 +1,4 @@
 // What a trainer sees when the file is not what it was, or never was sound.
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {

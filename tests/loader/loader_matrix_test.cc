@@ -4,11 +4,10 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/loader/loader_facts.h"
 #include "tests/loader/databases.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/support/v3_fixture.h"
 

@@ -1,5 +1,4 @@
 // Goal: threads that read run where the placement says, and nowhere else; others are left alone.
-#include <catch2/catch.hpp>
 
 #include <array>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "lmdbio/comm/thread_group.h"
 #include "lmdbio/loader/loader.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
 

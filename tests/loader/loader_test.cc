@@ -2,8 +2,6 @@
 // liblmdb's cursor gives, each record once and to its owner.
 #include "lmdbio/loader/loader.h"
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -15,6 +13,7 @@
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/writer/record_provenance.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/loader/loader_facts.h"
 #include "tests/loader/databases.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 
@@ -275,7 +275,7 @@ TEST_CASE("Shards together are one job", "[loader][order]") {
   options.shard_id = 2;
   const Delivered got = Deliver({1, 64}, data_file, options);
   REQUIRE(got.errors[0].has_value());
-  CHECK_THAT(got.errors[0]->message(), Catch::Matchers::Contains("no shard 2 of 2"));
+  CHECK_THAT(got.errors[0]->message(), ContainsSubstring("no shard 2 of 2"));
 }
 
 // Runs a trainer on each rank. Returns what went wrong, if anything did.
@@ -363,7 +363,7 @@ TEST_CASE("States of ranks must be the same", "[loader][order]") {
     messages.push_back(set ? "" : set.error().message());
   });
   for (const std::string& message : messages) {
-    CHECK_THAT(message, Catch::Matchers::Contains("rank 1 goes on elsewhere than rank 0"));
+    CHECK_THAT(message, ContainsSubstring("rank 1 goes on elsewhere than rank 0"));
   }
 }
 
@@ -380,13 +380,13 @@ TEST_CASE("A state of another dataset is refused", "[loader][order]") {
   for (const auto& error : got.errors) {
     REQUIRE(error.has_value());
     CHECK(error->code() == ErrorCode::kStale);
-    CHECK_THAT(error->message(), Catch::Matchers::Contains("record count 97, here it is 1000"));
+    CHECK_THAT(error->message(), ContainsSubstring("record count 97, here it is 1000"));
   }
   options.seed = 1;
   const Delivered another_order = Deliver({1, 64}, one, options);
   REQUIRE(another_order.errors[0].has_value());
   CHECK(another_order.errors[0]->code() == ErrorCode::kInvalidArgument);
-  CHECK_THAT(another_order.errors[0]->message(), Catch::Matchers::Contains("seed 0, here it is 1"));
+  CHECK_THAT(another_order.errors[0]->message(), ContainsSubstring("seed 0, here it is 1"));
 }
 
 TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") {
@@ -397,11 +397,11 @@ TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") 
     const Status checked = loader::CheckOptions(options);
     return checked ? "" : checked.error().message();
   };
-  using Catch::Matchers::Contains;
   for (const Strategy strategy :
        {Strategy::kLmdb, Strategy::kLmm, Strategy::kLmmDm, Strategy::kLmmDio}) {
     const auto name = std::string(loader::CompositionOf(strategy).name);
-    CHECK_THAT(refusal([&](auto& o) { o.strategy = strategy; }), Contains("strategy " + name));
+    CHECK_THAT(refusal([&](auto& o) { o.strategy = strategy; }),
+               ContainsSubstring("strategy " + name));
   }
   CHECK(refusal([](auto&) {}) == "");
   CHECK(refusal([](auto& o) { o.share = Share::kRoundRobin; }) == "");
@@ -409,20 +409,20 @@ TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") 
                o.shuffle = Shuffle::kBlock;
                o.share = Share::kRoundRobin;
              }),
-             Contains("round-robin"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), Contains("reuse of 0"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }), Contains("reuse of 1001"));
+             ContainsSubstring("round-robin"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), ContainsSubstring("reuse of 0"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }), ContainsSubstring("reuse of 1001"));
   CHECK_THAT(refusal([](auto& o) {
                o.reuse = 2;
                o.share = Share::kRoundRobin;
              }),
-             Contains("round-robin"));
+             ContainsSubstring("round-robin"));
   CHECK_THAT(refusal([](auto& o) {
                o.order = Order::kSequential;
                o.strategy = Strategy::kLmdb;
                o.reuse = 2;
              }),
-             Contains("strategy lmdb"));
+             ContainsSubstring("strategy lmdb"));
 }
 
 }  // namespace

@@ -5,10 +5,9 @@
 #include <filesystem>
 #include <numeric>
 
-#include <catch2/catch.hpp>
-
 #include "tests/loader/databases.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

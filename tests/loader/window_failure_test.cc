@@ -6,10 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/anonymous_memory.h"
 #include "lmdbio/loader/window.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::loader {
 namespace {

@@ -4,11 +4,10 @@
 
 #include <string>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/peer_watch.h"
 #include "lmdbio/loader/window.h"
 #include "tests/loader/process_ranks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::loader {
 namespace {

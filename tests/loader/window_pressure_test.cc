@@ -8,11 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
 #include "lmdbio/loader/ring_allocator.h"
 #include "lmdbio/loader/window.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::loader {

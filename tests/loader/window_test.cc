@@ -2,12 +2,12 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 
 #include <csignal>
 #include <thread>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/shared_bytes.h"
 
 namespace lmdbio::loader {

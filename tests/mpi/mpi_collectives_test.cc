@@ -9,13 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/collective/make_collectives.h"
 #include "lmdbio/collective/wire_collectives.h"
 #include "lmdbio/mpi/mpi_group.h"
 #include "lmdbio/mpi/mpi_wire.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::mpi {
 namespace {

@@ -3,10 +3,9 @@
 #include <array>
 #include <cstring>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/mpi/mpi_calls.h"
 #include "tests/comm/group_checks.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::mpi {
 namespace {

@@ -1,7 +1,8 @@
 // A test that fails on one rank while the others wait for it: what mpi_main.cc makes of that is
 // checked by mpi_endings_test.py.
 #include <mpi.h>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 namespace {
 

@@ -7,9 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/base/kept_memory.h"
+#include "tests/support/catch.h"
 #include "tests/sync/exchange_checks.h"
 
 namespace lmdbio::mpi {

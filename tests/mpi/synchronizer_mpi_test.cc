@@ -15,11 +15,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mpi.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/mpi/mpi_collectives.h"
 #include "lmdbio/mpi/mpi_group.h"
 #include "lmdbio/mpi/mpi_transport.h"
+#include "tests/support/catch.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::mpi {

@@ -7,8 +7,7 @@
 #include <map>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::order {

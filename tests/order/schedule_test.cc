@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::order {

@@ -1,8 +1,6 @@
 // Goal: an ordered load is recognised from the file alone, and nothing else is taken for one.
 #include "lmdbio/provenance/explain.h"
 
-#include <catch2/catch.hpp>
-
 #include <lmdb.h>
 
 #include <random>
@@ -10,6 +8,7 @@
 #include "lmdbio/io/file_source.h"
 #include "lmdbio/layout/page_walk.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_db.h"
 

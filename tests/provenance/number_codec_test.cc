@@ -1,9 +1,9 @@
 // Oracle: the numbers themselves.
 #include "lmdbio/provenance/number_codec.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
+
+#include "tests/support/catch.h"
 
 namespace lmdbio::provenance {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace lmdbio::provenance {
 namespace {

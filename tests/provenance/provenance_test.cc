@@ -3,8 +3,6 @@
 // Oracle: the page walk over the file itself.
 #include "lmdbio/provenance/provenance.h"
 
-#include <catch2/catch.hpp>
-
 #include <random>
 
 #include "lmdbio/io/file_source.h"
@@ -12,6 +10,7 @@
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/provenance/exact_codec.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/temp_dir.h"

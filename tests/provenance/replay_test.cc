@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_oracle.h"
 #include "tests/support/random.h"

@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/provenance/replay.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::provenance {
 

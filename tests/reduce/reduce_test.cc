@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/reduce/reduce_dispatch.h"
 #include "tests/reduce/number_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::reduce {

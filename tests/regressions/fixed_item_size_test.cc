@@ -3,12 +3,12 @@
 // was believed. Nothing else names it for a sub-page, but LMDB keeps the free space of such pages
 // too, and the three numbers must agree. (Items of two bytes need as much space as the slots that
 // count them, so there the free space tells the size but not the number; room for many more does.)
-#include <catch2/catch.hpp>
 
 #include "lmdbio/format/fixed_leaf_page.h"
 #include "lmdbio/format/load.h"
 #include "lmdbio/layout/cursor.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_db.h"

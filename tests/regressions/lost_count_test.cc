@@ -1,7 +1,6 @@
 // Symptom: sound files with duplicates were refused, because their trees hold other numbers of
 // records than they say. Cause: LMDB itself loses count when duplicates are deleted, in every
 // version (lmdbio/docs/format.md, section 4); we took its count for a rule of the format.
-#include <catch2/catch.hpp>
 
 #include <functional>
 #include <set>
@@ -15,6 +14,7 @@
 #include "lmdbio/layout/page_walk.h"
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/lmdb_error.h"
 #include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"

@@ -1,7 +1,6 @@
 // Symptom: sound files were refused as damaged. Cause: the parsers knew what LMDB writes today. Up
 // to 0.9.16 it wrote no item size on the pages of a tree of packed duplicates (the tree's record
 // has it); up to 0.9.10 a key of a branch page that became shorter left a gap behind it.
-#include <catch2/catch.hpp>
 
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "lmdbio/layout/record_scan.h"
 #include "tests/format/page_image.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"

@@ -1,10 +1,10 @@
 // Symptom: a scan delivered more records than the database said it has, and failed only after the
 // last. A caller with room for entry_count() records was left to check for itself. Cause:
 // RecordScan compared the two numbers at the end alone.
-#include <catch2/catch.hpp>
 
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
+#include "tests/support/catch.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/temp_dir.h"
 

@@ -4,14 +4,17 @@
 // 0 prints. Another rank keeps its output to itself until something fails there; then it prints it,
 // on standard error, and ends all ranks at once, for its peers may be waiting for it.
 #define CATCH_CONFIG_RUNNER
-#define CATCH_CONFIG_NO_POSIX_SIGNALS  // the ranks that MPI_Abort ends have not failed
+// The ranks that MPI_Abort ends have not failed. (Version 3 of Catch2 takes this setting only where
+// it is built itself; with it, such ranks report the signal.)
+#define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 
 #include <mpi.h>
-#include <catch2/catch.hpp>
+
+#include "tests/support/catch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -51,9 +54,9 @@ std::ostringstream& KeptOutput() {
 }
 
 // A section, and so a case, is the least that can be waited for: the failing rank has left it.
-class FailureListener final : public Catch::TestEventListenerBase {
+class FailureListener final : public Catch::EventListenerBase {
  public:
-  using TestEventListenerBase::TestEventListenerBase;
+  using Catch::EventListenerBase::EventListenerBase;
   void sectionEnded(const Catch::SectionStats& stats) override {
     if (stats.assertions.failed > 0) EndAllRanks();
   }

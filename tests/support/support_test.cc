@@ -7,8 +7,8 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/support/dump_oracle.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/forged_file.h"

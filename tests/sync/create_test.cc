@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/sync/synchronizer.h"
 #include "tests/comm/hooked_group.h"
+#include "tests/support/catch.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::sync {

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/base/kept_memory.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::sync {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "lmdbio/sync/synchronizer.h"
+#include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/sync/sync_job.h"
 

@@ -3,10 +3,9 @@
 #include <string>
 #include <thread>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/comm/thread_group.h"
 #include "lmdbio/sync/shared_transport.h"
+#include "tests/support/catch.h"
 #include "tests/sync/exchange_checks.h"
 
 namespace lmdbio::sync {

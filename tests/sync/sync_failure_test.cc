@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/sync/synchronizer.h"
+#include "tests/support/catch.h"
 #include "tests/sync/forked_ranks.h"
 #include "tests/sync/sync_job.h"
 

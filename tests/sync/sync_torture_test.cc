@@ -17,8 +17,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::sync {

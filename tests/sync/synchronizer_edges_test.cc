@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <catch2/catch.hpp>
 
 #include "lmdbio/sync/synchronizer.h"
+#include "tests/support/catch.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::sync {

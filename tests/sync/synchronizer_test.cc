@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <catch2/catch.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/sync/sync_job.h"
 
 namespace lmdbio::sync {

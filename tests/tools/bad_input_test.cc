@@ -1,7 +1,6 @@
 // Goal: whatever a path leads to, every program answers a failure with one line that names it, exit
 // code 1 and nothing on standard output that could be taken for a result; and misuse with exit
 // code 2.
-#include <catch2/catch.hpp>
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/forged_file.h"
 #include "tests/support/lmdb_fixture.h"

@@ -1,7 +1,6 @@
 // Goal: lmdbio-dump prints what mdb_dump prints, byte for byte, for whatever LMDB can write.
 // Method: the catalogue of fixtures; the oracle is the system's mdb_dump, and for the files of
 // version 3 what the mdb_dump of LMDB 1.0 printed.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/dump_oracle.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_error.h"

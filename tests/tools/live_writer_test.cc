@@ -2,7 +2,6 @@
 // never of a mixture.
 // Method: a child process commits without end; each transaction changes records anywhere and one
 // record that describes the state it leaves. A dump is sound if it agrees with that record.
-#include <catch2/catch.hpp>
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/dump_oracle.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/run_command.h"
 #include "tests/support/temp_dir.h"

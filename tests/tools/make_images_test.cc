@@ -8,8 +8,8 @@
 
 #include <stb_image_write.h>
 #include <turbojpeg.h>
-#include <catch2/catch.hpp>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/make_tool.h"

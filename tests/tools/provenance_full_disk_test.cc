@@ -1,10 +1,8 @@
 // A program of its own: it mounts a file system of 1 MiB that only it can see, which needs a kernel
 // that lets it, and is skipped (exit code 77) where it may not.
+#define CATCH_CONFIG_RUNNER
 #include <sched.h>
 #include <sys/mount.h>
-
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_db.h"

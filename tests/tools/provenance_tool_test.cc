@@ -1,6 +1,5 @@
 // Goal: what lmdbio-provenance creates it can show and verify; what does not fit or is damaged it
 // refuses in one line; and a failed creation leaves nothing behind.
-#include <catch2/catch.hpp>
 
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_fixture.h"
 #include "tests/support/lmdb_oracle.h"

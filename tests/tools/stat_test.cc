@@ -1,7 +1,6 @@
 // Goal: lmdbio-stat tells what mdb_stat tells, and the truth about how the records lie.
 // Method: what it reports as JSON is put into mdb_stat's words and compared with mdb_stat itself,
 // and for the files of version 3 with what the mdb_stat of LMDB 1.0 printed.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/support/catch.h"
 #include "tests/support/dump_oracle.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_fixture.h"

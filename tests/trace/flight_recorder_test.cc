@@ -1,5 +1,4 @@
 // Goal: the recorder keeps the last events, whole, whoever writes them at the same time.
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <string>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/trace/flight_recorder.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::trace {
 namespace {

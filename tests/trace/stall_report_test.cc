@@ -1,6 +1,5 @@
 // Goal: each stalled tensor is named once in a while, the whole list never floods, and the limit
 // ends it.
-#include <catch2/catch.hpp>
 
 #include <chrono>
 #include <string>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/trace/stall_report.h"
+#include "tests/support/catch.h"
 
 namespace lmdbio::trace {
 namespace {

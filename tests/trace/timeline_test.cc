@@ -1,6 +1,5 @@
 // Goal: the file is JSON that pairs up, whatever names tensors have, however many threads write,
 // and wherever the process ends; and a disk that is full is said once.
-#include <catch2/catch.hpp>
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -18,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lmdbio/trace/timeline.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
 

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/lmdb_oracle.h"
 #include "tests/support/random.h"

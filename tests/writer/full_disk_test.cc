@@ -10,9 +10,8 @@
 #include <filesystem>
 #include <string>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/writer/database_writer.h"
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/temp_dir.h"
 
