@@ -20,8 +20,16 @@ enum class DataType : uint8_t {
   kInt64 = 6,
 };
 
-// An average is a sum that is scaled afterwards.
 enum class ReduceOp : uint8_t { kSum = 1, kMin = 2, kMax = 3, kProduct = 4 };
+
+// How many values become one: `op` combines them, then the result is multiplied by `scale`. An
+// average is a sum with the scale 1 / values. Made of a ReduceOp implicitly, with the scale 1.
+struct Reduction {
+  constexpr Reduction(ReduceOp by, double scaled_by = 1) : op(by), scale(scaled_by) {}
+
+  ReduceOp op;
+  double scale;  // finite for integers
+};
 
 size_t ElementBytes(DataType type);
 bool IsFloating(DataType type);

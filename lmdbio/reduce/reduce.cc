@@ -63,9 +63,9 @@ T ScaledInteger(T value, const Parts& factor) {
 }
 
 template <typename T>
-void ScaleIntegers(double factor, std::byte* values, size_t count) {
-  LMDBIO_CHECK(std::isfinite(factor));
-  const Parts parts = PartsOf(factor);
+void ScaleIntegers(double scale, std::byte* values, size_t count) {
+  LMDBIO_CHECK(std::isfinite(scale));
+  const Parts parts = PartsOf(scale);
   for (size_t i = 0; i < count; ++i) {
     T value = 0;
     std::memcpy(&value, values + i * sizeof(T), sizeof(T));
@@ -76,30 +76,31 @@ void ScaleIntegers(double factor, std::byte* values, size_t count) {
 
 }  // namespace
 
-void Reduce(DataType type, ReduceOp op, std::byte* into, const std::byte* from, size_t count) {
+void Reduce(DataType type, const Reduction& reduction, std::byte* into, const std::byte* from,
+            size_t count) {
   const std::array<const std::byte*, 2> sources{into, from};
-  ReduceAll(type, op, into, sources, count);
+  ReduceAll(type, reduction, into, sources, count);
 }
 
-void ReduceAll(DataType type, ReduceOp op, std::byte* into,
+void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,
                std::span<const std::byte* const> sources, size_t count) {
-  LMDBIO_CHECK(IsDataType(static_cast<uint8_t>(type)) && IsReduceOp(static_cast<uint8_t>(op)));
-  LMDBIO_CHECK(!sources.empty());
+  LMDBIO_CHECK(IsDataType(static_cast<uint8_t>(type)));
+  LMDBIO_CHECK(IsReduceOp(static_cast<uint8_t>(reduction.op)) && !sources.empty());
   if (count == 0) return;
   const ReduceRow& row = Kernels().reduce[static_cast<size_t>(type) - 1];
-  row.by_op[static_cast<size_t>(op) - 1](into, sources.data(), sources.size(), count);
+  const ReduceAllLoop loop = row.by_op[static_cast<size_t>(reduction.op) - 1];
+  loop(into, sources.data(), sources.size(), count, reduction.scale);
+  if (reduction.scale == 1) return;
+  // The exact product of integers takes 128 bits, which no vector has.
+  if (type == DataType::kInt32) ScaleIntegers<int32_t>(reduction.scale, into, count);
+  if (type == DataType::kInt64) ScaleIntegers<int64_t>(reduction.scale, into, count);
 }
 
-void Scale(DataType type, double factor, std::byte* values, size_t count) {
-  LMDBIO_CHECK(IsDataType(static_cast<uint8_t>(type)));
-  if (count == 0 || factor == 1) return;
-  switch (type) {
-    case DataType::kInt32:
-      return ScaleIntegers<int32_t>(factor, values, count);
-    case DataType::kInt64:
-      return ScaleIntegers<int64_t>(factor, values, count);
-    default:
-      return Kernels().scale[static_cast<size_t>(type) - 1](values, count, factor);
+void Scale(DataType type, double scale, std::byte* into, const std::byte* from, size_t count) {
+  if (scale != 1) {
+    ReduceAll(type, {ReduceOp::kSum, scale}, into, std::span(&from, 1), count);
+  } else if (count > 0 && into != from) {
+    std::memmove(into, from, count * ElementBytes(type));
   }
 }
 

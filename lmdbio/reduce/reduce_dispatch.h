@@ -6,10 +6,9 @@
 
 namespace lmdbio::reduce {
 
-// into[i] = sources[0][i] op sources[1][i] op ...
+// into[i] = (sources[0][i] op sources[1][i] op ...) * scale; integers are not scaled.
 using ReduceAllLoop = void (*)(std::byte* into, const std::byte* const* sources,
-                               size_t source_count, size_t count);
-using ScaleLoop = void (*)(std::byte* values, size_t count, double factor);
+                               size_t source_count, size_t count, double scale);
 
 struct ReduceRow {
   ReduceAllLoop by_op[4];  // ReduceOp's numbers, less one
@@ -17,7 +16,6 @@ struct ReduceRow {
 
 struct ReduceKernels {
   ReduceRow reduce[6];  // DataType's numbers, less one
-  ScaleLoop scale[4];   // the floating types
 };
 
 // For any processor.

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -32,8 +33,6 @@ using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Ints = int32_t __attribute__((vector_size(kVectorBytes)));
 using Unsigneds = uint32_t __attribute__((vector_size(kVectorBytes)));
 using Halves = uint16_t __attribute__((vector_size(kVectorBytes / 2)));
-using Doubles = double __attribute__((vector_size(kVectorBytes)));
-using HalfFloats = float __attribute__((vector_size(kVectorBytes / 2)));  // as many as Doubles
 
 template <typename To>
 To LoadAs(const std::byte* from) {
@@ -49,6 +48,7 @@ void StoreAs(std::byte* to, const From& from) {
 
 template <typename T>
 struct Plain {
+  using Number = T;
   typedef T Vector __attribute__((vector_size(kVectorBytes)));  // `using` cannot, of a T
   static constexpr size_t kElementBytes = sizeof(T);
   static Vector Load(const std::byte* from) { return LoadAs<Vector>(from); }
@@ -56,6 +56,7 @@ struct Plain {
 };
 
 struct BFloat16 {
+  using Number = float;
   using Vector = Floats;
   static constexpr size_t kElementBytes = 2;
   static Vector Load(const std::byte* from) {
@@ -108,6 +109,7 @@ Halves NarrowFloats(const Floats& floats) {
 #endif
 
 struct Float16 {
+  using Number = float;
   using Vector = Floats;
   static constexpr size_t kElementBytes = 2;
 #ifdef LMDBIO_HALF_INSTRUCTIONS
@@ -155,10 +157,25 @@ template <typename Lane>
 constexpr size_t kStepBytes = Lane::kElementBytes == 2 ? kFloatLanes * 2
                                                        : sizeof(typename Lane::Vector);
 
+// Multiplies each result, before it is stored, by the same number.
+template <typename Lane>
+struct Scaled {
+  using Vector = typename Lane::Vector;
+  Vector factors;
+  explicit Scaled(double scale) : factors(Vector{} + static_cast<typename Lane::Number>(scale)) {}
+  Vector Of(const Vector& values) const { return values * factors; }
+};
+template <typename Lane>
+struct Unscaled {
+  using Vector = typename Lane::Vector;
+  static Vector Of(const Vector& values) { return values; }
+};
+
 // kSources  how many, where that is known; 0: source_count
-template <typename Lane, typename Op, size_t kSources>
+// result    Scaled or Unscaled
+template <typename Lane, typename Op, size_t kSources, typename Result>
 void ReduceBlock(std::byte* into, const std::byte* const* sources, size_t source_count,
-                 size_t offset) {
+                 size_t offset, const Result& result) {
   using Vector = typename Lane::Vector;
   constexpr size_t kStep = kStepBytes<Lane>;
   const size_t known_count = kSources == 0 ? source_count : kSources;
@@ -174,16 +191,16 @@ void ReduceBlock(std::byte* into, const std::byte* const* sources, size_t source
     c = Op::Of(c, Lane::Load(from + 2 * kStep));
     d = Op::Of(d, Lane::Load(from + 3 * kStep));
   }
-  Lane::Store(into + offset, a);
-  Lane::Store(into + offset + kStep, b);
-  Lane::Store(into + offset + 2 * kStep, c);
-  Lane::Store(into + offset + 3 * kStep, d);
+  Lane::Store(into + offset, result.Of(a));
+  Lane::Store(into + offset + kStep, result.Of(b));
+  Lane::Store(into + offset + 2 * kStep, result.Of(c));
+  Lane::Store(into + offset + 3 * kStep, result.Of(d));
 }
 
 // The last elements, too few for a block: each vector goes through a place that has room for one.
-template <typename Lane, typename Op>
+template <typename Lane, typename Op, typename Result>
 void ReduceTail(std::byte* into, const std::byte* const* sources, size_t source_count,
-                size_t offset, size_t tail_bytes) {
+                size_t offset, size_t tail_bytes, const Result& result) {
   using Vector = typename Lane::Vector;
   constexpr size_t kStep = kStepBytes<Lane>;
   for (size_t at = offset; at < offset + tail_bytes; at += kStep) {
@@ -196,53 +213,36 @@ void ReduceTail(std::byte* into, const std::byte* const* sources, size_t source_
       __builtin_memcpy(place, sources[i] + at, here_bytes);
       sum = Op::Of(sum, Lane::Load(place));
     }
-    Lane::Store(place, sum);
+    Lane::Store(place, result.Of(sum));
     __builtin_memcpy(into + at, place, here_bytes);
   }
 }
 
-template <typename Lane, typename Op>
-void ReduceAllOf(std::byte* into, const std::byte* const* sources, size_t source_count,
-                 size_t count) {
+template <typename Lane, typename Op, typename Result>
+void ReduceBlocks(std::byte* into, const std::byte* const* sources, size_t source_count,
+                  size_t count, const Result& result) {
   constexpr size_t kBlockBytes = kVectorsInBlock * kStepBytes<Lane>;
   const size_t total_bytes = count * Lane::kElementBytes;
   const size_t block_end = total_bytes / kBlockBytes * kBlockBytes;
   if (source_count == 2) {
     for (size_t at = 0; at < block_end; at += kBlockBytes)
-      ReduceBlock<Lane, Op, 2>(into, sources, 2, at);
+      ReduceBlock<Lane, Op, 2>(into, sources, 2, at, result);
   } else {
     for (size_t at = 0; at < block_end; at += kBlockBytes)
-      ReduceBlock<Lane, Op, 0>(into, sources, source_count, at);
+      ReduceBlock<Lane, Op, 0>(into, sources, source_count, at, result);
   }
-  ReduceTail<Lane, Op>(into, sources, source_count, block_end, total_bytes - block_end);
+  ReduceTail<Lane, Op>(into, sources, source_count, block_end, total_bytes - block_end, result);
 }
 
-// In double, rounded once to what Lane holds.
-template <typename Lane>
-void ScaleAsDouble(std::byte* values, size_t count, double factor) {
-  constexpr size_t kStep = Lane::kElementBytes * kFloatLanes;
-  const Doubles factors = Doubles{} + factor;
-  for (size_t at = 0; at < count * Lane::kElementBytes; at += kStep) {
-    const size_t left_bytes = count * Lane::kElementBytes - at;
-    std::byte place[kStep] = {};
-    const size_t here_bytes = left_bytes < kStep ? left_bytes : kStep;
-    __builtin_memcpy(place, values + at, here_bytes);
-    const Floats wide = Lane::Load(place);
-    HalfFloats parts[2];
-    __builtin_memcpy(parts, &wide, sizeof(wide));
-    for (HalfFloats& part : parts) {
-      part = __builtin_convertvector(__builtin_convertvector(part, Doubles) * factors, HalfFloats);
+template <typename Lane, typename Op>
+void ReduceAllOf(std::byte* into, const std::byte* const* sources, size_t source_count,
+                 size_t count, double scale) {
+  if constexpr (std::is_floating_point_v<typename Lane::Number>) {
+    if (scale != 1) {
+      return ReduceBlocks<Lane, Op>(into, sources, source_count, count, Scaled<Lane>(scale));
     }
-    Lane::Store(place, LoadAs<Floats>(reinterpret_cast<const std::byte*>(parts)));
-    __builtin_memcpy(values + at, place, here_bytes);
   }
-}
-
-void ScaleDoubles(std::byte* values, size_t count, double factor) {
-  for (size_t i = 0; i < count; ++i) {
-    std::byte* const at = values + i * sizeof(double);
-    StoreAs(at, LoadAs<double>(at) * factor);
-  }
+  ReduceBlocks<Lane, Op>(into, sources, source_count, count, Unscaled<Lane>());
 }
 
 // The kernels of this file, by type and operation in the order of their numbers.
@@ -256,9 +256,7 @@ constexpr ReduceKernels KernelsOfThisFile() {
   return {.reduce = {RowOf<Plain<float>, Plain<float>>(), RowOf<Plain<double>, Plain<double>>(),
                      RowOf<Float16, Float16>(), RowOf<BFloat16, BFloat16>(),
                      RowOf<Plain<uint32_t>, Plain<int32_t>>(),
-                     RowOf<Plain<uint64_t>, Plain<int64_t>>()},
-          .scale = {ScaleAsDouble<Plain<float>>, ScaleDoubles, ScaleAsDouble<Float16>,
-                    ScaleAsDouble<BFloat16>}};
+                     RowOf<Plain<uint64_t>, Plain<int64_t>>()}};
 }
 
 }  // namespace

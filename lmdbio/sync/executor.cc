@@ -27,7 +27,7 @@ void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
 }
 
 void ScaleIfNeeded(const Request& request, double factor, std::byte* values, uint64_t count) {
-  if (factor != 1) reduce::Scale(request.type, factor, values, count);
+  if (factor != 1) reduce::Scale(request.type, factor, values, values, count);
 }
 
 // Rows of the first dimension that each of `size` ranks gets: as even as can be, more to the first.

@@ -87,60 +87,84 @@ T ElementAt(const std::byte* values, size_t index) {
   return value;
 }
 
+// The exact product, cut towards zero, at the ends of its type where it lies behind them.
+// Requires: 2^-64 < |scale| < 1
+template <typename T>
+T ScaleWhole(T value, double scale) {
+  __extension__ using Wide = __int128;
+  int exponent = 0;
+  const auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(scale, &exponent), 53));
+  const Wide product = Wide{value} * mantissa / (Wide{1} << (53 - exponent));
+  if (product > Wide{std::numeric_limits<T>::max()}) return std::numeric_limits<T>::max();
+  if (product < Wide{std::numeric_limits<T>::min()}) return std::numeric_limits<T>::min();
+  return static_cast<T>(product);
+}
+
+template <typename T>
+T ScaleNumber(T value, double scale) {
+  if (scale == 1) return value;
+  if constexpr (std::numeric_limits<T>::is_integer) return ScaleWhole(value, scale);
+  return value * static_cast<T>(scale);
+}
+
 template <typename T, typename Step>
-void ReduceEach(const std::vector<const std::byte*>& sources, size_t count, std::byte* into,
-                const Step& step) {
+void ReduceEach(const std::vector<const std::byte*>& sources, double scale, size_t count,
+                std::byte* into, const Step& step) {
   for (size_t i = 0; i < count; ++i) {
     T sum = ElementAt<T>(sources[0], i);
     for (size_t s = 1; s < sources.size(); ++s) sum = step(sum, ElementAt<T>(sources[s], i));
+    sum = ScaleNumber(sum, scale);
     std::memcpy(into + i * sizeof(T), &sum, sizeof(T));
   }
 }
 
-inline void ReduceSmall(const SmallFloat& kind, reduce::ReduceOp op,
+inline void ReduceSmall(const SmallFloat& kind, const reduce::Reduction& reduction,
                         const std::vector<const std::byte*>& sources, size_t count,
                         std::byte* into) {
   for (size_t i = 0; i < count; ++i) {
     auto sum = static_cast<float>(Decode(kind, ElementAt<uint16_t>(sources[0], i)));
     for (size_t s = 1; s < sources.size(); ++s) {
       const auto next = static_cast<float>(Decode(kind, ElementAt<uint16_t>(sources[s], i)));
-      sum = Combine(op, sum, next);
+      sum = Combine(reduction.op, sum, next);
     }
-    const uint16_t bits = Encode(kind, static_cast<double>(sum));
+    const uint16_t bits = Encode(kind, static_cast<double>(ScaleNumber(sum, reduction.scale)));
     std::memcpy(into + i * 2, &bits, sizeof(bits));
   }
 }
 
 // What ReduceAll must give: the same bits, but for those of a NaN.
-inline std::vector<std::byte> ReduceSlowly(reduce::DataType type, reduce::ReduceOp op,
+inline std::vector<std::byte> ReduceSlowly(reduce::DataType type,
+                                           const reduce::Reduction& reduction,
                                            const std::vector<const std::byte*>& sources,
                                            size_t count) {
   using reduce::DataType;
+  const reduce::ReduceOp op = reduction.op;
+  const double scale = reduction.scale;
   std::vector<std::byte> into(count * reduce::ElementBytes(type));
   switch (type) {
     case DataType::kFloat32:
-      ReduceEach<float>(sources, count, into.data(),
+      ReduceEach<float>(sources, scale, count, into.data(),
                         [op](float a, float b) { return Combine(op, a, b); });
       break;
     case DataType::kFloat64:
-      ReduceEach<double>(sources, count, into.data(),
+      ReduceEach<double>(sources, scale, count, into.data(),
                          [op](double a, double b) { return Combine(op, a, b); });
       break;
     case DataType::kInt32:
-      ReduceEach<int32_t>(sources, count, into.data(), [op](int32_t a, int32_t b) {
+      ReduceEach<int32_t>(sources, scale, count, into.data(), [op](int32_t a, int32_t b) {
         return CombineWhole<int32_t, uint32_t>(op, a, b);
       });
       break;
     case DataType::kInt64:
-      ReduceEach<int64_t>(sources, count, into.data(), [op](int64_t a, int64_t b) {
+      ReduceEach<int64_t>(sources, scale, count, into.data(), [op](int64_t a, int64_t b) {
         return CombineWhole<int64_t, uint64_t>(op, a, b);
       });
       break;
     case DataType::kFloat16:
-      ReduceSmall(kHalf, op, sources, count, into.data());
+      ReduceSmall(kHalf, reduction, sources, count, into.data());
       break;
     case DataType::kBFloat16:
-      ReduceSmall(kBrainHalf, op, sources, count, into.data());
+      ReduceSmall(kBrainHalf, reduction, sources, count, into.data());
       break;
   }
   return into;

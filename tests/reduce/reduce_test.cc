@@ -44,20 +44,25 @@ struct Sources {
   std::vector<const std::byte*> pointers;
 };
 
-void CheckAgainstOracle(DataType type, ReduceOp op, size_t source_count, size_t count) {
-  CAPTURE(NameOf(type), NameOf(op), source_count, count);
+// What a scale is applied to may be any bits, so the scales are far from the ends of float32.
+constexpr std::array kScales{1.0, 1.0 / 3, 0.25, -0.7};
+
+void CheckAgainstOracle(DataType type, const Reduction& reduction, size_t source_count,
+                        size_t count) {
+  CAPTURE(NameOf(type), NameOf(reduction.op), reduction.scale, source_count, count);
   const Sources sources(type, source_count, count, count * 31 + source_count);
-  const auto expected = test::ReduceSlowly(type, op, sources.pointers, count);
+  const auto expected = test::ReduceSlowly(type, reduction, sources.pointers, count);
   std::vector<std::byte> place(expected.size() + 8, std::byte{0x5A});
   std::byte* const into = place.data() + 3;
-  ReduceAll(type, op, into, sources.pointers, count);
+  ReduceAll(type, reduction, into, sources.pointers, count);
   CHECK(test::FirstDifference(type, into, expected.data(), count) == count);
   CHECK(place[2] == std::byte{0x5A});
   CHECK(into[expected.size()] == std::byte{0x5A});
 
+  if (!IsFloating(type) && reduction.scale != 1) return;  // not in the kernels
   std::vector<std::byte> portable(expected.size() + 1);
-  LoopOf(PortableKernels(), type, op)(portable.data() + 1, sources.pointers.data(), source_count,
-                                      count);
+  LoopOf(PortableKernels(), type, reduction.op)(portable.data() + 1, sources.pointers.data(),
+                                                source_count, count, reduction.scale);
   CHECK(test::FirstDifference(type, portable.data() + 1, expected.data(), count) == count);
 }
 
@@ -66,28 +71,54 @@ TEST_CASE("ReduceAll gives what one number at a time gives", "[reduce]") {
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
       for (const size_t count : {0, 1, 2, 3, 7, 8, 9, 15, 31, 32, 33, 63, 64, 65, 127, 1000}) {
-        CheckAgainstOracle(type, op, source_count, count);
+        for (const double scale : kScales) {
+          CheckAgainstOracle(type, {op, scale}, source_count, count);
+        }
       }
     }
   }
 }
 
+TEST_CASE("Scaled reductions are the same on every processor", "[reduce]") {
+  if (BetterKernels() == nullptr) return;
+  const DataType type =
+      GENERATE(DataType::kFloat32, DataType::kFloat64, DataType::kFloat16, DataType::kBFloat16);
+  const size_t source_count = GENERATE(1, 2, 3, 5);
+  const size_t count = 50'021;
+  const Sources sources(type, source_count, count, source_count);
+  const size_t bytes = count * ElementBytes(type);
+  for (const ReduceOp op : kOps) {
+    for (const double scale : kScales) {
+      CAPTURE(NameOf(type), NameOf(op), scale, source_count);
+      std::vector<std::byte> portable(bytes);
+      std::vector<std::byte> better(bytes);
+      LoopOf(PortableKernels(), type, op)(portable.data(), sources.pointers.data(), source_count,
+                                          count, scale);
+      LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), source_count,
+                                         count, scale);
+      CHECK(portable == better);
+    }
+  }
+}
+
 TEST_CASE("ReduceAll and Reduce write over one of their sources", "[reduce]") {
+  const double scale = GENERATE(1.0, 1.0 / 3);
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
-      CAPTURE(NameOf(type), NameOf(op));
+      CAPTURE(NameOf(type), NameOf(op), scale);
+      const Reduction reduction(op, scale);
       const size_t count = 77;
       for (const size_t target : {0, 1, 2}) {
         Sources sources(type, 3, count, 5);
-        const auto expected = test::ReduceSlowly(type, op, sources.pointers, count);
+        const auto expected = test::ReduceSlowly(type, reduction, sources.pointers, count);
         auto* into = reinterpret_cast<std::byte*>(sources.texts[target].data()) + target + 1;
-        ReduceAll(type, op, into, sources.pointers, count);
+        ReduceAll(type, reduction, into, sources.pointers, count);
         CHECK(test::FirstDifference(type, into, expected.data(), count) == count);
       }
       Sources sources(type, 2, count, 6);
-      const auto expected = test::ReduceSlowly(type, op, sources.pointers, count);
+      const auto expected = test::ReduceSlowly(type, reduction, sources.pointers, count);
       auto* into = reinterpret_cast<std::byte*>(sources.texts[0].data()) + 1;
-      Reduce(type, op, into, sources.pointers[1], count);
+      Reduce(type, reduction, into, sources.pointers[1], count);
       CHECK(test::FirstDifference(type, into, expected.data(), count) == count);
     }
   }
@@ -102,7 +133,7 @@ TEST_CASE("Half types keep every value, on every processor the same", "[reduce]"
   const auto* const source = reinterpret_cast<const std::byte*>(all.data());
   std::vector<uint16_t> portable(all.size());
   LoopOf(PortableKernels(), type, ReduceOp::kSum)(reinterpret_cast<std::byte*>(portable.data()),
-                                                  &source, 1, all.size());
+                                                  &source, 1, all.size(), 1);
   size_t wrong_count = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const bool is_nan = std::isnan(test::Decode(kind, all[i]));
@@ -113,7 +144,7 @@ TEST_CASE("Half types keep every value, on every processor the same", "[reduce]"
   if (BetterKernels() == nullptr) return;
   std::vector<uint16_t> better(all.size());
   LoopOf(*BetterKernels(), type, ReduceOp::kSum)(reinterpret_cast<std::byte*>(better.data()),
-                                                 &source, 1, all.size());
+                                                 &source, 1, all.size(), 1);
   CHECK(better == portable);
 }
 
@@ -125,20 +156,20 @@ TEST_CASE("Half types round to the nearest even, on every processor the same", "
   const Sources sources(type, 2, count, 99);
   const auto expected = test::ReduceSlowly(type, op, sources.pointers, count);
   std::vector<std::byte> portable(expected.size());
-  LoopOf(PortableKernels(), type, op)(portable.data(), sources.pointers.data(), 2, count);
+  LoopOf(PortableKernels(), type, op)(portable.data(), sources.pointers.data(), 2, count, 1);
   CHECK(test::FirstDifference(type, portable.data(), expected.data(), count) == count);
   if (BetterKernels() == nullptr) return;
   std::vector<std::byte> better(expected.size());
-  LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), 2, count);
+  LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), 2, count, 1);
   CHECK(test::FirstDifference(type, better.data(), expected.data(), count) == count);
 }
 
 template <typename T>
-T One(DataType type, ReduceOp op, std::vector<T> values) {
+T One(DataType type, const Reduction& reduction, std::vector<T> values) {
   std::vector<const std::byte*> sources;
   for (const T& value : values) sources.push_back(reinterpret_cast<const std::byte*>(&value));
   T result{};
-  ReduceAll(type, op, reinterpret_cast<std::byte*>(&result), sources, 1);
+  ReduceAll(type, reduction, reinterpret_cast<std::byte*>(&result), sources, 1);
   return result;
 }
 
@@ -147,6 +178,16 @@ TEST_CASE("Half types are rounded once, after all sources", "[reduce]") {
   std::vector<uint16_t> values{0x6800};
   for (int i = 0; i < 8; ++i) values.push_back(0x3C00);
   CHECK(test::Decode(test::kHalf, One(DataType::kFloat16, ReduceOp::kSum, values)) == 2056);
+}
+
+TEST_CASE("Half types are scaled before they are rounded", "[reduce]") {
+  // Their sum is beyond float16; their average is not.
+  const Reduction average(ReduceOp::kSum, 1.0 / 3);
+  const std::vector<uint16_t> large(3, 0x7800);  // 32768
+  CHECK(test::Decode(test::kHalf, One(DataType::kFloat16, average, large)) == 32768);
+  // 2048 + 1 is a tie in float16: rounded first, it would be 1536.
+  const std::vector<uint16_t> tie{0x6800, 0x3C00};
+  CHECK(test::Decode(test::kHalf, One(DataType::kFloat16, {ReduceOp::kSum, 0.75}, tie)) == 1537);
 }
 
 TEST_CASE("Integers wrap around", "[reduce]") {
@@ -169,16 +210,19 @@ TEST_CASE("A NaN stays, wherever it is", "[reduce]") {
 }
 
 template <typename T>
-std::vector<T> Scaled(DataType type, double factor, std::vector<T> values) {
-  Scale(type, factor, reinterpret_cast<std::byte*>(values.data()), values.size());
+std::vector<T> Scaled(DataType type, double scale, std::vector<T> values) {
+  std::vector<T> apart(values.size());
+  auto* const place = reinterpret_cast<std::byte*>(values.data());
+  Scale(type, scale, reinterpret_cast<std::byte*>(apart.data()), place, values.size());
+  Scale(type, scale, place, place, values.size());
+  CHECK(apart == values);
   return values;
 }
 
 TEST_CASE("Scale multiplies", "[reduce]") {
   for (const size_t count : {0, 1, 3, 8, 9, 33}) {
     std::vector<float> values(count, 3.0F);
-    CHECK(Scaled(DataType::kFloat32, 0.1, values) ==
-          std::vector<float>(count, static_cast<float>(3 * 0.1)));
+    CHECK(Scaled(DataType::kFloat32, 0.1, values) == std::vector<float>(count, 3.0F * 0.1F));
     CHECK(Scaled(DataType::kFloat64, 0.1, std::vector<double>(count, 3.0)) ==
           std::vector<double>(count, 3 * 0.1));
     CHECK(Scaled(DataType::kFloat16, 0.5, std::vector<uint16_t>(count, 0x3C00)) ==
