@@ -57,18 +57,20 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Every rank's values become the reduction of all of them; the same bits on every rank, and in
-  // every run with the same values, ranks and options.
+  // Every rank's values become the reduction of all of them, scaled once; the same bits on every
+  // rank, and in every run with the same values, ranks and options.
+  // reduction  the same on every rank
   virtual Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                        reduce::ReduceOp op) = 0;
+                                        const reduce::Reduction& reduction) = 0;
 
-  // Rank r gets the reduction of the counts[r] elements that begin at the sum of the counts before.
+  // Rank r gets the reduction of the counts[r] elements that begin at the sum of the counts before,
+  // as AllReduce would give it.
   // input   [sum of counts] of `type`
   // output  [counts[rank()]]; may be a part of `input`
   // counts  [size(); the same on every rank]
   virtual Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input,
                                             std::byte* output, std::span<const uint64_t> counts,
-                                            reduce::ReduceOp op) = 0;
+                                            const reduce::Reduction& reduction) = 0;
 
   // Everybody's bytes, rank after rank.
   // mine   [part_bytes[rank()]]; may lie at its own place in `all`

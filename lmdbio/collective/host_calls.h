@@ -35,9 +35,10 @@ class HostCalls final : public Collectives {
   int size() const override { return table_.size(); }
 
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                reduce::ReduceOp op) override;
+                                const reduce::Reduction& reduction) override;
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts, reduce::ReduceOp op) override;
+                                    std::span<const uint64_t> counts,
+                                    const reduce::Reduction& reduction) override;
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override;
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -60,22 +61,25 @@ class HostCalls final : public Collectives {
 
   Result<CallOutcome> Meet(const CallTag& tag, const CallHeader& header);
   Result<CallOutcome> ReduceInSlots(const CallTag& tag, const CallHeader& header,
-                                    const Values& values, reduce::ReduceOp op);
+                                    const Values& values, const reduce::Reduction& reduction);
   Result<CallOutcome> ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
-                                       const Values& values, reduce::ReduceOp op);
+                                       const Values& values, const reduce::Reduction& reduction);
   Result<CallOutcome> ReduceInChunks(const CallTag& tag, const CallHeader& header,
-                                     const Values& values, reduce::ReduceOp op);
+                                     const Values& values, const reduce::Reduction& reduction);
   template <typename AnyChunks>
   Result<CallOutcome> ReduceBy(const AnyChunks& chunks, const CallTag& tag,
-                               const CallHeader& header, const Values& values, reduce::ReduceOp op);
-  Status ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op);
-  void ReduceBlock(reduce::DataType type, reduce::ReduceOp op, uint64_t offset, uint64_t bytes);
+                               const CallHeader& header, const Values& values,
+                               const reduce::Reduction& reduction);
+  Status ReduceInPlace(const Values& values, uint64_t place, const reduce::Reduction& reduction);
+  void ReduceBlock(reduce::DataType type, const reduce::Reduction& reduction, uint64_t offset,
+                   uint64_t bytes);
   Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                      const Values& input, std::byte* output, uint64_t first,
-                                     uint64_t count, reduce::ReduceOp op);
+                                     uint64_t count, const reduce::Reduction& reduction);
   Result<CallOutcome> ScatterChunks(const CallTag& tag, const CallHeader& header,
                                     const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts, reduce::ReduceOp op);
+                                    std::span<const uint64_t> counts,
+                                    const reduce::Reduction& reduction);
   Result<CallOutcome> MeetForAllToAll(const CallTag& tag, Bytes send,
                                       std::span<const uint64_t> send_bytes,
                                       std::span<const uint64_t> receive_bytes);

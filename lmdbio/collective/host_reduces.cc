@@ -1,6 +1,7 @@
 // AllReduce and ReduceScatter. Of each element one call of reduce::ReduceAll gives the reduction,
 // over the sources in the order of the ranks: whoever makes it gets the same bits.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -25,9 +26,9 @@ void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-uint64_t MeaningOf(CallKind kind, const Values& values, reduce::ReduceOp op) {
-  return Meaning(
-             {kind, static_cast<uint64_t>(values.type), static_cast<uint64_t>(op), values.count})
+uint64_t MeaningOf(CallKind kind, const Values& values, const reduce::Reduction& reduction) {
+  return Meaning({kind, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
+                  std::bit_cast<uint64_t>(reduction.scale), values.count})
       .value();
 }
 
@@ -67,35 +68,35 @@ std::optional<uint64_t> HostCalls::CommonPlace() const {
 }
 
 Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& values,
-                                         reduce::ReduceOp op) {
+                                         const reduce::Reduction& reduction) {
   LMDBIO_TRY_VOID(table_.Begin());
-  CallHeader header{.digest = tag.digest, .meaning = MeaningOf(kAllReduceCall, values, op)};
+  CallHeader header{.digest = tag.digest, .meaning = MeaningOf(kAllReduceCall, values, reduction)};
   const uint64_t bytes = values.count * reduce::ElementBytes(values.type);
   const bool may_be_one_shot = options_.way != HostWay::kTwoShot;
   const uint64_t one_shot_bytes =
       options_.way == HostWay::kOneShot ? table_.slot_bytes() : OneShotBytes(size());
   if (may_be_one_shot && bytes <= std::min(one_shot_bytes, table_.slot_bytes())) {
-    return ReduceInSlots(tag, header, values, op);
+    return ReduceInSlots(tag, header, values, reduction);
   }
   if (options_.way != HostWay::kOneShot) header.place = PlaceOf(values);
   // Two ranks move as many bytes between them either way, and wait less often so.
   const bool is_one_shot =
       options_.way == HostWay::kOneShot || (options_.way == HostWay::kAuto && size() == 2);
-  if (is_one_shot) return ReduceInChunks(tag, header, values, op);
-  return ReduceInTwoShots(tag, header, values, op);
+  if (is_one_shot) return ReduceInChunks(tag, header, values, reduction);
+  return ReduceInTwoShots(tag, header, values, reduction);
 }
 
 // By chunks, or in place where all can.
 template <typename AnyChunks>
 Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& tag,
                                         const CallHeader& header, const Values& values,
-                                        reduce::ReduceOp op) {
+                                        const reduce::Reduction& reduction) {
   // Values that the others can look into are not laid down, in the hope that all can do so.
   if (!tag.is_declined && header.place == 0) chunks.Do(0);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined) return outcome;
   if (const std::optional<uint64_t> place = CommonPlace()) {
-    LMDBIO_TRY_VOID(ReduceInPlace(values, *place, op));
+    LMDBIO_TRY_VOID(ReduceInPlace(values, *place, reduction));
     return outcome;
   }
   bool are_all_laid_down = true;
@@ -112,20 +113,22 @@ Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& 
 
 // One shot: everybody's values are on the table, and every rank reduces all of them.
 Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeader& header,
-                                             const Values& values, reduce::ReduceOp op) {
+                                             const Values& values,
+                                             const reduce::Reduction& reduction) {
   const uint64_t bytes = values.count * reduce::ElementBytes(values.type);
   if (!tag.is_declined) Copy(table_.SlotOf(rank()), values.data, bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined || bytes == 0) return outcome;
   for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.SlotOf(r);
   sources_[static_cast<size_t>(rank())] = values.data;
-  reduce::ReduceAll(values.type, op, values.data, sources_, values.count);
+  reduce::ReduceAll(values.type, reduction, values.data, sources_, values.count);
   return outcome;
 }
 
 // One shot after the other.
 Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHeader& header,
-                                              const Values& values, reduce::ReduceOp op) {
+                                              const Values& values,
+                                              const reduce::Reduction& reduction) {
   const uint64_t element_bytes = reduce::ElementBytes(values.type);
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
@@ -137,16 +140,17 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
     std::byte* const mine = values.data + chunk * each * element_bytes;
     for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk);
     sources_[static_cast<size_t>(rank())] = mine;
-    reduce::ReduceAll(values.type, op, mine, sources_, here(chunk));
+    reduce::ReduceAll(values.type, reduction, mine, sources_, here(chunk));
   };
   const auto chunks = MakeChunks<2>((values.count + each - 1) / each, write, combine, combine);
-  return ReduceBy(chunks, tag, header, values, op);
+  return ReduceBy(chunks, tag, header, values, reduction);
 }
 
 // Two shots, for each chunk: every rank reduces its part of the chunk for all, and takes the other
 // parts from the others.
 Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
-                                                const Values& values, reduce::ReduceOp op) {
+                                                const Values& values,
+                                                const reduce::Reduction& reduction) {
   const uint64_t element_bytes = reduce::ElementBytes(values.type);
   const uint64_t grain = kLineBytes / element_bytes;
   const uint64_t each = table_.buffer_bytes() / element_bytes;
@@ -173,7 +177,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
         sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk) + offset;
       }
       sources_[static_cast<size_t>(rank())] = at(chunk) + offset;
-      reduce::ReduceAll(values.type, op, buffer + offset, sources_, count);
+      reduce::ReduceAll(values.type, reduction, buffer + offset, sources_, count);
       Copy(at(chunk) + offset, buffer + offset, count * element_bytes);
     }
   };
@@ -187,12 +191,13 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
     }
   };
   const auto chunks = MakeChunks<3>((values.count + each - 1) / each, write, combine, take);
-  return ReduceBy(chunks, tag, header, values, op);
+  return ReduceBy(chunks, tag, header, values, reduction);
 }
 
 // Blocks of all values, reduced for all, out of everybody's memory and back into it, by whichever
 // ranks run. With more ranks than cores the kernel may not run one for some milliseconds.
-Status HostCalls::ReduceInPlace(const Values& values, uint64_t place, reduce::ReduceOp op) {
+Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
+                                const reduce::Reduction& reduction) {
   const uint64_t bytes = values.count * reduce::ElementBytes(values.type);
   const uint64_t piece_bytes = PieceBytes(bytes, size());
   const uint64_t piece_count = (bytes + piece_bytes - 1) / piece_bytes;
@@ -201,7 +206,7 @@ Status HostCalls::ReduceInPlace(const Values& values, uint64_t place, reduce::Re
     const uint64_t begin = *piece * piece_bytes;
     const uint64_t end = std::min(begin + piece_bytes, bytes);
     for (uint64_t at = begin; at < end; at += kBlockBytes) {
-      ReduceBlock(values.type, op, place + at, std::min(kBlockBytes, end - at));
+      ReduceBlock(values.type, reduction, place + at, std::min(kBlockBytes, end - at));
     }
     table_.FinishPiece(piece_count, 1);
     LMDBIO_TRY_VOID(table_.KeepAlive());
@@ -209,13 +214,13 @@ Status HostCalls::ReduceInPlace(const Values& values, uint64_t place, reduce::Re
   return table_.Await(1);
 }
 
-void HostCalls::ReduceBlock(reduce::DataType type, reduce::ReduceOp op, uint64_t offset,
-                            uint64_t bytes) {
+void HostCalls::ReduceBlock(reduce::DataType type, const reduce::Reduction& reduction,
+                            uint64_t offset, uint64_t bytes) {
   for (int r = 0; r < size(); ++r) {
     sources_[static_cast<size_t>(r)] = RegisteredOf(r).data() + offset;
   }
   std::byte* const result = registered().data() + offset;
-  reduce::ReduceAll(type, op, result, sources_, bytes / reduce::ElementBytes(type));
+  reduce::ReduceAll(type, reduction, result, sources_, bytes / reduce::ElementBytes(type));
   for (int i = 1; i < size(); ++i) {
     Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
   }
@@ -223,10 +228,10 @@ void HostCalls::ReduceBlock(reduce::DataType type, reduce::ReduceOp op, uint64_t
 
 Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& input,
                                              std::byte* output, std::span<const uint64_t> counts,
-                                             reduce::ReduceOp op) {
+                                             const reduce::Reduction& reduction) {
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
   LMDBIO_TRY_VOID(table_.Begin());
-  Meaning meaning({kReduceScatterCall, MeaningOf(kReduceScatterCall, input, op)});
+  Meaning meaning({kReduceScatterCall, MeaningOf(kReduceScatterCall, input, reduction)});
   meaning.Add(counts);
   const CallHeader header{.digest = tag.digest, .meaning = meaning.value()};
   uint64_t first = 0;
@@ -234,7 +239,7 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
   const uint64_t count = counts[static_cast<size_t>(rank())];
   const uint64_t bytes = input.count * reduce::ElementBytes(input.type);
   if (bytes <= table_.slot_bytes()) {
-    return ScatterInSlots(tag, header, input, output, first, count, op);
+    return ScatterInSlots(tag, header, input, output, first, count, reduction);
   }
   // An output that lies over values which are still to be read is written at the end.
   const uint64_t output_bytes = count * reduce::ElementBytes(input.type);
@@ -242,17 +247,18 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
   const std::less<const std::byte*> before;
   const bool overlaps = output != own_part && before(output, input.data + bytes) &&
                         before(input.data, output + output_bytes);
-  if (!overlaps) return ScatterChunks(tag, header, input, output, counts, op);
+  if (!overlaps) return ScatterChunks(tag, header, input, output, counts, reduction);
   std::vector<std::byte> apart(output_bytes);
   LMDBIO_TRY(const CallOutcome outcome,
-             ScatterChunks(tag, header, input, apart.data(), counts, op));
+             ScatterChunks(tag, header, input, apart.data(), counts, reduction));
   if (outcome == CallOutcome::kDone) Copy(output, apart.data(), output_bytes);
   return outcome;
 }
 
 Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                               const Values& input, std::byte* output,
-                                              uint64_t first, uint64_t count, reduce::ReduceOp op) {
+                                              uint64_t first, uint64_t count,
+                                              const reduce::Reduction& reduction) {
   const uint64_t element_bytes = reduce::ElementBytes(input.type);
   if (!tag.is_declined) Copy(table_.SlotOf(rank()), input.data, input.count * element_bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
@@ -260,7 +266,7 @@ Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHead
   for (int r = 0; r < size(); ++r) {
     sources_[static_cast<size_t>(r)] = table_.SlotOf(r) + first * element_bytes;
   }
-  reduce::ReduceAll(input.type, op, output, sources_, count);
+  reduce::ReduceAll(input.type, reduction, output, sources_, count);
   return outcome;
 }
 
@@ -268,7 +274,7 @@ Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHead
 Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeader& header,
                                              const Values& input, std::byte* output,
                                              std::span<const uint64_t> counts,
-                                             reduce::ReduceOp op) {
+                                             const reduce::Reduction& reduction) {
   const uint64_t element_bytes = reduce::ElementBytes(input.type);
   const uint64_t piece_bytes =
       table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
@@ -296,7 +302,7 @@ Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeade
           table_.BufferOf(r, chunk) + static_cast<uint64_t>(rank()) * piece_bytes;
     }
     sources_[static_cast<size_t>(rank())] = input.data + (first + chunk * each) * element_bytes;
-    reduce::ReduceAll(input.type, op, output + chunk * each * element_bytes, sources_,
+    reduce::ReduceAll(input.type, reduction, output + chunk * each * element_bytes, sources_,
                       here(rank(), chunk));
   };
   const uint64_t count_max = *std::max_element(counts.begin(), counts.end());

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/reduce/reduce.h"
 
 namespace lmdbio::collective {
 namespace {
@@ -17,18 +18,26 @@ Result<CallOutcome> Copy(const CallTag& tag, const std::byte* from, std::byte* t
   return OutcomeOf(tag);
 }
 
+// The reduction of one rank is its own values, scaled.
+Result<CallOutcome> Scale(const CallTag& tag, const Values& input, std::byte* to, double scale) {
+  if (!tag.is_declined) reduce::Scale(input.type, scale, to, input.data, input.count);
+  return OutcomeOf(tag);
+}
+
 class Solo final : public Collectives {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
 
-  Result<CallOutcome> AllReduce(const CallTag& tag, const Values&, reduce::ReduceOp) override {
-    return OutcomeOf(tag);
+  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
+                                const reduce::Reduction& reduction) override {
+    return Scale(tag, values, values.data, reduction.scale);
   }
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts, reduce::ReduceOp) override {
+                                    std::span<const uint64_t> counts,
+                                    const reduce::Reduction& reduction) override {
     LMDBIO_CHECK(counts.size() == 1 && counts[0] == input.count);
-    return Copy(tag, input.data, output, input.count * reduce::ElementBytes(input.type));
+    return Scale(tag, input, output, reduction.scale);
   }
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t>) override {

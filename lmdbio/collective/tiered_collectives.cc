@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -41,9 +42,11 @@ class Tiered final : public Collectives {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(places_.host_of.size()); }
-  Outcome AllReduce(const CallTag& tag, const Values& values, reduce::ReduceOp op) override;
+  Outcome AllReduce(const CallTag& tag, const Values& values,
+                    const reduce::Reduction& reduction) override;
   Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                        std::span<const uint64_t> counts, reduce::ReduceOp op) override;
+                        std::span<const uint64_t> counts,
+                        const reduce::Reduction& reduction) override;
   Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                     std::span<const uint64_t> part_bytes) override;
   Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -76,7 +79,8 @@ class Tiered final : public Collectives {
     return Fail(std::move(error));
   }
   Outcome Agree(const CallTag& tag);
-  Outcome ReduceThrough(const CallTag& tag, const Values& values, reduce::ReduceOp op);
+  Outcome ReduceThrough(const CallTag& tag, const Values& values,
+                        const reduce::Reduction& reduction);
   Outcome GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                        std::span<const uint64_t> part_bytes);
 
@@ -111,41 +115,48 @@ Outcome Tiered::Agree(const CallTag& tag) {
       tag, on_host, [&](const CallTag& stage) { return roots_->Barrier(stage); }, on_host);
 }
 
-// In place: what was there is gone even if somebody declines.
-Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values, reduce::ReduceOp op) {
+// In place: what was there is gone even if somebody declines. The roots scale, since their results
+// are those of all ranks.
+Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
+                              const reduce::Reduction& reduction) {
   const MutableBytes bytes(values.data, values.count * reduce::ElementBytes(values.type));
   return Stages(
-      tag, [&](const CallTag& stage) { return host_->AllReduce(stage, values, op); },
-      [&](const CallTag& stage) { return roots_->AllReduce(stage, values, op); },
+      tag, [&](const CallTag& stage) { return host_->AllReduce(stage, values, reduction.op); },
+      [&](const CallTag& stage) { return roots_->AllReduce(stage, values, reduction); },
       [&](const CallTag& stage) { return host_->Broadcast(stage, bytes, 0); });
 }
 
-Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, reduce::ReduceOp op) {
+Outcome Tiered::AllReduce(const CallTag& tag, const Values& values,
+                          const reduce::Reduction& reduction) {
   const size_t bytes = values.count * reduce::ElementBytes(values.type);
   const CallTag marked =
       Marked(tag, WireCall::kAllReduce,
-             {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(op)});
+             {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
+              std::bit_cast<uint64_t>(reduction.scale)});
   if (bytes > options_.apart_bytes_max) {
     LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
-    return outcome == CallOutcome::kDeclined ? Outcome(outcome) : ReduceThrough(marked, values, op);
+    return outcome == CallOutcome::kDeclined ? Outcome(outcome)
+                                             : ReduceThrough(marked, values, reduction);
   }
   scratch_.assign(values.data, values.data + bytes);
   LMDBIO_TRY(const CallOutcome outcome,
-             ReduceThrough(marked, {scratch_.data(), values.count, values.type}, op));
+             ReduceThrough(marked, {scratch_.data(), values.count, values.type}, reduction));
   if (outcome == CallOutcome::kDone) std::ranges::copy(scratch_, values.data);
   return outcome;
 }
 
 Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                              std::span<const uint64_t> counts, reduce::ReduceOp op) {
+                              std::span<const uint64_t> counts,
+                              const reduce::Reduction& reduction) {
   const size_t element_bytes = reduce::ElementBytes(input.type);
   const size_t bytes = input.count * element_bytes;
-  const CallTag marked = Marked(
-      tag, WireCall::kReduceScatter,
-      {bytes, static_cast<uint64_t>(input.type), static_cast<uint64_t>(op), DigestOf(counts)});
+  const CallTag marked =
+      Marked(tag, WireCall::kReduceScatter,
+             {bytes, static_cast<uint64_t>(input.type), static_cast<uint64_t>(reduction.op),
+              std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)});
   scratch_.assign(input.data, input.data + bytes);
   LMDBIO_TRY(const CallOutcome outcome,
-             ReduceThrough(marked, {scratch_.data(), input.count, input.type}, op));
+             ReduceThrough(marked, {scratch_.data(), input.count, input.type}, reduction));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
   const Bounds bounds = BoundsOf(counts, element_bytes);

@@ -2,7 +2,9 @@
 //
 // The costs are in docs/collectives.md "Messages". The ranks have agreed on the call before (see
 // wire_meeting.h), so all of them make it with the same sizes. Each value is reduced in one place
-// and in one order, and copied from there: all ranks have the same bits, in every run.
+// and in one order, and copied from there: all ranks have the same bits, in every run. The step
+// that completes a result scales it, before it is sent on. One rank alone takes no step, so its
+// values stay as they are.
 //
 // Errors of every call: as Wire. Every call is collective.
 //
@@ -51,7 +53,7 @@ struct WireJob {
 // Ring: every rank sends to the next one only. A part for each rank; partial sums go round once,
 // then results.
 // Errors: as Wire
-Status RingAllReduce(WireJob job, const Values& values, reduce::ReduceOp op);
+Status RingAllReduce(WireJob job, const Values& values, const reduce::Reduction& reduction);
 // all  [everybody's bytes, rank after rank; this rank's are there]
 // Errors: as Wire
 Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);
@@ -59,17 +61,17 @@ Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> pa
 // Halving: pairs of ranks exchange halves of what they are left with and reduce them, then double
 // what they have.
 // Errors: as Wire
-Status HalvingAllReduce(WireJob job, const Values& values, reduce::ReduceOp op);
+Status HalvingAllReduce(WireJob job, const Values& values, const reduce::Reduction& reduction);
 
 // Direct: everybody sends everybody its part, reduces its own in the order of ranks, and sends the
 // result to everybody.
 // Errors: as Wire
-Status DirectAllReduce(WireJob job, const Values& values, reduce::ReduceOp op);
+Status DirectAllReduce(WireJob job, const Values& values, const reduce::Reduction& reduction);
 // output  [the part of this rank; not in `input`, or its own part there]
 // counts  [of each rank's part]
 // Errors: as Wire
 Status DirectReduceScatter(WireJob job, const Values& input, std::byte* output,
-                           std::span<const uint64_t> counts, reduce::ReduceOp op);
+                           std::span<const uint64_t> counts, const reduce::Reduction& reduction);
 // As RingAllGather.
 // Errors: as Wire
 Status DirectAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);

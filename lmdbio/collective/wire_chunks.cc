@@ -33,7 +33,7 @@ Status AwaitReceives(const WireJob& job, int from, MutableBytes run) {
 }
 
 Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, reduce::DataType type,
-                        reduce::ReduceOp op) {
+                        const reduce::Reduction& reduction) {
   const uint64_t count = ChunkCount(run.size(), job.chunk_bytes);
   const uint64_t depth = std::min<uint64_t>(job.chunk_depth, count);
   const MutableBytes scratch = job.scratch.AtLeast(depth * job.chunk_bytes);
@@ -44,7 +44,7 @@ Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, reduce::
   for (uint64_t i = 0; i < count; ++i) {
     LMDBIO_TRY_VOID(job.wire.AwaitReceive(from));
     const MutableBytes chunk = ChunkOf(run, i, job.chunk_bytes);
-    reduce::Reduce(type, op, chunk.data(), slot(i).data(),
+    reduce::Reduce(type, reduction, chunk.data(), slot(i).data(),
                    chunk.size() / reduce::ElementBytes(type));
     if (i + depth < count) {
       LMDBIO_TRY_VOID(job.wire.StartReceive(from, slot(i + depth)));

@@ -59,10 +59,10 @@ Status StartReceives(const WireJob& job, int from, MutableBytes run);
 Status AwaitSends(const WireJob& job, int to, MutableBytes run);
 Status AwaitReceives(const WireJob& job, int from, MutableBytes run);
 
-// run[i] = run[i] op what comes from there
+// run[i] = (run[i] op what comes from there) * scale
 // Errors: as Wire
 Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, reduce::DataType type,
-                        reduce::ReduceOp op);
+                        const reduce::Reduction& reduction);
 
 }  // namespace lmdbio::collective
 #endif  // LMDBIO_COLLECTIVE_WIRE_CHUNKS_H_

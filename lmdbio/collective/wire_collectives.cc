@@ -1,6 +1,8 @@
 #include "lmdbio/collective/wire_collectives.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -11,6 +13,7 @@
 #include "lmdbio/collective/wire_chunks.h"
 #include "lmdbio/collective/wire_meeting.h"
 #include "lmdbio/collective/wire_trial.h"
+#include "lmdbio/reduce/reduce.h"
 
 namespace lmdbio::collective {
 namespace {
@@ -22,6 +25,17 @@ bool Overlap(const std::byte* one, size_t one_bytes, const std::byte* other, siz
   return std::less<>()(one, other + other_bytes) && std::less<>()(other, one + one_bytes);
 }
 
+// counts  of ranks' parts, if there are any
+CallShape ShapeOf(WireCall kind, const Values& values, const reduce::Reduction& reduction,
+                  std::span<const uint64_t> counts) {
+  const std::array details{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
+  return {.kind = kind,
+          .type = static_cast<uint8_t>(values.type),
+          .op = static_cast<uint8_t>(reduction.op),
+          .bytes = values.count * reduce::ElementBytes(values.type),
+          .details_digest = DigestOf(details)};
+}
+
 class OverWire final : public Collectives {
  public:
   explicit OverWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), meeting_(*wire_) {}
@@ -31,9 +45,10 @@ class OverWire final : public Collectives {
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                reduce::ReduceOp op) override;
+                                const reduce::Reduction& reduction) override;
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts, reduce::ReduceOp op) override;
+                                    std::span<const uint64_t> counts,
+                                    const reduce::Reduction& reduction) override;
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override;
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -50,9 +65,10 @@ class OverWire final : public Collectives {
     return {*wire_, scratch_, choice.chunk_bytes, choice.chunk_depth};
   }
   WireJob JobFor(uint64_t bytes) { return JobBy(ChoiceFor(table_, bytes)); }
-  Status AllReduceBy(const WireChoice& choice, const Values& values, reduce::ReduceOp op);
+  Status AllReduceBy(const WireChoice& choice, const Values& values,
+                     const reduce::Reduction& reduction);
   Result<CallOutcome> TryAllReduce(const WireChoice& choice, const CallTag& tag,
-                                   const Values& values, reduce::ReduceOp op);
+                                   const Values& values, const reduce::Reduction& reduction);
   Result<bool> SizesFit(std::span<const uint64_t> send_bytes,
                         std::span<const uint64_t> receive_bytes);
 
@@ -87,48 +103,48 @@ Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   return {};
 }
 
-Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values, reduce::ReduceOp op) {
+Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
+                             const reduce::Reduction& reduction) {
   switch (choice.algorithm) {
     case WireAlgorithm::kRing:
-      return RingAllReduce(JobBy(choice), values, op);
+      return RingAllReduce(JobBy(choice), values, reduction);
     case WireAlgorithm::kDirect:
-      return DirectAllReduce(JobBy(choice), values, op);
+      return DirectAllReduce(JobBy(choice), values, reduction);
     case WireAlgorithm::kHalving:
     case WireAlgorithm::kDoubling:  // made with the meeting
       break;
   }
-  return HalvingAllReduce(JobBy(choice), values, op);
+  return HalvingAllReduce(JobBy(choice), values, reduction);
 }
 
 Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallTag& tag,
-                                           const Values& values, reduce::ReduceOp op) {
-  const CallShape shape{.kind = WireCall::kAllReduce,
-                        .type = static_cast<uint8_t>(values.type),
-                        .op = static_cast<uint8_t>(op),
-                        .bytes = values.count * reduce::ElementBytes(values.type)};
-  if (choice.algorithm == WireAlgorithm::kDoubling) {
-    return meeting_.AgreeAndReduce(tag, shape, values, op);
+                                           const Values& values,
+                                           const reduce::Reduction& reduction) {
+  const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
+  if (size() > 1 && choice.algorithm == WireAlgorithm::kDoubling) {
+    return meeting_.AgreeAndReduce(tag, shape, values, reduction);
   }
   LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
-  if (outcome == CallOutcome::kDone) LMDBIO_TRY_VOID(AllReduceBy(choice, values, op));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  if (size() == 1) {
+    reduce::Scale(values.type, reduction.scale, values.data, values.data, values.count);
+  } else {
+    LMDBIO_TRY_VOID(AllReduceBy(choice, values, reduction));
+  }
   return outcome;
 }
 
 Result<CallOutcome> OverWire::AllReduce(const CallTag& tag, const Values& values,
-                                        reduce::ReduceOp op) {
+                                        const reduce::Reduction& reduction) {
   const uint64_t bytes = values.count * reduce::ElementBytes(values.type);
-  return TryAllReduce(ChoiceFor(table_, bytes), tag, values, op);
+  return TryAllReduce(ChoiceFor(table_, bytes), tag, values, reduction);
 }
 
 Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& input,
                                             std::byte* output, std::span<const uint64_t> counts,
-                                            reduce::ReduceOp op) {
+                                            const reduce::Reduction& reduction) {
   const size_t element_bytes = reduce::ElementBytes(input.type);
-  const CallShape shape{.kind = WireCall::kReduceScatter,
-                        .type = static_cast<uint8_t>(input.type),
-                        .op = static_cast<uint8_t>(op),
-                        .bytes = input.count * element_bytes,
-                        .parts_digest = DigestOf(counts)};
+  const CallShape shape = ShapeOf(WireCall::kReduceScatter, input, reduction, counts);
   LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
@@ -140,7 +156,7 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
       output == own.data() || !Overlap(output, own.size(), input.data, shape.bytes);
   std::vector<std::byte> apart(is_apart ? 0 : own.size());
   LMDBIO_TRY_VOID(DirectReduceScatter(JobFor(shape.bytes), input, is_apart ? output : apart.data(),
-                                      counts, op));
+                                      counts, reduction));
   if (!apart.empty()) std::memcpy(output, apart.data(), apart.size());
   return outcome;
 }
@@ -148,7 +164,7 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
 Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                         std::span<const uint64_t> part_bytes) {
   const CallShape shape{
-      .kind = WireCall::kAllGather, .bytes = all.size(), .parts_digest = DigestOf(part_bytes)};
+      .kind = WireCall::kAllGather, .bytes = all.size(), .details_digest = DigestOf(part_bytes)};
   LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));

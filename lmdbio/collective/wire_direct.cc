@@ -27,11 +27,12 @@ int OtherOf(const Wire& wire, int i) { return (wire.rank() + i) % wire.size(); }
 class PartReducer {
  public:
   // input  [the parts of all ranks, as bounds say]
-  PartReducer(const WireJob& job, const Values& input, const Bounds& bounds, reduce::ReduceOp op)
+  PartReducer(const WireJob& job, const Values& input, const Bounds& bounds,
+              const reduce::Reduction& reduction)
       : job_(job),
         input_(input),
         bounds_(bounds),
-        op_(op),
+        reduction_(reduction),
         own_(PartOf(input.data, bounds, job.wire.rank())),
         depth_(std::min<uint64_t>(job.chunk_depth, ChunkCount(own_.size(), job.chunk_bytes))),
         rank_count_(static_cast<uint64_t>(job.wire.size())),
@@ -54,7 +55,7 @@ class PartReducer {
   const WireJob& job_;
   const Values& input_;
   const Bounds& bounds_;
-  const reduce::ReduceOp op_;
+  const reduce::Reduction reduction_;
   const MutableBytes own_;
   const uint64_t depth_;
   const uint64_t rank_count_;
@@ -87,20 +88,20 @@ Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
         rank == job_.wire.rank() ? mine.data() : Slot(chunk, rank);
     if (rank != job_.wire.rank()) LMDBIO_TRY_VOID(job_.wire.AwaitReceive(rank));
   }
-  reduce::ReduceAll(input_.type, op_, ChunkOf(output, chunk, job_.chunk_bytes).data(), sources_,
-                    mine.size() / reduce::ElementBytes(input_.type));
+  reduce::ReduceAll(input_.type, reduction_, ChunkOf(output, chunk, job_.chunk_bytes).data(),
+                    sources_, mine.size() / reduce::ElementBytes(input_.type));
   return chunk + depth_ < chunk_count() ? Post(chunk + depth_) : Status();
 }
 
 }  // namespace
 
-Status DirectAllReduce(WireJob given, const Values& values, reduce::ReduceOp op) {
+Status DirectAllReduce(WireJob given, const Values& values, const reduce::Reduction& reduction) {
   Wire& wire = given.wire;
   if (wire.size() == 1 || values.count == 0) return {};
   const WireJob job = WithinScratch(given);
   const Bounds bounds = EvenBounds(values.count, reduce::ElementBytes(values.type), wire.size());
   const MutableBytes own = PartOf(values.data, bounds, wire.rank());
-  PartReducer reducer(job, values, bounds, op);
+  PartReducer reducer(job, values, bounds, reduction);
   LMDBIO_TRY_VOID(reducer.Start());
   for (uint64_t chunk = 0; chunk < reducer.chunk_count(); ++chunk) {
     LMDBIO_TRY_VOID(reducer.ReduceChunk(chunk, own));
@@ -124,11 +125,11 @@ Status DirectAllReduce(WireJob given, const Values& values, reduce::ReduceOp op)
 }
 
 Status DirectReduceScatter(WireJob given, const Values& input, std::byte* output,
-                           std::span<const uint64_t> counts, reduce::ReduceOp op) {
+                           std::span<const uint64_t> counts, const reduce::Reduction& reduction) {
   const WireJob job = WithinScratch(given);
   const Bounds bounds = BoundsOf(counts, reduce::ElementBytes(input.type));
   const MutableBytes own = PartOf(input.data, bounds, job.wire.rank());
-  PartReducer reducer(job, input, bounds, op);
+  PartReducer reducer(job, input, bounds, reduction);
   LMDBIO_TRY_VOID(reducer.Start());
   for (uint64_t chunk = 0; chunk < reducer.chunk_count(); ++chunk) {
     LMDBIO_TRY_VOID(reducer.ReduceChunk(chunk, MutableBytes(output, own.size())));

@@ -7,10 +7,10 @@ namespace {
 
 class Halving {
  public:
-  Halving(const WireJob& job, const Values& values, reduce::ReduceOp op)
+  Halving(const WireJob& job, const Values& values, const reduce::Reduction& reduction)
       : job_(job),
         values_(values),
-        op_(op),
+        reduction_(reduction),
         folding_(job.wire.rank(), job.wire.size()),
         bounds_(
             EvenBounds(values.count, reduce::ElementBytes(values.type), folding_.worker_count())),
@@ -31,7 +31,7 @@ class Halving {
 
   const WireJob& job_;
   const Values& values_;
-  const reduce::ReduceOp op_;
+  const reduce::Reduction reduction_;
   const Folding folding_;
   const Bounds bounds_;  // of the workers' parts
   const MutableBytes all_;
@@ -46,7 +46,9 @@ Status Halving::Halve(int first, int half) {
   const bool is_upper = (worker & half) != 0;
   const MutableBytes given = is_upper ? lower : upper;
   LMDBIO_TRY_VOID(StartSends(job_, other, given));
-  LMDBIO_TRY_VOID(ReceiveAndReduce(job_, other, is_upper ? upper : lower, values_.type, op_));
+  const bool is_complete = half == 1;
+  LMDBIO_TRY_VOID(ReceiveAndReduce(job_, other, is_upper ? upper : lower, values_.type,
+                                   is_complete ? reduction_ : reduction_.op));
   return AwaitSends(job_, other, given);
 }
 
@@ -75,7 +77,7 @@ Status Halving::Run() {
   if (!folding_.is_worker()) return GiveAway();
   const int partner = folding_.partner();
   if (partner >= 0) {
-    LMDBIO_TRY_VOID(ReceiveAndReduce(job_, partner, all_, values_.type, op_));
+    LMDBIO_TRY_VOID(ReceiveAndReduce(job_, partner, all_, values_.type, reduction_.op));
   }
   const int worker = folding_.worker();
   for (int half = folding_.worker_count() / 2; half > 0; half /= 2) {
@@ -91,10 +93,10 @@ Status Halving::Run() {
 
 }  // namespace
 
-Status HalvingAllReduce(WireJob job, const Values& values, reduce::ReduceOp op) {
+Status HalvingAllReduce(WireJob job, const Values& values, const reduce::Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
   job.chunk_bytes = WholeElements(job.chunk_bytes);
-  return Halving(job, values, op).Run();
+  return Halving(job, values, reduction).Run();
 }
 
 }  // namespace lmdbio::collective

@@ -64,7 +64,7 @@ Status WireMeeting::Receive(int from) {
 
 // What was received into what was put together so far. The lower rank's values come first, so that
 // both ranks of an exchange get the same bits.
-void WireMeeting::Combine(int from) {
+void WireMeeting::Combine(int from, double scale) {
   if (mine_.is_declined != 0 || theirs_.is_declined != 0 || mine_.digest != theirs_.digest ||
       mine_.shape != theirs_.shape || mine_.payload_bytes != theirs_.payload_bytes) {
     mine_.is_declined = 1;
@@ -74,19 +74,20 @@ void WireMeeting::Combine(int from) {
   if (mine_.payload_bytes == 0) return;
   if (from < wire_.rank()) std::swap(my_payload_, their_payload_);
   const auto type = static_cast<reduce::DataType>(mine_.shape.type);
-  reduce::Reduce(type, static_cast<reduce::ReduceOp>(mine_.shape.op), my_payload_.data(),
-                 their_payload_.data(), mine_.payload_bytes / reduce::ElementBytes(type));
+  const auto op = static_cast<reduce::ReduceOp>(mine_.shape.op);
+  reduce::Reduce(type, {op, scale}, my_payload_.data(), their_payload_.data(),
+                 mine_.payload_bytes / reduce::ElementBytes(type));
 }
 
-Status WireMeeting::ExchangeAndCombine(int other) {
+Status WireMeeting::ExchangeAndCombine(int other, double scale) {
   LMDBIO_TRY_VOID(StartSend(other));
   LMDBIO_TRY_VOID(Receive(other));
   LMDBIO_TRY_VOID(AwaitSend(other));
-  Combine(other);
+  Combine(other, scale);
   return {};
 }
 
-Status WireMeeting::Run() {
+Status WireMeeting::Run(double scale) {
   const int partner = folding_.partner();
   if (!folding_.is_worker()) {
     LMDBIO_TRY_VOID(StartSend(partner));
@@ -98,10 +99,12 @@ Status WireMeeting::Run() {
   }
   if (partner >= 0) {
     LMDBIO_TRY_VOID(Receive(partner));
-    Combine(partner);
+    Combine(partner, 1);
   }
   for (int mask = 1; mask < folding_.worker_count(); mask *= 2) {
-    LMDBIO_TRY_VOID(ExchangeAndCombine(folding_.RankOf(folding_.worker() ^ mask)));
+    const bool is_last = 2 * mask == folding_.worker_count();
+    const int other = folding_.RankOf(folding_.worker() ^ mask);
+    LMDBIO_TRY_VOID(ExchangeAndCombine(other, is_last ? scale : 1));
   }
   if (partner < 0) return {};
   LMDBIO_TRY_VOID(StartSend(partner));
@@ -110,17 +113,18 @@ Status WireMeeting::Run() {
 
 Result<CallOutcome> WireMeeting::Agree(const CallTag& tag, const CallShape& shape) {
   Begin(tag, shape, {});
-  LMDBIO_TRY_VOID(Run());
+  LMDBIO_TRY_VOID(Run(1));
   return mine_.is_declined != 0 ? CallOutcome::kDeclined : CallOutcome::kDone;
 }
 
 Result<CallOutcome> WireMeeting::AgreeAndReduce(const CallTag& tag, const CallShape& shape,
-                                                const Values& values, reduce::ReduceOp op) {
+                                                const Values& values,
+                                                const reduce::Reduction& reduction) {
   const size_t bytes = values.count * reduce::ElementBytes(values.type);
   LMDBIO_CHECK(bytes <= kDoublingBytesMax && shape.type == static_cast<uint8_t>(values.type) &&
-               shape.op == static_cast<uint8_t>(op));
+               shape.op == static_cast<uint8_t>(reduction.op));
   Begin(tag, shape, Bytes(values.data, bytes));
-  LMDBIO_TRY_VOID(Run());
+  LMDBIO_TRY_VOID(Run(reduction.scale));
   if (mine_.is_declined != 0) return CallOutcome::kDeclined;
   if (bytes > 0) std::memcpy(values.data, my_payload_.data(), bytes);
   return CallOutcome::kDone;

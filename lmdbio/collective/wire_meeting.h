@@ -39,7 +39,7 @@ struct CallShape {
   uint8_t reserved = 0;
   int32_t root = 0;
   uint64_t bytes = 0;
-  uint64_t parts_digest = 0;  // of the sizes of ranks' parts, where there are any
+  uint64_t details_digest = 0;  // of the scale and of the sizes of ranks' parts, if there are any
 
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
@@ -78,11 +78,11 @@ class WireMeeting {
   Result<CallOutcome> Agree(const CallTag& tag, const CallShape& shape);
 
   // Collective. The same, and then `values` are the reduction of everybody's; untouched on
-  // kDeclined.
+  // kDeclined. The last exchange scales the result. One rank alone has none, so its values stay.
   // values  [at most kDoublingBytesMax]
   // Errors: as Wire
   Result<CallOutcome> AgreeAndReduce(const CallTag& tag, const CallShape& shape,
-                                     const Values& values, reduce::ReduceOp op);
+                                     const Values& values, const reduce::Reduction& reduction);
 
  private:
   struct Header {
@@ -95,12 +95,12 @@ class WireMeeting {
   static_assert(sizeof(Header) == 40);  // no padding: it travels as it is
 
   void Begin(const CallTag& tag, const CallShape& shape, Bytes payload);
-  Status Run();
+  Status Run(double scale);
   Status StartSend(int to);
   Status AwaitSend(int to);
   Status Receive(int from);
-  void Combine(int from);
-  Status ExchangeAndCombine(int other);
+  void Combine(int from, double scale);
+  Status ExchangeAndCombine(int other, double scale);
 
   Wire& wire_;
   const Folding folding_;

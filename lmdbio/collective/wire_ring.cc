@@ -11,10 +11,10 @@ namespace {
 // then it has a result, at place P - 1, and what it receives are results.
 class Ring {
  public:
-  Ring(const WireJob& job, const Values& values, reduce::ReduceOp op)
+  Ring(const WireJob& job, const Values& values, const reduce::Reduction& reduction)
       : job_(job),
         values_(values),
-        op_(op),
+        reduction_(reduction),
         size_(static_cast<uint64_t>(job.wire.size())),
         rank_(static_cast<uint64_t>(job.wire.rank())),
         next_(static_cast<int>((rank_ + 1) % size_)),
@@ -39,7 +39,7 @@ class Ring {
 
   const WireJob& job_;
   const Values& values_;
-  const reduce::ReduceOp op_;
+  const reduce::Reduction reduction_;
   const uint64_t size_;
   const uint64_t rank_;
   const int next_;
@@ -76,7 +76,9 @@ Status Ring::Run() {
     LMDBIO_TRY_VOID(job_.wire.AwaitReceive(before_));
     const MutableBytes chunk = Chunk(i);
     if (i < reduced_count_) {
-      reduce::Reduce(values_.type, op_, chunk.data(), Slot(i), chunk.size() / element_bytes);
+      const bool is_complete = i + chunk_count_ >= reduced_count_;
+      reduce::Reduce(values_.type, is_complete ? reduction_ : reduction_.op, chunk.data(), Slot(i),
+                     chunk.size() / element_bytes);
     }
     if (i + chunk_count_ < count) LMDBIO_TRY_VOID(job_.wire.StartSend(next_, chunk));
     if (posted_count_ < count) LMDBIO_TRY_VOID(Post());
@@ -87,10 +89,10 @@ Status Ring::Run() {
 
 }  // namespace
 
-Status RingAllReduce(WireJob job, const Values& values, reduce::ReduceOp op) {
+Status RingAllReduce(WireJob job, const Values& values, const reduce::Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
   job.chunk_bytes = WholeElements(job.chunk_bytes);
-  return Ring(job, values, op).Run();
+  return Ring(job, values, reduction).Run();
 }
 
 Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes) {

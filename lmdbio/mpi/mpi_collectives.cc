@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "lmdbio/collective/wire_meeting.h"
 #include "lmdbio/mpi/mpi_reduce_ops.h"
 #include "lmdbio/mpi/mpi_waiter.h"
+#include "lmdbio/reduce/reduce.h"
 
 namespace lmdbio::mpi {
 namespace {
@@ -58,8 +60,13 @@ Meaning MeaningOf(const CallTag& tag, WireCall kind, uint64_t details, uint64_t 
   return {tag.digest, static_cast<uint64_t>(kind) << 56 | details, bytes, parts_digest};
 }
 
-uint64_t DetailsOf(reduce::DataType type, reduce::ReduceOp op) {
-  return static_cast<uint64_t>(type) << 8 | static_cast<uint64_t>(op);
+// counts  of ranks' parts, if there are any
+Meaning MeaningOf(const CallTag& tag, WireCall kind, const Values& values,
+                  const reduce::Reduction& reduction, std::span<const uint64_t> counts) {
+  const std::array digests{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
+  return MeaningOf(tag, kind,
+                   static_cast<uint64_t>(values.type) << 8 | static_cast<uint64_t>(reduction.op),
+                   values.count * reduce::ElementBytes(values.type), DigestOf(digests));
 }
 
 // Memory of ours that MPI works with. A call that was given up goes on, so it stays then.
@@ -92,9 +99,11 @@ class OverMpi final : public collective::Collectives {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Outcome AllReduce(const CallTag& tag, const Values& values, reduce::ReduceOp op) override;
+  Outcome AllReduce(const CallTag& tag, const Values& values,
+                    const reduce::Reduction& reduction) override;
   Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                        std::span<const uint64_t> counts, reduce::ReduceOp op) override;
+                        std::span<const uint64_t> counts,
+                        const reduce::Reduction& reduction) override;
   Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                     std::span<const uint64_t> part_bytes) override;
   Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -169,15 +178,16 @@ Outcome OverMpi::Meet(const CallTag& tag, const Meaning& meaning, uint64_t numbe
   return is_same ? CallOutcome::kDone : CallOutcome::kDeclined;
 }
 
-Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values, reduce::ReduceOp op) {
+// MPI's reductions have no scale: a pass of ours follows each piece.
+Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
+                           const reduce::Reduction& reduction) {
   const size_t element_bytes = reduce::ElementBytes(values.type);
-  const uint64_t bytes = values.count * element_bytes;
   LMDBIO_TRY(const CallOutcome outcome,
-             Meet(tag, MeaningOf(tag, WireCall::kAllReduce, DetailsOf(values.type, op), bytes)));
+             Meet(tag, MeaningOf(tag, WireCall::kAllReduce, values, reduction, {})));
   if (outcome == CallOutcome::kDeclined) return outcome;
   const uint64_t piece_count = options_.piece_bytes_max / element_bytes;
   const MPI_Datatype type = ops_.TypeOf(values.type);
-  const MPI_Op mpi_op = ops_.OpOf(values.type, op);
+  const MPI_Op mpi_op = ops_.OpOf(values.type, reduction.op);
   for (uint64_t at = 0; at < values.count; at += piece_count) {
     std::byte* const piece = values.data + at * element_bytes;
     const int count = static_cast<int>(std::min(piece_count, values.count - at));
@@ -187,6 +197,7 @@ Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values, reduce::Red
         [&](MPI_Request* request) {
           return MPI_Iallreduce(MPI_IN_PLACE, piece, count, type, mpi_op, communicator_, request);
         }));
+    reduce::Scale(values.type, reduction.scale, piece, piece, static_cast<size_t>(count));
   }
   return outcome;
 }
@@ -230,28 +241,29 @@ Status OverMpi::ReduceScatterAtOnce(const Values& input, std::byte* output,
 }
 
 Outcome OverMpi::ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                               std::span<const uint64_t> counts, reduce::ReduceOp op) {
+                               std::span<const uint64_t> counts,
+                               const reduce::Reduction& reduction) {
   const size_t element_bytes = reduce::ElementBytes(input.type);
   const uint64_t bytes = input.count * element_bytes;
   LMDBIO_TRY(const CallOutcome outcome,
-             Meet(tag, MeaningOf(tag, WireCall::kReduceScatter, DetailsOf(input.type, op), bytes,
-                                 DigestOf(counts))));
+             Meet(tag, MeaningOf(tag, WireCall::kReduceScatter, input, reduction, counts)));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size_));
   // MPI wants the output apart from the input.
   std::vector<std::byte>& apart = held_->apart;
-  apart.resize(counts[static_cast<size_t>(rank_)] * element_bytes);
+  const uint64_t own_count = counts[static_cast<size_t>(rank_)];
+  apart.resize(own_count * element_bytes);
   if (bytes <= options_.piece_bytes_max) {
-    LMDBIO_TRY_VOID(ReduceScatterAtOnce(input, apart.data(), counts, op));
+    LMDBIO_TRY_VOID(ReduceScatterAtOnce(input, apart.data(), counts, reduction.op));
   } else {
     uint64_t first = 0;
     for (int root = 0; root < size_; ++root) {
       const uint64_t count = counts[static_cast<size_t>(root)];
-      LMDBIO_TRY_VOID(ReducePieces(input, first, apart.data(), count, op, root));
+      LMDBIO_TRY_VOID(ReducePieces(input, first, apart.data(), count, reduction.op, root));
       first += count;
     }
   }
-  std::ranges::copy(apart, output);
+  reduce::Scale(input.type, reduction.scale, output, apart.data(), own_count);
   return outcome;
 }
 

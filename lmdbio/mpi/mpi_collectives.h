@@ -5,7 +5,7 @@
 // sizes and meets once more.
 //
 // The bits are MPI's: on all ranks the same, and the same in every run, as far as MPI keeps to what
-// its standard advises.
+// its standard advises. MPI's results are rounded to their type before they are scaled.
 //
 // Source: docs/collectives.md "MPI"; docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_MPI_MPI_COLLECTIVES_H_

@@ -23,6 +23,7 @@ using collective::CallTag;
 using collective::Collectives;
 using reduce::DataType;
 using reduce::ReduceOp;
+using reduce::Reduction;
 
 constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
                             DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
@@ -96,26 +97,31 @@ double Grain(DataType type) {
   }
 }
 
-bool IsWholeRight(DataType type, ReduceOp op, int rank_count, size_t index, const std::byte* at) {
+bool IsWholeRight(DataType type, const Reduction& reduction, int rank_count, size_t index,
+                  const std::byte* at) {
+  const ReduceOp op = reduction.op;
   if (type == DataType::kInt32) {
     auto expected = static_cast<int32_t>(WholeAt(0, index));
     for (int r = 1; r < rank_count; ++r) {
       expected =
           CombineWhole<int32_t, uint32_t>(op, expected, static_cast<int32_t>(WholeAt(r, index)));
     }
-    return ElementAt<int32_t>(at, 0) == expected;
+    return ElementAt<int32_t>(at, 0) == ScaleNumber(expected, reduction.scale);
   }
   auto expected = static_cast<int64_t>(WholeAt(0, index));
   for (int r = 1; r < rank_count; ++r) {
     expected =
         CombineWhole<int64_t, uint64_t>(op, expected, static_cast<int64_t>(WholeAt(r, index)));
   }
-  return ElementAt<int64_t>(at, 0) == expected;
+  return ElementAt<int64_t>(at, 0) == ScaleNumber(expected, reduction.scale);
 }
 
-// Whether an element is the reduction of all ranks', in any order, rounded after each step.
-bool IsReduced(DataType type, ReduceOp op, int rank_count, size_t index, const std::byte* at) {
-  if (!reduce::IsFloating(type)) return IsWholeRight(type, op, rank_count, index, at);
+// Whether an element is the reduction of all ranks', in any order, rounded after each step, and
+// scaled at the end, by a scale that may be rounded, too.
+bool IsReduced(DataType type, const Reduction& reduction, int rank_count, size_t index,
+               const std::byte* at) {
+  if (!reduce::IsFloating(type)) return IsWholeRight(type, reduction, rank_count, index, at);
+  const ReduceOp op = reduction.op;
   std::array<std::byte, 8> element{};
   double expected = 0;
   double size = 0;
@@ -126,16 +132,18 @@ bool IsReduced(DataType type, ReduceOp op, int rank_count, size_t index, const s
     size += std::fabs(real);
   }
   const bool is_exact = op == ReduceOp::kMin || op == ReduceOp::kMax || rank_count == 1;
-  const double error = is_exact ? 0 : 1.01 * rank_count * Grain(type) * size;
-  return std::fabs(RealOf(type, at) - expected) <= error;
+  const int step_count = (is_exact ? 0 : rank_count) + (reduction.scale == 1 ? 0 : 2);
+  const double error = 1.01 * step_count * Grain(type) * size * std::fabs(reduction.scale);
+  return std::fabs(RealOf(type, at) - expected * reduction.scale) <= error;
 }
 
 // The index of the first element that is wrong, or `count`. Elements of a rank begin at `first`.
-size_t FirstWrong(DataType type, ReduceOp op, int rank_count, Bytes values, size_t first = 0) {
+size_t FirstWrong(DataType type, const Reduction& reduction, int rank_count, Bytes values,
+                  size_t first = 0) {
   const size_t bytes = reduce::ElementBytes(type);
   const size_t count = values.size() / bytes;
   for (size_t i = 0; i < count; ++i) {
-    if (!IsReduced(type, op, rank_count, first + i, values.data() + i * bytes)) return i;
+    if (!IsReduced(type, reduction, rank_count, first + i, values.data() + i * bytes)) return i;
   }
   return count;
 }
@@ -172,20 +180,20 @@ void ExpectSameEverywhere(Collectives& all, Bytes values, const std::string& wha
   for (const uint64_t theirs : digests) complaints.Expect(theirs == mine, what + ": other bits");
 }
 
-void AllReduceOnce(Collectives& all, DataType type, ReduceOp op, size_t count, std::byte* place,
-                   Complaints& complaints) {
-  const auto what =
-      fmt::format("AllReduce {} {} x {}", reduce::NameOf(op), reduce::NameOf(type), count);
+void AllReduceOnce(Collectives& all, DataType type, const Reduction& reduction, size_t count,
+                   std::byte* place, Complaints& complaints) {
+  const auto what = fmt::format("AllReduce {} {} x {}, scaled by {}", reduce::NameOf(reduction.op),
+                                reduce::NameOf(type), count, reduction.scale);
   ByteList own;
   const size_t bytes = count * reduce::ElementBytes(type);
-  const ByteList mine = ElementsOf(type, op, all.rank(), count);
+  const ByteList mine = ElementsOf(type, reduction.op, all.rank(), count);
   if (place == nullptr) {
     own.resize(bytes + 1);
     place = own.data();
   }
   if (bytes > 0) std::memcpy(place, mine.data(), bytes);
-  ExpectDone(all.AllReduce(TagOf(what), {place, count, type}, op), what, complaints);
-  const size_t wrong = FirstWrong(type, op, all.size(), {place, bytes});
+  ExpectDone(all.AllReduce(TagOf(what), {place, count, type}, reduction), what, complaints);
+  const size_t wrong = FirstWrong(type, reduction, all.size(), {place, bytes});
   complaints.Expect(wrong == count, fmt::format("{}: element {} is wrong", what, wrong));
   ExpectSameEverywhere(all, {place, bytes}, what, complaints);
 }
@@ -229,6 +237,26 @@ void AllReduceRegistered(Collectives& all, const CollectiveSizes& sizes, Complai
   }
 }
 
+// Scaled once, on every rank alike; of odd numbers of elements.
+void AllReduceScaled(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
+  for (const DataType type : kTypes) {
+    for (const ReduceOp op : kOps) {
+      for (const size_t count : {size_t{1}, size_t{7}, sizes.small.back() | 1}) {
+        AllReduceOnce(all, type, {op, -0.7}, count, nullptr, complaints);
+      }
+    }
+  }
+  const Reduction average(ReduceOp::kSum, 1.0 / (all.size() + 1));
+  for (const size_t bytes : sizes.large) {
+    for (const DataType type : kTypes) {
+      const size_t count = bytes / reduce::ElementBytes(type) - 1;
+      AllReduceOnce(all, type, average, count, nullptr, complaints);
+      if (all.registered().size() < bytes) continue;
+      AllReduceOnce(all, type, average, count, all.registered().data(), complaints);
+    }
+  }
+}
+
 // Parts of about `total`, of which some are empty where `pattern` is odd.
 std::vector<uint64_t> PartsOf(uint64_t total, int rank_count, int pattern) {
   std::vector<uint64_t> parts;
@@ -249,12 +277,13 @@ uint64_t TotalOf(const std::vector<uint64_t>& parts) {
 enum class Place { kApart, kOwnPart, kFront };
 
 void ReduceScatterOnce(Collectives& all, DataType type, const std::vector<uint64_t>& counts,
-                       Place where, Complaints& complaints) {
-  constexpr ReduceOp kOp = ReduceOp::kSum;
+                       Place where, Complaints& complaints, double scale = 1) {
+  const Reduction reduction(ReduceOp::kSum, scale);
   const size_t bytes = reduce::ElementBytes(type);
   const uint64_t total = TotalOf(counts);
-  const auto what = fmt::format("ReduceScatter {} x {}", reduce::NameOf(type), total);
-  ByteList input = ElementsOf(type, kOp, all.rank(), total);
+  const auto what =
+      fmt::format("ReduceScatter {} x {}, scaled by {}", reduce::NameOf(type), total, scale);
+  ByteList input = ElementsOf(type, reduction.op, all.rank(), total);
   input.resize(input.size() + 1);
   const uint64_t first = Before(counts, all.rank());
   const uint64_t mine = counts[static_cast<size_t>(all.rank())];
@@ -262,9 +291,9 @@ void ReduceScatterOnce(Collectives& all, DataType type, const std::vector<uint64
   std::byte* const output = where == Place::kApart     ? apart.data()
                             : where == Place::kOwnPart ? input.data() + first * bytes
                                                        : input.data();
-  ExpectDone(all.ReduceScatter(TagOf(what), {input.data(), total, type}, output, counts, kOp), what,
-             complaints);
-  const size_t wrong = FirstWrong(type, kOp, all.size(), {output, mine * bytes}, first);
+  ExpectDone(all.ReduceScatter(TagOf(what), {input.data(), total, type}, output, counts, reduction),
+             what, complaints);
+  const size_t wrong = FirstWrong(type, reduction, all.size(), {output, mine * bytes}, first);
   complaints.Expect(wrong == mine, fmt::format("{}: element {} is wrong", what, wrong));
 }
 
@@ -281,6 +310,17 @@ void ReduceScatters(Collectives& all, const CollectiveSizes& sizes, Complaints& 
       ReduceScatterOnce(all, DataType::kFloat32, counts, Place::kApart, complaints);
       ReduceScatterOnce(all, DataType::kInt32, counts, Place::kOwnPart, complaints);
       ReduceScatterOnce(all, DataType::kFloat16, counts, Place::kFront, complaints);
+    }
+  }
+}
+
+void ReduceScattersScaled(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
+  for (const size_t bytes : AllSizes(sizes)) {
+    for (size_t i = 0; i < kTypes.size(); ++i) {
+      const auto pattern = static_cast<int>(i % 3);
+      const auto counts = PartsOf(bytes / reduce::ElementBytes(kTypes[i]), all.size(), pattern);
+      const auto where = std::array{Place::kApart, Place::kOwnPart, Place::kFront}[i % 3];
+      ReduceScatterOnce(all, kTypes[i], counts, where, complaints, -0.7);
     }
   }
 }
@@ -441,6 +481,27 @@ void OtherSizes(Collectives& all, const CollectiveSizes& sizes, Complaints& comp
   }
 }
 
+void OtherScales(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
+  if (all.size() == 1) return;
+  const Reduction mine(ReduceOp::kSum, all.rank() == all.size() / 2 ? 0.5 : 0.25);
+  for (const size_t bytes : {size_t{8}, sizes.large.back() & ~size_t{3}}) {
+    const std::vector<uint64_t> counts(static_cast<size_t>(all.size()), bytes / 4);
+    ByteList values(bytes * counts.size(), std::byte{1});
+    ByteList output(bytes, std::byte{1});
+    ExpectOutcome(
+        all.AllReduce(TagOf("scales"), {values.data(), bytes / 4, DataType::kFloat32}, mine),
+        CallOutcome::kDeclined, "other scale: AllReduce", complaints);
+    ExpectOutcome(
+        all.ReduceScatter(TagOf("scales"), {values.data(), values.size() / 4, DataType::kFloat32},
+                          output.data(), counts, mine),
+        CallOutcome::kDeclined, "other scale: ReduceScatter", complaints);
+    const auto is_kept = [](std::byte byte) { return byte == std::byte{1}; };
+    complaints.Expect(std::ranges::all_of(values, is_kept) && std::ranges::all_of(output, is_kept),
+                      "other scale: wrote");
+    ExpectOneOfEach(all, TagOf("same"), bytes, CallOutcome::kDone, "afterwards: ", complaints);
+  }
+}
+
 // Calls of all kinds in an order that nobody thought of, with nothing between them.
 void Mixture(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
   Random random(4711);
@@ -472,13 +533,16 @@ constexpr std::array kChecks{
     CollectiveCheck{"AllReduce of every type", AllReduceSmall},
     CollectiveCheck{"AllReduce of many bytes", AllReduceLarge},
     CollectiveCheck{"AllReduce of registered memory", AllReduceRegistered},
+    CollectiveCheck{"AllReduce, scaled", AllReduceScaled},
     CollectiveCheck{"ReduceScatter", ReduceScatters},
+    CollectiveCheck{"ReduceScatter, scaled", ReduceScattersScaled},
     CollectiveCheck{"AllGather", AllGathers},
     CollectiveCheck{"Broadcast", Broadcasts},
     CollectiveCheck{"AllToAll", AllToAlls},
     CollectiveCheck{"a rank declines", Declines},
     CollectiveCheck{"digests differ", OtherDigests},
     CollectiveCheck{"sizes differ", OtherSizes},
+    CollectiveCheck{"scales differ", OtherScales},
     CollectiveCheck{"calls of all kinds", Mixture},
 };
 

@@ -24,9 +24,11 @@ class Failing final : public collective::Collectives {
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  Outcome AllReduce(const CallTag&, const Values&, reduce::ReduceOp) override { return Gone(); }
+  Outcome AllReduce(const CallTag&, const Values&, const reduce::Reduction&) override {
+    return Gone();
+  }
   Outcome ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
-                        reduce::ReduceOp) override {
+                        const reduce::Reduction&) override {
     return Gone();
   }
   Outcome AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
