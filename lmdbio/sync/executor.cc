@@ -26,8 +26,13 @@ void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
-void ScaleIfNeeded(const Request& request, double factor, std::byte* values, uint64_t count) {
-  if (factor != 1) reduce::Scale(request.type, factor, values, values, count);
+// Of one tensor. A prescale takes no pass of its own.
+void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from) {
+  reduce::Scale(request.type, request.prescale, to, from, request.element_count());
+}
+
+reduce::Reduction ReductionOf(const Request& request) {
+  return {request.reduce_op, request.postscale};
 }
 
 // Rows of the first dimension that each of `size` ranks gets: as even as can be, more to the first.
@@ -160,25 +165,21 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
   if (task == nullptr) {
     zeros = std::make_unique<std::byte[]>(bytes);
     output = zeros.get();
-  } else if (output == task->submission.input && request.prescale != 1) {
-    original = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    CopyIfApart(original.get(), output, bytes);
   } else {
-    CopyIfApart(output, task->submission.input, bytes);
+    if (output == task->submission.input && request.prescale != 1) {
+      original = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      CopyIfApart(original.get(), output, bytes);
+    }
+    CopyPrescaled(request, output, task->submission.input);
   }
-  ScaleIfNeeded(request, request.prescale, output, count);
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return collectives_.AllReduce(tag, Values{output, count, request.type}, request.reduce_op);
+    return collectives_.AllReduce(tag, Values{output, count, request.type}, ReductionOf(request));
   });
   if (!outcome) {
     KeepIfWritten(std::move(zeros));
     return outcome;
   }
-  if (*outcome == CallOutcome::kDeclined) {
-    if (original) CopyIfApart(output, original.get(), bytes);
-    return outcome;
-  }
-  ScaleIfNeeded(request, request.postscale, output, count);
+  if (*outcome == CallOutcome::kDeclined && original) CopyIfApart(output, original.get(), bytes);
   return outcome;
 }
 
@@ -229,22 +230,19 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     const uint64_t bytes = requests[i].byte_count();
     const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
     if (tasks[i] != nullptr) {
-      CopyIfApart(place, tasks[i]->submission.input, bytes);
-      ScaleIfNeeded(first, first.prescale, place, requests[i].element_count());
+      CopyPrescaled(requests[i], place, tasks[i]->submission.input);
       std::memset(place + bytes, 0, end - places.offsets[i] - bytes);
     } else {
       std::memset(place, 0, end - places.offsets[i]);
     }
   }
   Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
-    return collectives_.AllReduce(tag, Values{buffer, count, first.type}, first.reduce_op);
+    return collectives_.AllReduce(tag, Values{buffer, count, first.type}, ReductionOf(first));
   });
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (tasks[i] == nullptr) continue;
-    std::byte* const output = tasks[i]->submission.output;
-    CopyIfApart(output, buffer + places.offsets[i], requests[i].byte_count());
-    ScaleIfNeeded(first, first.postscale, output, requests[i].element_count());
+    CopyIfApart(tasks[i]->submission.output, buffer + places.offsets[i], requests[i].byte_count());
   }
   return outcome;
 }
@@ -328,22 +326,20 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   auto* input = task == nullptr ? nullptr : const_cast<std::byte*>(task->submission.input);
   if (task == nullptr || request.prescale != 1) {
     values.resize(bytes);
-    if (task != nullptr) CopyIfApart(values.data(), input, bytes);
-    ScaleIfNeeded(request, request.prescale, values.data(), count);
+    if (task != nullptr) CopyPrescaled(request, values.data(), input);
     input = values.data();
   }
   const uint64_t own_count = own_rows * row_count;
   std::vector<std::byte> part(own_count * reduce::ElementBytes(request.type));
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
     return collectives_.ReduceScatter(tag, Values{input, count, request.type}, part.data(), counts,
-                                      request.reduce_op);
+                                      ReductionOf(request));
   });
   if (!outcome) {
     KeepIfWritten(std::move(values));
     KeepIfWritten(std::move(part));
   }
   if (outcome && task != nullptr) {
-    ScaleIfNeeded(request, request.postscale, part.data(), own_count);
     task->result = std::move(part);
     task->result_rows = {static_cast<int64_t>(own_rows)};
   }

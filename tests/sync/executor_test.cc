@@ -1,6 +1,8 @@
-// Goal: memory in which a call may go on after it has failed is not freed.
+// Goal: memory in which a call may go on after it has failed is not freed; an average takes no pass
+// over the values, neither before nor after the collective call.
 #include "lmdbio/sync/executor.h"
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +19,7 @@ using collective::Values;
 using control::Operation;
 
 // Every call fails, and goes on if it is to.
-class Failing final : public collective::Collectives {
+class Failing : public collective::Collectives {
  public:
   using Outcome = Result<CallOutcome>;
   bool goes_on = false;
@@ -45,6 +47,39 @@ class Failing final : public collective::Collectives {
 
  private:
   static Outcome Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
+};
+
+constexpr float kReduced = 7;
+
+// Keeps what it is given, and writes the same number over all that it is to reduce, whatever the
+// reduction. If it is to decline, it writes nothing.
+class Recording final : public Failing {
+ public:
+  bool declines = false;
+  std::vector<reduce::Reduction> reductions;
+  std::vector<float> brought;  // to the last call
+
+  Outcome AllReduce(const CallTag&, const Values& values,
+                    const reduce::Reduction& reduction) override {
+    return Reduce(values, values.data, values.count, reduction);
+  }
+  Outcome ReduceScatter(const CallTag&, const Values& input, std::byte* output,
+                        std::span<const uint64_t> counts,
+                        const reduce::Reduction& reduction) override {
+    return Reduce(input, output, counts[0], reduction);
+  }
+
+ private:
+  Outcome Reduce(const Values& values, std::byte* output, size_t count,
+                 const reduce::Reduction& reduction) {
+    reductions.push_back(reduction);
+    brought.resize(values.count);
+    std::memcpy(brought.data(), values.data, values.count * sizeof(float));
+    if (declines) return CallOutcome::kDeclined;
+    const std::vector<float> reduced(count, kReduced);
+    std::memcpy(output, reduced.data(), count * sizeof(float));
+    return CallOutcome::kDone;
+  }
 };
 
 control::Request RequestOf(Operation operation, std::string name) {
@@ -97,6 +132,86 @@ TEST_CASE("Executor keeps memory in which a call that has failed goes on", "[syn
     CHECK(KeptCount() == before + 6 * one);
   }
   CHECK(KeptCount() == before + 8 * one);  // the fusion buffer and the gradients
+}
+
+// Tensors of four floats each, 8, 9, 10 and so on over all of them; with both scales.
+struct Averaged {
+  explicit Averaged(Operation operation, size_t tensor_count, bool is_in_place)
+      : inputs(4 * tensor_count), outputs(4 * tensor_count), tasks(tensor_count) {
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = static_cast<float>(8 + i);
+    for (size_t i = 0; i < tensor_count; ++i) {
+      response.tensors.push_back(RequestOf(operation, "t" + std::to_string(i)));
+      response.tensors[i].prescale = 0.5;
+      response.tensors[i].postscale = 1.0 / 3;
+      Submission& submission = tasks[i].submission;
+      submission.request = response.tensors[i];
+      auto* const output = is_in_place ? &inputs[4 * i] : &outputs[4 * i];
+      submission.input = reinterpret_cast<const std::byte*>(&inputs[4 * i]);
+      submission.output = reinterpret_cast<std::byte*>(output);
+      given.push_back(&tasks[i]);
+    }
+  }
+  std::vector<float> inputs;
+  std::vector<float> outputs;
+  std::vector<Task> tasks;
+  std::vector<Task*> given;
+  control::Response response;
+};
+
+// What the executor brings: halves of 8, 9, ..., those of a tensor at the places of a line.
+void CheckBrought(const std::vector<float>& brought, size_t tensor_count) {
+  for (size_t i = 0; i < 4 * tensor_count; ++i) {
+    CHECK(brought.at(i / 4 * 16 + i % 4) == static_cast<float>(8 + i) / 2);
+  }
+}
+
+TEST_CASE("Executor lets the collective call scale, and scales nothing after it",
+          "[sync][executor]") {
+  const size_t tensor_count = GENERATE(1, 3);
+  const bool is_in_place = GENERATE(true, false);
+  Recording collectives;
+  Witness witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, is_in_place);
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  REQUIRE(collectives.reductions.size() == 1);
+  CHECK(collectives.reductions[0].op == reduce::ReduceOp::kSum);
+  CHECK(collectives.reductions[0].scale == 1.0 / 3);
+  CheckBrought(collectives.brought, tensor_count);
+  const auto& results = is_in_place ? averaged.inputs : averaged.outputs;
+  CHECK(results == std::vector<float>(4 * tensor_count, kReduced));
+}
+
+TEST_CASE("Executor lets a ReduceScatter scale", "[sync][executor]") {
+  Recording collectives;
+  Witness witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kReduceScatter, 1, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  CHECK(collectives.reductions.at(0).scale == 1.0 / 3);
+  CheckBrought(collectives.brought, 1);
+  CHECK(averaged.inputs == before);
+  std::vector<float> result(2);
+  REQUIRE(averaged.tasks[0].result.size() == sizeof(float) * result.size());
+  std::memcpy(result.data(), averaged.tasks[0].result.data(), sizeof(float) * result.size());
+  CHECK(result == std::vector<float>(2, kReduced));
+}
+
+TEST_CASE("Executor puts back what it has scaled if the call is declined", "[sync][executor]") {
+  const size_t tensor_count = GENERATE(1, 3);
+  Recording collectives;
+  collectives.declines = true;
+  Witness witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDeclined);
+  CheckBrought(collectives.brought, tensor_count);
+  CHECK(averaged.inputs == before);
 }
 
 }  // namespace

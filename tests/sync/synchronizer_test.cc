@@ -487,6 +487,52 @@ TEST_CASE("An average and scales, alone and fused", "[sync]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+// Values of which no sum and no third is exact.
+float InexactAt(int rank, size_t i) {
+  return 1.0F / static_cast<float>(i + 1) * static_cast<float>(rank * 37 % 11 + 1);
+}
+
+TEST_CASE("An average has the same bits on every rank, with every coordinator", "[sync]") {
+  constexpr size_t kCount = 20'011;
+  SyncJob job;
+  job.ranks.rank_count = 3;
+  job.options.coordinator = GENERATE("horovod", "cache", "hierarchical", "topo");
+  job.options.fusion_threshold_bytes = GENERATE(uint64_t{0}, uint64_t{1} << 20);
+  job.options.gradient_bytes = 4 * (kCount * sizeof(float) + 64);
+  const bool is_placed = GENERATE(false, true);
+  std::vector<float> expected(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    const float sum = (InexactAt(0, i) + InexactAt(1, i)) + InexactAt(2, i);
+    expected[i] = sum * static_cast<float>(1.0 / 3);
+  }
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    std::vector<std::vector<float>> own(4, std::vector<float>(kCount));
+    std::vector<float*> tensors;
+    for (auto& one : own) {
+      const auto place = synchronizer.Place(kCount * sizeof(float));
+      if (!place) return job.wrong.Add(rank, place.error().message());
+      tensors.push_back(is_placed ? reinterpret_cast<float*>(place->data()) : one.data());
+    }
+    for (int round = 0; round < 5; ++round) {
+      std::vector<Handle> handles;
+      for (size_t k = 0; k < tensors.size(); ++k) {
+        for (size_t i = 0; i < kCount; ++i) tensors[k][i] = InexactAt(rank, i);
+        auto submission = AllReduceOf(NameOf(static_cast<int>(k)), tensors[k], tensors[k], kCount);
+        submission.request.postscale = 1.0 / 3;
+        auto handle = synchronizer.Submit(std::move(submission));
+        if (!handle) return job.wrong.Add(rank, handle.error().message());
+        handles.push_back(std::move(*handle));
+      }
+      for (Handle& handle : handles) job.wrong.Expect(handle.Wait(), rank, "Wait");
+      for (const float* tensor : tensors) {
+        job.wrong.Expect(std::equal(expected.begin(), expected.end(), tensor), rank, "the average");
+      }
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A group larger than the fusion buffer travels in parts", "[sync]") {
   SyncJob job;
   job.ranks.rank_count = 2;
