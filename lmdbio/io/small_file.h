@@ -15,9 +15,10 @@ namespace lmdbio::io {
 // Errors: kNotFound, kPermission, kIo; kResourceExhausted if it is larger than size_bytes_max
 Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t size_bytes_max);
 
-// Replaces the file at `path` by `bytes`: whoever opens the path sees the old file or the new one,
-// whole, also after a crash. On failure nothing is left behind.
-// Errors: kPermission, kResourceExhausted (disk full), kIo
+// Makes `bytes` the content of the file at `path`. A reader of the path sees the old file or the
+// new one, whole, also after a crash. On failure nothing is left behind. A symbolic link stays, and
+// a device or FIFO receives the bytes (io/output_file.h).
+// Errors: as OutputFile
 Status WriteFileAtomically(const std::string& path, Bytes bytes);
 
 }  // namespace lmdbio::io

@@ -1,10 +1,15 @@
-// Goal: whoever opens a path that WriteFileAtomically has written finds one whole file, and nothing
-// else is left beside it, whatever went wrong.
+// Goal: a reader that opens a path written by WriteFileAtomically finds one whole file, and nothing
+// else is left beside it, whatever went wrong. Links, devices and FIFOs stay what they are.
 #include "lmdbio/io/small_file.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
@@ -109,15 +115,116 @@ TEST_CASE("WriteFileAtomically leaves nothing behind where it cannot write", "[i
   const Status inside_file = WriteFileAtomically(dir.path() / "file" / "x", AsBytes("new"));
   REQUIRE_FALSE(inside_file.has_value());
   CHECK(inside_file.error().code() == ErrorCode::kNotFound);
-  // This one fails at the very end, with the temporary file already whole.
   const Status onto_directory = WriteFileAtomically(directory, AsBytes("new"));
   REQUIRE_FALSE(onto_directory.has_value());
   CHECK(onto_directory.error().message() ==
-        directory.string() + ": cannot be replaced: Is a directory");
+        directory.string() + ": cannot be written: Is a directory");
 
   CHECK(NamesIn(dir.path()) == before);
   CHECK(NamesIn(directory).empty());
   CHECK(ReadWholeTextFile(dir.path() / "file") == "old");
+}
+
+TEST_CASE("WriteFileAtomically keeps a symbolic link and replaces its target", "[io][small-file]") {
+  const TempDir dir;
+  const TempDir elsewhere;
+  const fs::path target = elsewhere.path() / "target";
+  fs::create_symlink(target, dir.path() / "absolute");
+  fs::create_symlink("absolute", dir.path() / "chain");
+  fs::create_symlink("../" + elsewhere.path().filename().string() + "/target",
+                     dir.path() / "relative");
+  const std::set<std::string> before = NamesIn(dir.path());
+  // The first link leads to a file that is not there yet.
+  for (const std::string name : {"absolute", "chain", "relative"}) {
+    INFO(name);
+    REQUIRE(WriteFileAtomically(dir.path() / name, AsBytes("by " + name)).has_value());
+    CHECK(ReadWholeTextFile(target) == "by " + name);
+    CHECK(fs::is_symlink(dir.path() / name));
+    CHECK(NamesIn(dir.path()) == before);
+    CHECK(NamesIn(elsewhere.path()) == std::set<std::string>{"target"});
+  }
+  std::ifstream opened_before(target);
+  REQUIRE(WriteFileAtomically(dir.path() / "chain", AsBytes("new")).has_value());
+  std::string seen;
+  std::getline(opened_before, seen);
+  CHECK(seen == "by relative");
+}
+
+TEST_CASE("WriteFileAtomically names a loop of symbolic links", "[io][small-file]") {
+  const TempDir dir;
+  fs::create_symlink("loop", dir.path() / "loop");
+  const Status written = WriteFileAtomically(dir.path() / "loop", AsBytes("new"));
+  REQUIRE_FALSE(written.has_value());
+  CHECK(written.error().message() ==
+        (dir.path() / "loop").string() + ": cannot be written: Too many levels of symbolic links");
+  CHECK(fs::is_symlink(dir.path() / "loop"));
+}
+
+TEST_CASE("WriteFileAtomically writes into a FIFO", "[io][small-file]") {
+  const TempDir dir;
+  const fs::path path = dir.path() / "fifo";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  // A reader that was there before; the content fits into the pipe.
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const std::string content(50'000, 'x');
+  REQUIRE(WriteFileAtomically(path, AsBytes(content)).has_value());
+  std::string seen(content.size() + 1, '\0');
+  CHECK(::read(reader.get(), seen.data(), seen.size()) == static_cast<ssize_t>(content.size()));
+  CHECK(seen == content + '\0');
+  CHECK(fs::is_fifo(path));
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"fifo"});
+}
+
+TEST_CASE("WriteFileAtomically refuses a socket", "[io][small-file]") {
+  const TempDir dir;
+  const fs::path path = dir.path() / "socket";
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  REQUIRE(path.native().copy(address.sun_path, sizeof address.sun_path - 1) ==
+          path.native().size());
+  REQUIRE(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  const Status written = WriteFileAtomically(path, AsBytes("new"));
+  REQUIRE_FALSE(written.has_value());
+  CHECK(written.error().code() == ErrorCode::kInvalidArgument);
+  CHECK(written.error().message() ==
+        path.string() + ": cannot be written: it is a socket; name a file");
+  CHECK(fs::is_socket(path));
+}
+
+TEST_CASE("WriteFileAtomically writes into a device", "[io][small-file]") {
+  // Nodes of our own: a defect must not cost the machine its own.
+  constexpr unsigned kMemoryDevices = 1, kNull = 3, kFull = 7;
+  const TempDir dir;
+  const fs::path null = dir.path() / "null", full = dir.path() / "full";
+  if (::mknod(null.c_str(), S_IFCHR | 0600, makedev(kMemoryDevices, kNull)) != 0 ||
+      ::mknod(full.c_str(), S_IFCHR | 0600, makedev(kMemoryDevices, kFull)) != 0 ||
+      !UniqueFd(::open(null.c_str(), O_WRONLY | O_CLOEXEC))) {
+    WARN("skipped: no device can be made here");
+    return;
+  }
+  fs::create_symlink("null", dir.path() / "link");
+  const std::set<std::string> before = NamesIn(dir.path());
+  CHECK(WriteFileAtomically(null, AsBytes("new")).has_value());
+  CHECK(WriteFileAtomically(dir.path() / "link", AsBytes("new")).has_value());
+  const Status onto_full = WriteFileAtomically(full, AsBytes("new"));
+  REQUIRE_FALSE(onto_full.has_value());
+  CHECK(onto_full.error().code() == ErrorCode::kResourceExhausted);
+  CHECK(fs::is_character_file(null));
+  CHECK(fs::is_character_file(full));
+  CHECK(fs::is_symlink(dir.path() / "link"));
+  CHECK(NamesIn(dir.path()) == before);
+}
+
+TEST_CASE("WriteFileAtomically writes into a file that has no name any more", "[io][small-file]") {
+  const TempDir dir;
+  const fs::path path = dir.path() / "file";
+  test::WriteWholeFile(path, AsBytes("something longer"));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  fs::remove(path);
+  const std::string by_descriptor = "/proc/self/fd/" + std::to_string(fd.get());
+  REQUIRE(WriteFileAtomically(by_descriptor, AsBytes("new")).has_value());
+  CHECK(ReadWholeTextFile(by_descriptor) == "new");
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 // Writes `size_bytes` over a file that holds "old", and expects to fail with `code`.
@@ -184,7 +291,9 @@ TEST_CASE("Concurrent writers leave one whole file, and readers see no other",
   std::set<std::string> contents;
   for (int writer = 0; writer < kWriterCount; ++writer) contents.insert(content_of(writer));
   const TempDir dir;
-  const fs::path path = dir.path() / "file";
+  const std::string name = GENERATE("file", "link");
+  const fs::path path = dir.path() / name;
+  fs::create_symlink("file", dir.path() / "link");
   REQUIRE(WriteFileAtomically(path, AsBytes(content_of(0))).has_value());
 
   std::atomic<int> failure_count{0};
@@ -208,7 +317,7 @@ TEST_CASE("Concurrent writers leave one whole file, and readers see no other",
   reader.join();
   CHECK(failure_count == 0);
   CHECK(contents.contains(ReadWholeTextFile(path)));
-  CHECK(NamesIn(dir.path()) == std::set<std::string>{"file"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"file", "link"});
 }
 
 }  // namespace

@@ -204,6 +204,22 @@ class BenchTool(unittest.TestCase):
                               self.digits)
         self.assert_fails(1, [str(nowhere)], "raw", "--repeat", 1, "--json", nowhere, self.digits)
 
+    def test_reports_go_through_links_and_into_fifos(self):
+        for option, begin in (("--json", "{"), ("--plot", "<svg"), ("--save", "")):
+            with self.subTest(option):
+                link, fifo = self.folder / f"link{option}", self.folder / f"fifo{option}"
+                link.symlink_to(f"target{option}")
+                os.mkfifo(fifo)
+                reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+                for path in (link, fifo):
+                    outcome = run(0, "read", "--repeat", 1, "-n", 1, option, path, self.digits)
+                    self.assertEqual((outcome.exit_code, outcome.errors), (0, ""))
+                self.assertTrue(link.is_symlink())
+                self.assertTrue(link.read_text().startswith(begin))
+                self.assertTrue(fifo.is_fifo())
+                self.assertTrue(os.read(reader, 1 << 16).decode().startswith(begin))
+                os.close(reader)
+
     def test_json_of_read(self):
         report = bench_program.report(3, "read", "--strategy", "all", "--repeat", 2, "-b", 100,
                                       self.equal)
