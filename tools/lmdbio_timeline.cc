@@ -2,14 +2,16 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "lmdbio/io/output_file.h"
 #include "tools/cli.h"
 #include "tools/timeline_file.h"
 #include "tools/timeline_report.h"
@@ -116,36 +118,24 @@ Status CheckApart(const std::string& out, const std::vector<std::string>& inputs
   return {};
 }
 
+lmdbio::Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
 Status Merge(const Invocation& invocation) {
   const std::string& path = invocation.operand("OUT");
   LMDBIO_TRY(const Inputs inputs, OpenInputs(invocation));
   LMDBIO_TRY_VOID(CheckApart(path, inputs.paths));
-  const std::string unfinished = path + ".unfinished";
-  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-  const auto check = [&]() -> Status {
-    if (out) return {};
-    return Fail(ErrorCode::kIo, path + ": cannot be written");
-  };
-  LMDBIO_TRY_VOID(check());
+  LMDBIO_TRY(const auto out, lmdbio::io::OutputFile::Create(path));
   const char* before = "[\n";
-  Result<ordered_json> files = ReadInputs(invocation, inputs, [&](json& event) -> Status {
-    if (event.value("name", "") == "lmdbio_clock") event["args"]["is_merged"] = true;
-    out << before << event.dump();
-    before = ",\n";
-    return check();
-  });
-  out << "\n]\n";
-  out.close();
-  Status status = files ? check() : Fail(std::move(files).error());
-  std::error_code error;
-  if (status) fs::rename(unfinished, path, error);
-  if (error) status = Fail(ErrorCode::kIo, fmt::format("{}: {}", path, error.message()));
-  if (!status) {
-    fs::remove(unfinished, error);
-    return status;
-  }
+  LMDBIO_TRY(ordered_json files, ReadInputs(invocation, inputs, [&](json& event) -> Status {
+               if (event.value("name", "") == "lmdbio_clock") event["args"]["is_merged"] = true;
+               LMDBIO_TRY_VOID(out->Write(AsBytes(before + event.dump())));
+               before = ",\n";
+               return {};
+             }));
+  LMDBIO_TRY_VOID(out->Write(AsBytes("\n]\n")));
+  LMDBIO_TRY_VOID(out->Publish());
   ordered_json outcome = {{"merged", path}, {"clocks", inputs.how}};
-  outcome["files"] = *std::move(files);
+  outcome["files"] = std::move(files);
   return invocation.Report(outcome);
 }
 

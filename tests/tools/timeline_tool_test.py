@@ -6,6 +6,7 @@ put into the files; files that were cut short are taken, damaged ones refused wi
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -195,6 +196,25 @@ class TimelineTest(unittest.TestCase):
         self.assertEqual(run("merge", out, self.write("cut", text[:-700]), other).returncode, 0)
         json.loads(out.read_text())
 
+    def test_keeps_a_link_and_replaces_its_target(self):
+        files = self.two_ranks()
+        link, target = self.folder / "link", self.folder / "target"
+        link.symlink_to(target.name)
+        for _ in range(2):  # without a target, and with one
+            self.assertEqual(run("merge", link, *files).returncode, 0)
+            self.assertTrue(link.is_symlink())
+            json.loads(target.read_text())
+
+    def test_merges_into_a_fifo(self):
+        files = self.two_ranks()
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.assertEqual(run("merge", fifo, *files).returncode, 0)
+        self.assertTrue(fifo.is_fifo())
+        json.loads(os.read(reader, 1 << 16))
+
     def test_refuses_what_is_damaged(self):
         whole, other = self.two_ranks()
         lines = whole.read_text().splitlines()
@@ -212,7 +232,7 @@ class TimelineTest(unittest.TestCase):
                 self.refuse(("report", bad, other), bad, "line 10")
                 out = self.folder / "out"
                 self.refuse(("merge", out, other, bad), bad, "line 10")
-                self.assertFalse(out.exists() or out.with_name("out.unfinished").exists())
+                self.assertEqual(list(self.folder.glob("out*")), [])
 
     def test_refuses_what_is_no_timeline(self):
         whole, _ = self.two_ranks()
