@@ -1,12 +1,16 @@
 #include "examples/digits_checkpoint.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char kMagic[8] = {'d', 'i', 'g', 'i', 't', 's', '0', '1'};
+static const char kIsOtherThanFile[] = "is no regular file: name a file, or a link to one";
+enum { kLinksMax = 40 }; /* as the kernel follows */
 
 _Static_assert(sizeof(struct checkpoint) ==
                    8 + 3 * sizeof(uint64_t) + 2 * sizeof(struct network) + 1024 + sizeof(uint64_t),
@@ -31,20 +35,50 @@ static int write_file(const char* path, const struct checkpoint* checkpoint) {
   return fclose(file) != 0 && is_written ? errno : error;
 }
 
+/* Nothing else can be replaced by a rename, and reading a FIFO would wait. */
+static bool is_other_than_file(const char* path) {
+  struct stat found;
+  return stat(path, &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+/* The name at the end of the symbolic links that begin at `path`: links stay, and the file that
+ * they lead to is replaced. realpath would want that file to be there. */
+static int follow_links(const char* path, char target[PATH_MAX]) {
+  const size_t path_bytes = strlen(path);
+  if (path_bytes >= PATH_MAX) return ENAMETOOLONG;
+  memcpy(target, path, path_bytes + 1);
+  for (int i = 0; i < kLinksMax; ++i) {
+    char link[PATH_MAX];
+    const ssize_t link_bytes = readlink(target, link, sizeof link);
+    if (link_bytes < 0) return 0; /* it is none */
+    const char* slash = strrchr(target, '/');
+    const bool is_absolute = link[0] == '/';
+    const size_t kept_bytes = is_absolute || slash == NULL ? 0 : (size_t)(slash - target) + 1;
+    if (kept_bytes + (size_t)link_bytes >= PATH_MAX) return ENAMETOOLONG;
+    memcpy(target + kept_bytes, link, (size_t)link_bytes);
+    target[kept_bytes + (size_t)link_bytes] = '\0';
+  }
+  return ELOOP;
+}
+
 const char* checkpoint_write(const char* path, struct checkpoint* checkpoint) {
-  char temporary[4096];
-  const int length = snprintf(temporary, sizeof temporary, "%s.tmp", path);
-  if (length < 0 || (size_t)length >= sizeof temporary) return strerror(ENAMETOOLONG);
+  if (is_other_than_file(path)) return kIsOtherThanFile;
+  char target[PATH_MAX];
+  char temporary[PATH_MAX + 4];
+  int error = follow_links(path, target);
+  if (error != 0) return strerror(error);
+  snprintf(temporary, sizeof temporary, "%s.tmp", target);
   memcpy(checkpoint->magic, kMagic, sizeof kMagic);
   checkpoint->checksum = checksum_of(checkpoint);
-  int error = write_file(temporary, checkpoint);
-  if (error == 0 && rename(temporary, path) != 0) error = errno;
+  error = write_file(temporary, checkpoint);
+  if (error == 0 && rename(temporary, target) != 0) error = errno;
   if (error == 0) return NULL;
   remove(temporary);
   return strerror(error);
 }
 
 const char* checkpoint_read(const char* path, struct checkpoint* out_checkpoint) {
+  if (is_other_than_file(path)) return kIsOtherThanFile;
   FILE* file = fopen(path, "rb");
   if (file == NULL) return errno == ENOENT ? NULL : strerror(errno);
   struct checkpoint found;

@@ -21,7 +21,8 @@ struct checkpoint {
 /* Both return NULL, or what is wrong. */
 
 /* Writes a file beside `path`, brings it to the disk and gives it its name: whenever the job is
- * stopped, `path` is the last whole checkpoint. Sets magic and checksum. */
+ * stopped, `path` is the last whole checkpoint. A symbolic link stays, and the file that it leads
+ * to is replaced. Sets magic and checksum. */
 const char* checkpoint_write(const char* path, struct checkpoint* checkpoint);
 
 /* Without a file, *out_checkpoint stays as it is. */

@@ -152,6 +152,7 @@ def test_accuracy(network, path, ranks):
 
 
 def save(path, network, optimizer, epoch, stream):
+    path = os.path.realpath(path)  # a link stays, and the file that it leads to is replaced
     torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(),
                 "epoch": epoch, "stream": stream}, f"{path}.tmp")
     os.replace(f"{path}.tmp", path)
@@ -170,7 +171,11 @@ def parse_options():
     parser.add_argument("--sync", choices=("torch", "lmdbio"), default="torch",
                         help="who adds up gradients: torch.distributed, or lmdbio under mpirun")
     parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="as if stopped there")
-    return parser.parse_args()
+    options = parser.parse_args()
+    checkpoint = options.checkpoint
+    if checkpoint and os.path.exists(checkpoint) and not os.path.isfile(checkpoint):
+        parser.error(f"--checkpoint {checkpoint}: is no regular file")
+    return options
 
 
 def train(options, network, ranks):

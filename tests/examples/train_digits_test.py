@@ -8,6 +8,7 @@ Ranks add up gradients in another order, which double precision rounds in the 16
 training makes of that stays far below TOLERANCE, and one record taken twice or left out, far above.
 """
 
+import os
 import pathlib
 import re
 import struct
@@ -126,6 +127,24 @@ class TrainDigits(unittest.TestCase):
         self.assertEqual(self.curve(1, "--checkpoint", self.checkpoint), [])
         self.assertEqual([path.name for path in self.folder.glob(self.checkpoint.name + "*")],
                          [self.checkpoint.name])
+
+    def test_goes_on_from_a_checkpoint_behind_links(self):
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "link").symlink_to("target")
+        self.checkpoint.symlink_to(elsewhere / "link")
+        for begin in (0, 1):  # without a target, and with one
+            curve = self.curve(1, "--checkpoint", self.checkpoint, "--stop-after", begin + 1)
+            self.assert_same(curve, self.whole[begin:begin + 1])
+        self.assertTrue(self.checkpoint.is_symlink())
+        self.assertTrue((elsewhere / "link").is_symlink())
+        self.assertEqual({path.name for path in elsewhere.iterdir()}, {"link", "target"})
+
+    def test_a_checkpoint_that_is_no_file(self):
+        os.mkfifo(self.checkpoint)
+        self.assert_fails(1, [str(self.checkpoint), "no regular file"], "--checkpoint",
+                          self.checkpoint, self.train, self.test)
+        self.assertTrue(self.checkpoint.is_fifo())
 
     def test_goes_on_after_its_end_by_a_signal(self):
         job = bench_program.start(4, "--epochs", 10**6, "--checkpoint", self.checkpoint,

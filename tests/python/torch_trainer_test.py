@@ -116,10 +116,12 @@ class TrainDigitsTest(unittest.TestCase):
 
     def test_goes_on_with_another_number_of_ranks(self):
         checkpoint = self.folder / "checkpoint"
+        checkpoint.symlink_to("checkpoint-target")
         found = self.train("--checkpoint", checkpoint, "--stop-after", 3)
         found += self.train("--checkpoint", checkpoint, "--stop-after", 7, rank_count=2)
         found += self.train("--checkpoint", checkpoint, "--workers", 2)
         self.expect_curve(found, self.alone)
+        self.assertTrue(checkpoint.is_symlink())
 
     def test_one_line_of_what_is_wrong(self):
         for options in (["--batch-size", "0"], ["--batch-size", "-3"]):
