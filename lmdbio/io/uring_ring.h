@@ -19,7 +19,7 @@ using UniqueRing = std::unique_ptr<io_uring, RingDeleter>;
 // A ring for `depth` reads at once, or for as many as the kernel allows. It may be made by one
 // thread and used by another.
 // Errors: kUnsupported  "io_uring is refused (REASON)": this kernel (before 5.6) or container has
-//                       none for us
+//                       none for us, or refuses the first request
 Result<UniqueRing> CreateRing(uint32_t depth);
 
 }  // namespace lmdbio::io
