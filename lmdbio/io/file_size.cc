@@ -10,15 +10,31 @@
 #include "lmdbio/io/errno_error.h"
 
 namespace lmdbio::io {
+namespace {
+
+struct SizeAndMode {
+  uint64_t size_bytes = 0;
+  mode_t mode = 0;
+};
+
+// Asks for no more than that. The time of the last access, which fstat wants too, is out of date
+// after every read, and filesystems over a network would ask their server for it each time. fstat
+// serves where an old kernel or a sandbox refuses statx.
+Result<SizeAndMode> Look(int fd) {
+  struct statx found = {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &found) == 0) {
+    return SizeAndMode{found.stx_size, found.stx_mode};
+  }
+  struct stat plain = {};
+  if (::fstat(fd, &plain) != 0) return Fail(ErrnoError(errno, "", "cannot be examined"));
+  return SizeAndMode{static_cast<uint64_t>(plain.st_size), plain.st_mode};
+}
+
+}  // namespace
 
 Result<uint64_t> FileSizeBytes(int fd) {
-  // No more than that: the time of the last access, which fstat wants too, is out of date after
-  // every read, and filesystems over a network would ask their server for it each time.
-  struct statx found = {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &found) != 0) {
-    return Fail(ErrnoError(errno, "", "cannot be examined"));
-  }
-  if (!S_ISBLK(found.stx_mode)) return uint64_t{found.stx_size};
+  LMDBIO_TRY(const SizeAndMode found, Look(fd));
+  if (!S_ISBLK(found.mode)) return found.size_bytes;
   uint64_t device_bytes = 0;
   if (::ioctl(fd, BLKGETSIZE64, &device_bytes) != 0) {
     return Fail(ErrnoError(errno, "", "cannot be examined"));
