@@ -1,13 +1,18 @@
 // Goal: a rank that is killed is an error for the others of its host, wherever they wait, and one
 // that has left is none. Method: the ranks are processes that share memory.
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
+
 
 #include "lmdbio/comm/peer_watch.h"
 #include "lmdbio/loader/window.h"
 #include "tests/loader/process_ranks.h"
 #include "tests/support/catch.h"
+#include "tests/support/check_in_child.h"
+#include <catch2/catch.hpp>
 
 namespace lmdbio::loader {
 namespace {
@@ -119,31 +124,21 @@ TEST_CASE("Nobody waits for a killed rank to leave", "[loader][window]") {
   CHECK(ranks.EndOf(2, kNoticeLimit) == Verdict::kRight);
 }
 
-TEST_CASE("PeerWatch tells of every process that has ended", "[loader][window]") {
-  pid_t children[3];
-  comm::PeerWatch watch;
-  watch.Add(0);
-  for (pid_t& child : children) {
-    child = ::fork();
-    if (child == 0) {
-      ::pause();
-      ::_exit(0);
-    }
-    watch.Add(child);
-  }
-  CHECK_FALSE(watch.FindGone());
-  for (const size_t i : {size_t{1}, size_t{0}, size_t{2}}) {
-    ::kill(children[i], SIGKILL);
-    siginfo_t info;
-    ::waitid(P_PID, static_cast<id_t>(children[i]), &info, WEXITED | WNOWAIT);
-    CHECK(watch.FindGone(i + 1) == i + 1);
-    if (i != 1) ::waitpid(children[i], nullptr, 0);
-    CHECK(watch.FindGone(i + 1) == i + 1);
-  }
-  ::waitpid(children[1], nullptr, 0);
-  CHECK(watch.FindGone() == size_t{1});
-  CHECK(watch.FindGone(2) == size_t{2});
-  CHECK_FALSE(watch.FindGone(4));
+TEST_CASE("A killed rank is found where a sandbox refuses pidfd_open", "[loader][window]") {
+  const int error_number = GENERATE(EPERM, ENOSYS);
+  CAPTURE(error_number);
+  test::CheckInChild([&] {
+    if (!test::RefuseSystemCall({SYS_pidfd_open, error_number})) return Verdict::kCannotTell;
+    ProcessRanks ranks({.rank_count = 3, .reader_count = 1});
+    ranks.Start(0, InAwaitSpace(1));
+    ranks.Start(1, Sleep);
+    ranks.Start(2, InAwaitSlot(1));
+    ranks.AwaitStart();
+    ranks.Kill(1);
+    CHILD_CHECK(ranks.EndOf(0) == Verdict::kRight);
+    CHILD_CHECK(ranks.EndOf(2) == Verdict::kRight);
+    return Verdict::kRight;
+  });
 }
 
 }  // namespace
