@@ -6,14 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
-
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <string>
 #include <thread>
 
+#include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
 #include "tests/support/file_bytes.h"
 

@@ -2,12 +2,11 @@
 // never published. tests/io/small_file_test.cc tries every kind of path.
 #include "lmdbio/io/output_file.h"
 
-#include <catch2/catch.hpp>
-
 #include <filesystem>
 #include <iterator>
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include <catch2/catch.hpp>
-
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -16,6 +14,7 @@
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/io/read_ahead_source.h"
 #include "tests/io/engine_fixture.h"
+#include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
 #include "tests/support/good.h"
 

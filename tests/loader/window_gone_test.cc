@@ -6,14 +6,11 @@
 #include <cerrno>
 #include <string>
 
-
 #include "lmdbio/comm/peer_watch.h"
 #include "lmdbio/loader/window.h"
 #include "tests/loader/process_ranks.h"
 #include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
-#include <catch2/catch.hpp>
-
 namespace lmdbio::loader {
 namespace {
 

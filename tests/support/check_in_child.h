@@ -8,11 +8,10 @@
 #ifndef TESTS_SUPPORT_CHECK_IN_CHILD_H_
 #define TESTS_SUPPORT_CHECK_IN_CHILD_H_
 
-#include <catch2/catch.hpp>
-
 #include <cstdio>
 #include <functional>
 
+#include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
 namespace lmdbio::test {
