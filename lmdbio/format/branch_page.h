@@ -24,8 +24,8 @@ class BranchPage {
   // Requires: index < child_count()
   PageNo child(uint32_t index) const { return nodes_.node_header(index).child(); }
 
-  // The smallest key below child `index`. That of child 0 is meaningless: it covers everything
-  // below key 1.
+  // The smallest key below child `index`. The key of child 0 has no meaning, because child 0 holds
+  // all keys less than key(1).
   Bytes key(uint32_t index) const { return nodes_.key(index); }
 
  private:

@@ -10,8 +10,9 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page, const 
     return Fail(ErrorCode::kCorruption, fmt::format("page {} ({}): {}", header.page_no.value,
                                                     PageKindName(header.kind), what));
   };
-  // There are no slots, but `lower` counts the items as if there were, and the distance from
-  // `lower` to `upper` is kept as the space that is left.
+  // The page has no slots, but LMDB keeps the bounds as if it had: `lower` grows by one slot for
+  // each item, and `upper` - `lower` is the free space of the page. Both are checked, because the
+  // item count comes from `lower` alone.
   if (header.lower_bytes < format.header_bytes() || (header.lower_bytes & 1) != 0) {
     return corrupt(fmt::format("item counter {} lies inside the header", header.lower_bytes));
   }
@@ -30,7 +31,7 @@ Result<FixedLeafPage> FixedLeafPage::Parse(PageFormat format, Bytes page, const 
   // `upper` may lie beyond the end (items of one byte take less than a slot) and wraps at 16 bits.
   const uint64_t upper_bytes = page.size() + header.lower_bytes - end;
   if (static_cast<uint16_t>(upper_bytes) != static_cast<uint16_t>(header.upper_bytes)) {
-    return corrupt(fmt::format("{} items of {} bytes leave other space than it says",
+    return corrupt(fmt::format("{} items of {} bytes do not match its free space field",
                                view.item_count_, view.item_bytes_));
   }
   return view;

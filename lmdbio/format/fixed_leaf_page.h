@@ -1,6 +1,6 @@
 // lmdbio/format/fixed_leaf_page.h - read-only view of packed fixed-size duplicates (LMDB's LEAF2).
 //
-// Items of one size stand back to back behind the header; there are no slots and no nodes.
+// Items of one size follow the header without gaps. The page has no slots and no nodes.
 //
 // Source: docs/format.md section 4.
 #ifndef LMDBIO_FORMAT_FIXED_LEAF_PAGE_H_
@@ -18,23 +18,23 @@ class FixedLeafPage {
 
   // page        [page size, or size of the sub-page] borrowed; must outlive the view
   // header      of that page: kind kFixedLeaf
-  // item_bytes  of one item: a tree's record tells it, for a sub-page its own header. (Up to LMDB
-  //             0.9.16 the header of a tree's page holds anything there.)
-  // Errors: kCorruption  item size 0, no item, more items than fit, or a size and a count of items
-  //                      that do not give the free space that the header tells
+  // item_bytes  of one item, from the database record of the tree, or from the header of a
+  //             sub-page. (LMDB up to 0.9.16 leaves this field undefined in the pages of a tree.)
+  // Errors: kCorruption  item size 0, no item, more items than fit, or a free space in the header
+  //                      that differs from the item size and count
   // Cost:   O(1)
   static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header,
                                      uint32_t item_bytes);
 
   uint32_t item_count() const { return item_count_; }
   uint32_t item_bytes() const { return item_bytes_; }
-  // Items for which there is room behind the last.
+  // Number of items that still fit behind the last one.
   uint32_t spare_item_count() const {
     const auto used = header_bytes_ + item_count_ * uint64_t{item_bytes_};
     return static_cast<uint32_t>((page_.size() - used) / item_bytes_);
   }
 
-  // From the start of the page. Requires: index < item_count()
+  // Offset of the item from the start of the page. Requires: index < item_count()
   uint32_t item_offset(uint32_t index) const {
     LMDBIO_DCHECK(index < item_count_);
     return header_bytes_ + index * item_bytes_;

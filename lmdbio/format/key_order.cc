@@ -25,7 +25,8 @@ std::strong_ordering CompareReverse(Bytes a, Bytes b) {
 std::strong_ordering CompareInteger(Bytes a, Bytes b) {
   if (a.size() == 8 && b.size() == 8) return Load<uint64_t>(a, 0) <=> Load<uint64_t>(b, 0);
   if (a.size() == 4 && b.size() == 4) return Load<uint32_t>(a, 0) <=> Load<uint32_t>(b, 0);
-  // LMDB asks for 4 or 8 bytes but enforces nothing. Sizes first, then value: a total order.
+  // LMDB requires 4 or 8 bytes but does not enforce it. Comparing the size first and then the value
+  // gives a total order over keys of any size.
   if (a.size() != b.size()) return a.size() <=> b.size();
   return std::endian::native == std::endian::little ? CompareReverse(a, b) : CompareLexical(a, b);
 }

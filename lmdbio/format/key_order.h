@@ -1,7 +1,7 @@
-// lmdbio/format/key_order.h - the orders that LMDB itself can sort by.
+// lmdbio/format/key_order.h - the key orders that LMDB can sort by.
 //
-// A program may have installed an order of its own, which the file does not record. Iteration and
-// ordinals do not depend on the order; looking up a key does.
+// A program can install its own comparison function, which the file does not record. Iteration and
+// record numbers do not depend on the order; the lookup of a key does.
 //
 // Source: docs/format.md section 6.
 #ifndef LMDBIO_FORMAT_KEY_ORDER_H_
@@ -15,17 +15,17 @@
 namespace lmdbio::format {
 
 enum class KeyOrder : uint8_t {
-  kLexical,  // memcmp; the shorter of two that agree comes first
-  kReverse,  // the same from the last byte backwards
+  kLexical,  // memcmp; a key comes before its own extensions
+  kReverse,  // the same, from the last byte backwards
   kInteger,  // native unsigned integers, both of 4 or both of 8 bytes
 };
 
-// The order of the keys, and of the duplicates of one key, by a database's persistent flags.
+// The order of the keys, and of the duplicates of one key, from the database's persistent flags.
 KeyOrder KeyOrderOf(uint16_t database_flags);
 KeyOrder DuplicateOrderOf(uint16_t database_flags);
 
-// In kInteger order LMDB asks for keys of one size, 4 or 8 bytes, but does not enforce it; of two
-// unequal sizes the shorter comes first here.
+// In kInteger order LMDB requires keys of one size, 4 or 8 bytes, but does not enforce it. This
+// function orders keys of different sizes by size.
 std::strong_ordering CompareKeys(KeyOrder order, Bytes a, Bytes b);
 
 }  // namespace lmdbio::format

@@ -3,8 +3,7 @@
 // Bytes in:   one page, or the sub-page inside a node, already in memory
 // Values out: keys, inline values, references to overflow runs, to trees and to sub-pages;
 //             all spans point into those bytes
-// Does no I/O and allocates nothing. Everything about sizes and places is proved by Parse, so that
-// Entry cannot fail.
+// Does no I/O and allocates nothing. Parse checks all sizes and offsets, so Entry cannot fail.
 //
 // Source: docs/format.md section 3; dissertation 2.4.2.
 #ifndef LMDBIO_FORMAT_LEAF_PAGE_H_
@@ -16,13 +15,13 @@ namespace lmdbio::format {
 
 struct LeafEntry {
   Bytes key;   // [key_bytes]
-  Bytes data;  // what stands in the node: inline value, reference, database record or sub-page
+  Bytes data;  // content of the node: inline value, reference, database record or sub-page
   LeafNodeFlags flags = kInlineNode;
-  uint32_t value_bytes = 0;  // length of the value wherever it lives (inline and overflow)
+  uint32_t value_bytes = 0;  // length of the value, inline or in an overflow run
   uint32_t data_offset = 0;  // of `data`, from the start of the page
 };
 
-// Where an overflow value says it lives.
+// The reference of a leaf node to the overflow run of its value.
 struct OverflowReference {
   PageNo first_page;
   uint64_t transaction_id = 0;  // version 3 only
@@ -59,7 +58,7 @@ class LeafPage {
     return entry;
   }
 
-  // One part of Entry(index), for those who need no other.
+  // Single parts of Entry(index), without the cost of the others.
   Bytes key(uint32_t index) const { return nodes_.key(index); }
   LeafNodeFlags flags(uint32_t index) const {
     return static_cast<LeafNodeFlags>(nodes_.node_header(index).flags);

@@ -1,7 +1,7 @@
 // lmdbio/format/load.h - unaligned reads of the writer's native integers.
 //
-// Structures inside LMDB pages stand at odd addresses whenever a key has an odd size, so nothing
-// here is ever cast: every number is copied out.
+// Structures inside LMDB pages are unaligned when a key has an odd size. So every number is copied
+// out with memcpy, and no pointer into a page is cast.
 #ifndef LMDBIO_FORMAT_LOAD_H_
 #define LMDBIO_FORMAT_LOAD_H_
 

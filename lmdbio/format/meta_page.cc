@@ -35,7 +35,8 @@ bool MagicAt(Bytes head, size_t offset, uint32_t magic) {
   return head.size() >= offset + 4 && Load<uint32_t>(head, offset) == magic;
 }
 
-// Where the magic number lies tells word size and version; swapped, the byte order.
+// The offset of the magic number shows the word size and the data version of the writer. A swapped
+// magic number shows the other byte order.
 constexpr size_t kMagicAt32Bit = 12;
 constexpr size_t kMagicAtVersion1 = 16;
 constexpr size_t kMagicAtVersion3 = 24;
@@ -101,8 +102,8 @@ Status CheckRoot(const DatabaseRecord& record, PageNo last_page) {
   return {};
 }
 
-// The page counters are not checked: LMDB itself gets them wrong with duplicates (0.9.36 and 1.0
-// keep pages on the books that a deleted key gave back). Nothing is sized by them.
+// The page counters are not checked, because LMDB writes wrong ones in databases with duplicates:
+// 0.9.36 and 1.0 still count pages that a deleted key returned. No allocation depends on them.
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page) {
   LMDBIO_TRY_VOID(CheckRoot(record, last_page));
   if (!record.counts_exactly()) return {};
@@ -124,8 +125,9 @@ bool RecordsFit(uint64_t record_count, PageFormat format, PageNo last_page) {
 Status CheckUserFlags(const DatabaseRecord& record) {
   if ((record.flags & ~kUserFlags) != 0 ||
       ((record.flags & kDupFixed) != 0 && !record.has_duplicates())) {
-    return Fail(ErrorCode::kCorruption,
-                fmt::format("flags: 0x{:x} is no combination that LMDB can use", record.flags));
+    return Fail(
+        ErrorCode::kCorruption,
+        fmt::format("flags: 0x{:x} is not a valid combination of database flags", record.flags));
   }
   return {};
 }
@@ -186,10 +188,10 @@ Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no) {
     return corrupt(fmt::format("page size {} differs from page 0's {}", meta.page_size_bytes(),
                                format.page_size_bytes()));
   }
-  // Transaction n is recorded in meta page n mod 2; a fresh environment has 0 in both.
+  // Transaction n writes meta page n mod 2; a fresh environment has transaction 0 in both.
   if (meta.transaction_id != 0 && (meta.transaction_id & 1) != page_no.value) {
     return corrupt(
-        fmt::format("transaction {} belongs into the other meta page", meta.transaction_id));
+        fmt::format("transaction {} belongs in the other meta page", meta.transaction_id));
   }
   if (meta.last_page.value < kMetaPageCount - 1) {
     return corrupt(

@@ -1,7 +1,7 @@
-// lmdbio/format/meta_page.h - the two pages that start a data file, and the roots they name.
+// lmdbio/format/meta_page.h - the two meta pages at the start of a data file, and their roots.
 //
 // Bytes in:   the first bytes of a file; a meta page
-// Values out: which data version and page size this is; roots, counters, transaction of a snapshot
+// Values out: the data version and the page size; roots, counters and transaction of a snapshot
 // Pure: does no I/O and never reads outside the span it was given.
 //
 // Source: docs/format.md sections 1 and 2; dissertation 2.4.2.
@@ -40,9 +40,9 @@ struct DatabaseRecord {
 
   bool empty() const { return root.value == ~uint64_t{0}; }
   bool has_duplicates() const { return (flags & kDupSort) != 0; }
-  // Whether entry_count is to be believed. Every LMDB there is loses count, up or down, once
-  // duplicates are deleted; docs/format.md section 4 has the list. Requires: of a main or named
-  // database; that of a tree of duplicates is never to be believed.
+  // True if entry_count is exact. All LMDB versions miscount, up or down, after duplicates are
+  // deleted; docs/format.md section 4 has the list.
+  // Requires: the record of a main or named database; the count of a duplicate tree is never exact
   bool counts_exactly() const { return !has_duplicates(); }
 
   friend bool operator==(const DatabaseRecord&, const DatabaseRecord&) = default;
@@ -54,25 +54,25 @@ inline constexpr PageNo kNoRoot{~uint64_t{0}};
 // bytes  [kDatabaseRecordBytes]
 DatabaseRecord LoadDatabaseRecord(Bytes bytes);
 
-// Checks the root, which lies in [2, last_page], and the depth, which fits a cursor; a tree without
-// a root has none.
+// Checks that the root lies in [2, last_page] and the depth in [1, kTreeDepthMax]. A tree without a
+// root must have depth 0.
 // Errors: kCorruption, starting with the name of the field
 Status CheckRoot(const DatabaseRecord& record, PageNo last_page);
 
-// Checks the same of a main or named database or the free list, and, where it counts exactly, that
-// there are entries if there is a root, and not more than can stand in a file this large.
+// CheckRoot for a main or named database or the free list. If the record counts exactly, also
+// checks that a tree with a root has entries, and not more than fit in a file of this size.
 // Errors: kCorruption, starting with the name of the field
 Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_page);
 
-// Whether so many records can stand in the pages up to `last_page`: each takes a byte at least.
+// True if `record_count` records can fit in the pages up to `last_page`, at one byte each or more.
 bool RecordsFit(uint64_t record_count, PageFormat format, PageNo last_page);
 
-// Checks the flags of a main or named database (those of a duplicate tree obey other rules). LMDB
-// stores what its user asks for, even an order of duplicates in a database without any.
+// Checks the flags of a main or named database; a duplicate tree obeys other rules. LMDB stores the
+// flags as its caller gave them, even an order of duplicates in a database without duplicates.
 // Errors: kCorruption
 Status CheckUserFlags(const DatabaseRecord& record);
 
-// What one meta page says.
+// The fields of one meta page.
 struct MetaPage {
   PageNo page_no;
   uint64_t map_address = 0;  // nonzero only for environments with a fixed map
@@ -87,17 +87,16 @@ struct MetaPage {
   friend bool operator==(const MetaPage&, const MetaPage&) = default;
 };
 
-// Bytes at the start of a file that IdentifyFile wants to see, and bytes of a meta page that
-// ParseMetaPage wants to see.
+// Bytes that IdentifyFile needs from the start of a file, and ParseMetaPage from a meta page.
 inline constexpr uint32_t kMetaBytes = 192;
 
-// Finds out what kind of file starts with `head`.
+// Determines the data version and page size of a file from its first bytes.
 //
 // head  [<= kMetaBytes] the first bytes of the file; fewer only if the file is shorter
 //
 // Errors: kCorruption   not an LMDB data file; too short; an impossible page size
-//         kUnsupported  a 32-bit file, one of the other byte order, data version 2 or an unknown
-//                       one, an encrypted file: each by name
+//         kUnsupported  a 32-bit file, a file of the other byte order, data version 2 or an unknown
+//                       one, an encrypted file; the message names the kind
 Result<PageFormat> IdentifyFile(Bytes head);
 
 // Parses and checks a meta page.
@@ -107,7 +106,7 @@ Result<PageFormat> IdentifyFile(Bytes head);
 // Errors: kCorruption   header, magic, version, page size or transaction parity are wrong
 Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no);
 
-// A file with per-page checksums says how long they are in the last two bytes of page 0.
+// Refuses a file with per-page checksums. The last two bytes of page 0 hold the checksum size.
 // tail  [2] those bytes
 // Errors: kUnsupported  the file is checksummed
 Status CheckNoChecksums(PageFormat format, Bytes tail);

@@ -39,7 +39,7 @@ bool IsLeafNodeFlags(uint16_t flags) {
   return flags <= kSubTreeNode && (kAll >> flags & 1) != 0;
 }
 
-// Bytes of node area that a node takes; 0 if its flags are of no node.
+// Bytes of the node area that a node takes; 0 if its flags are invalid.
 uint64_t NodeBytes(PageFormat format, PageKind kind, const NodeHeader& node) {
   if (kind == PageKind::kBranch) return format.BranchNodeBytes(node.key_bytes);
   const uint64_t data_bytes =
@@ -47,9 +47,9 @@ uint64_t NodeBytes(PageFormat format, PageKind kind, const NodeHeader& node) {
   return IsLeafNodeFlags(node.flags) ? format.LeafNodeBytes(node.key_bytes, data_bytes) : 0;
 }
 
-// The page that was filled in key order, as most are: each node ends where the one before it
-// starts. Then the slots tell the tiling, and one look at each node proves it. Any other page,
-// sound or not, is for CheckTiling.
+// Fast path for a page that was filled in key order, which most pages are: node i ends at the start
+// of node i - 1. One pass over the slots then proves that the nodes tile the node area. All other
+// pages, sound or damaged, go to CheckTiling.
 bool IsFilledInOrder(PageFormat format, const NodeTable& nodes, const PageHeader& header) {
   uint64_t end = nodes.page().size();
   if ((end & 1) != 0) return false;
@@ -64,9 +64,10 @@ bool IsFilledInOrder(PageFormat format, const NodeTable& nodes, const PageHeader
   return end == header.upper_bytes;
 }
 
-// Where the next node starts if none does at `at`: behind the gap that LMDB up to 0.9.10 left on a
-// branch page whenever it made a key shorter. No gap, and `at` itself, if what stands there is a
-// node that has lost its slot rather than the rest of a key.
+// The start of the next node at or after `at`. LMDB up to 0.9.10 left a gap on a branch page when
+// it shortened a key; the gap holds the rest of the old node and is skipped. If the bytes at `at`
+// form a plausible node without a slot, the function returns `at`, so that the caller reports the
+// lost slot instead of skipping the node.
 uint32_t SkipGap(PageFormat format, Bytes page, const PageHeader& header, const OffsetSet& starts,
                  uint32_t at) {
   const auto end = static_cast<uint32_t>(page.size());
@@ -83,8 +84,9 @@ uint32_t SkipGap(PageFormat format, Bytes page, const PageHeader& header, const 
   return next;
 }
 
-// Walks the node area from its start: each node must begin where the one before it ended, and be in
-// the slot table once.
+// Walks the node area from its start to its end. Each node must start at the end of the previous
+// one and must have a slot. As the walk visits `count` nodes and all have slots, no two slots can
+// name the same node, and no byte of the area is left over.
 Status CheckTiling(PageFormat format, Bytes page, const PageHeader& header, uint32_t count,
                    const OffsetSet& starts) {
   uint64_t at = header.upper_bytes;
@@ -104,7 +106,7 @@ Status CheckTiling(PageFormat format, Bytes page, const PageHeader& header, uint
     at += node_bytes;
   }
   at = SkipGap(format, page, header, starts, static_cast<uint32_t>(at));
-  // A sub-page of an odd-sized node may end in a byte of padding.
+  // A sub-page inside a node of odd size may end in one byte of padding.
   if (PageFormat::Even(at) != PageFormat::Even(page.size())) {
     return Corrupt(header, fmt::format("{} bytes at its end belong to no node", page.size() - at));
   }

@@ -2,10 +2,10 @@
 //
 //   | header | slot 0 | slot 1 | ... lower      free      upper | node | node | ... | end |
 //
-// Slots are u16 offsets in key order; nodes are packed from the end of the page downwards, in the
-// order in which they came, each an even number of bytes and without a gap (but for branch pages of
-// very old writers). Parse proves exactly that, node by node, so that reading a node afterwards
-// needs no further check and no damaged byte of the table or of a leaf node's sizes goes unnoticed.
+// Slots are u16 offsets in key order. Nodes are packed from the end of the page downwards, in the
+// order of insertion. Each takes an even number of bytes, and there are no gaps, except on branch
+// pages of LMDB up to 0.9.10. Parse checks this node by node. So reading a node needs no further
+// check, and every damaged byte of the slots and of a leaf node's sizes is detected.
 //
 // Source: docs/format.md section 3.
 #ifndef LMDBIO_FORMAT_NODE_TABLE_H_
@@ -37,7 +37,7 @@ struct NodeHeader {
   PageNo child() const { return PageNo{data_bytes() | uint64_t{flags} << 32}; }
 };
 
-// `flags` of a leaf node: what follows the key. These five values are all there are.
+// `flags` of a leaf node: the kind of data that follows the key. No other values exist.
 enum LeafNodeFlags : uint16_t {
   kInlineNode = 0x00,    // the value itself
   kOverflowNode = 0x01,  // a reference to the overflow run that holds the value
@@ -50,7 +50,7 @@ class NodeTable {
  public:
   NodeTable() = default;
 
-  // Proves the slot table and the node area of `page` sound.
+  // Checks the slot table and the node area of `page`.
   //
   // page    [page size, or size of the sub-page] borrowed; must outlive the table
   // header  of that page, from ParsePageHeader or ParseSubPageHeader: kind kBranch or kLeaf

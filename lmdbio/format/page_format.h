@@ -1,7 +1,7 @@
-// lmdbio/format/page_format.h - the sizes and places that one data file's pages obey.
+// lmdbio/format/page_format.h - the sizes and offsets that the pages of one data file obey.
 //
-// Two layouts exist for us: data version 1 (every LMDB 0.9.x) and data version 3 (LMDB 1.0). They
-// differ in a handful of constants, gathered here, so that the page parsers are written once.
+// The library reads two layouts: data version 1 (every LMDB 0.9.x) and data version 3 (LMDB 1.0).
+// They differ in the constants of this header, so that one set of page parsers serves both.
 //
 // Source: docs/format.md sections 1 and 5.
 #ifndef LMDBIO_FORMAT_PAGE_FORMAT_H_
@@ -35,10 +35,10 @@ class PageFormat {
   constexpr DataVersion version() const { return version_; }
   constexpr uint32_t page_size_bytes() const { return page_size_bytes_; }
 
-  // The page header, on every page but the second and later pages of an overflow run.
+  // Size of the page header. The second and later pages of an overflow run have none.
   constexpr uint32_t header_bytes() const { return version_ == DataVersion::k1 ? 16 : 24; }
 
-  // What the `lower`, `upper` and slot fields of a page count from.
+  // The offset in the page from which the `lower`, `upper` and slot fields count.
   constexpr uint32_t pointer_base() const { return version_ == DataVersion::k1 ? 0 : 24; }
 
   // The largest leaf node (header + key + value) that keeps its value inside the page.
@@ -46,12 +46,12 @@ class PageFormat {
     return (((page_size_bytes_ - header_bytes()) / 2) & ~1U) - kSlotBytes;
   }
 
-  // Where a leaf node's data starts, counted from the node.
+  // Offset of a leaf node's data from the start of the node.
   constexpr uint64_t data_offset(uint64_t key_bytes) const {
     return kNodeHeaderBytes + (version_ == DataVersion::k1 ? key_bytes : Even(key_bytes));
   }
 
-  // What stands in a leaf node in place of a value that lives in overflow pages: the page number
+  // Size of the reference that a leaf node holds in place of an overflow value: the page number
   // (version 1), or page number, transaction and page count (version 3).
   constexpr uint32_t overflow_reference_bytes() const {
     return version_ == DataVersion::k1 ? 8 : 24;
@@ -63,7 +63,7 @@ class PageFormat {
   }
 
   // Bytes of page that a leaf node takes, its slot not counted; even. `value_bytes` is the size of
-  // what stands in the node: the value, a sub-page, a database record or an overflow reference.
+  // the node's data: the value, a sub-page, a database record or an overflow reference.
   constexpr uint64_t LeafNodeBytes(uint64_t key_bytes, uint64_t value_bytes) const {
     return Even(data_offset(key_bytes) + value_bytes);
   }

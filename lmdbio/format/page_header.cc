@@ -14,11 +14,11 @@ constexpr uint16_t kBranchFlag = 0x01;
 constexpr uint16_t kLeafFlag = 0x02;
 constexpr uint16_t kOverflowFlag = 0x04;
 constexpr uint16_t kMetaFlag = 0x08;
-constexpr uint16_t kDirtyFlag = 0x10;  // version 1, and only left behind in sub-pages
+constexpr uint16_t kDirtyFlag = 0x10;  // version 1; at rest it remains in sub-pages only
 constexpr uint16_t kFixedFlag = 0x20;
 constexpr uint16_t kSubPageFlag = 0x40;
 
-// Header fields, counted back from its end, are the same in both versions:
+// Counted from the end of the header, its last fields have the same offsets in both versions:
 //
 //   version 1:  page u64 @0                     pad u16 @8   flags @10  lower @12  upper @14
 //   version 3:  page u64 @0  transaction u64 @8 pad u16 @16  flags @18  lower @20  upper @22
@@ -93,7 +93,7 @@ Result<PageHeader> ParsePageHeader(PageFormat format, Bytes bytes, PageNo page_n
   }
   const RawHeader raw = LoadRaw(format, bytes);
   const std::optional<PageKind> kind = KindOf(raw.flags);
-  if (!kind) return Corrupt(page_no, fmt::format("flags 0x{:x} are of no page kind", raw.flags));
+  if (!kind) return Corrupt(page_no, fmt::format("flags 0x{:x} match no page kind", raw.flags));
   PageHeader header = Decode(format, raw, *kind, page_no);
   if (format.version() == DataVersion::k3) header.transaction_id = Load<uint64_t>(bytes, 8);
   return header;
@@ -109,7 +109,7 @@ Result<PageHeader> ParseSubPageHeader(PageFormat format, Bytes sub_page, PageNo 
   if (flags == (kSubPageFlag | kLeafFlag | kFixedFlag)) {
     return Decode(format, raw, PageKind::kFixedLeaf, page_no);
   }
-  return Corrupt(page_no, fmt::format("flags 0x{:x} are of no sub-page", raw.flags));
+  return Corrupt(page_no, fmt::format("flags 0x{:x} are not those of a sub-page", raw.flags));
 }
 
 Result<PageHeader> ParseOverflowHead(PageFormat format, Bytes head, PageNo page_no,

@@ -1,4 +1,4 @@
-// lmdbio/format/page_header.h - the first bytes of a page, and what they promise about the rest.
+// lmdbio/format/page_header.h - the header of a page: its number, kind and bounds.
 //
 // Source: docs/format.md section 1; dissertation 2.4.2.
 #ifndef LMDBIO_FORMAT_PAGE_HEADER_H_
@@ -25,19 +25,19 @@ std::string_view PageKindName(PageKind kind);
 struct PageHeader {
   PageNo page_no;
   PageKind kind = PageKind::kMeta;
-  uint64_t transaction_id = 0;  // that wrote the page; version 3 only, else 0
+  uint64_t transaction_id = 0;  // of the transaction that wrote the page; version 1: 0
   uint16_t item_bytes = 0;      // fixed leaves of sub-pages: size of one item
   uint32_t lower_bytes = 0;     // end of the slot table, from the start of the page
   uint32_t upper_bytes = 0;     // start of the node area, from the start of the page
   uint32_t run_page_count = 0;  // overflow: pages of the run (these bytes overlap lower and upper)
 };
 
-// Parses the header of a page that stands by itself in the file.
+// Parses the header of a page of the file (not of a sub-page).
 //
 // bytes    [>= header_bytes] from the start of the page
 // page_no  where the bytes came from; checked against the page's own number
 //
-// Errors: kCorruption  too short, another page's number, or flags that no page at rest carries
+// Errors: kCorruption  too short, the number of another page, or flags of no page kind at rest
 // Cost:   O(1)
 Result<PageHeader> ParsePageHeader(PageFormat format, Bytes bytes, PageNo page_no);
 
@@ -50,8 +50,9 @@ Result<PageHeader> ParsePageHeader(PageFormat format, Bytes bytes, PageNo page_n
 // Errors: kCorruption
 Result<PageHeader> ParseSubPageHeader(PageFormat format, Bytes sub_page, PageNo page_no);
 
-// Checks the first page of an overflow run against the leaf node that refers to it. A run may be
-// longer than its value needs: LMDB overwrites a value of the same transaction in place.
+// Checks the first page of an overflow run against the leaf node that refers to it. A run may have
+// more pages than its value needs, because LMDB overwrites a value of the same transaction in
+// place.
 //
 // head         [>= header_bytes] the start of the run
 // value_bytes  length of the value, from the leaf node

@@ -32,7 +32,7 @@ std::string Refusal(const std::vector<std::byte>& file, ErrorCode code) {
   return identified.error().message();
 }
 
-TEST_CASE("IdentifyFile tells versions and page sizes", "[format]") {
+TEST_CASE("IdentifyFile recognises versions and page sizes", "[format]") {
   CHECK(*Identify(Version1File()) == PageFormat(DataVersion::k1, 4096));
   CHECK(*Identify(V3FixtureBytes("one-record")) == PageFormat(DataVersion::k3, 4096));
   CHECK(*Identify(V3FixtureBytes("page-512")) == PageFormat(DataVersion::k3, 512));
@@ -62,7 +62,7 @@ TEST_CASE("CheckNoChecksums refuses a checksummed file", "[format]") {
   CHECK(plain.error().message().starts_with("the pages carry checksums of "));
 }
 
-TEST_CASE("IdentifyFile refuses what is not LMDB", "[format]") {
+TEST_CASE("IdentifyFile refuses files of other formats", "[format]") {
   CHECK(Refusal({}, ErrorCode::kCorruption) == "the file is empty");
   CHECK(Refusal(std::vector<std::byte>(8192), ErrorCode::kCorruption) ==
         "not an LMDB data file (no magic number)");
@@ -74,7 +74,7 @@ TEST_CASE("IdentifyFile refuses what is not LMDB", "[format]") {
   }
 }
 
-TEST_CASE("IdentifyFile refuses page sizes that cannot be", "[format]") {
+TEST_CASE("IdentifyFile refuses impossible page sizes", "[format]") {
   for (const uint32_t size : {0U, 1U, 256U, 4095U, 65536U, 1U << 31}) {
     std::vector<std::byte> file = Version1File();
     std::memcpy(&file[40], &size, sizeof(size));
@@ -89,14 +89,14 @@ TEST_CASE("ParseMetaPage refuses a transaction of the wrong parity", "[format]")
   REQUIRE(format::ParseMetaPage(format, Bytes(file).subspan(4096), PageNo{1}).has_value());
   file[4096 + 144] ^= std::byte{1};
   const auto meta = format::ParseMetaPage(format, Bytes(file).subspan(4096), PageNo{1});
-  // 1 became 0, which a fresh environment has; 3 would have become 2.
+  // The flipped bit turned 1 into 0, which is valid in a fresh environment. 4 is not valid here.
   file[4096 + 144] = std::byte{4};
   const auto other = format::ParseMetaPage(format, Bytes(file).subspan(4096), PageNo{1});
   REQUIRE_FALSE(other.has_value());
-  CHECK(other.error().message() == "page 1: transaction 4 belongs into the other meta page");
+  CHECK(other.error().message() == "page 1: transaction 4 belongs in the other meta page");
 }
 
-TEST_CASE("CheckTree refuses records that cannot be", "[format]") {
+TEST_CASE("CheckTree refuses impossible database records", "[format]") {
   const PageFormat format(DataVersion::k1, 4096);
   format::DatabaseRecord good;
   good.root = PageNo{5};
@@ -115,13 +115,13 @@ TEST_CASE("CheckTree refuses records that cannot be", "[format]") {
   CHECK(refused([](auto& record) { record.root = format::kNoRoot; }));
   CHECK(refused([](auto& record) { record.depth = 0; }));
   CHECK(refused([](auto& record) { record.depth = 33; }));
-  // LMDB 0.9.36 and 1.0 leave wrong page counters behind when a key with many duplicates goes.
+  // LMDB 0.9.36 and 1.0 leave wrong page counters when a key with many duplicates is deleted.
   CHECK_FALSE(refused([](auto& record) { record.leaf_pages = 10; }));
   CHECK(refused([](auto& record) { record.entry_count = 10 * 4096; }));
   CHECK(refused([](auto& record) { record.entry_count = 0; }));
   CHECK(refused([](auto& record) { record.root = format::kNoRoot, record.depth = 0; }));
 
-  // With duplicates LMDB itself loses count, but never a tree.
+  // With duplicates, LMDB miscounts records; root and depth stay exact.
   good.flags = format::kDupSort;
   CHECK_FALSE(refused([](auto& record) { record.entry_count = 10 * 4096; }));
   CHECK_FALSE(refused([](auto& record) { record.entry_count = ~uint64_t{0}; }));

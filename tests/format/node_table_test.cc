@@ -1,5 +1,5 @@
-// Goal: a slotted page is read as it was written, and any page whose slots and nodes do not fit
-// together is refused rather than read.
+// Goal: NodeTable reads a slotted page as it was written, and refuses a page with inconsistent
+// slots and nodes.
 #include "lmdbio/format/node_table.h"
 
 #include <string>
@@ -42,7 +42,7 @@ PageImage ThreeNodes(PageFormat format) {
   return image;
 }
 
-TEST_CASE("LeafPage reads what was put, in either version", "[format]") {
+TEST_CASE("LeafPage reads the nodes that were put, in both data versions", "[format]") {
   for (const PageFormat format : {kVersion1, kVersion3}) {
     const PageImage image = ThreeNodes(format);
     const Result<LeafPage> page = ParseLeaf(image);
@@ -68,7 +68,7 @@ TEST_CASE("LeafPage reads an overflow reference", "[format]") {
   CHECK(page->Reference(page->Entry(0)).first_page.value == run);
 }
 
-TEST_CASE("BranchPage reads children of 48 bits", "[format]") {
+TEST_CASE("BranchPage reads 48-bit child page numbers", "[format]") {
   PageImage image(kVersion1, 7, PageImage::kBranch);
   image.PutChild("", 0x123456789ABC).PutChild("middle", 3);
   const auto header = format::ParsePageHeader(kVersion1, image.bytes(), PageNo{7});
@@ -121,7 +121,7 @@ TEST_CASE("NodeTable rejects a node of the wrong size", "[format]") {
   }
 }
 
-TEST_CASE("NodeTable rejects flags that no node has", "[format]") {
+TEST_CASE("NodeTable rejects invalid node flags", "[format]") {
   for (const uint16_t flags :
        {uint16_t{3}, uint16_t{5}, uint16_t{7}, uint16_t{8}, uint16_t{0x100}}) {
     PageImage image = ThreeNodes(kVersion1);

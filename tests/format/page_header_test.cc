@@ -12,7 +12,7 @@ using format::PageKind;
 
 constexpr PageFormat kFormat(DataVersion::k1, 4096);
 
-TEST_CASE("ParsePageHeader knows the five kinds and no others", "[format]") {
+TEST_CASE("ParsePageHeader accepts the flags of the five page kinds only", "[format]") {
   for (uint32_t flags = 0; flags < 0x10000; ++flags) {
     const PageImage image(kFormat, 7, static_cast<uint16_t>(flags));
     const auto header = format::ParsePageHeader(kFormat, image.bytes(), PageNo{7});

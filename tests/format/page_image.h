@@ -1,4 +1,4 @@
-// tests/format/page_image.h - a page made by hand, to be damaged by hand.
+// tests/format/page_image.h - builds a page node by node, so that a test can damage it.
 #ifndef TESTS_FORMAT_PAGE_IMAGE_H_
 #define TESTS_FORMAT_PAGE_IMAGE_H_
 
