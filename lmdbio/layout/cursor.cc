@@ -20,7 +20,8 @@ Cursor::Cursor(const Database& database, PageClaims* claims)
   if (!database_.record().empty()) main_.Bind(database_.record(), LeafShape::kNodes);
 }
 
-// The second half of every move: `moved` tells whether main_ stands on a new item.
+// The second half of every move. `moved` is the result of the move of `main_`: true if it reached a
+// new item. A failure leaves the cursor without a position; false leaves it where it was.
 Result<bool> Cursor::Settle(Result<bool> moved, Direction from) {
   if (!moved) {
     standing_ = false;
@@ -61,7 +62,7 @@ Status Cursor::Arrive(Direction from) {
   if (!has_duplicates_) {
     return database_.pages().Corrupt(
         main_.leaf_page_no(),
-        fmt::format("node {} holds duplicates in a database without", main_.index()));
+        fmt::format("node {} holds duplicates, but the database has none", main_.index()));
   }
   return EnterDuplicates(found, from);
 }
@@ -98,7 +99,7 @@ Result<bool> Cursor::Last() {
 
 Result<bool> Cursor::Move(Direction direction) {
   if (!standing_) {
-    return Fail(ErrorCode::kInvalidArgument, "the cursor stands nowhere: seek first");
+    return Fail(ErrorCode::kInvalidArgument, "the cursor has no position; seek a record first");
   }
   if (in_duplicates_) {
     Result<bool> moved = duplicates_.Step(direction);
@@ -118,7 +119,7 @@ Result<bool> Cursor::Move(Direction direction) {
 
 Result<bool> Cursor::NextKey() {
   if (!standing_) {
-    return Fail(ErrorCode::kInvalidArgument, "the cursor stands nowhere: seek first");
+    return Fail(ErrorCode::kInvalidArgument, "the cursor has no position; seek a record first");
   }
   return Settle(main_.Step(Direction::kForward), Direction::kForward);
 }
@@ -129,7 +130,7 @@ Result<bool> Cursor::SeekKey(Bytes key) {
   return Settle(main_.SeekKey(database_.key_order(), key), Direction::kForward);
 }
 
-// How many records the item under main_ is.
+// The number of records of the item under main_: 1, or the number of its duplicates.
 Result<uint64_t> Cursor::CountRecords() {
   LMDBIO_TRY_VOID(Arrive(Direction::kForward));
   if (!in_duplicates_) return 1;
@@ -142,8 +143,9 @@ Result<uint64_t> Cursor::CountRecords() {
   return count;
 }
 
-// Stands on the item of the leaf under main_ that holds the leaf's record number `left`, and leaves
-// in `left` its number among the item's duplicates; or takes the leaf's records off `left`.
+// Looks for record number `left` of the leaf under main_. If the leaf holds it, moves main_ to its
+// item, sets `left` to its number among the duplicates of that item, and returns true. Otherwise
+// subtracts the number of records of the leaf from `left` and returns false.
 Result<bool> Cursor::SkipWithinLeaf(uint64_t& left) {
   const uint32_t items = main_.item_count();
   if (!has_duplicates_) {
@@ -171,7 +173,7 @@ Status Cursor::SkipDuplicates(uint64_t left) {
     if (!moved) {
       return database_.pages().Corrupt(
           main_.leaf_page_no(),
-          fmt::format("node {} has fewer duplicates than it says", main_.index()));
+          fmt::format("node {} has fewer duplicates than were counted", main_.index()));
     }
   }
   duplicates_.set_index(static_cast<uint32_t>(left));
@@ -209,7 +211,7 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
   LMDBIO_TRY_VOID(main_.SeekPath({position.path.data(), position.depth}));
   LMDBIO_TRY_VOID(Arrive(Direction::kForward));
   if (in_duplicates_ != (position.duplicate_depth != 0)) {
-    return refuse("names duplicates where there are none, or the reverse");
+    return refuse("names a duplicate of a key without duplicates, or none of a key with them");
   }
   if (in_duplicates_) {
     const PathStep& last = position.duplicate_path[position.duplicate_depth - 1];
@@ -270,7 +272,7 @@ Result<Bytes> Cursor::OverflowValue() {
   return database_.pages().ReadOverflow(value, value_buffer_);
 }
 
-// Who reads a value in key order most often reads the next one too.
+// Most callers read values in key order, so the next value is fetched ahead.
 void Cursor::PrefetchNextValue() const {
   const uint32_t next = main_.index() + 1;
   if (next >= main_.item_count()) return;

@@ -1,4 +1,4 @@
-// lmdbio/layout/cursor.h - a place among the records of one database, in plain numbers.
+// lmdbio/layout/cursor.h - a position among the records of one database, without pointers.
 //
 //   LMDBIO_TRY(bool found, cursor.First());
 //   while (found) {
@@ -7,10 +7,10 @@
 //     LMDBIO_TRY(found, cursor.Next());
 //   }
 //
-// A key with duplicates is as many records as it has duplicates. The position is a stack of (page
-// number, index): it means the same in every process that opened the same snapshot, so it can be
-// sent as it is. (The dissertation, 4.2.1, needed a map at one address everywhere, because LMDB's
-// own cursor holds pointers.)
+// Each duplicate of a key is a record. The position is a stack of (page number, index). It means
+// the same in every process that opened the same snapshot, so it can be sent as it is. (The cursor
+// of LMDB holds pointers; so the dissertation, 4.2.1, maps the file at the same address in all
+// processes.)
 //
 // Source: dissertation 2.4.2 and 4.2; docs/architecture.md "Cursor".
 #ifndef LMDBIO_LAYOUT_CURSOR_H_
@@ -36,25 +36,25 @@ struct CursorPosition {
 };
 static_assert(std::is_trivially_copyable_v<CursorPosition>);
 
-// Threads: one at a time.
-// Lifetime: copies what it needs of `database`; the byte source must outlive it. Spans it returns
-//           live until it moves.
-// Errors, of every move: kIo, kCorruption. After an error the cursor stands nowhere and can be
-//           sought anew.
+// Errors, of every move: kIo, kCorruption. After an error the cursor has no position; a new seek
+//           works.
+// Threads:  one at a time
+// Lifetime: copies `database`; the byte source must outlive the cursor. Returned spans are valid
+//           until the cursor moves.
 class Cursor {
  public:
-  // claims  if not null, every page that a forward pass from First() meets is claimed there, and a
-  //         page met twice is an error (borrowed). For one pass only.
+  // claims  borrowed or null. A forward pass from First() claims every page that it reads; a page
+  //         that is read twice is an error. For one pass only.
   explicit Cursor(const Database& database, PageClaims* claims = nullptr);
 
   Cursor(const Cursor&) = delete;
   Cursor& operator=(const Cursor&) = delete;
 
-  // Move, and say whether there is such a record. Next and Prev stay put when there is none.
+  // Move to the named record. Return false if there is none; Next and Prev then do not move.
   Result<bool> First();
   Result<bool> Last();
   Result<bool> Next() {
-    // Most records are the neighbour in the leaf, and all there is to know of them stands there.
+    // Fast path: most next records are an inline node of the same leaf.
     if (standing_ && !in_duplicates_ && main_.StepWithinLeaf(Direction::kForward)) [[likely]] {
       if (main_.leaf().flags(main_.index()) == format::kInlineNode) [[likely]]
         return true;
@@ -67,13 +67,13 @@ class Cursor {
   // Moves to the first record of the next key.
   Result<bool> NextKey();
 
-  // Moves to the first record whose key is not less than `key`, in the order that the database's
-  // flags name. (An order of the writing program's own is not recorded in the file.)
+  // Moves to the first record with a key of at least `key`, in the order of the database's flags.
+  // (The file does not record a comparison function of the writing program.)
   Result<bool> SeekKey(Bytes key);
 
   // Moves to record `record`; false if it is past the last.
-  // Cost: branch pages carry no counts, so every leaf before it is read, those of the duplicates
-  //       too. A Layout needs no walk.
+  // Cost: reads every leaf before it, also the leaves of duplicate trees, because branch pages hold
+  //       no counts. A Layout answers in O(1).
   Result<bool> SeekOrdinal(RecordIndex record);
 
   // Moves to a position taken in this snapshot, by this or another process.
@@ -88,15 +88,15 @@ class Cursor {
   // True if the record is the root of a named database rather than the user's data.
   bool is_named_database() const;
 
-  // Where the value lies in the file. Reads nothing.
+  // The extent of the value in the file. Reads nothing.
   // Errors: kCorruption
   Result<Extent> ValueExtent() const;
 
-  // Where the record lies in the file, key and value. Reads nothing.
+  // The location of the record in the file, key and value. Reads nothing.
   // Errors: kCorruption
   Result<RecordPlace> Place() const;
 
-  // The value. Reads the overflow run, if it lies in one, into a buffer of the cursor's.
+  // The value. A value in an overflow run is read into a buffer of the cursor.
   // Errors: kIo, kCorruption
   Result<Bytes> Value() {
     if (in_duplicates_) return duplicates_.item_key();
@@ -106,7 +106,8 @@ class Cursor {
   }
 
  private:
-  // Settles on the item under `main_`; `from` says at which end of its duplicates.
+  // Checks the item under `main_`. If it has duplicates, moves to the first of them (`from` is
+  // kForward) or to the last (kBackward).
   Status Arrive(Direction from);
   Status EnterDuplicates(const format::LeafEntry& entry, Direction from);
   Result<bool> Settle(Result<bool> moved, Direction from);
@@ -123,7 +124,7 @@ class Cursor {
   bool has_duplicates_;
   LeafShape duplicate_shape_;
   bool standing_ = false;
-  bool in_duplicates_ = false;  // the record is one of several of its key; `duplicates_` stands
+  bool in_duplicates_ = false;  // the record is a duplicate, and `duplicates_` points to it
   TreeCursor main_;
   TreeCursor duplicates_;
   std::vector<std::byte> value_buffer_;

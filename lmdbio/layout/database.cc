@@ -32,7 +32,8 @@ Result<Environment> Environment::Open(const ByteSource& source) {
 
 Result<Database> Environment::FreeList() const {
   DatabaseRecord record = snapshot().meta.free_list;
-  // It keeps environment flags and the page size where others keep flags and item size.
+  // The free list's record holds environment flags and the page size in the fields for flags and
+  // item size.
   record.flags = format::kIntegerKey;
   record.item_bytes = 0;
   Status sound = format::CheckTree(record, snapshot().page_format, snapshot().meta.last_page);

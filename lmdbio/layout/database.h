@@ -25,11 +25,12 @@ class Database {
   const PageReader& pages() const { return pages_; }
   const std::string& name() const { return name_; }  // empty: the main database
   const format::DatabaseRecord& record() const { return record_; }
-  // The number of records as LMDB has counted them: a hint in a database with duplicates, exact in
-  // any other.
+  // The number of records as LMDB counted them: exact, but a hint only in a database with
+  // duplicates.
   uint64_t entry_count() const { return record_.entry_count; }
   bool counts_exactly() const { return record_.counts_exactly(); }
-  // Whether `found`, the records met in a whole pass, can be all there are.
+  // True if `found`, the number of records of a whole pass, agrees with the counted number, or if
+  // that number is only a hint.
   bool AcceptsRecordCount(uint64_t found) const {
     return !counts_exactly() || found == entry_count();
   }
@@ -43,8 +44,9 @@ class Database {
 
 class Environment {
  public:
-  // Takes a snapshot of the data file behind `source`, which must outlive everything opened here.
-  // Errors: as TakeSnapshot
+  // Takes a snapshot of the data file behind `source`.
+  // Errors:   as TakeSnapshot
+  // Lifetime: `source` must outlive the environment and all databases and cursors opened from it
   static Result<Environment> Open(const ByteSource& source);
 
   const Snapshot& snapshot() const { return pages_.snapshot(); }
@@ -56,8 +58,9 @@ class Environment {
   // Errors: kCorruption
   Result<Database> FreeList() const;
 
+  // The named database `name`.
   // Errors: kNotFound         no such name
-  //         kInvalidArgument  the name is that of a record, not of a database
+  //         kInvalidArgument  the key `name` holds a record, not a database
   //         kCorruption, kIo
   Result<Database> Named(std::string_view name) const;
 

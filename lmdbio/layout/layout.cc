@@ -109,7 +109,7 @@ Layout Layout::OfImage(Bytes image) {
 Status LayoutBuilder::Add(const RecordRun& run) {
   if (run.first_record.value != record_count() || run.values.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("a run of {} records from {} on, where record {} comes next",
+                fmt::format("a run of {} records starts at record {}; expected record {}",
                             run.values.size(), run.first_record.value, record_count()));
   }
   for (const Extent& value : run.values) {

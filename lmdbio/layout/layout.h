@@ -1,7 +1,7 @@
-// lmdbio/layout/layout.h - the map from record to place, in memory.
+// lmdbio/layout/layout.h - the map from record to location, in memory.
 //
-// Built from record runs by LayoutBuilder, whoever produces them: the page walk, a replay, a
-// decoded provenance file. All give the same layout for the same file, and tests hold them to it.
+// LayoutBuilder builds it from record runs. The producer of the runs may be the page walk, a replay
+// or a decoded provenance file. All give the same layout for the same file; tests check this.
 //
 // Source: docs/architecture.md "Layouts"; dissertation 5.2.2.
 #ifndef LMDBIO_LAYOUT_LAYOUT_H_
@@ -17,7 +17,7 @@
 
 namespace lmdbio::layout {
 
-// Where the key of a record stands.
+// The leaf page and node of a record's key.
 struct KeyPlace {
   PageNo leaf;
   uint32_t node = 0;
@@ -40,39 +40,40 @@ class Layout {
   uint64_t record_count() const { return lengths_.size(); }
   uint64_t run_count() const { return first_records_.size(); }
 
-  // Where the value of a record lies in the file.
+  // The extent of a record's value in the file.
   // Requires: record < record_count()
   // Cost: O(1), a few nanoseconds
   Extent Value(RecordIndex record) const {
     return {offsets_[record.value], lengths_[record.value]};
   }
 
-  // Where its key stands: keys are in leaf pages, apart from large values.
+  // The location of a record's key. A key is in a leaf page, its value possibly elsewhere.
   // Cost: O(log run_count())
   KeyPlace Key(RecordIndex record) const;
 
   // Requires: run < run_count()
   RunPlace Run(uint64_t run) const;
 
-  // Hands all records to `sink`, run by run, as they were added.
-  // Errors: whatever `sink` returns
+  // Hands all records to `sink`, in the runs in which they were added.
+  // Errors: those of `sink`
   Status Expand(RecordRunSink& sink) const;
 
   // The same for records [first, first + count) alone; the runs at both ends are cut to fit.
-  // number_from  what the first of all records is called: the runs handed out count from there
+  // number_from  the number that record 0 of this layout gets in the runs handed out
   // Requires: first + count <= record_count()
-  // Errors: whatever `sink` returns
+  // Errors:   those of `sink`
   Status ExpandRange(RecordIndex first, uint64_t count, RecordIndex number_from,
                      RecordRunSink& sink) const;
 
   uint64_t memory_bytes() const;
 
-  // The layout as bytes, for other processes of this machine and this program.
+  // The size of the layout as bytes, for other processes of this host that run the same program.
   uint64_t image_bytes() const;
   // memory  [image_bytes()] 8-aligned
   void WriteImage(MutableBytes memory) const;
-  // A layout that looks into `image`, which must outlive it and its copies.
-  // image  [...] 8-aligned, written by WriteImage; may go on behind it
+  // A view of the layout in `image`.
+  // image     [>= image_bytes()] 8-aligned, written by WriteImage; bytes behind it are ignored
+  // Lifetime: `image` must outlive the layout and its copies
   static Layout OfImage(Bytes image);
 
  private:
@@ -95,7 +96,7 @@ class LayoutBuilder final : public RecordRunSink {
 
   uint64_t record_count() const { return lengths_.size(); }
 
-  // The layout of what was added; the builder is empty afterwards.
+  // The layout of the added runs; the builder is empty afterwards.
   Layout Finish();
 
  private:

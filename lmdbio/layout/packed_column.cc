@@ -18,10 +18,11 @@ struct Line {
   uint32_t shift = 0;
 };
 
-// The line of the given stride below all values, and what the distances to it cost.
+// The highest line of the given stride that has no value below it, and the width and shift of the
+// residuals: `shift` counts the low bits that are 0 in all residuals, `width` the bits above them.
 Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
   Line line{values[0], stride, 0, 0};
-  // Distances are compared as signed numbers; offsets and sizes are far below 2^63.
+  // Distances are compared as signed numbers, because offsets and sizes are far below 2^63.
   int64_t lowest = 0;
   for (uint64_t i = 0; i < values.size(); ++i) {
     lowest = std::min(lowest, static_cast<int64_t>(values[i] - (line.base + i * stride)));
@@ -38,7 +39,7 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
 
 }  // namespace
 
-// The median of the differences: the step between neighbours, undisturbed by a few jumps.
+// The stride of the block: the median difference of neighbours, which a few jumps do not change.
 uint64_t PackedColumnBuilder::CommonStep() const {
   if (pending_count_ < 2) return 0;
   std::array<uint64_t, PackedColumn::kBlockSize> steps;
@@ -52,6 +53,10 @@ uint64_t PackedColumnBuilder::CommonStep() const {
   return *middle;
 }
 
+// Encodes the pending block. A line through the values with their median stride is tried first. If
+// its residuals are not all zero, a level line (stride 0) is tried too, because random values have
+// a smaller range around a constant than around a slope. The narrower encoding wins. Residuals are
+// packed without padding and may cross a word boundary.
 void PackedColumnBuilder::Flush() {
   if (pending_count_ == 0) return;
   const std::span<const uint64_t> values(pending_.data(), pending_count_);

@@ -1,11 +1,12 @@
-// lmdbio/layout/packed_column.h - a column of numbers, small in memory and open at any place.
+// lmdbio/layout/packed_column.h - a compressed column of numbers with random access.
 //
-// Numbers are kept in blocks of 128. A block is a straight line (base + place * stride) and, for
-// each number, how far above the line it lies, in as many bits as the block needs. Offsets of an
-// ordered load lie on the line but for a jump now and then; sizes are often constant; random places
-// cost the bits they must.
+// Numbers are stored in blocks of 128. A block holds a straight line (base + j * stride, j = i mod
+// 128) and, for each number, its residual: the distance above the line. All residuals of a block
+// have the same width in bits. The offsets of an ordered load lie on the line except for few jumps,
+// and sizes are often constant, so these columns need few bits or none. Random numbers need as many
+// bits as their range.
 //
-//   value(i) = base + (i mod 128) * stride + (bits(i) << shift)
+//   value(i) = base + (i mod 128) * stride + (residual(i) << shift)
 #ifndef LMDBIO_LAYOUT_PACKED_COLUMN_H_
 #define LMDBIO_LAYOUT_PACKED_COLUMN_H_
 
@@ -20,7 +21,7 @@
 
 namespace lmdbio::layout {
 
-// Copies share what they hold. Threads: const; any number of readers.
+// Copies share their memory. Threads: const; any number of readers.
 class PackedColumn {
  public:
   uint64_t size() const { return size_; }
@@ -37,13 +38,14 @@ class PackedColumn {
 
   uint64_t memory_bytes() const { return blocks_.size_bytes() + bits_.size_bytes(); }
 
-  // The column as bytes, for other processes of this machine and this program.
-  uint64_t image_bytes() const;
-  // memory  [image_bytes()] a multiple of 8
+  // The size of the column as bytes, for other processes of this host that run the same program.
+  uint64_t image_bytes() const;  // a multiple of 8
+  // memory  [image_bytes()] 8-aligned
   void WriteImage(MutableBytes memory) const;
-  // A column that looks into `image`, which must outlive it and its copies.
-  // image  may go on behind what WriteImage wrote
-  // Requires: written by WriteImage
+  // A view of the column in `image`.
+  // image     [>= image_bytes()] 8-aligned; bytes behind the column are ignored
+  // Requires: WriteImage wrote `image`
+  // Lifetime: `image` must outlive the column and its copies
   static PackedColumn OfImage(Bytes image);
 
  private:
@@ -52,7 +54,7 @@ class PackedColumn {
 
   struct Block {
     uint64_t base = 0;
-    uint64_t stride = 0;  // modulo 2^64, so that columns may fall as well as rise
+    uint64_t stride = 0;  // modulo 2^64, so that a falling line is possible
     uint64_t first_bit = 0;
     uint8_t width = 0;  // bits of each residual, 0 to 64
     uint8_t shift = 0;  // low bits that all residuals have 0
@@ -70,7 +72,7 @@ class PackedColumn {
     std::vector<Block> blocks;
     std::vector<uint64_t> bits;
   };
-  // At the start of an image; the blocks follow, then the bits.
+  // Starts an image; the blocks and the words of residual bits follow.
   struct ImageHead {
     uint64_t size = 0;
     uint64_t block_count = 0;
@@ -80,7 +82,7 @@ class PackedColumn {
   uint64_t size_ = 0;
   std::span<const Block> blocks_;
   std::span<const uint64_t> bits_;
-  std::shared_ptr<const Owned> owned_;  // what these look into, unless it is another's
+  std::shared_ptr<const Owned> owned_;  // holds the memory of both spans; null for an image
 };
 
 class PackedColumnBuilder {

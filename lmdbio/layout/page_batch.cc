@@ -6,11 +6,12 @@
 namespace lmdbio::layout {
 namespace {
 
-// Memory of one batch: enough reads to keep a deep queue busy, little enough to stay in the cache.
+// Memory of one batch: enough reads to keep a deep queue busy, and small enough for the CPU cache.
 constexpr size_t kBatchBytes = 4 << 20;
 constexpr size_t kBatchPagesMin = 64;
 
-// Neighbouring pages are read together up to this size, so that a batch still has reads to overlap.
+// Neighbouring pages are joined into reads of at most this size, so that a batch keeps several
+// reads that can overlap.
 constexpr size_t kReadBytesMax = 128 << 10;
 
 }  // namespace
@@ -20,6 +21,9 @@ PageBatch::PageBatch(const PageReader& pages)
       capacity_pages_(
           std::max<size_t>(kBatchBytes / pages.page_format().page_size_bytes(), kBatchPagesMin)) {}
 
+// Sorts the pages of the batch by page number, gives each a slot of the buffer in that order, and
+// joins pages that are neighbours in the file into one request. Neighbours then also have adjacent
+// slots, so a joined request fills one contiguous range of the buffer.
 Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
   const uint64_t page_bytes = pages_.page_format().page_size_bytes();
   buffer_.resize(std::max(buffer_.size(), page_nos.size() * page_bytes));

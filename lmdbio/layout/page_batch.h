@@ -1,4 +1,4 @@
-// lmdbio/layout/page_batch.h - many tree pages, fetched in large batches and visited in order.
+// lmdbio/layout/page_batch.h - fetches many tree pages in large batches and visits them in order.
 #ifndef LMDBIO_LAYOUT_PAGE_BATCH_H_
 #define LMDBIO_LAYOUT_PAGE_BATCH_H_
 
@@ -17,9 +17,9 @@ class PageBatch {
 
   using Visitor = std::function<Status(const TreePage& page)>;
 
-  // Fetches `page_nos` and calls `visit` for each, in the order given. The reads of a batch are
-  // issued in file order, neighbouring pages as one read.
-  // Errors: kIo, kCorruption; the first that `visit` returns
+  // Fetches `page_nos` and calls `visit` for each, in the given order. The reads of a batch are
+  // issued in file order; neighbouring pages are one read.
+  // Errors: kIo, kCorruption; the first error of `visit`
   Status ForEach(std::span<const PageNo> page_nos, const Visitor& visit);
 
  private:
@@ -28,7 +28,7 @@ class PageBatch {
   const PageReader& pages_;
   size_t capacity_pages_;
   std::vector<std::byte> buffer_;   // [capacity_pages_ * page size] once used
-  std::vector<uint32_t> by_place_;  // the batch's pages in file order; slot i holds by_place_[i]
+  std::vector<uint32_t> by_place_;  // the batch's pages in file order: slot i holds by_place_[i]
   std::vector<uint32_t> slot_of_;   // the inverse
   std::vector<ReadRequest> requests_;
 };

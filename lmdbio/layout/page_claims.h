@@ -1,7 +1,8 @@
-// lmdbio/layout/page_claims.h - who has been where: the defence against cycles and shared pages.
+// lmdbio/layout/page_claims.h - the set of visited pages: detects cycles and shared pages.
 //
-// In a sound file every page stands in one place of one tree. A pass that visits each page once
-// claims them here, and a second claim is proof of damage - or the start of a walk without end.
+// In a sound file every page has one reference, from one tree. A pass over a tree claims each page
+// that it visits. A second claim of a page proves that the file is damaged, and stops the pass
+// before a cycle makes it endless.
 #ifndef LMDBIO_LAYOUT_PAGE_CLAIMS_H_
 #define LMDBIO_LAYOUT_PAGE_CLAIMS_H_
 

@@ -20,7 +20,7 @@ tl::unexpected<Error> PageReader::InFile(Error error) const {
 
 Status PageReader::CheckPageNo(PageNo page_no) const {
   if (page_no.value < format::kMetaPageCount || page_no > snapshot_.meta.last_page) {
-    return Corrupt(page_no, fmt::format("is named by the tree but lies outside [{}, {}]",
+    return Corrupt(page_no, fmt::format("the tree refers to it, but it lies outside [{}, {}]",
                                         format::kMetaPageCount, snapshot_.meta.last_page.value));
   }
   if (page_no.value >= snapshot_.page_count()) {

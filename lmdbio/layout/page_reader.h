@@ -1,4 +1,4 @@
-// lmdbio/layout/page_reader.h - pages of one snapshot, each checked at the moment it is fetched.
+// lmdbio/layout/page_reader.h - fetches pages of one snapshot and checks each of them.
 //
 // Source: docs/format.md sections 1 and 8 ("Checks").
 #ifndef LMDBIO_LAYOUT_PAGE_READER_H_
@@ -14,7 +14,8 @@
 
 namespace lmdbio::layout {
 
-// Of a value that will be read next, measured: less leaves misses, more delays the value at hand.
+// Bytes to prefetch of the next value. The number was measured: less leaves cache misses, more
+// delays the current value.
 inline constexpr uint64_t kPrefetchedValueBytes = 512;
 
 struct TreePage {
@@ -22,8 +23,9 @@ struct TreePage {
   format::PageHeader header;  // kind kBranch, kLeaf or kFixedLeaf
 };
 
-// Threads: const; any number of readers.
-// Lifetime: `source` must outlive the reader. Errors are prefixed with the source's name.
+// Errors are prefixed with the name of the source.
+// Threads:  const; any number of readers
+// Lifetime: `source` must outlive the reader
 class PageReader {
  public:
   PageReader(const ByteSource& source, const Snapshot& snapshot)
@@ -38,33 +40,33 @@ class PageReader {
   // Errors:  kIo, kCorruption
   Result<TreePage> ReadTreePage(PageNo page_no, MutableBytes scratch) const;
 
-  // Checks a tree page that was fetched in a batch.
-  // bytes   [page size] from the place of page `page_no`
+  // Checks a tree page that the caller fetched.
+  // bytes   [page size] of page `page_no`
   // Errors: kCorruption
   Result<TreePage> CheckTreePage(PageNo page_no, Bytes bytes) const;
 
-  // Checks that a page number may be read at all: inside the snapshot and the file, no meta page.
+  // Checks that a page number lies inside the snapshot and the file, and is not a meta page.
   // Errors: kCorruption
   Status CheckPageNo(PageNo page_no) const;
 
-  // Where an overflow value lies, from its leaf entry alone: no byte of the run is read.
-  // leaf   the page that holds `entry`, for messages
+  // The extent of an overflow value, from its leaf entry alone. No byte of the run is read.
+  // leaf   number of the page that holds `entry`, for messages
   // entry  of that page, with flags kOverflowNode
   // Errors: kCorruption
   Result<Extent> OverflowExtent(PageNo leaf, const format::LeafPage& page,
                                 const format::LeafEntry& entry) const;
 
-  // The description of the tree that the duplicates of one key have grown.
+  // The database record of a private tree with the duplicates of one key.
   // leaf, node  of `entry`, for messages
   // entry       with flags kSubTreeNode
   // Errors: kCorruption
   Result<format::DatabaseRecord> DuplicateTree(PageNo leaf, uint32_t node,
                                                const format::LeafEntry& entry) const;
 
-  // Checks the head of an overflow run that was fetched otherwise.
-  // first        page of the run
+  // Checks the head of an overflow run that the caller fetched.
+  // first        first page of the run
   // head         [>= header bytes] from its start
-  // value_bytes  that the leaf promises
+  // value_bytes  length of the value, from the leaf node
   // Errors: kCorruption
   Status CheckOverflowHead(PageNo first, Bytes head, uint64_t value_bytes) const;
 
@@ -75,9 +77,9 @@ class PageReader {
   // Lifetime: until `buffer` changes
   Result<Bytes> ReadOverflow(Extent value, std::vector<std::byte>& buffer) const;
 
-  // Hints that a tree page will be read soon, or the value that an entry with flags kOverflowNode
-  // refers to: of that the first bytes, for behind them the processor itself finds the stream.
-  // Checks nothing.
+  // Hint that a tree page will be read soon, or the overflow value of `entry` (which must have
+  // flags kOverflowNode). Only the first bytes of a value are prefetched, because the hardware
+  // prefetcher then recognises the stream. These functions check nothing.
   void PrefetchTreePage(PageNo page_no) const {
     const uint64_t page_bytes = page_format().page_size_bytes();
     source_->Prefetch({page_no.value * page_bytes, page_bytes});
@@ -87,7 +89,7 @@ class PageReader {
                        std::min<uint64_t>(entry.value_bytes, kPrefetchedValueBytes)});
   }
 
-  // A kCorruption error in the words of this file.
+  // A kCorruption error that names the source and the page.
   tl::unexpected<Error> Corrupt(PageNo page_no, std::string_view what) const;
 
   // Puts the source's name in front of an error of a format parser.

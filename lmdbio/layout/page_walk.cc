@@ -23,6 +23,10 @@ tl::unexpected<Error> Revisited(const PageReader& pages, PageNo page_no) {
 }
 
 // Turns leaf pages into runs. One object serves one walk and reuses its vectors.
+//
+// Consecutive nodes with one value each form a kNodes run. A node with duplicates ends that run and
+// gives kDuplicates runs of its own: one for a sub-page, or one for each leaf of its private tree.
+// Every page of an overflow run is claimed from the leaf entry, without reading the run.
 class LeafWalker {
  public:
   LeafWalker(const Database& database, RecordIndex first_record, PageClaims& claims,
@@ -98,8 +102,8 @@ class LeafWalker {
 
   Status VisitDuplicates(uint32_t node, const LeafEntry& entry) {
     if (!database_.record().has_duplicates()) {
-      return pages_.Corrupt(leaf_,
-                            fmt::format("node {} holds duplicates in a database without", node));
+      return pages_.Corrupt(
+          leaf_, fmt::format("node {} holds duplicates, but the database has none", node));
     }
     if (entry.flags == format::kSubPageNode) {
       LMDBIO_TRY_VOID(
@@ -116,7 +120,7 @@ class LeafWalker {
     return {};
   }
 
-  // Every item of the page under duplicates_.
+  // One run with every item of the page under duplicates_.
   Status EmitDuplicatePage(uint32_t node, size_t key_bytes) {
     for (uint32_t i = 0; i < duplicates_.item_count(); ++i) {
       duplicates_.set_index(i);
@@ -162,6 +166,8 @@ Status ReadChildren(const PageReader& pages, std::span<const PageNo> branches, P
 
 }  // namespace
 
+// Breadth first: the children of all pages of one level are the next level, in key order. After
+// depth - 1 steps the level consists of leaves, as a B+ tree has all its leaves at one depth.
 Result<std::vector<PageNo>> ListLeaves(const Database& database, PageClaims& claims) {
   const PageReader& pages = database.pages();
   const DatabaseRecord& record = database.record();

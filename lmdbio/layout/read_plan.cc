@@ -9,15 +9,15 @@ namespace lmdbio::layout {
 namespace {
 
 constexpr uint64_t AlignDown(uint64_t n, uint64_t unit) { return n / unit * unit; }
-// Whether a value stands on its run's own page, whole, and not in an overflow run. (An empty value
-// may start where its page ends.)
+// True if a value lies completely on the home page of its run, and not in an overflow run. (An
+// empty value may start at the end of its page.)
 bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {
   if (value.length_bytes == 0) return true;
   const uint64_t into = value.offset - home_begin;  // wraps before the page
   return into < page_bytes && value.length_bytes <= page_bytes - into;
 }
 
-// Reading more than this along costs more than a request.
+// A larger gap costs more to read than an additional request.
 constexpr uint64_t kGapBytesMax = 256 << 10;
 
 }  // namespace
@@ -62,8 +62,9 @@ Status ReadPlan::Add(const RecordRun& run) {
   return {};
 }
 
-// Whether the stretch goes on to the item. Without coalescing only what overlaps is joined, because
-// a page must not be planned twice.
+// True if the item extends the open extent. Items that overlap after alignment are always joined,
+// because a page must not be planned twice. With coalescing, a gap is joined if the gap budget
+// allows it.
 bool ReadPlan::Extends(const Stretch& stretch, const Item& item) const {
   const uint64_t begin = AlignDown(item.begin, kStretchAlignBytes);
   const uint64_t end = AlignUp(stretch.end, kStretchAlignBytes);
@@ -96,8 +97,10 @@ void ReadPlan::CloseStretch(const Stretch& stretch) {
   buffer_bytes_ = AlignUp(stretch.at + (stretches_.back().end - stretch.begin), kStretchAlignBytes);
 }
 
-// The part's pieces: of stretches, each cut where a block must end. A piece is the part's where it
-// begins.
+// The planned extents of one part: the coalesced extents, cut at the largest block size. All
+// extents are seen as one sequence of `total` bytes. It is divided evenly among the parts, and a
+// planned extent belongs to the part in which it begins. So every process computes the same
+// division.
 void ReadPlan::CutPieces(const BlockCut& cut) {
   uint64_t total = 0;
   for (const Stretch& stretch : stretches_) total += stretch.end - stretch.begin;
@@ -119,7 +122,10 @@ void ReadPlan::CutPieces(const BlockCut& cut) {
   }
 }
 
-// The smallest gaps are read along, as long as requests take longer than bytes.
+// Reading a gap along removes one request and adds the bytes of the gap. The gaps are taken from
+// the smallest, while the time for the requests exceeds the time for the bytes. The result is the
+// size of the largest gap taken and the number of gaps of that size, as not all of them may be
+// taken.
 ReadPlan::GapLimit ReadPlan::GapsWorthReading(const ReadCost& cost) {
   if (cost.request_s <= 0 || cost.byte_s <= 0) return {};
   gaps_.clear();
@@ -180,8 +186,8 @@ void ReadPlan::CutBlocks(const BlockCut& cut) {
   JoinPieces(GapsWorthReading(cut.cost));
 }
 
-// Items of an ordered load come in order but for a leaf page now and then; these alone are sorted,
-// and merged with the rest.
+// Sorts the items by file offset. The items of an ordered load are in order except for some leaf
+// pages. So only the items that are out of order are sorted, and then merged with the others.
 void ReadPlan::SortItems() {
   const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
   strays_.clear();
@@ -203,7 +209,7 @@ void ReadPlan::SortItems() {
   std::swap(items_, merged_);
 }
 
-// Of the pages that items need, in file order, each once.
+// Bytes of the pages that the items need, each page once. Requires: items_ in file order
 uint64_t ReadPlan::NeededBytes(uint64_t* stretch_count) const {
   uint64_t needed_bytes = 0;
   uint64_t seen_end = 0;
@@ -235,6 +241,9 @@ void ReadPlan::FinishInFile() {
   PlaceAll();
 }
 
+// Assigns offsets in one pass over the items in file order. The pass keeps one open extent. An item
+// extends it, over a gap if the gap budget allows, or closes it and opens the next one at the end
+// of the buffer so far. A leaf-only extent stays marked as such while all its items are leaf pages.
 void ReadPlan::PlaceAll() {
   LMDBIO_CHECK(stretches_.empty());
   SortItems();
@@ -264,7 +273,7 @@ void ReadPlan::PlaceAll() {
   CutBlocks({});
 }
 
-// Values that stand on their run's page.
+// Values on the home page of their run have no item; their offset follows from that of the page.
 void ReadPlan::PlaceValuesOnPages() {
   const uint64_t page_bytes = options_.page_format.page_size_bytes();
   for (PlannedRun& run : runs_) {

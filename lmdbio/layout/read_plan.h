@@ -1,12 +1,14 @@
-// lmdbio/layout/read_plan.h - which bytes to fetch for a list of records, and where they will lie.
+// lmdbio/layout/read_plan.h - the blocks to read for a list of records, and their buffer offsets.
 //
-//   records -> the pages that hold them -> stretches of the file -> pieces -> blocks
+//   records -> the pages that hold them -> coalesced extents -> planned extents -> blocks
 //
-// A plan is computed from places alone: no byte of the file is read. What it plans for is a buffer:
-// every stretch of the file has its place there, so that a record's value and key are found at
-// known offsets once the blocks have arrived, without a copy. Pages that several records share are
-// fetched once. Every process that adds the same runs gets the same buffer; which blocks fill its
-// part of it, each cuts for itself.
+// (In the code: items, stretches, pieces and blocks.)
+//
+// A plan is computed from record locations alone; no byte of the file is read. Every coalesced
+// extent gets an offset in a buffer. So the value and the key of a record are at known offsets
+// after the blocks were read, without a copy. A page that several records share is fetched once.
+// Every process that adds the same runs gets the same buffer; each process cuts its own blocks for
+// its part of the buffer.
 //
 // Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans"; docs/order.md "Reads".
 #ifndef LMDBIO_LAYOUT_READ_PLAN_H_
@@ -23,13 +25,13 @@
 
 namespace lmdbio::layout {
 
-// File offsets and buffer offsets of a stretch agree modulo this, so that storage can write
-// straight into the buffer.
+// File offset and buffer offset of a coalesced extent are equal modulo this number, so that direct
+// I/O can write into the buffer.
 inline constexpr uint64_t kStretchAlignBytes = 4096;
 
 enum class Coalescing {
   kNone,        // a block for each record (and for each leaf page that holds keys)
-  kNeighbours,  // one stretch for all that lies together, cut into large blocks
+  kNeighbours,  // neighbouring pages form one extent, cut into large blocks
 };
 
 struct PlanOptions {
@@ -37,22 +39,22 @@ struct PlanOptions {
   uint64_t file_size_bytes = 0;
   Coalescing coalescing = Coalescing::kNeighbours;
   uint64_t block_bytes_max = 1 << 20;  // a multiple of kStretchAlignBytes
-  // Pages that no record needs are read along where a stretch would otherwise end, as long as they
-  // stay below this share of what the plan needs, all together.
+  // Gaps between needed pages are read along, which joins two extents, while all gaps together stay
+  // below this share of the bytes that the plan needs.
   double gap_share_max = 1.0 / 32;
-  // Nothing is to be fetched: the records are looked at where a map of the file has them. Offsets
-  // are then those of the file, and blocks tell what will be touched.
+  // The caller uses the records in a map of the file and fetches nothing. Offsets are then file
+  // offsets, and the blocks are the extents that the caller will touch.
   bool is_in_place = false;
 };
 
-// What storage that works on several requests at once needs for each of them and for each byte: so
-// many requests and bytes take as long as the slower of the two.
+// The cost model of storage that overlaps requests: time for each request and for each byte. A list
+// of blocks takes the larger of requests * request_s and bytes * byte_s.
 struct ReadCost {
   double request_s = 0;
   double byte_s = 0;
 };
 
-// Bytes of the file that lie together in the buffer.
+// An extent of the file that is contiguous in the buffer.
 struct PlannedPiece {
   Extent file;
   uint64_t at = 0;       // of its first byte, in the buffer
@@ -62,20 +64,22 @@ struct PlannedPiece {
 struct PlannedBlock {
   Extent file;
   uint64_t at = 0;  // of its first byte, in the buffer; with gaps: unspecified
-  // Of a block with gaps: what of it is wanted, in parts(). 0: all of it.
+  // For a block with gaps: its wanted parts are parts()[first_part, first_part + part_count).
+  // 0: the whole block is wanted.
   uint32_t part_count = 0;
   uint32_t first_part = 0;
   bool is_leaf = false;  // leaf pages alone, nothing else
 };
 
-// Which blocks to cut.
+// How to cut the blocks of a plan.
 struct BlockCut {
-  // Of the buffer, cut into so many parts of about the same number of bytes, this one's.
+  // The buffer is cut into part_count parts of about the same number of bytes; the blocks are those
+  // of part `part`.
   size_t part = 0;
   size_t part_count = 1;
-  // Gaps are read along while that makes the whole faster; nothing: none are.
+  // Gaps are read along while that makes the whole part faster. Zero costs: no gap is read.
   ReadCost cost = {};
-  // Says of leaf pages alone whether the caller has them already; may be empty.
+  // Returns true for an extent of leaf pages that the caller already has. May be empty.
   std::function<bool(const Extent&)> has_leaf = {};
 };
 
@@ -84,7 +88,7 @@ struct PlannedValue {
   uint64_t at = 0;
 };
 
-// A record run as it was added, and where its pages will lie.
+// A record run as it was added, and the buffer offsets of its pages.
 struct PlannedRun {
   uint64_t first_value = 0;  // index into values()
   uint64_t record_count = 0;
@@ -108,17 +112,17 @@ class ReadPlan final : public RecordRunSink {
   // Errors: none
   Status Add(const RecordRun& run) override;
 
-  // Bytes of the pages added so far, pages that were shared since Settle counted as often as they
-  // were added: about what the plan will read.
+  // Approximate bytes that the plan will read: the pages added so far. A shared page that was added
+  // since the last Settle counts each time it was added.
   uint64_t pending_bytes() const { return pending_bytes_; }
 
-  // Makes pending_bytes exact, and says how many stretches there are so far.
-  // Cost: as Finish; after that, of what was added since
+  // Makes pending_bytes exact and returns the number of extents so far, gaps not joined.
+  // Cost: the first call as Finish, later calls in proportion to the records added since
   uint64_t Settle();
 
-  // Gives what was added its place in the buffer, and cuts all of it into blocks. Afterwards the
-  // plan is read only, but for CutBlocks, until Clear.
-  // FinishInFile  gives it the place that it has in the file, as PlanOptions::is_in_place does
+  // Assigns a buffer offset to every added record, and cuts the buffer into blocks. After this call
+  // only CutBlocks and Clear may change the plan.
+  // FinishInFile  uses file offsets instead, as PlanOptions::is_in_place does
   // Cost: O(n) for records in file order, O(n log n) otherwise
   void Finish();
   void FinishInFile();
@@ -128,7 +132,7 @@ class ReadPlan final : public RecordRunSink {
 
   std::span<const PlannedBlock> blocks() const { return blocks_; }
   std::span<const PlannedPiece> parts() const { return parts_; }  // of all blocks with gaps
-  // What the caller has already, of its part.
+  // The extents of the part for which BlockCut::has_leaf returned true.
   std::span<const PlannedPiece> had() const { return had_; }
   std::span<const PlannedRun> runs() const { return runs_; }
   std::span<const PlannedValue> values() const { return values_; }
@@ -139,7 +143,7 @@ class ReadPlan final : public RecordRunSink {
 
  private:
   enum class Part : uint32_t { kLeaf, kHome, kValue };
-  // Pages that something needs, and what it is.
+  // A range of pages, and the run or value that needs it.
   struct Item {
     uint64_t begin = 0;  // bytes from the start of the file; page-aligned
     uint64_t end = 0;
@@ -154,7 +158,7 @@ class ReadPlan final : public RecordRunSink {
     bool is_leaf = true;
   };
 
-  // Gaps up to a size are read along, and of that size itself so many.
+  // Gaps of less than `bytes` are read along, and `largest_count` gaps of exactly `bytes`.
   struct GapLimit {
     uint64_t bytes = 0;
     uint64_t largest_count = 0;
@@ -177,7 +181,7 @@ class ReadPlan final : public RecordRunSink {
   std::vector<Item> strays_, merged_;  // of SortItems
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;
-  bool is_in_file_ = false;  // places are the file's
+  bool is_in_file_ = false;  // offsets are file offsets
   std::vector<Stretch> stretches_;
   std::vector<PlannedPiece> pieces_, had_, parts_;
   std::vector<uint64_t> gaps_;  // of GapsWorthReading

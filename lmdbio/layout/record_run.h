@@ -1,4 +1,4 @@
-// lmdbio/layout/record_run.h - the currency of layouts: consecutive records that one page carries.
+// lmdbio/layout/record_run.h - the record run: consecutive records with their nodes on one page.
 //
 // Three producers yield runs in key order: the page walk (reads the tree), the replay of an ordered
 // load (computes them) and the provenance decoder (expands them). Consumers are the layout builder,
@@ -20,20 +20,20 @@ enum class RunKind : uint8_t {
   kDuplicates = 1,  // every record of the run belongs to node `first_node` of `leaf`
 };
 
-// Consecutive records whose nodes or items stand on one page. Never empty.
+// Consecutive records with their nodes or items on one page. Never empty.
 struct RecordRun {
   RecordIndex first_record;
   PageNo leaf;              // the leaf page of the database's tree that holds the key(s)
   uint32_t first_node = 0;  // the node of `leaf` that holds the first record's key
   RunKind kind = RunKind::kNodes;
-  // The page that holds the nodes or items themselves: `leaf`, or a leaf page of the private tree
-  // that many duplicates of one key have grown.
+  // The page that holds the nodes or items themselves: `leaf`, or a leaf page of a key's private
+  // tree of duplicates.
   PageNo home;
   std::span<const Extent> values;       // [record count of the run] borrowed for the call
-  std::span<const uint32_t> key_bytes;  // [the same] or empty if the producer does not know
+  std::span<const uint32_t> key_bytes;  // [the same] or empty if the producer has no key sizes
 };
 
-// Where one record lies: a run of one.
+// The location of one record: a run of one.
 struct RecordPlace {
   PageNo leaf;
   uint32_t node = 0;
@@ -46,7 +46,7 @@ struct RecordPlace {
 class RecordRunSink {
  public:
   virtual ~RecordRunSink() = default;
-  // Errors: the sink's own; one stops the producer, which returns it unchanged
+  // Errors: those of the sink; the producer stops at the first one and returns it unchanged
   virtual Status Add(const RecordRun& run) = 0;
 };
 

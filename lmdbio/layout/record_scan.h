@@ -1,8 +1,8 @@
-// lmdbio/layout/record_scan.h - one pass over all records that proves the tree whole.
+// lmdbio/layout/record_scan.h - one pass over all records, with checks of the whole tree.
 //
-// A Cursor checks each page it meets. A scan also knows that it meets everything: that no page or
-// overflow run is reached twice, and that the tree holds as many records as its description says,
-// where that is to be believed (Database::counts_exactly).
+// A Cursor checks each page that it reads. A scan also checks that no page or overflow run is
+// reached twice, and that the tree holds as many records as its database record states, if that
+// number is exact (Database::counts_exactly).
 #ifndef LMDBIO_LAYOUT_RECORD_SCAN_H_
 #define LMDBIO_LAYOUT_RECORD_SCAN_H_
 
@@ -12,7 +12,7 @@ namespace lmdbio::layout {
 
 class RecordScan {
  public:
-  // Memory: one bit for each page of the file, and a page for each level of the tree.
+  // Cost: memory of one bit for each page of the file, and one page for each level of the tree
   explicit RecordScan(const Database& database)
       : database_(database),
         claims_(database.pages().snapshot().page_count()),
@@ -22,10 +22,11 @@ class RecordScan {
   RecordScan& operator=(const RecordScan&) = delete;
 
   // Moves to the first record, then to the next; false after the last.
-  // Errors: kIo, kCorruption; not to be called again after one
+  // Requires: no earlier call failed
+  // Errors:   kIo, kCorruption
   Result<bool> Next();
 
-  uint64_t record_count() const { return record_count_; }  // met so far
+  uint64_t record_count() const { return record_count_; }  // so far
 
   // At the record that Next moved to: key(), Value(), ValueExtent(), position().
   Cursor& cursor() { return cursor_; }

@@ -19,11 +19,11 @@ struct MetaPair {
   friend bool operator==(const MetaPair&, const MetaPair&) = default;
 };
 
-// A meta page is rewritten in one small write; a reading that meets it half done differs from the
-// next.
+// Readings of the meta pages before the function gives up. LMDB writes a meta page in one small
+// write, so a reading that overlaps the write differs from the next reading.
 constexpr int kReadingsMax = 64;
 
-// Through ReadMany, which no source serves from a buffer of earlier bytes.
+// Uses ReadMany, because no source serves it from a buffer of earlier bytes.
 Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
   std::array<std::array<std::byte, format::kMetaBytes>, format::kMetaPageCount> bytes;
   const std::array<ReadRequest, format::kMetaPageCount> requests = {
@@ -70,8 +70,8 @@ Result<Snapshot> Take(const ByteSource& source) {
   Status checked = format::CheckTree(meta.main, format, meta.last_page);
   if (checked) checked = format::CheckUserFlags(meta.main);
   if (!checked) return Fail(std::move(checked).error().Within(where));
-  // The writer extends the file before it names the new pages, so this size covers what `meta`
-  // names.
+  // The writer extends the file before it commits the meta page, so this size covers all pages that
+  // `meta` refers to.
   LMDBIO_TRY(const uint64_t size_now_bytes, source.SizeBytes());
   if (size_now_bytes < metas_bytes) {
     return Fail(ErrorCode::kStale, "the file shrank while it was being opened");
@@ -89,8 +89,8 @@ Status Holds(const ByteSource& source, const Snapshot& snapshot) {
   LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, snapshot.page_format));
   const uint64_t newest = metas.newer().transaction_id;
   const uint64_t taken = snapshot.meta.transaction_id;
-  // Transaction taken + 3 is the first that may reuse pages of `taken`, and it may already be
-  // writing when taken + 2 is the newest that shows.
+  // Transaction taken + 3 is the first that may reuse pages of `taken`. It may already write while
+  // taken + 2 is the newest visible transaction. So taken + 1 is the last safe one.
   if (newest < taken || newest > taken + 1) {
     return Fail(ErrorCode::kStale,
                 fmt::format("the database changed while it was being read (transaction {} to {})",

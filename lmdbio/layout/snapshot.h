@@ -1,8 +1,8 @@
-// lmdbio/layout/snapshot.h - one committed state of a data file, and whether it still holds.
+// lmdbio/layout/snapshot.h - one committed state of a data file, and the check that it still holds.
 //
-// LMDB never overwrites pages of its two newest transactions, so what a snapshot names stays in
-// place while the newest transaction is at most one ahead of it. Nobody registers anywhere: no lock
-// file is read or written.
+// LMDB never overwrites pages of its two newest transactions. So all pages of a snapshot stay in
+// the file while the newest transaction is at most one ahead of it. The library does not register
+// as a reader: it neither reads nor writes the lock file.
 //
 // Source: docs/format.md section 7.
 #ifndef LMDBIO_LAYOUT_SNAPSHOT_H_
@@ -21,7 +21,7 @@ struct Snapshot {
   format::MetaPage meta;         // the newer of the two
   uint64_t file_size_bytes = 0;  // when the snapshot was taken
 
-  // Whole pages in the file, and therefore more than any sound tree can have.
+  // Whole pages in the file: an upper bound of the pages of any sound tree.
   uint64_t page_count() const { return file_size_bytes / page_format.page_size_bytes(); }
 };
 
@@ -30,11 +30,11 @@ struct Snapshot {
 // Errors: kIo, kCorruption, kUnsupported; prefixed with the source's name
 Result<Snapshot> TakeSnapshot(const ByteSource& source);
 
-// Tells whether all pages of `snapshot` were still in place a moment ago: no more than one later
-// transaction has begun to be visible. To be called after reading, for a file that may have a
-// writer.
+// Checks that all pages of `snapshot` were unchanged until now: at most one later transaction is
+// visible. Call it after reading a file that may have a writer.
 //
-// Errors: kStale  the file has moved on too far, has shrunk, or is another file
+// Errors: kStale  two or more later transactions, a file that shrank, or another file
+//         kIo, kCorruption
 Status CheckSnapshotHolds(const ByteSource& source, const Snapshot& snapshot);
 
 }  // namespace lmdbio::layout

@@ -11,12 +11,13 @@ using format::PageKind;
 
 namespace {
 
-// LMDB makes room for four items more when a sub-page of packed items is full, and takes it back
-// when one is deleted, or when the next one is if the node's size would become odd. For items of
-// two bytes, as large as the slots that count them, nothing else tells a wrong count.
+// The largest sound number of free items in a sub-page. LMDB adds room for four items when a
+// sub-page of packed items is full. It removes room when an item is deleted, or at the deletion
+// after that if the size of the node would become odd. For items of two bytes, which is also the
+// size of the slots that count them, no other check detects a wrong item count.
 constexpr uint32_t kSpareItemsMax = 8;
 
-// The last child that may hold `key`: i == 0 or key(i) <= key.
+// The child that may hold `key`: the last i with i == 0 or key(i) <= key.
 uint32_t ChildFor(const BranchPage& branch, format::KeyOrder order, Bytes key) {
   uint32_t low = 0;
   uint32_t high = branch.child_count();
@@ -72,16 +73,19 @@ Status TreeCursor::CheckPlainItem() const {
   if (is_packed()) return {};
   const format::LeafEntry entry = leaf_.Entry(index());
   if (entry.flags == format::kInlineNode && entry.value_bytes == 0) return {};
-  return pages_->Corrupt(leaf_page_no(), fmt::format("node {} is no duplicate", index()));
+  return pages_->Corrupt(
+      leaf_page_no(),
+      fmt::format("node {} is not a plain duplicate: it has data or flags", index()));
 }
 
-// A tree is walked in one direction without meeting a page twice, so nobody needs more visits than
-// the file has pages. This bounds time on a damaged file; claims, where given, are exact.
+// A walk in one direction reads no page of a sound tree twice. So more reads than the file has
+// pages prove a cycle. This bounds the time on a damaged file; PageClaims, if set, finds the exact
+// page.
 Status TreeCursor::CountVisit(PageNo page_no, Direction direction) {
   if (direction != visiting_) visited_pages_ = 0;
   visiting_ = direction;
   if (++visited_pages_ > pages_->snapshot().page_count()) {
-    return pages_->Corrupt(page_no, "is met again and again: the tree has a cycle");
+    return pages_->Corrupt(page_no, "is reached repeatedly: the tree has a cycle");
   }
   return {};
 }
@@ -89,7 +93,7 @@ Status TreeCursor::CountVisit(PageNo page_no, Direction direction) {
 Status TreeCursor::AcceptLeaf(const TreePage& page, Level& level) {
   if (is_packed() != (page.header.kind == PageKind::kFixedLeaf)) {
     return pages_->Corrupt(page.header.page_no,
-                           fmt::format("a {} page does not belong into this tree",
+                           fmt::format("a {} page does not belong in this tree",
                                        format::PageKindName(page.header.kind)));
   }
   if (is_packed()) {
@@ -147,7 +151,7 @@ Status TreeCursor::Descend(uint32_t level_no, PageNo page_no, Direction from) {
   return {};
 }
 
-// As far as the branch page above tells: who walks meets that leaf after this one.
+// Prefetches the leaf that a walk reads after this one, if the parent branch page refers to it.
 void TreeCursor::PrefetchNextLeaf(Direction direction) const {
   if (depth_ < 2) return;
   const Level& parent = levels_[depth_ - 2];
@@ -161,6 +165,8 @@ Status TreeCursor::SeekEnd(Direction from) {
   return Descend(0, record_.root, from);
 }
 
+// Goes up to the lowest level that has a neighbour in `direction`, steps there, and descends along
+// the near edge of that subtree. The state is changed only after such a level was found.
 Result<bool> TreeCursor::StepLeaf(Direction direction) {
   for (uint32_t level_no = depth_ - 1; level_no-- > 0;) {
     Level& level = levels_[level_no];
@@ -174,6 +180,8 @@ Result<bool> TreeCursor::StepLeaf(Direction direction) {
   return false;
 }
 
+// Descends to the leaf that may hold `key`, then searches it. If all its items are less than `key`,
+// the first item of the next leaf is the answer.
 Result<bool> TreeCursor::SeekKey(format::KeyOrder order, Bytes key) {
   standing_ = false;
   visited_pages_ = 0;

@@ -1,9 +1,9 @@
-// lmdbio/layout/tree_cursor.h - a place in one B+ tree: a stack of (page, index).
+// lmdbio/layout/tree_cursor.h - a position in one B+ tree: a stack of (page, index).
 //
-// The items of the tree are leaf nodes, or the packed items of fixed-size duplicates. What an item
-// means is the business of layout/cursor.h.
+// The items of the tree are leaf nodes, or the packed items of fixed-size duplicates. This class
+// does not interpret them; layout/cursor.h does.
 //
-// Source: dissertation 2.4.2 and 4.2 (the cursor that is handed from reader to reader).
+// Source: dissertation 2.4.2 and 4.2 (cursor hand-off).
 #ifndef LMDBIO_LAYOUT_TREE_CURSOR_H_
 #define LMDBIO_LAYOUT_TREE_CURSOR_H_
 
@@ -31,39 +31,42 @@ struct PathStep {
 
 enum class Direction : int8_t { kForward = 1, kBackward = -1 };
 
-// What the leaf pages of a tree hold: nodes, or packed items of one size (fixed-size duplicates).
+// The content of a tree's leaf pages: nodes, or packed items of one size (fixed-size duplicates).
 enum class LeafShape : uint8_t { kNodes, kPacked };
 
-// Errors, of every move: kIo, kCorruption; prefixed with the source's name.
-// Threads: one at a time. `pages` must outlive the cursor; spans it returns live until it moves.
+// Errors, of every move: kIo, kCorruption; prefixed with the source's name
+// Threads:  one at a time
+// Lifetime: `pages` must outlive the cursor; returned spans are valid until the cursor moves
 class TreeCursor {
  public:
   explicit TreeCursor(const PageReader& pages) : pages_(&pages) {}
 
-  // Binds the cursor to a tree; it then stands nowhere.
-  // Requires: `record` passed format::CheckTree and is not empty
+  // Binds the cursor to a tree. It has no position until a seek.
+  // Requires: `record` passed format::CheckRoot and is not empty
   void Bind(const format::DatabaseRecord& record, LeafShape shape);
 
-  // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and stands at its
-  // first item.
-  // leaf      the page around it
+  // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and moves to its first
+  // item.
+  // leaf      the page that contains it
   // sub_page  the node's data, borrowed until the next Bind; starts at `data_offset` of the page
   Status BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape);
 
-  // From now on a page may be reached once only, and is claimed in `claims` (borrowed, or null).
+  // From now on the cursor claims every page that it reads; a page that is reached twice is an
+  // error. claims  borrowed, or null
   void set_claims(PageClaims* claims) { claims_ = claims; }
 
-  // Stands at the first or last item.
-  Status SeekEnd(Direction from);  // kForward: the first item, kBackward: the last
+  // Moves to the first item (kForward) or to the last (kBackward).
+  Status SeekEnd(Direction from);
 
-  // Stands at the first item whose key is not less than `key`; false if there is none.
+  // Moves to the first item with a key of at least `key`; false if there is none.
   Result<bool> SeekKey(format::KeyOrder order, Bytes key);
 
-  // Stands where `path` says.
+  // Moves to the position `path`.
   // Errors: kInvalidArgument  the path is not one of this tree
   Status SeekPath(std::span<const PathStep> path);
 
-  // Moves to the neighbouring item of the same leaf page; false, staying put, if there is none.
+  // Moves to the neighbouring item of the same leaf page; returns false and does not move if there
+  // is none. The same holds for Step and StepLeaf.
   bool StepWithinLeaf(Direction direction) {
     Level& leaf = levels_[depth_ - 1];
     const uint32_t next = leaf.index + static_cast<uint32_t>(direction);  // wraps below 0
@@ -72,14 +75,14 @@ class TreeCursor {
     return true;
   }
 
-  // Moves to the neighbouring item; false, staying put, if there is none.
+  // Moves to the neighbouring item.
   Result<bool> Step(Direction direction) {
     if (StepWithinLeaf(direction)) [[likely]]
       return true;
     return StepLeaf(direction);
   }
 
-  // Moves to the nearest item of the neighbouring leaf page; false, staying put, if there is none.
+  // Moves to the nearest item of the neighbouring leaf page.
   Result<bool> StepLeaf(Direction direction);
 
   bool standing() const { return standing_; }
@@ -96,15 +99,15 @@ class TreeCursor {
   bool is_packed() const { return shape_ == LeafShape::kPacked; }
   const format::LeafPage& leaf() const { return leaf_; }           // requires !is_packed()
   const format::FixedLeafPage& packed() const { return packed_; }  // requires is_packed()
-  // Where the page bytes of the leaf start in the file.
+  // File offset of the leaf page or sub-page.
   uint64_t leaf_file_offset() const { return leaf_file_offset_; }
 
   // The key of the item: a node's key, or a packed item.
   Bytes item_key() const { return is_packed() ? packed_.item(index()) : leaf_.key(index()); }
-  // Where that key lies in the file.
+  // The extent of that key in the file.
   Extent item_key_extent() const;
-  // In a tree of duplicates the items are keys without data.
-  // Errors: kCorruption  the item has data, or more
+  // Checks an item of a duplicate tree: a key without data.
+  // Errors: kCorruption  the node has data, or is not an inline node
   Status CheckPlainItem() const;
 
  private:
@@ -125,8 +128,8 @@ class TreeCursor {
   const PageReader* pages_;
   PageClaims* claims_ = nullptr;
   format::DatabaseRecord record_;
-  // Heap-allocated levels stay where they are; spans into their buffers survive growth of the
-  // stack.
+  // Spans point into the heap buffers of the levels. They stay valid when the vector grows, because
+  // moving a level moves its buffer without copying it.
   std::vector<Level> levels_;
   uint32_t depth_ = 0;
   bool standing_ = false;
@@ -134,7 +137,7 @@ class TreeCursor {
   format::LeafPage leaf_;
   format::FixedLeafPage packed_;
   uint64_t leaf_file_offset_ = 0;
-  // Pages met since the walk last turned round or jumped; more than the file has means a cycle.
+  // Pages read since the last seek or change of direction. More than the file has means a cycle.
   Direction visiting_ = Direction::kForward;
   uint64_t visited_pages_ = 0;
 };

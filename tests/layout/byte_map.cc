@@ -82,7 +82,7 @@ void ByteMap::MarkMetas() {
   }
 }
 
-// A database is a tree with an owner's number of its own.
+// A database is a tree with its own owner number.
 void ByteMap::MarkDatabase(uint64_t record_at) {
   const DatabaseRecord record =
       format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
@@ -93,7 +93,7 @@ void ByteMap::MarkDatabase(uint64_t record_at) {
   owner_ = outer;
 }
 
-// The tree whose description stands at `record_at`.
+// Marks the tree of the database record at `record_at`.
 void ByteMap::MarkTree(uint64_t record_at) {
   const DatabaseRecord record =
       format::LoadDatabaseRecord(Read(record_at, format::kDatabaseRecordBytes));
@@ -118,7 +118,7 @@ void ByteMap::MarkTreePage(PageNo page_no, uint32_t item_bytes) {
   for (uint32_t i = 0; i < branch.child_count(); ++i) MarkTreePage(branch.child(i), item_bytes);
 }
 
-// Everything of a page or sub-page behind its header.
+// Marks a page or sub-page behind its header.
 void ByteMap::MarkNodes(uint64_t base, Bytes page, const PageHeader& header, uint32_t item_bytes) {
   if (header.kind == PageKind::kFixedLeaf) {
     const auto items = Value(format::FixedLeafPage::Parse(format_, page, header, item_bytes));
@@ -188,7 +188,7 @@ void ByteMap::MarkRun(uint64_t node_offset, const LeafPage& leaf, const LeafEntr
 
 void ByteMap::MarkSubPage(uint64_t at, Bytes sub_page, PageNo around) {
   const PageHeader header = Value(format::ParseSubPageHeader(format_, sub_page, around));
-  // Its number, and in version 3 its transaction, are stale.
+  // The page number of a sub-page is stale, and in version 3 its transaction too.
   Mark(at + format_.header_bytes() - kFlagsBack, 2 + kBoundsBack, ByteRole::kSubPageHeader);
   if (header.kind == PageKind::kFixedLeaf) {
     Mark(at + format_.header_bytes() - kPadBack, 2, ByteRole::kSubPageHeader);

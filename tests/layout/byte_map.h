@@ -1,7 +1,7 @@
-// tests/layout/byte_map.h - what every byte of a sound data file is for.
+// tests/layout/byte_map.h - the role of every byte of a sound data file.
 //
-// Lets a test that damages a file say beforehand what the damage may do: nothing, if nobody reads
-// the byte; another key or value, if it is one of theirs; an error, if it holds the file together.
+// A test that damages a file derives the allowed effect from the role: no effect for an unused
+// byte, another key or value for a payload byte, an error for a byte of structure.
 #ifndef TESTS_LAYOUT_BYTE_MAP_H_
 #define TESTS_LAYOUT_BYTE_MAP_H_
 
@@ -16,9 +16,9 @@
 namespace lmdbio::test {
 
 enum class ByteRole : uint8_t {
-  kUnused,      // free space, pages of no tree, padding, fields that mean nothing where they are
+  kUnused,      // free space, pages of no tree, padding, fields without meaning on their page
   kPayload,     // keys and values, names of databases
-  kLookup,      // keys of branch pages: only looking up a key reads them
+  kLookup,      // keys of branch pages, read by key lookups only
   kMeta,        // fields of both meta pages
   kTreeHeader,  // of branch and leaf pages
   kRunHeader,   // of overflow runs
@@ -28,7 +28,7 @@ enum class ByteRole : uint8_t {
   kNodeSizes,   // of a leaf's node: key size and data size
   kNodeFlags,
   kReference,   // to an overflow run
-  kTreeRecord,  // the description of a named database or of a tree of duplicates, in a node
+  kTreeRecord,  // the record of a named database or of a duplicate tree, in a node
 };
 inline constexpr size_t kByteRoleCount = 13;
 
@@ -44,7 +44,7 @@ struct PageField {
   enum class Names : uint8_t { kChild, kRun, kRoot };
   uint64_t offset = 0;  // in the file
   Names names = Names::kChild;
-  uint32_t owner = 0;  // number of the database whose page it names
+  uint32_t owner = 0;  // number of the database that uses the named page
   // Bytes of the field; in a branch node the number has 48 bits.
   uint64_t size_bytes() const { return names == Names::kChild ? 6 : 8; }
 };
@@ -52,7 +52,7 @@ struct PageField {
 // A node of a branch or leaf page or of a sub-page.
 struct NodePlace {
   uint64_t offset = 0;          // in the file, of its eight bytes
-  uint64_t run_page_count = 0;  // of the overflow run it refers to, by the run's own header
+  uint64_t run_page_count = 0;  // of the overflow run it refers to, from the header of the run
 };
 
 class ByteMap {
@@ -70,14 +70,14 @@ class ByteMap {
   // The last node that starts at or before `offset`.
   const NodePlace& NodeAt(uint64_t offset) const;
 
-  // The page numbers that hold the trees together, by offset.
+  // The page numbers stored in the trees, sorted by offset.
   const std::vector<PageField>& page_fields() const { return page_fields_; }
   // First pages of overflow runs in use.
   const std::vector<PageNo>& runs() const { return runs_; }
 
-  // Whether a tree or a value of the snapshot stands on the page.
+  // Whether a tree or a value of the snapshot uses the page.
   bool IsLive(PageNo page) const { return OwnerOf(page) != kNobody; }
-  // Whether the database uses the page.
+  // Whether database `owner` uses the page.
   bool IsOf(uint32_t owner, PageNo page) const { return OwnerOf(page) == owner; }
   // Whether the entry count of the database may be wrong in a sound file.
   bool CountIsLoose(uint32_t owner) const { return loose_counts_[owner]; }

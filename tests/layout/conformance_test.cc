@@ -1,7 +1,7 @@
-// Goal: whatever LMDB can write, we read the same records from, through every door: cursor forwards
-// and backwards, page walk, ordinals, keys, positions. Method: the catalogue of fixtures, written
-// by the real liblmdb; liblmdb's cursor is the oracle. The files of version 3 come with what
-// LMDB 1.0's mdb_dump printed.
+// Goal: the library reads the same records as LMDB from every file, through every interface: cursor
+// forwards and backwards, page walk, record numbers, keys, positions. Method: liblmdb writes the
+// catalogue of fixtures, and its cursor is the oracle. The oracle of the version 3 files is the
+// stored output of LMDB 1.0's mdb_dump.
 
 #include <algorithm>
 #include <array>
@@ -54,7 +54,8 @@ Layout WalkWhole(const Database& database) {
   return builder.Finish();
 }
 
-// The layout of `worker_count` walks over shares of the leaves, each knowing only where it starts.
+// The layout of `worker_count` walks over shares of the leaves. Each walk gets its share and the
+// number of its first record, and nothing else.
 Layout WalkInShares(const Database& database, uint32_t worker_count) {
   layout::PageClaims claims(database.pages().snapshot().page_count());
   const std::vector<PageNo> leaves = Value(layout::ListLeaves(database, claims));
@@ -109,14 +110,14 @@ void CheckSeeks(const Database& database, const std::vector<KeyValue>& expected)
     REQUIRE(Value(cursor.SeekOrdinal({ordinal})));
     REQUIRE(Text(cursor.key()) == expected[ordinal].first);
     REQUIRE(Text(Value(cursor.Value())) == expected[ordinal].second);
-    // A position means the same to another cursor, and walking on from it gives what comes next.
+    // Another cursor accepts the position and continues from it with the next record.
     Succeed(other.SeekPosition(cursor.position()));
     REQUIRE(Text(Value(other.Value())) == expected[ordinal].second);
     REQUIRE(Value(other.Next()) == (ordinal + 1 < expected.size()));
     if (ordinal + 1 < expected.size()) {
       REQUIRE(Text(Value(other.Value())) == expected[ordinal + 1].second);
     }
-    // A key leads to the first record that has it.
+    // SeekKey finds the first record with the key.
     REQUIRE(Value(other.SeekKey(AsBytes(expected[ordinal].first))));
     const auto first = std::ranges::find(expected, expected[ordinal].first, &KeyValue::first);
     REQUIRE(Text(other.key()) == first->first);
@@ -173,7 +174,7 @@ TEST_CASE("Every source gives the same records", "[layout][conformance]") {
   }
 }
 
-TEST_CASE("Records beyond 4 GiB are found where they are", "[layout][conformance]") {
+TEST_CASE("Extents of records beyond 4 GiB are correct", "[layout][conformance]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("beyond-4-gib"), dir.path());
   const auto source = Value(io::FileSource::Open(fixture.data_file));

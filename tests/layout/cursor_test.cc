@@ -1,4 +1,4 @@
-// Goal: what a cursor promises beyond reading in order; reading itself is conformance_test.cc's.
+// Goal: the contract of a cursor beyond reading in order, which conformance_test.cc covers.
 #include "lmdbio/layout/cursor.h"
 
 #include "lmdbio/io/file_source.h"
@@ -24,7 +24,7 @@ struct Opened {
   std::unique_ptr<io::FileSource> source;
 };
 
-TEST_CASE("A cursor in an empty database finds nothing and fails at nothing", "[layout][cursor]") {
+TEST_CASE("Every seek in an empty database returns false without an error", "[layout][cursor]") {
   for (const char* name : {"fresh", "emptied"}) {
     const Opened opened(name);
     Cursor cursor(OpenDatabase(*opened.source));
@@ -36,7 +36,7 @@ TEST_CASE("A cursor in an empty database finds nothing and fails at nothing", "[
   }
 }
 
-TEST_CASE("A cursor that stands nowhere says so", "[layout][cursor]") {
+TEST_CASE("Moving a cursor without a position is an error", "[layout][cursor]") {
   const Opened opened("one-record");
   Cursor cursor(OpenDatabase(*opened.source));
   const Result<bool> next = cursor.Next();
@@ -44,7 +44,7 @@ TEST_CASE("A cursor that stands nowhere says so", "[layout][cursor]") {
   CHECK(next.error().code() == ErrorCode::kInvalidArgument);
 }
 
-TEST_CASE("A cursor stays put at both ends", "[layout][cursor]") {
+TEST_CASE("A cursor does not move past either end", "[layout][cursor]") {
   const Opened opened("one-record");
   Cursor cursor(OpenDatabase(*opened.source));
   REQUIRE(Value(cursor.First()));
@@ -113,7 +113,7 @@ Status ReadAll(const ByteSource& source) {
   return {};
 }
 
-TEST_CASE("Whichever single read fails, the error is told and the next pass works",
+TEST_CASE("A cursor returns the error of any failed read, and the next pass works",
           "[layout][cursor][fault]") {
   const Opened opened("named");
   const std::vector<std::byte> content = ReadWholeFile(opened.fixture.data_file);
@@ -127,7 +127,7 @@ TEST_CASE("Whichever single read fails, the error is told and the next pass work
       REQUIRE(fail_at > 5);
       break;
     }
-    // The meta pages are read until two readings agree, so a failure there may be outlived.
+    // The meta pages are read until two readings agree, so the open may survive a failure there.
     if (!status) CHECK(status.error().code() == ErrorCode::kIo);
     if (fail_at > 12) REQUIRE_FALSE(status.has_value());
     source.FailNthRead(MemorySource::kNever);

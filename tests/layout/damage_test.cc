@@ -1,8 +1,9 @@
-// Goal: a damaged file gives an error that names it, or the records as they were; never a crash,
-// never reading without end, and never other records unless no check could have told. Method: small
-// files of every kind, damaged thousands of times in one place, read through every door. A map of
-// the sound file (byte_map.h) says beforehand what each byte is for, and with it what its damage
-// may do. LMDBIO_TEST_SEED and LMDBIO_TEST_MUTATIONS choose another run.
+// Goal: a damaged file gives an error that names the file, or the same records as before. It never
+// causes a crash or endless reading, and other records only if no check can detect the damage.
+// Method: small files of every kind are damaged thousands of times, in one place each time, and
+// read through every interface ("door"). A map of the sound file (byte_map.h) gives the role of
+// each byte, and so the allowed effect of its damage. LMDBIO_TEST_SEED and LMDBIO_TEST_MUTATIONS
+// choose another run.
 #include <array>
 #include <cstdlib>
 #include <map>
@@ -18,7 +19,7 @@
 namespace lmdbio::test {
 namespace {
 
-// 20,000 take some ten seconds in a Release build; a build with sanitizers does with fewer.
+// 20,000 mutations take about ten seconds in a Release build; a sanitizer build uses fewer.
 constexpr uint64_t kMutationCount = 8000;
 
 uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
@@ -26,26 +27,26 @@ uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-// What damage has done, from harmless to forbidden.
+// The effect of damage, from harmless to forbidden.
 enum class Outcome : uint8_t {
   kUnaffected,    // the same records through every door
-  kError,         // found
-  kPayload,       // a byte of a key or of a value is another one, and all else as it was
+  kError,         // the library reported an error
+  kPayload,       // a byte of a key or a value changed, and nothing else
   kUndetectable,  // other records, for one of the reasons below
-  kWrong,         // other records, and a check could have told
+  kWrong,         // other records, although a check could detect the damage
 };
 constexpr size_t kOutcomeCount = 5;
 
-// Why one pass over one database cannot find some damage to structure.
+// The reasons for which one pass over one database cannot detect damage to structure.
 enum class Reason : uint8_t {
   kOlderSnapshot,  // the other meta page, sound and complete, became the newer one
-  kNodePadding,    // a size changed by the one byte that rounding up the node gives or takes
+  kNodePadding,    // a size changed by one byte, within the padding of the node
   kRunSlack,       // the length of a value changed within the pages of its run
-  kNodeKind,       // a node of the same size with another, sound meaning
-  kStalePage,      // a page number changed to that of a free page, a sound one of an older snapshot
-  kOtherTree,      // a page number changed to that of another database's page, sound in itself
-  kTwoByteItems,   // a few packed items less in a sub-page: as large as the slots that count them
-  kLooseCount,     // records lost or met again where LMDB itself loses count
+  kNodeKind,       // the flags turned the node into a valid node of another kind
+  kStalePage,      // a page number changed to a free page, which is sound in an older snapshot
+  kOtherTree,      // a page number changed to a sound page of another database
+  kTwoByteItems,   // a few packed items fewer in a sub-page, of the same size as its slots
+  kLooseCount,     // records lost or repeated in a database with an inexact entry count
 };
 constexpr std::array<std::string_view, 8> kReasonNames = {
     "the other snapshot taken",  "within a node's padding",  "within the slack of a run",
@@ -55,8 +56,8 @@ constexpr std::array<std::string_view, 8> kReasonNames = {
 struct Tally {
   std::map<DamageKind, std::array<uint64_t, kOutcomeCount>> outcomes;
   std::map<Reason, uint64_t> reasons;
-  uint64_t cursor_only = 0;  // wrong for a cursor by itself, found by the whole passes
-  double requests_max = 0;   // of a door, as a multiple of what the sound file takes
+  uint64_t cursor_only = 0;  // wrong for a single cursor, found by the whole passes
+  double requests_max = 0;   // of a door, as a multiple of the requests for the sound file
 
   std::string Table() const {
     std::string table = fmt::format("\n{:30}{:>10}{:>7}{:>8}{:>13}{:>6}\n", "damage", "unaffected",
@@ -79,7 +80,8 @@ format::NodeHeader NodeAt(Bytes file, uint64_t offset) {
   return format::NodeTable::HeaderAt(file, offset);
 }
 
-// Of damage to the sizes in a leaf's node: does the node still end where the next one starts?
+// The reason for undetected damage to the sizes in a leaf node: the node still ends at the start of
+// the next one, or the value still fits its run. Nothing if a check must detect the damage.
 std::optional<Reason> ReasonOfSizes(const DamagedFile& file, Bytes damaged, uint64_t at) {
   const NodePlace& place = file.map().NodeAt(at);
   const format::NodeHeader before = NodeAt(file.sound(), place.offset);
@@ -108,7 +110,7 @@ std::optional<Reason> ReasonOfSubPage(const DamagedFile& file, Bytes damaged, ui
   const auto lower_now = format::Load<uint16_t>(damaged, fields + 4);
   const bool is_packed = (flags & 0x20) != 0;
   const int items_lost = (lower - lower_now) / 2;
-  constexpr int kUnseenItemsMax = 8;  // docs/format.md section 8: room for more is refused
+  constexpr int kUnseenItemsMax = 8;  // docs/format.md section 8: more free items are refused
   const bool is_unseen = items_lost > 0 && items_lost <= kUnseenItemsMax;
   if (is_packed && item_bytes == 2 && is_unseen) return Reason::kTwoByteItems;
   return std::nullopt;
@@ -126,7 +128,7 @@ std::optional<Reason> ReasonOfPageField(const DamagedFile& file, Bytes damaged, 
   return std::nullopt;
 }
 
-// Why the damage at `at`, which changed the records unnoticed, could not be noticed; if so.
+// The reason for which no check can detect the damage at `at`, or nothing if one can.
 std::optional<Reason> FindReason(const DamagedFile& file, Bytes damaged, uint64_t at) {
   if (const auto reason = ReasonOfPageField(file, damaged, at)) return reason;
   const ByteRole role = file.map().role(at);
@@ -165,7 +167,7 @@ class Patient {
   }
 
  private:
-  // What the changed bytes were for, the most telling of them.
+  // The most structural role among the changed bytes.
   ByteRole WorstRole() const {
     ByteRole worst = ByteRole::kUnused;
     for (const uint64_t at : file_.changed()) worst = std::max(worst, file_.map().role(at));
@@ -185,8 +187,8 @@ class Patient {
     return Combine(outcomes, tally);
   }
 
-  // What a whole pass has found counts as found, for a cursor by itself neither counts nor sees a
-  // page twice. But the two whole passes must not disagree.
+  // Damage that a whole pass finds counts as found, because a single cursor neither counts records
+  // nor detects a shared page. The two whole passes must agree.
   Outcome Combine(const std::array<Outcome, 3>& outcomes, Tally& tally) {
     const auto [scan, walk, cursor] = outcomes;
     if (scan == Outcome::kError || walk == Outcome::kError) {
@@ -221,8 +223,8 @@ class Patient {
     return reason_ ? Outcome::kUndetectable : Outcome::kWrong;
   }
 
-  // Nobody may complain of bytes that mean nothing. A name that no longer stands in its place among
-  // the names cannot be looked up.
+  // Damage to an unused byte must not give an error. A changed database name may give kNotFound,
+  // because the name is then out of order.
   bool MayFail(ByteRole role, const Error& error) {
     if (file_.is_truncated()) return role != ByteRole::kUnused || file_.ends_in_live_page();
     if (role == ByteRole::kPayload) return error.code() == ErrorCode::kNotFound;
@@ -237,7 +239,7 @@ class Patient {
   std::optional<Reason> reason_;             // of the last kUndetectable
 };
 
-TEST_CASE("Damage is found unless no check can find it", "[layout][damage]") {
+TEST_CASE("All detectable damage is detected", "[layout][damage]") {
   const uint64_t seed = NumberFromEnvironment("LMDBIO_TEST_SEED", 1);
   const uint64_t mutation_count = NumberFromEnvironment("LMDBIO_TEST_MUTATIONS", kMutationCount);
   INFO("LMDBIO_TEST_SEED=" << seed);
@@ -251,7 +253,7 @@ TEST_CASE("Damage is found unless no check can find it", "[layout][damage]") {
       patient.Damage(static_cast<DamageKind>(n % kDamageKindCount), random, tally);
     }
   }
-  // What is read follows from the pages of the file, whatever the damage says of them.
+  // Damage must not multiply the number of reads.
   CHECK(tally.requests_max < 20);
   WARN("seed " << seed << tally.Table());
 }

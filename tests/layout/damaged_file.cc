@@ -15,7 +15,7 @@ Bytes BytesOf(const uint64_t& number, uint64_t size_bytes) {
   return std::as_bytes(std::span(&number, 1)).first(size_bytes);
 }
 
-// Of the kinds that flip a byte of one role.
+// The role of the flipped byte. Requires: a kind that flips a byte of one role
 ByteRole RoleOf(DamageKind kind) {
   switch (kind) {
     case DamageKind::kMetaByte:
@@ -96,7 +96,7 @@ void DamagedFile::Overwrite(uint64_t offset, Bytes with) {
   }
 }
 
-// Half of the time a single bit: small differences slip through more easily than large ones.
+// Half of the time the change is a single bit, because checks miss small differences more easily.
 bool DamagedFile::FlipByte(uint64_t offset, Random& random) {
   const uint64_t mask = random.Below(2) == 0 ? random.Between(1, 255) : 1U << random.Below(8);
   const std::byte flipped = sound_[offset] ^ static_cast<std::byte>(mask);

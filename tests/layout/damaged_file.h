@@ -51,8 +51,8 @@ class DamagedFile {
   // Throws std::runtime_error if `file` is not sound.
   explicit DamagedFile(const SmallFile& file);
 
-  // Damages the file; false if it has nothing that can be damaged in this way. A page may be
-  // replaced by one alike: then nothing has changed, and changed() is empty.
+  // Damages the file; false if it has nothing that can be damaged in this way. If a page is
+  // replaced by an equal one, nothing changes and changed() is empty.
   bool Damage(DamageKind kind, Random& random);
   void Restore();
 
@@ -62,14 +62,14 @@ class DamagedFile {
   MemorySource& source() { return source_; }
   Bytes damaged() { return source_.content(); }
   bool is_truncated() { return damaged().size() < sound_.size(); }
-  // Whether a page in use is cut, be it only its unused end.
+  // Whether the file ends inside a page in use, even in its unused end.
   bool ends_in_live_page() { return map_.IsLive(PageNo{damaged().size() / page_bytes()}); }
   format::PageFormat page_format() const { return page_format_; }
 
-  // Offsets of all bytes that differ from the sound file or are gone.
+  // Offsets of all bytes that differ from the sound file or were cut off.
   const std::vector<uint64_t>& changed() const { return changed_; }
 
-  // The file with its other snapshot taken for the newer one.
+  // The file, with its older snapshot marked as the newer one.
   std::vector<std::byte> WithOlderSnapshot() const;
 
  private:

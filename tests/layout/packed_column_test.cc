@@ -20,7 +20,7 @@ void CheckColumn(const std::vector<uint64_t>& numbers, uint64_t* memory_bytes = 
   if (memory_bytes != nullptr) *memory_bytes = column.memory_bytes();
 }
 
-TEST_CASE("PackedColumn gives back what was appended", "[layout]") {
+TEST_CASE("PackedColumn returns the appended numbers", "[layout]") {
   std::mt19937_64 random(1);
   const std::function<uint64_t(uint64_t)> shapes[] = {
       [](uint64_t) { return uint64_t{3080}; },

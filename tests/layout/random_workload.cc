@@ -16,7 +16,7 @@ constexpr uint64_t kMapBytes = 64 << 20;
 constexpr uint64_t kPoolMax = 400;
 constexpr unsigned kFixedFlags = MDB_DUPFIXED | MDB_INTEGERDUP;
 
-// What an operation may answer besides success: it met what is there, or found nothing.
+// Accepted results of an operation besides success: the key exists, or does not exist.
 void ThrowUnlessExpected(int code, std::string_view call) {
   if (code != MDB_KEYEXIST && code != MDB_NOTFOUND) ThrowUnlessOk(code, call);
 }
@@ -30,7 +30,7 @@ std::string Copy(const MDB_val& val) {
   return {static_cast<const char*>(val.mv_data), val.mv_size};
 }
 
-// The node of a named database in the main one is not ours to change.
+// The workload must not change the node of a named database in the main database.
 bool IsDatabaseName(std::string_view key) { return key.starts_with("database-"); }
 
 }  // namespace
@@ -103,7 +103,7 @@ std::string RandomWorkload::TextOf(const TextKind& kind) {
   const uint64_t size_bytes = random_.Between(kind.size_min, kind.size_max);
   if (!kind.is_integer) return random_.BytesOf(size_bytes);
   const uint64_t number = random_.Below(5000);
-  return {reinterpret_cast<const char*>(&number), size_bytes};  // little-endian, as everything here
+  return {reinterpret_cast<const char*>(&number), size_bytes};  // little-endian, as all test hosts
 }
 
 std::string RandomWorkload::FreshKey(const WorkloadDatabase& database) {
@@ -118,7 +118,8 @@ std::string RandomWorkload::UsedKey(WorkloadDatabase& database) {
   return key;
 }
 
-// Sizes crowd where the storage of a value changes: at the largest node and at whole pages.
+// Sizes are most frequent around the limits at which the storage of a value changes: the largest
+// node, and whole pages.
 uint64_t RandomWorkload::ValueBytes(uint64_t key_bytes) {
   const uint64_t node_bytes_max = (((page_size_bytes_ - 16) / 2) & ~uint64_t{1}) - 2;
   const uint64_t inline_max = node_bytes_max - 8 - key_bytes;
@@ -143,7 +144,7 @@ std::string RandomWorkload::ValueFor(const WorkloadDatabase& database, const std
 
 void RandomWorkload::Put(const Write& write) {
   const std::string key = UsedKey(*write.database);
-  // The second and third value of one transaction may be written over the first in place.
+  // liblmdb may overwrite the first value of a transaction in place with the second and third.
   for (uint64_t i = random_.Between(1, 3); i > 0; --i) {
     const std::string value = ValueFor(*write.database, key);
     MDB_val mdb_key = AsMdbVal(key);
@@ -163,7 +164,7 @@ void RandomWorkload::Reserve(const Write& write) {
   if (room.mv_size > 0) std::memset(room.mv_data, 'r', room.mv_size);
 }
 
-// Enough for a sub-page to grow and to become a tree of its own.
+// Enough duplicates for a sub-page to grow and to become a private tree.
 void RandomWorkload::PutMany(const Write& write) {
   const std::string key = UsedKey(*write.database);
   for (uint64_t i = random_.Below(write.has_duplicates() ? 200 : 3); i > 0; --i) {
@@ -212,8 +213,8 @@ void RandomWorkload::Delete(const Write& write) {
   ThrowUnlessExpected(mdb_del(write.transaction, write.handle, &mdb_key, nullptr), "mdb_del");
 }
 
-// A pass of a cursor that deletes records here and there, or nearly all. With duplicates it seeks
-// after each, because liblmdb's cursor then no longer knows which duplicates it stands on.
+// A pass of a cursor that deletes some records, or nearly all. With duplicates it seeks after each
+// delete, because liblmdb's cursor then loses its position among the duplicates.
 void RandomWorkload::DeleteSome(const Write& write) {
   const UniqueCursor cursor = write.OpenCursor();
   const uint64_t percent = random_.Below(3) == 0 ? 95 : random_.Between(5, 50);

@@ -1,9 +1,9 @@
-// tests/layout/random_workload.h - a database file as a busy program leaves it: random puts,
-// overwrites, deletes, cursor writes, drops and aborts, written by the real liblmdb.
+// tests/layout/random_workload.h - a database file after random puts, overwrites, deletes, cursor
+// writes, drops and aborts, written by the real liblmdb.
 //
-// What is avoided, because liblmdb itself loses count or records (all versions to this day): the
-// next delete through a cursor with duplicates without a seek in between, an empty duplicate, and
-// two cursors that delete duplicates of one database.
+// The workload avoids three operations, because all liblmdb versions miscount or lose records in
+// them: two deletes through a cursor with duplicates without a seek in between, an empty duplicate,
+// and two cursors that delete duplicates of one database.
 #ifndef TESTS_LAYOUT_RANDOM_WORKLOAD_H_
 #define TESTS_LAYOUT_RANDOM_WORKLOAD_H_
 
@@ -18,11 +18,11 @@
 
 namespace lmdbio::test {
 
-// How keys or duplicate values of a database come out of the generator.
+// The form of the generated keys or duplicate values of a database.
 struct TextKind {
   uint64_t size_min = 1;
   uint64_t size_max = 1;
-  bool is_integer = false;  // of size_min bytes; small ones, so that they meet again
+  bool is_integer = false;  // of size_min bytes; small numbers, so that they repeat
 };
 
 struct WorkloadDatabase {
@@ -30,10 +30,10 @@ struct WorkloadDatabase {
   unsigned flags = 0;  // MDB_DUPSORT, ...
   TextKind keys;
   TextKind duplicates;            // values where flags have MDB_DUPSORT
-  std::vector<std::string> pool;  // keys that may be in use, to be met again
+  std::vector<std::string> pool;  // keys that may be in use, for later operations
 };
 
-// Throws std::runtime_error with liblmdb's words on anything unexpected.
+// Throws std::runtime_error with liblmdb's message on any unexpected result.
 class RandomWorkload {
  public:
   // Chooses page size, environment and databases by `seed`; `directory` exists and is empty.
@@ -42,15 +42,15 @@ class RandomWorkload {
   RandomWorkload(const RandomWorkload&) = delete;
   RandomWorkload& operator=(const RandomWorkload&) = delete;
 
-  // Some dozens of changes in one transaction, which is committed or, now and then, aborted. A
-  // reader may be open meanwhile, so that the file grows.
+  // Some dozens of changes in one transaction, which is committed or, sometimes, aborted. A reader
+  // may be open at the same time, so that the file grows.
   void RunTransaction();
 
   MDB_env* environment() const { return environment_; }
   std::filesystem::path data_file() const { return directory_ / "data.mdb"; }
   const std::vector<WorkloadDatabase>& databases() const { return databases_; }
 
-  // A key that may be there, and one that probably is not.
+  // A key that may exist, and a key that probably does not.
   std::string UsedKey(WorkloadDatabase& database);
   std::string FreshKey(const WorkloadDatabase& database);
 

@@ -1,6 +1,6 @@
-// Goal: whatever records a plan is asked for, their bytes lie where it says once its blocks have
-// been read, and it reads little else. Method: random layouts, over random bytes; the
-// blocks are read into a buffer.
+// Goal: after the blocks of a plan were read, the bytes of every record are at the planned offsets,
+// and the plan reads little else. Method: random layouts over random bytes; the test reads the
+// blocks into a buffer.
 #include "lmdbio/layout/read_plan.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace lmdbio::layout {
 namespace {
 
-// A file of which no page is like another.
+// A file with pages that are all different.
 std::vector<std::byte> FileOf(uint64_t size_bytes) {
   const std::string bytes = test::Random(5).BytesOf(size_bytes);
   const Bytes view = std::as_bytes(std::span(bytes));
@@ -83,7 +83,7 @@ class RandomRuns {
   }
 
   Extent ValueOn(uint64_t page) {
-    if (random_.Below(6) == 0) return {(page + 1) * page_bytes_, 0};  // empty, where the page ends
+    if (random_.Below(6) == 0) return {(page + 1) * page_bytes_, 0};  // empty, at the page's end
     const uint64_t begin = random_.Below(page_bytes_);
     return {page * page_bytes_ + begin, random_.Between(0, page_bytes_ - begin)};
   }
@@ -112,7 +112,7 @@ bool AnyOverlap(std::vector<Extent> extents) {
   return false;
 }
 
-// Reads the blocks of a plan, and checks that they are sound and none too many.
+// Reads the blocks of a plan, and checks that they are valid and not too many.
 class PlannedBuffer {
  public:
   // plan  with its blocks cut as Finish does
@@ -237,7 +237,7 @@ PlanOptions OptionsOf(uint32_t page_bytes, uint64_t file_size_bytes, Coalescing 
   return options;
 }
 
-TEST_CASE("ReadPlan finds a place for every byte, and reads little else", "[layout][plan]") {
+TEST_CASE("ReadPlan places every needed byte and reads few others", "[layout][plan]") {
   const uint32_t page_bytes = GENERATE(512U, 1024U, 4096U, 16384U, 65536U);
   const Coalescing coalescing = GENERATE(Coalescing::kNeighbours, Coalescing::kNone);
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -313,7 +313,7 @@ std::vector<Extent> BlocksOf(const RunList& list, const PlanOptions& options) {
   return blocks;
 }
 
-TEST_CASE("ReadPlan fetches neighbours together only where it is told to", "[layout][plan]") {
+TEST_CASE("ReadPlan joins neighbours only with Coalescing::kNeighbours", "[layout][plan]") {
   const RunList list = LeafAndFourValues(0);
   PlanOptions options = OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours);
   CHECK(BlocksOf(list, options) == std::vector<Extent>{{10 * 4096, 5 * 4096}});
@@ -324,7 +324,7 @@ TEST_CASE("ReadPlan fetches neighbours together only where it is told to", "[lay
   CHECK(BlocksOf(list, options).size() == 5);
 }
 
-TEST_CASE("ReadPlan reads over gaps that are small for what lies around them", "[layout][plan]") {
+TEST_CASE("ReadPlan reads gaps that are small relative to the needed bytes", "[layout][plan]") {
   PlanOptions options = OptionsOf(4096, 100 * 4096, Coalescing::kNeighbours);
   CHECK(BlocksOf(LeafAndFourValues(1), options).size() == 2);
   options.gap_share_max = 0.2;
@@ -394,7 +394,7 @@ TEST_CASE("Parts of a plan, cut with gaps, fill the same buffer", "[layout][plan
   }
 }
 
-// A hundred records of a page, one in ten pages: 4 KiB wanted, 36 KiB between.
+// A hundred records of one page each, one in ten pages: 4 KiB needed, then a gap of 36 KiB.
 TEST_CASE("ReadPlan reads along gaps that cost less than requests", "[layout][plan]") {
   PlanOptions options = OptionsOf(4096, 1000 * 4096, Coalescing::kNeighbours);
   options.gap_share_max = 0;
@@ -411,14 +411,14 @@ TEST_CASE("ReadPlan reads along gaps that cost less than requests", "[layout][pl
   plan.Finish();
   CHECK(plan.blocks().size() == 100);
   BlockCut cut;
-  // Requests are dear: all but one in a MiB go.
+  // Requests are expensive: one request per MiB remains.
   cut.cost = {1, 1e-9};
   plan.CutBlocks(cut);
   CHECK(plan.blocks().size() == 4);
   CHECK(plan.parts().size() == 100);
   CHECK(plan.buffer_bytes() == 100 * 4096);
   CHECK(plan.useful_bytes() == 100 * 4096);
-  // Bytes are dear: none.
+  // Bytes are expensive: no gap is read.
   cut.cost = {1e-9, 1};
   plan.CutBlocks(cut);
   CHECK(plan.blocks().size() == 100);

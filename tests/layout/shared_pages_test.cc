@@ -1,7 +1,7 @@
-// Goal: pages that lead to themselves or to each other's children end in an error, after no more
-// reads than the file has pages; whole passes find every page that stands in two places. Method:
-// page numbers of sound files are redirected by hand. A cursor by itself is not asked to find a
-// shared page, but it must come to an end.
+// Goal: pages that refer to themselves or to each other's children give an error, after at most as
+// many reads as the file has pages. Whole passes find every page with two references. Method: the
+// test redirects page numbers of sound files. A single cursor need not find a shared page, but it
+// must terminate.
 #include <algorithm>
 #include <cstring>
 
@@ -26,7 +26,7 @@ constexpr uint64_t kMainAt = 16 + 72;  // in a meta page
 constexpr uint64_t kDepthInRecord = 6;
 constexpr uint64_t kRootInRecord = 40;
 
-// A file of data version 1 with pages of 512 bytes, to be forged.
+// A file of data version 1 with pages of 512 bytes, which the test modifies.
 class Forgery {
  public:
   explicit Forgery(const std::string& name)
@@ -34,7 +34,7 @@ class Forgery {
         environment_(Value(layout::Environment::Open(source_))),
         map_(environment_) {}
 
-  // Offsets of the page numbers of a kind, by offset.
+  // Offsets of the page numbers of a kind, in ascending order.
   std::vector<PageField> Fields(PageField::Names names) const {
     std::vector<PageField> fields;
     std::ranges::copy_if(map_.page_fields(), std::back_inserter(fields),
@@ -58,7 +58,7 @@ class Forgery {
     std::memcpy(&source_.content()[offset], &number, size_bytes);
   }
 
-  // Where the record of the main database stands.
+  // Offset of the record of the main database.
   uint64_t main_record() const {
     return environment_.snapshot().meta.page_no.value * kPageBytes + kMainAt;
   }
@@ -80,8 +80,8 @@ class Forgery {
   ByteMap map_;
 };
 
-// The error of a reading, which must be corruption, after a bounded number of reads: some for each
-// page, and one for each value that a walk has found.
+// The error of a reading, which must be kCorruption, after a bounded number of reads: some for each
+// page, and one for each value of a walk.
 std::string ErrorThrough(Forgery& file, Door door) {
   const uint64_t before = file.source().counters().request_count;
   const Result<WholeReading> found = ReadWhole(file.source(), door);
@@ -95,10 +95,10 @@ std::string ErrorThrough(Forgery& file, Door door) {
 void CheckWholePassesFind(Forgery& file, const char* what) {
   CHECK_THAT(ErrorThrough(file, Door::kScan), ContainsSubstring(what));
   CHECK_THAT(ErrorThrough(file, Door::kWalk), ContainsSubstring(what));
-  ErrorThrough(file, Door::kBackwards);  // ends; what it finds on its way is not said
+  ErrorThrough(file, Door::kBackwards);  // must terminate, with any error
 }
 
-TEST_CASE("A branch that is its own child ends every pass", "[layout][damage]") {
+TEST_CASE("A branch page that is its own child is an error in every pass", "[layout][damage]") {
   Forgery file("plain-512");
   for (const PageField& child : file.ChildrenOf(file.main_root())) {
     file.Set(child, file.main_root());
@@ -111,8 +111,8 @@ TEST_CASE("A branch that is its own child ends every pass", "[layout][damage]") 
   CHECK_THAT(ErrorThrough(file, Door::kBackwards), ContainsSubstring("branch page on level"));
 }
 
-// Twenty levels of branches whose children are all the same page would be millions of leaves.
-TEST_CASE("Branches that share their children are no tree without end", "[layout][damage]") {
+// Twenty levels of branch pages with equal children would have millions of leaves.
+TEST_CASE("Branch pages that share children do not multiply the reads", "[layout][damage]") {
   constexpr uint64_t kLevels = 20;
   Forgery file("plain-512");
   const std::vector<PageField> children = file.ChildrenOf(file.main_root());

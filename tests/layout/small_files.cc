@@ -16,7 +16,7 @@ std::string Key(uint64_t number, uint64_t key_bytes) {
   return fmt::format("{:0{}}", number, key_bytes);
 }
 
-// One record in seven too large for its page. Each round rewrites some and deletes some.
+// One record in seven is too large for a leaf page. Each round rewrites some and deletes some.
 void PutPlain(TinyDb& db, Random& random, uint64_t record_count, uint64_t page_bytes) {
   for (uint64_t round = 0; round < kCommitCount; ++round) {
     for (uint64_t i = 0; i < record_count; ++i) {
@@ -32,7 +32,7 @@ void PutPlain(TinyDb& db, Random& random, uint64_t record_count, uint64_t page_b
   }
 }
 
-// Keys with one value, with few, and one with so many that they have a tree of their own.
+// Keys with one value, keys with few, and a key with enough duplicates for a private tree.
 void PutDuplicates(TinyDb& db, Random& random, unsigned flags, uint64_t large_count) {
   const bool fixed = (flags & MDB_DUPFIXED) != 0;
   const auto put = [&](uint64_t key) {
@@ -52,7 +52,7 @@ void PutDuplicates(TinyDb& db, Random& random, unsigned flags, uint64_t large_co
 
 void PutNamed(TinyDb& db, Random& random, uint64_t page_bytes) {
   db.Put("between", "the databases");
-  for (const char* name : {"alpha", "beta"}) {  // of equal size, to be mistaken for each other
+  for (const char* name : {"alpha", "beta"}) {  // of equal size, so that damage can confuse them
     db.Use(name);
     for (uint64_t i = 0; i < 30; ++i) db.Put(Key(i, 5), random.BytesOf(20));
     db.Commit();
@@ -65,7 +65,7 @@ void PutNamed(TinyDb& db, Random& random, uint64_t page_bytes) {
   }
 }
 
-// One of each, in as few pages as that takes.
+// One node of each kind, in as few pages as possible.
 void PutTiny(TinyDb& db, Random& random) {
   for (int i = 0; i < 9; ++i) db.Put(Key(static_cast<uint64_t>(i), 3), random.BytesOf(60));
   db.Put("large", random.BytesOf(700)).Commit();

@@ -1,4 +1,4 @@
-// tests/layout/small_files.h - data files of every kind, as small as each kind can be.
+// tests/layout/small_files.h - data files of every kind, each as small as possible.
 //
 // For tests that read a file thousands of times: 20 to 500 KB each, several commits old, so that
 // they have free pages with stale content.
@@ -12,7 +12,7 @@
 namespace lmdbio::test {
 
 struct SmallFile {
-  std::string name;  // "named-512": what it holds and its page size; "v3-..." of data version 3
+  std::string name;  // "named-512": its content and page size; "v3-...": data version 3
   std::vector<std::byte> bytes;
 };
 

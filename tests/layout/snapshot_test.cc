@@ -1,5 +1,5 @@
-// Goal: a snapshot is the newest committed state, and we know when it can no longer be trusted.
-// Method: liblmdb commits between our reads.
+// Goal: a snapshot is the newest committed state, and CheckSnapshotHolds detects when it no longer
+// holds. Method: liblmdb commits between reads of the library.
 #include "lmdbio/layout/snapshot.h"
 
 #include <filesystem>
@@ -49,7 +49,7 @@ TEST_CASE("A snapshot holds for one more commit, and not for two", "[layout][sna
             ": the database changed while it was being read (transaction 1 to 3)");
 }
 
-TEST_CASE("What a snapshot names stays readable while it holds", "[layout][snapshot]") {
+TEST_CASE("The pages of a snapshot stay readable while it holds", "[layout][snapshot]") {
   const TempDir dir;
   TinyDb db(dir.path());
   for (int i = 0; i < 500; ++i) db.Put("key" + std::to_string(1000 + i), std::string(300, 'a'));
@@ -77,7 +77,7 @@ TEST_CASE("Reading ahead does not hide later commits", "[layout][snapshot]") {
   CHECK_FALSE(environment.CheckHolds().has_value());
 }
 
-TEST_CASE("A file that shrinks is noticed", "[layout][snapshot]") {
+TEST_CASE("CheckSnapshotHolds detects a file that shrinks", "[layout][snapshot]") {
   const TempDir dir;
   TinyDb db(dir.path());
   db.Put("key", std::string(50'000, 'x')).Commit();

@@ -41,7 +41,7 @@ Result<RecordHash> HashRecord(Cursor& cursor) {
   Fold(record.shape, cursor.is_named_database() ? 1 : 0);
   record.content = record.shape;
   Fold(record.content, HashOf(cursor.key()));
-  // The description of a database is no value of a record; it is judged by what it leads to.
+  // A database record is not the value of a record. The reading covers its tree instead.
   if (!cursor.is_named_database()) Fold(record.content, HashOf(value));
   return record;
 }
@@ -70,7 +70,7 @@ Status ScanBackwards(const Database& database, WholeReading& reading) {
   return {};
 }
 
-// Fetches the values that a walk has found, checking the heads of overflow runs.
+// Fetches the values of a walk and checks the heads of overflow runs.
 class ValueFetcher final : public layout::RecordRunSink {
  public:
   ValueFetcher(const layout::PageReader& pages, WholeReading& reading)
@@ -83,7 +83,7 @@ class ValueFetcher final : public layout::RecordRunSink {
       Fold(record.shape, run.key_bytes[i]);
       Fold(record.shape, value.size());
       record.content = record.shape;
-      // A walk does not say which values are descriptions of databases; none else has their size.
+      // A walk does not mark database records among the values; no other value has their size.
       if (value.size() != format::kDatabaseRecordBytes) Fold(record.content, HashOf(value));
       Fold(reading_, record);
     }
@@ -92,7 +92,7 @@ class ValueFetcher final : public layout::RecordRunSink {
 
  private:
   Result<Bytes> Fetch(Extent value, PageNo home) {
-    if (value.length_bytes == 0) return Bytes();  // may stand right behind its page
+    if (value.length_bytes == 0) return Bytes();  // may start at the end of its page
     if (value.offset / pages_.page_format().page_size_bytes() != home.value) {
       return pages_.ReadOverflow(value, buffer_);
     }

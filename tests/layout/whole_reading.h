@@ -1,6 +1,7 @@
-// tests/layout/whole_reading.h - all that a data file holds, read through one door: three numbers.
+// tests/layout/whole_reading.h - reads a whole data file through one interface ("door") and gives
+// three numbers.
 //
-// "Everything" is the main database, the named ones and the list of free pages.
+// A whole file is the main database, the named ones and the list of free pages.
 #ifndef TESTS_LAYOUT_WHOLE_READING_H_
 #define TESTS_LAYOUT_WHOLE_READING_H_
 
@@ -18,7 +19,8 @@ enum class Door : uint8_t {
 };
 inline constexpr Door kDoors[] = {Door::kScan, Door::kWalk, Door::kBackwards};
 
-// Two readings through the same door agree if and only if the records do, but for luck.
+// Two readings through the same door are equal if and only if the records are, except for hash
+// collisions.
 struct WholeReading {
   uint64_t record_count = 0;
   uint64_t shape = 0;    // hash of the number and sizes of all keys and values
@@ -26,7 +28,7 @@ struct WholeReading {
   friend bool operator==(const WholeReading&, const WholeReading&) = default;
 };
 
-// Errors: whatever the library says; the first one ends the reading
+// Errors: the first error of the library
 Result<WholeReading> ReadWhole(const ByteSource& source, Door door);
 
 }  // namespace lmdbio::test

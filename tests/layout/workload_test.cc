@@ -1,7 +1,7 @@
-// Goal: no file that liblmdb leaves behind is refused or misread, whatever was done to it.
-// Method: random workloads; after every few commits everything that the reader says of the file is
-// compared with what liblmdb's own cursor says. A failure names its seed; LMDBIO_TEST_SEED=N runs
-// that one alone.
+// Goal: the library reads every file that liblmdb writes, with the same records, after any sequence
+// of operations. Method: random workloads; after every few commits all results of the library are
+// compared with liblmdb's own cursor. A failure names its seed; LMDBIO_TEST_SEED=N runs that seed
+// alone.
 
 #include <algorithm>
 #include <cstdlib>
@@ -68,7 +68,7 @@ class Oracle {
     return records;
   }
 
-  // The first record whose key is not less than `wanted`; none if there is no such key.
+  // The first record with a key of at least `wanted`; nothing if there is none.
   std::vector<KeyValue> FirstFrom(MDB_dbi database, const std::string& wanted) const {
     MDB_cursor* cursor = nullptr;
     ThrowUnlessOk(mdb_cursor_open(transaction_, database, &cursor), "mdb_cursor_open");
@@ -118,7 +118,8 @@ void CheckBackwards(const Database& database, const std::vector<KeyValue>& expec
   REQUIRE(left == 0);
 }
 
-// The layout names every value's bytes and every key's place; the tree has the leaves it claims.
+// Checks that the layout gives the extent of every value and the location of every key, and that
+// the tree has as many leaves as its record states.
 void CheckWalk(const Database& database, const std::vector<KeyValue>& expected,
                const std::vector<CursorPosition>& positions) {
   layout::LayoutBuilder builder;
@@ -164,7 +165,7 @@ uint64_t CheckDatabase(const Database& database, const Oracle& oracle, MDB_dbi h
                        Random& random) {
   const MDB_stat stat = oracle.Stat(handle);
   const std::vector<KeyValue> expected = oracle.Records(handle);
-  REQUIRE(stat.ms_entries == expected.size());  // else liblmdb itself lost count
+  REQUIRE(stat.ms_entries == expected.size());  // otherwise liblmdb itself miscounted
   CHECK(database.entry_count() == stat.ms_entries);
   CHECK(database.record().depth == stat.ms_depth);
   CHECK(database.record().branch_pages == stat.ms_branch_pages);
@@ -212,14 +213,14 @@ void RunWorkload(uint64_t seed, Totals& totals) {
   }
 }
 
-TEST_CASE("Whatever a workload leaves behind reads as liblmdb reads it", "[layout][workload]") {
+TEST_CASE("The library reads files of random workloads as liblmdb does", "[layout][workload]") {
   constexpr uint64_t kWorkloadCount = 120;
   Totals totals;
   const char* only = std::getenv("LMDBIO_TEST_SEED");
   const uint64_t first = only == nullptr ? 1 : std::strtoull(only, nullptr, 10);
   const uint64_t count = only == nullptr ? kWorkloadCount : 1;
   for (uint64_t seed = first; seed < first + count; ++seed) RunWorkload(seed, totals);
-  // The workloads must not shrink to nothing unnoticed.
+  // Guards against workloads that silently become empty.
   CHECK(totals.file_count >= 2 * count);
   CHECK(totals.record_count >= 100 * count);
 }
