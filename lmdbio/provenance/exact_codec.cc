@@ -12,23 +12,27 @@ using format::PageFormat;
 using layout::RecordRun;
 using layout::RunKind;
 
-// A chunk ends with the run that brings it to this many records. A run is one page's records,
-// 32,764 at most, so a chunk's lists stay far below kNumbersMax.
+// A chunk ends with the run that brings it to this many records. A run holds the records of one
+// page, 32,764 at most, so the lists of a chunk stay far below kNumbersMax.
 constexpr size_t kChunkRecords = size_t{1} << 18;
 
-// The places of a chunk's records, as symbols and what these call for.
+// The locations of a chunk's records: one symbol for each record, and the numbers that two of the
+// symbols need.
 struct Places {
   std::vector<uint64_t> symbols;    // [record count]
   std::vector<uint64_t> far_pages;  // [count of kFarRun] zigzag distance from the predicted page
   std::vector<uint64_t> in_pages;   // [count of kInPage] offset in the page
 };
 
-// Whether a value stands on page `home`. An empty one may stand right behind the last byte.
+// True if a value lies on page `home`. An empty value may start behind the last byte of the page.
 bool StandsOn(PageFormat format, uint64_t home, uint64_t offset, uint64_t length_bytes) {
   const uint64_t begin = home * format.page_size_bytes();
   return offset >= begin && offset + length_bytes <= begin + format.page_size_bytes();
 }
 
+// Chooses the symbol of one record. A value outside the home page is an overflow run: next to the
+// last run, or elsewhere with its distance. A value on the home page is at a predicted offset, or
+// elsewhere with its offset. The predictor then takes the true location, as the decoder will.
 void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
                  PlacePredictor& predictor, Places& places) {
   PlaceSymbol symbol = PlaceSymbol::kInPage;
@@ -53,7 +57,7 @@ void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
   places.symbols.push_back(static_cast<uint64_t>(symbol));
 }
 
-// One chunk, unpacked; the decoder's counterpart of the encoder's vectors.
+// One unpacked chunk of the decoder, with the same lists as the encoder.
 struct Chunk {
   std::vector<uint64_t> run_lengths, kinds, leaves, first_nodes, homes;
   std::vector<uint64_t> lengths;
@@ -70,13 +74,13 @@ uint64_t CountOf(const std::vector<uint64_t>& symbols, PlaceSymbol wanted) {
   return count;
 }
 
-// record_count_max  what may still come
+// record_count_max  number of records that may still follow
 Status DecodeChunk(WireReader& in, uint64_t record_count_max, Chunk& chunk) {
   const uint32_t run_count = in.Get<uint32_t>();
   const uint32_t record_count = in.Get<uint32_t>();
   if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax ||
       record_count > record_count_max) {
-    return Corrupt("impossible chunk");
+    return Corrupt("a chunk has an impossible number of runs or records");
   }
   for (auto* numbers :
        {&chunk.run_lengths, &chunk.kinds, &chunk.leaves, &chunk.first_nodes, &chunk.homes}) {
@@ -91,14 +95,16 @@ Status DecodeChunk(WireReader& in, uint64_t record_count_max, Chunk& chunk) {
       DecodeNumbers(in, CountOf(places.symbols, PlaceSymbol::kInPage), places.in_pages));
   uint64_t total = 0;
   for (const uint64_t length : chunk.run_lengths) {
-    if (length == 0 || length > record_count) return Corrupt("impossible run");
+    if (length == 0 || length > record_count) return Corrupt("a run has an impossible length");
     total += length;
   }
-  if (total != record_count) return Corrupt("runs that do not add up");
+  if (total != record_count) return Corrupt("the runs do not add up to the records of their chunk");
   return {};
 }
 
-// Expands one chunk after the other.
+// Expands the chunks in order. Runs hold leaf pages as zigzag differences from the run before, and
+// home pages as differences from the leaf; each record's location comes from its symbol and the
+// predictor. The predictor starts anew with each chunk.
 class Expander {
  public:
   Expander(PageFormat format, PageNo last_page, layout::RecordRunSink& sink)
@@ -116,7 +122,7 @@ class Expander {
       const uint64_t home = leaf + UnZigZag(chunk.homes[run]);
       if (leaf > last_page_.value || home > last_page_.value || chunk.kinds[run] > 1 ||
           chunk.first_nodes[run] > format_.page_size_bytes()) {
-        return Corrupt("a run that cannot be");
+        return Corrupt("a run names a page, a node or a kind that cannot exist");
       }
       predictor_.BeginRun(home);
       values_.clear();
@@ -140,7 +146,7 @@ class Expander {
  private:
   Result<Extent> Place(const Places& places, uint64_t symbol_code, uint64_t length_bytes) {
     if (symbol_code > kPlaceSymbolMax || length_bytes > UINT32_MAX) {
-      return Corrupt("a record that cannot be");
+      return Corrupt("a record has an unknown symbol or more than 4 GiB");
     }
     const auto symbol = static_cast<PlaceSymbol>(symbol_code);
     if (symbol == PlaceSymbol::kNextRun || symbol == PlaceSymbol::kFarRun) {
@@ -148,7 +154,7 @@ class Expander {
       if (symbol == PlaceSymbol::kFarRun) page += UnZigZag(places.far_pages[next_far_++]);
       const uint64_t page_count = format_.OverflowPageCount(length_bytes);
       if (page > last_page_.value || page_count - 1 > last_page_.value - page) {
-        return Corrupt("a value past the last page");
+        return Corrupt("a value lies past the last page");
       }
       predictor_.TakeRun(page, length_bytes);
       return Extent{page * format_.page_size_bytes() + format_.header_bytes(), length_bytes};
@@ -157,7 +163,7 @@ class Expander {
     if (symbol == PlaceSymbol::kPackedNode) in_page = predictor_.PackedNodeInPage(length_bytes);
     if (symbol == PlaceSymbol::kInPage) in_page = places.in_pages[next_in_page_++];
     if (in_page > format_.page_size_bytes() || length_bytes > format_.page_size_bytes() - in_page) {
-      return Corrupt("a value past the end of its page");
+      return Corrupt("a value lies past the end of its page");
     }
     predictor_.TakeInPage(in_page, length_bytes, symbol);
     return Extent{predictor_.home_page() * format_.page_size_bytes() + in_page, length_bytes};
@@ -181,7 +187,9 @@ Status ExactEncoder::Add(const RecordRun& run) {
     if (!StandsOn(page_format_, run.home.value, value.offset, value.length_bytes) &&
         value.offset % page_bytes != page_format_.header_bytes()) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a value at offset {} on no page of its run", value.offset));
+                  fmt::format("a value at offset {} is neither on the page of its run nor at the "
+                              "head of an overflow run",
+                              value.offset));
     }
     offsets_.push_back(value.offset);
     lengths_.push_back(value.length_bytes);

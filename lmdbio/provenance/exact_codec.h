@@ -1,8 +1,9 @@
 // lmdbio/provenance/exact_codec.h - any layout, compressed without loss.
 //
-// Runs are gathered into chunks of about 262,144 records, each packed by itself: memory stays
-// bounded and a damaged chunk stops there. Within a chunk a place is written only where it does not
-// follow from the record before it; docs/provenance.md has the rules and the bytes.
+// Runs are collected into chunks of about 262,144 records. Each chunk is packed independently, so
+// memory is bounded and damage does not spread. Within a chunk, the location of a record is written
+// only if the predictor (place_predictor.h) does not give it from the records before. The rules and
+// the bytes are in docs/provenance.md.
 #ifndef LMDBIO_PROVENANCE_EXACT_CODEC_H_
 #define LMDBIO_PROVENANCE_EXACT_CODEC_H_
 
@@ -19,11 +20,11 @@ class ExactEncoder final : public layout::RecordRunSink {
  public:
   explicit ExactEncoder(format::PageFormat page_format) : page_format_(page_format) {}
 
-  // Errors: kInvalidArgument  a value that stands neither on its run's page nor at the head of an
-  //                           overflow run
+  // Errors: kInvalidArgument  a value that is neither on the home page of its run nor at the head
+  //                           of an overflow run
   Status Add(const layout::RecordRun& run) override;
 
-  // The chunks of all that was added.
+  // The chunks of all added runs.
   std::vector<std::byte> Finish();
 
  private:
@@ -37,9 +38,9 @@ class ExactEncoder final : public layout::RecordRunSink {
 
 // Hands the layout in `chunks` to `sink`.
 //
-// record_count  the number of records there must be
-// last_page     the last page that a place may name
-// Errors: kCorruption; whatever `sink` returns
+// record_count  required number of records
+// last_page     the highest valid page number
+// Errors: kCorruption; those of `sink`
 // Cost:   about 20 MiB of memory, 20 ns a record
 Status DecodeExact(Bytes chunks, format::PageFormat page_format, uint64_t record_count,
                    PageNo last_page, layout::RecordRunSink& sink);

@@ -11,7 +11,8 @@ using layout::Layout;
 using layout::RecordRun;
 using layout::RunPlace;
 
-// Replays that stop early are cheap, but a file that was never an ordered load must not cost many.
+// A replay that stops early is cheap, but the number of them must be bounded for a file that no
+// ordered load wrote.
 constexpr int kAttemptsMax = 1024;
 
 // Compares replayed runs with a layout and stops at the first difference.
@@ -54,7 +55,7 @@ class Search {
   Search(const layout::Database& database, const Layout& layout, const OrderedLoad& load)
       : database_(database), layout_(layout), load_(load) {}
 
-  // Replays with this interval. Sets matched() if it fails.
+  // Replays with this interval. After a mismatch, matched_ is the first record that differs.
   std::optional<ExplainedLoad> Try(uint64_t interval, PutMode put_mode) {
     ++attempts_;
     load_.commit_interval_records = interval;
@@ -66,13 +67,16 @@ class Search {
     return ExplainedLoad{load_, *totals};
   }
 
-  // A replay that commits too seldom agrees with the file up to the first commit it misses: records
-  // behind it lie elsewhere. An inline record's leaf moves with it, so the difference may show up
-  // to a leaf's records before the commit.
+  // Finds the interval from one replay with the largest one, instead of trying all of them. A
+  // replay that commits too rarely agrees with the file up to the first commit that it misses,
+  // because that commit moves the records behind it. So the first difference is near the true
+  // interval. It may come earlier by up to one leaf of records, because the commit also moves the
+  // leaf of an inline record.
   std::optional<ExplainedLoad> SearchInterval(uint64_t low, uint64_t high, PutMode put_mode) {
     std::optional<ExplainedLoad> found = Try(high, put_mode);
     if (found) return found;
-    // If it shows behind `high`, commits in between fell into one leaf and hid each other.
+    // A difference behind `high` means that several commits fell into one leaf, and only the last
+    // of them is visible. Then the search starts at `low`.
     const uint64_t first = matched_ >= low && matched_ <= high ? matched_ : low;
     const uint64_t span = std::max<uint64_t>(LeafRecordsMax(), high - low < 64 ? high - low : 0);
     for (uint64_t interval = first; interval <= std::min(high - 1, first + span); ++interval) {
@@ -130,7 +134,7 @@ std::optional<ExplainedLoad> ExplainLayout(const layout::Database& database, con
   load.value_bytes = ColumnOf(value_bytes);
   Search search(database, layout, load);
 
-  // With T commits of n records each, the last perhaps of fewer: (T - 1) * n < records <= T * n.
+  // T commits of n records each, with possibly fewer in the last: (T - 1) * n < records <= T * n.
   const uint64_t low = (records + transactions - 1) / transactions;
   const uint64_t high = transactions == 1 ? records : (records - 1) / (transactions - 1);
   const PutMode likely = hint.put_mode.value_or(PutMode::kDefault);

@@ -1,4 +1,5 @@
-// lmdbio/provenance/explain.h - given a layout, the ordered load that would have made it, if any.
+// lmdbio/provenance/explain.h - finds the ordered load that produces a given layout, if there is
+// one.
 //
 // Source: dissertation 5.2.2 (provenance "collected ... later as one-time postprocessing");
 // docs/provenance.md "Commit interval".
@@ -13,7 +14,7 @@
 
 namespace lmdbio::provenance {
 
-// What somebody who saw the load remembers. Hints are tried first; nothing is believed.
+// Parameters of the load that the caller knows. Hints are tried first, and verified like any other.
 struct LoadHint {
   std::optional<uint64_t> commit_interval_records;
   std::optional<PutMode> put_mode;
@@ -24,7 +25,7 @@ struct ExplainedLoad {
   ReplayTotals totals;
 };
 
-// Searches for a load whose replay gives exactly `layout`, record by record and page by page.
+// Searches for a load with a replay that equals `layout`, record by record and page by page.
 //
 // layout       of `database`, from a page walk
 // key_bytes    [record count] sizes, from the same walk; borrowed by the result

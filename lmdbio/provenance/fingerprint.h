@@ -1,8 +1,8 @@
-// lmdbio/provenance/fingerprint.h - which database, in which state, a provenance file speaks of.
+// lmdbio/provenance/fingerprint.h - identifies the database, and its state, of a provenance file.
 //
-// Most of it are fields of the meta page and of the database's record: they are free to compare and
-// change with every commit. A few leaf pages are hashed too, because two different files may agree
-// in all counters.
+// Most of the fingerprint are fields of the meta page and of the database record. They cost nothing
+// to compare, and every commit changes them. Hashes of a few leaf pages are added, because two
+// different files may have equal fields.
 //
 // Source: docs/provenance.md "Fingerprint".
 #ifndef LMDBIO_PROVENANCE_FINGERPRINT_H_
@@ -33,7 +33,7 @@ struct Fingerprint {
   std::vector<LeafSample> samples;
 };
 
-// Leaf pages that are hashed, at most: the first, the last, and some between.
+// The largest number of hashed leaf pages: the first, the last, and some between.
 inline constexpr size_t kSamplesMax = 8;
 
 // leaves  [leaf pages of the database, in key order]
@@ -41,8 +41,8 @@ inline constexpr size_t kSamplesMax = 8;
 Result<Fingerprint> TakeFingerprint(const layout::Database& database,
                                     std::span<const PageNo> leaves);
 
-// Tells whether `database` is the one that `fingerprint` was taken of.
-// Errors: kStale  "FIELD is X, the provenance file was made for Y"; kIo
+// Checks that `fingerprint` was taken of `database` in its present state.
+// Errors: kStale  "FIELD is X, the provenance file was made for Y"; kIo, kCorruption
 // Cost:   reads the sampled leaf pages
 Status CheckFingerprint(const Fingerprint& fingerprint, const layout::Database& database);
 

@@ -9,7 +9,7 @@
 namespace lmdbio::provenance {
 namespace {
 
-// Beyond this level the frames shrink no further on such data.
+// A higher level does not make the frames of such data smaller.
 constexpr int kCompressionLevel = 9;
 constexpr uint32_t kPlanesMax = 8;
 
@@ -17,7 +17,7 @@ void EncodePlane(std::span<const std::byte> plane, WireWriter& out) {
   std::vector<std::byte> frame(ZSTD_compressBound(plane.size()));
   const size_t size =
       ZSTD_compress(frame.data(), frame.size(), plane.data(), plane.size(), kCompressionLevel);
-  LMDBIO_CHECK(ZSTD_isError(size) == 0U);  // the frame is as large as zstd can ask for
+  LMDBIO_CHECK(ZSTD_isError(size) == 0U);  // the frame has the largest size that zstd can need
   out.Put(static_cast<uint32_t>(size));
   out.PutBytes(Bytes(frame).first(size));
 }

@@ -1,8 +1,8 @@
-// lmdbio/provenance/number_codec.h - a list of numbers in few bytes.
+// lmdbio/provenance/number_codec.h - compresses a list of numbers.
 //
-// The list is cut into planes: all lowest bytes, all second bytes, and so on, each compressed by
-// itself. Sizes and page numbers have low bytes that look random and high bytes that hardly change;
-// kept apart, the latter vanish.
+// The list is split into byte planes: all lowest bytes, all second bytes, and so on. Each plane is
+// compressed separately. Sizes and page numbers have low bytes that look random and high bytes that
+// rarely change. In a plane of their own, the high bytes compress to almost nothing.
 //
 //   u8 plane count, then for each plane: u32 length, zstd frame of [count] bytes
 #ifndef LMDBIO_PROVENANCE_NUMBER_CODEC_H_
@@ -16,10 +16,10 @@
 
 namespace lmdbio::provenance {
 
-// The longest list; it bounds what a decoder allocates whatever a file says.
+// The longest list. It bounds the allocation of a decoder for any file content.
 inline constexpr size_t kNumbersMax = size_t{1} << 21;
 
-// Small magnitudes become small numbers, whatever the sign.
+// Maps a difference of small magnitude and either sign to a small number.
 inline uint64_t ZigZag(uint64_t difference) {
   return (difference << 1) ^ (uint64_t{0} - (difference >> 63));
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kFreeKeyBytes = 8;
 constexpr uint64_t FreeValueBytes(uint64_t page_count) { return 8 * (1 + page_count); }
 
-// LMDB gives up looking for a run of n pages after this many times n records that did not help.
+// LMDB stops the search for a run of n free pages after n times this many unsuccessful attempts.
 constexpr uint64_t kSearchesPerPage = 60;
 
 }  // namespace
@@ -25,9 +25,10 @@ void PageAllocator::BeginTransaction() {
   freed_pages_.clear();
 }
 
+// Mirrors mdb_page_alloc: first the reusable pages, then the free records from the oldest on, then
+// the end of the file. Records are loaded one at a time and only if needed. This matters, because a
+// record that is not loaded keeps its id and so its order for later transactions.
 PageNo PageAllocator::Allocate(uint64_t page_count) {
-  // Records are loaded one at a time, and only while they are needed: what is not loaded keeps its
-  // record, and that decides where later transactions find it.
   for (uint64_t searches_left = kSearchesPerPage * page_count;;) {
     if (reusable_pages_.size() >= page_count) {
       if (const auto first = TakeRun(static_cast<size_t>(page_count))) return *first;
@@ -58,7 +59,8 @@ std::optional<PageNo> PageAllocator::TakeRun(size_t page_count) {
   return std::nullopt;
 }
 
-// Moves the pages of the oldest record not yet loaded to the reusable ones, if it is old enough.
+// Moves the pages of the oldest unloaded record to the reusable pages. False if there is no record
+// of transaction t - 2 or older, where t is the current transaction.
 bool PageAllocator::LoadNextRecord() {
   if (loaded_records_ == records_.size()) return false;
   const FreeRecord& record = records_[loaded_records_];
@@ -81,14 +83,15 @@ Status PageAllocator::Commit() {
   return CheckOnePage();
 }
 
-// The free list changes, so its page is copied (or made). That may take a reusable page, load
-// another record, and does free the old page: all of it before the lists are written.
+// Copies the page of the free list, or creates it, because the list is about to change. The copy
+// may use a reusable page and load another record, and it frees the old page. So it must come
+// before the lists are written.
 void PageAllocator::UpdateRoot() {
   root_ = root_ == format::kNoRoot ? Allocate(1) : Replace(root_);
 }
 
-// Deletes the loaded records, lists what was freed under this transaction, and lists again, under
-// the newest id that was deleted, what was loaded but not used.
+// Deletes the loaded records. Lists the pages freed by this transaction under its id. Lists the
+// loaded but unused pages again, under the newest id among the deleted records, at the front.
 void PageAllocator::ListPages() {
   const uint64_t newest_loaded =
       loaded_records_ == 0 ? 0 : records_[loaded_records_ - 1].transaction_id;
@@ -117,7 +120,7 @@ Status PageAllocator::CheckOnePage() const {
   return Fail(
       ErrorCode::kUnsupported,
       fmt::format("replay: transaction {} leaves {} free pages, more than a free list of one "
-                  "{}-byte page can hold, which is all that is modelled",
+                  "{}-byte page can hold; the replay models no larger free list",
                   transaction_id_, listed_pages_.size(), format_.page_size_bytes()));
 }
 

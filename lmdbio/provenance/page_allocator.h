@@ -1,11 +1,12 @@
-// lmdbio/provenance/page_allocator.h - which page numbers LMDB's writer hands out, in order.
+// lmdbio/provenance/page_allocator.h - a model of LMDB's page allocator: the page numbers, in
+// order.
 //
-// A page that transaction t replaces is listed in the free list under t and may be used again by
-// transaction t + 2: the two newest snapshots always stay whole. A request is served from the
-// listed pages first, lowest number first, and only then by growing the file. The free list is a
-// tree in the same file, so keeping it costs pages too: its one leaf page is copied by every commit
-// that changes it. Models an environment without readers, in which pages of the current transaction
-// are never given back.
+// A page that transaction t replaces is listed in the free list under t. Transaction t + 2 may use
+// it again, so the two newest snapshots always stay whole. A request is served from the listed
+// pages first, lowest number first, and otherwise by growing the file. The free list is a tree in
+// the same file and needs pages too: every commit that changes it copies its one leaf page. The
+// model assumes an environment without readers, in which no page of the current transaction is
+// returned.
 //
 // Source: docs/replay.md "Pages"; dissertation 5.2.2, Figure 5.4 (1B, 2B: the free pages).
 #ifndef LMDBIO_PROVENANCE_PAGE_ALLOCATOR_H_
@@ -37,7 +38,8 @@ class PageAllocator {
   // Cost:     O(1) if no free page is known, else O(free pages)
   PageNo Allocate(uint64_t page_count);
 
-  // Copy-on-write: a new page in place of `page`, which the next transaction but one may use.
+  // Copy-on-write: returns a new page in place of `page`. Transaction t + 2 may reuse `page`, with
+  // t the current transaction.
   // Requires: `page` is of an earlier transaction
   PageNo Replace(PageNo page);
 
@@ -49,7 +51,8 @@ class PageAllocator {
   PageNo last_page() const { return PageNo{next_page_ - 1}; }
 
  private:
-  // One record of the free list: pages that nobody reads once all readers are newer than this id.
+  // One record of the free list: the pages that this transaction freed. They may be reused when all
+  // readers are newer than it.
   struct FreeRecord {
     uint64_t transaction_id;
     size_t page_count;
@@ -72,7 +75,7 @@ class PageAllocator {
 
   // Of the current transaction.
   size_t loaded_records_ = 0;             // leading records, whose pages went to reusable_pages_
-  size_t loaded_pages_ = 0;               // how many of listed_pages_ these are
+  size_t loaded_pages_ = 0;               // the pages of these records in listed_pages_
   std::vector<uint64_t> reusable_pages_;  // descending: the lowest is taken from the back
   std::vector<uint64_t> freed_pages_;
 };

@@ -1,6 +1,9 @@
-// lmdbio/provenance/place_predictor.h - where the next record lies if nothing surprises.
+// lmdbio/provenance/place_predictor.h - predicts the location of the next record.
 //
-// Encoder and decoder step the same predictor; only surprises are written to the file.
+// Encoder and decoder run the same predictor. The file holds a symbol for each record, and a number
+// only if no prediction is right. The predictor keeps three guesses: the next overflow run starts
+// behind the last one; the next node is packed below the last one; the next item is as far from the
+// last one as that was from the one before.
 #ifndef LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_
 #define LMDBIO_PROVENANCE_PLACE_PREDICTOR_H_
 
@@ -11,7 +14,7 @@
 
 namespace lmdbio::provenance {
 
-// How a record's place is told; one symbol for each record.
+// The encoding of a record's location; one symbol for each record.
 enum class PlaceSymbol : uint8_t {
   kNextRun = 0,     // overflow run right behind the last one
   kFarRun = 1,      // overflow run elsewhere: its first page follows, relative to kNextRun's
@@ -21,7 +24,8 @@ enum class PlaceSymbol : uint8_t {
 };
 inline constexpr uint64_t kPlaceSymbolMax = 4;
 
-// Numbers wrap modulo 2^64 on purpose: a wrong guess is only a wrong guess.
+// Numbers may wrap modulo 2^64. A wrong prediction is harmless, because the encoder then writes the
+// true location and the decoder checks every result.
 class PlacePredictor {
  public:
   explicit PlacePredictor(format::PageFormat page_format) : page_format_(page_format) {}
@@ -41,16 +45,17 @@ class PlacePredictor {
   }
   uint64_t home_page() const { return home_page_; }
 
-  // The record turned out to be an overflow value in a run starting at `page`.
+  // Records the true location: an overflow run that starts at `page`.
   void TakeRun(uint64_t page, uint64_t length_bytes) {
     next_page_ = page + page_format_.OverflowPageCount(length_bytes);
-    // Its node stands on the page all the same, with a reference in place of the value.
+    // The page still holds a node for the record, with a reference in place of the value.
     previous_in_page_ -=
         format::PageFormat::Even(overhead_ + page_format_.overflow_reference_bytes());
     at_run_start_ = false;
   }
 
-  // The record turned out to be inline at `in_page`; `surprising` if no rule had said so.
+  // Records the true location: inline at offset `in_page`. If no prediction was right (kInPage),
+  // the size of a node before its data is learnt from the distance.
   void TakeInPage(uint64_t in_page, uint64_t length_bytes, PlaceSymbol symbol) {
     if (at_run_start_) {
       run_start_in_page_ = in_page;
@@ -70,7 +75,7 @@ class PlacePredictor {
   uint64_t previous_in_page_ = 0;
   uint64_t run_start_in_page_ = 0;
   uint64_t step_ = 0;
-  uint64_t overhead_ = 0;  // bytes of a node before its data, as learnt from the last surprise
+  uint64_t overhead_ = 0;  // bytes of a node before its data, learnt from the last kInPage
 };
 
 }  // namespace lmdbio::provenance

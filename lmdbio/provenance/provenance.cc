@@ -28,13 +28,14 @@ tl::unexpected<Error> Corrupt(std::string_view what) {
   return Fail(ErrorCode::kCorruption, fmt::format("provenance: {}", what));
 }
 
-// Chained over the two parts: the first part's hash seeds the second's.
+// The hash of all bytes except the checksum field: the hash of the part before the field is the
+// seed for the part behind it.
 uint64_t ChecksumOf(Bytes file) {
   const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
   return XXH64(file.data() + kHeaderBytes, file.size() - kHeaderBytes, head);
 }
 
-// Writes the header around `body`, which is everything behind it.
+// The file of a header and `body`.
 std::vector<std::byte> Frame(Kind kind, Bytes body) {
   WireWriter out;
   out.PutString({kMagic.data(), kMagic.size()});
@@ -50,7 +51,8 @@ std::vector<std::byte> Frame(Kind kind, Bytes body) {
   return file;
 }
 
-// The list is cut into pieces that the number codec takes.
+// Writes one constant, or a list that is cut into parts of at most kNumbersMax for the number
+// codec.
 void EncodeSizes(const SizeColumn& sizes, uint64_t record_count, WireWriter& out) {
   const std::span<const uint32_t> each = sizes.each();
   const bool constant =
@@ -82,7 +84,7 @@ Result<SizeDescription> DecodeSizes(WireReader& in) {
     const Bytes packed = in.GetBytes(in.Get<uint64_t>());
     sizes.packed.assign(packed.begin(), packed.end());
   }
-  if (!in.ok() || shape > kSizesListed) return Corrupt("impossible record sizes");
+  if (!in.ok() || shape > kSizesListed) return Corrupt("the record sizes are cut off or invalid");
   return sizes;
 }
 
@@ -96,7 +98,7 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
     const size_t count = std::min<uint64_t>(kNumbersMax, record_count - each.size());
     LMDBIO_TRY_VOID(DecodeNumbers(in, count, piece));
     for (const uint64_t size : piece) {
-      if (size > UINT32_MAX) return Corrupt("a record of more than 4 GiB");
+      if (size > UINT32_MAX) return Corrupt("a record has more than 4 GiB");
       each.push_back(static_cast<uint32_t>(size));
     }
   }
@@ -104,6 +106,7 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
   return SizeColumn::Each(each);
 }
 
+// True if the database of the fingerprint can have `record_count` records.
 bool MayHold(const Fingerprint& database, uint64_t record_count) {
   if (database.record.counts_exactly()) return record_count == database.record.entry_count;
   return format::RecordsFit(record_count, database.page_format, database.last_page);
@@ -206,7 +209,7 @@ Status Provenance::ExpandLoad(layout::RecordRunSink& sink) const {
       totals.last_page != fingerprint_.last_page || totals.depth != record.depth ||
       totals.branch_pages != record.branch_pages || totals.leaf_pages != record.leaf_pages ||
       totals.overflow_pages != record.overflow_pages) {
-    return Corrupt("the load it describes does not give the database it describes");
+    return Corrupt("the replay of its load does not give the database of its fingerprint");
   }
   return {};
 }

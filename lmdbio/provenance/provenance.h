@@ -1,12 +1,12 @@
-// lmdbio/provenance/provenance.h - the small file beside a database that knows its layout.
+// lmdbio/provenance/provenance.h - the small file beside a database that gives its layout.
 //
-// Two kinds. An ordered load is told by the dissertation's six items, from which the layout is
-// recomputed (lmdbio/provenance/replay.h). Any other database carries its layout itself,
-// compressed. Both know which database they speak of, in which state, and are useless
+// There are two kinds. The file of an ordered load holds the dissertation's six items, and the
+// layout is recomputed from them (lmdbio/provenance/replay.h). The file of any other database holds
+// the compressed layout. Both hold the fingerprint of one state of one database, and are refused
 // for any other.
 //
 // Bytes in:   a provenance file
-// Values out: what it speaks of; the layout, as record runs
+// Values out: the fingerprint; the layout, as record runs
 //
 // Source: dissertation 5.2.2; docs/provenance.md has the file byte by byte.
 #ifndef LMDBIO_PROVENANCE_PROVENANCE_H_
@@ -28,7 +28,7 @@ enum class Kind : uint32_t {
 
 // The dissertation's six items (5.2.2), in its order, but for the sizes.
 struct LoadDescription {
-  uint64_t commit_interval_records = 0;  // 1: how often transactions were committed
+  uint64_t commit_interval_records = 0;  // 1: records per transaction
   uint32_t leaf_records_max = 0;         // 2: most records in a leaf page
   uint32_t branch_children_max = 0;      // 3: most children of a branch page
   PutMode put_mode = PutMode::kDefault;  // 5: the order of insertion: ascending, put or appended
@@ -42,16 +42,17 @@ struct SizeDescription {
   std::vector<std::byte> packed;
 };
 
-// A decoded provenance file. Movable; const methods from any number of threads.
+// A decoded provenance file. Movable. Threads: const methods from any number of threads.
 class Provenance {
  public:
-  // Errors: kCorruption   damaged; no provenance file; the reason
+  // Errors: kCorruption   a damaged file, or not a provenance file; the message gives the reason
   //         kUnsupported  a version that this library does not know
   static Result<Provenance> Decode(Bytes file);
 
   Kind kind() const { return kind_; }
   const Fingerprint& fingerprint() const { return fingerprint_; }
-  // At most the fingerprint's entry count (layout/database.h says when it is less).
+  // Number of records of the layout. It equals the fingerprint's entry count if that is exact
+  // (DatabaseRecord::counts_exactly).
   uint64_t record_count() const { return record_count_; }
 
   // Requires (here and below): kind() == Kind::kOrderedLoad
@@ -59,11 +60,11 @@ class Provenance {
   const SizeDescription& key_sizes() const { return key_sizes_; }
   const SizeDescription& value_sizes() const { return value_sizes_; }
 
-  // Hands the layout to `sink`.
+  // Hands the layout to `sink`. Valid for both kinds.
   //
-  // Call it only after CheckFingerprint has matched the file with a database: memory and time are
-  // in proportion to the record count that the file claims. Errors: kCorruption  the contents
-  // contradict the fingerprint; whatever `sink` returns
+  // Requires: CheckFingerprint has matched the file with a database, because memory and time are in
+  //           proportion to the record count in the file
+  // Errors:   kCorruption  the contents contradict the fingerprint; those of `sink`
   Status Expand(layout::RecordRunSink& sink) const;
 
  private:

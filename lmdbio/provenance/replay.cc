@@ -22,8 +22,8 @@ using layout::RecordRunSink;
 // A file offset is a signed 64-bit number.
 constexpr uint64_t kFileBytesMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
-// A page as far as a load cares: slots grow up from the header to `lower_bytes`, nodes grow down
-// from the page's end to `upper_bytes`, always in key order.
+// The fill state of a page. Slots grow up from the header to `lower_bytes`, and nodes grow down
+// from the end of the page to `upper_bytes`, both in key order.
 struct GrowingPage {
   PageNo page;
   uint32_t lower_bytes = 0;
@@ -38,8 +38,13 @@ struct GrowingPage {
   }
 };
 
-// The rightmost path of a tree whose records arrive in key order. Each put lands on the last leaf,
-// so no page off this path changes again.
+// The rightmost path of a tree under puts in key order. Each put goes to the last leaf, so no page
+// outside this path changes again. The replay therefore keeps one page per level and the records of
+// one leaf, and takes the page numbers from PageAllocator in the same order as LMDB does:
+//
+//   BeginTransaction  copies the path, root first
+//   Put               splits full pages, then allocates the overflow run
+//   Commit            writes the free list
 class GrowingTree {
  public:
   GrowingTree(PageFormat page_format, PutMode put_mode, RecordRunSink& sink);
@@ -61,9 +66,9 @@ class GrowingTree {
   void AddChild(size_t level, uint32_t key_bytes);
   Status SealLeaf();
 
-  // The value of a leaf's record is either inside the leaf, and then its offset counts from the
-  // leaf's start because copying moves the leaf; or outside, at an offset in the file, which is
-  // larger than any page because the file starts with two meta pages.
+  // A value inside the leaf has an offset from the start of the leaf, because a later transaction
+  // may copy the leaf to another page. A value outside has its file offset. The two ranges do not
+  // overlap, because the two meta pages at the start of the file are larger than a page.
   bool IsInLeaf(Extent value) const { return value.offset <= format_.page_size_bytes(); }
 
   const PageFormat format_;
@@ -94,7 +99,7 @@ GrowingPage GrowingTree::NewPage() {
           .upper_bytes = format_.page_size_bytes()};
 }
 
-// A branch page with its first child, whose node needs no key.
+// A branch page with its first child. The node of a first child has no key.
 GrowingPage GrowingTree::NewBranch() {
   GrowingPage branch = NewPage();
   branch.AddNode(format_.BranchNodeBytes(0), 0);
@@ -106,8 +111,8 @@ uint32_t GrowingTree::NodeCount(const GrowingPage& page) const {
   return (page.lower_bytes - format_.header_bytes()) / kSlotBytes;
 }
 
-// The first put of a transaction copies the whole path, root first, and it stays writable until the
-// commit. So copying belongs to the transaction, not to the put.
+// Copies the whole path, root first. LMDB does so at the first put of a transaction, and the copies
+// stay writable until the commit.
 void GrowingTree::BeginTransaction() {
   allocator_.BeginTransaction();
   if (totals_.leaf_pages == 0) {
@@ -126,13 +131,13 @@ Status GrowingTree::Put(uint32_t key_bytes, uint32_t value_bytes) {
   uint64_t charge_bytes =
       kSlotBytes + format_.LeafNodeBytes(
                        key_bytes, is_overflow ? format_.overflow_reference_bytes() : value_bytes);
-  // LMDB 1.0 adds the value's size rounded up, then takes it off unrounded: a node that refers to a
-  // value of odd size is believed to be two bytes larger than it is.
+  // LMDB 1.0 adds the rounded size of the value and later subtracts the unrounded size. So its fit
+  // test takes the node of an overflow value of odd size as two bytes larger than it is.
   if (is_overflow && value_bytes % 2 != 0 && format_.version() == DataVersion::k3) {
     charge_bytes += 2;
   }
   if (leaf_.free_bytes() < charge_bytes) LMDBIO_TRY_VOID(SplitLeaf(key_bytes));
-  // Only now: the pages of a split are allocated before those of the value that caused it.
+  // The order matters: LMDB allocates the pages of a split before those of the value.
   AddRecord(key_bytes, is_overflow ? AllocateRun(value_bytes) : Extent{0, value_bytes});
   return {};
 }
@@ -155,8 +160,9 @@ Extent GrowingTree::AllocateRun(uint32_t value_bytes) {
   return {first.value * format_.page_size_bytes() + format_.header_bytes(), value_bytes};
 }
 
-// Starts a new last leaf. LMDB looks for a split point from the left and finds it at the last node,
-// which therefore moves over and gives its key to the parent; with MDB_APPEND nothing moves.
+// Starts a new last leaf. LMDB searches the split point from the left and finds it at the last
+// node. So the last node moves to the new leaf, and its key goes to the parent. With MDB_APPEND no
+// node moves, and the key of the new record goes to the parent.
 Status GrowingTree::SplitLeaf(uint32_t new_key_bytes) {
   const GrowingPage right = NewPage();
   ++totals_.leaf_pages;
@@ -175,8 +181,9 @@ Status GrowingTree::SplitLeaf(uint32_t new_key_bytes) {
   return {};
 }
 
-// Puts a node for the new last child into the last branch page of a level; level 0 is the leaf's
-// parent. A full branch page splits as a leaf does, whatever the put mode.
+// Adds a node for the new last child to the last branch page of a level; level 0 is the parent of
+// the leaf. A full branch page splits as a leaf in default mode: its last child moves to the new
+// page. This holds for both put modes.
 void GrowingTree::AddChild(size_t level, uint32_t key_bytes) {
   if (level == branches_.size()) branches_.push_back(NewBranch());  // the page below was the root
   const uint64_t node_bytes = format_.BranchNodeBytes(key_bytes);
@@ -239,8 +246,8 @@ Result<ReplayTotals> GrowingTree::Finish() {
   return totals_;
 }
 
-// The longest key that LMDB accepts when its limit is left to the page size; the usual build of 0.9
-// stops at 511 bytes. It makes sure that any two nodes fit onto one page.
+// The longest key that LMDB accepts if the page size sets the limit. (The usual build of 0.9 has a
+// limit of 511 bytes.) With this limit, any two nodes fit on one page.
 uint32_t KeyBytesMax(PageFormat page_format) {
   return page_format.node_bytes_max() - format::kNodeHeaderBytes - format::kDatabaseRecordBytes;
 }

@@ -1,15 +1,17 @@
-// lmdbio/provenance/replay.h - where an ordered load puts every record, without the file.
+// lmdbio/provenance/replay.h - computes the location of every record of an ordered load.
 //
-// LMDB's page allocator is deterministic. "Put records in key order, commit every n" can therefore
-// be replayed from the sizes of the records alone: the rightmost path of the tree, the pages that
-// each transaction copies and frees, and the recycling of freed pages two transactions later. This
-// is what makes the dissertation's provenance information (5.2.2) sufficient to locate a record.
+// LMDB's page allocator is deterministic. So a load "put records in key order, commit every n" can
+// be replayed from the sizes of the records alone. The replay models the rightmost path of the
+// tree, the pages that each transaction copies and frees, and the reuse of freed pages two
+// transactions later. For this reason the dissertation's provenance information (5.2.2) is
+// sufficient to locate a record.
 //
 // Numbers in:  page format, sizes, commit interval
 // Numbers out: one RecordRun per leaf page, and the counters of the meta page
-// Does no I/O. What the replay does not model - updates, deletes, random insertion order, named
-// databases, duplicates, a reader that was open during the load - shows as a difference from the
-// file; the caller must check (provenance/explain.h and provenance.h do).
+//
+// Does no I/O. The replay does not model updates, deletes, random insertion order, named databases,
+// duplicates, or a reader that was open during the load. Such a file differs from the replay; the
+// caller must compare (provenance/explain.h and provenance.h do).
 //
 // Source: dissertation 5.2.2 and Figure 5.4; docs/replay.md.
 #ifndef LMDBIO_PROVENANCE_REPLAY_H_
@@ -25,7 +27,7 @@
 
 namespace lmdbio::provenance {
 
-// The size of something of every record, in bytes: one constant, or one number for each.
+// The key or value sizes of all records, in bytes: one constant, or one number for each record.
 class SizeColumn {
  public:
   static SizeColumn Constant(uint32_t size_bytes) { return {Kind::kConstant, size_bytes, {}}; }
@@ -39,7 +41,7 @@ class SizeColumn {
   uint32_t operator[](uint64_t record) const { return is_constant() ? constant_ : each_[record]; }
 
  private:
-  // Said aloud, so that a column for no records is not taken for a constant 0.
+  // Stored explicitly, because an empty list of sizes must not count as the constant 0.
   enum class Kind : uint8_t { kConstant, kEach };
 
   SizeColumn(Kind kind, uint32_t constant, std::span<const uint32_t> each)
@@ -50,10 +52,10 @@ class SizeColumn {
   Kind kind_;
 };
 
-// How the records were put. Both are in ascending key order.
+// The flags of mdb_put. The records come in ascending key order with both.
 enum class PutMode : uint8_t {
-  kDefault = 0,  // mdb_put without flags: a full leaf passes its last node on to its new sibling
-  kAppend = 1,   // MDB_APPEND: a full leaf stays as it is
+  kDefault = 0,  // mdb_put without flags: a full leaf moves its last node to its new sibling
+  kAppend = 1,   // MDB_APPEND: a full leaf keeps all its nodes
 };
 
 // The description of an ordered load into the main database of a fresh file.
@@ -65,7 +67,7 @@ struct OrderedLoad {
   PutMode put_mode = PutMode::kDefault;
 };
 
-// What the file's meta page must say after the load, and the two fan-outs that the dissertation
+// The expected fields of the meta page after the load, and the two fan-outs that the dissertation
 // lists.
 struct ReplayTotals {
   PageNo root;  // format::kNoRoot if there are no records
@@ -82,12 +84,13 @@ struct ReplayTotals {
 // Replays `load` and hands each leaf page's records to `sink`, in key order, as soon as the leaf
 // can no longer change.
 //
-// Errors:  kInvalidArgument  commit interval 0; a key that is empty or longer than LMDB takes on
+// Errors:  kInvalidArgument  commit interval 0; a key that is empty or longer than LMDB accepts on
 //                            such pages; columns of the wrong length; a file past 2^63 bytes
-//          kUnsupported      a load beyond what is modelled: a free list larger than one page, a
-//                            tree deeper than format::kTreeDepthMax
-//          whatever `sink` returns
-//          Nothing reached `sink` if the arguments themselves are at fault.
+//          kUnsupported      a load that the replay does not model: a free list larger than one
+//                            page, a tree deeper than format::kTreeDepthMax
+//          those of `sink`
+//          Invalid arguments are reported before the first call of `sink`; a file past 2^63 bytes
+//          is found during the replay.
 // Cost:    O(record_count), about 25 ns a record and 150 ns a transaction; memory O(records of a
 //          leaf + pages freed in two transactions), none of it allocated per record
 Result<ReplayTotals> Replay(format::PageFormat page_format, const OrderedLoad& load,

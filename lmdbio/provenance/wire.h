@@ -1,4 +1,4 @@
-// lmdbio/provenance/wire.h - little-endian numbers in and out of byte vectors, never past an end.
+// lmdbio/provenance/wire.h - a byte codec: little-endian numbers, with bounds checks.
 #ifndef LMDBIO_PROVENANCE_WIRE_H_
 #define LMDBIO_PROVENANCE_WIRE_H_
 
@@ -31,8 +31,8 @@ class WireWriter {
   std::vector<std::byte> bytes_;
 };
 
-// A reader that was asked for more than there is returns zeros and no bytes, and remembers; callers
-// check ok() once they have read a group of fields.
+// A read past the end returns zeros or no bytes, and ok() is false from then on. So callers check
+// ok() once after a group of fields.
 class WireReader {
  public:
   explicit WireReader(Bytes bytes) : rest_(bytes) {}

@@ -1,4 +1,4 @@
-// Goal: an ordered load is recognised from the file alone, and nothing else is taken for one.
+// Goal: ExplainLayout recognises an ordered load from the file alone, and no other file.
 #include "lmdbio/provenance/explain.h"
 
 #include <lmdb.h>
@@ -107,7 +107,8 @@ TEST_CASE("The commit interval of an ordered load is found", "[provenance][expla
     REQUIRE(found.is_ordered_load);
     CHECK(found.replays_exactly);
     CHECK(found.put_mode == PutMode::kDefault);
-    // Several intervals may explain a load of few transactions; the true one explains all.
+    // Several intervals can explain a load of few transactions. Only a load of more than ten must
+    // give the true interval.
     if (load.count > 10 * load.interval) CHECK(found.interval == load.interval);
   }
 }
@@ -129,7 +130,7 @@ TEST_CASE("A load of varying sizes, and an appended one, are found", "[provenanc
   CHECK(appended.replays_exactly);
 }
 
-TEST_CASE("A wrong hint does no harm", "[provenance][explain]") {
+TEST_CASE("A load is found in spite of a wrong hint", "[provenance][explain]") {
   const TempDir dir;
   const std::string file = Load(dir, 3000, 250, [](uint64_t) { return 3080; });
   for (const uint64_t wrong : {uint64_t{1}, uint64_t{249}, uint64_t{251}, ~uint64_t{0}}) {
@@ -139,7 +140,7 @@ TEST_CASE("A wrong hint does no harm", "[provenance][explain]") {
   }
 }
 
-TEST_CASE("What is no ordered load is not taken for one", "[provenance][explain]") {
+TEST_CASE("A modified database is not explained as an ordered load", "[provenance][explain]") {
   const TempDir dir;
   const std::string file = Load(dir, 3000, 250, [](uint64_t) { return 3080; });
   SECTION("one value was updated") {
@@ -150,7 +151,7 @@ TEST_CASE("What is no ordered load is not taken for one", "[provenance][explain]
   CHECK_FALSE(Explain(file).is_ordered_load);
 }
 
-TEST_CASE("A load in random order is no ordered load", "[provenance][explain]") {
+TEST_CASE("A load in random order is not explained", "[provenance][explain]") {
   const TempDir dir;
   TinyDb db(dir.path());
   for (uint64_t i = 0; i < 2000; ++i) {
@@ -161,7 +162,7 @@ TEST_CASE("A load in random order is no ordered load", "[provenance][explain]") 
   CHECK_FALSE(Explain(db.data_file()).is_ordered_load);
 }
 
-TEST_CASE("A load beside an open reader is no ordered load", "[provenance][explain]") {
+TEST_CASE("A load with an open reader is not explained", "[provenance][explain]") {
   const TempDir dir;
   TinyDb db(dir.path());
   MDB_env* environment = nullptr;

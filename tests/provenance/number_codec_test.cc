@@ -20,7 +20,7 @@ std::vector<uint64_t> RoundTrip(const std::vector<uint64_t>& numbers,
   return decoded;
 }
 
-TEST_CASE("Lists of numbers survive packing", "[provenance]") {
+TEST_CASE("DecodeNumbers returns the encoded numbers", "[provenance]") {
   std::mt19937_64 random(3);
   for (const uint32_t bits : {0U, 1U, 8U, 9U, 16U, 33U, 64U}) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{127}, size_t{5000}}) {
@@ -43,7 +43,7 @@ TEST_CASE("Zeros take a byte, and numbers of 20 bits little more than that", "[p
   CHECK(size_bytes < numbers.size() * 21 / 8);
 }
 
-TEST_CASE("ZigZag makes small differences small numbers, both ways", "[provenance]") {
+TEST_CASE("ZigZag maps small differences of either sign to small numbers", "[provenance]") {
   for (const uint64_t difference : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{1} << 63}) {
     CHECK(UnZigZag(ZigZag(difference)) == difference);
   }

@@ -1,5 +1,5 @@
-// The page allocator against sequences worked out by hand from the rules in docs/replay.md. That
-// these are LMDB's rules is shown by replay_test.cc.
+// Compares the page allocator with sequences derived by hand from the rules in docs/replay.md.
+// replay_test.cc shows that LMDB obeys these rules.
 #include "lmdbio/provenance/page_allocator.h"
 
 #include <cstdint>
@@ -26,8 +26,8 @@ using Pages = std::vector<uint64_t>;
 
 }  // namespace
 
-// Goal: a page that transaction t freed comes back in transaction t + 2, never before.
-TEST_CASE("PageAllocator gives a freed page to the next transaction but one", "[provenance]") {
+// Goal: a page that transaction t freed is reused in transaction t + 2, never before.
+TEST_CASE("PageAllocator reuses a freed page after two transactions", "[provenance]") {
   PageAllocator allocator(kFormat);
 
   allocator.BeginTransaction();
@@ -66,7 +66,7 @@ TEST_CASE("PageAllocator takes the lowest run of consecutive free pages", "[prov
   CHECK(allocator.Allocate(1) == PageNo{25});
 }
 
-// Goal: free pages that a transaction looked at but did not use are there for the next one.
+// Goal: free pages that a transaction loaded but did not use are available to the next one.
 TEST_CASE("PageAllocator writes unused free pages back", "[provenance]") {
   PageAllocator allocator(kFormat);
   allocator.BeginTransaction();
@@ -82,7 +82,7 @@ TEST_CASE("PageAllocator writes unused free pages back", "[provenance]") {
   CHECK(allocator.last_page() == PageNo{13});
 }
 
-// Goal: as LMDB does, the search goes on to the next record when the pages at hand are enough but
+// Goal: as in LMDB, the search continues with the next record if the loaded pages are enough but
 // not consecutive.
 TEST_CASE("PageAllocator joins free pages of several transactions into a run", "[provenance]") {
   PageAllocator allocator(kFormat);
@@ -98,8 +98,8 @@ TEST_CASE("PageAllocator joins free pages of several transactions into a run", "
   CHECK(allocator.Allocate(1) == PageNo{5});
 }
 
-// Goal: the limit of the model is reported, not exceeded. LMDB would move a record of more than 251
-// pages, 8 + 8 + 8 * 252 bytes, out to overflow pages of the free list's own.
+// Goal: the allocator reports the limit of the model. LMDB would move a free list record of more
+// than 251 pages, 8 + 8 + 8 * 252 bytes, to overflow pages of the free list.
 TEST_CASE("PageAllocator refuses a free list record larger than a node", "[provenance]") {
   const auto commit_replacing = [](uint64_t page_count) {
     PageAllocator allocator(kFormat);

@@ -1,6 +1,5 @@
-// Goal: a provenance file gives back the exact layout of whatever database it was made for, and
-// nothing at all for any other.
-// Oracle: the page walk over the file itself.
+// Goal: a provenance file gives the exact layout of the database for which it was made, and an
+// error for any other. Oracle: the page walk over the file itself.
 #include "lmdbio/provenance/provenance.h"
 
 #include <random>
@@ -27,7 +26,7 @@ using layout::RecordRun;
 using provenance::Fingerprint;
 using provenance::Provenance;
 
-// Everything that a run says, to compare two producers by.
+// All fields of a run, for the comparison of two producers.
 struct RunText final : layout::RecordRunSink {
   Status Add(const RecordRun& run) override {
     runs.push_back(std::to_string(run.first_record.value) + "@" + std::to_string(run.leaf.value) +
@@ -178,7 +177,7 @@ TEST_CASE("A provenance file of a later version is refused by name", "[provenanc
   CHECK(decoded.error().message() == "provenance: format version 9");
 }
 
-// Changes the database with `change` and returns why the provenance no longer fits.
+// Changes the database with `change` and returns the message with which its provenance is refused.
 std::string WhyNot(Small& small, const std::function<void(TinyDb&)>& change) {
   {
     TinyDb db(small.dir.path());

@@ -1,4 +1,4 @@
-// Replay against its oracle: liblmdb performs the same load, and the file that it wrote is read
+// Compares Replay with its oracle: liblmdb performs the same load, and the test reads that file
 // page by page. Every run and every counter must agree.
 #include "lmdbio/provenance/replay.h"
 
@@ -20,8 +20,8 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_db.h"
 
-// liblmdb 0.9 loses the list of pages that a transaction too large for memory has written early.
-// Leak checkers are told here, because a test below makes it do that.
+// Suppresses a leak report. liblmdb 0.9 leaks the list of pages of a transaction that is too large
+// for memory and is written early, and a test below causes this.
 extern "C" const char* __lsan_default_suppressions() { return "leak:mdb_midl_alloc\n"; }
 
 namespace lmdbio::provenance {
@@ -83,8 +83,9 @@ struct CollectingSink : RecordRunSink {
   }
 };
 
-// Keys of wanted sizes in ascending order: a big-endian counter of four bytes, then zeros. A
-// shorter key skips ahead to the next counter that ends in as many zero bytes as it lacks.
+// Keys of the wanted sizes in ascending order: a big-endian counter of four bytes, then zeros. For
+// a key shorter than four bytes, the counter jumps to the next value that ends in enough zero
+// bytes.
 class AscendingKeys {
  public:
   std::string Next(uint32_t key_bytes) {
@@ -190,7 +191,7 @@ void LoadedFile::ReadPage(uint64_t page, std::vector<Run>& runs) {
   }
 }
 
-// Where two lists of runs part, or "" if they are the same.
+// The first difference of two lists of runs, or "".
 std::string FirstDifference(const std::vector<Run>& actual, const std::vector<Run>& expected) {
   for (size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
     if (actual[i] == expected[i]) continue;
@@ -202,8 +203,8 @@ std::string FirstDifference(const std::vector<Run>& actual, const std::vector<Ru
   return fmt::format("{} runs, {} in the file", actual.size(), expected.size());
 }
 
-// Replays a load, lets liblmdb perform it, and compares all there is to compare.
-// Returns the depth of the tree.
+// Replays a load, lets liblmdb perform it, and compares all runs and counters. Returns the depth of
+// the tree.
 uint32_t CheckAgainstLmdb(const Load& load) {
   CAPTURE(load.key_bytes.size(), load.page_size_bytes, load.commit_interval_records, load.put_mode);
   CollectingSink sink;
@@ -237,7 +238,8 @@ Sizes Uniform(size_t count, uint32_t smallest, uint32_t largest) {
   return sizes;
 }
 
-// The same on one machine only, which is enough where liblmdb is at hand to compare with.
+// Standard libraries give different numbers here. That does not matter, because liblmdb performs
+// the load with the same numbers.
 Sizes LogNormal(size_t count, double median, double sigma) {
   std::mt19937_64 random(count);
   std::lognormal_distribution<double> distribution(std::log(median), sigma);
@@ -260,8 +262,8 @@ void CheckTransactionsAgainstLmdb(Load load) {
 
 }  // namespace
 
-// Goal: values around every boundary: empty, several per leaf, the largest that stays in a leaf and
-// the next, the largest in one overflow page and the next, long runs.
+// Goal: values around every boundary: empty, several per leaf, the largest in a leaf and one byte
+// more, the largest in one overflow page and one byte more, long runs.
 TEST_CASE("Replay places records of one size as liblmdb does", "[provenance]") {
   const uint32_t value_bytes =
       GENERATE(0U, 1U, 100U, 784U, 2022U, 2023U, 3080U, 4080U, 4081U, 20000U, 196700U);
@@ -303,8 +305,8 @@ TEST_CASE("Replay follows liblmdb on every page size and to high trees", "[prove
   }
 }
 
-// Goal: a transaction of more than 131071 pages, which liblmdb writes out piece by piece, is laid
-// out no differently.
+// Goal: the layout of a transaction of more than 131071 pages, which liblmdb writes in several
+// steps, follows the same rules.
 TEST_CASE("Replay places one huge transaction as liblmdb does", "[provenance]") {
   constexpr size_t kCount = 140'000;
   CheckAgainstLmdb(
@@ -330,7 +332,7 @@ TEST_CASE("Replay agrees with the worked example", "[provenance]") {
   CHECK(totals->last_page == PageNo{16});
 }
 
-// Goal: what cannot have been a load is refused before the sink hears of it.
+// Goal: Replay refuses an impossible load before it calls the sink.
 TEST_CASE("Replay refuses impossible loads", "[provenance]") {
   const Sizes three_sizes{8, 8, 8};
   const Sizes with_empty_key{8, 8, 8, 0};

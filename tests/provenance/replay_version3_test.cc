@@ -1,5 +1,5 @@
-// Replay of loads into files of data version 3. No test machine's liblmdb writes those, so the
-// oracle is a few numbers that were read from files which LMDB 1.0.1 wrote.
+// Replay of loads into files of data version 3. The installed liblmdb cannot write them, so the
+// oracle is a few numbers read from files that LMDB 1.0.1 wrote.
 #include <cstdint>
 #include <vector>
 
