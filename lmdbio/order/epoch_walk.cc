@@ -7,7 +7,7 @@
 namespace lmdbio::order {
 namespace {
 
-// What a permutation is for: each purpose has keys of its own.
+// The purpose of a permutation. Each purpose derives its own keys.
 constexpr uint64_t kPurposeRecords = 1;
 constexpr uint64_t kPurposeBlocks = 2;
 
@@ -33,9 +33,11 @@ EpochWalk::EpochWalk(const WalkOptions& options, uint64_t epoch)
   short_turn_ = permutation_.Inverse(blocks - 1);
 }
 
+// The permutation moves the short last block of the database to any turn. To keep a division enough
+// for the lookup, an index is first converted to a walk in which all blocks have the full size: an
+// index behind the short block grows by the number of missing records.
 EpochWalk::InBlock EpochWalk::Find(uint64_t k) const {
   const uint64_t size = options_.block_records;
-  // Places behind the short block lie `missing_` further on where all are of one size.
   const uint64_t short_end = (short_turn_ + 1) * size - missing_;
   const uint64_t full = k < short_end ? k : k + missing_;
   return {full / size, full % size};

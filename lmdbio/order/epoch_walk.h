@@ -1,7 +1,7 @@
-// lmdbio/order/epoch_walk.h - in which order an epoch goes over the records: plain arithmetic.
+// lmdbio/order/epoch_walk.h - the epoch order: the order in which an epoch visits the records.
 //
-// The walk is what is read; batches are dealt out of it (schedule.h). Each epoch's walk has every
-// record once.
+// Readers read the records in this order; schedule.h deals them out to batches. Each record occurs
+// once in an epoch. All functions are arithmetic; nothing is stored for each record.
 //
 //   sequential   0, 1, 2, ...
 //   global       a keyed permutation of all records
@@ -23,12 +23,12 @@ namespace lmdbio::order {
 struct WalkOptions {
   uint64_t record_count = 1;
   Order order = Order::kSequential;
-  Shuffle shuffle = Shuffle::kGlobal;  // where the order is one
+  Shuffle shuffle = Shuffle::kGlobal;  // with Order::kShuffle
   uint64_t seed = 0;
   uint64_t block_records = 1;  // with Shuffle::kBlock
 };
 
-// Neighbouring records that follow each other in the walk.
+// Neighbouring records that are consecutive in the epoch order.
 struct WalkRun {
   RecordIndex first;
   uint64_t count = 0;
@@ -44,22 +44,23 @@ class EpochWalk {
   uint64_t record_count() const { return options_.record_count; }
   uint64_t epoch() const { return epoch_; }
 
-  // The record at place k of the walk, and the place of a record.
-  // Requires: below record_count()
+  // The record at index k of the epoch order, and the index of a record.
+  // Requires: k and record are below record_count()
   RecordIndex RecordAt(uint64_t k) const;
   uint64_t PlaceOf(RecordIndex record) const;
 
-  // The records at places [k, k + n) with n <= count_max: as many as are neighbours for sure.
+  // The records at indices [k, k + n), n <= count_max, that are neighbours in the database. With a
+  // global shuffle n is 1, even if the next record happens to be a neighbour.
   // Requires: k < record_count(), count_max > 0
   WalkRun RunAt(uint64_t k, uint64_t count_max) const;
 
-  // The records at places [k, k + records.size()).
-  // Requires: they lie within the walk
+  // The records at indices [k, k + records.size()).
+  // Requires: k + records.size() <= record_count()
   void Fill(uint64_t k, std::span<RecordIndex> records) const;
 
  private:
   enum class Kind { kSequential, kGlobal, kBlock };
-  // A place of a walk of blocks: which block it is in, counted in the walk, and how far.
+  // An index in block order: the turn of its block, and the offset in that block.
   struct InBlock {
     uint64_t turn = 0;
     uint64_t into = 0;
@@ -70,9 +71,9 @@ class EpochWalk {
   uint64_t epoch_;
   Kind kind_;
   KeyedPermutation permutation_;  // of records, or of blocks
-  // The last block may be shorter than the others; these are walked over as if it were not.
-  uint64_t short_turn_ = 0;  // when it comes
-  uint64_t missing_ = 0;     // what it lacks
+  // The last block of the database may be shorter than the others.
+  uint64_t short_turn_ = 0;  // its turn in the epoch order
+  uint64_t missing_ = 0;     // the number of records that it lacks
 };
 
 }  // namespace lmdbio::order

@@ -1,11 +1,13 @@
-// lmdbio/order/keyed_permutation.h - a random-looking order of [0, n) that is kept nowhere.
+// lmdbio/order/keyed_permutation.h - a pseudo-random order of [0, n), computed without a table.
 //
-// A generalised Feistel network over pairs (left, right) with left < a, right < b and a * b >= n:
-// each round adds a keyed hash of one half to the other, modulo its range. Values from n on, which
-// are fewer than the square root of n, go round again. So any element is computed by itself, and
-// back, in constant memory.
+// The permutation is a generalised Feistel network over pairs (left, right) with left < a, right <
+// b and a * b >= n. Each round adds a keyed hash of one half to the other half, modulo the range of
+// that half. A result >= n goes through the network again ("cycle walking"); fewer than sqrt(n)
+// values of a * b are >= n, so this is rare. Both directions are computed for a single element, in
+// constant memory.
 //
-// What a key gives is frozen: streams that were saved go on with it (tests/order holds vectors).
+// The order of a key never changes, because saved streams continue with it (tests/order holds
+// vectors).
 //
 // After Black and Rogaway, Ciphers with Arbitrary Finite Domains (2002), section 5, and, for the
 // mixing function, Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014).
@@ -19,14 +21,14 @@
 
 namespace lmdbio::order {
 
-// SplitMix64's finaliser: a bijection of 64-bit numbers that leaves no pattern.
+// The finaliser of SplitMix64: a bijection of 64-bit numbers with well mixed bits.
 constexpr uint64_t MixBits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-// A key from a key and a number; other numbers give unrelated keys.
+// Derives a key from a key and a number. Different numbers give unrelated keys.
 constexpr uint64_t DeriveKey(uint64_t key, uint64_t number) {
   return MixBits(MixBits(key + 0x9e3779b97f4a7c15) + (number + 1) * 0x9e3779b97f4a7c15);
 }
@@ -39,14 +41,14 @@ class KeyedPermutation {
 
   uint64_t size() const { return n_; }
 
-  // Where element i goes, and which element goes to `place`.
-  // Requires: below size()
-  // Cost: some 40 ns
+  // The place of element i, and the element at `place`.
+  // Requires: i and place are below size()
+  // Cost:     about 40 ns
   uint64_t operator()(uint64_t i) const { return Go(i, key_); }
   uint64_t Inverse(uint64_t place) const { return GoBack(place, key_); }
 
-  // The same of another permutation of the same size, at no cost of its own.
-  // tweak  any number; others give unrelated permutations
+  // The same for another permutation of the same size, without constructing it.
+  // tweak  any number; different numbers give unrelated permutations
   uint64_t Tweaked(uint64_t tweak, uint64_t i) const { return Go(i, DeriveKey(key_, tweak)); }
   uint64_t TweakedInverse(uint64_t tweak, uint64_t place) const {
     return GoBack(place, DeriveKey(key_, tweak));
@@ -61,7 +63,7 @@ class KeyedPermutation {
 
   __extension__ using Wide = unsigned __int128;
 
-  // A number below `range`, of a hash.
+  // Maps a hash to a number below `range`, by the high half of their product.
   static uint64_t Below(uint64_t hash, uint64_t range) {
     return static_cast<uint64_t>((static_cast<Wide>(hash) * range) >> 64);
   }
@@ -72,6 +74,8 @@ class KeyedPermutation {
     return x >= y ? x - y : x + (range - y);
   }
 
+  // Adding to one half a function of the other half is invertible, so each round is a bijection of
+  // the pairs. GoBack subtracts the same terms in the reverse order of rounds.
   uint64_t Go(uint64_t i, uint64_t key) const {
     do {
       uint64_t left = i / right_range_;

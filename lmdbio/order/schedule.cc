@@ -7,7 +7,7 @@
 namespace lmdbio::order {
 namespace {
 
-// Beside those of epoch_walk.cc.
+// Continues the purposes of epoch_walk.cc.
 constexpr uint64_t kPurposeGroups = 3;
 
 uint64_t MixTweak(uint64_t slot, uint64_t pass) { return slot * (Schedule::kReuseMax + 1) + pass; }
@@ -19,7 +19,7 @@ uint64_t PartOf(uint64_t n, int part, int whole) {
   return n / w * p + n % w * p / w;
 }
 
-// How many records a batch is cut into parts as if it had.
+// The number of records by which the batch is divided into shares: that of a full batch with kFill.
 uint64_t SharedCount(const BatchSpan& batch, Share share) {
   const bool fills = share == Share::kFill && batch.full_count > batch.record_count;
   return fills ? batch.full_count : batch.record_count;
@@ -70,7 +70,7 @@ Schedule::BaseBatch Schedule::Base(uint64_t index) const {
     first += index * size;
     return {first, size, first / n, (first + size) / n != first / n};
   }
-  // The first epoch may have begun before the origin.
+  // The origin may be inside an epoch, so the first epoch may have fewer batches.
   uint64_t batches = BatchesIn(n - first % n);
   if (index >= batches) {
     index -= batches;
@@ -83,11 +83,14 @@ Schedule::BaseBatch Schedule::Base(uint64_t index) const {
   return {first, std::min(size, (epoch + 1) * n - first), epoch, index + 1 == batches};
 }
 
+// Groups are counted from the start of the epoch: batches 0 to G - 1 of an epoch are the first
+// group, and so on. The last group takes the full batches that are left; a short batch, or one that
+// continues in the next epoch, is a group of its own.
 Schedule::BaseGroup Schedule::GroupOfBase(uint64_t index) const {
   if (options_.group_batches == 1) return {index, 1};
   const BaseBatch batch = Base(index);
   const uint64_t into = batch.first_walk - batch.epoch * record_count();
-  // Whole batches of this epoch before and from this one on.
+  // Full batches of this epoch: before this batch, and from this batch on.
   const uint64_t before = into / options_.batch_size;
   const uint64_t left = (record_count() - into) / options_.batch_size;
   if (left == 0) return {index, 1};
@@ -146,7 +149,7 @@ RecordIndex Schedule::RecordAt(uint64_t number, uint64_t slot) const {
 int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
   const auto ranks = static_cast<uint64_t>(rank_count);
   if (share == Share::kRoundRobin) return static_cast<int>(position % ranks);
-  // The rank r with PartOf(n, r) <= into < PartOf(n, r + 1), found from a guess next to it.
+  // The rank r with PartOf(n, r) <= into < PartOf(n, r + 1), searched from a near guess.
   const uint64_t n = SharedCount(batch, share);
   const uint64_t into = position - batch.first_position;
   int rank = static_cast<int>(std::min(ranks - 1, into / std::max<uint64_t>(1, n / ranks)));

@@ -1,15 +1,16 @@
-// lmdbio/order/schedule.h - which record stands where in the stream: plain arithmetic.
+// lmdbio/order/schedule.h - maps positions of the stream to records, batches and ranks.
 //
 //   position   0, 1, 2, ... of the endless global sequence
 //   batch      consecutive positions
-//   slot       of a batch: counted from its first position
-//   share      the positions of a batch that are one rank's
-//   walk       what is read: the records in an epoch's order (epoch_walk.h), epoch after epoch;
-//              each stands in it once an epoch, and `reuse` times in the sequence
-//   group      batches in a row that hold what the walk has there: a batch as it stands, or several
-//              that records are dealt out to
+//   slot       a position within a batch, counted from its first position
+//   share      the positions of a batch that one rank gets
+//   walk       the records in the order in which they are read: the epoch order (epoch_walk.h),
+//              epoch after epoch. A record occurs once in the walk of an epoch, and `reuse` times
+//              in the sequence
+//   group      consecutive batches that hold a contiguous part of the walk: one batch, or several
+//              among which the records are dealt out
 //
-// Everything here is a pure function of its arguments, the same on every rank.
+// All functions are pure: the same arguments give the same result on every rank.
 //
 // Source: dissertation 3.1.1 (data access pattern), 5.2.3 (one large chunk for several iterations),
 // 8.4.1 (data reuse); docs/order.md "The sequence".
@@ -31,44 +32,47 @@ struct BatchSpan {
   uint64_t first_position = 0;  // in the global sequence
   uint64_t record_count = 0;
   uint64_t epoch = 0;       // of the first position
-  bool ends_epoch = false;  // the last record of an epoch is among them, or is left out after them
-  uint64_t pass = 0;        // how often its group's records were all handed out before it
-  uint64_t full_count = 0;  // records of a batch that is not cut short; 0: as this one
+  bool ends_epoch = false;  // contains the last record of an epoch, or the rest is dropped after it
+  uint64_t pass = 0;        // number of earlier passes over the records of its group
+  uint64_t full_count = 0;  // records of a batch of full size; 0: record_count
 };
 
-// K batches of n records each, or one of any size, and the same again for each further pass. The
-// group's i-th record of the walk goes to one slot, of one batch in each pass. Slots are dealt out
-// by their number alone: so a rank's records of all batches are the same whatever the pass, and no
-// position depends on the number of ranks.
+// A batch group: K batches of n records each, or one of any size, repeated for each further pass.
+//
+// The i-th record of the group has one slot, which is the same in all passes. In each pass it goes
+// to one of the K batches at that slot. As shares are ranges or residues of slots, a rank gets the
+// same records in every pass, and the positions do not depend on the number of ranks.
 struct BatchGroup {
   uint64_t first_batch = 0;     // its number
   uint64_t batch_count = 1;     // of all passes
   uint64_t first_position = 0;  // in the sequence
-  uint64_t first_walk = 0;      // place in the walk
+  uint64_t first_walk = 0;      // index in the walk
   uint64_t record_count = 0;    // of the walk
   uint64_t pass_count = 1;
-  uint64_t full_count = 0;  // of a batch that is not cut short
-  // Slots are filled one after the other, with neighbours in the walk, instead of batches.
+  uint64_t full_count = 0;  // records of a batch of full size
+  // True: neighbours in the walk fill the same slot of all K batches, then the next slot.
+  // False: they fill one batch after the other.
   bool by_slots = false;
   bool mixes_first_pass = false;
-  // Which batch of a pass gets what stands at a slot of another; tweaked by slot and pass.
+  // Permutes the K batches, separately for each slot and pass.
   std::optional<KeyedPermutation> mix;
 
   // K.
   uint64_t batches_per_pass() const { return batch_count / pass_count; }
   uint64_t records_per_batch() const { return record_count / batches_per_pass(); }
-  // The first batch, as far as shares need it; the others are shared out alike.
+  // The first batch, with the fields that shares depend on. All batches of the group have the same
+  // shares.
   BatchSpan first_span() const {
     return {first_batch, first_position, records_per_batch(), 0, false, 0, full_count};
   }
 
-  // Where a record comes.
+  // A batch and a slot within a group.
   struct Place {
     uint64_t batch = 0;  // counted from the group's first
     uint64_t slot = 0;
   };
 
-  // Where the i-th record of the walk comes in a pass, and which record comes to a place.
+  // The place of the group's i-th record in a pass, and the index i of the record at a place.
   // Requires: i < record_count, pass < pass_count; place in the group
   Place PlaceOf(uint64_t i, uint64_t pass) const;
   uint64_t WalkIndexOf(const Place& place) const;
@@ -78,7 +82,7 @@ struct BatchGroup {
   }
 };
 
-// Where a stream's batches begin to be counted out.
+// The position from which the batches of a stream are cut.
 struct StreamOrigin {
   uint64_t batch = 0;     // its number
   uint64_t position = 0;  // of its first record
@@ -89,10 +93,10 @@ struct ScheduleOptions {
   WalkOptions walk;
   uint64_t batch_size = 1;
   Tail tail = Tail::kWrap;
-  // Batches that share a group where an epoch has so many left; 1: each is one.
+  // Batches of a group; the last group of an epoch may have fewer. 1: each batch is a group.
   uint64_t group_batches = 1;
   uint64_t reuse = 1;  // passes
-  // Where batches share groups, or are reused, an origin is the start of an epoch.
+  // With group_batches > 1 or reuse > 1 it must be the start of an epoch.
   StreamOrigin origin = {};
 };
 
@@ -101,7 +105,7 @@ class Schedule {
   static constexpr uint64_t kReuseMax = 1000;
 
   // Requires: record_count > 0, batch_size > 0, and with Tail::kDrop batch_size <= record_count;
-  // group_batches > 0, 0 < reuse <= kReuseMax
+  //           group_batches > 0, 0 < reuse <= kReuseMax
   explicit Schedule(const ScheduleOptions& options);
 
   const ScheduleOptions& options() const { return options_; }
@@ -112,27 +116,27 @@ class Schedule {
   // Positions of an epoch.
   uint64_t positions_per_epoch() const { return record_count() * options_.reuse; }
 
-  // With Tail::kWrap, as many as it takes to have begun the next epoch or reached its start.
+  // With Tail::kWrap, the last of them may begin in this epoch and end in the next.
   uint64_t batches_per_epoch() const { return BaseBatchesPerEpoch() * options_.reuse; }
 
   // Requires (here and below): number >= options().origin.batch
   BatchSpan Batch(uint64_t number) const;
 
-  // The group that batch `number` belongs to. Only whole batches within one epoch share one.
+  // The group of batch `number`. Only batches of full size within one epoch share a group.
   BatchGroup Group(uint64_t number) const;
 
-  // The walk of the epoch that a place in the walk belongs to, and how far into it that is.
+  // The epoch order that contains an index of the walk, and the offset of the index in it.
   EpochWalk WalkOf(uint64_t walk_place) const {
     return EpochWalk(options_.walk, walk_place / record_count());
   }
   uint64_t IntoEpoch(uint64_t walk_place) const { return walk_place % record_count(); }
 
   // The record at `slot` of batch `number`.
-  // Cost: some 100 to 200 ns; for many, ask for the group and its walk
+  // Cost: about 100 to 200 ns; for many records, use Group and WalkOf
   RecordIndex RecordAt(uint64_t number, uint64_t slot) const;
 
  private:
-  // As if there were no passes: batch `index` from the origin on.
+  // Batch `index` from the origin on, with reuse = 1.
   struct BaseBatch {
     uint64_t first_walk = 0;
     uint64_t record_count = 0;
@@ -151,11 +155,11 @@ class Schedule {
   ScheduleOptions options_;
 };
 
-// The rank whose record stands at `position` of `batch`.
+// The rank that gets `position` of `batch`.
 // Requires: position lies in the batch, rank_count > 0
 int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count);
 
-// How many records of `batch` are those of `rank`.
+// The number of records of `batch` in the share of `rank`.
 uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_count);
 
 }  // namespace lmdbio::order

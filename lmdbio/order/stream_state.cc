@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kVersion = 1;
-// No database has so many records; below it, no product of ours overflows.
+// More records than any database has. Below this limit no product in this file overflows.
 constexpr uint64_t kCountMax = uint64_t{1} << 48;
 constexpr uint64_t kPositionMax = uint64_t{1} << 62;
 constexpr size_t kNameBytesMax = 256;
@@ -31,8 +31,8 @@ tl::unexpected<Error> Bad(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, "the saved state " + std::move(why));
 }
 
-// Takes fields out of one JSON object. The first that is missing or wrong is remembered, and what
-// is asked for after it is worth nothing.
+// Reads fields of one JSON object. It records the first missing or invalid field in wrong(); the
+// results are valid only if wrong() is empty.
 class Fields {
  public:
   Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
@@ -42,7 +42,8 @@ class Fields {
     if (value == nullptr) return least;
     if (!value->is_number_unsigned() || value->get<uint64_t>() < least ||
         value->get<uint64_t>() > most) {
-      Wrong(fmt::format("has a {}{} that is no number from {} to {}", where_, name, least, most));
+      Wrong(
+          fmt::format("has a {}{} that is not a number from {} to {}", where_, name, least, most));
       return least;
     }
     return value->get<uint64_t>();
@@ -52,7 +53,8 @@ class Fields {
     const json* value = Find(name);
     if (value == nullptr) return "";
     if (!value->is_string() || value->get_ref<const std::string&>().size() > kNameBytesMax) {
-      Wrong(fmt::format("has a {}{} that is no short text", where_, name));
+      Wrong(fmt::format("has a {}{} that is not a string of at most {} bytes", where_, name,
+                        kNameBytesMax));
       return "";
     }
     return value->get<std::string>();
@@ -64,7 +66,7 @@ class Fields {
     for (size_t i = 0; i < kSize; ++i) {
       if (names[i] == text) return static_cast<Value>(i);
     }
-    Wrong(fmt::format("has a {}{} of '{}', which is none that there is", where_, name, text));
+    Wrong(fmt::format("has a {}{} of '{}', which is unknown", where_, name, text));
     return Value{};
   }
 
@@ -72,7 +74,7 @@ class Fields {
     const json* value = Find(name);
     static const json kNothing = json::object();
     if (value != nullptr && !value->is_object()) {
-      Wrong(fmt::format("has a {}{} that is no object", where_, name));
+      Wrong(fmt::format("has a {}{} that is not an object", where_, name));
       value = nullptr;
     }
     return {value != nullptr ? *value : kNothing, where_ + name + "."};
@@ -107,11 +109,11 @@ Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   }
   if (schedule.origin.batch > state.next_batch) return Bad("has an origin.batch behind its batch");
   if (state.next_batch - schedule.origin.batch > kPositionMax / schedule.batch_size) {
-    return Bad("has a batch that no stream reaches");
+    return Bad("has a batch beyond the last possible position");
   }
   if (DealsOut(schedule) &&
       schedule.origin.position % (schedule.walk.record_count * schedule.reuse) != 0) {
-    return Bad("has an origin.position that is no start of an epoch");
+    return Bad("has an origin.position that is not the start of an epoch");
   }
   const BatchSpan next = Schedule(schedule).Batch(state.next_batch);
   if (next.first_position != position) {
@@ -152,7 +154,8 @@ std::string EncodeStreamState(const StreamState& state) {
       {"position", next.first_position},
       {"batch", state.next_batch},
       {"origin", {{"batch", schedule.origin.batch}, {"position", schedule.origin.position}}}};
-  // A name is bytes; what is no UTF-8 in it is replaced, and so refused later.
+  // A database name may hold any bytes. Bytes that are not UTF-8 are replaced, so such a state is
+  // refused when it is loaded.
   return text.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -196,7 +199,7 @@ Result<StreamState> DecodeStreamState(std::string_view text) {
 
 namespace {
 
-// Compares what was saved with what is there, and remembers the first difference.
+// Compares saved values with present ones and records the first difference.
 class Comparison {
  public:
   template <typename Value>
@@ -252,7 +255,7 @@ Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& 
 
   StreamState next = saved;
   if (saved.schedule.batch_size != wanted.schedule.batch_size) {
-    // Counted out anew from here on.
+    // Batches of the new size are cut from the saved position on.
     next.schedule.origin = {saved.next_batch,
                             Schedule(saved.schedule).Batch(saved.next_batch).first_position};
     next.schedule.batch_size = wanted.schedule.batch_size;

@@ -1,6 +1,7 @@
-// lmdbio/order/stream_state.h - where a stream stands, in words that outlive the program.
+// lmdbio/order/stream_state.h - the saved state of a stream, as JSON.
 //
-// Nothing of ranks, hosts, engines or buffers is in it: a stream goes on anywhere.
+// The state does not depend on ranks, hosts, engines or buffers, so a stream can continue on any
+// other set of them.
 //
 // Source: docs/order.md "State".
 #ifndef LMDBIO_ORDER_STREAM_STATE_H_
@@ -15,7 +16,7 @@
 
 namespace lmdbio::order {
 
-// Which records a stream is about.
+// Identifies the data set of a stream.
 struct DatasetMark {
   std::string database_name;    // empty: the main database
   uint64_t transaction_id = 0;  // that committed it last
@@ -29,18 +30,19 @@ struct StreamState {
   uint64_t next_batch = 0;  // its number
 };
 
-// At most so long, whatever the state is, for database names of up to 256 bytes.
+// The largest length of an encoded state, for database names of up to 256 bytes.
 inline constexpr size_t kStreamStateBytesMax = 1000;
 
 // One JSON object, in one line.
 std::string EncodeStreamState(const StreamState& state);
 
-// Errors: kInvalidArgument  no JSON, a field that is missing, wrong or contradicts the others, or a
-//                           version that is not known; names the field
+// Errors: kInvalidArgument  not JSON; a field that is missing, invalid or contradicts the others;
+//                           an unknown version. The message names the field
 Result<StreamState> DecodeStreamState(std::string_view text);
 
-// Where a stream with these options goes on where `saved` stands: what `wanted` leaves at 0
-// (block_records, group_batches) and where the batches are counted out from is as it was saved.
+// The state with which a stream of the options `wanted` continues from `saved`. The saved value is
+// used for block_records and group_batches if they are 0 in `wanted`. The saved origin is kept,
+// except that another batch size cuts batches from the saved position on.
 // Errors: kStale            another dataset
 //         kInvalidArgument  another order, or batches of another size where these are part of it;
 //                           names the field and both values

@@ -1,4 +1,4 @@
-// Goal: an epoch has every record once, whatever the order; blocks stay together and come once.
+// Goal: in every order an epoch has each record once; blocks stay together and come once.
 #include "lmdbio/order/epoch_walk.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<WalkOptions> AllWalks(uint64_t record_count) {
   return walks;
 }
 
-TEST_CASE("Each record comes once an epoch, and says where", "[order][walk]") {
+TEST_CASE("An epoch has each record once, and PlaceOf inverts RecordAt", "[order][walk]") {
   for (const uint64_t record_count : {1U, 2U, 3U, 63U, 64U, 65U, 97U, 1000U, 1797U, 65'536U}) {
     for (const WalkOptions& options : AllWalks(record_count)) {
       for (const uint64_t epoch : {0U, 1U, 1000U}) {
@@ -39,7 +39,7 @@ TEST_CASE("Each record comes once an epoch, and says where", "[order][walk]") {
   }
 }
 
-TEST_CASE("Runs and filled spans are what one by one is", "[order][walk]") {
+TEST_CASE("RunAt and Fill agree with RecordAt", "[order][walk]") {
   for (const uint64_t record_count : {1U, 97U, 1000U}) {
     for (const WalkOptions& options : AllWalks(record_count)) {
       const EpochWalk walk(options, 3);
@@ -75,7 +75,7 @@ TEST_CASE("Blocks stay together", "[order][walk]") {
   }
 }
 
-TEST_CASE("Another seed or epoch is another order", "[order][walk]") {
+TEST_CASE("Different seeds and epochs give different orders", "[order][walk]") {
   const auto walk_of = [](uint64_t seed, uint64_t epoch, Shuffle shuffle) {
     const EpochWalk walk({1000, Order::kShuffle, shuffle, seed, 10}, epoch);
     std::vector<RecordIndex> records(1000);

@@ -1,4 +1,4 @@
-// Goal: every key gives a permutation, the same forever, that looks like any other.
+// Goal: every key gives a permutation that never changes and is statistically random.
 #include "lmdbio/order/keyed_permutation.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lmdbio::order {
 namespace {
 
-TEST_CASE("Every element goes to a place of its own, and back", "[order][permutation]") {
+TEST_CASE("The permutation is a bijection, and Inverse inverts it", "[order][permutation]") {
   for (uint64_t n = 1; n <= 400; ++n) {
     for (const uint64_t key : {0ULL, 1ULL, 0xffffffffffffffffULL}) {
       const KeyedPermutation permutation(n, key);
@@ -45,8 +45,8 @@ TEST_CASE("Large ranges are permuted too", "[order][permutation]") {
   }
 }
 
-// Saved streams go on with these. A change here breaks every state that was ever saved.
-TEST_CASE("What a key gives is frozen", "[order][permutation]") {
+// Saved streams depend on these vectors. A change here breaks every saved state.
+TEST_CASE("The permutation of a key never changes", "[order][permutation]") {
   struct Vector {
     uint64_t n, key;
     std::array<uint64_t, 8> first;
@@ -77,9 +77,9 @@ TEST_CASE("What a key gives is frozen", "[order][permutation]") {
   CHECK(KeyedPermutation(1000, 5).Tweaked(9, 17) == 601);
 }
 
-// Chi-square over all orders of a few elements: 4! = 24 cells have 23 degrees of freedom, a value
-// above 49.7 comes once in a thousand.
-TEST_CASE("Every order of four elements is as likely as another", "[order][permutation]") {
+// Chi-square over all orders of a few elements: 4! = 24 cells have 23 degrees of freedom; a value
+// above 49.7 occurs once in a thousand.
+TEST_CASE("All orders of four elements are equally likely", "[order][permutation]") {
   constexpr int kKeys = 48'000;
   std::map<std::array<uint64_t, 4>, int> seen;
   for (int key = 0; key < kKeys; ++key) {
@@ -95,8 +95,8 @@ TEST_CASE("Every order of four elements is as likely as another", "[order][permu
   CHECK(chi_square < 49.7);
 }
 
-// Where elements go and where their neighbours go must have nothing in common: pairs of sixteenths
-// are counted; 255 degrees of freedom, a value above 330 comes once in a thousand.
+// The places of an element and of its neighbour must be independent. Pairs of sixteenths of the
+// range are counted: 255 degrees of freedom; a value above 330 occurs once in a thousand.
 TEST_CASE("Neighbours go to unrelated places", "[order][permutation]") {
   for (const uint64_t n : {uint64_t{4'096}, uint64_t{300'000}, uint64_t{100'000'000}}) {
     for (const uint64_t key : {1ULL, 2ULL, 3ULL}) {
@@ -116,15 +116,15 @@ TEST_CASE("Neighbours go to unrelated places", "[order][permutation]") {
   }
 }
 
-// As many elements stay where they are, in the mean, as in a random order: one.
-TEST_CASE("One element in the mean stays in place", "[order][permutation]") {
+// A random order has one fixed point on average.
+TEST_CASE("The permutation has one fixed point on average", "[order][permutation]") {
   constexpr int kKeys = 4000;
   double stay = 0;
   for (int key = 0; key < kKeys; ++key) {
     const KeyedPermutation permutation(97, DeriveKey(11, static_cast<uint64_t>(key)));
     for (uint64_t i = 0; i < 97; ++i) stay += permutation(i) == i ? 1 : 0;
   }
-  // The variance of one order is 1, so the mean of 4,000 strays by 0.016.
+  // The variance of one order is 1, so the mean of 4,000 has a standard deviation of 0.016.
   CHECK(std::abs(stay / kKeys - 1) < 0.065);
 }
 

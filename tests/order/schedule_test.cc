@@ -38,7 +38,7 @@ std::vector<std::vector<uint64_t>> DealtBatches(uint64_t record_count, uint64_t 
     if (ends_epoch && !is_full && tail == Tail::kDrop) batches.back().clear();
     if (is_full || (ends_epoch && tail == Tail::kShort)) batches.emplace_back();
   }
-  batches.pop_back();  // of kWrap, what the epochs to come would fill
+  batches.pop_back();  // with kWrap, the batch that later epochs would fill
   return batches;
 }
 
@@ -49,14 +49,14 @@ void CheckBatch(const BatchSpan& batch, const std::vector<uint64_t>& dealt, uint
   REQUIRE(batch.epoch == dealt.front() / record_count);
   const auto is_last = [&](uint64_t position) { return (position + 1) % record_count == 0; };
   bool ends_epoch = std::any_of(dealt.begin(), dealt.end(), is_last);
-  // What is left behind it would not fill another.
+  // With kDrop an epoch ends with the batch behind which the rest does not fill another.
   if (tail == Tail::kDrop) {
     ends_epoch = record_count - (dealt.back() % record_count + 1) < dealt.size();
   }
   REQUIRE(batch.ends_epoch == ends_epoch);
 }
 
-TEST_CASE("Schedule deals out what a simulation deals out", "[order][schedule]") {
+TEST_CASE("Schedule agrees with a simulation", "[order][schedule]") {
   for (uint64_t record_count = 1; record_count <= 12; ++record_count) {
     for (uint64_t batch_size = 1; batch_size <= 25; ++batch_size) {
       for (const Tail tail : kTails) {
@@ -79,8 +79,8 @@ TEST_CASE("Schedule deals out what a simulation deals out", "[order][schedule]")
   }
 }
 
-// The walk dealt out in turn: of the whole batches of an epoch, `chunk_batches` in a row at a time.
-TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
+// The oracle deals out the walk in turn, among `chunk_batches` full batches of an epoch at a time.
+TEST_CASE("Groups agree with records dealt out in turn", "[order][schedule]") {
   for (uint64_t record_count = 1; record_count <= 30; ++record_count) {
     for (uint64_t batch_size = 1; batch_size <= record_count + 1; ++batch_size) {
       for (const uint64_t chunk_batches : {1U, 2U, 3U, 7U}) {
@@ -88,7 +88,7 @@ TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
           if (tail == Tail::kDrop && batch_size > record_count) continue;
           CAPTURE(record_count, batch_size, chunk_batches, static_cast<int>(tail));
           const Schedule schedule = MakeSchedule(record_count, batch_size, tail, chunk_batches);
-          uint64_t in_chunk = 0;  // whole batches of this epoch since the last group ended
+          uint64_t in_chunk = 0;  // full batches of this epoch since the end of the last group
           for (uint64_t number = 0; number < 40; ++number) {
             const BatchSpan batch = schedule.Batch(number);
             const BatchGroup group = schedule.Group(number);
@@ -113,7 +113,7 @@ TEST_CASE("Groups hold what is dealt out in turn", "[order][schedule]") {
   }
 }
 
-TEST_CASE("A group's positions are its records of the walk, each once", "[order][schedule]") {
+TEST_CASE("A group's positions hold each of its records once", "[order][schedule]") {
   for (uint64_t batch_count = 1; batch_count <= 9; ++batch_count) {
     for (uint64_t batch_size = 1; batch_size <= 9; ++batch_size) {
       BatchGroup group;
@@ -140,8 +140,8 @@ TEST_CASE("A group's positions are its records of the walk, each once", "[order]
   }
 }
 
-// Goal: of a batch that is cut short, ranks get what they would of a whole one, as far as it goes.
-TEST_CASE("Share::kFill gives whole parts", "[order][schedule]") {
+// Goal: in a short batch, the first ranks get the shares of a full batch, until the records end.
+TEST_CASE("Share::kFill gives parts of full size in a short batch", "[order][schedule]") {
   for (uint64_t full = 1; full <= 13; ++full) {
     for (uint64_t count = 1; count <= full; ++count) {
       for (int rank_count = 1; rank_count <= 8; ++rank_count) {
@@ -163,7 +163,7 @@ TEST_CASE("Share::kFill gives whole parts", "[order][schedule]") {
   }
 }
 
-TEST_CASE("Every position of a batch is one rank's", "[order][schedule]") {
+TEST_CASE("Every position of a batch belongs to one rank", "[order][schedule]") {
   for (uint64_t first = 0; first <= 13; ++first) {
     for (uint64_t count = 1; count <= 13; ++count) {
       for (int rank_count = 1; rank_count <= 13; ++rank_count) {
@@ -195,8 +195,8 @@ TEST_CASE("Every position of a batch is one rank's", "[order][schedule]") {
   }
 }
 
-// Caffe's solver `rank` of `solver_count`, each with batches of `each`, skips what the others take:
-// item i of its batch t is record ((t * each + i) * solver_count + rank) mod N.
+// Caffe's solver `rank` of `solver_count`, each with batches of `each`, skips the records of the
+// other solvers: item i of its batch t is record ((t * each + i) * solver_count + rank) mod N.
 TEST_CASE("Round-robin shares are those of Caffe's solvers", "[order][schedule]") {
   for (const uint64_t record_count : {1U, 5U, 12U, 100U}) {
     for (const uint64_t each : {1U, 3U, 7U}) {
@@ -243,7 +243,7 @@ TEST_CASE("Shares of huge batches do not overflow", "[order][schedule]") {
   }
 }
 
-TEST_CASE("Positions beyond 2^62 are right", "[order][schedule]") {
+TEST_CASE("Positions beyond 2^62 are correct", "[order][schedule]") {
   constexpr uint64_t kHuge = uint64_t{1} << 62;
   for (const Tail tail : kTails) {
     CAPTURE(static_cast<int>(tail));
@@ -269,7 +269,7 @@ TEST_CASE("Positions beyond 2^62 are right", "[order][schedule]") {
   CHECK(one_by_one.RecordAt(late.number, 0).value == ((uint64_t{1} << 63) - 1) % 3);
 }
 
-// Every order, tail and reuse there is, in small.
+// Every combination of order, tail and reuse, in small.
 std::vector<ScheduleOptions> AllSchedules(uint64_t record_count, uint64_t batch_size) {
   std::vector<ScheduleOptions> all;
   for (const Tail tail : kTails) {
@@ -301,7 +301,8 @@ TEST_CASE("Each record comes as often in an epoch as it is reused", "[order][sch
         CAPTURE(record_count, batch_size, static_cast<int>(options.tail),
                 static_cast<int>(options.walk.order), static_cast<int>(options.walk.shuffle),
                 options.reuse, options.group_batches);
-        // Three epochs are whole in the walk after so many batches, with those that cross the end.
+        // After this many batches three epochs of the walk are complete, with batches that cross
+        // the end of an epoch.
         const uint64_t end = 3 * schedule.positions_per_epoch();
         std::vector<uint64_t> seen(record_count, 0);
         uint64_t walked_max = 0;
@@ -337,7 +338,7 @@ TEST_CASE("Each record comes as often in an epoch as it is reused", "[order][sch
   }
 }
 
-TEST_CASE("A slot's records stay in the slot in every pass", "[order][schedule]") {
+TEST_CASE("A record keeps its slot in every pass", "[order][schedule]") {
   for (const ScheduleOptions& options : AllSchedules(97, 8)) {
     const BatchGroup group = Schedule(options).Group(0);
     for (uint64_t i = 0; i < group.record_count; ++i) {
@@ -349,14 +350,14 @@ TEST_CASE("A slot's records stay in the slot in every pass", "[order][schedule]"
   }
 }
 
-TEST_CASE("Later passes compose other batches", "[order][schedule]") {
+TEST_CASE("Later passes form other batches", "[order][schedule]") {
   ScheduleOptions options;
   options.walk = {1000, Order::kSequential, Shuffle::kGlobal, 1, 1};
   options.batch_size = 10;
   options.group_batches = 20;
   options.reuse = 3;
   const Schedule schedule(options);
-  // Of a batch's ten records two were together before, sometimes; all ten never.
+  // Two of a batch's ten records may have been together before, but never all ten.
   for (uint64_t number = 20; number < 60; ++number) {
     std::vector<uint64_t> batches;
     for (uint64_t slot = 0; slot < 10; ++slot) {
@@ -388,8 +389,8 @@ TEST_CASE("Dealt batches are frozen", "[order][schedule]") {
   CHECK(batch_of(445) == std::vector<uint64_t>{125, 129, 354, 358, 359, 464, 467, 701});
 }
 
-// A stream that begins anywhere goes on as one that came there.
-TEST_CASE("Batches counted out from an origin go on from there", "[order][schedule]") {
+// A stream that starts at a position continues like a stream that reached the position.
+TEST_CASE("Batches are cut from the origin on", "[order][schedule]") {
   for (const Tail tail : kTails) {
     for (const uint64_t start : {0U, 3U, 29U, 30U, 31U, 70U, 89U}) {
       ScheduleOptions options;

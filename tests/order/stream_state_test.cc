@@ -1,4 +1,4 @@
-// Goal: what was saved goes on exactly there, or is refused by name.
+// Goal: a saved stream continues at its position, or is refused with the name of the field.
 #include "lmdbio/order/stream_state.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ StreamState GroupedState() {
   return state;
 }
 
-// What ContinueStream says to a stream with `saved`, changed by hand, and `wanted`.
+// The message of ContinueStream for a changed `saved` state and `wanted` options.
 std::string Refusal(const StreamState& saved, const StreamState& wanted) {
   const auto next = ContinueStream(saved, wanted);
   return next ? "" : next.error().message();
@@ -43,7 +43,7 @@ std::string DecodeRefusal(const json& text) {
   return state ? "" : state.error().message();
 }
 
-TEST_CASE("A state survives being written down", "[order][state]") {
+TEST_CASE("DecodeStreamState returns the encoded state", "[order][state]") {
   for (const StreamState& state : {SomeState(), GroupedState()}) {
     const std::string text = EncodeStreamState(state);
     CHECK(text.size() < kStreamStateBytesMax);
@@ -69,7 +69,7 @@ TEST_CASE("The longest state is below 1 kB", "[order][state]") {
   CHECK(EncodeStreamState(state).size() < kStreamStateBytesMax);
 }
 
-TEST_CASE("States of version 1 are read for ever", "[order][state]") {
+TEST_CASE("States of version 1 stay readable", "[order][state]") {
   const auto state = DecodeStreamState(
       R"({"lmdbio_state":1,"dataset":{"database":"train","records":1797,"transaction":77,)"
       R"("root_page":4096,"page_bytes":4096},"order":{"order":"shuffle","shuffle":"global",)"
@@ -79,7 +79,7 @@ TEST_CASE("States of version 1 are read for ever", "[order][state]") {
   CHECK(EncodeStreamState(*state) == EncodeStreamState(SomeState()));
 }
 
-TEST_CASE("Another batch size counts batches out anew", "[order][state]") {
+TEST_CASE("Another batch size cuts batches from the saved position on", "[order][state]") {
   const StreamState saved = SomeState();
   StreamState wanted = saved;
   wanted.schedule.batch_size = 48;
@@ -91,7 +91,7 @@ TEST_CASE("Another batch size counts batches out anew", "[order][state]") {
   CHECK(Schedule(next->schedule).Batch(31).first_position == position + 48);
 }
 
-TEST_CASE("What the options leave open is as it was saved", "[order][state]") {
+TEST_CASE("Options that are left open keep their saved values", "[order][state]") {
   const StreamState saved = GroupedState();
   StreamState wanted = saved;
   wanted.schedule.walk.block_records = 0;
@@ -102,7 +102,7 @@ TEST_CASE("What the options leave open is as it was saved", "[order][state]") {
   CHECK(next->schedule.group_batches == 8);
 }
 
-TEST_CASE("Another dataset or order is refused by name", "[order][state]") {
+TEST_CASE("Another data set or order is refused, naming the field", "[order][state]") {
   const StreamState saved = GroupedState();
   const auto refusal = [&](auto change) {
     StreamState wanted = saved;
@@ -139,7 +139,7 @@ TEST_CASE("Another dataset or order is refused by name", "[order][state]") {
   CHECK(ContinueStream(saved, other).error().code() == ErrorCode::kStale);
 }
 
-// A field at a time is taken out, made a text, made negative and made huge.
+// Removes each field in turn, and replaces it by a string, a negative and a huge number.
 TEST_CASE("Damaged states are refused, naming the field", "[order][state]") {
   const json whole = json::parse(EncodeStreamState(GroupedState()));
   const json flat = whole.flatten();
@@ -170,7 +170,7 @@ TEST_CASE("Damaged states are refused, naming the field", "[order][state]") {
   CHECK_THAT(DecodeRefusal(early), ContainsSubstring("origin.batch"));
 }
 
-TEST_CASE("Bytes changed at random crash nothing", "[order][state]") {
+TEST_CASE("Random damage to a state does not crash the decoder", "[order][state]") {
   test::Random random(3);
   const std::string whole = EncodeStreamState(GroupedState());
   for (int i = 0; i < 20'000; ++i) {
