@@ -25,9 +25,9 @@ struct TxnAborter {
 };
 using TxnPtr = std::unique_ptr<MDB_txn, TxnAborter>;
 
-// liblmdb reports a short write as EIO, and a short write is what the last free bytes of a disk
-// give. So an EIO with next to no space left means a full disk. liblmdb writes at most 1 GiB in one
-// call, but a short write always takes all the space that there was.
+// True if an EIO of liblmdb means a full disk. liblmdb reports a short write as EIO, and a disk
+// gives a short write when its space ends. liblmdb writes up to 1 GiB in one call, but a short
+// write always uses all the remaining space. So an EIO with almost no space left means a full disk.
 bool IsDiskFull(const std::string& path) {
   constexpr uint64_t kNextToNothingBytes = uint64_t{1} << 20;
   struct statvfs disk;
@@ -36,20 +36,20 @@ bool IsDiskFull(const std::string& path) {
 }
 
 MDB_val ToVal(Bytes bytes) {
-  // liblmdb takes its input through the pointers that it also returns data by; it only reads here.
+  // MDB_val has no const pointer, because liblmdb also returns data through it. Here it only reads.
   return MDB_val{bytes.size(), const_cast<std::byte*>(bytes.data())};
 }
 
 unsigned EnvFlags(const WriterOptions& options) {
-  // Nobody else can know the working name, so there is nobody to lock out.
+  // No lock is needed, because no other program opens the working name.
   unsigned flags = MDB_NOLOCK | MDB_NORDAHEAD;
   if (options.shape == DatabaseShape::kSingleFile) flags |= MDB_NOSUBDIR;
   if (options.durability == Durability::kAtFinish) flags |= MDB_NOSYNC;
   return flags;
 }
 
-// MDB_NOOVERWRITE makes a key that comes twice an error; by default it would silently replace a
-// record. Neither flag changes where records are placed, beyond what MDB_APPEND does.
+// MDB_NOOVERWRITE makes a repeated key an error; by default mdb_put would silently replace the
+// record. This flag does not change the layout; MDB_APPEND does, as PutMode::kAppend describes.
 unsigned PutFlags(provenance::PutMode put_mode) {
   return put_mode == provenance::PutMode::kAppend ? MDB_NOOVERWRITE | MDB_APPEND : MDB_NOOVERWRITE;
 }
@@ -118,7 +118,7 @@ Status DatabaseWriter::Impl::Open() {
   mdb_env_stat(env, &stat);
   if (map_bytes_ % stat.ms_psize != 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("a map of {} bytes is no multiple of the page size, {} bytes",
+                fmt::format("map_bytes is {}; it must be a multiple of the page size, {} bytes",
                             map_bytes_, stat.ms_psize));
   }
   return {};
@@ -188,7 +188,7 @@ Status DatabaseWriter::Impl::Put(Bytes key, Bytes value) {
 }
 
 Status DatabaseWriter::Impl::Commit() {
-  const int code = mdb_txn_commit(txn_.release());  // frees the transaction, whatever comes of it
+  const int code = mdb_txn_commit(txn_.release());  // frees the transaction even if it fails
   if (code != 0) return Fail(LmdbError(code));
   ++summary_.transaction_count;
   return {};

@@ -1,8 +1,8 @@
 // lmdbio/writer/database_writer.h - writes a new LMDB database and records its provenance.
 //
-// Records go through liblmdb, in ordinary transactions of a fixed number of records, as Caffe's
-// conversion programs do it; so the layout is one that the replay (provenance/replay.h) explains
-// and the provenance file stays a few dozen bytes long.
+// liblmdb writes the records, in ordinary transactions of a fixed number of records, as in Caffe's
+// conversion programs. So the replay (provenance/replay.h) explains the layout, and the provenance
+// file stays small if all records have equal sizes.
 //
 // Source: dissertation 5.2.2 ("collected ... when the database is being generated").
 #ifndef LMDBIO_WRITER_DATABASE_WRITER_H_
@@ -22,10 +22,10 @@
 
 namespace lmdbio::writer {
 
-// When what was committed must have reached the storage.
+// The time at which committed records must have reached the storage.
 enum class Durability {
-  kAtFinish,    // once, before the database gets its name: a crash costs the whole load anyway
-  kEachCommit,  // with every transaction, as liblmdb does by itself
+  kAtFinish,    // once, before the database gets its name: a crash loses the whole load anyway
+  kEachCommit,  // with every transaction, the default of liblmdb
 };
 
 enum class ProvenanceFile { kRecord, kSkip };
@@ -37,13 +37,13 @@ struct WriterOptions {
   provenance::PutMode put_mode = provenance::PutMode::kDefault;
   Durability durability = Durability::kAtFinish;
   ProvenanceFile provenance = ProvenanceFile::kRecord;
-  // Address space reserved for the file, doubled between transactions whenever less than half is
-  // free. It costs no memory and no disk: the file is only as long as its pages. A map that starts
-  // small must be grown while a transaction is open, which liblmdb cannot do: one would have to
-  // abort and put everything again, from a copy as large as the transaction. A constant keeps the
-  // file the same on every machine, for liblmdb stores the size of the map in it.
+  // Address space reserved for the file. It costs no memory and no disk, because the file is only
+  // as long as its pages. The writer doubles it between transactions if less than half is free. The
+  // default is large, because liblmdb cannot grow the map while a transaction is open; the writer
+  // would have to abort and repeat the transaction from a copy. It is a constant, because liblmdb
+  // stores it in the file, which is so the same on every machine.
   uint64_t map_bytes = uint64_t{1} << 40;
-  // Called now and then while the provenance is recorded, with the fraction done. May be empty.
+  // Called repeatedly while the provenance is recorded, with the fraction done. May be empty.
   std::function<void(double)> provenance_progress;
 };
 
@@ -57,16 +57,16 @@ struct WriteSummary {
   std::optional<RecordedProvenance> provenance;
 };
 
-// Builds the database under "PATH.partial"; only Finish gives it its name. Destroying an unfinished
-// writer removes what it has written. After a failure every call but the destructor fails.
+// Builds the database under "PATH.partial"; Finish gives it its name. The destructor of an
+// unfinished writer removes its files. After a failure every call except the destructor fails.
 //
-// Threads: one at a time; liblmdb binds a transaction to its thread, so always the same one
+// Threads: one, always the same, because liblmdb binds a transaction to its thread
 class DatabaseWriter {
  public:
-  // Errors:  kInvalidArgument    the path is empty or exists; map_bytes is no multiple of the
+  // Errors:  kInvalidArgument    the path is empty or exists; map_bytes is not a multiple of the
   //                              page size
   //          kNotFound           the parent directory does not exist
-  //          kPermission, kIo    it cannot be written
+  //          kPermission, kIo    the database cannot be written
   //          kResourceExhausted  no room on the disk; no address space for the map
   static Result<DatabaseWriter> Create(const WriterOptions& options);
 
@@ -76,7 +76,7 @@ class DatabaseWriter {
 
   // Adds a record.
   //
-  // key    [1 to 511] bytes, not put before; with PutMode::kAppend above all before
+  // key    [1 to 511] bytes, not put before; with PutMode::kAppend greater than all before
   // value  [below 2^32] bytes
   //
   // Errors:  kInvalidArgument    the key or the value breaks these rules
@@ -85,10 +85,11 @@ class DatabaseWriter {
   // Cost:    one search of the tree and one copy; a commit every commit_interval_records
   Status Put(Bytes key, Bytes value);
 
-  // Commits what is open, syncs, gives the database its name and records its provenance. Call once.
-  // If only the recording fails, the database is complete and stays; the message says so.
+  // Commits the open transaction, syncs, gives the database its name and records its provenance.
+  // Call once. If only the recording fails, the database is complete and stays; the message says
+  // so.
   //
-  // Errors:  as Put; as RecordProvenance; kInvalidArgument if the path has come to exist meanwhile
+  // Errors:  as Put; as RecordProvenance; kInvalidArgument if the path was created during the load
   Result<WriteSummary> Finish();
 
  private:

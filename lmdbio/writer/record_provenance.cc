@@ -22,7 +22,7 @@ using layout::Environment;
 using layout::Layout;
 using layout::RecordRun;
 
-// Keeps what a walk yields: the layout, and the sizes from which a load could be explained.
+// Collects the results of a walk: the layout, and the sizes that ExplainLayout needs.
 class Collector final : public layout::RecordRunSink {
  public:
   Status Add(const RecordRun& run) override {
@@ -48,7 +48,8 @@ Result<Database> Choose(const Environment& environment, const std::string& name)
   return environment.Named(name);
 }
 
-// The shortest file that reproduces what `walked` holds.
+// The file that reproduces the layout in `walked`: the ordered load if one explains it, otherwise
+// the exact layout.
 Result<std::vector<std::byte>> Describe(const Database& database,
                                         const provenance::Fingerprint& fingerprint,
                                         Collector& walked, const provenance::LoadHint& hint,
@@ -93,7 +94,7 @@ Result<RecordedProvenance> RecordProvenance(const RecordProvenanceOptions& optio
   source->Advise(AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<RecordedProvenance> recorded = Record(environment, data_path, options);
-  // A writer at work explains what looks like damage.
+  // If a program writes to the database, an error may look like damage; then kStale is returned.
   if (!recorded) LMDBIO_TRY_VOID(environment.CheckHolds());
   return recorded;
 }

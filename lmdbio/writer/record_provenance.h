@@ -1,4 +1,4 @@
-// lmdbio/writer/record_provenance.h - one pass, and a provenance file beside the database.
+// lmdbio/writer/record_provenance.h - writes the provenance file of a database, in one pass.
 //
 // Source: dissertation 5.2.2 ("collected either when the database is being generated or later as
 // one-time postprocessing of the database"); docs/provenance.md.
@@ -17,8 +17,8 @@ namespace lmdbio::writer {
 struct RecordProvenanceOptions {
   std::string path;           // directory with data.mdb, or a single file
   std::string database_name;  // empty: the main database
-  provenance::LoadHint hint;  // what the program that loaded the database knows; it is checked
-  // Called now and then with the fraction done, 0 to 1. May be empty.
+  provenance::LoadHint hint;  // known parameters of the load; they are verified
+  // Called repeatedly with the fraction done, 0 to 1. May be empty.
   std::function<void(double)> progress;
 };
 
@@ -29,8 +29,8 @@ struct RecordedProvenance {
   provenance::Kind kind = provenance::Kind::kExactLayout;
 };
 
-// Walks the database once, tries to explain its layout as an ordered load, and writes the shortest
-// description that reproduces it exactly. The file is written whole or not at all.
+// Walks the database once and tries to explain its layout as an ordered load. Then writes that
+// load, or the exact layout if no load explains it. The file is written completely or not at all.
 //
 // Errors:  kNotFound, kPermission, kCorruption, kUnsupported  the database cannot be read
 //          kIo  the provenance file cannot be written

@@ -39,7 +39,8 @@ Status CreateEmpty(const std::string& path, DatabaseShape shape) {
   return Fail(io::ErrnoError(errno, path, "cannot be created"));
 }
 
-// Renames without ever replacing anything, where the file system can; else looks first.
+// Renames without replacing an existing file. On a file system without RENAME_NOREPLACE it checks
+// first, so a file that appears between check and rename can be replaced.
 int RenameNew(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return errno;
@@ -52,8 +53,8 @@ Error ExistsError(const std::string& path) {
                fmt::format("{} exists; a database is only written anew", path));
 }
 
-// Makes the entries of a directory durable. Some file systems cannot sync a directory (EINVAL);
-// that is their last word.
+// Makes the entries of a directory durable. EINVAL is accepted, because some file systems cannot
+// sync a directory.
 Status SyncDirectory(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd && (::fsync(fd.get()) == 0 || errno == EINVAL)) return {};
@@ -73,7 +74,7 @@ StagedDatabase::StagedDatabase(StagedDatabase&& other) noexcept
 
 StagedDatabase::~StagedDatabase() {
   if (!owns_files_) return;
-  std::error_code ignored;  // nobody is left to tell
+  std::error_code ignored;  // a destructor cannot report it
   std::filesystem::remove_all(working_path_, ignored);
 }
 

@@ -1,7 +1,8 @@
-// lmdbio/writer/staged_database.h - a new database under a working name until it is whole.
+// lmdbio/writer/staged_database.h - a new database under a working name until it is complete.
 //
-// The files grow under "PATH.partial" and get their name by one rename at the end. So nobody can
-// open a half-loaded database, a reader cannot be open during the load, and no lock file is needed.
+// The files grow under "PATH.partial" and get their name by one rename at the end. So a program
+// never opens a partly loaded database, no reader is open during the load, and no lock file is
+// needed.
 #ifndef LMDBIO_WRITER_STAGED_DATABASE_H_
 #define LMDBIO_WRITER_STAGED_DATABASE_H_
 
@@ -22,23 +23,23 @@ class StagedDatabase {
  public:
   // Creates the empty directory or file "PATH.partial". The parent must exist.
   //
-  // Errors:  kInvalidArgument    PATH is empty or is there already; PATH.partial is there (another
-  //                              load is running, or was killed)
-  //          kNotFound, kPermission, kResourceExhausted, kIo   as the system says
+  // Errors:  kInvalidArgument    PATH is empty or exists; PATH.partial exists (another load is
+  //                              running, or was killed)
+  //          kNotFound, kPermission, kResourceExhausted, kIo   from errno
   static Result<StagedDatabase> Create(std::string path, DatabaseShape shape);
 
   StagedDatabase(StagedDatabase&& other) noexcept;
   StagedDatabase& operator=(StagedDatabase&&) = delete;
   ~StagedDatabase();
 
-  // Gives the files their name, durably. Call once, when they are closed and synced.
-  // Errors:  kInvalidArgument  something has appeared under PATH meanwhile; it is left alone
-  //          kIo, kPermission, kResourceExhausted  as the system says
+  // Renames the files to PATH, durably. Call once, after they are closed and synced.
+  // Errors:  kInvalidArgument  PATH was created during the load; it is not changed
+  //          kIo, kPermission, kResourceExhausted  from errno
   Status Publish();
 
-  const std::string& path() const { return path_; }                  // the name it will have
-  const std::string& working_path() const { return working_path_; }  // the name until then
-  std::string working_data_file() const;                             // of the file with the pages
+  const std::string& path() const { return path_; }                  // the final name
+  const std::string& working_path() const { return working_path_; }  // the name until Publish
+  std::string working_data_file() const;                             // path of the data file
 
  private:
   StagedDatabase(std::string path, DatabaseShape shape);

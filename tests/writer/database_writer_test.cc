@@ -53,15 +53,15 @@ std::vector<std::string> Names(const fs::path& directory) {
   return names;
 }
 
-// The pages behind the two meta pages, which hold transaction numbers and the size of the map.
+// The pages behind the two meta pages, which differ in transaction numbers and the map size.
 std::vector<std::byte> DataPages(const fs::path& data_file) {
   std::vector<std::byte> bytes = test::ReadWholeFile(data_file);
   const auto meta_bytes = static_cast<std::ptrdiff_t>(2 * test::LmdbStat(data_file).ms_psize);
   return {bytes.begin() + meta_bytes, bytes.end()};
 }
 
-// Goal: what we write is what liblmdb finds, in both shapes and both put modes.
-TEST_CASE("DatabaseWriter writes what liblmdb reads", "[writer]") {
+// Goal: liblmdb finds the written records, in both shapes and both put modes.
+TEST_CASE("liblmdb reads the records of DatabaseWriter", "[writer]") {
   const TempDir dir;
   const std::vector<KeyValue> records = SomeRecords(2500);
   WriterOptions options = OptionsFor(dir.path() / "db");
@@ -86,8 +86,8 @@ TEST_CASE("DatabaseWriter writes what liblmdb reads", "[writer]") {
   if (is_directory) CHECK(Names(dir.path() / "db") == std::vector<std::string>{"data.mdb"});
 }
 
-// Goal: our flags change no page, so provenance describes plain liblmdb loads and ours alike.
-TEST_CASE("DatabaseWriter lays out pages as plain puts do", "[writer]") {
+// Goal: the flags of the writer change no page, so provenance describes plain liblmdb loads too.
+TEST_CASE("DatabaseWriter writes the same pages as plain puts", "[writer]") {
   const TempDir dir;
   const std::vector<KeyValue> records = SomeRecords(2500);
   const uint64_t interval = GENERATE(as<uint64_t>{}, 0, 1, 7, 1000);
@@ -122,7 +122,7 @@ TEST_CASE("DatabaseWriter grows its map", "[writer]") {
   CHECK(DataPages(dir.path() / "small/data.mdb") == DataPages(dir.path() / "large/data.mdb"));
 }
 
-TEST_CASE("DatabaseWriter says that a transaction does not fit the map", "[writer]") {
+TEST_CASE("DatabaseWriter reports a transaction that does not fit the map", "[writer]") {
   const TempDir dir;
   WriterOptions options = OptionsFor(dir.path() / "db");
   options.commit_interval_records = 0;
@@ -159,7 +159,7 @@ TEST_CASE("DatabaseWriter takes keys of 1 to 511 bytes", "[writer]") {
   CHECK(Names(dir.path()).empty());
 }
 
-TEST_CASE("DatabaseWriter refuses keys that come twice or out of order", "[writer]") {
+TEST_CASE("DatabaseWriter refuses repeated keys and keys out of order", "[writer]") {
   const TempDir dir;
   WriterOptions options = OptionsFor(dir.path() / "db");
   SECTION("twice") {
@@ -178,7 +178,7 @@ TEST_CASE("DatabaseWriter refuses keys that come twice or out of order", "[write
   CHECK(Names(dir.path()).empty());
 }
 
-TEST_CASE("DatabaseWriter leaves what exists alone", "[writer]") {
+TEST_CASE("DatabaseWriter does not change an existing path", "[writer]") {
   const TempDir dir;
   const fs::path taken = dir.path() / "db";
   const DatabaseShape shape = GENERATE(DatabaseShape::kDirectory, DatabaseShape::kSingleFile);
@@ -213,8 +213,8 @@ TEST_CASE("DatabaseWriter does not remove another load's work", "[writer]") {
   CHECK(fs::exists(dir.path() / "db.partial"));
 }
 
-// Goal: somebody else's file that appears during the load survives, and ours does not stay.
-TEST_CASE("DatabaseWriter does not replace what appears meanwhile", "[writer]") {
+// Goal: a foreign file that appears during the load survives, and the working files are removed.
+TEST_CASE("DatabaseWriter does not replace a file that appears during the load", "[writer]") {
   const TempDir dir;
   WriterOptions options = OptionsFor(dir.path() / "db");
   options.shape = GENERATE(DatabaseShape::kDirectory, DatabaseShape::kSingleFile);
@@ -231,19 +231,19 @@ TEST_CASE("DatabaseWriter does not replace what appears meanwhile", "[writer]") 
   CHECK(test::ReadWholeTextFile(dir.path() / "db") == "precious");
 }
 
-TEST_CASE("DatabaseWriter removes what it does not finish", "[writer]") {
+TEST_CASE("DatabaseWriter removes an unfinished database", "[writer]") {
   const TempDir dir;
   {
     Result<DatabaseWriter> writer = DatabaseWriter::Create(OptionsFor(dir.path() / "db"));
     REQUIRE(writer.has_value());
     REQUIRE(writer->Put(AsBytes("key"), AsBytes("value")).has_value());
-    DatabaseWriter moved = *std::move(writer);  // the files move with their owner, once
+    DatabaseWriter moved = *std::move(writer);  // one owner removes the files, once
     CHECK(Names(dir.path()) == std::vector<std::string>{"db.partial"});
   }
   CHECK(Names(dir.path()).empty());
 }
 
-TEST_CASE("DatabaseWriter fails for good after a failure and after its end", "[writer]") {
+TEST_CASE("DatabaseWriter refuses all calls after a failure and after Finish", "[writer]") {
   const TempDir dir;
   Result<DatabaseWriter> writer = DatabaseWriter::Create(OptionsFor(dir.path() / "db"));
   REQUIRE(writer.has_value());
@@ -255,7 +255,7 @@ TEST_CASE("DatabaseWriter fails for good after a failure and after its end", "[w
   CHECK_FALSE(writer->Finish().has_value());
 }
 
-TEST_CASE("DatabaseWriter names what cannot be created", "[writer]") {
+TEST_CASE("DatabaseWriter names a path that cannot be created", "[writer]") {
   const TempDir dir;
   SECTION("no parent") {
     const auto writer = DatabaseWriter::Create(OptionsFor(dir.path() / "none/db"));
@@ -275,7 +275,7 @@ TEST_CASE("DatabaseWriter names what cannot be created", "[writer]") {
     REQUIRE_FALSE(writer.has_value());
     CHECK(writer.error().code() == ErrorCode::kInvalidArgument);
   }
-  SECTION("a map that is no number of pages") {
+  SECTION("a map that is not a multiple of the page size") {
     WriterOptions options = OptionsFor(dir.path() / "db");
     options.map_bytes = (1 << 20) + 1;
     const auto writer = DatabaseWriter::Create(options);

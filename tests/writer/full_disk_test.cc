@@ -1,5 +1,5 @@
-// A program with one test: it mounts a file system of 4 MiB that only it can see, which needs a
-// kernel that lets it, and ends with exit code 77 (skipped) where it may not.
+// A program with one test. It mounts a private file system of 4 MiB. If the kernel does not permit
+// this, it exits with code 77 (skipped).
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 
-// A file system of 4 MiB that only this process can see.
+// A file system of 4 MiB, private to this process.
 class SmallDisk {
  public:
   SmallDisk() {
@@ -51,9 +51,9 @@ Result<WriteSummary> WriteTooMuch(const WriterOptions& options) {
   return writer.Finish();
 }
 
-// Goal: the code tells a full disk from a broken one, also when liblmdb reports its own short write
-// as EIO; and the disk is as empty afterwards as before.
-TEST_CASE("DatabaseWriter says that the disk is full and leaves nothing", "[writer][fault]") {
+// Goal: the error code distinguishes a full disk from a broken one, also when liblmdb reports its
+// short write as EIO; and all files are removed.
+TEST_CASE("DatabaseWriter reports a full disk and removes its files", "[writer][fault]") {
   const SmallDisk disk;
   WriterOptions options;
   options.path = (disk.path() / "db").string();
