@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace lmdbio::exchange {
 
 static_assert(std::is_trivially_copyable_v<HandedCursor>);
@@ -30,7 +32,9 @@ Result<std::optional<HandedCursor>> CursorBaton::Take() {
   if (!message) return std::nullopt;
   HandedCursor cursor;
   if (message->size() != sizeof cursor) {
-    return Fail(ErrorCode::kCorruption, "another reader has sent what is no cursor");
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("malformed cursor message from another reader: {} bytes, expected {}",
+                            message->size(), sizeof cursor));
   }
   std::memcpy(&cursor, message->data(), sizeof cursor);
   return cursor;
@@ -40,7 +44,8 @@ Status CursorBaton::HandOn(const HandedCursor& cursor) {
   return links_->Send(behind_, std::as_bytes(std::span(&cursor, 1)));
 }
 
-// The others hear of it one after the other; whoever is gone cannot be told.
+// The failure passes from host to host. A failed send is ignored, because a host that is gone
+// cannot receive it.
 void CursorBaton::HandOnFailure(const Error& error) {
   static_cast<void>(links_->SendFailure(behind_, error));
 }

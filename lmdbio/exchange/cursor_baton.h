@@ -1,11 +1,12 @@
-// lmdbio/exchange/cursor_baton.h - the one cursor that the readers of several hosts hand round.
+// lmdbio/exchange/cursor_baton.h - cursor hand-off: the readers of several hosts share one cursor.
 //
-// Records of a batch are shared out host after host, so whoever has walked over its own records
-// stands where the next host's begin: it sends its cursor there, and nobody walks over what is not
-// its own. From the last host the cursor goes to the first, for the next batch.
+// The records of a batch are divided host after host. So a reader that has walked over its own
+// records has its cursor at the first record of the next host. It sends the cursor there, and no
+// reader walks over records of another host. The last host sends the cursor to the first, for the
+// next batch.
 //
-// Our cursor is a stack of page numbers and indices and means the same everywhere; the dissertation
-// had to map the file at one address on all hosts, because LMDB's holds pointers.
+// The cursor is a stack of page numbers and indices, which means the same on every host. (LMDB's
+// cursor holds pointers; so the dissertation maps the file at one address on all hosts.)
 //
 // Source: dissertation 4.2.1, Figure 4.3; docs/many_hosts.md "Cursor hand-off".
 #ifndef LMDBIO_EXCHANGE_CURSOR_BATON_H_
@@ -21,32 +22,33 @@
 
 namespace lmdbio::exchange {
 
-// Where the cursor stands.
+// The message: the cursor and the number of its record.
 struct HandedCursor {
   uint64_t record = 0;
-  bool is_standing = false;  // false: nobody has walked yet
+  bool is_standing = false;  // false: no reader has walked yet
   layout::CursorPosition position;
 };
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time; Stop from any thread.
 class CursorBaton {
  public:
-  // Collective over `readers`, one reader of each host in the order of their ranks; at least two.
-  // known_as  this process in messages: its rank in the whole job
-  // Errors: kIo  the readers cannot reach each other
+  // readers   one reader of each host, in the order of their ranks; at least two
+  // known_as  the rank of this process in the whole job, for messages
+  // Errors:     kIo  the readers cannot reach each other
+  // Collective: over `readers`
   static Result<std::unique_ptr<CursorBaton>> Create(comm::Group& readers, int known_as);
 
-  // Whether Take would return at once. Errors: none; a failure is Take's to tell
+  // Whether Take would return at once. Errors: none; Take returns a failure
   bool IsHere();
 
-  // Sleeps until the cursor is here; nothing after Stop.
-  // Errors: kPeerFailed  the host before this one is gone, or has failed; kCorruption
+  // Sleeps until the cursor arrives; returns nothing after Stop.
+  // Errors: kPeerFailed  the previous host is gone, or has failed; kCorruption
   Result<std::optional<HandedCursor>> Take();
 
   // Errors: kPeerFailed  the next host is gone
   Status HandOn(const HandedCursor& cursor);
 
-  // Tells the next host, and so all, that this one cannot go on.
+  // Sends the failure of this host to the next host, which forwards it.
   void HandOnFailure(const Error& error);
 
   void Stop() { links_->Stop(); }
@@ -57,7 +59,7 @@ class CursorBaton {
   std::unique_ptr<comm::PeerLinks> links_;
   int before_;
   int behind_;
-  bool begins_;  // has the cursor at first without being sent it
+  bool begins_;  // the first host starts with the cursor
 };
 
 }  // namespace lmdbio::exchange

@@ -14,14 +14,14 @@
 namespace lmdbio::exchange {
 namespace {
 
-// Steps of a walk have 1,024 leaf pages for most of its way.
+// Most parts hold 1,024 leaf pages.
 constexpr size_t kPiecesMax = 1 << 16;
 
 // Ordered loads take about one byte for each record, random order three and a half.
 constexpr uint64_t kBytesPerRecord = 16;
 constexpr uint64_t kBytesAtLeast = 1 << 20;
 
-// How long a sleeper that shall stop may go on sleeping.
+// The longest delay between `stop` and the return of Await.
 constexpr auto kNap = std::chrono::milliseconds(100);
 
 constexpr size_t kTextBytesMax = 1024;
@@ -33,7 +33,7 @@ constexpr uint64_t kAlignBytes = 8;
 }  // namespace
 
 struct HostLayout::Head {
-  std::atomic<uint32_t> changes;  // slept on
+  std::atomic<uint32_t> changes;  // the futex word: counts publications and the end
   std::atomic<uint32_t> state;
   std::atomic<uint64_t> piece_count;
   uint64_t used_bytes;  // of the images
@@ -70,6 +70,9 @@ MutableBytes HostLayout::images() const {
   return memory_.subspan(AlignUp(sizeof(Head), kAlignBytes) + kPiecesMax * sizeof(PieceHead));
 }
 
+// The image and its head are written before piece_count grows, and `changes` grows last. A reader
+// reads `changes` first and the state after it. So it either sees the new part, or its FutexWait
+// returns at once because `changes` differs.
 std::optional<layout::Layout> HostLayout::Publish(uint64_t first_record,
                                                   const layout::Layout& piece) {
   Head& here = head();

@@ -1,9 +1,9 @@
-// lmdbio/exchange/host_layout.h - the layout that all readers of a host look into.
+// lmdbio/exchange/host_layout.h - one layout in shared memory for all readers of a host.
 //
-//   | head | piece heads [kPiecesMax] | images of pieces ...                                      |
+//   | head | part heads [kPiecesMax] | images of parts ...                                        |
 //
-// One reader finds where records lie and puts the pieces of layout here as they come; the others
-// find them. So a host walks, or computes, a layout once, and keeps it once.
+// One reader finds the locations of the records and publishes the layout part by part. The other
+// readers use the published parts. So a host walks or computes a layout once, and stores it once.
 //
 // Source: docs/many_hosts.md "A shared walk".
 #ifndef LMDBIO_EXCHANGE_HOST_LAYOUT_H_
@@ -19,35 +19,37 @@
 
 namespace lmdbio::exchange {
 
-// One process's view. Threads: Publish and End one at a time; Await any.
+// The view of one process. Threads: Publish and End one at a time; Await from any thread.
 class HostLayout {
  public:
-  // Room for what a layout of so many records takes in all but the strangest databases. Memory that
-  // is never touched costs nothing.
+  // Enough memory for the layout of `record_count` records, except in extreme databases (Publish
+  // then reports no room). Memory that is never touched costs nothing.
   static uint64_t BytesNeeded(uint64_t record_count);
 
   // memory  [BytesNeeded(...)] zero-filled, shared by the readers of the host; borrowed
   explicit HostLayout(MutableBytes memory);
 
-  // The finder's: puts a piece behind those that are there already.
-  // Returns: the piece as it lies here, or nothing if there is no room, now and from then on
+  // For the finder: appends a part.
+  // Returns: the part in shared memory, or nothing if there is no room. Then all later calls return
+  //          nothing too
   std::optional<layout::Layout> Publish(uint64_t first_record, const layout::Layout& piece);
-  // The finder's: no more pieces come.
+  // For the finder: no more parts follow, because the layout is complete or `status` failed.
   void End(const Status& status);
 
   struct Piece {
     uint64_t first_record = 0;
     layout::Layout layout;
   };
-  // What a user learns of piece `index`.
+  // The result of Await for part `index`.
   enum class Found {
     kPiece,
-    kEnd,      // there are fewer pieces
-    kNoRoom,   // there would be more, but not here
+    kEnd,      // the layout has fewer parts
+    kNoRoom,   // the memory is full; later parts exist, but are not here
     kStopped,  // `stop` was set
   };
-  // Sleeps until piece `index` is here or will never be, or soon after `stop` is set.
-  // Errors: of the finder, with its words
+  // Sleeps until part `index` is published or can no longer come, or at most 0.1 s after `stop` is
+  // set.
+  // Errors: the error that the finder passed to End
   Result<Found> Await(size_t index, const std::atomic<bool>& stop, Piece& piece) const;
 
  private:

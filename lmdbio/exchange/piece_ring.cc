@@ -11,7 +11,7 @@ namespace {
 using layout::Layout;
 using layout::RecordRun;
 
-// A run, followed by so many extents.
+// The encoding of a run, followed by value_count extents.
 struct WireRun {
   uint64_t leaf;
   uint64_t home;
@@ -43,14 +43,14 @@ class Encoder final : public layout::RecordRunSink {
 };
 
 tl::unexpected<Error> NoPiece() {
-  return Fail(ErrorCode::kCorruption, "another reader has sent what is no piece of a walk");
+  return Fail(ErrorCode::kCorruption, "malformed layout message from another reader");
 }
 
 }  // namespace
 
 std::vector<std::byte> EncodePiece(const Layout& piece) {
   Encoder encoder;
-  static_cast<void>(piece.Expand(encoder));  // the encoder takes everything
+  static_cast<void>(piece.Expand(encoder));  // the encoder returns no error
   return encoder.TakeBytes();
 }
 
@@ -94,7 +94,7 @@ Result<std::unique_ptr<PieceRing>> PieceRing::Create(comm::Group& readers, int k
   return std::unique_ptr<PieceRing>(new PieceRing(std::move(links), readers));
 }
 
-// Whoever hears of it leaves in turn, until all know.
+// Each reader that receives the failure leaves too, so it reaches all readers.
 void PieceRing::Leave(const Error& why) { static_cast<void>(links_->SendFailure(behind_, why)); }
 
 Result<std::vector<Layout>> PieceRing::Exchange(const Layout& mine) {
@@ -103,7 +103,9 @@ Result<std::vector<Layout>> PieceRing::Exchange(const Layout& mine) {
   return pieces;
 }
 
-// What comes in the first step is the neighbour's own, then what that one got, and so on.
+// A ring allgather in P - 1 steps. In step s a reader receives the part of the host s places before
+// it, and forwards it unless it has been everywhere (the last step). A message is forwarded before
+// it is decoded, so that decoding overlaps the transfer.
 Result<std::vector<Layout>> PieceRing::GoRound(const Layout& mine) {
   std::vector<Layout> pieces(static_cast<size_t>(size_));
   LMDBIO_TRY_VOID(links_->Post(behind_, EncodePiece(mine)));

@@ -1,8 +1,8 @@
-// lmdbio/exchange/piece_ring.h - hosts that share out a walk over leaf pages.
+// lmdbio/exchange/piece_ring.h - hosts divide a walk over leaf pages and exchange the results.
 //
-// The leaves are cut into steps, the same on every host. In each round every host walks one step
-// and hands its records on round a ring of readers until all hosts have those of all; so a leaf
-// page crosses the storage once, however many hosts there are.
+// The leaves are cut into steps, the same on every host. In each round every host walks one step.
+// The readers then exchange the resulting layout parts by a ring allgather. So a leaf page is read
+// from storage once, for any number of hosts.
 //
 // Source: docs/many_hosts.md "A shared walk".
 #ifndef LMDBIO_EXCHANGE_PIECE_RING_H_
@@ -18,24 +18,26 @@
 
 namespace lmdbio::exchange {
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time; Stop from any thread.
 class PieceRing {
  public:
-  // Collective over `readers`, one reader of each host; at least two.
-  // known_as  this process in messages: its rank in the whole job
-  // Errors: kIo  the readers cannot reach each other
+  // readers   one reader of each host; at least two
+  // known_as  the rank of this process in the whole job, for messages
+  // Errors:     kIo  the readers cannot reach each other
+  // Collective: over `readers`
   static Result<std::unique_ptr<PieceRing>> Create(comm::Group& readers, int known_as);
 
   size_t host_index() const { return static_cast<size_t>(rank_); }
   size_t host_count() const { return static_cast<size_t>(size_); }
 
-  // One round: gives this host's piece to all and returns everybody's, host after host. Each counts
-  // its records from 0.
-  // Errors: kPeerFailed  a host is gone, or walks by itself from now on; kCorruption; also after
-  //         Stop. The ring is broken then, for all hosts
+  // One round: sends the part of this host to all and returns the parts of all hosts, in the order
+  // of hosts. Each part counts its records from 0.
+  // Errors:     kPeerFailed  a host is gone, or has left, or Stop was called; kCorruption. After an
+  //             error the ring is broken for all hosts
+  // Collective: over the readers, in every round
   Result<std::vector<layout::Layout>> Exchange(const layout::Layout& mine);
 
-  // Breaks the ring: this host cannot go on.
+  // Breaks the ring, because this host cannot continue.
   void Leave(const Error& why);
 
   void Stop() { links_->Stop(); }
@@ -51,9 +53,9 @@ class PieceRing {
   int behind_;
 };
 
-// A layout as bytes, for another process of this job.
+// Encodes a layout for another process of this job.
 std::vector<std::byte> EncodePiece(const layout::Layout& piece);
-// Errors: kCorruption  the bytes are not those of EncodePiece
+// Errors: kCorruption  the bytes are not a result of EncodePiece
 Result<layout::Layout> DecodePiece(Bytes bytes);
 
 }  // namespace lmdbio::exchange

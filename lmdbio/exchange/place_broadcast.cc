@@ -4,11 +4,13 @@
 #include <type_traits>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace lmdbio::exchange {
 
 using layout::RecordPlace;
 
-// Everything goes through the walker's link as often.
+// The walker sends every message this many times.
 constexpr int kChildrenMax = 2;
 
 static_assert(std::is_trivially_copyable_v<RecordPlace>);
@@ -43,7 +45,10 @@ Result<std::optional<std::vector<RecordPlace>>> PlaceBroadcast::Receive() {
   LMDBIO_TRY(const auto message, links_->Receive(*parent_));
   if (!message) return std::nullopt;
   if (message->size() % sizeof(RecordPlace) != 0) {
-    return Fail(ErrorCode::kCorruption, "another reader has sent what are no places of records");
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("malformed record-location message from another reader: {} bytes are "
+                            "not a multiple of {}",
+                            message->size(), sizeof(RecordPlace)));
   }
   LMDBIO_TRY_VOID(Post(*message));
   std::vector<RecordPlace> places(message->size() / sizeof(RecordPlace));
@@ -51,7 +56,7 @@ Result<std::optional<std::vector<RecordPlace>>> PlaceBroadcast::Receive() {
   return places;
 }
 
-// Whoever is gone cannot be told.
+// A failed send is ignored, because a reader that is gone cannot receive it.
 void PlaceBroadcast::SendFailure(const Error& error) {
   for (const int child : children_) static_cast<void>(links_->SendFailure(child, error));
 }

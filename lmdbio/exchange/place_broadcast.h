@@ -1,8 +1,8 @@
-// lmdbio/exchange/place_broadcast.h - one reader walks, and tells all hosts where the records lie.
+// lmdbio/exchange/place_broadcast.h - one reader walks and sends record locations to all hosts.
 //
-// The first host's reader steps its cursor through each batch and sends the places of all its
-// records down a binary tree of readers; every reader takes from them what its host needs. So the
-// tree pages cross the storage once, however many hosts there are.
+// The reader of the first host moves its cursor through each batch and sends the locations of all
+// records down a binary tree of readers. Every reader uses the locations that its host needs. So
+// the tree pages are read from storage once, for any number of hosts.
 //
 // Source: dissertation 5.2.1 (one process seeks and sends offsets to the readers);
 // docs/many_hosts.md "One walker".
@@ -20,34 +20,35 @@
 
 namespace lmdbio::exchange {
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time; Stop from any thread.
 class PlaceBroadcast {
  public:
-  // Collective over `readers`, one reader of each host; at least two. The first one walks.
-  // known_as  this process in messages: its rank in the whole job
-  // Errors: kIo  the readers cannot reach each other
+  // readers   one reader of each host; at least two. The first one is the walker
+  // known_as  the rank of this process in the whole job, for messages
+  // Errors:     kIo  the readers cannot reach each other
+  // Collective: over `readers`
   static Result<std::unique_ptr<PlaceBroadcast>> Create(comm::Group& readers, int known_as);
 
   bool is_walker() const { return !parent_; }
 
-  // The walker's: sends the places of a batch to all. Does not sleep; what does not fit into
-  // buffers waits for Flush or Drain.
-  // Errors: kPeerFailed  a host that this one sends to is gone
+  // For the walker: sends the locations of a batch to all. Does not sleep; bytes that do not fit
+  // into the socket buffers wait for Flush or Drain.
+  // Errors: kPeerFailed  a child in the tree is gone
   Status Send(std::span<const layout::RecordPlace> places);
 
-  // The others': sleeps until the places of the next batch are here, and passes them on; nothing
-  // after Stop.
-  // Errors: kPeerFailed  the host before this one is gone, or has failed; kCorruption
+  // For the other readers: sleeps until the locations of the next batch arrive, and forwards them.
+  // Returns nothing after Stop.
+  // Errors: kPeerFailed  the parent in the tree is gone, or has failed; kCorruption
   Result<std::optional<std::vector<layout::RecordPlace>>> Receive();
 
-  // Whether Receive would not sleep.
+  // Whether Receive would return without sleeping.
   bool HasPlaces();
-  // Sends what is left as far as there is room for it; false if something remains.
+  // Sends as many waiting bytes as the buffers take; false if some remain.
   bool Flush() { return links_->Flush(); }
-  // The same, asleep until nothing is left. Errors: kPeerFailed
+  // Sleeps until all waiting bytes are sent. Errors: kPeerFailed
   Status Drain() { return links_->Drain(); }
 
-  // Tells those that this one sends to, and so all below, that it cannot go on.
+  // Sends the failure of this reader to its children, which forward it.
   void SendFailure(const Error& error);
   void Stop() { links_->Stop(); }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kChildrenMax = 4;
 
-// Adds `rank` unless it is there, or is this rank itself.
+// Adds `rank` unless `peers` contains it or it is this rank.
 void AddPeer(const comm::Group& readers, int rank, std::vector<int>& peers) {
   if (rank == readers.rank()) return;
   if (std::find(peers.begin(), peers.end(), rank) == peers.end()) peers.push_back(rank);
@@ -22,11 +22,11 @@ void AddPeer(const comm::Group& readers, int rank, std::vector<int>& peers) {
 
 struct ReadTokens::Message {
   enum Kind : uint64_t {
-    kWish = 1,    // whoever has the token of `set`, hand it on
-    kToken = 2,   // of `set`
-    kRates = 3,   // of the sender and those below it
-    kChoice = 4,  // `set` is the way
-    kLeave = 5,   // the sender, or somebody it has heard of, leaves
+    kWish = 1,    // a request for the token of `set`
+    kToken = 2,   // the token of `set`
+    kRates = 3,   // sum over the sender and the readers below it in the tree
+    kChoice = 4,  // `set` is the chosen token count
+    kLeave = 5,   // the sender leaves, or forwards that a reader leaves
   };
   Kind kind = kWish;
   uint64_t set = 0;
@@ -84,7 +84,7 @@ ReadTokens::~ReadTokens() {
 // --- The reader's side ---
 
 bool ReadTokens::MayTake(size_t set) const {
-  if (failure_) return false;  // Await tells of it
+  if (failure_) return false;  // Await returns it
   return is_free_ || (rings_[set].is_here && !rings_[set].is_leaving);
 }
 
@@ -123,7 +123,7 @@ void ReadTokens::Release() {
     if (!held_) return;
     Ring& ring = rings_[*held_];
     held_.reset();
-    // Whoever waits for it comes before this reader's next turn.
+    // A waiting reader comes before the next turn of this reader.
     if (!ring.is_wanted_behind) return;
     ring.is_leaving = ring.is_here;
   }
@@ -168,7 +168,7 @@ void ReadTokens::Serve() {
     const std::lock_guard lock(mutex_);
     if (is_closing_) break;
   }
-  // A failure has been told already.
+  // A failure was already sent to the peers; otherwise they learn that this reader leaves.
   bool has_failed = false;
   {
     const std::lock_guard lock(mutex_);
@@ -184,7 +184,7 @@ void ReadTokens::HearFrom(int peer) {
     bool matters = false;
     {
       const std::lock_guard lock(mutex_);
-      // Whoever has left is gone some time.
+      // After a leave or a failure, a lost connection is expected.
       matters = !is_free_ && !failure_ && !is_closing_;
     }
     if (matters) FailAll(heard.error());
@@ -250,6 +250,12 @@ void ReadTokens::Act() {
   ActOnRates();
 }
 
+// One step of the token cycle; runs after each message and each call of the reader.
+//
+// The token is passed on if it is idle and the reader behind wants it, unless this reader wants it
+// too and it is not leaving. A request is sent on if the token is not here and this reader, or one
+// behind it, wants it; one request at a time. After the token was passed on, a request of this
+// reader therefore follows it round the cycle.
 void ReadTokens::ActOnRing(size_t set) {
   bool hands_on = false;
   bool asks = false;
@@ -273,7 +279,8 @@ void ReadTokens::ActOnRing(size_t set) {
   if (asks) Post(to.before, {Message::kWish, set, {}});
 }
 
-// Rates go up the tree, the choice comes down.
+// Adds up the rates on the way up the tree: a reader sends its sum after all its children reported.
+// The root chooses the token count, and the choice is sent down the tree.
 void ReadTokens::ActOnRates() {
   std::optional<Message> message;
   {
@@ -305,7 +312,7 @@ void ReadTokens::FailAll(const Error& why) {
   changed_.notify_all();
 }
 
-// Whoever is gone is found when it is listened to.
+// A failed send is ignored, because Receive reports a peer that is gone.
 void ReadTokens::Post(int peer, const Message& message) {
   static_cast<void>(links_->Post(peer, std::as_bytes(std::span(&message, 1))));
 }

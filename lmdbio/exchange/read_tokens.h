@@ -1,18 +1,20 @@
-// lmdbio/exchange/read_tokens.h - who of many readers may read now.
+// lmdbio/exchange/read_tokens.h - tokens that limit the number of readers that read at a time.
 //
-// Readers that stand n places apart form a ring, in which one token goes round: so n readers read
-// at a time, and those n are mostly neighbours, whose shares lie together in the file.
+// With n tokens, readers r, r + n, r + 2n, ... form a token cycle, in which one token moves. So n
+// readers read at a time. They are mostly neighbours, and neighbours have adjacent shares in the
+// file.
 //
-//   reader   0 1 2 3 | 4 5 6 7 | 8 9        n = 4: rings {0 4 8} {1 5 9} {2 6} {3 7}
+//   reader   0 1 2 3 | 4 5 6 7 | 8 9        n = 4: cycles {0 4 8} {1 5 9} {2 6} {3 7}
 //
-// The dissertation hands a token on when a read has ended, to whoever is next; a next one that has
-// nothing to read, because its trainers still hold all memory, would keep it, and those trainers
-// may wait for a host that waits for the token. So here a token is asked for: the wish goes round
-// against the token's way, up to where the token lies, and the token comes back with it. A thread
-// of its own answers, whatever the reader waits for. Whoever has a token waits for storage alone.
+// In the dissertation a reader passes the token to the next reader after each read. This can
+// deadlock: a reader with nothing to read, because its trainers still hold all memory, keeps the
+// token, and those trainers may wait for a host that waits for the token. So here a reader requests
+// the token. The request travels against the direction of the token, up to the reader that has it,
+// and the token comes back along the same readers. A separate thread answers requests, also while
+// the reader sleeps. A reader with a token waits for storage only, so it always releases the token.
 //
-// Tokens are a convenience: if a reader leaves, the others read without from then on. One that
-// fails, or dies, is an error for all.
+// Tokens are an optimisation. If a reader leaves, the others read without tokens from then on. If a
+// reader fails or dies, all readers get an error.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
 #ifndef LMDBIO_EXCHANGE_READ_TOKENS_H_
@@ -34,14 +36,15 @@
 
 namespace lmdbio::exchange {
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time; Stop and choice from any thread.
 class ReadTokens {
  public:
-  // Collective over `readers`: all that shall take turns, in the order of their shares.
-  // token_counts  [at most kStaggerWaysMax - 1; the same on every rank] one set of rings for each
-  //               number of tokens, all independent of each other
-  // known_as      this process in messages: its rank in the whole job
-  // Errors: kIo  the readers cannot reach each other
+  // readers       the readers that take turns, in the order of their shares
+  // token_counts  [at most kStaggerWaysMax - 1; the same on every rank] one independent set of
+  //               token cycles for each number of tokens
+  // known_as      the rank of this process in the whole job, for messages
+  // Errors:     kIo  the readers cannot reach each other
+  // Collective: over `readers`
   static Result<std::unique_ptr<ReadTokens>> Create(comm::Group& readers,
                                                     std::span<const uint32_t> token_counts,
                                                     int known_as);
@@ -51,24 +54,24 @@ class ReadTokens {
   ReadTokens(const ReadTokens&) = delete;
   ReadTokens& operator=(const ReadTokens&) = delete;
 
-  // Takes the token of set `set` if it is here, or if nobody needs one any more; otherwise asks for
+  // Takes the token of set `set` if it is here, or if tokens are no longer used. Otherwise requests
   // it and returns false, also after a failure.
-  // Requires: no token is held
+  // Requires: this reader holds no token
   bool Take(size_t set);
 
   // Sleeps until Take would return true, or Stop was called.
   // Errors: kPeerFailed  another reader has failed or is gone; names it
   Status Await(size_t set);
 
-  // Gives the token back that Take has taken; nothing if there is none.
+  // Releases the token of the last Take; does nothing if none is held.
   void Release();
 
-  // What this reader has measured: everybody's is added up.
+  // The measured rates of this reader. The rates of all readers are added up.
   void Report(const StaggerRates& mine);
-  // The way that all have chosen, once it is known. Any thread.
+  // The way that all readers chose (stagger_plan.h), once it is known.
   std::optional<size_t> choice() const;
 
-  // Tells the others, with the token, that this reader cannot go on.
+  // Sends the failure of this reader to the others.
   void Abandon(const Error& why);
 
   // Ends Await.
@@ -78,11 +81,11 @@ class ReadTokens {
   struct Message;
   struct Ring {
     int before = 0;
-    int behind = 0;  // where the token goes
-    bool is_here = false;
-    bool is_leaving = false;  // here, and another's turn
-    bool is_asked_for = false;
-    bool is_wanted_behind = false;
+    int behind = 0;                 // the token goes there
+    bool is_here = false;           // this reader has the token
+    bool is_leaving = false;        // it must be passed on, because another reader's turn has come
+    bool is_asked_for = false;      // a request was sent to `before`
+    bool is_wanted_behind = false;  // a request came from `behind`
   };
 
   ReadTokens(std::unique_ptr<comm::PeerLinks> links, const comm::Group& readers,
@@ -98,24 +101,24 @@ class ReadTokens {
   void Post(int peer, const Message& message);
   bool MayTake(size_t set) const;
 
-  std::unique_ptr<comm::PeerLinks> links_;  // the serving thread's
+  std::unique_ptr<comm::PeerLinks> links_;  // used by the serving thread, except Wake
   comm::TreeNeighbours tree_;
-  std::vector<int> peers_;  // whom to listen to, still; the serving thread's
+  std::vector<int> peers_;  // the connected peers; used by the serving thread only
   size_t reader_count_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   std::vector<Ring> rings_;
-  std::optional<size_t> wanted_;  // the set whose token the reader asks for
-  std::optional<size_t> held_;
-  bool is_free_ = false;  // somebody has left: nobody needs a token
+  std::optional<size_t> wanted_;  // the set of the requested token
+  std::optional<size_t> held_;    // the set of the held token
+  bool is_free_ = false;          // a reader has left: tokens are no longer used
   bool is_stopped_ = false;
   bool is_closing_ = false;
   std::optional<Error> own_failure_;
-  std::optional<Error> failure_;  // of any
+  std::optional<Error> failure_;  // of any reader
   std::optional<StaggerRates> own_rates_;
-  StaggerRates rates_;  // of those below in the tree
+  StaggerRates rates_;  // sum over the readers below in the tree
   size_t rates_heard_ = 0;
   bool has_reported_ = false;
   std::optional<size_t> choice_;

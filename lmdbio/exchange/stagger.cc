@@ -23,7 +23,7 @@ Result<std::unique_ptr<Stagger>> Stagger::Create(comm::Group& readers, StaggerOp
   return std::unique_ptr<Stagger>(new Stagger(std::move(tokens), std::move(options)));
 }
 
-// 0: freely; otherwise the set of tokens after it.
+// 0: without tokens; w > 0: with token set w - 1.
 size_t Stagger::WayOf(uint64_t slot) const {
   if (!options_.is_tried) return 1;
   if (slot < trial_.slot_count()) return trial_.WayOf(slot);

@@ -1,4 +1,4 @@
-// lmdbio/exchange/stagger.h - when a reader may read its part of a slot, if readers take turns.
+// lmdbio/exchange/stagger.h - staggering: decides when a reader may read its part of a slot.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
 #ifndef LMDBIO_EXCHANGE_STAGGER_H_
@@ -14,43 +14,44 @@
 
 namespace lmdbio::exchange {
 
-// How the readers of a job take turns: the same on all of them.
+// The staggering of a job; the same on all its readers.
 struct StaggerOptions {
-  // Numbers of tokens: none, and readers never take turns; one with is_tried unset, and they always
-  // do; otherwise each is tried, beside reading freely.
+  // The numbers of tokens. Empty: readers never take turns. One number with is_tried false: they
+  // always do. With is_tried: each number is tried, and reading without tokens too.
   std::vector<uint32_t> token_counts;
   bool is_tried = false;
 };
 
-// Threads: one at a time, but Stop and token_count from any.
+// Threads: one at a time; Stop and token_count from any thread.
 class Stagger {
  public:
-  // Collective over `readers`: all of the job, at least two.
-  // known_as  this process in messages: its rank in the whole job
-  // Errors: kIo  the readers cannot reach each other
+  // readers   all readers of the job; at least two
+  // known_as  the rank of this process in the whole job, for messages
+  // Errors:     kIo  the readers cannot reach each other
+  // Collective: over `readers`
   static Result<std::unique_ptr<Stagger>> Create(comm::Group& readers, StaggerOptions options,
                                                  int known_as);
 
-  // Whether the reads of slot `slot` may begin; if not, its token has been asked for. A token is
-  // for one slot.
-  // read_bytes  that this reader has to read for it
-  // under_way   reads of this reader
+  // Whether the reads of slot `slot` may begin. If not, the token was requested, or earlier reads
+  // are still in flight. A token is for one slot.
+  // read_bytes  bytes that this reader has to read for the slot
+  // under_way   reads of this reader in flight
   bool MayBegin(uint64_t slot, uint64_t read_bytes, uint64_t under_way);
 
   // Sleeps until MayBegin would return true for a reader that reads nothing, or Stop was called.
   // Errors: kPeerFailed  another reader has failed or is gone; names it
   Status Await(uint64_t slot);
 
-  // This reader's part of a slot has been read.
+  // To be called when this reader has read its part of a slot.
   void SlotDone(uint64_t slot, uint64_t read_bytes);
 
-  // The reader has slept so long because its trainers held all memory.
+  // To be called after the reader slept because its trainers held all memory.
   void Waited(double seconds) { trial_.Waited(seconds); }
 
   void Abandon(const Error& why) { tokens_->Abandon(why); }
   void Stop() { tokens_->Stop(); }
 
-  // How many readers may read at a time; 0: all, or not decided yet.
+  // The number of readers that may read at a time. 0: all, or not decided yet.
   uint32_t token_count() const;
 
  private:

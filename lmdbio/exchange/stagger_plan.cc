@@ -5,7 +5,7 @@
 namespace lmdbio::exchange {
 namespace {
 
-// By so much must tokens be better, or what was measured may be chance.
+// The required advantage of tokens. A smaller difference may be measurement noise.
 constexpr double kWorthIt = 1.05;
 
 }  // namespace

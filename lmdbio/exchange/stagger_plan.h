@@ -1,10 +1,10 @@
-// lmdbio/exchange/stagger_plan.h - how many readers shall read at a time: tried, then chosen.
+// lmdbio/exchange/stagger_plan.h - tries several token counts and chooses the best.
 //
-// A way is 0, everybody reads when it likes, or one of some numbers of tokens. Which is best
+// A "way" is an index: 0 is reading without tokens, w > 0 is the w-th token count. The best way
 // depends on the storage; the dissertation found it by hand. Here the first slots are read in every
-// way in turn - they are needed anyway, so nothing is read twice - and each reader measures its
-// rate. The rates of all readers are added up, and the way with the greatest sum is chosen; tokens
-// must be worth it.
+// way in turn, and each reader measures its rate. No record is read twice, because the slots are
+// needed anyway. The way with the greatest sum over all readers is chosen. Tokens are chosen only
+// if they are better by a twentieth.
 //
 // Source: dissertation 5.2.4; docs/many_hosts.md "Tokens".
 #ifndef LMDBIO_EXCHANGE_STAGGER_PLAN_H_
@@ -22,15 +22,15 @@ inline constexpr size_t kStaggerWaysMax = 4;
 
 struct StaggerRates {
   std::array<double, kStaggerWaysMax> bytes_per_s{};  // [ways], summed over readers
-  // Readers that mostly waited for their trainers: what they measured says little.
+  // Number of readers that mostly waited for their trainers, so that their rates mean little.
   uint64_t unclear_count = 0;
 };
 
-// The way with the greatest rate; 0 unless another is better by a twentieth, or if most trainers
-// are slower than the storage.
+// The way with the greatest rate. 0 if no other way is better by a twentieth, or if more than half
+// of the readers mostly waited for their trainers.
 size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t reader_count);
 
-// The numbers of tokens worth trying for so many readers: a half and a quarter of them.
+// The token counts to try for `reader_count` readers: a half and a quarter of them.
 std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count);
 
 // One reader's trial. Threads: one at a time.
@@ -40,23 +40,23 @@ class StaggerTrial {
   static constexpr uint64_t kWarmSlots = 2;
   static constexpr uint64_t kSlotsPerWay = 4;
 
-  // way_count  [1 to kStaggerWaysMax]; of 1 nothing is to be tried
+  // way_count  [1 to kStaggerWaysMax]; 1: there is nothing to try
   explicit StaggerTrial(size_t way_count) : way_count_(way_count) {}
 
   uint64_t slot_count() const { return kWarmSlots + kSlotsPerWay * way_count_; }
 
-  // How to read slot `slot` of the stream. After the trial, and before everybody's choice is known:
-  // freely.
+  // The way in which to read slot `slot` of the stream. 0 after the trial, which is used until the
+  // choice is known.
   size_t WayOf(uint64_t slot) const;
 
-  // This reader's part of the next slot has been read.
-  // now_s  of a clock of this reader that does not jump
+  // To be called when this reader has read its part of the next slot.
+  // now_s  from a monotonic clock
   void SlotDone(uint64_t bytes, double now_s);
 
-  // The reader had to wait for its trainers; that time does not count.
+  // Time in which the reader waited for its trainers. It does not count.
   void Waited(double seconds) { way_waited_s_ += seconds; }
 
-  // What was measured, when the trial is over; once.
+  // The measured rates, once, after the end of the trial.
   std::optional<StaggerRates> TakeRates();
 
  private:

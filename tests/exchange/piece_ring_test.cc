@@ -1,6 +1,6 @@
-// Goal: what hosts walked reaches all of them as it was, round after round, and a host that leaves
-// is noticed by all, soon.
-// Method: hosts played by threads; layouts of made-up runs.
+// Goal: the layout parts of all hosts reach all hosts unchanged, round after round, and all hosts
+// soon detect a host that leaves.
+// Method: threads act as hosts; the layouts consist of synthetic runs.
 #include "lmdbio/exchange/piece_ring.h"
 
 #include <string>
@@ -32,12 +32,12 @@ layout::Layout AnyPiece(uint64_t seed, uint64_t run_count) {
   return builder.Finish();
 }
 
-TEST_CASE("Every host gets every host's piece, round after round", "[exchange][piece_ring]") {
+TEST_CASE("Every host gets the parts of all hosts, round after round", "[exchange][piece_ring]") {
   const int hosts = GENERATE(2, 3, 8);
   std::vector<std::vector<std::byte>> expected;
   for (int round = 0; round < 3; ++round) {
     for (int host = 0; host < hosts; ++host) {
-      // Also empty ones: at the end of a walk there are not enough leaves for all.
+      // Some parts are empty, as at the end of a walk with too few leaves for all hosts.
       expected.push_back(EncodePiece(
           AnyPiece(static_cast<uint64_t>(round * 100 + host), host == 1 && round == 2 ? 0 : 50)));
     }
@@ -79,7 +79,7 @@ TEST_CASE("A host that leaves the ring breaks it for all", "[exchange][piece_rin
   CHECK(failures == std::vector<int>{1, 1, 0, 1});
 }
 
-TEST_CASE("What is no piece is refused", "[exchange][piece_ring]") {
+TEST_CASE("DecodePiece refuses malformed messages", "[exchange][piece_ring]") {
   const std::vector<std::byte> good = EncodePiece(AnyPiece(3, 4));
   CHECK(DecodePiece(good));
   CHECK(DecodePiece({}));

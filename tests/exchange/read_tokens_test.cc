@@ -1,6 +1,6 @@
-// Goal: never more readers hold tokens than there are, everybody gets its turns whatever the others
-// do, and whoever leaves or fails holds up nobody.
-// Method: readers played by threads, over real sockets of this host.
+// Goal: at most as many readers hold tokens as there are tokens, every reader gets its turns, and a
+// reader that leaves or fails does not block the others.
+// Method: threads act as readers, over real sockets of this host.
 #include "lmdbio/exchange/read_tokens.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Outcome {
   std::atomic<int> held_max{0};
 };
 
-// One turn: waits for the token, holds it for a moment, gives it back.
+// One turn: waits for the token, holds it for a moment, releases it.
 Status TakeTurn(ReadTokens& tokens, size_t set, Outcome& outcome) {
   while (!tokens.Take(set)) LMDBIO_TRY_VOID(tokens.Await(set));
   const int held = ++outcome.held;
@@ -48,7 +48,7 @@ void Play(int reader_count, std::vector<uint32_t> token_counts, Outcome& outcome
   });
 }
 
-TEST_CASE("At most so many readers hold tokens, and all get their turns", "[exchange][tokens]") {
+TEST_CASE("At most n readers hold n tokens, and all get their turns", "[exchange][tokens]") {
   const auto [readers, tokens] = GENERATE(table<int, uint32_t>(
       {{2, 1}, {3, 1}, {3, 2}, {5, 2}, {8, 2}, {8, 3}, {9, 4}, {4, 4}, {4, 9}}));
   CAPTURE(readers, tokens);
@@ -62,8 +62,8 @@ TEST_CASE("At most so many readers hold tokens, and all get their turns", "[exch
   CHECK(outcome.held_max.load() >= 1);
 }
 
-// A reader whose trainers hold all memory asks for nothing, and may not keep the token.
-TEST_CASE("Readers that want nothing hold up nobody", "[exchange][tokens]") {
+// A reader with trainers that hold all memory requests no token, and must not keep one.
+TEST_CASE("Readers that request no token do not block the others", "[exchange][tokens]") {
   const int busy = GENERATE(0, 2, 4);
   Outcome outcome;
   Play(5, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
@@ -74,7 +74,7 @@ TEST_CASE("Readers that want nothing hold up nobody", "[exchange][tokens]") {
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
 }
 
-TEST_CASE("Sets of rings do not know of each other", "[exchange][tokens]") {
+TEST_CASE("Sets of token cycles are independent", "[exchange][tokens]") {
   Outcome outcome;
   Play(6, {3, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
     for (int turn = 0; turn < 20; ++turn) {
@@ -86,7 +86,7 @@ TEST_CASE("Sets of rings do not know of each other", "[exchange][tokens]") {
   CHECK(outcome.held_max.load() <= 4);
 }
 
-TEST_CASE("When a reader leaves, the others go on without tokens", "[exchange][tokens]") {
+TEST_CASE("When a reader leaves, the others continue without tokens", "[exchange][tokens]") {
   const int leaver = GENERATE(0, 3);
   Outcome outcome;
   outcome.wrong.resize(4);
@@ -104,7 +104,7 @@ TEST_CASE("When a reader leaves, the others go on without tokens", "[exchange][t
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
 }
 
-TEST_CASE("A reader that fails is an error for all others, in its words", "[exchange][tokens]") {
+TEST_CASE("All readers get the error of a reader that fails", "[exchange][tokens]") {
   const int failing = GENERATE(0, 1, 5);
   Outcome outcome;
   Play(6, {2}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
@@ -125,7 +125,7 @@ TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
   Play(2, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() == 0) {
       while (!mine.Take(0)) LMDBIO_TRY_VOID(mine.Await(0));
-      return group.Barrier();  // holds it for good
+      return group.Barrier();  // never releases it
     }
     if (mine.Take(0)) return Fail(ErrorCode::kInternal, "took a token that another holds");
     std::thread stopper([&] { mine.Stop(); });
@@ -137,12 +137,11 @@ TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
 }
 
-TEST_CASE("All readers hear of one choice, by the sum of what all have measured",
-          "[exchange][tokens]") {
+TEST_CASE("All readers get one choice, by the sum of all measured rates", "[exchange][tokens]") {
   const int readers = GENERATE(2, 5, 11);
   Outcome outcome;
   Play(readers, {2, 1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
-    // One reader alone finds the first way good; the sum says the last one.
+    // A single reader measures the best rate for the first way, but the sum is best for the last.
     StaggerRates rates;
     rates.bytes_per_s = {group.rank() == 1 ? 3.0 : 1.0, 1.0, 4.0, 0};
     mine.Report(rates);

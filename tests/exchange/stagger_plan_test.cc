@@ -11,7 +11,7 @@ StaggerRates Rates(double freely, double half, double quarter, uint64_t unclear_
   return rates;
 }
 
-TEST_CASE("Tokens are chosen where they are worth it", "[exchange][stagger]") {
+TEST_CASE("Tokens are chosen if they are better by a twentieth", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 90, 80), 3, 8) == 0);
   CHECK(ChooseStaggerWay(Rates(100, 104, 102), 3, 8) == 0);
   CHECK(ChooseStaggerWay(Rates(100, 120, 110), 3, 8) == 1);
@@ -19,13 +19,12 @@ TEST_CASE("Tokens are chosen where they are worth it", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 120, 200), 2, 8) == 1);  // the last one was not tried
 }
 
-TEST_CASE("Nobody takes turns because trainers are slow", "[exchange][stagger]") {
+TEST_CASE("No tokens are chosen if trainers are slow", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 4), 3, 8) == 2);
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 5), 3, 8) == 0);
 }
 
-TEST_CASE("A half and a quarter of the readers are tried, if there are such",
-          "[exchange][stagger]") {
+TEST_CASE("Token counts of a half and a quarter of the readers are tried", "[exchange][stagger]") {
   CHECK(TokenCountsToTry(2) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(3) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(4) == std::vector<uint32_t>{2, 1});
@@ -40,7 +39,7 @@ TEST_CASE("A trial measures each way over its own slots", "[exchange][stagger]")
     REQUIRE(!trial.TakeRates());
     const size_t way = trial.WayOf(slot);
     CHECK(way == (slot < 2 ? 0 : (slot - 2) / 4));
-    now_s += slot == 0 ? 77 : 1 + static_cast<double>(way);  // the first one takes long
+    now_s += slot == 0 ? 77 : 1 + static_cast<double>(way);  // the first slot takes long
     trial.SlotDone(1000, now_s);
   }
   CHECK(trial.WayOf(trial.slot_count()) == 0);
@@ -55,7 +54,7 @@ TEST_CASE("A trial measures each way over its own slots", "[exchange][stagger]")
   CHECK(!trial.TakeRates());
 }
 
-TEST_CASE("Time that trainers cost does not count, unless it is most of it",
+TEST_CASE("Waits for trainers do not count, unless they are most of the time",
           "[exchange][stagger]") {
   for (const double waited_s : {1.0, 30.0}) {
     StaggerTrial trial(2);
