@@ -1,4 +1,4 @@
-// lmdbio/trace/event_time.h - now, as timelines and flight records count.
+// lmdbio/trace/event_time.h - the clocks of timelines and flight records.
 #ifndef LMDBIO_TRACE_EVENT_TIME_H_
 #define LMDBIO_TRACE_EVENT_TIME_H_
 

@@ -69,16 +69,17 @@ void FlightRecorder::Record(FlightKind kind, std::string_view name, FlightDetail
   RecordAt(SteadyNow(), kind, name, detail);
 }
 
-// The stores between the two states are releases, and the loads in Read acquires: a reader that
-// sees a word of this event also sees that its state has changed since. (A fence would do the same,
-// but the thread sanitizer does not know fences.)
+// A sequence lock for each slot. A writer takes the slot by setting an odd state, and publishes the
+// event with the next even state. The stores between the two are releases and pair with the acquire
+// loads in Read. So a reader that sees a word of this event also sees the changed state, and
+// discards its copy. (A fence would do the same, but the thread sanitizer does not support fences.)
 void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_view name,
                               FlightDetail detail) {
   constexpr auto kRelease = std::memory_order_release;
   const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[order % capacity_];
   uint64_t state = slot.state.load(std::memory_order_relaxed);
-  // Another thread is at it, or has come later and was faster: it keeps the slot.
+  // Another thread is writing to the slot, or has written a newer event: this event is lost.
   if (state % 2 != 0 || state > 2 * order) return;
   if (!slot.state.compare_exchange_strong(state, 2 * order + 1, std::memory_order_acquire)) return;
   std::array<uint64_t, kNameWords> words{};
@@ -105,7 +106,7 @@ void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_vi
   slot.state.store(2 * order + 2, kRelease);
 }
 
-// False if there is no event, or another is just being written over it.
+// False if there is no event, or if it is being overwritten.
 bool FlightRecorder::Read(const Slot& slot, Event& event) {
   constexpr auto kAcquire = std::memory_order_acquire;
   const uint64_t state = slot.state.load(kAcquire);
@@ -122,7 +123,7 @@ bool FlightRecorder::Read(const Slot& slot, Event& event) {
   event.kind = static_cast<FlightKind>(kind_and_name_bytes >> 32);
   event.name.assign(reinterpret_cast<const char*>(words.data()),
                     std::min<uint64_t>(kNameBytesMax, kind_and_name_bytes & 0xFFFF'FFFF));
-  // A line is a line, whatever a program calls its tensors.
+  // Control characters in a tensor name must not break the line.
   std::ranges::replace_if(
       event.name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
   return true;

@@ -8,7 +8,7 @@
 namespace lmdbio::trace {
 namespace {
 
-constexpr size_t kRanksMax = 16;  // that a line names
+constexpr size_t kRanksMax = 16;  // named in a line
 
 std::string RanksText(const std::vector<int>& ranks) {
   if (ranks.empty()) return "other ranks";

@@ -1,7 +1,7 @@
-// lmdbio/trace/stall_report.h - tensors that some rank does not submit: what to say, and when to
-// give up.
+// lmdbio/trace/stall_report.h - stalls: reports tensors that some rank does not submit, and detects
+// the limit.
 //
-// Pure: no thread, no clock, no message. Who drives it says what is pending and what time it is.
+// Pure: no thread, no clock, no message. The caller passes the pending tensors and the time.
 //
 // Source: docs/sync.md "Failures".
 #ifndef LMDBIO_TRACE_STALL_REPORT_H_
@@ -24,9 +24,9 @@ using StallClock = std::chrono::steady_clock;
 // A tensor that was submitted here and that not all ranks have submitted.
 struct PendingTensor {
   std::string name;
-  uint64_t number = 0;  // of the submission: a name comes again
+  uint64_t number = 0;  // of the submission, because names repeat
   StallClock::time_point since;
-  std::vector<int> missing_ranks;  // as far as is known; empty: not known
+  std::vector<int> missing_ranks;  // the known ones; empty: unknown
 };
 
 // As in SyncOptions.
@@ -35,13 +35,13 @@ struct StallLimits {
   std::chrono::milliseconds limit{600'000};  // 0: never
 };
 
-// What Look found.
+// The result of Look.
 struct StallFindings {
-  // To be logged, as "tensor 'conv1' (number 17) has waited 6.2 s for ranks 2, 5". Of more than
-  // StallWatch::kLinesMax tensors the last line is "and 37 more".
+  // Lines for the log, such as "tensor 'conv1' (number 17) has waited 6.2 s for ranks 2, 5". With
+  // more than StallWatch::kLinesMax tensors the last line is "and 37 more".
   std::vector<std::string> lines;
   std::vector<size_t> reported;  // [lines at most] indices of these tensors in `pending`
-  // kPeerFailed: the tensor that has waited longest has passed the limit. Names the tensor, its
+  // kPeerFailed if the tensor that has waited longest has passed the limit. Names the tensor, its
   // number and the ranks.
   Status status;
 };
@@ -53,9 +53,9 @@ class StallWatch {
 
   explicit StallWatch(StallLimits limits) : limits_(limits) {}
 
-  // What there is to say about `pending` now. Each tensor is reported once in a report time,
-  // counted from its submission, whether it got a line of its own or is among the "more".
-  // pending  [any order] all of them: others are forgotten
+  // The findings for `pending` at time `now`. Each tensor is reported once in a report time,
+  // counted from its submission. A tensor in the "and N more" line counts as reported.
+  // pending  [any order] all pending tensors; the state of other tensors is dropped
   StallFindings Look(std::span<const PendingTensor> pending, StallClock::time_point now);
 
  private:
@@ -63,7 +63,7 @@ class StallWatch {
   StallClock::time_point DueAt(const PendingTensor& tensor) const;
 
   StallLimits limits_;
-  std::map<Key, StallClock::time_point> reported_at_;  // of what is pending
+  std::map<Key, StallClock::time_point> reported_at_;  // of the pending tensors
 };
 
 }  // namespace lmdbio::trace

@@ -19,7 +19,7 @@ using Kind = TimelineEvent::Kind;
 
 constexpr size_t kBufferBytesMin = 64 << 10;
 
-// FlushIfDue writes from so many events on, or what has waited for so long.
+// FlushIfDue writes this many events or more, or any events this long after the last write.
 constexpr size_t kManyEvents = 1024;
 constexpr int64_t kLongNs = 1'000'000'000;
 
@@ -42,7 +42,7 @@ Result<std::unique_ptr<Timeline>> Timeline::Open(const TimelineOptions& options)
     return Fail(ErrorCode::kIo, fmt::format("{}: {}", path, words));
   }
   std::unique_ptr<Timeline> timeline(new Timeline(options, std::move(path), std::move(file)));
-  // A rank that dies early leaves a file that says whose it is.
+  // The head is written now, so that the file of a rank that dies early names the rank.
   LMDBIO_TRY_VOID(
       timeline->writer_.WriteHead(options.size, options.host.empty() ? HostName() : options.host));
   return timeline;
@@ -58,13 +58,14 @@ Timeline::Timeline(const TimelineOptions& options, std::string path, UniqueFd fi
 
 Timeline::~Timeline() { [[maybe_unused]] const Status status = Close(); }
 
-// Whether one more event may be appended. Gives the lock up while full memory is written.
+// Whether one more event may be appended. If the memory is full, writes it out, and releases the
+// lock meanwhile.
 bool Timeline::HasRoom(Lock& lock) {
   if (is_over_) return false;
   if (events_.size() >= event_count_max_ && !is_writing_) WriteOut(lock);
   if (is_over_) return false;
   if (events_.size() < event_count_max_) return true;
-  // The file is slower than the job, which is not to wait for it.
+  // Another thread is writing. The event is dropped, because the job must not wait for the file.
   ++lost_count_;
   return false;
 }
@@ -74,6 +75,8 @@ void Timeline::Add(const TimelineEvent& event) {
   if (HasRoom(lock)) events_.push_back(event);
 }
 
+// Swaps the two event lists and writes one of them without the lock, so that other threads append
+// to the other list meanwhile.
 // Requires: !is_writing_
 void Timeline::WriteOut(Lock& lock) {
   std::swap(events_, writing_);
@@ -100,7 +103,7 @@ TimelineTensor Timeline::Begin(std::string_view name, uint64_t bytes, int64_t st
     const auto number = static_cast<uint32_t>(rows_.size());
     known = rows_.try_emplace(std::string(name), Row{.number = number}).first;
   }
-  auto& [key, row] = *known;  // stays where it is
+  auto& [key, row] = *known;  // references to map elements stay valid
   ++row.begin_count;
   if (!HasRoom(lock)) return {};
   if (!std::exchange(row.is_named, true)) {
@@ -114,8 +117,9 @@ TimelineTensor Timeline::Begin(std::string_view name, uint64_t bytes, int64_t st
   return {.row = row.number, .is_negotiating = true};
 }
 
-// Of whatever is open. Also where there is no room: what has begun in the file ends in it, and
-// whatever is open was let in.
+// Ends the open phase of the tensor. The event is added even if the memory is full, because every
+// phase that begins in the file must end in it. The number of such events is bounded by the number
+// of open phases.
 void Timeline::EndPhase(TimelineTensor& tensor, std::string_view operation, int64_t at_ns) {
   if (tensor.is_negotiating) {
     events_.push_back({.kind = Kind::kAgreed, .row = tensor.row, .begin_ns = at_ns});
@@ -135,7 +139,7 @@ void Timeline::Agree(TimelineTensor& tensor, uint64_t bucket, int64_t steady_ns)
   if (tensor.row == TimelineEvent::kNoRow) return;
   Lock lock(mutex_);
   if (is_over_) return;
-  EndPhase(tensor, "declined", steady_ns);  // if it had gone with a bucket before
+  EndPhase(tensor, "declined", steady_ns);  // a second Agree means that the bucket was declined
   tensor.is_agreed = true;
   tensor.agreed_ns = steady_ns;
   tensor.bucket = bucket;

@@ -1,19 +1,18 @@
-// lmdbio/trace/timeline.h - what this rank did when, as a trace that Chrome and Perfetto show.
+// lmdbio/trace/timeline.h - the timeline of this rank, as a trace for Chrome and Perfetto.
 //
 // One file for each rank, PATH.rank, an event on each line. `lmdbio-timeline` merges the files of
 // all ranks, and reports.
 //
-//   row of a tensor   negotiate [submitted .. all ranks have]  allreduce [.. the program was told]
+//   row of a tensor   negotiate [submitted .. by all ranks]  allreduce [.. reported to the program]
 //   helper thread     round            bucket [pack  transfer [the collective call]  unpack]
 //   program's waits   wait
 //
-// What all tensors of a bucket go through together is written once, in the bucket, which a tensor's
-// row refers to by its number: a job's file is small, and a file costs by its bytes.
+// The steps that all tensors of a bucket share are written once, as steps of the bucket. The row of
+// a tensor refers to the bucket by its number. This keeps the file small.
 //
-// Events are kept in memory as they are, and become text when they go to the file, many at a time:
-// when the memory is full, by the thread that finds it so, and when the helper thread has nothing
-// else to do. There is no thread for that. A file whose process was killed lacks its end, which
-// readers of such traces forgive.
+// Events are stored in memory and converted to text in batches. A batch is written when the memory
+// is full, by the thread that finds it full, and when the helper thread is idle. There is no writer
+// thread. The file of a killed process has no end, which trace viewers accept.
 //
 // Source: docs/sync.md "Observability".
 #ifndef LMDBIO_TRACE_TIMELINE_H_
@@ -38,14 +37,14 @@
 namespace lmdbio::trace {
 
 struct TimelineOptions {
-  std::string path = {};  // "trace" makes "trace.3" on rank 3; what was there is overwritten
+  std::string path = {};  // "trace" makes "trace.3" on rank 3; an existing file is overwritten
   int rank = 0;
   int size = 1;
-  std::string host = {};          // "": as the kernel calls it
-  size_t buffer_bytes = 1 << 20;  // for events; at least 64 KiB; twice that is allocated, at once
+  std::string host = {};          // "": the host name of the kernel
+  size_t buffer_bytes = 1 << 20;  // for events; at least 64 KiB. Open allocates twice that
 };
 
-// A tensor's way through a timeline, from Begin to End. Kept by whoever tells of it.
+// The state of one tensor between Begin and End. The caller stores it.
 struct TimelineTensor {
   uint32_t row = TimelineEvent::kNoRow;  // kNoRow: it is not drawn
   bool is_negotiating = false;
@@ -54,38 +53,38 @@ struct TimelineTensor {
   uint64_t bucket = 0;
 };
 
-// Times are those of std::chrono::steady_clock, in nanoseconds since its epoch, and do not go back
-// within a row.
-// Threads: any, for every method but the destructor.
-// Cost: a lock and a line of memory for each event; later its text, 40 to 130 bytes, 250 for a
-// tensor from its submission to its end
+// Times are those of std::chrono::steady_clock, in nanoseconds since its epoch, and ascend within a
+// row.
+// Cost:    a lock and a cache line for each event; later its text of 40 to 130 bytes, or about 250
+//          for a tensor from its submission to its end
+// Threads: any, for every method except the destructor
 class Timeline {
  public:
   // Errors: kIo               the file cannot be written; names it and errno
   //         kInvalidArgument  buffer_bytes
   static Result<std::unique_ptr<Timeline>> Open(const TimelineOptions& options);
 
-  // Closes, and forgets how that went.
+  // Closes the file and ignores an error.
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // A tensor was submitted: `negotiate` begins. How often that has happened to this name goes into
-  // the file, so that the tool finds the rank that was last to submit.
+  // A tensor was submitted: `negotiate` begins. The event holds the number of submissions of this
+  // name, so that lmdbio-timeline finds the rank that submitted last.
   TimelineTensor Begin(std::string_view name, uint64_t bytes, int64_t steady_ns);
-  // All ranks have submitted it, and `negotiate` ends: it goes with this bucket, to which Transfer
-  // and Bucket belong, by its number. Again if that bucket is declined.
+  // All ranks have submitted the tensor: `negotiate` ends, and the tensor belongs to the bucket of
+  // this number, as the Transfer and Bucket events do. Call it again after the bucket was declined.
   void Agree(TimelineTensor& tensor, uint64_t bucket, int64_t steady_ns);
   // The tensor is done, or has failed.
-  // operation  what its time since Agree is called: "allreduce", ...; must outlive the timeline
+  // operation  name of the span since Agree: "allreduce", ...; must outlive the timeline
   void End(TimelineTensor& tensor, std::string_view operation, int64_t steady_ns);
 
   // The helper thread was in a round of control exchanges.
   void Round(uint64_t number, int64_t begin_ns, int64_t end_ns);
 
-  // A call of the collectives, one of those that move a bucket. Written before it.
+  // One collective call for a bucket. Record it before the Bucket event.
   void Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
-  // One bucket, from its packing until it is unpacked.
+  // One bucket, from the start of packing to the end of unpacking.
   struct BucketSpan {
     uint64_t number = 0;
     uint64_t bytes = 0;
@@ -95,24 +94,24 @@ class Timeline {
   };
   void Bucket(const BucketSpan& bucket);
 
-  // A thread of the program waited for a tensor: what is exposed of the communication. After the
-  // first, what took less than kLookNs is not written: it was there already.
+  // A thread of the program waited for a tensor. This time is exposed communication. Except for the
+  // first, waits of less than kLookNs are not written, because the tensor was already done.
   static constexpr int64_t kLookNs = 1000;
   void Waited(std::string_view tensor, int64_t begin_ns, int64_t end_ns);
 
-  // Something happened in the helper thread: "plan adopted", ...
-  // what  must outlive the timeline
+  // A point event of the helper thread: "plan adopted", ...
+  // what  its name; must outlive the timeline
   void Mark(std::string_view what, int64_t steady_ns);
 
-  // For the helper thread before it sleeps: writes if there is much to write, or some that is older
-  // than a second.
-  // Errors: kIo  the file cannot be written any more. Said once; the timeline has ended, what is
-  //              in the file stays good, and every further call does nothing
+  // For the helper thread before it sleeps: writes if at least 1024 events wait, or if events wait
+  // and the last write was more than a second ago.
+  // Errors: kIo  the file cannot be written. Reported once. The timeline has ended, the file stays
+  //              valid up to its last event, and every further call does nothing
   Status FlushIfDue(int64_t steady_ns);
-  // Writes what there is.
+  // Writes all waiting events.
   // Errors: as FlushIfDue
   Status Flush();
-  // Writes what there is and the end of the file. Every further call does nothing.
+  // Writes all waiting events and the end of the file. Every further call does nothing.
   // Errors: as FlushIfDue
   Status Close();
 
@@ -122,13 +121,13 @@ class Timeline {
   static constexpr size_t kRowsMax = 1 << 14;
 
  private:
-  struct NameHash {  // of names in any form
+  struct NameHash {  // accepts strings and views
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
   };
   struct Row {
     uint32_t number = 0;
-    bool is_named = false;  // in the file, or will be
+    bool is_named = false;  // its kRow event was added
     uint64_t begin_count = 0;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -145,14 +144,14 @@ class Timeline {
 
   std::mutex mutex_;  // for all below
   std::condition_variable written_;
-  std::vector<TimelineEvent> events_;   // [event_count_max_], and some to end what has begun
-  std::vector<TimelineEvent> writing_;  // the same; on their way to the file
-  bool is_writing_ = false;             // whose thread has writing_ and writer_
+  std::vector<TimelineEvent> events_;   // [event_count_max_], and more to end open phases
+  std::vector<TimelineEvent> writing_;  // the same; being written to the file
+  bool is_writing_ = false;             // a thread uses writing_ and writer_ without the lock
   bool is_over_ = false;                // closed, or failed
   bool has_waits_ = false;
-  uint64_t lost_count_ = 0;  // events for which there was no room while the file was written
+  uint64_t lost_count_ = 0;  // events dropped because the memory was full during a write
   int64_t last_write_ns_;
-  std::optional<Error> failure_;  // until somebody was told
+  std::optional<Error> failure_;  // not reported yet
   std::unordered_map<std::string, Row, NameHash, std::equal_to<>> rows_;
   TimelineWriter writer_;
 };

@@ -18,20 +18,20 @@
 namespace lmdbio::trace {
 namespace {
 
-// Rows of the file. Tensors follow.
+// Thread numbers in the file. Tensors follow.
 constexpr uint32_t kHelperRow = 0;
 constexpr uint32_t kWaitRow = 1;
 constexpr uint32_t kFirstTensorRow = 2;
 
-// Of a name, what goes into the file.
+// Bytes of a name that are written to the file.
 constexpr size_t kNameBytesMax = 1024;
-// From so many bytes on, text goes to the file.
+// The text is written when it has at least this many bytes.
 constexpr size_t kTextBytes = 128 << 10;
-// What an event may add to that, with every byte of its name escaped.
+// The largest event text, with every byte of its name escaped.
 constexpr size_t kEventBytesMax = 8 << 10;
 
-// What is to be added to the steady clock for the time of day. Of several readings, each of which
-// may be interrupted, the one that took least.
+// Time of day minus steady clock. Takes the fastest of several readings, because a reading may be
+// interrupted.
 int64_t DayMinusSteady() {
   int64_t best_took = INT64_MAX, best = 0;
   for (int i = 0; i < 5; ++i) {
@@ -45,7 +45,7 @@ int64_t DayMinusSteady() {
   return best;
 }
 
-// How many bytes the UTF-8 character at the front of `text` has; 0 if there is none.
+// Length of the UTF-8 character at the front of `text`, in bytes; 0 if it is not valid UTF-8.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -57,11 +57,11 @@ size_t CharacterBytes(std::string_view text) {
   if (lead == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
   if (lead == 0xED && byte(1) > 0x9F) return 0;  // a surrogate
   if (lead == 0xF0 && byte(1) < 0x90) return 0;
-  if (lead == 0xF4 && byte(1) > 0x8F) return 0;  // beyond the last
+  if (lead == 0xF4 && byte(1) > 0x8F) return 0;  // beyond U+10FFFF
   return size;
 }
 
-// What stands between the quotes of a JSON string.
+// The content of a JSON string, without the quotes.
 std::string Escaped(std::string_view text) {
   text = text.substr(0, kNameBytesMax);
   std::string escaped;
@@ -81,7 +81,7 @@ std::string Escaped(std::string_view text) {
   return escaped;
 }
 
-// Tells machines apart that have the same name; "" where there is none.
+// Distinguishes hosts of the same name; "" if the kernel has no boot id.
 std::string BootId() {
   const UniqueFd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   std::array<char, 64> text{};
@@ -148,7 +148,7 @@ Status TimelineWriter::WriteEvents(std::span<const TimelineEvent> events) {
 }
 
 Status TimelineWriter::WriteEnd(uint64_t lost_count) {
-  // No comma behind the last event.
+  // The last event has no comma behind it.
   fmt::format_to(std::back_inserter(text_),
                  R"({{"name":"lmdbio_end","ph":"M","pid":{},"tid":0,)"
                  R"("args":{{"lost_events":{}}}}})"
@@ -160,7 +160,7 @@ Status TimelineWriter::WriteEnd(uint64_t lost_count) {
 Status TimelineWriter::WriteText() {
   if (!WriteFully(file_.get(), text_)) {
     const int error = errno;
-    // Half an event helps nobody; if this fails too, readers forgive it.
+    // Removes a partly written event. If this fails too, trace viewers ignore the partial event.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(file_bytes_));
     const std::string words = std::error_code(error, std::generic_category()).message();
     return Fail(ErrorCode::kIo, fmt::format("{}: {}", path_, words));
@@ -175,7 +175,7 @@ void TimelineWriter::AppendNumber(uint64_t number) {
   text_.append(text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr);
 }
 
-// With nanoseconds behind the point.
+// Writes microseconds with three decimals.
 void TimelineWriter::AppendMicroseconds(int64_t ns) {
   if (ns < 0) text_ += '-';
   const auto size = static_cast<uint64_t>(ns < 0 ? -ns : ns);
@@ -201,7 +201,7 @@ void TimelineWriter::AppendArguments(std::initializer_list<Argument> arguments) 
   text_ += "}},\n";
 }
 
-// From the number of the thread to the time of the event.
+// Writes the thread number and the time of the event.
 void TimelineWriter::AppendPlace(uint32_t thread, int64_t steady_ns) {
   AppendNumber(thread);
   text_ += R"(,"ts":)";

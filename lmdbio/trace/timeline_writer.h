@@ -1,7 +1,7 @@
-// lmdbio/trace/timeline_writer.h - turns the events of a timeline into the text of its file.
+// lmdbio/trace/timeline_writer.h - converts the events of a timeline to the text of its file.
 //
-// Numbers and names are put together by hand: an event is 40 to 130 bytes, and there are three for
-// each tensor and iteration.
+// The text is built without a formatting library, for speed: an event has 40 to 130 bytes, and
+// there are three for each tensor and iteration.
 #ifndef LMDBIO_TRACE_TIMELINE_WRITER_H_
 #define LMDBIO_TRACE_TIMELINE_WRITER_H_
 
@@ -16,18 +16,18 @@
 
 namespace lmdbio::trace {
 
-// Times in nanoseconds of the steady clock. `row` is a tensor's, from 0 on.
+// Times are nanoseconds of the steady clock. `row` is the row number of a tensor, from 0 on.
 struct TimelineEvent {
   enum class Kind : uint8_t {
-    kRow,        // there is a row: name
-    kNegotiate,  // begins in a row: number, bytes
-    kAgreed,     // and ends
+    kRow,        // declares a row: name
+    kNegotiate,  // `negotiate` begins in a row: number, bytes
+    kAgreed,     // `negotiate` ends
     kOperation,  // a span of a row: name, number of the bucket
     kRound,      // spans of the helper thread: number
     kTransfer,   //   bytes
     kBucket,     //   number, bytes, tensor_count
     kWait,       // a span of the program: row, or kNoRow
-    kMark,       // at a time: name
+    kMark,       // a point in time: name
   };
   static constexpr uint32_t kNoRow = UINT32_MAX;
 
@@ -48,7 +48,7 @@ class TimelineWriter {
   TimelineWriter(std::string path, UniqueFd file, int rank, int64_t zero_ns);
 
   // Each appends to the file, in large writes.
-  // Errors: kIo  the file cannot be written; names it and errno. It ends with a whole event
+  // Errors: kIo  the file cannot be written; names it and errno. The file ends with a whole event
   Status WriteHead(int size, std::string_view host);
   Status WriteEvents(std::span<const TimelineEvent> events);
   Status WriteEnd(uint64_t lost_count);
@@ -74,10 +74,10 @@ class TimelineWriter {
   UniqueFd file_;
   const int rank_;
   const int64_t zero_ns_;
-  // What an event begins with that begins `negotiate`, that ends it, and what follows the name of a
-  // span; each up to the number of its thread.
+  // Constant text up to the thread number: of an event that begins `negotiate`, of one that ends
+  // it, and after the name of a span.
   const std::string to_begin_, to_end_, after_name_;
-  std::string text_;         // whole events that are not in the file yet
+  std::string text_;         // whole events that are not yet written
   uint64_t file_bytes_ = 0;  // of whole events
 };
 

@@ -1,4 +1,4 @@
-// Goal: the recorder keeps the last events, whole, whoever writes them at the same time.
+// Goal: the recorder keeps the last events, unmixed, with several threads that write at one time.
 
 #include <atomic>
 #include <string>
@@ -13,7 +13,7 @@
 namespace lmdbio::trace {
 namespace {
 
-// A line without its time of day, which stands in front.
+// A line without the time of day at its front.
 std::string Without(const std::string& line) {
   REQUIRE(line.size() > 21);
   CHECK(line.substr(15, 6) == " UTC  ");
@@ -33,7 +33,7 @@ TEST_CASE("FlightRecorder keeps the last events, oldest first", "[trace]") {
   CHECK(Without(lines[3]) == "submitted    't10' number 10, 1000 bytes");
 }
 
-TEST_CASE("FlightRecorder says what there is to say", "[trace]") {
+TEST_CASE("FlightRecorder prints the details that apply", "[trace]") {
   FlightRecorder recorder;
   recorder.Record(FlightKind::kDone, "conv1", {17, 4096, 3});
   recorder.Record(FlightKind::kPlanAdopted, {}, {.number = 5});
@@ -61,7 +61,7 @@ TEST_CASE("FlightRecorder keeps the ends of long names", "[trace]") {
   CHECK(name.ends_with("xxxtail'"));
 }
 
-TEST_CASE("FlightRecorder tells the time of day of the steady clock's", "[trace]") {
+TEST_CASE("FlightRecorder converts steady time to time of day", "[trace]") {
   FlightRecorder recorder;
   recorder.RecordAt(1'000'000'000, FlightKind::kDone, {}, {});
   recorder.RecordAt(3'500'000'000, FlightKind::kDone, {}, {});
@@ -73,7 +73,7 @@ TEST_CASE("FlightRecorder tells the time of day of the steady clock's", "[trace]
   CHECK((apart < 0 ? apart + 3600 : apart) == Approx(2.5).margin(1e-5));
 }
 
-// Every line must be of one event: name, number and bytes say the same.
+// Name, number and bytes of every line must belong to one event.
 TEST_CASE("FlightRecorder never mixes events of several threads", "[trace]") {
   constexpr int kThreads = 4;
   constexpr uint64_t kEvents = 20'000;

@@ -1,5 +1,5 @@
-// Goal: each stalled tensor is named once in a while, the whole list never floods, and the limit
-// ends it.
+// Goal: each stalled tensor is named once in a report time, a long list is cut, and the limit gives
+// an error.
 
 #include <chrono>
 #include <string>
@@ -57,13 +57,13 @@ TEST_CASE("StallWatch reports a tensor once in each report time", "[trace]") {
     if (!watch.Look(pending, At(seconds(second))).lines.empty()) reported_at.push_back(second);
   }
   CHECK(reported_at == std::vector<int>{5, 10, 15});
-  // The next submission of the same name begins anew.
+  // The report time of the next submission of the same name starts anew.
   pending = {Tensor("t", 2, seconds(16))};
   CHECK(watch.Look(pending, At(seconds(20))).lines.empty());
   CHECK(watch.Look(pending, At(seconds(21))).lines.size() == 1);
 }
 
-TEST_CASE("StallWatch ends a long list", "[trace]") {
+TEST_CASE("StallWatch cuts a long list", "[trace]") {
   StallWatch watch({});
   std::vector<PendingTensor> pending;
   for (int i = 0; i < 47; ++i) {
@@ -74,7 +74,7 @@ TEST_CASE("StallWatch ends a long list", "[trace]") {
   CHECK(found.lines[0].starts_with("tensor 't46' "));  // the oldest
   CHECK(found.lines.back() == "and 37 more");
   CHECK(found.reported.size() == StallWatch::kLinesMax);
-  // The others are not reported a moment later in their place.
+  // The other tensors count as reported and get no line at the next call.
   CHECK(watch.Look(pending, At(seconds(7))).lines.empty());
 }
 

@@ -1,5 +1,5 @@
-// Goal: the file is JSON that pairs up, whatever names tensors have, however many threads write,
-// and wherever the process ends; and a disk that is full is said once.
+// Goal: the file is JSON with paired events, for any tensor names, with many threads, and after a
+// killed process; and a full disk is reported once.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -39,13 +39,13 @@ int64_t Now() {
       .count();
 }
 
-// What Chrome does with a file that lacks its end.
+// Repairs a file without its end, as Chrome does.
 json WithEnd(std::string text) {
   const size_t end = text.find_last_not_of(",\n");
   return json::parse(text.substr(0, end + 1) + "]");
 }
 
-// What does not pair up in the rows of one file; "" if all does.
+// The first unpaired event in the rows of one file; "" if all are paired.
 std::string FlawOf(const json& events) {
   std::map<int, int> open;
   std::map<int, double> last;
@@ -71,7 +71,7 @@ std::vector<json> EventsOf(const json& events, const std::string& name) {
   return found;
 }
 
-TEST_CASE("Timeline begins with whose it is, and ends with what it lacks", "[trace]") {
+TEST_CASE("Timeline begins with its rank and ends with the lost event count", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   const int64_t begin = Now();
@@ -96,7 +96,7 @@ TEST_CASE("Timeline begins with whose it is, and ends with what it lacks", "[tra
   CHECK(events.back()["args"]["lost_events"] == 0);
 }
 
-TEST_CASE("Timeline draws a tensor's way", "[trace]") {
+TEST_CASE("Timeline writes the phases of a tensor", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   auto timeline = Good(Timeline::Open({.path = path}));
@@ -114,8 +114,8 @@ TEST_CASE("Timeline draws a tensor's way", "[trace]") {
                     .begin_ns = begin + 1'000,
                     .end_ns = begin + 9'000});
   timeline->End(conv1, "allreduce", begin + 9'999);
-  timeline->End(conv1, "allreduce", begin + 10'000);    // it has ended
-  timeline->Waited("conv1", begin + 500, begin + 501);  // the first, however short
+  timeline->End(conv1, "allreduce", begin + 10'000);    // no effect: it has ended
+  timeline->Waited("conv1", begin + 500, begin + 501);  // the first wait is always written
   timeline->Waited("conv1", begin + 500, begin + 9'999);
   timeline->Waited("conv1", begin + 9'999, begin + 9'999 + Timeline::kLookNs - 1);
   timeline->Mark("plan adopted", begin + 10'000);
@@ -124,7 +124,7 @@ TEST_CASE("Timeline draws a tensor's way", "[trace]") {
   timeline->Agree(conv1, 4, begin + 22'000);
   timeline->End(conv1, "allreduce", begin + 23'000);
   conv1 = timeline->Begin("conv1", 4096, begin + 23'500);
-  timeline->End(conv1, "allreduce", begin + 24'000);  // failed before all had it
+  timeline->End(conv1, "allreduce", begin + 24'000);  // failed before all ranks had submitted it
   CHECK(timeline->Close().has_value());
 
   const json events = json::parse(TextOf(path + ".0"));
@@ -162,7 +162,7 @@ TEST_CASE("Timeline draws a tensor's way", "[trace]") {
   CHECK(EventsOf(events, "plan adopted").size() == 1);
 }
 
-TEST_CASE("Timeline writes any name as JSON", "[trace]") {
+TEST_CASE("Timeline writes any name as valid JSON", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   const std::vector<std::string> names = {"a\"b\\c",
@@ -198,17 +198,17 @@ TEST_CASE("Timeline of a process that was killed can be read", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   auto timeline = Good(Timeline::Open({.path = path, .rank = 1}));
-  // The file says whose it is from the beginning.
+  // The head of the file names the rank from the start.
   CHECK(EventsOf(WithEnd(TextOf(path + ".1")), "lmdbio_clock").size() == 1);
   const int64_t begin = Now();
   timeline->Begin("t", 1, begin);
   CHECK(timeline->FlushIfDue(begin).has_value());
-  CHECK(EventsOf(WithEnd(TextOf(path + ".1")), "negotiate").empty());  // not yet worth a write
+  CHECK(EventsOf(WithEnd(TextOf(path + ".1")), "negotiate").empty());  // too few events to write
   CHECK(timeline->FlushIfDue(begin + 2'000'000'000).has_value());
   CHECK(EventsOf(WithEnd(TextOf(path + ".1")), "negotiate").size() == 1);
 }
 
-TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[trace]") {
+TEST_CASE("Timeline pairs all events with many threads and a small buffer", "[trace]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
   constexpr int kThreads = 4;
@@ -240,7 +240,7 @@ TEST_CASE("Timeline keeps rows whole with many threads and a small buffer", "[tr
   CHECK(drawn > 0);
 }
 
-TEST_CASE("Timeline that has no place says so at once, and takes no small buffer", "[trace]") {
+TEST_CASE("Timeline::Open refuses an impossible path and a small buffer", "[trace]") {
   const test::TempDir dir;
   const auto nowhere = Timeline::Open({.path = dir.path() / "none" / "trace"});
   REQUIRE_FALSE(nowhere.has_value());
@@ -251,7 +251,7 @@ TEST_CASE("Timeline that has no place says so at once, and takes no small buffer
   CHECK(small.error().code() == ErrorCode::kInvalidArgument);
 }
 
-// The limit on the size of files plays the full disk.
+// A limit on the file size simulates the full disk.
 TEST_CASE("Timeline on a full disk ends with one error and whole events", "[trace][fault]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "trace";
@@ -272,7 +272,7 @@ TEST_CASE("Timeline on a full disk ends with one error and whole events", "[trac
   const Status good = timeline->Flush();
   fill(1'000);
   const Status full = timeline->Flush();
-  fill(20'000);  // more than the buffer: nothing happens
+  fill(20'000);  // more than the buffer: the timeline has ended, so nothing is written
   const Status after = timeline->FlushIfDue(Now());
   const Status closed = timeline->Close();
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
