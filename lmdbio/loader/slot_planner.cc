@@ -167,14 +167,23 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   return {};
 }
 
+// A scattered slot grows no further once it has as many records as the database, or as a plan may
+// have. Its bytes alone do not bound it: pages that several records share count once, so the bytes
+// of a small database never reach the target.
+bool SlotPlanner::HasEnoughRecords(const PlannedSlot& slot) const {
+  if (!slot.is_scattered) return false;
+  return slot.plan.values().size() >= std::min(schedule_.record_count(), kScatteredRecordsMax);
+}
+
 // Fills the slot to about `target_bytes`. True if more would fit; false at the end of the stream,
-// and if there are enough groups or batches; `slot` is empty if the planner was stopped.
+// and if there are enough records, groups or batches; `slot` is empty if the planner was stopped.
 Result<bool> SlotPlanner::AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot) {
   const uint64_t batches_max = slot.is_scattered ? kBatchesMaxScattered : kBatchesMax;
   const auto size_bytes = [&] {
     return slot.plan.pending_bytes() + (slot.is_scattered ? slot.entry_count * sizeof(Entry) : 0);
   };
   while (slot.batches.empty() || size_bytes() < target_bytes) {
+    if (HasEnoughRecords(slot)) return false;
     if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) return false;
     if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) return false;
     const order::BatchGroup group = schedule_.Group(next_batch_);

@@ -57,6 +57,9 @@ struct PlannedSlot {
 // Records whose stretches of the file are shorter than this, in the mean, may be worth reading what
 // lies between them.
 inline constexpr uint64_t kScatteredBelowBytes = 64 << 10;
+// A scattered slot with so many records takes no further batch. Its plan then fills 40 to 60 MB of
+// the reader's memory, beside the window.
+inline constexpr uint64_t kScatteredRecordsMax = 256 << 10;
 
 enum class Keeping { kNone, kScattered, kAll };
 
@@ -103,6 +106,7 @@ class SlotPlanner {
   order::WalkRun RunAt(uint64_t place, uint64_t count_max);
   Result<bool> AddGroup(const order::BatchGroup& group, PlannedSlot& slot);
   Result<bool> AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot);
+  bool HasEnoughRecords(const PlannedSlot& slot) const;
   bool IsScattered(const PlannedSlot& slot, uint64_t stretch_count) const;
   Status AddRange(const order::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
