@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <xxhash.h>
-
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/digest.h"
 
 namespace lmdbio::control {
 namespace {
@@ -16,10 +15,8 @@ uint64_t DigestOf(const std::vector<Request>& group) {
   names.reserve(group.size());
   for (const Request& request : group) names.push_back(request.name);
   std::ranges::sort(names);
-  uint64_t digest = XXH3_64bits(group.front().group.data(), group.front().group.size());
-  for (const std::string_view name : names) {
-    digest = XXH3_64bits_withSeed(name.data(), name.size(), digest);
-  }
+  uint64_t digest = TextDigest(group.front().group);
+  for (const std::string_view name : names) digest = TextDigest(name, digest);
   return std::max<uint64_t>(digest, 1);
 }
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/digest.h"
 #include "lmdbio/exchange/host_layout.h"
 #include "lmdbio/exchange/piece_ring.h"
 #include "lmdbio/exchange/place_broadcast.h"
@@ -638,7 +639,7 @@ order::StreamState Loader::Impl::State() const {
 
 // Collective: whether all ranks want to go on at the same place, in words.
 Status Loader::Impl::CheckSameOnAll(const std::string& place) {
-  const uint64_t mine = std::hash<std::string>{}(place);
+  const uint64_t mine = TextDigest(place);
   LMDBIO_TRY(const auto all, group_.AllGather(std::as_bytes(std::span(&mine, 1))));
   for (int rank = 1; rank < group_.size(); ++rank) {
     if (std::memcmp(all.data(), all.data() + static_cast<size_t>(rank) * sizeof mine,

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/digest.h"
 #include "lmdbio/io/cache_probe.h"
 #include "lmdbio/loader/locator.h"
 
@@ -66,7 +66,7 @@ constexpr size_t kOptionCount = 27;
 std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   return {{
-      {"database name", std::hash<std::string>{}(options.database_name)},
+      {"database name", TextDigest(options.database_name)},
       {"strategy", number(options.strategy)},
       {"batch size", options.batch_size},
       {"greatest number of batches", options.batch_count_max},
@@ -78,7 +78,7 @@ std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& option
       {"reuse", options.reuse},
       {"way to reuse", number(options.reuse_among)},
       {"first epoch", options.epoch},
-      {"saved state", std::hash<std::string>{}(options.state)},
+      {"saved state", TextDigest(options.state)},
       {"number of shards", number(options.num_shards)},
       {"share", number(options.share)},
       {"tail", number(options.tail)},
