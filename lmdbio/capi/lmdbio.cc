@@ -82,6 +82,7 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
     using Step = loader::Loader::Step;
     handle.has_batch = false;
     const Result<Step> step = handle.loader->NextWithin(limit);
+    handle.Say(handle.loader->TakeNotes());
     if (!step) return handle.Keep(step.error());
     if (*step == Step::kBatch) HandOut(handle, out_batch);
     if (*step == Step::kEnd) return LMDBIO_END;

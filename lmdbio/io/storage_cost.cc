@@ -41,10 +41,24 @@ Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_by
   return took.count() / static_cast<double>(count);
 }
 
+Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uint64_t file_bytes,
+                                  MutableBytes memory) {
+  // Each process tries other places, or the second would find what the first has brought.
+  std::mt19937_64 random(std::random_device{}());
+  StorageCost cost;
+  LMDBIO_TRY(cost.request_s,
+             TimeReads(engine, kSmallReads, kPageBytes, file_bytes, memory, random));
+  LMDBIO_TRY(const double large_s,
+             TimeReads(engine, kLargeReads, large_bytes, file_bytes, memory, random));
+  cost.byte_s = large_s / static_cast<double>(large_bytes);
+  return cost;
+}
+
 }  // namespace
 
 Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOptions& options,
-                                       uint64_t file_bytes, uint64_t block_bytes) {
+                                       uint64_t file_bytes, uint64_t block_bytes,
+                                       std::vector<std::string>* notes) {
   const uint64_t large_bytes = std::min(block_bytes, file_bytes / kPageBytes * kPageBytes);
   if (large_bytes == 0) return kAssumedCost;
   const uint64_t memory_bytes = std::max(kSmallReads * kPageBytes, kLargeReads * large_bytes);
@@ -56,14 +70,8 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
   EngineOptions own = options;
   own.memory = {};
   LMDBIO_TRY(const auto engine, OpenBlockEngine(path, own));
-  // Each process tries other places, or the second would find what the first has brought.
-  std::mt19937_64 random(std::random_device{}());
-  StorageCost cost;
-  LMDBIO_TRY(cost.request_s,
-             TimeReads(*engine, kSmallReads, kPageBytes, file_bytes, bytes, random));
-  LMDBIO_TRY(const double large_s,
-             TimeReads(*engine, kLargeReads, large_bytes, file_bytes, bytes, random));
-  cost.byte_s = large_s / static_cast<double>(large_bytes);
+  Result<StorageCost> cost = TimeBothSizes(*engine, large_bytes, file_bytes, bytes);
+  if (notes != nullptr) *notes = engine->TakeNotes();
   return cost;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/io/block_engine.h"
@@ -27,10 +28,12 @@ inline constexpr StorageCost kAssumedCost = {100e-6, 1e-9};
 // options      its queue depth is used; `memory` is not
 // file_bytes   of the file
 // block_bytes  of a large read
+// notes        gets those of the engine, if it is there
 // Errors: of opening and reading
 // Cost: 32 reads of 4 KiB and 8 of block_bytes; some 20 ms of storage that answers in 1 ms
 Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOptions& options,
-                                       uint64_t file_bytes, uint64_t block_bytes);
+                                       uint64_t file_bytes, uint64_t block_bytes,
+                                       std::vector<std::string>* notes = nullptr);
 
 }  // namespace lmdbio::io
 #endif  // LMDBIO_IO_STORAGE_COST_H_

@@ -27,6 +27,7 @@
 #include "lmdbio/loader/lmdb_stream.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/loader/locator.h"
+#include "lmdbio/loader/notes.h"
 #include "lmdbio/loader/slot_reader.h"
 #include "lmdbio/loader/snapshot_guard.h"
 #include "lmdbio/loader/window.h"
@@ -99,7 +100,7 @@ class Loader::Impl {
   LoaderCounters counters() const;
   std::string Describe() const;
   const Placement& placement() const { return placement_; }
-  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+  std::vector<std::string> TakeNotes() { return notes_.Take(); }
 
  private:
   bool is_reader() const { return reader_index_ >= 0; }
@@ -120,7 +121,7 @@ class Loader::Impl {
   Status OpenInPlace();
   Status OpenWindow();
   Status PrepareReader();
-  std::function<layout::ReadCost()> CostOfReads() const;
+  std::function<layout::ReadCost()> CostOfReads();
   Status OpenHostLayout();
   Status OpenKept();
   Result<std::unique_ptr<Locator>> MakeLocator(const layout::Database& database);
@@ -145,8 +146,7 @@ class Loader::Impl {
   LoaderFacts facts_;
   order::DatasetMark dataset_;
   std::optional<order::Schedule> schedule_;
-  std::vector<std::string> notes_;
-  std::string engine_name_;
+  Notes notes_;
 
   // Of readers, and of job rank 0:
   std::unique_ptr<io::FileSource> source_;
@@ -208,8 +208,7 @@ Status Loader::Impl::FindCores(std::span<const OnHost> ranks) {
   LMDBIO_TRY(placement_,
              PlaceThreads(options_.placement, cores, PlaceAmong(host_->rank(), digests)));
   parts_.cores = placement_.input;
-  if (is_reopened_) return {};  // it was said
-  for (const std::string& note : placement_.notes) notes_.push_back(note);
+  notes_.Add(placement_.notes);
   return {};
 }
 
@@ -252,7 +251,7 @@ Status Loader::Impl::DecideLocating(const layout::Database& database) {
   }
   if (!has_choice) return Fail(std::move(layout).error());
   if (layout.error().code() != ErrorCode::kNotFound) {
-    notes_.push_back(layout.error().message() + ": scanning the tree instead");
+    notes_.Add(layout.error().message() + ": scanning the tree instead");
   }
   facts_.locating = Locating::kScan;
   return {};
@@ -314,7 +313,7 @@ Status Loader::Impl::OpenLinks() {
     LMDBIO_TRY(const bool can_hand_on, CanHandOn());
     if (!can_hand_on) {
       facts_.locating = Locating::kCursor;
-      notes_.push_back(
+      notes_.Add(
           "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
           "share block, without reuse, and ranks that follow each other on each host; here every "
           "host walks by itself");
@@ -337,7 +336,7 @@ Status Loader::Impl::OpenLinks() {
       Result<std::unique_ptr<exchange::PieceRing>> ring =
           exchange::PieceRing::Create(*readers, group_.rank());
       if (ring) ring_ = std::move(*ring);
-      if (!ring) notes_.push_back(ring.error().message() + ": every host walks by itself");
+      if (!ring) notes_.Add(ring.error().message() + ": every host walks by itself");
     } else {
       LMDBIO_TRY(broadcast_, exchange::PlaceBroadcast::Create(*readers, group_.rank()));
     }
@@ -356,7 +355,7 @@ Status Loader::Impl::OpenStagger() {
   Result<std::unique_ptr<exchange::Stagger>> stagger =
       exchange::Stagger::Create(*alike, std::move(turns), group_.rank());
   if (stagger) parts_.stagger = std::move(*stagger);
-  if (!stagger) notes_.push_back(stagger.error().message() + ": readers take no turns");
+  if (!stagger) notes_.Add(stagger.error().message() + ": readers take no turns");
   return {};
 }
 
@@ -388,7 +387,7 @@ Status Loader::Impl::OpenHostLayout() {
     layout_memory_ = std::move(*memory);
     host_layout_.emplace(layout_memory_->bytes());
   } else if (reader_index_ == 0) {
-    notes_.push_back(memory.error().message() + ": every reader keeps a layout of its own");
+    notes_.Add(memory.error().message() + ": every reader keeps a layout of its own");
   }
   return {};
 }
@@ -416,7 +415,7 @@ Status Loader::Impl::OpenKept() {
   }
   facts_.keeping = Keeping::kNone;
   if (reader_index_ == 0) {
-    notes_.push_back(memory.error().message() + ": nothing of the file is kept in memory");
+    notes_.Add(memory.error().message() + ": nothing of the file is kept in memory");
   }
   return {};
 }
@@ -464,16 +463,20 @@ Result<std::unique_ptr<Locator>> Loader::Impl::MakeLocator(const layout::Databas
 }
 
 // What the reader may ask, in its own thread: by then others read too, which is as it should be.
-std::function<layout::ReadCost()> Loader::Impl::CostOfReads() const {
+std::function<layout::ReadCost()> Loader::Impl::CostOfReads() {
   if (CompositionOf(options_.strategy).coalescing == layout::Coalescing::kNone) return {};
   const uint64_t file_bytes = facts_.snapshot->file_size_bytes;
   const io::EngineOptions engine{
       facts_.engine, facts_.cache, options_.queue_depth, {}, host_->size() == group_.size()};
-  return [path = data_path_, engine, file_bytes, block_bytes = options_.block_bytes] {
+  return [this, engine, file_bytes] {
     io::StorageCost cost = io::kAssumedCost;
     if (file_bytes >= kWorthProbingBytes) {
-      const auto measured = io::MeasureStorageCost(path, engine, file_bytes, block_bytes);
+      std::vector<std::string> notes;
+      const auto measured =
+          io::MeasureStorageCost(data_path_, engine, file_bytes, options_.block_bytes, &notes);
+      notes_.Add(std::move(notes));
       if (measured) cost = *measured;
+      if (!measured) notes_.Add(measured.error().message() + ": the cost of reads is assumed");
     }
     return layout::ReadCost{cost.request_s, cost.byte_s};
   };
@@ -493,7 +496,6 @@ Status Loader::Impl::PrepareReader() {
         parts_.engine,
         io::OpenBlockEngine(data_path_,
                             {facts_.engine, facts_.cache, options_.queue_depth, {}, reads_ahead}));
-    engine_name_ = parts_.engine->Describe();
   }
   const layout::Snapshot& snapshot = guard_->environment().snapshot();
   if (kept_memory_) {
@@ -504,6 +506,7 @@ Status Loader::Impl::PrepareReader() {
   const SlotLimits limits = LimitsFor(facts_, options_, *schedule_, host_->size(),
                                       ranks_.rank_count, window_->ring().size());
   parts_.window = &*window_;
+  parts_.notes = &notes_;
   parts_.guard = &*guard_;
   parts_.plan_options = PlanOptionsFor(facts_, options_, snapshot);
   parts_.measure_cost = CostOfReads();
@@ -664,6 +667,7 @@ void Loader::Impl::TakeOver(const Impl& before) {
   schedule_ = before.schedule_;
   next_batch_ = before.next_batch_;  // until it is known where this one begins
   own_ = before.counters();
+  notes_.TakeOver(before.notes_);
   usage_at_open_ = before.usage_at_open_;
   is_reopened_ = true;
 }
@@ -712,8 +716,7 @@ std::string Loader::Impl::Describe() const {
   const uint32_t token_count = reader_ ? reader_->token_count() : 0;
   const std::string turns =
       token_count > 0 ? fmt::format("; {} reader(s) at a time", token_count) : "";
-  const std::string engine =
-      !engine_name_.empty() ? engine_name_ : std::string(io::EngineKindName(facts_.engine));
+  const std::string engine = reader_ ? reader_->engine_name() : io::EngineKindName(facts_.engine);
   const std::string_view kept = reader_ && reader_->keeps() ? "; what was read is kept" : "";
   return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}", LocatingName(facts_.locating),
                      engine, options_.block_bytes, extras, turns, kept);

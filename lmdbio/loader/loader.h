@@ -111,7 +111,8 @@ class Loader {
   const Placement& placement() const;
 
   // One line for each compromise, as "train.lmdb/data.mdb.prov: ... is stale: scanning instead".
-  // Each is said once, on the rank that made it.
+  // Each is said once, on the rank that made it: what is refused to its reads, on each rank that
+  // reads, in Open or with a later batch.
   std::vector<std::string> TakeNotes();
 
  private:

@@ -36,6 +36,10 @@ constexpr uint64_t kTrustedBlocks = 8;
 }  // namespace
 
 SlotReader::SlotReader(SlotReaderParts parts) : parts_(std::move(parts)) {
+  if (parts_.engine) {
+    engine_name_ = parts_.engine->Describe();
+    PassNotesOn();
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -66,6 +70,21 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   counters.turn_s += located.turn_s + tally_.turn_s.load(relaxed);
   counters.missed_pages += located.missed_pages;
   counters.redundant_pages += located.redundant_pages;
+}
+
+// The description changes with the notes: an engine that was direct is buffered once a direct read
+// was refused.
+void SlotReader::PassNotesOn() {
+  std::vector<std::string> notes = parts_.engine->TakeNotes();
+  if (notes.empty()) return;
+  parts_.notes->Add(std::move(notes));
+  const std::lock_guard lock(engine_name_mutex_);
+  engine_name_ = parts_.engine->Describe();
+}
+
+std::string SlotReader::engine_name() const {
+  const std::lock_guard lock(engine_name_mutex_);
+  return engine_name_;
 }
 
 void SlotReader::Run() {
@@ -278,10 +297,12 @@ Status SlotReader::BeginInPlace(UnderWay& slot) {
 }
 
 Status SlotReader::Collect(std::chrono::milliseconds limit) {
-  LMDBIO_TRY(const std::span<io::BlockDone> done, parts_.engine->WaitSome(limit));
+  Result<std::span<io::BlockDone>> done = parts_.engine->WaitSome(limit);
+  PassNotesOn();
+  if (!done) return Fail(std::move(done).error());
   if (parts_.engine->outstanding() == 0) Add(tally_.read_s, SecondsSince(busy_since_));
   CountReads();
-  for (io::BlockDone& block : done) LMDBIO_TRY_VOID(Take(block));
+  for (io::BlockDone& block : *done) LMDBIO_TRY_VOID(Take(block));
   return StartStaged();
 }
 

@@ -20,7 +20,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -33,6 +35,7 @@
 #include "lmdbio/loader/counters.h"
 #include "lmdbio/loader/kept_file.h"
 #include "lmdbio/loader/leaf_cache.h"
+#include "lmdbio/loader/notes.h"
 #include "lmdbio/loader/slot_finisher.h"
 #include "lmdbio/loader/slot_planner.h"
 #include "lmdbio/loader/snapshot_guard.h"
@@ -43,6 +46,7 @@ namespace lmdbio::loader {
 struct SlotReaderParts {
   Window* window = nullptr;                 // borrowed
   const SnapshotGuard* guard = nullptr;     // borrowed
+  Notes* notes = nullptr;                   // what the engine says goes here; borrowed
   std::unique_ptr<io::BlockEngine> engine;  // none if records are looked at in place
   const io::MapSource* map = nullptr;       // in place: the file; borrowed
   std::unique_ptr<KeptFile> kept;           // where slots may be kept
@@ -72,6 +76,9 @@ class SlotReader {
 
   // Whether slots were looked at in memory that keeps the file. Any thread.
   bool keeps() const { return tally_.kept_slots.load(std::memory_order_relaxed) > 0; }
+
+  // What the engine is by now, as io::BlockEngine::Describe has it; "" without one. Any thread.
+  std::string engine_name() const;
 
   // How many readers of the job may read at a time; 0: all. Any thread.
   uint32_t token_count() const { return parts_.stagger ? parts_.stagger->token_count() : 0; }
@@ -129,6 +136,7 @@ class SlotReader {
   Status EndPart(UnderWay& slot);
   Status FinishSlot(UnderWay& slot);
   void CountReads();
+  void PassNotesOn();
   std::unique_ptr<UnderWay> NewSlot();
 
   SlotReaderParts parts_;
@@ -148,6 +156,8 @@ class SlotReader {
   uint64_t unseen_blocks_ = 0;
   std::atomic<bool> stop_{false};
   Tally tally_;
+  mutable std::mutex engine_name_mutex_;
+  std::string engine_name_;
   std::thread thread_;
 };
 

@@ -1,5 +1,10 @@
-/* c_api_test DIGITS: the C API from C11, on the database that lmdbio-make digits writes: 1,797
- * records of a byte-wise increasing key. Right calls, wrong calls, calls too late, and fork. */
+/* c_api_test DIGITS STALE LARGE: the C API from C11. Right calls, wrong calls, calls too late, and
+ * fork.
+ * DIGITS  the database that lmdbio-make digits writes: 1,797 records of a byte-wise increasing key
+ * STALE   the same beside a provenance file that is none
+ * LARGE   some MB of records with overflow runs */
+#define _GNU_SOURCE /* O_DIRECT */
+#include <fcntl.h>
 #include <lmdbio.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -319,6 +324,44 @@ static void test_log(const char* stale) {
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
 }
 
+/* Puts a descriptor that refuses to be read in the place of all direct ones. 0 if there is none. */
+static int spoil_direct_descriptors(void) {
+  int count = 0;
+  char byte = 0;
+  const int refusing = open("/proc/self/clear_refs", O_RDONLY);
+  if (refusing < 0 || pread(refusing, &byte, 1, 0) != -1) return 0; /* not root */
+  for (int fd = 0; fd < 256; ++fd) {
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0 && (flags & O_DIRECT) != 0) count += dup2(refusing, fd) == fd;
+  }
+  close(refusing);
+  return count;
+}
+
+/* The window is small, so most of the stream is read after the descriptor was spoilt. */
+static void test_late_log(const char* large) {
+  int lines = 0;
+  lmdbio_options options = LMDBIO_OPTIONS_INIT;
+  options.strategy = "scan";
+  options.engine = "pread";
+  options.memory_budget_bytes = 4 << 20;
+  options.log = count_line;
+  options.log_context = &lines;
+  lmdbio_loader* loader = NULL;
+  const lmdbio_batch* batch = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_open(large, &options, &loader), lmdbio_message(loader));
+  CHECK_STATUS(LMDBIO_OK, lmdbio_next(loader, &batch), lmdbio_message(loader));
+  if (lines == 0 && spoil_direct_descriptors() > 0) {
+    for (int i = 0; i < 1000 && lines == 0; ++i) {
+      CHECK_STATUS(LMDBIO_OK, lmdbio_next(loader, &batch), lmdbio_message(loader));
+    }
+    CHECK(lines == 1);
+  } else {
+    fprintf(stderr, "skipped: no direct read can be refused here\n");
+  }
+  CHECK(lmdbio_close(loader) == LMDBIO_OK);
+}
+
 static void test_words(void) {
   int number = 0;
   CHECK(strcmp(lmdbio_version(NULL), lmdbio_version(&number)) == 0);
@@ -333,8 +376,8 @@ static void test_words(void) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "c_api_test DIGITS STALE\n");
+  if (argc != 4) {
+    fprintf(stderr, "c_api_test DIGITS STALE LARGE\n");
     return 2;
   }
   digits = argv[1];
@@ -347,5 +390,6 @@ int main(int argc, char** argv) {
   test_wrong_options();
   test_fork();
   test_log(argv[2]);
+  test_late_log(argv[3]);
   return c_check_failures > 0;
 }

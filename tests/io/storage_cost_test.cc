@@ -1,11 +1,18 @@
 // Goal: the probe measures what it says, of any file, and is no reason to fail.
 #include "lmdbio/io/storage_cost.h"
 
+#include <sys/syscall.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
+
 
 #include "tests/support/catch.h"
+#include "tests/support/in_child.h"
+#include <catch2/catch.hpp>
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::io {
@@ -34,6 +41,21 @@ TEST_CASE("A request costs time, and so does a byte", "[io][cost]") {
       CHECK(cost->byte_s < 1);
     }
   }
+}
+
+TEST_CASE("The probe passes on what its engine has to say", "[io][cost]") {
+  const test::TempDir dir;
+  const std::string path = FileOf(dir, 1 << 20);
+  const test::Verdict verdict = test::InChild([&] {
+    if (!test::RefuseSystemCall({SYS_io_uring_setup, EPERM})) return test::Verdict::kCannotTell;
+    std::vector<std::string> notes;
+    const auto cost = MeasureStorageCost(path, {}, 1 << 20, 1 << 16, &notes);
+    const std::vector<std::string> wanted{
+        path + ": io_uring is refused (Operation not permitted): reading with pread"};
+    return cost && notes == wanted ? test::Verdict::kRight : test::Verdict::kWrong;
+  });
+  if (verdict == test::Verdict::kCannotTell) WARN("skipped: no seccomp filter can be set here");
+  CHECK(verdict != test::Verdict::kWrong);
 }
 
 TEST_CASE("Too small a file is not tried", "[io][cost]") {
