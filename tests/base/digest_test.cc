@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
 
 namespace lmdbio {
 namespace {

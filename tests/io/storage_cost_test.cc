@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-
 #include "tests/support/catch.h"
 #include "tests/support/in_child.h"
-#include <catch2/catch.hpp>
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::io {

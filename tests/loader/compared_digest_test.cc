@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/loader/loader.h"
 #include "lmdbio/loader/loader_facts.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
 

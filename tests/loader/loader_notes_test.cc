@@ -13,12 +13,11 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/loader/loader.h"
 #include "lmdbio/loader/notes.h"
 #include "tests/loader/stream_oracle.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"

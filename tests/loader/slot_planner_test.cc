@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "lmdbio/loader/loader_facts.h"
 #include "lmdbio/order/keyed_permutation.h"
+#include "tests/support/catch.h"
 #include "tests/support/good.h"
 
 namespace lmdbio::loader {
