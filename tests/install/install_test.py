@@ -107,6 +107,14 @@ class InstallTest(unittest.TestCase):
         needed = set(re.findall(r"Shared library: \[([^\]]+)\]", listing))
         self.assertEqual([name for name in needed if "mpi" in name], [])
 
+    def test_no_library_names_the_folder_it_was_built_from(self):
+        libraries = [*self.prefix.rglob("*.a"), *self.prefix.rglob("*.so")]
+        self.assertGreater(len(libraries), 10)
+        # The second is the first relative to the build folder, as ccache compiles it.
+        for path in (f"{HERE.parents[1]}/lmdbio/", "../lmdbio/"):
+            found = [library.name for library in libraries if path.encode() in library.read_bytes()]
+            self.assertEqual(found, [], path)
+
     def test_every_call_has_a_man_page(self):
         headers = "lmdbio.h", "lmdbio_sync.h", "lmdbio_mpi.h"
         declared = declared_in(*headers)

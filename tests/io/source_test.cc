@@ -20,6 +20,7 @@
 #include "lmdbio/io/map_source.h"
 #include "lmdbio/io/read_ahead_source.h"
 #include "tests/support/catch.h"
+#include "tests/support/check_failure.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
@@ -386,6 +387,17 @@ TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][sour
   // The first 128 KiB are never buffered: 32 reads of a page.
   CHECK(source->counters().request_count <= 2 + 32 + kFileBytes / kWindowBytes);
   CHECK(reads > 100);
+}
+
+TEST_CASE("A failed check of the library names its file by the path in the tree", "[io][source]") {
+  const TestFile file;
+  const std::unique_ptr<ByteSource> source = Open<FileSource>(file.path());
+  std::vector<std::byte> scratch(9);
+  const std::string line = test::LineOfFailedCheck([&] {
+    static_cast<void>(source->Read({0, 10}, scratch));
+  });
+  INFO(line);
+  CHECK(line.find("lmdbio/io/file_source.cc:") == 0);
 }
 
 TEST_CASE("Several threads read one source", "[io][source][threads]") {
