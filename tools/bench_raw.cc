@@ -91,7 +91,7 @@ Status ReadPart(io::BlockEngine& engine, const Part& part, MutableBytes memory,
     LMDBIO_TRY_VOID(engine.Start(reads));
     LMDBIO_TRY(const auto done, engine.WaitSome());
     for (const io::BlockDone& block : done) {
-      if (!block.status) return Fail(block.status.error().code(), block.status.error().message());
+      if (!block.status) return Fail(block.status.error().Copy());
       free_buffers.push_back(block.tag);
     }
   }

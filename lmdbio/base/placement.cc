@@ -295,7 +295,8 @@ Status PinThisThread(std::span<const int> cores) {
   if (set.PinThisThread()) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("cannot run on cores {}: {}", CoresText(cores),
-                          std::error_code(errno, std::generic_category()).message()));
+                          std::error_code(errno, std::generic_category()).message()),
+              errno);
 }
 
 }  // namespace lmdbio

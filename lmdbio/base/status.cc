@@ -30,12 +30,14 @@ std::string_view ErrorCodeName(ErrorCode code) {
   return "unknown error";
 }
 
-Error::Error(ErrorCode code, std::string message)
-    : detail_(std::make_unique<Detail>(Detail{code, std::move(message)})) {}
+Error::Error(ErrorCode code, std::string message, int error_number)
+    : detail_(std::make_unique<Detail>(Detail{code, std::move(message), error_number})) {}
 
 Error Error::Within(std::string_view where) && {
   detail_->message = fmt::format("{}: {}", where, detail_->message);
   return std::move(*this);
 }
+
+Error Error::Copy() const { return Error(code(), message(), error_number()); }
 
 }  // namespace lmdbio

@@ -34,19 +34,24 @@ std::string_view ErrorCodeName(ErrorCode code);
 // Why a call failed. One pointer wide, so that Result<T> stays cheap to return on the good path.
 class [[nodiscard]] Error {
  public:
-  Error(ErrorCode code, std::string message);
+  // error_number  errno of the system call that failed; 0: no system call did
+  Error(ErrorCode code, std::string message, int error_number = 0);
 
   ErrorCode code() const { return detail_->code; }
   // One line, no trailing newline; names what, where and why.
   const std::string& message() const { return detail_->message; }
+  // errno of the system call behind this error, on the rank where it failed; 0 if there is none.
+  int error_number() const { return detail_->error_number; }
 
   // The same error with "`where`: " in front, for a caller that knows the file or database.
   Error Within(std::string_view where) &&;
+  Error Copy() const;
 
  private:
   struct Detail {
     ErrorCode code;
     std::string message;
+    int error_number;
   };
   std::unique_ptr<Detail> detail_;  // never null except after a move
 };
@@ -56,8 +61,8 @@ using Result = tl::expected<T, Error>;
 using Status = Result<void>;
 
 // `return Fail(ErrorCode::kCorruption, "page 7: ...");`
-inline tl::unexpected<Error> Fail(ErrorCode code, std::string message) {
-  return tl::unexpected<Error>(Error(code, std::move(message)));
+inline tl::unexpected<Error> Fail(ErrorCode code, std::string message, int error_number = 0) {
+  return tl::unexpected<Error>(Error(code, std::move(message), error_number));
 }
 inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
 

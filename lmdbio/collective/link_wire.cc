@@ -353,7 +353,7 @@ Result<std::unique_ptr<LinkWire>> OpenLinkWire(comm::Group& group, comm::Health&
   UniqueFd stop_event(::eventfd(0, EFD_CLOEXEC));
   Status made = stop_event ? Status()
                            : Fail(ErrorCode::kResourceExhausted,
-                                  fmt::format("eventfd: {}", std::strerror(errno)));
+                                  fmt::format("eventfd: {}", std::strerror(errno)), errno);
   LMDBIO_TRY_VOID(comm::Agree(group, std::move(made)));
   LMDBIO_TRY(auto names, comm::GatherRankNames(group, options.known_as));
   comm::LinkPlan plan;

@@ -1,6 +1,6 @@
 // Two steps, and only the first where all is well:
 //
-//   AllGather   {code, length of the text} of every rank; code 0 is success
+//   AllGather   {code, errno, length of the text} of every rank; code 0 is success
 //   Broadcast   the text of the rank that speaks for all: the lowest that failed by itself, or the
 //               lowest that knows of another's failure only
 //
@@ -16,13 +16,14 @@ namespace lmdbio::comm {
 namespace {
 
 struct Verdict {
-  uint64_t code = 0;
+  int32_t code = 0;
+  int32_t error_number = 0;
   uint64_t text_bytes = 0;
 };
 
 // Whether a rank has failed only because it heard of another's failure.
 bool IsHearsay(const Verdict& verdict) {
-  return verdict.code == static_cast<uint64_t>(ErrorCode::kPeerFailed);
+  return verdict.code == static_cast<int32_t>(ErrorCode::kPeerFailed);
 }
 
 // What others are told of a rank's failure.
@@ -55,7 +56,10 @@ Speaker ChooseSpeaker(Bytes gathered) {
 Status Agree(Group& group, Status mine) {
   const std::string my_text = mine ? "" : TextOf(group, mine.error());
   Verdict my_verdict;
-  if (!mine) my_verdict = {static_cast<uint64_t>(mine.error().code()), my_text.size()};
+  if (!mine) {
+    my_verdict = {static_cast<int32_t>(mine.error().code()), mine.error().error_number(),
+                  my_text.size()};
+  }
   auto gathered = group.AllGather(std::as_bytes(std::span(&my_verdict, 1)));
   if (!gathered && mine) return Fail(std::move(gathered).error());
   if (!gathered) return mine;
@@ -67,7 +71,7 @@ Status Agree(Group& group, Status mine) {
   // A rank's own failure says more to it than another's, and than a failure to tell the others.
   if (!mine && (!IsHearsay(my_verdict) || IsHearsay(speaker.verdict) || !told)) return mine;
   if (!told) return told;
-  return Fail(ErrorCode::kPeerFailed, std::move(text));
+  return Fail(ErrorCode::kPeerFailed, std::move(text), speaker.verdict.error_number);
 }
 
 Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine) {

@@ -39,7 +39,8 @@ Result<std::unique_ptr<SharedMemory>> AllocateAnonymous(uint64_t size_bytes) {
   if (address == MAP_FAILED) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} bytes of shared memory: {}", size_bytes,
-                            std::generic_category().message(errno)));
+                            std::generic_category().message(errno)),
+                errno);
   }
   // Pages that a child has inherited would be copied when the storage next writes to them.
   ::madvise(address, mapped_bytes, MADV_WIPEONFORK);

@@ -122,9 +122,9 @@ std::unique_ptr<Group> SoloGroup();
 // Collective. Tells every rank whether any of them has failed. If all `mine` are good, returns
 // success. Otherwise a failing rank gets its own error back, and every other rank kPeerFailed with
 // the number and the message of the lowest failing rank: "rank 3: x/data.mdb: no such file", or
-// "rank 3 on node-7: x/data.mdb: no such file" where the group spans several hosts. A rank whose
-// own error is kPeerFailed has only heard of a failure; it gets the message of a rank that has
-// failed itself, if there is one.
+// "rank 3 on node-7: x/data.mdb: no such file" where the group spans several hosts. The error keeps
+// that rank's error_number(). A rank whose own error is kPeerFailed has only heard of a failure; it
+// gets the message of a rank that has failed itself, if there is one.
 // Errors: as described; kInternal  MPI failed
 Status Agree(Group& group, Status mine);
 

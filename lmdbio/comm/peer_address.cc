@@ -16,7 +16,7 @@ namespace lmdbio::comm {
 namespace {
 
 tl::unexpected<Error> CallFailed(std::string_view call) {
-  return Fail(ErrorCode::kIo, fmt::format("{}: {}", call, std::strerror(errno)));
+  return Fail(ErrorCode::kIo, fmt::format("{}: {}", call, std::strerror(errno)), errno);
 }
 
 constexpr int kMappedBits = 96;  // of an IPv4 address in IPv6 are always the same

@@ -22,7 +22,7 @@ namespace {
 // A message: this, then so many bytes.
 struct Frame {
   uint32_t kind = 0;
-  uint32_t reserved = 0;
+  int32_t error_number = 0;  // of a failure: Error::error_number()
   uint64_t length_bytes = 0;
 };
 constexpr uint32_t kMessage = 1;
@@ -58,10 +58,10 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkPlan&
   std::unique_ptr<PeerLinks> links(new PeerLinks());
   links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   links->wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  Status made =
-      links->stop_event_ && links->wake_event_
-          ? Status()
-          : Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)));
+  Status made = links->stop_event_ && links->wake_event_
+                    ? Status()
+                    : Fail(ErrorCode::kResourceExhausted,
+                           fmt::format("eventfd: {}", std::strerror(errno)), errno);
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   LMDBIO_TRY(links->names_, GatherRankNames(group, plan.known_as));
   LMDBIO_TRY(MeetingResult met, MeetPeers(group, plan));
@@ -103,9 +103,9 @@ void PeerLinks::SendSome(Outgoing& link) {
   link.bytes.erase(link.bytes.begin(), link.bytes.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message) {
+void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message, int error_number) {
   LMDBIO_CHECK(message.size() <= kMessageBytesMax);
-  const Frame frame{kind, 0, message.size()};
+  const Frame frame{kind, error_number, message.size()};
   const Bytes head = std::as_bytes(std::span(&frame, 1));
   link.bytes.insert(link.bytes.end(), head.begin(), head.end());
   link.bytes.insert(link.bytes.end(), message.begin(), message.end());
@@ -127,7 +127,7 @@ Status PeerLinks::Send(int to, Bytes message) {
 
 Status PeerLinks::SendFailure(int to, const Error& error) {
   Outgoing& link = outgoing_.at(to);
-  Append(link, kFailure, std::as_bytes(std::span(error.message())));
+  Append(link, kFailure, std::as_bytes(std::span(error.message())), error.error_number());
   return DrainOne(to, link);
 }
 
@@ -192,7 +192,8 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
   link.bytes.erase(link.bytes.begin(), end);
   if (frame.kind == kMessage) return message;
   return lmdbio::Fail(ErrorCode::kPeerFailed,
-                      std::string(reinterpret_cast<const char*>(message.data()), message.size()));
+                      std::string(reinterpret_cast<const char*>(message.data()), message.size()),
+                      frame.error_number);
 }
 
 std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {

@@ -108,7 +108,7 @@ class PeerLinks {
   static bool IsWhole(const Incoming& link);
   static Read ReadMore(Incoming& link);
   static void SendSome(Outgoing& link);
-  static void Append(Outgoing& link, uint32_t kind, Bytes message);
+  static void Append(Outgoing& link, uint32_t kind, Bytes message, int error_number = 0);
   Status DrainOne(int to, Outgoing& link);
   tl::unexpected<Error> Gone(int rank) const;
 

@@ -232,7 +232,7 @@ Result<Key> ShareKey(Group& group) {
   Key key{};
   Status made;
   if (group.rank() == 0 && ::getrandom(key.data(), key.size(), 0) != sizeof key) {
-    made = Fail(ErrorCode::kInternal, fmt::format("getrandom: {}", std::strerror(errno)));
+    made = Fail(ErrorCode::kInternal, fmt::format("getrandom: {}", std::strerror(errno)), errno);
   }
   LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   LMDBIO_TRY_VOID(group.Broadcast(0, key));

@@ -182,7 +182,7 @@ Result<std::unique_ptr<SharedMemory>> ThreadGroup::AllocateShared(uint64_t size_
     return Fail(ErrorCode::kInvalidArgument, "shared memory asked for across hosts");
   }
   LMDBIO_TRY_VOID(CheckSameSize(asked_bytes));
-  if (!*allocation) return Fail(allocation->error().code(), allocation->error().message());
+  if (!*allocation) return Fail(allocation->error().Copy());
   return std::make_unique<JointMemory>(**allocation);
 }
 

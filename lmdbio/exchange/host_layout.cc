@@ -37,7 +37,8 @@ struct HostLayout::Head {
   std::atomic<uint32_t> state;
   std::atomic<uint64_t> piece_count;
   uint64_t used_bytes;  // of the images
-  uint64_t error_code;
+  int32_t error_code;
+  int32_t error_number;
   std::array<char, kTextBytesMax> error_text;
 };
 
@@ -99,7 +100,8 @@ void HostLayout::End(const Status& status) {
   Head& here = head();
   if (!status) {
     const std::string& text = status.error().message();
-    here.error_code = static_cast<uint64_t>(status.error().code());
+    here.error_code = static_cast<int32_t>(status.error().code());
+    here.error_number = status.error().error_number();
     text.copy(here.error_text.data(), kTextBytesMax - 1);
     here.state.store(kFailed);
   } else if (here.state.load() != kFull) {
@@ -126,7 +128,8 @@ Result<HostLayout::Found> HostLayout::Await(size_t index, const std::atomic<bool
       case kFull:
         return Found::kNoRoom;
       case kFailed:
-        return Fail(static_cast<ErrorCode>(here.error_code), std::string(here.error_text.data()));
+        return Fail(static_cast<ErrorCode>(here.error_code), std::string(here.error_text.data()),
+                    here.error_number);
       default:
         FutexWait(here.changes, seen, kNap);
     }

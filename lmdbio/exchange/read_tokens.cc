@@ -113,7 +113,7 @@ Status ReadTokens::Await(size_t set) {
     links_->Wake();
   }
   changed_.wait(lock, [&] { return MayTake(set) || failure_ || is_stopped_; });
-  if (failure_) return lmdbio::Fail(failure_->code(), failure_->message());
+  if (failure_) return lmdbio::Fail(failure_->Copy());
   return {};
 }
 
@@ -146,7 +146,7 @@ std::optional<size_t> ReadTokens::choice() const {
 void ReadTokens::Abandon(const Error& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (!own_failure_) own_failure_.emplace(why.code(), why.message());
+    if (!own_failure_) own_failure_.emplace(why.Copy());
   }
   links_->Wake();
 }
@@ -242,7 +242,7 @@ void ReadTokens::Act() {
   {
     const std::lock_guard lock(mutex_);
     if (own_failure_ && !failure_ && !is_free_) {
-      why.emplace(own_failure_->code(), own_failure_->message());
+      why.emplace(own_failure_->Copy());
     }
   }
   if (why) FailAll(*why);
@@ -308,7 +308,7 @@ void ReadTokens::LeaveAll() {
 void ReadTokens::FailAll(const Error& why) {
   for (const int peer : peers_) static_cast<void>(links_->SendFailure(peer, why));
   const std::lock_guard lock(mutex_);
-  failure_.emplace(why.code(), why.message());
+  failure_.emplace(why.Copy());
   changed_.notify_all();
 }
 

@@ -28,7 +28,8 @@ Result<std::string> FindDataFile(const std::string& path) {
     data_path += path.ends_with('/') ? "data.mdb" : "/data.mdb";
     Result<mode_t> inside = ModeOf(data_path);
     if (!inside && inside.error().code() == ErrorCode::kNotFound) {
-      return Fail(ErrorCode::kNotFound, fmt::format("{}: the directory holds no data.mdb", path));
+      return Fail(ErrorCode::kNotFound, fmt::format("{}: the directory holds no data.mdb", path),
+                  inside.error().error_number());
     }
     if (!inside) return Fail(std::move(inside).error());
     mode = *inside;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -36,8 +37,8 @@ ErrorCode CodeOf(int error_number) {
 
 Error ErrnoError(int error_number, std::string_view path, std::string_view what) {
   const std::string reason = std::generic_category().message(error_number);
-  if (path.empty()) return Error(CodeOf(error_number), fmt::format("{}: {}", what, reason));
-  return Error(CodeOf(error_number), fmt::format("{}: {}: {}", path, what, reason));
+  Error error(CodeOf(error_number), fmt::format("{}: {}", what, reason), error_number);
+  return path.empty() ? std::move(error) : std::move(error).Within(path);
 }
 
 }  // namespace lmdbio::io

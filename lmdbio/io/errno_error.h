@@ -9,7 +9,7 @@
 namespace lmdbio::io {
 
 // "PATH: WHAT: strerror", with the code that tells the caller what to do about `error_number`.
-// path may be empty where the caller adds it.
+// The error keeps the number. path may be empty where the caller adds it.
 Error ErrnoError(int error_number, std::string_view path, std::string_view what);
 
 }  // namespace lmdbio::io

@@ -73,7 +73,8 @@ Status PreadEngine::StartThreads(uint64_t wanted) {
     if (threads_.empty()) {
       return Fail(
           ErrorCode::kResourceExhausted,
-          fmt::format("{}: no thread to read with: {}", file_->path(), error.code().message()));
+          fmt::format("{}: no thread to read with: {}", file_->path(), error.code().message()),
+          error.code().value());
     }
   }
   return {};

@@ -34,7 +34,7 @@ Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_by
   while (engine.outstanding() > 0) {
     LMDBIO_TRY(const auto done, engine.WaitSome());
     for (const BlockDone& block : done) {
-      if (!block.status) return Fail(block.status.error().code(), block.status.error().message());
+      if (!block.status) return Fail(block.status.error().Copy());
     }
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

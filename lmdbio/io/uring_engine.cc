@@ -91,7 +91,7 @@ std::string UringEngine::Describe() const {
 }
 
 Status UringEngine::CheckRing() const {
-  if (!failure_.empty()) return Fail(ErrorCode::kIo, failure_);
+  if (failure_) return Fail(failure_->Copy());
   return {};
 }
 
@@ -177,9 +177,10 @@ Status UringEngine::SubmitAndWait(std::chrono::milliseconds limit) {
 
 // The ring itself has failed: no read stays in flight, and no call starts another.
 Status UringEngine::FailRing(int error_number) {
-  failure_ = ErrnoError(error_number, file_->path(), "io_uring_enter").message();
+  const Error error = ErrnoError(error_number, file_->path(), "io_uring_enter");
+  failure_.emplace(ErrorCode::kIo, error.message(), error_number);
   AwaitInFlight();
-  return Fail(ErrorCode::kIo, failure_);
+  return Fail(failure_->Copy());
 }
 
 void UringEngine::Reap() {

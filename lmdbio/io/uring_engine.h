@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,10 +74,10 @@ class UringEngine final : public BlockEngine {
 
   std::unique_ptr<BlockFile> file_;
   UniqueRing ring_;
+  std::optional<Error> failure_;  // of the ring, for good
   uint32_t depth_;
   bool has_files_ = false;     // registered: 0 is the buffered descriptor, 1 the direct one
   MutableBytes fixed_memory_;  // registered, in buffers of kPartBytesMax; empty if it is not
-  std::string failure_;        // of the ring, for good; empty while it works
   uint64_t outstanding_ = 0;   // blocks taken over and not handed back
   std::deque<PartRead> waiting_;
   std::vector<PartRead> reads_;       // [depth_] the parts in the ring; its user data is the index

@@ -2,6 +2,7 @@
 
 #include <lmdb.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fmt/format.h>
@@ -22,6 +23,8 @@ ErrorCode CodeOf(int rc) {
     case EROFS:
       return ErrorCode::kPermission;
     case ENOMEM:
+    case EMFILE:
+    case ENFILE:
     case ENOSPC:
     case EAGAIN:
     case MDB_READERS_FULL:
@@ -41,6 +44,9 @@ ErrorCode CodeOf(int rc) {
   }
 }
 
+// liblmdb's own numbers are negative. A reader's slot becomes free when another reader ends.
+int ErrorNumberOf(int rc) { return rc == MDB_READERS_FULL ? EAGAIN : std::max(rc, 0); }
+
 bool IsVersion3(const std::string& data_path) {
   const auto source = io::FileSource::Open(data_path);
   if (!source) return false;
@@ -51,7 +57,8 @@ bool IsVersion3(const std::string& data_path) {
 }  // namespace
 
 Error LmdbCallError(int rc, std::string_view path, std::string_view what) {
-  return Error(CodeOf(rc), fmt::format("{}: liblmdb: {}: {}", path, what, mdb_strerror(rc)));
+  return Error(CodeOf(rc), fmt::format("{}: liblmdb: {}: {}", path, what, mdb_strerror(rc)),
+               ErrorNumberOf(rc));
 }
 
 Error LmdbOpenError(int rc, const std::string& data_path) {

@@ -93,7 +93,7 @@ class Loader::Impl {
   Status CheckState(const std::string& state) const;
   void TakeOver(const Impl& before);
   // Every further call of Next says so.
-  void Break(const Error& error) { error_.emplace(error.code(), error.message()); }
+  void Break(const Error& error) { error_.emplace(error.Copy()); }
 
   const Batch& batch() const { return batch_; }
   const order::Schedule& schedule() const { return *schedule_; }

@@ -74,7 +74,7 @@ class ProvenanceLocator final : public Locator {
  private:
   Status Compute() {
     Result<layout::Layout> layout = LayoutOf(provenance_, path_);
-    Status status = layout ? Status() : Fail(layout.error().code(), layout.error().message());
+    Status status = layout ? Status() : Fail(layout.error().Copy());
     if (layout) layout_ = ShareWithHost(std::move(*layout), host_);
     if (!layout && host_ != nullptr) host_->End(status);
     return status;

@@ -86,7 +86,7 @@ Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const
 // The record as it lies in the slot, without its position.
 Result<Entry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
                                         const Result<Leaf>& leaf, uint64_t value_index) const {
-  if (!leaf) return Fail(leaf.error().code(), leaf.error().message());
+  if (!leaf) return Fail(leaf.error().Copy());
   const PlannedValue& value = slot.plan.values()[value_index];
   LMDBIO_TRY(const LeafEntry entry,
              checker_.EntryOf(run, leaf->page, value_index - run.first_value, value.file));

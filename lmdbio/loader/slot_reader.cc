@@ -339,8 +339,7 @@ Status SlotReader::Take(io::BlockDone& done) {
 Status SlotReader::TakeKept(UnderWay& slot, const io::BlockDone& done) {
   const Extent chunk = slot.chunks[done.tag & ((uint64_t{1} << kBlockBits) - 1)];
   if (!done.status) {
-    Error error =
-        parts_.guard->Explain(Error(done.status.error().code(), done.status.error().message()));
+    Error error = parts_.guard->Explain(done.status.error().Copy());
     if (parts_.on_error == OnError::kRaise || error.code() == ErrorCode::kStale) {
       return Fail(std::move(error));
     }
@@ -394,9 +393,8 @@ Status SlotReader::ReadPieces(const UnderWay& slot, const layout::PlannedPiece& 
     if (parts_.window->AddBadRange(slot.slot.number, {piece.at, length_bytes})) {
       return {};
     }
-    return Fail(read.error().code(), fmt::format("{}: too much of the file cannot be read to skip "
-                                                 "it record by record: {}",
-                                                 source.name(), read.error().message()));
+    return Fail(read.error().Copy().Within(fmt::format(
+        "{}: too much of the file cannot be read to skip it record by record", source.name())));
   }
   const uint64_t half = (length_bytes / 2 + kPieceBytesMin - 1) / kPieceBytesMin * kPieceBytesMin;
   LMDBIO_TRY_VOID(ReadPieces(slot, {{offset, half}, piece.at}));

@@ -53,6 +53,7 @@ struct alignas(kCacheLineBytes) Window::Control {
   int32_t failed_rank;
   bool is_urgent;
   int32_t code;
+  int32_t error_number;
   uint32_t message_bytes;
   std::array<char, kMessageBytesMax> message;
 
@@ -264,6 +265,7 @@ void Window::Fail(const Error& error, When when) {
   control_->failed_rank = job_rank_;
   control_->is_urgent = when == When::kNow;
   control_->code = static_cast<int32_t>(error.code());
+  control_->error_number = error.error_number();
   control_->message_bytes =
       static_cast<uint32_t>(std::min(error.message().size(), kMessageBytesMax));
   std::memcpy(control_->message.data(), error.message().data(), control_->message_bytes);
@@ -283,9 +285,10 @@ std::optional<Error> Window::Failure() const {
   std::string message(control_->message.data(), control_->message_bytes);
   const auto code = static_cast<ErrorCode>(control_->code);
   if (control_->failed_rank == job_rank_ || code == ErrorCode::kPeerFailed) {
-    return Error(code, std::move(message));
+    return Error(code, std::move(message), control_->error_number);
   }
-  return Error(ErrorCode::kPeerFailed, fmt::format("rank {}: {}", control_->failed_rank, message));
+  return Error(ErrorCode::kPeerFailed, fmt::format("rank {}: {}", control_->failed_rank, message),
+               control_->error_number);
 }
 
 }  // namespace lmdbio::loader

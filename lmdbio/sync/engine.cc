@@ -105,7 +105,8 @@ Status Engine::Start() {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
-    return Fail(ErrorCode::kResourceExhausted, fmt::format("no thread: {}", error.what()));
+    return Fail(ErrorCode::kResourceExhausted, fmt::format("no thread: {}", error.what()),
+                error.code().value());
   }
   return {};
 }
@@ -223,8 +224,8 @@ void Engine::FailAll(const Error& why) {
   if (!is_peaceful_.load() && !is_ending_.load()) Note(why.message());
   for (const auto& [name, task] : std::exchange(tasks_, {})) {
     witness_.Failed(*task);
-    task->Finish(Fail(
-        why.code(), fmt::format("tensor '{}' (number {}): {}", name, task->number, why.message())));
+    task->Finish(
+        Fail(why.Copy().Within(fmt::format("tensor '{}' (number {})", name, task->number))));
     task->WakeWaiters();
   }
 }

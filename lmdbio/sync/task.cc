@@ -19,16 +19,12 @@ constexpr auto kNap = std::chrono::milliseconds(1000);
 }  // namespace
 
 Status Handle::State::status() const {
-  if (!has_failed) return {};
-  return Fail(failure_code, failure_words);
+  if (!failure) return {};
+  return Fail(failure->Copy());
 }
 
 void Handle::State::Finish(const Status& how) {
-  if (!how) {
-    has_failed = true;
-    failure_code = how.error().code();
-    failure_words = how.error().message();
-  }
+  if (!how) failure.emplace(how.error().Copy());
   if (submission.callback) submission.callback(how);
   is_done.store(1);
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,7 @@ struct Handle::State {
   std::atomic<uint32_t> is_done{0};
   std::atomic<uint32_t> waiter_count{0};
   std::atomic<bool> is_known_done{false};  // the program has asked, and heard so
-  bool has_failed = false;
-  ErrorCode failure_code = ErrorCode::kInternal;
-  std::string failure_words;
+  std::optional<Error> failure;
   std::vector<std::byte> result;
   std::vector<int64_t> result_rows;
   int32_t last_joined = -1;

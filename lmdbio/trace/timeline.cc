@@ -38,8 +38,9 @@ Result<std::unique_ptr<Timeline>> Timeline::Open(const TimelineOptions& options)
   std::string path = fmt::format("{}.{}", options.path, options.rank);
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) {
-    const std::string words = std::error_code(errno, std::generic_category()).message();
-    return Fail(ErrorCode::kIo, fmt::format("{}: {}", path, words));
+    const int error = errno;
+    const std::string words = std::error_code(error, std::generic_category()).message();
+    return Fail(ErrorCode::kIo, fmt::format("{}: {}", path, words), error);
   }
   std::unique_ptr<Timeline> timeline(new Timeline(options, std::move(path), std::move(file)));
   // The head is written now, so that the file of a rank that dies early names the rank.

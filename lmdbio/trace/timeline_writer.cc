@@ -163,7 +163,7 @@ Status TimelineWriter::WriteText() {
     // Removes a partly written event. If this fails too, trace viewers ignore the partial event.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(file_bytes_));
     const std::string words = std::error_code(error, std::generic_category()).message();
-    return Fail(ErrorCode::kIo, fmt::format("{}: {}", path_, words));
+    return Fail(ErrorCode::kIo, fmt::format("{}: {}", path_, words), error);
   }
   file_bytes_ += text_.size();
   text_.clear();

@@ -91,7 +91,8 @@ Error DatabaseWriter::Impl::LmdbError(int code) const {
   const std::string& path = staged_.path();
   if (code == ENOMEM && !txn_) {
     return Error(ErrorCode::kResourceExhausted,
-                 fmt::format("{}: no address space for a map of {} bytes", path, map_bytes_));
+                 fmt::format("{}: no address space for a map of {} bytes", path, map_bytes_),
+                 ENOMEM);
   }
   if (code == EIO && IsDiskFull(staged_.working_path())) code = ENOSPC;
   if (code > 0) return io::ErrnoError(code, path, "cannot be written");

@@ -1,5 +1,8 @@
 #include "lmdbio/base/status.h"
 
+
+#include <catch2/catch.hpp>
+#include <cerrno>
 #include <string>
 
 #include "tests/support/catch.h"
@@ -37,6 +40,21 @@ TEST_CASE("Error puts the place in front of the reason", "[base]") {
   const Error error = Error(ErrorCode::kCorruption, "page 7: too short").Within("a/data.mdb");
   CHECK(error.message() == "a/data.mdb: page 7: too short");
   CHECK(error.code() == ErrorCode::kCorruption);
+}
+
+TEST_CASE("Error keeps errno, wherever it is passed on", "[base]") {
+  CHECK(Error(ErrorCode::kCorruption, "no slot").error_number() == 0);
+  const Error error = Error(ErrorCode::kIo, "read failed", EIO).Within("data.mdb");
+  CHECK(error.error_number() == EIO);
+  const Error copy = error.Copy();
+  CHECK(copy.code() == ErrorCode::kIo);
+  CHECK(copy.message() == "data.mdb: read failed");
+  CHECK(copy.error_number() == EIO);
+  const auto passed_on = []() -> Status {
+    LMDBIO_TRY_VOID(Status(Fail(ErrorCode::kResourceExhausted, "full", ENOSPC)));
+    return {};
+  };
+  CHECK(passed_on().error().error_number() == ENOSPC);
 }
 
 TEST_CASE("Every error code has a word", "[base]") {

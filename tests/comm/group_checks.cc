@@ -111,7 +111,8 @@ std::vector<std::set<int>> FailureSets(int size) {
 
 Status FailureOf(int rank) {
   const auto code = static_cast<ErrorCode>(1 + rank % 9);
-  return Fail(code, fmt::format("data.mdb: {}", std::string(static_cast<size_t>(rank) * 700, 'x')));
+  return Fail(code, fmt::format("data.mdb: {}", std::string(static_cast<size_t>(rank) * 700, 'x')),
+              /*error_number=*/rank % 5);
 }
 
 // "rank 3", or "rank 3 on NAME" where there are several hosts.
@@ -149,9 +150,12 @@ void AgreesOnFailures(Group& group, Complaints& complaints) {
         fails ? FailureOf(group.rank())
               : Fail(ErrorCode::kPeerFailed,
                      fmt::format("{}: {}", names[static_cast<size_t>(*failing.begin())],
-                                 FailureOf(*failing.begin()).error().message()));
+                                 FailureOf(*failing.begin()).error().message()),
+                     FailureOf(*failing.begin()).error().error_number());
     complaints.Expect(verdict.error().code() == expected.error().code(), what + ": code");
     complaints.Expect(verdict.error().message() == expected.error().message(), what + ": message");
+    complaints.Expect(verdict.error().error_number() == expected.error().error_number(),
+                      what + ": errno");
   }
 }
 

@@ -4,6 +4,7 @@
 #include "lmdbio/comm/peer_links.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,6 +69,7 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
           "[comm][peer_links]") {
   const bool says_why = GENERATE(true, false);
   std::vector<std::string> heard(3);
+  std::vector<int> numbers(3);
   RunAsThreads({3, 1}, [&](Group& group) {
     auto links = PeerLinks::Open(group, EverybodyWith(group));
     if (!links) std::terminate();
@@ -77,7 +79,8 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
       for (const int to : {0, 2}) {
         if (!(*links)->Send(to, Message(1, to, 10))) std::terminate();
         if (says_why) {
-          if (!(*links)->SendFailure(to, Error(ErrorCode::kIo, "rank 1: x/data.mdb: no luck"))) {
+          const Error why(ErrorCode::kIo, "rank 1: x/data.mdb: no luck", EIO);
+          if (!(*links)->SendFailure(to, why)) {
             std::terminate();
           }
         }
@@ -89,11 +92,13 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
       const auto second = (*links)->Receive(1);
       if (second) std::terminate();
       if (second.error().code() == ErrorCode::kPeerFailed) heard[rank] = second.error().message();
+      numbers[rank] = second.error().error_number();
     }
     if (!group.Barrier()) std::terminate();
   });
   for (const size_t rank : {0U, 2U}) {
     INFO(heard[rank]);
+    CHECK(numbers[rank] == (says_why ? EIO : 0));
     if (says_why) {
       CHECK(heard[rank] == "rank 1: x/data.mdb: no luck");
     } else {

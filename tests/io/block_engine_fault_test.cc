@@ -206,7 +206,9 @@ TEST_CASE("When the ring itself fails, the engine says so and nothing is left un
       const std::string message = file.path() + ": io_uring_enter: Invalid request descriptor";
       CHILD_CHECK(done.error().message() == message);
       CHILD_CHECK(engine->outstanding() > 0);
+      CHILD_CHECK(done.error().error_number() == EBADR);
       CHILD_CHECK(engine->Poll().error().message() == message);
+      CHILD_CHECK(engine->Poll().error().error_number() == EBADR);
       CHILD_CHECK(engine->Start(blocks.reads()).error().message() == message);
       engine.reset();
       return Verdict::kRight;
@@ -225,6 +227,7 @@ TEST_CASE("Where no thread can be started, nothing is taken over", "[io][engine]
     const Status started = engine->Start(blocks.Add(0, 1).reads());
     CHILD_CHECK(!started);
     CHILD_CHECK(started.error().code() == ErrorCode::kResourceExhausted);
+    CHILD_CHECK(started.error().error_number() == EAGAIN);
     CHILD_CHECK(engine->outstanding() == 0);
     CHILD_CHECK(engine->WaitSome()->empty());
     return Verdict::kRight;

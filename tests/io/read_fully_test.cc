@@ -105,6 +105,7 @@ TEST_CASE("ReadFully gives up on a failure that stays", "[io][read-fully][fault]
     const Outcome outcome = ReadAll(file, 10);
     REQUIRE_FALSE(outcome.status);
     CHECK(outcome.status.error().code() == ErrorCode::kIo);
+    CHECK(outcome.status.error().error_number() == error_number);
     CHECK(outcome.status.error().message() ==
           std::string("read of 1000 bytes at offset 0: ") + std::strerror(error_number));
     CHECK(file.call_count() == kReadFailuresMax);

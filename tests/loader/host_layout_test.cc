@@ -4,6 +4,7 @@
 #include "lmdbio/exchange/host_layout.h"
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -128,12 +129,13 @@ TEST_CASE("Users learn how finding ended", "[loader][host_layout]") {
   }
   SECTION("with an error, in its words") {
     REQUIRE(host.Publish(0, AnyLayout(1, 10)));
-    host.End(Fail(ErrorCode::kCorruption, "page 7 is no leaf"));
+    host.End(Fail(ErrorCode::kCorruption, "page 7 is no leaf", EILSEQ));
     CHECK(host.Await(0, stop, piece) == Found::kPiece);  // what is known stays
     const auto found = host.Await(1, stop, piece);
     REQUIRE(!found);
     CHECK(found.error().code() == ErrorCode::kCorruption);
     CHECK(found.error().message() == "page 7 is no leaf");
+    CHECK(found.error().error_number() == EILSEQ);
   }
   SECTION("because there was no room") {
     REQUIRE(host.Publish(0, AnyLayout(1, 10)));

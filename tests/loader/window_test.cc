@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <thread>
 #include <vector>
@@ -53,7 +54,7 @@ TEST_CASE("The first failure ends every wait and keeps its name", "[loader]") {
   Window second(memory.bytes(), shape, 1, 11);
   std::thread failing([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    second.Fail(Error(ErrorCode::kIo, "the disk is gone"));
+    second.Fail(Error(ErrorCode::kIo, "the disk is gone", EIO));
     second.Fail(Error(ErrorCode::kCorruption, "too late"));
   });
   const Result<SlotHead> waited = first.AwaitSlot(0);
@@ -61,7 +62,9 @@ TEST_CASE("The first failure ends every wait and keeps its name", "[loader]") {
   REQUIRE_FALSE(waited.has_value());
   CHECK(waited.error().code() == ErrorCode::kPeerFailed);
   CHECK(waited.error().message() == "rank 11: the disk is gone");
+  CHECK(waited.error().error_number() == EIO);
   CHECK(second.AwaitSlot(0).error().code() == ErrorCode::kIo);
+  CHECK(second.AwaitSlot(0).error().error_number() == EIO);
   CHECK_FALSE(first.AwaitSpace(1).has_value());
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -245,6 +246,7 @@ TEST_CASE("Timeline::Open refuses an impossible path and a small buffer", "[trac
   const auto nowhere = Timeline::Open({.path = dir.path() / "none" / "trace"});
   REQUIRE_FALSE(nowhere.has_value());
   CHECK(nowhere.error().code() == ErrorCode::kIo);
+  CHECK(nowhere.error().error_number() == ENOENT);
   CHECK(nowhere.error().message().find("trace.0: No such file") != std::string::npos);
   const auto small = Timeline::Open({.path = dir.path() / "trace", .buffer_bytes = 1000});
   REQUIRE_FALSE(small.has_value());
@@ -281,6 +283,7 @@ TEST_CASE("Timeline on a full disk ends with one error and whole events", "[trac
   CHECK(good.has_value());
   REQUIRE_FALSE(full.has_value());
   CHECK(full.error().code() == ErrorCode::kIo);
+  CHECK(full.error().error_number() == EFBIG);
   CHECK(full.error().message() == path + ".0: File too large");
   CHECK(after.has_value());
   CHECK(closed.has_value());
