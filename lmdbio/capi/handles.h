@@ -2,6 +2,7 @@
 #ifndef LMDBIO_CAPI_HANDLES_H_
 #define LMDBIO_CAPI_HANDLES_H_
 
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -26,22 +27,28 @@ namespace lmdbio::capi {
 // Of every handle.
 struct HandleState {
   uint64_t fork_count = ForkCount();
-  std::string message;  // of the last failure
+  std::string message;   // of the last failure
+  int error_number = 0;  // of the last failure: Error::error_number()
   lmdbio_log log = nullptr;
   void* log_context = nullptr;
 
   bool is_forked() const { return fork_count != ForkCount(); }
 
   int Keep(const Error& error) {
-    message = error.message();
-    return static_cast<int>(error.code());
+    return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
   }
-  int Keep(int status, std::string text) {
+  int Keep(int status, std::string text, int number = 0) {
     message = std::move(text);
+    error_number = number;
     return status;
   }
-  void Forget() { message.clear(); }
-  const char* words() const { return message.c_str(); }
+  // Allocates nothing: memory may have run out.
+  void Forget(int number) {
+    message.clear();
+    error_number = number;
+  }
+  const char* LastWords() const { return message.c_str(); }
+  int LastErrorNumber() const { return error_number; }
   void Say(const std::vector<std::string>& notes) const {
     if (log == nullptr) return;
     for (const std::string& note : notes) log(log_context, note.c_str());
@@ -83,17 +90,17 @@ using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 // state  of the handle that is used, whose message is cleared then; or nullptr
 template <typename State, typename Call>
 int Guarded(State state, Call&& call) noexcept {
-  const auto forget = [&state] {
-    if constexpr (!std::is_null_pointer_v<State>) state->Forget();
+  const auto forget = [&state]([[maybe_unused]] int number) {
+    if constexpr (!std::is_null_pointer_v<State>) state->Forget(number);
   };
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    forget();
+    forget(ENOMEM);
     return LMDBIO_RESOURCE_EXHAUSTED;
   } catch (const std::exception& exception) {
     // Assigning what() could throw once more.
-    forget();
+    forget(0);
     return LMDBIO_INTERNAL;
   }
 }
@@ -168,7 +175,13 @@ int Close(Handle* handle) noexcept {
 template <typename Table, typename Handle>
 const char* MessageOf(Handle* handle) noexcept {
   const auto object = Table::Of().Find(handle);
-  return object ? object->words() : kNoHandleWords;
+  return object ? object->LastWords() : kNoHandleWords;
+}
+
+template <typename Table, typename Handle>
+int ErrorNumberOf(Handle* handle) noexcept {
+  const auto object = Table::Of().Find(handle);
+  return object ? object->LastErrorNumber() : 0;
 }
 
 // As lmdbio_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same

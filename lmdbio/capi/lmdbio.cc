@@ -240,6 +240,7 @@ int lmdbio_pin_compute(lmdbio_loader* loader) {
 }
 
 const char* lmdbio_message(lmdbio_loader* loader) { return MessageOf<LoaderTable>(loader); }
+int lmdbio_errno(lmdbio_loader* loader) { return ErrorNumberOf<LoaderTable>(loader); }
 int lmdbio_close(lmdbio_loader* loader) { return Close<LoaderTable>(loader); }
 
 int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
@@ -277,4 +278,5 @@ int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records) {
 const char* lmdbio_dataset_message(lmdbio_dataset* dataset) {
   return MessageOf<DatasetTable>(dataset);
 }
+int lmdbio_dataset_errno(lmdbio_dataset* dataset) { return ErrorNumberOf<DatasetTable>(dataset); }
 int lmdbio_dataset_close(lmdbio_dataset* dataset) { return Close<DatasetTable>(dataset); }

@@ -20,8 +20,9 @@
  *  2. Handles are opaque and no addresses: never dereference one. NULL, a handle that was closed
  *     and a number that never was one give LMDBIO_BAD_HANDLE.
  *  3. Handles are independent of each other. One thread at a time may use a handle.
- *  4. lmdbio_message() says in one line what the last call on a handle that failed had to say.
- *     Nothing is printed; errno is not touched on purpose.
+ *  4. lmdbio_message() says in one line what the last call on a handle that failed had to say, and
+ *     lmdbio_errno() has the errno behind it. Nothing is printed; errno itself is not touched on
+ *     purpose.
  *  5. What a call hands out belongs to the library and is valid until the next call on the same
  *     handle that names it as its end, at the latest until the handle is closed.
  *  6. "Collective" means, for a loader opened by lmdbio_open_mpi: every rank makes the call, and
@@ -60,7 +61,7 @@ enum {
   LMDBIO_INVALID_ARGUMENT = 1,   /* the call was wrong: mend the arguments */
   LMDBIO_NOT_FOUND = 2,          /* the file, database or record is not there */
   LMDBIO_PERMISSION = 3,         /* there, but this process may not read it */
-  LMDBIO_IO = 4,                 /* the storage failed; the message names offset and errno */
+  LMDBIO_IO = 4,                 /* the storage failed: see lmdbio_errno */
   LMDBIO_CORRUPTION = 5,         /* the bytes break a rule of the format; restore the file */
   LMDBIO_UNSUPPORTED = 6,        /* well-formed, but of a kind this library refuses by name */
   LMDBIO_STALE = 7,              /* the file is not, or no longer, the one that was meant */
@@ -286,6 +287,11 @@ LMDBIO_API int lmdbio_pin_compute(lmdbio_loader* loader);
  * that is none, it says so. A const char * until the next call on the handle. */
 LMDBIO_API const char* lmdbio_message(lmdbio_loader* loader);
 
+/* errno of the system call that made the last call on `loader` fail, as EIO or EMFILE; 0 if that
+ * had another reason, if no call has failed, and for a handle that is none. With LMDBIO_PEER_FAILED
+ * it is errno of the rank that failed, where that is known. */
+LMDBIO_API int lmdbio_errno(lmdbio_loader* loader);
+
 /* Lets go of everything, the batch at hand too. NULL is fine and does nothing. Collective: waits
  * some seconds for ranks that share this host's memory and do not come. */
 LMDBIO_API int lmdbio_close(lmdbio_loader* loader);
@@ -315,6 +321,8 @@ LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_recor
 
 /* As lmdbio_message. */
 LMDBIO_API const char* lmdbio_dataset_message(lmdbio_dataset* dataset);
+/* As lmdbio_errno. */
+LMDBIO_API int lmdbio_dataset_errno(lmdbio_dataset* dataset);
 /* As lmdbio_close. */
 LMDBIO_API int lmdbio_dataset_close(lmdbio_dataset* dataset);
 

@@ -211,6 +211,7 @@ int lmdbio_sync_close(lmdbio_sync* sync) {
 }
 
 const char* lmdbio_sync_message(lmdbio_sync* sync) { return MessageOf<SyncTable>(sync); }
+int lmdbio_sync_errno(lmdbio_sync* sync) { return ErrorNumberOf<SyncTable>(sync); }
 
 int lmdbio_sync_submit(lmdbio_sync* sync, const lmdbio_sync_request* request,
                        lmdbio_sync_op** out_op) {
@@ -296,6 +297,7 @@ int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_res
 }
 
 const char* lmdbio_sync_op_message(lmdbio_sync_op* op) { return MessageOf<OpTable>(op); }
+int lmdbio_sync_op_errno(lmdbio_sync_op* op) { return ErrorNumberOf<OpTable>(op); }
 int lmdbio_sync_op_close(lmdbio_sync_op* op) { return Close<OpTable>(op); }
 
 int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out_counters) {

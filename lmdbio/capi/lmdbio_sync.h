@@ -130,6 +130,9 @@ LMDBIO_API int lmdbio_sync_close(lmdbio_sync* sync);
  * handle that is none, it says so. */
 LMDBIO_API const char* lmdbio_sync_message(lmdbio_sync* sync);
 
+/* errno of the system call that made the last call of this thread on `sync` fail; else 0. */
+LMDBIO_API int lmdbio_sync_errno(lmdbio_sync* sync);
+
 /* --- Operations ----------------------------------------------------------------------------- */
 
 /* The numbers never change. */
@@ -276,6 +279,9 @@ LMDBIO_API int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_resul
 
 /* As lmdbio_sync_message. */
 LMDBIO_API const char* lmdbio_sync_op_message(lmdbio_sync_op* op);
+
+/* As lmdbio_sync_errno. */
+LMDBIO_API int lmdbio_sync_op_errno(lmdbio_sync_op* op);
 
 /* Lets go of a handle; the operation goes on. NULL is fine and does nothing. */
 LMDBIO_API int lmdbio_sync_op_close(lmdbio_sync_op* op);

@@ -27,6 +27,7 @@ namespace lmdbio::capi {
 // What a handle keeps for one thread: its last failure, and what was handed out to it.
 struct Lent {
   std::string message;
+  int error_number = 0;
   std::string description;
   std::string record;
   lmdbio_sync_counters counters = {};
@@ -44,15 +45,27 @@ class SharedHandleState {
     return lent_[std::this_thread::get_id()];
   }
 
-  int Keep(const Error& error) { return Keep(static_cast<int>(error.code()), error.message()); }
-  int Keep(int status, std::string text) {
-    if (!is_forked()) lent().message = std::move(text);
+  int Keep(const Error& error) {
+    return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
+  }
+  int Keep(int status, std::string text, int number = 0) {
+    if (is_forked()) return status;
+    Lent& mine = lent();
+    mine.message = std::move(text);
+    mine.error_number = number;
     return status;
   }
-  void Forget() {
-    if (!is_forked()) lent().message.clear();
+  // Allocates nothing: memory may have run out.
+  void Forget(int number) {
+    if (is_forked()) return;
+    const std::lock_guard lock(mutex_);
+    const auto found = lent_.find(std::this_thread::get_id());
+    if (found == lent_.end()) return;
+    found->second.message.clear();
+    found->second.error_number = number;
   }
-  const char* words() { return is_forked() ? kForkedWords : lent().message.c_str(); }
+  const char* LastWords() { return is_forked() ? kForkedWords : lent().message.c_str(); }
+  int LastErrorNumber() { return is_forked() ? 0 : lent().error_number; }
 
  private:
   const uint64_t fork_count_ = ForkCount();

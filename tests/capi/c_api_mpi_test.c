@@ -1,5 +1,6 @@
 /* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun: what all ranks get together is
  * what one process gets alone, and a rank that fails makes no other wait. */
+#include <errno.h>
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
 
@@ -57,6 +58,7 @@ static void test_one_rank_is_wrong(const char* digits) {
   const int status = lmdbio_open_mpi(MPI_COMM_WORLD, digits, &options, &loader);
   CHECK(status == (rank == size - 1 ? LMDBIO_INVALID_ARGUMENT : LMDBIO_PEER_FAILED));
   CHECK(strstr(lmdbio_message(loader), "options.order") != NULL);
+  CHECK(lmdbio_errno(loader) == 0);
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
 
   CHECK(lmdbio_open_mpi(MPI_COMM_WORLD, rank == 0 ? NULL : digits, NULL, &loader) ==
@@ -64,6 +66,7 @@ static void test_one_rank_is_wrong(const char* digits) {
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
   CHECK(lmdbio_open_mpi(MPI_COMM_WORLD, rank == 0 ? "nowhere" : digits, NULL, &loader) ==
         (rank == 0 ? LMDBIO_NOT_FOUND : LMDBIO_PEER_FAILED));
+  CHECK(lmdbio_errno(loader) == ENOENT); /* of rank 0's system call, on all ranks */
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
 }
 

@@ -4,10 +4,12 @@
  * STALE   the same beside a provenance file that is none
  * LARGE   some MB of records with overflow runs */
 #define _GNU_SOURCE /* O_DIRECT */
+#include <errno.h>
 #include <fcntl.h>
 #include <lmdbio.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,8 @@ static lmdbio_loader* open_digits(const lmdbio_options* options) {
   return loader;
 }
 
+static int refused_errno; /* of the last refusal */
+
 static void refuse(const char* path, const lmdbio_options* options, int status, const char* word) {
   lmdbio_loader* loader = NULL;
   CHECK_STATUS(status, lmdbio_open(path, options, &loader), word);
@@ -41,6 +45,7 @@ static void refuse(const char* path, const lmdbio_options* options, int status, 
     fprintf(stderr, "\"%s\" says nothing of %s\n", lmdbio_message(loader), word);
     ++c_check_failures;
   }
+  refused_errno = lmdbio_errno(loader);
   const lmdbio_batch* batch = NULL;
   CHECK(lmdbio_next(loader, &batch) == LMDBIO_BAD_HANDLE);
   CHECK_STATUS(LMDBIO_OK, lmdbio_close(loader), "");
@@ -220,6 +225,35 @@ static void test_wrong_arguments(void) {
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
 }
 
+/* The number of a failed system call reaches the caller, and goes with the next failure. */
+static void test_errno(void) {
+  refuse("no such file", NULL, LMDBIO_NOT_FOUND, "no such file");
+  CHECK(refused_errno == ENOENT);
+  lmdbio_options wrong = LMDBIO_OPTIONS_INIT;
+  wrong.order = 99;
+  refuse(digits, &wrong, LMDBIO_INVALID_ARGUMENT, "options.order");
+  CHECK(refused_errno == 0);
+
+  struct rlimit limit, none;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  none = limit;
+  none.rlim_cur = 0;
+  CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  refuse(digits, NULL, LMDBIO_RESOURCE_EXHAUSTED, "Too many open files");
+  CHECK(refused_errno == EMFILE);
+  lmdbio_dataset* dataset = NULL;
+  CHECK(lmdbio_dataset_open(digits, NULL, &dataset) == LMDBIO_RESOURCE_EXHAUSTED);
+  CHECK(lmdbio_dataset_errno(dataset) == EMFILE);
+  CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+
+  lmdbio_loader* loader = open_digits(NULL);
+  CHECK(lmdbio_errno(loader) == 0);
+  CHECK(lmdbio_close(loader) == LMDBIO_OK);
+  CHECK(lmdbio_errno(loader) == 0);
+  CHECK(lmdbio_errno(NULL) == 0 && lmdbio_dataset_errno(NULL) == 0);
+}
+
 static void test_wrong_options(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.struct_size = 0;
@@ -387,6 +421,7 @@ int main(int argc, char** argv) {
   test_states();
   test_wrong_handles();
   test_wrong_arguments();
+  test_errno();
   test_wrong_options();
   test_fork();
   test_log(argv[2]);
