@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -24,15 +25,42 @@
 
 namespace lmdbio::capi {
 
-// Of every handle.
+inline constexpr const char* kForkedWords =
+    "the handle was opened before fork(), by the parent of this process, which must open its own";
+inline constexpr const char* kNoHandleWords =
+    "no such handle: it is NULL, closed, or never was one";
+
+// Of a handle whose object is not for several threads: calls on it take turns.
 struct HandleState {
   uint64_t fork_count = ForkCount();
-  std::string message;   // of the last failure
-  int error_number = 0;  // of the last failure: Error::error_number()
+  std::mutex turn;
+  std::string message;             // of the last failure
+  int error_number = 0;            // of the last failure: Error::error_number()
+  std::vector<std::string> notes;  // for the log, once the call is over
   lmdbio_log log = nullptr;
   void* log_context = nullptr;
 
   bool is_forked() const { return fork_count != ForkCount(); }
+
+  // Runs `call`, which returns a status, when no other call runs. Its notes are said behind it, so
+  // that the log may use the handle.
+  // Returns: the status; LMDBIO_FORKED in a child of fork() whose parent had a call under way
+  template <typename Call>
+  int InTurn(Call&& call) {
+    std::unique_lock lock(turn, std::defer_lock);
+    if (!is_forked()) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return LMDBIO_FORKED;  // the thread whose turn it is runs in the parent only
+    }
+    const int status = call();
+    const std::vector<std::string> said = std::exchange(notes, {});
+    lock.unlock();
+    if (log != nullptr) {
+      for (const std::string& note : said) log(log_context, note.c_str());
+    }
+    return status;
+  }
 
   int Keep(const Error& error) {
     return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
@@ -47,11 +75,16 @@ struct HandleState {
     message.clear();
     error_number = number;
   }
-  const char* LastWords() const { return message.c_str(); }
-  int LastErrorNumber() const { return error_number; }
-  void Say(const std::vector<std::string>& notes) const {
-    if (log == nullptr) return;
-    for (const std::string& note : notes) log(log_context, note.c_str());
+
+  const char* LastWords() {
+    if (is_forked()) return kForkedWords;
+    const std::lock_guard lock(turn);
+    return message.c_str();
+  }
+  int LastErrorNumber() {
+    if (is_forked()) return 0;
+    const std::lock_guard lock(turn);
+    return error_number;
   }
 };
 
@@ -107,11 +140,6 @@ int Guarded(State state, Call&& call) noexcept {
 
 enum class AfterFork { kRefused, kAllowed };
 
-inline constexpr const char* kForkedWords =
-    "the handle was opened before fork(), by the parent of this process, which must open its own";
-inline constexpr const char* kNoHandleWords =
-    "no such handle: it is NULL, closed, or never was one";
-
 // Opens an object in a new handle, which is there afterwards even if that failed.
 template <typename Table, typename Object, typename Handle, typename Open>
 int OpenHandle(Handle** out_handle, Open&& open) noexcept {
@@ -120,9 +148,11 @@ int OpenHandle(Handle** out_handle, Open&& open) noexcept {
   return Guarded(nullptr, [&]() -> int {
     const auto object = std::make_shared<Object>();
     *out_handle = Table::Of().Add(object);
-    return Guarded(object.get(), [&]() -> int {
-      const Status status = open(*object);
-      return status ? LMDBIO_OK : object->Keep(status.error());
+    return object->InTurn([&] {
+      return Guarded(object.get(), [&]() -> int {
+        const Status status = open(*object);
+        return status ? LMDBIO_OK : object->Keep(status.error());
+      });
     });
   });
 }
@@ -145,18 +175,15 @@ int OpenHandleInGroup(Result<std::unique_ptr<comm::Group>>& group, const char* o
   });
 }
 
-// Runs `call` with the open object behind `handle`.
+// Runs `call` with the open object behind `handle`, in turn with other calls on it where the object
+// is not for several threads.
 template <typename Table, typename Handle, typename Call>
 int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
   return Guarded(nullptr, [&]() -> int {
     const auto object = Table::Of().Find(handle);
     if (!object || !object->is_open()) return LMDBIO_BAD_HANDLE;
-    return Guarded(object.get(), [&]() -> int {
-      if (after_fork == AfterFork::kRefused && object->is_forked()) {
-        return object->Keep(LMDBIO_FORKED, kForkedWords);
-      }
-      return call(*object);
-    });
+    if (after_fork == AfterFork::kRefused && object->is_forked()) return LMDBIO_FORKED;
+    return object->InTurn([&] { return Guarded(object.get(), [&] { return call(*object); }); });
   });
 }
 

@@ -42,7 +42,7 @@ Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* 
   Status mine = options ? Status() : Fail(std::move(options).error());
   LMDBIO_TRY_VOID(comm::Agree(*handle.group, std::move(mine)));
   LMDBIO_TRY(handle.loader, loader::Loader::Open(*handle.group, path, *options));
-  handle.Say(handle.loader->TakeNotes());
+  handle.notes = handle.loader->TakeNotes();
   return {};
 }
 
@@ -50,7 +50,7 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
   LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, c_options));
   LMDBIO_TRY(const loader::RecordReaderOptions options, RecordReaderOptionsOf(complete));
   LMDBIO_TRY(handle.reader, loader::RecordReader::Open(path, options));
-  handle.Say(handle.reader->TakeNotes());
+  handle.notes = handle.reader->TakeNotes();
   return {};
 }
 
@@ -82,7 +82,7 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
     using Step = loader::Loader::Step;
     handle.has_batch = false;
     const Result<Step> step = handle.loader->NextWithin(limit);
-    handle.Say(handle.loader->TakeNotes());
+    handle.notes = handle.loader->TakeNotes();
     if (!step) return handle.Keep(step.error());
     if (*step == Step::kBatch) HandOut(handle, out_batch);
     if (*step == Step::kEnd) return LMDBIO_END;
@@ -92,7 +92,7 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
 
 // After Restore and SetEpoch.
 int WentOn(LoaderHandle& handle, const Status& status) {
-  handle.Say(handle.loader->TakeNotes());
+  handle.notes = handle.loader->TakeNotes();
   return status ? LMDBIO_OK : handle.Keep(status.error());
 }
 
@@ -261,7 +261,7 @@ int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t
     for (size_t i = 0; i < count; ++i) {
       handle.records[i] = RecordOf((*found)[i].key, (*found)[i].value, numbers[i]);
     }
-    handle.Say(handle.reader->TakeNotes());
+    handle.notes = handle.reader->TakeNotes();
     *out_records = handle.records.data();
     return LMDBIO_OK;
   });

@@ -19,7 +19,11 @@
  *     trailing out_ arguments, which must not be NULL and are written on success only.
  *  2. Handles are opaque and no addresses: never dereference one. NULL, a handle that was closed
  *     and a number that never was one give LMDBIO_BAD_HANDLE.
- *  3. Handles are independent of each other. One thread at a time may use a handle.
+ *  3. Handles are independent of each other. Calls of several threads on one handle wait for each
+ *     other, and none fails for that. But each call ends the life of what an earlier one handed out
+ *     (rule 5), also in another thread: threads that share a handle hold a lock of their own from a
+ *     call until they have used its results. What is closed beside a call of another thread is let
+ *     go of when that call ends.
  *  4. lmdbio_message() says in one line what the last call on a handle that failed had to say, and
  *     lmdbio_errno() has the errno behind it. Nothing is printed; errno itself is not touched on
  *     purpose.

@@ -45,6 +45,12 @@ class SharedHandleState {
     return lent_[std::this_thread::get_id()];
   }
 
+  // The objects behind are for several threads: calls on a handle need not take turns.
+  template <typename Call>
+  int InTurn(Call&& call) {
+    return call();
+  }
+
   int Keep(const Error& error) {
     return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
   }
