@@ -11,23 +11,35 @@ $LMDBIO_LIBRARY, then where the system looks.
 """
 
 from lmdbio._batch import Batch, Record, Spans
-from lmdbio._capi import (
+from lmdbio._capi import version
+from lmdbio._dataset import Dataset
+from lmdbio._errors import (
+    AccessError,
+    ClosedError,
     CorruptionError,
+    InUseError,
     InvalidArgumentError,
+    InvalidIndexError,
+    InvalidStateError,
+    InvalidTypeError,
+    LibraryNotFoundError,
     LmdbioError,
     NotFoundError,
+    OutOfMemoryError,
     PeerFailedError,
+    ResourceExhaustedError,
     StaleError,
     StorageError,
+    SystemLimitError,
     UnsupportedError,
-    version,
 )
-from lmdbio._dataset import Dataset
 from lmdbio._loader import Loader
 
 __version__ = "0.1.0"
 __all__ = [
-    "Batch", "CorruptionError", "Dataset", "InvalidArgumentError", "LmdbioError", "Loader",
-    "NotFoundError", "PeerFailedError", "Record", "Spans", "StaleError", "StorageError",
-    "UnsupportedError", "version",
+    "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset", "InUseError",
+    "InvalidArgumentError", "InvalidIndexError", "InvalidStateError", "InvalidTypeError",
+    "LibraryNotFoundError", "LmdbioError", "Loader", "NotFoundError", "OutOfMemoryError",
+    "PeerFailedError", "Record", "ResourceExhaustedError", "Spans", "StaleError", "StorageError",
+    "SystemLimitError", "UnsupportedError", "version",
 ]

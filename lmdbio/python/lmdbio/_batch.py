@@ -7,6 +7,8 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from lmdbio._errors import InvalidArgumentError
+
 # lmdbio_record
 RECORD = np.dtype([("key", np.uintp), ("value", np.uintp), ("position", np.uint64),
                    ("value_size", np.uint32), ("key_size", np.uint32)])
@@ -162,14 +164,16 @@ class Batch:
             if rows is not None:
                 return rows
             if copy is False:
-                raise ValueError("the values are not of one size and evenly spaced; take a copy")
+                raise InvalidArgumentError(
+                    "the values are not of one size and evenly spaced; take a copy")
         if out is None:
             width = int(table["value_size"].max()) if len(table) else 0
             out = np.empty((len(table), width), np.uint8)
         elif out.dtype != np.uint8 or out.ndim != 2 or not out.flags.c_contiguous:
-            raise ValueError("out must be a C-contiguous array of uint8 in two dimensions")
+            raise InvalidArgumentError(
+                "out must be a C-contiguous array of uint8 in two dimensions")
         elif not out.flags.writeable:
-            raise ValueError("out is read-only")
+            raise InvalidArgumentError("out is read-only")
         self._loader._copy_values(out.ctypes.data, out.shape[1], out.shape[0])
         return out
 

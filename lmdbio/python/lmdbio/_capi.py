@@ -8,7 +8,15 @@ import functools
 import logging
 import operator
 import os
-from typing import Any, Optional
+from typing import Any
+
+from lmdbio._errors import (
+    InvalidArgumentError,
+    InvalidTypeError,
+    LibraryNotFoundError,
+    LmdbioError,
+    error_of,
+)
 
 OK = 0
 END = 100
@@ -21,44 +29,6 @@ SHARES = {"block": 0, "round-robin": 1, "fill": 2}
 ON_ERRORS = {"raise": 0, "skip": 1}
 SNAPSHOTS = {"immutable": 0, "optimistic": 1, "pinned": 2}
 
-
-class LmdbioError(Exception):
-    """What the library could not do; `code` is its status, the text one line: what, where, why."""
-
-    code = 9
-
-
-class InvalidArgumentError(LmdbioError, ValueError):
-    """The call was wrong: mend the arguments."""
-
-
-class NotFoundError(LmdbioError, FileNotFoundError):
-    """The file, database or record is not there."""
-
-
-class StorageError(LmdbioError, OSError):
-    """The storage failed, or may not be read."""
-
-
-class CorruptionError(LmdbioError):
-    """The bytes break a rule of the format: restore the file."""
-
-
-class UnsupportedError(LmdbioError):
-    """Well-formed, but of a kind that the library refuses by name."""
-
-
-class StaleError(LmdbioError):
-    """The file is not, or no longer, the one that was meant."""
-
-
-class PeerFailedError(LmdbioError):
-    """Another rank failed; the text names it and says why."""
-
-
-_ERRORS = {1: InvalidArgumentError, 2: NotFoundError, 3: StorageError, 4: StorageError,
-           5: CorruptionError, 6: UnsupportedError, 7: StaleError, 8: MemoryError,
-           10: PeerFailedError}
 
 _LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 
@@ -199,8 +169,8 @@ def _load(environment_name: str, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path)
     except OSError as error:
-        raise ImportError(f"lib{name} is not to be had ({error}); install it, or set "
-                          f"{environment_name} to its path") from error
+        raise LibraryNotFoundError(f"lib{name} is not to be had ({error}); install it, or set "
+                                   f"{environment_name} to its path") from error
 
 
 _P = ctypes.POINTER
@@ -236,6 +206,10 @@ _SIGNATURES = {
 }
 
 
+# What the names of the calls on a handle begin with.
+_LOADER, _DATASET, _SYNC, _OP = "lmdbio", "lmdbio_dataset", "lmdbio_sync", "lmdbio_sync_op"
+
+
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
     """liblmdbio, loaded when it is first asked for."""
@@ -243,10 +217,10 @@ def library() -> ctypes.CDLL:
     for name, arguments in _SIGNATURES.items():
         call = getattr(lib, name)
         call.argtypes, call.restype = arguments, ctypes.c_int
-    for name in ("lmdbio_message", "lmdbio_dataset_message", "lmdbio_sync_message",
-                 "lmdbio_sync_op_message"):
-        call = getattr(lib, name)
-        call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_char_p
+    for kind in (_LOADER, _DATASET, _SYNC, _OP):
+        for name, result in ("message", ctypes.c_char_p), ("errno", ctypes.c_int):
+            call = getattr(lib, f"{kind}_{name}")
+            call.argtypes, call.restype = [ctypes.c_void_p], result
     lib.lmdbio_version.restype = ctypes.c_char_p
     lib.lmdbio_strerror.restype = ctypes.c_char_p
     return lib
@@ -257,41 +231,32 @@ def version() -> str:
     return library().lmdbio_version(None).decode()
 
 
-def error_of(status: int, message: Optional[bytes]) -> Exception:
-    """The exception that says what a call has returned."""
-    text = (message or b"").decode(errors="replace") or library().lmdbio_strerror(status).decode()
-    error = _ERRORS.get(status, LmdbioError)(text)
-    error.code = status  # type: ignore[attr-defined]
-    return error
+def _failure(kind: str, handle: ctypes.c_void_p, status: int) -> LmdbioError:
+    """The exception that says what a call on a handle has returned."""
+    lib = library()
+    message = getattr(lib, f"{kind}_message")(handle) or lib.lmdbio_strerror(status)
+    return error_of(status, message.decode(errors="replace"),
+                    getattr(lib, f"{kind}_errno")(handle))
 
 
-def check(handle: ctypes.c_void_p, status: int) -> None:
-    """Raises what a call on a loader has returned, if that is a failure."""
+def _check(kind: str, handle: ctypes.c_void_p, status: int) -> None:
+    """Raises what a call on a handle has returned, if that is a failure."""
     if status != OK:
-        raise error_of(status, library().lmdbio_message(handle))
+        raise _failure(kind, handle, status)
 
 
-def check_dataset(handle: ctypes.c_void_p, status: int) -> None:
-    """The same of a call on a dataset."""
-    if status != OK:
-        raise error_of(status, library().lmdbio_dataset_message(handle))
-
-
-def check_sync(handle: ctypes.c_void_p, status: int) -> None:
-    """The same of a call on a synchronizer."""
-    if status != OK:
-        raise error_of(status, library().lmdbio_sync_message(handle))
-
-
-def check_op(handle: ctypes.c_void_p, status: int) -> None:
-    """The same of a call on an operation."""
-    if status != OK:
-        raise error_of(status, library().lmdbio_sync_op_message(handle))
+check = functools.partial(_check, _LOADER)
+check_dataset = functools.partial(_check, _DATASET)
+check_sync = functools.partial(_check, _SYNC)
+check_op = functools.partial(_check, _OP)
 
 
 def number(name: str, value: Any, kind: Any) -> int:
     """`value` as a whole number that fits into a C type; ctypes would cut it silently."""
-    whole = operator.index(value)
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise InvalidTypeError(f"{name} must be an integer, not {type(value).__name__}") from None
     bits = 8 * ctypes.sizeof(kind)
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind(-1).value < 0 else (
         0, (1 << bits) - 1)
@@ -303,7 +268,7 @@ def number(name: str, value: Any, kind: Any) -> int:
 def text(name: str, value: Any) -> bytes:
     """`value` as a C string, which ends at the first zero byte."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+        raise InvalidTypeError(f"{name} must be a str, not {type(value).__name__}")
     if "\0" in value:
         raise InvalidArgumentError(f"{name} has a zero byte in it")
     return value.encode()
@@ -358,7 +323,7 @@ def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
         call.argtypes = [type(communicator), ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)]
         status = call(communicator, encoded, ctypes.byref(options), ctypes.byref(handle))
     if status != OK:
-        error = error_of(status, library().lmdbio_message(handle))
+        error = _failure(_LOADER, handle, status)
         library().lmdbio_close(handle)
         raise error
     return handle
@@ -370,7 +335,7 @@ def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
     status = library().lmdbio_dataset_open(path_of(path), ctypes.byref(options),
                                            ctypes.byref(handle))
     if status != OK:
-        error = error_of(status, library().lmdbio_dataset_message(handle))
+        error = _failure(_DATASET, handle, status)
         library().lmdbio_dataset_close(handle)
         raise error
     return handle
@@ -388,7 +353,7 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
         call.restype = ctypes.c_int
         status = call(communicator, ctypes.byref(options), ctypes.byref(handle))
     if status != OK:
-        error = error_of(status, library().lmdbio_sync_message(handle))
+        error = _failure(_SYNC, handle, status)
         library().lmdbio_sync_close(handle)
         raise error
     return handle

@@ -12,6 +12,7 @@ import numpy as np
 
 from lmdbio import _capi
 from lmdbio._batch import Record, record_table
+from lmdbio._errors import ClosedError, InvalidIndexError, StaleError
 
 
 class Dataset:
@@ -45,7 +46,7 @@ class Dataset:
 
     def _use(self) -> ctypes.c_void_p:
         if self._is_closed:
-            raise ValueError("the dataset is closed")
+            raise ClosedError("the dataset is closed")
         if self._handle is not None and self._pid != os.getpid():
             self._drop()
         if self._handle is None:
@@ -63,8 +64,8 @@ class Dataset:
         _capi.check_dataset(self._handle, status)
         if self._count not in (None, count.value):
             self._drop()
-            raise _capi.StaleError(f"{self._path}: holds {count.value} records, and held "
-                                   f"{self._count} when the dataset was opened")
+            raise StaleError(f"{self._path}: holds {count.value} records, and held "
+                             f"{self._count} when the dataset was opened")
         self._count = count.value
 
     def _drop(self) -> None:
@@ -79,7 +80,7 @@ class Dataset:
     def _number(self, i: Any) -> int:
         number = operator.index(i)
         if not -self._count <= number < self._count:
-            raise IndexError(f"there is no record {number} of {self._count}")
+            raise InvalidIndexError(f"there is no record {number} of {self._count}")
         return number % self._count
 
     def __getitem__(self, i: Any) -> Union[Record, List[Record]]:

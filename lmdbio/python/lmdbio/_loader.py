@@ -11,6 +11,13 @@ from typing import Any, Dict, Iterator, Optional, Union
 
 from lmdbio import _capi
 from lmdbio._batch import Batch, Lease
+from lmdbio._errors import (
+    ClosedError,
+    InUseError,
+    InvalidArgumentError,
+    InvalidStateError,
+    InvalidTypeError,
+)
 
 # How long a call sleeps before Python looks for signals.
 _LOOK_UP_MS = 100
@@ -83,10 +90,10 @@ class Loader:
                  strategy: Optional[str] = None, engine: Optional[str] = None,
                  placement: Optional[str] = None) -> None:
         if batch_size < 1 or num_shards < 1 or not 0 <= shard_id < num_shards:
-            raise _capi.InvalidArgumentError(
+            raise InvalidArgumentError(
                 f"batch_size {batch_size}, shard {shard_id} of {num_shards}: that cannot be")
         if wrap and drop_last:
-            raise _capi.InvalidArgumentError("wrap and drop_last exclude each other")
+            raise InvalidArgumentError("wrap and drop_last exclude each other")
         self._path = os.fspath(path)
         self._comm = comm
         self._batch_size = batch_size
@@ -143,7 +150,7 @@ class Loader:
     def _use(self) -> ctypes.c_void_p:
         """The handle, of this process."""
         if self._is_closed:
-            raise ValueError("the loader is closed")
+            raise ClosedError("the loader is closed")
         if self._pid != os.getpid():
             self._leave_parent()
         if self._handle is None:
@@ -152,7 +159,7 @@ class Loader:
 
     def _leave_parent(self) -> None:
         if self._comm is not None:
-            raise RuntimeError("a loader with a communicator cannot be used after fork")
+            raise InvalidStateError("a loader with a communicator cannot be used after fork")
         state = json.dumps(self._save())
         self._give_up()
         self._reset()
@@ -174,7 +181,7 @@ class Loader:
     def _check_may_close(self) -> None:
         """With a communicator, memory goes at once and on all ranks."""
         if self._comm is not None and self._pid == os.getpid() and self._is_lent():
-            raise BufferError("views into the loader's memory are still in use")
+            raise InUseError("views into the loader's memory are still in use")
 
     def _lease_for(self, batch: Batch) -> Lease:
         self._check_at_hand(batch)
@@ -186,7 +193,7 @@ class Loader:
 
     def _check_at_hand(self, batch: Batch) -> None:
         if batch is not self._batch or self._pid != os.getpid():
-            raise RuntimeError("this batch is gone: the loader has moved on or was closed")
+            raise InvalidStateError("this batch is gone: the loader has moved on or was closed")
 
     def _copy_values(self, address: int, row_bytes: int, row_count: int) -> None:
         handle = self._use()
@@ -338,7 +345,7 @@ class Loader:
 
     def __getstate__(self) -> Dict[str, Any]:
         if self._comm is not None:
-            raise TypeError("a loader with a communicator cannot be pickled")
+            raise InvalidTypeError("a loader with a communicator cannot be pickled")
         state = None if self._is_closed else json.dumps(self.state_dict())
         return {"path": self._path, "batch_size": self._batch_size, "fields": self._fields,
                 "state": state}

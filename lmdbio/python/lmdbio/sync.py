@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import numpy as np
 
 from lmdbio import _capi
+from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
 
 # How long a call sleeps before Python looks for signals.
 _LOOK_UP_MS = 100
@@ -114,7 +115,7 @@ class Synchronizer:
         self._users: List[Callable[[], Any]] = []
         unknown = set(options) - {name for name, _ in _capi.SyncOptions._fields_[1:-2]}
         if unknown:
-            raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+            raise InvalidTypeError(f"there is no option {', '.join(sorted(unknown))}")
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()
@@ -124,7 +125,7 @@ class Synchronizer:
 
     def _use(self) -> ctypes.c_void_p:
         if self._handle is None:
-            raise ValueError("the synchronizer is closed")
+            raise ClosedError("the synchronizer is closed")
         return self._handle
 
     def _check(self, status: int) -> None:
@@ -148,7 +149,7 @@ class Synchronizer:
                prescale: float = 1.0, postscale: float = 1.0) -> Operation:
         """Values at an address, worked on in place. `keeps` is what keeps them there."""
         if prescale == 0 or postscale == 0:
-            raise _capi.InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
+            raise InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
         _forget_done(self._orphans)
         dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         request = _capi.SyncRequest(
@@ -167,9 +168,9 @@ class Synchronizer:
 
     def _submit_array(self, name: str, array: np.ndarray, **fields: Any) -> Operation:
         if not (array.flags.c_contiguous and array.flags.writeable):
-            raise ValueError(f"{name}: the array must be contiguous and writable")
+            raise InvalidArgumentError(f"{name}: the array must be contiguous and writable")
         if not array.dtype.isnative:
-            raise ValueError(f"{name}: the array has the byte order of other machines")
+            raise InvalidArgumentError(f"{name}: the array has the byte order of other machines")
         return self.submit(name, array.ctypes.data, array.shape, array.dtype.name, array, **fields)
 
     def allreduce(self, name: str, array: np.ndarray, reduction: str = "sum",
@@ -225,7 +226,7 @@ class Synchronizer:
         if self._places_in_use():
             gc.collect()
         if self._places_in_use():
-            raise BufferError("memory that was placed is still in use")
+            raise InUseError("memory that was placed is still in use")
         handle, self._handle = self._handle, None
         _close_sync(handle)
 
@@ -264,4 +265,4 @@ class Synchronizer:
         self.close()
 
     def __getstate__(self) -> Any:
-        raise TypeError("a synchronizer cannot be pickled")
+        raise InvalidTypeError("a synchronizer cannot be pickled")

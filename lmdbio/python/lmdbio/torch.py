@@ -23,6 +23,7 @@ import torch.utils.data
 
 from lmdbio._batch import Batch, Record
 from lmdbio._dataset import Dataset
+from lmdbio._errors import InvalidArgumentError, InvalidStateError
 from lmdbio._loader import Loader
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
@@ -69,7 +70,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
                  drop_last: bool = False, num_shards: Optional[int] = None,
                  shard_id: Optional[int] = None, **options: Any) -> None:
         if "comm" in options or "share" in options or options.get("wrap"):
-            raise ValueError("comm, share and wrap are for lmdbio.Loader")
+            raise InvalidArgumentError("comm, share and wrap are for lmdbio.Loader")
         self._drop_last = drop_last
         self._path, self._batch_size, self._decode = path, batch_size, decode
         self._shards = (num_shards, shard_id)
@@ -135,7 +136,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         loop = self._loops
         for batch in self._at_start(workers, worker):
             if loop != self._loops:
-                raise RuntimeError("another loop over this dataset has begun")
+                raise InvalidStateError("another loop over this dataset has begun")
             count = min(batch.global_record_count - worker * whole, whole)  # of this worker's
             if count == whole or (count > 0 and not self._drop_last):
                 yield self._decode(batch)
@@ -216,11 +217,12 @@ def _type_name(tensor: torch.Tensor) -> str:
 
 def _check_reducible(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type != "cpu":
-        raise ValueError(f"{name} is on the device {tensor.device}: move it to the CPU")
+        raise InvalidArgumentError(f"{name} is on the device {tensor.device}: move it to the CPU")
     if tensor.layout is not torch.strided:
-        raise ValueError(f"{name} has the layout {tensor.layout}: make it dense")
+        raise InvalidArgumentError(f"{name} has the layout {tensor.layout}: make it dense")
     if _type_name(tensor) not in TYPES:
-        raise ValueError(f"{name} is of type {_type_name(tensor)}: it can be {', '.join(TYPES)}")
+        raise InvalidArgumentError(
+            f"{name} is of type {_type_name(tensor)}: it can be {', '.join(TYPES)}")
 
 
 class GradientSync:
@@ -306,7 +308,7 @@ class GradientSync:
 
     def _submit(self, name: str, parameter: torch.nn.Parameter) -> None:
         if name in self._pending:
-            raise RuntimeError(f"{name} got a second gradient: call synchronize() in between")
+            raise InvalidStateError(f"{name} got a second gradient: call synchronize() in between")
         with torch.no_grad():
             gradient = parameter.grad
             if gradient is None:
@@ -322,7 +324,7 @@ class GradientSync:
     def _submit_tensor(self, name: str, tensor: torch.Tensor, **fields: Any) -> Operation:
         _check_reducible(name, tensor)
         if not tensor.is_contiguous():
-            raise ValueError(f"{name} is not contiguous")
+            raise InvalidArgumentError(f"{name} is not contiguous")
         return self._synchronizer.submit(name, tensor.data_ptr(), tuple(tensor.shape),
                                          _type_name(tensor), tensor, **fields)
 

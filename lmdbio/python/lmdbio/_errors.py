@@ -1,0 +1,139 @@
+"""What the package raises: LmdbioError, always, and the built-in exception that fits besides."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, Dict, Optional, Tuple, Type
+
+
+class LmdbioError(Exception):
+    """What lmdbio could not do. The text is one line: what, where, why.
+
+    code   the status of the C API, as in lmdbio.h
+    errno  of the system call that failed, here or on another rank; None if none did
+    """
+
+    code = 9
+    errno: Optional[int] = None
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), self.args, dict(self.__dict__)
+
+
+class InvalidArgumentError(LmdbioError, ValueError):
+    """The call was wrong: mend the arguments."""
+
+    code = 1
+
+
+class InvalidTypeError(LmdbioError, TypeError):
+    """The call was wrong: an argument is of a type that it cannot be of."""
+
+    code = 1
+
+
+class InvalidIndexError(LmdbioError, IndexError):
+    """There is no record of this number."""
+
+    code = 1
+
+
+class InvalidStateError(LmdbioError, RuntimeError):
+    """The call came too late, or at a time when it cannot be served."""
+
+    code = 1
+
+
+class ClosedError(LmdbioError, ValueError):
+    """The object has been closed."""
+
+    code = 11
+
+
+class InUseError(LmdbioError, BufferError):
+    """Arrays that look into this memory are still in use."""
+
+    code = 1
+
+
+class LibraryNotFoundError(LmdbioError, ImportError):
+    """liblmdbio, or liblmdbio_mpi, is not there or cannot be loaded."""
+
+    code = 2
+
+
+class NotFoundError(LmdbioError, FileNotFoundError):
+    """The file, database or record is not there."""
+
+    code = 2
+
+
+class StorageError(LmdbioError, OSError):
+    """The storage failed, or may not be read."""
+
+    code = 4
+
+
+class AccessError(StorageError, PermissionError):
+    """The file is there, but this process may not read or write it."""
+
+    code = 3
+
+
+class CorruptionError(LmdbioError):
+    """The bytes break a rule of the format: restore the file."""
+
+    code = 5
+
+
+class UnsupportedError(LmdbioError):
+    """Well-formed, but of a kind that the library refuses by name."""
+
+    code = 6
+
+
+class StaleError(LmdbioError):
+    """The file is not, or no longer, the one that was meant."""
+
+    code = 7
+
+
+class ResourceExhaustedError(LmdbioError):
+    """Memory, disk space, open files, threads or a limit that was configured ran out."""
+
+    code = 8
+
+
+class OutOfMemoryError(ResourceExhaustedError, MemoryError):
+    """Memory ran out, or a budget of memory."""
+
+
+class SystemLimitError(ResourceExhaustedError, OSError):
+    """The system has no more of what `errno` says: disk space, open files, threads."""
+
+
+class PeerFailedError(LmdbioError):
+    """Another rank failed; the text names it and says why."""
+
+    code = 10
+
+
+_BY_STATUS: Dict[int, Type[LmdbioError]] = {
+    1: InvalidArgumentError, 2: NotFoundError, 3: AccessError, 4: StorageError,
+    5: CorruptionError, 6: UnsupportedError, 7: StaleError, 10: PeerFailedError, 11: ClosedError,
+    12: InvalidStateError}
+
+
+def error_of(status: int, text: str, number: int) -> LmdbioError:
+    """The exception for a status of the C API.
+
+    number  errno behind it, or 0
+    """
+    kind = _BY_STATUS.get(status, LmdbioError)
+    if status == ResourceExhaustedError.code:
+        # Limits of the library's own, which have no errno, are limits of memory.
+        kind = OutOfMemoryError if number in (0, errno.ENOMEM) else SystemLimitError
+    error = kind(text)
+    error.code = status
+    error.errno = number or None
+    return error
