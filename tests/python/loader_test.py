@@ -11,7 +11,7 @@ import unittest
 import warnings
 
 import numpy as np
-from support import COUNT, STARTS, Databases, run_unless
+from support import STARTS, Databases, run_unless
 
 import lmdbio
 
@@ -312,48 +312,6 @@ class LoaderTest(Databases):
             self.assertGreater(len(loader.describe()), 0)
             self.assertEqual(loader.batch_size, 64)
             self.assertIn("64 records", repr(loader.next()))
-
-
-class DatasetTest(Databases):
-    def test_any_records(self):
-        expected = self.records(self.even)
-        with lmdbio.Dataset(self.even) as dataset:
-            self.assertEqual(len(dataset), COUNT)
-            self.assertEqual(dataset[7], expected[7])
-            self.assertEqual(dataset[-1], expected[-1])
-            self.assertEqual(dataset[[3, 1, 3]], [expected[3], expected[1], expected[3]])
-            self.assertEqual(dataset[10:20:3], expected[10:20:3])
-            self.assertEqual(dataset.__getitems__(np.array([5, 2])), [expected[5], expected[2]])
-            self.assertEqual(dataset[[]], [])
-            self.assertEqual(list(dataset), expected)  # the old protocol: until IndexError
-            for beyond in (COUNT, -COUNT - 1, [0, COUNT]):
-                with self.assertRaises(IndexError):
-                    dataset[beyond]
-            with self.assertRaises(TypeError):
-                dataset["key"]
-        with self.assertRaises(ValueError):
-            dataset[0]
-
-    def test_other_processes(self):
-        expected = self.records(self.even)
-        dataset = lmdbio.Dataset(self.even)
-        self.assertEqual(pickle.loads(pickle.dumps(dataset))[4], expected[4])
-        for method in STARTS:
-            context = multiprocessing.get_context(method)
-            with context.Pool(2) as pool:
-                self.assertEqual(pool.map(dataset.__getitem__, range(8)), expected[:8])
-            self.assertEqual(dataset[9], expected[9])
-        with self.assertRaises(FileNotFoundError):
-            lmdbio.Dataset(self.folder / "nowhere")
-
-    def test_another_file_in_its_place_is_noticed(self):
-        place = self.folder / "place.mdb"
-        place.write_bytes((self.even / "data.mdb").read_bytes())
-        pickled = pickle.dumps(lmdbio.Dataset(place))
-        place.unlink()
-        place.write_bytes((self.digits / "data.mdb").read_bytes())
-        with self.assertRaisesRegex(lmdbio.StaleError, "1797"):
-            pickle.loads(pickled)[0]
 
 
 def lmdb_with_values(path, values):

@@ -5,14 +5,24 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
+import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 import numpy as np
 
 from lmdbio import _capi
 from lmdbio._batch import Record, record_table
-from lmdbio._errors import ClosedError, InvalidIndexError, StaleError
+from lmdbio._errors import ClosedError, InvalidIndexError, InvalidStateError, StaleError
+
+
+class _Turn:
+    """Taken by the thread whose call runs. The lock lets that thread in once more: a handler of
+    signals gets an error then, where it would wait for the call that it interrupts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.is_taken = False
 
 
 class Dataset:
@@ -26,8 +36,9 @@ class Dataset:
     Keys and values are copies, good for ever. Many records in one call are read together, in
     whatever order the file likes: prefer a list of numbers, or `__getitems__`, to a loop.
 
-    Safe to pickle, and to use after fork: the other process opens its own when it first reads.
-    Not for several threads at once.
+    Any thread may use it, and gets the records that it asked for: calls take turns. Safe to
+    pickle, and to use after fork: the other process opens its own when it first reads. A handler
+    of signals or of the log cannot use the dataset whose call it interrupts.
     """
 
     def __init__(self, path: Union[str, os.PathLike], database: Optional[str] = None, *,
@@ -42,7 +53,20 @@ class Dataset:
         self._handle: Optional[ctypes.c_void_p] = None
         self._is_closed = False
         self._count: Optional[int] = None  # until it has been opened once
-        self._use()
+        self._turns: Dict[int, _Turn] = {}
+        self._in_turn(self._use)
+
+    def _in_turn(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        # One for each process: in a child of fork() the parent's may be taken for ever.
+        turn = self._turns.setdefault(os.getpid(), _Turn())
+        with turn.lock:
+            if turn.is_taken:
+                raise InvalidStateError("the dataset is in use by the call that was interrupted")
+            try:
+                turn.is_taken = True
+                return call(*arguments)
+            finally:
+                turn.is_taken = False
 
     def _use(self) -> ctypes.c_void_p:
         if self._is_closed:
@@ -50,10 +74,10 @@ class Dataset:
         if self._handle is not None and self._pid != os.getpid():
             self._drop()
         if self._handle is None:
-            self._handle = _capi.open_dataset(self._path, _capi.options_of(**self._fields))
+            handle = _capi.open_dataset(self._path, _capi.options_of(**self._fields))
+            self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close, handle)
             self._pid = os.getpid()
-            self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close,
-                                            self._handle)
+            self._handle = handle  # last: a child that is forked meanwhile finds all or nothing
             self._check_count()
         return self._handle
 
@@ -93,6 +117,9 @@ class Dataset:
     def __getitems__(self, numbers: Iterable[int]) -> List[Record]:
         """Several records, as asked for; PyTorch's DataLoader calls this for a whole batch."""
         wanted = np.fromiter((self._number(i) for i in numbers), np.uint64)
+        return self._in_turn(self._read, wanted)
+
+    def _read(self, wanted: np.ndarray) -> List[Record]:
         handle = self._use()
         address = ctypes.c_void_p()
         status = _capi.library().lmdbio_dataset_read(handle, wanted.ctypes.data, len(wanted),
@@ -104,7 +131,10 @@ class Dataset:
                 for key, value, _, value_size, key_size in table.tolist()]
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Lets go of everything. Waits for calls of other threads."""
+        self._in_turn(self._close)
+
+    def _close(self) -> None:
         self._drop()
         self._is_closed = True
 
@@ -122,3 +152,4 @@ class Dataset:
         self._path, self._fields = pickled["path"], pickled["fields"]
         self._count, self._is_closed = pickled["count"], pickled["is_closed"]
         self._handle = None
+        self._turns = {}

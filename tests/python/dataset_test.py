@@ -1,0 +1,130 @@
+"""lmdbio.Dataset against what mdb_dump finds."""
+
+import multiprocessing
+import os
+import pickle
+import random
+import threading
+import unittest
+
+import numpy as np
+from support import COUNT, STARTS, Databases, run_unless
+
+import lmdbio
+
+
+class DatasetTest(Databases):
+    def test_any_records(self):
+        expected = self.records(self.even)
+        with lmdbio.Dataset(self.even) as dataset:
+            self.assertEqual(len(dataset), COUNT)
+            self.assertEqual(dataset[7], expected[7])
+            self.assertEqual(dataset[-1], expected[-1])
+            self.assertEqual(dataset[[3, 1, 3]], [expected[3], expected[1], expected[3]])
+            self.assertEqual(dataset[10:20:3], expected[10:20:3])
+            self.assertEqual(dataset.__getitems__(np.array([5, 2])), [expected[5], expected[2]])
+            self.assertEqual(dataset[[]], [])
+            self.assertEqual(list(dataset), expected)  # the old protocol: until IndexError
+            for beyond in (COUNT, -COUNT - 1, [0, COUNT]):
+                with self.assertRaises(IndexError):
+                    dataset[beyond]
+            with self.assertRaises(TypeError):
+                dataset["key"]
+        with self.assertRaises(ValueError):
+            dataset[0]
+
+    def test_other_processes(self):
+        expected = self.records(self.even)
+        dataset = lmdbio.Dataset(self.even)
+        self.assertEqual(pickle.loads(pickle.dumps(dataset))[4], expected[4])
+        for method in STARTS:
+            context = multiprocessing.get_context(method)
+            with context.Pool(2) as pool:
+                self.assertEqual(pool.map(dataset.__getitem__, range(8)), expected[:8])
+            self.assertEqual(dataset[9], expected[9])
+        with self.assertRaises(FileNotFoundError):
+            lmdbio.Dataset(self.folder / "nowhere")
+
+    def test_another_file_in_its_place_is_noticed(self):
+        place = self.folder / "place.mdb"
+        place.write_bytes((self.even / "data.mdb").read_bytes())
+        pickled = pickle.dumps(lmdbio.Dataset(place))
+        place.unlink()
+        place.write_bytes((self.digits / "data.mdb").read_bytes())
+        with self.assertRaisesRegex(lmdbio.StaleError, "1797"):
+            pickle.loads(pickled)[0]
+
+    def test_threads_get_what_they_asked_for(self):
+        expected = self.records(self.digits)
+        wrong, rounds, thread_count = [], 60, 8
+        with lmdbio.Dataset(self.digits) as dataset:
+            def ask(seed):
+                numbers = random.Random(seed)
+                for _ in range(rounds):
+                    one = numbers.randrange(len(expected))
+                    many = [numbers.randrange(len(expected)) for _ in range(numbers.randrange(40))]
+                    if dataset[one] != expected[one]:
+                        wrong.append(one)
+                    if dataset[many] != [expected[i] for i in many]:
+                        wrong.append(many)
+                done.append(seed)
+
+            done = []
+            threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(thread_count)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(sorted(done), list(range(thread_count)))
+
+    def test_closing_beside_other_threads(self):
+        dataset = lmdbio.Dataset(self.digits)
+        begun = threading.Barrier(5)
+        raised = []
+
+        def ask():
+            begun.wait()
+            try:
+                while True:
+                    dataset[list(range(50))]
+            except ValueError as error:
+                raised.append(str(error))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        dataset.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(raised, ["the dataset is closed"] * 4)
+
+    def test_what_interrupts_a_call_is_refused(self):
+        with lmdbio.Dataset(self.even) as dataset:
+            for use in lambda: dataset[0], dataset.close:
+                with self.assertRaisesRegex(RuntimeError, "interrupted") as raised:
+                    dataset._in_turn(use)  # as a signal's handler would
+                self.assertIsInstance(raised.exception, lmdbio.LmdbioError)
+            self.assertEqual(dataset[0], self.records(self.even)[0])
+
+    def test_a_child_does_not_wait_for_a_thread_of_its_parent(self):
+        expected = self.records(self.even)
+        with lmdbio.Dataset(self.even) as dataset:
+            is_inside, may_end = threading.Event(), threading.Event()
+            thread = threading.Thread(
+                target=lambda: dataset._in_turn(lambda: (is_inside.set(), may_end.wait())))
+            thread.start()
+            is_inside.wait()
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if dataset[7] == expected[7] else 1)
+            _, status = os.waitpid(child, 0)
+            may_end.set()
+            thread.join()
+            self.assertEqual(status, 0)
+            self.assertEqual(dataset[8], expected[8])
+
+
+if __name__ == "__main__":
+    run_unless(None)
