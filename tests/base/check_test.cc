@@ -1,9 +1,8 @@
 #include "lmdbio/base/check.h"
 
-#include <catch2/catch.hpp>
-
 #include <string>
 
+#include "tests/support/catch.h"
 #include "tests/support/check_failure.h"
 
 namespace lmdbio {

@@ -1,7 +1,5 @@
 #include "lmdbio/base/status.h"
 
-
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
 

@@ -1,6 +1,7 @@
 // Goal: calls on one handle take turns, the log is called without the turn, and a child of fork()
 // does not wait for a turn that only its parent can end.
 #include "lmdbio/capi/handles.h"
+#include "tests/support/catch.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,8 +10,6 @@
 #include <cstring>
 #include <thread>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 namespace lmdbio::capi {
 namespace {

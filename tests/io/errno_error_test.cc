@@ -1,8 +1,7 @@
 #include "lmdbio/io/errno_error.h"
+#include "tests/support/catch.h"
 
 #include <cerrno>
-
-#include <catch2/catch.hpp>
 
 namespace lmdbio::io {
 namespace {

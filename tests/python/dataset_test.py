@@ -1,5 +1,7 @@
 """lmdbio.Dataset against what mdb_dump finds."""
 
+import array
+import collections
 import multiprocessing
 import os
 import pickle
@@ -53,6 +55,49 @@ class DatasetTest(Databases):
         place.write_bytes((self.digits / "data.mdb").read_bytes())
         with self.assertRaisesRegex(lmdbio.StaleError, "1797"):
             pickle.loads(pickled)[0]
+
+    def test_numbers_of_any_integer_type(self):
+        expected = self.records(self.even)
+        with lmdbio.Dataset(self.even) as dataset:
+            types = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64,
+                     np.uint64, ">i4"]
+            for one in 7, np.array(7), *(np.dtype(kind).type(7) for kind in types):
+                self.assertEqual(dataset[one], expected[7], repr(one))
+            some = [expected[5], expected[2], expected[5]]
+            for many in ([5, 2, 5], (5, 2, 5), array.array("i", [5, 2, 5]),
+                         collections.deque([5, 2, 5]), [np.uint8(5), 2, np.array(5)],
+                         *(np.array([5, 2, 5], kind) for kind in types)):
+                self.assertEqual(dataset[many], some, repr(many))
+                self.assertEqual(dataset.__getitems__(many), some, repr(many))
+            self.assertEqual(dataset[range(3, 9, 2)], expected[3:9:2])
+            self.assertEqual(dataset[np.array([-1, 0])], [expected[-1], expected[0]])
+            self.assertEqual(dataset[np.array([], int)], [])
+            for beyond in np.uint64(2**64 - 1), np.array([0, 2**63], np.uint64), np.int16(-400):
+                with self.assertRaises(IndexError):
+                    dataset[beyond]
+
+    def test_what_is_no_number_is_refused(self):
+        mask = np.zeros(COUNT, bool)
+        mask[[0, 2]] = True
+        with lmdbio.Dataset(self.even) as dataset:
+            for wrong, words in (
+                    (b"image-000000001", "bytes.*keys"), (b"", "bytes.*keys"),
+                    (bytearray(b"1"), "bytearray"), (memoryview(b"1"), "memoryview"),
+                    ("key", "str"), ("", "str"), (None, "NoneType"), (1.0, "float"),
+                    (True, "bool"), (np.True_, "bool"), ([True, False, True], "bool.*flatnonzero"),
+                    (mask, "bool.*flatnonzero"), (np.array([1.0, 2.0]), "float64.*astype"),
+                    (np.float32(1), "float32"), (np.array([]), "float64"),
+                    (np.array([b"1"]), "S1"), (np.array([1, 2], object), "object"),
+                    (np.ones((2, 2), int), "2 dimensions"), ([[1], [2]], "sequences of list"),
+                    ([1, 2.0], "float"), ([1, b"2"], "bytes"), ({1, 2}, "set"),
+                    ({1: 2}, "dict"), ((i for i in (1, 2)), "generator"),
+                    (slice("a", "b"), "slice")):
+                for ask in dataset.__getitem__, dataset.__getitems__:
+                    with self.subTest(wrong=wrong, ask=ask.__name__):
+                        with self.assertRaisesRegex(TypeError, words) as raised:
+                            ask(wrong)
+                        self.assertIsInstance(raised.exception, lmdbio.LmdbioError)
+            self.assertEqual(dataset[np.flatnonzero(mask)], dataset[[0, 2]])
 
     def test_threads_get_what_they_asked_for(self):
         expected = self.records(self.digits)

@@ -7,13 +7,50 @@ import operator
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
 
 from lmdbio import _capi
 from lmdbio._batch import Record, record_table
-from lmdbio._errors import ClosedError, InvalidIndexError, InvalidStateError, StaleError
+from lmdbio._errors import (
+    ClosedError,
+    InvalidIndexError,
+    InvalidStateError,
+    InvalidTypeError,
+    StaleError,
+)
+
+_HINTS = {"b": "; numpy.flatnonzero(mask) has the numbers of a mask",
+          "f": "; array.astype(int) makes integers of floats",
+          "S": "; keys are not looked up"}
+
+
+def _refusal(what: str, hint: str = "") -> InvalidTypeError:
+    return InvalidTypeError(f"records are asked for by number, not by {what}: give an integer, a "
+                            f"slice, or a sequence or array of integers{_HINTS.get(hint, '')}")
+
+
+def _as_numbers(wanted: Any) -> Any:
+    """An int, or a sequence of what should be ints."""
+    if hasattr(wanted, "__array__"):  # of NumPy, PyTorch and others
+        array = np.asarray(wanted)
+        if array.dtype.kind not in "iu":
+            raise _refusal(f"values of type {array.dtype}", array.dtype.kind)
+        if array.ndim > 1:
+            raise _refusal(f"an array of {array.ndim} dimensions")
+        return array.tolist()
+    if isinstance(wanted, (str, bytes, bytearray, memoryview)):
+        raise _refusal(type(wanted).__name__, "S")
+    if isinstance(wanted, Sequence):
+        return wanted
+    if isinstance(wanted, bool):
+        raise _refusal("bool", "b")
+    try:
+        return operator.index(wanted)
+    except TypeError:
+        raise _refusal(type(wanted).__name__) from None
 
 
 class _Turn:
@@ -26,7 +63,9 @@ class _Turn:
 
 
 class Dataset:
-    """Records by number, in key order: dataset[7], dataset[-1], dataset[[3, 1, 4]].
+    """Records by number, in key order: dataset[7], dataset[-1], dataset[10:20], dataset[[3, 1, 4]].
+
+    Numbers are integers; several are a slice, a sequence, or an array of any type of integers.
 
     path         a directory with data.mdb, or a data file
     database     a named database; None: the main one
@@ -102,21 +141,36 @@ class Dataset:
         return self._count
 
     def _number(self, i: Any) -> int:
-        number = operator.index(i)
+        number = i if type(i) is int else _as_numbers(i)
+        if not isinstance(number, int):
+            raise _refusal(f"sequences of {type(i).__name__}")
         if not -self._count <= number < self._count:
             raise InvalidIndexError(f"there is no record {number} of {self._count}")
         return number % self._count
 
+    def _range(self, wanted: slice) -> range:
+        try:
+            return range(*wanted.indices(self._count))
+        except TypeError:
+            raise _refusal("a slice of other things") from None
+
     def __getitem__(self, i: Any) -> Union[Record, List[Record]]:
         if isinstance(i, slice):
-            return self.__getitems__(range(*i.indices(self._count)))
-        if isinstance(i, Iterable):
-            return self.__getitems__(i)
-        return self.__getitems__((i,))[0]
+            return self.__getitems__(self._range(i))
+        numbers = _as_numbers(i)
+        if isinstance(numbers, int):
+            return self.__getitems__((numbers,))[0]
+        return self.__getitems__(numbers)
 
-    def __getitems__(self, numbers: Iterable[int]) -> List[Record]:
-        """Several records, as asked for; PyTorch's DataLoader calls this for a whole batch."""
-        wanted = np.fromiter((self._number(i) for i in numbers), np.uint64)
+    def __getitems__(self, numbers: Any) -> List[Record]:
+        """Several records, as asked for; PyTorch's DataLoader calls this for a whole batch.
+
+        numbers  a sequence or array of integers
+        """
+        many = _as_numbers(numbers)
+        if isinstance(many, int):
+            raise _refusal("one integer, where several records are asked for together")
+        wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
         return self._in_turn(self._read, wanted)
 
     def _read(self, wanted: np.ndarray) -> List[Record]:
