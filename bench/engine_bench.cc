@@ -22,7 +22,7 @@
 #include "bench/bench_support.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/io/block_engine.h"
-#include "lmdbio/io/read_fully.h"
+#include "lmdbio/io/read_progress.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -92,7 +92,7 @@ Result<Pass> ReadOneByOne(const std::string& path, const std::vector<uint64_t>& 
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   Pass pass;
   for (const uint64_t offset : offsets) {
-    LMDBIO_TRY_VOID(io::ReadFully(fd.get(), {offset, block}, 0));
+    LMDBIO_TRY_VOID(io::ReadFully(fd.get(), {offset, block}));
     pass.sum += SumWords(block);
   }
   return pass;

@@ -26,6 +26,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/io/read_progress.h"
 
 namespace lmdbio::io {
 
@@ -52,6 +53,9 @@ struct EngineOptions {
   // Whether the kernel may read more than it is asked for into the page cache, which is for nothing
   // where other hosts need what follows. The mmap engine has its own rules.
   bool reads_ahead = true;
+  // After the first failure of a read, until it is tried again; later pauses are 4 and 16 times as
+  // long. Other reads go on meanwhile. The mmap engine reads by page faults and retries nothing.
+  std::chrono::milliseconds retry_pause = kRetryPause;
 };
 
 struct BlockRead {

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "lmdbio/io/errno_error.h"
-#include "lmdbio/io/read_fully.h"
 
 namespace lmdbio::io {
 namespace {
@@ -151,23 +150,6 @@ Status BlockFile::Split(const BlockRead& block, std::vector<BlockPart>& parts) c
   SplitBlock({block.offset, block.destination},
              is_direct() ? std::optional(alignment_) : std::nullopt, parts);
   return {};
-}
-
-Status BlockFile::Finish(const BlockPart& part, ssize_t got, EngineCounters& counters) {
-  const uint64_t done_bytes = got > 0 ? static_cast<uint64_t>(got) : 0;
-  counters.request_count += 1;
-  counters.bytes += done_bytes;
-  if (part.is_direct) counters.direct_bytes += done_bytes;
-  if (done_bytes == part.destination.size()) return {};
-  if (part.is_direct && got == -EINVAL) RefuseDirect(EINVAL);
-  ReadTally tally;
-  Status status =
-      ReadFully(buffered_fd_.get(), {part.offset, part.destination}, done_bytes, &tally);
-  counters.request_count += tally.request_count;
-  counters.bytes += tally.bytes;
-  counters.retry_count += tally.request_count;  // each of them follows the read that fell short
-  return std::move(status).map_error(
-      [this](Error&& error) { return std::move(error).Within(path_); });
 }
 
 void BlockFile::AddNote(std::string note) {

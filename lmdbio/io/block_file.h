@@ -5,8 +5,6 @@
 #ifndef LMDBIO_IO_BLOCK_FILE_H_
 #define LMDBIO_IO_BLOCK_FILE_H_
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -64,15 +62,12 @@ class BlockFile {
   // Errors: kCorruption  no file is long enough for the block
   Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
 
-  // Brings `part` to its end, of which a first read has brought `got` bytes (0 at the end of the
-  // file) or failed with the negative error number `got`. What is missing is read through the page
-  // cache by the calling thread, with retries. Counts the first read, too.
-  // Errors: as ReadFully, with the path in front
-  Status Finish(const BlockPart& part, ssize_t got, EngineCounters& counters);
-
   // Tells the kernel of blocks that follow each other, where it reads nothing ahead by itself: it
   // then asks the storage for them together. Does nothing for single blocks and direct reads.
   void Announce(std::span<const BlockRead> blocks) const;
+
+  // A direct read was refused: from now on none are made, and there is a note.
+  void RefuseDirect(int error_number);
 
   void AddNote(std::string note);
   std::vector<std::string> TakeNotes();
@@ -81,7 +76,6 @@ class BlockFile {
   BlockFile(std::string path, UniqueFd buffered_fd, bool reads_ahead)
       : path_(std::move(path)), buffered_fd_(std::move(buffered_fd)), reads_ahead_(reads_ahead) {}
   Status OpenDirect();
-  void RefuseDirect(int error_number);
 
   std::string path_;
   UniqueFd buffered_fd_;

@@ -7,7 +7,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/io/errno_error.h"
 #include "lmdbio/io/file_size.h"
-#include "lmdbio/io/read_fully.h"
+#include "lmdbio/io/read_progress.h"
 #include "lmdbio/io/uring_batch.h"
 
 namespace lmdbio::io {
@@ -29,23 +29,17 @@ Result<uint64_t> FileSource::SizeBytes() const { return FileSizeBytes(fd_.get())
 Result<Bytes> FileSource::Read(Extent extent, MutableBytes scratch) const {
   LMDBIO_CHECK(scratch.size() >= extent.length_bytes);
   const MutableBytes destination = scratch.first(extent.length_bytes);
-  LMDBIO_TRY_VOID(ReadFully(fd_.get(), {extent.offset, destination}, 0));
+  LMDBIO_TRY_VOID(ReadFully(fd_.get(), {extent.offset, destination}));
   Count(extent.length_bytes);
   return destination;
 }
 
 Status FileSource::ReadMany(std::span<const ReadRequest> requests) const {
   if (requests.size() < kUringRequestsMin) return ByteSource::ReadMany(requests);
-  Result<UringBatch> ring = UringBatch::Create(kReadsInFlight);
+  Result<std::unique_ptr<UringRing>> ring = UringRing::Create(kReadsInFlight);
   if (!ring) return ByteSource::ReadMany(requests);
-  // What the ring did not read whole, for whatever reason, goes through the path that retries and
-  // words the error.
-  const auto finish = [&](const ReadRequest& request, size_t done_bytes) -> Status {
-    LMDBIO_TRY_VOID(ReadFully(fd_.get(), request, done_bytes));
-    Count(request.destination.size());
-    return {};
-  };
-  return ring->Run(fd_.get(), requests, finish);
+  const auto count = [this](const ReadRequest& request) { Count(request.destination.size()); };
+  return ReadBatch(*std::move(ring), requests, {.fd = fd_.get(), .on_done = count});
 }
 
 void FileSource::Advise(AccessPattern pattern) const {

@@ -1,26 +1,16 @@
 #include "lmdbio/io/pread_engine.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
+#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
 
-#include "lmdbio/io/errno_error.h"
-
 namespace lmdbio::io {
 namespace {
-
-void Add(const EngineCounters& more, EngineCounters& counters) {
-  counters.request_count += more.request_count;
-  counters.bytes += more.bytes;
-  counters.direct_bytes += more.direct_bytes;
-  counters.retry_count += more.retry_count;
-}
 
 // While it lives, threads that this one starts take no signals: handlers belong to the program.
 class NoSignals {
@@ -43,14 +33,18 @@ class NoSignals {
 Result<std::unique_ptr<PreadEngine>> PreadEngine::Open(const std::string& data_path,
                                                        const EngineOptions& options) {
   LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
-  return std::unique_ptr<PreadEngine>(
-      new PreadEngine(std::move(file), std::min(options.queue_depth, kThreadsMax)));
+  return std::unique_ptr<PreadEngine>(new PreadEngine(std::move(file), options));
 }
+
+PreadEngine::PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options)
+    : file_(std::move(file)),
+      threads_max_(std::min(options.queue_depth, kThreadsMax)),
+      queue_(*file_, options.retry_pause) {}
 
 PreadEngine::~PreadEngine() {
   {
     const std::scoped_lock lock(mutex_);
-    waiting_.clear();
+    queue_.Clear();
     is_ending_ = true;
   }
   work_came_.notify_all();
@@ -82,12 +76,11 @@ Status PreadEngine::StartThreads(uint64_t wanted) {
 
 Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   if (blocks.empty()) return {};
-  LMDBIO_TRY_VOID(StartThreads(outstanding_ + blocks.size()));
-  outstanding_ += blocks.size();
+  LMDBIO_TRY_VOID(StartThreads(outstanding() + blocks.size()));
   file_->Announce(blocks);
   {
     const std::scoped_lock lock(mutex_);
-    waiting_.insert(waiting_.end(), blocks.begin(), blocks.end());
+    queue_.Add(blocks);
   }
   // No more threads than there are blocks: those that wake for nothing cost as much as a read.
   for (size_t i = 0; i < std::min(blocks.size(), threads_.size()); ++i) work_came_.notify_one();
@@ -95,61 +88,55 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
 }
 
 void PreadEngine::Work() {
-  std::vector<BlockPart> parts;
   std::unique_lock lock(mutex_);
-  while (true) {
-    work_came_.wait(lock, [this] { return is_ending_ || !waiting_.empty(); });
-    if (is_ending_) return;
-    const BlockRead block = waiting_.front();
-    waiting_.pop_front();
+  while (!is_ending_) {
+    const std::optional<PendingRead> part = queue_.Next();
+    if (!part) {
+      AwaitWork(lock);
+      continue;
+    }
+    // This read may take long. If a part waits for its time, an idle thread watches the clock.
+    if (queue_.next_due()) work_came_.notify_one();
     lock.unlock();
-    EngineCounters counters;
-    Status status = Read(block, parts, counters);
+    const ssize_t got = CallPread(queue_.Descriptor(*part), part->progress);
     lock.lock();
-    Add(counters, counters_);
-    done_.Add(block.tag, std::move(status));
-    block_done_.notify_one();
+    queue_.Take(*part, got);
+    if (queue_.has_done()) block_done_.notify_one();
   }
 }
 
-Status PreadEngine::Read(const BlockRead& block, std::vector<BlockPart>& parts,
-                         EngineCounters& counters) {
-  parts.clear();
-  LMDBIO_TRY_VOID(file_->Split(block, parts));
-  for (const BlockPart& part : parts) {
-    const int fd = part.is_direct ? file_->direct_fd() : file_->buffered_fd();
-    const ssize_t got = ::pread(fd, part.destination.data(), part.destination.size(),
-                                static_cast<off_t>(part.offset));
-    LMDBIO_TRY_VOID(file_->Finish(part, got < 0 ? -errno : got, counters));
+void PreadEngine::AwaitWork(std::unique_lock<std::mutex>& lock) {
+  if (const auto due = queue_.next_due()) {
+    work_came_.wait_until(lock, *due);
+  } else {
+    work_came_.wait(lock);
   }
-  return {};
-}
-
-std::span<BlockDone> PreadEngine::TakeDone() {
-  const std::span<BlockDone> done = done_.Take();
-  outstanding_ -= done.size();
-  return done;
 }
 
 Result<std::span<BlockDone>> PreadEngine::WaitSome(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  const auto has_come = [this] { return outstanding_ == 0 || !done_.empty(); };
+  const auto has_come = [this] { return queue_.outstanding() == 0 || queue_.has_done(); };
   if (limit == kNoLimit) {
     block_done_.wait(lock, has_come);
   } else {
     block_done_.wait_for(lock, limit, has_come);
   }
-  return TakeDone();
+  return queue_.TakeDone();
 }
 
 Result<std::span<BlockDone>> PreadEngine::Poll() {
   const std::scoped_lock lock(mutex_);
-  return TakeDone();
+  return queue_.TakeDone();
+}
+
+uint64_t PreadEngine::outstanding() const {
+  const std::scoped_lock lock(mutex_);
+  return queue_.outstanding();
 }
 
 EngineCounters PreadEngine::counters() const {
   const std::scoped_lock lock(mutex_);
-  return counters_;
+  return queue_.counters();
 }
 
 }  // namespace lmdbio::io

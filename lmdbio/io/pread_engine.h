@@ -8,7 +8,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -18,7 +17,7 @@
 
 #include "lmdbio/io/block_engine.h"
 #include "lmdbio/io/block_file.h"
-#include "lmdbio/io/done_list.h"
+#include "lmdbio/io/block_queue.h"
 
 namespace lmdbio::io {
 
@@ -41,32 +40,27 @@ class PreadEngine final : public BlockEngine {
   using BlockEngine::WaitSome;
   Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
   Result<std::span<BlockDone>> Poll() override;
-  uint64_t outstanding() const override { return outstanding_; }
+  uint64_t outstanding() const override;
   EngineCounters counters() const override;
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
 
-  // For who opened it, to say why it is this engine.
+  // Says why it is this engine and no other.
   void AddNote(std::string note) { file_->AddNote(std::move(note)); }
 
  private:
-  PreadEngine(std::unique_ptr<BlockFile> file, uint32_t threads_max)
-      : file_(std::move(file)), threads_max_(threads_max) {}
+  PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options);
   Status StartThreads(uint64_t wanted);
   void Work();
-  Status Read(const BlockRead& block, std::vector<BlockPart>& parts, EngineCounters& counters);
-  std::span<BlockDone> TakeDone();
+  void AwaitWork(std::unique_lock<std::mutex>& lock);
 
   std::unique_ptr<BlockFile> file_;
   const uint32_t threads_max_;
   std::vector<std::thread> threads_;
-  uint64_t outstanding_ = 0;
 
   mutable std::mutex mutex_;  // of everything below
   std::condition_variable work_came_;
   std::condition_variable block_done_;
-  std::deque<BlockRead> waiting_;
-  DoneList done_;
-  EngineCounters counters_;
+  BlockQueue queue_;
   bool is_ending_ = false;
 };
 

@@ -1,40 +1,32 @@
-// lmdbio/io/uring_batch.h - a list of reads, as many in flight as the ring is deep.
+// lmdbio/io/uring_batch.h - a list of reads, as many in flight as a ring is deep.
 #ifndef LMDBIO_IO_URING_BATCH_H_
 #define LMDBIO_IO_URING_BATCH_H_
 
-#include <cstddef>
-#include <cstdint>
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/status.h"
+#include "lmdbio/io/read_progress.h"
 #include "lmdbio/io/uring_ring.h"
 
 namespace lmdbio::io {
 
-// Threads: one at a time.
-class UringBatch {
- public:
-  // Errors: kUnsupported  this kernel or container has no io_uring for us
-  static Result<UringBatch> Create(uint32_t depth);
-
-  // Called once for each request, in order of completion, with the bytes that arrived (0 after a
-  // failure). It brings the request to an end: reads the rest, or says why that cannot be.
-  using Finish = std::function<Status(const ReadRequest& request, size_t done_bytes)>;
-
-  // Performs `requests`. After a failure nothing new is started, and what was in flight is awaited:
-  // when Run returns, the kernel writes to no destination any more.
-  // Errors: those of `finish`; kIo if the ring itself fails
-  Status Run(int fd, std::span<const ReadRequest> requests, const Finish& finish);
-
- private:
-  UringBatch(UniqueRing ring, uint32_t depth) : ring_(std::move(ring)), depth_(depth) {}
-  void Drain(uint32_t in_flight);
-
-  UniqueRing ring_;
-  uint32_t depth_;
+struct BatchOptions {
+  int fd = -1;
+  // Called once for each request that has been read whole, in order of completion.
+  std::function<void(const ReadRequest& request)> on_done;
+  std::chrono::milliseconds retry_pause = kRetryPause;
 };
+
+// Performs `requests`. A read that fails for a moment is retried as ReadProgress says, while the
+// others go on. After a failure nothing new is started and the reads in flight are awaited: when
+// this returns, the kernel writes to no destination any more.
+// Errors: as ReadProgress::Take, of the first request that failed; kIo if the ring itself fails
+Status ReadBatch(std::unique_ptr<UringRing> ring, std::span<const ReadRequest> requests,
+                 const BatchOptions& options);
 
 }  // namespace lmdbio::io
 #endif  // LMDBIO_IO_URING_BATCH_H_

@@ -6,15 +6,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "lmdbio/io/block_engine.h"
 #include "tests/io/engine_fixture.h"
+#include "tests/io/holed_memory.h"
 #include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
 #include "tests/support/in_child.h"
@@ -181,9 +186,88 @@ TEST_CASE("When the storage fails, each block says where", "[io][engine][fault]"
                                    std::to_string(4096 * (tag + 1)) + ": Input/output error");
       }
       CHILD_CHECK(engine->counters().bytes == 0);
-      CHILD_CHECK(engine->counters().request_count == 5 * 5);
-      CHILD_CHECK(engine->counters().retry_count == 5 * 4);
+      CHILD_CHECK(engine->counters().request_count == 5 * kReadFailuresMax);
+      CHILD_CHECK(engine->counters().retry_count == 5 * (kReadFailuresMax - 1));
     }
+    return Verdict::kRight;
+  });
+}
+
+// An engine that reads `memory` instead of the file, the hole before all else.
+std::unique_ptr<BlockEngine> StartReading(const EngineFile& file, const HoledMemory& memory,
+                                          BlockList& blocks, const EngineOptions& options) {
+  const std::set<int> before = DescriptorsOf(file.path(), CachePolicy::kBuffered);
+  std::unique_ptr<BlockEngine> engine = OpenOrThrow(file.path(), options);
+  Replace(before, DescriptorsOf(file.path(), CachePolicy::kBuffered), memory.fd());
+  blocks.Add(HoledMemory::kHole, HoledMemory::kBlockBytes);
+  for (uint64_t i = 0; i < HoledMemory::kBlockCount; ++i) {
+    blocks.Add(memory.Offset(i), HoledMemory::kBlockBytes);
+  }
+  if (!engine->Start(blocks.reads())) throw std::runtime_error("no start");
+  return engine;
+}
+
+// Waits for all blocks but the hole. Whether these and no others are done, and right.
+bool ReadsAllButTheHole(BlockEngine& engine, const HoledMemory& memory, const BlockList& blocks) {
+  for (uint64_t left = HoledMemory::kBlockCount; left > 0;) {
+    const auto done = engine.WaitSome();
+    if (!done || done->size() > left) return false;
+    left -= done->size();
+    for (const BlockDone& block : *done) {
+      if (!block.status || block.tag == 0) return false;
+      const Bytes bytes = blocks.reads()[block.tag].destination;
+      if (test::AsText(bytes) != memory.Content(block.tag - 1)) return false;
+    }
+  }
+  return engine.outstanding() == 1;
+}
+
+TEST_CASE("While a failed read waits for its next try, all others are read",
+          "[io][engine][fault]") {
+  const EngineFile file(kFileBytes);
+  const EngineKind kind = GENERATE(EngineKind::kPread, EngineKind::kUring);
+  const uint32_t depth = GENERATE(1, 4);
+  CAPTURE(EngineKindName(kind), depth);
+  CheckInChild([&] {
+    const HoledMemory memory;
+    if (!memory.Works() || !RefuseSystemCall({SYS_io_uring_register, EPERM})) {
+      return Verdict::kCannotTell;
+    }
+    BlockList blocks(1 << 20);
+    // The next try never comes.
+    const auto engine =
+        StartReading(file, memory, blocks,
+                     {.kind = kind, .queue_depth = depth, .retry_pause = std::chrono::hours(1)});
+    CHILD_CHECK(ReadsAllButTheHole(*engine, memory, blocks));
+    CHILD_CHECK(engine->Poll()->empty());
+    CHILD_CHECK(engine->WaitSome(std::chrono::milliseconds(1))->empty());
+    CHILD_CHECK(engine->outstanding() == 1);
+    CHILD_CHECK(engine->counters().request_count == HoledMemory::kBlockCount + 1);
+    return Verdict::kRight;  // nor does the engine's end wait for it
+  });
+}
+
+TEST_CASE("A read that failed for a moment is tried again and done", "[io][engine][fault]") {
+  const EngineFile file(kFileBytes);
+  const EngineKind kind = GENERATE(EngineKind::kPread, EngineKind::kUring);
+  const uint32_t depth = GENERATE(1, 4);
+  CAPTURE(EngineKindName(kind), depth);
+  CheckInChild([&] {
+    HoledMemory memory;
+    if (!memory.Works() || !RefuseSystemCall({SYS_io_uring_register, EPERM})) {
+      return Verdict::kCannotTell;
+    }
+    BlockList blocks(1 << 20);
+    // Tries for 10 s: as long as the others may take.
+    const auto engine = StartReading(
+        file, memory, blocks,
+        {.kind = kind, .queue_depth = depth, .retry_pause = std::chrono::milliseconds(500)});
+    CHILD_CHECK(ReadsAllButTheHole(*engine, memory, blocks));
+    CHILD_CHECK(memory.Fill());
+    CHILD_CHECK(Drain(*engine).empty());
+    const Bytes hole = blocks.reads()[0].destination;
+    CHILD_CHECK(std::ranges::all_of(hole, [](std::byte byte) { return byte == std::byte(); }));
+    CHILD_CHECK(engine->counters().retry_count >= 1);
     return Verdict::kRight;
   });
 }
