@@ -17,10 +17,7 @@
 namespace lmdbio::io {
 namespace {
 
-// Pages are faulted in this many bytes at a time: enough to make a fault's cost vanish, little
-// enough to stay in the second-level cache's company.
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kPopulateBytes = 4 << 20;
 
 // More at once would push out of the first-level cache what is being read.
 constexpr uint64_t kPrefetchBytesMax = 4 << 10;
@@ -67,26 +64,12 @@ Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
                 fmt::format("the file ends at byte {}, inside a read of {} bytes at {}",
                             map_.size(), extent.length_bytes, extent.offset));
   }
-  const uint64_t end = extent.offset + extent.length_bytes;
-  if (sequential_.load(std::memory_order_relaxed) &&
-      end > populated_end_.load(std::memory_order_relaxed)) {
-    PopulateFrom(extent.offset);
-  }
   // Statistics and hints only: nothing is ordered by these.
   request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);
   bytes_.store(bytes_.load(std::memory_order_relaxed) + extent.length_bytes,
                std::memory_order_relaxed);
   return map_.subspan(extent.offset, extent.length_bytes);
-}
-
-// Faults in the stretch from `offset` on. Where the kernel does not know the call, or the pages
-// cannot be had, the reads fault one by one as they would have anyway.
-void MapSource::PopulateFrom(uint64_t offset) const {
-  const uint64_t begin = offset & ~uint64_t{0xFFFF};
-  const uint64_t length_bytes = std::min<uint64_t>(kPopulateBytes, map_.size() - begin);
-  populated_end_.store(begin + length_bytes, std::memory_order_relaxed);
-  Populate({begin, length_bytes});
 }
 
 void MapSource::Prefetch(Extent extent) const {
@@ -142,12 +125,9 @@ void MapSource::Await(Extent extent) const {
 }
 
 void MapSource::Advise(AccessPattern pattern) const {
-  const bool sequential = pattern == AccessPattern::kSequential;
-  sequential_.store(sequential, std::memory_order_relaxed);
-  populated_end_.store(0, std::memory_order_relaxed);
   if (map_.empty()) return;
   ::madvise(const_cast<std::byte*>(map_.data()), map_.size(),
-            sequential ? MADV_NORMAL : MADV_RANDOM);
+            pattern == AccessPattern::kSequential ? MADV_NORMAL : MADV_RANDOM);
 }
 
 ReadCounters MapSource::counters() const {
