@@ -1,8 +1,6 @@
 // The memory: a board with the words of the first failure, then one line for each rank.
 #include "lmdbio/comm/host_health.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -36,7 +34,7 @@ struct HostHealth::Board {
 };
 
 struct alignas(64) HostHealth::Peer {
-  std::atomic<int64_t> pid;
+  ProcessIdentity process;         // set before the barrier in Create
   std::atomic<uint64_t> sign;      // changes as long as the rank looks at the others
   std::atomic<uint32_t> has_left;  // in good order: nobody waits for it any more
 };
@@ -69,12 +67,10 @@ Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
     std::memcpy(&theirs, &ranks[i * sizeof theirs], sizeof theirs);
     health->names_.push_back(RankName(group, theirs));
   }
-  health->peer(health->own_).pid.store(::getpid());
+  health->peer(health->own_).process = OwnIdentity();
   LMDBIO_TRY_VOID(host->Barrier());
-  for (size_t i = 0; i < size; ++i) {
-    const int64_t pid = health->peer(i).pid.load();
-    health->watch_.Add(pid == ::getpid() ? 0 : static_cast<pid_t>(pid));
-  }
+  // The silence limit finds a peer that cannot be watched.
+  for (size_t i = 0; i < size; ++i) health->monitor_.Add(health->peer(i).process);
   health->seen_.resize(size);
   health->last_look_ = Clock::now();
   return health;
@@ -110,7 +106,7 @@ void HostHealth::LookAtWriter(std::chrono::nanoseconds looked_for) {
 
 // Requires: mutex_ is held
 std::string HostHealth::FindFailure(std::chrono::nanoseconds looked_for) {
-  for (auto gone = watch_.FindGone(); gone; gone = watch_.FindGone(*gone + 1)) {
+  for (auto gone = monitor_.FindGone(); gone; gone = monitor_.FindGone(*gone + 1)) {
     if (peer(*gone).has_left.load() != 0) continue;
     return fmt::format("{} has ended unexpectedly", names_[*gone]);
   }

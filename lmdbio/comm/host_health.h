@@ -16,7 +16,7 @@
 
 #include "lmdbio/comm/group.h"
 #include "lmdbio/comm/health.h"
-#include "lmdbio/comm/peer_watch.h"
+#include "lmdbio/comm/peer_monitor.h"
 
 namespace lmdbio::comm {
 
@@ -60,7 +60,7 @@ class HostHealth final : public Health {
   std::vector<std::string> names_;  // [ranks of the host] "rank 3"
   size_t own_ = 0;
   std::unique_ptr<SharedMemory> memory_;
-  PeerWatch watch_;
+  PeerMonitor monitor_;
   std::mutex mutex_;
   std::vector<Seen> seen_;
   bool sees_writer_ = false;                // somebody was telling of a failure, and was not done

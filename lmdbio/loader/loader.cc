@@ -374,7 +374,13 @@ Status Loader::Impl::OpenWindow() {
   window_.emplace(memory_->bytes(), shape, host_->rank(), group_.rank());
   window_->Introduce();
   LMDBIO_TRY_VOID(host_->Barrier());
-  window_->WatchPeers();
+  const std::vector<int> unwatched = window_->WatchPeers();
+  if (!unwatched.empty() && reader_index_ == 0) {
+    notes_.Add(
+        fmt::format("the end of rank {} would not be noticed: its process is in another pid "
+                    "namespace, or pidfd_open and /proc are refused",
+                    fmt::join(unwatched, ", ")));
+  }
   return {};
 }
 

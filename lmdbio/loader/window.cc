@@ -1,8 +1,5 @@
 #include "lmdbio/loader/window.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -37,12 +34,6 @@ void Relax() {
 #endif
 }
 
-// A process number means something only among processes of one namespace.
-uint64_t PidNamespace() {
-  struct stat found = {};
-  return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
-}
-
 // The word that announces a slot: never 0, and another one when the state is used again.
 uint32_t ReadyWord(uint64_t slot) { return static_cast<uint32_t>(slot / Window::kSlotsMax + 1); }
 
@@ -65,9 +56,8 @@ struct alignas(kCacheLineBytes) Window::Control {
 struct alignas(kCacheLineBytes) Window::RankState {
   std::atomic<uint64_t> let_go;  // slots; kEverything once the rank has left
   std::atomic<uint64_t> wanted;  // a sleeping reader: slots that must be let go; else 0
-  std::atomic<int32_t> pid;
+  comm::ProcessIdentity process;
   int32_t job_rank;
-  uint64_t pid_namespace;
 };
 
 struct alignas(kCacheLineBytes) Window::SlotState {
@@ -104,16 +94,15 @@ Window::SlotState& Window::slot_state(uint64_t slot) const { return slots_[slot 
 
 void Window::Introduce() {
   ranks_[rank_].job_rank = job_rank_;
-  ranks_[rank_].pid_namespace = PidNamespace();
-  ranks_[rank_].pid.store(::getpid());
+  ranks_[rank_].process = comm::OwnIdentity();
 }
 
-void Window::WatchPeers() {
+std::vector<int> Window::WatchPeers() {
+  std::vector<int> unwatched;
   for (int i = 0; i < shape_.rank_count; ++i) {
-    const pid_t pid = ranks_[i].pid.load();
-    const bool in_sight = pid != ::getpid() && ranks_[i].pid_namespace == PidNamespace();
-    peers_.Add(in_sight ? pid : 0);
+    if (!peers_.Add(ranks_[i].process)) unwatched.push_back(ranks_[i].job_rank);
   }
+  return unwatched;
 }
 
 std::optional<Error> Window::LookForTheGone() {
@@ -125,7 +114,7 @@ std::optional<Error> Window::LookForTheGone() {
     if (rank.let_go.load() != kEverything) {
       return Error(ErrorCode::kPeerFailed,
                    fmt::format("rank {} (process {}) has ended unexpectedly", rank.job_rank,
-                               rank.pid.load()));
+                               rank.process.pid));
     }
     next = *gone + 1;
   }

@@ -24,7 +24,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
-#include "lmdbio/comm/peer_watch.h"
+#include "lmdbio/comm/peer_monitor.h"
 
 namespace lmdbio::loader {
 
@@ -85,7 +85,8 @@ class Window {
 
   // Makes this rank known to the others. Followed by a barrier, then by WatchPeers.
   void Introduce();
-  void WatchPeers();
+  // Returns the job ranks whose end would not be noticed (comm/peer_monitor.h says why).
+  std::vector<int> WatchPeers();
 
   const WindowShape& shape() const { return shape_; }
   MutableBytes ring() const { return ring_; }
@@ -154,7 +155,7 @@ class Window {
   RankState* ranks_;
   SlotState* slots_;
   MutableBytes ring_;
-  comm::PeerWatch peers_;
+  comm::PeerMonitor peers_;
   std::atomic<bool> woken_{false};
 };
 

@@ -16,11 +16,13 @@
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/loader/loader.h"
 #include "lmdbio/loader/notes.h"
+#include "tests/comm/pid_namespaces.h"
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/in_child.h"
 #include "tests/support/temp_dir.h"
+#include "tests/sync/forked_ranks.h"
 
 namespace lmdbio::loader {
 namespace {
@@ -157,6 +159,35 @@ std::string WrongAfterLateRefusal(const std::string& data_file) {
 
 TEST_CASE("A loader says that O_DIRECT is refused after it was granted", "[loader][notes]") {
   CheckInChild(WrongAfterLateRefusal, std::nullopt);
+}
+
+TEST_CASE("A loader says whose end it would not notice", "[loader][notes]") {
+  if (!test::HasPidNamespaces()) {
+    WARN("skipped: no pid namespaces can be made here");
+    return;
+  }
+  const test::TempDir dir;
+  test::TinyDb db(dir.path());
+  test::FillInline(db);
+  db.Commit();
+  const std::string data_file = db.data_file();
+  test::ForkedJob job(2, 2);
+  job.Start([&](comm::Group& group, test::ForkedJob&) -> std::string {
+    std::string said;
+    LoaderOptions options;
+    options.memory_budget_bytes = 4 << 20;
+    const auto open = [&] {
+      const auto loader = Good(Loader::Open(group, data_file, options));
+      for (const std::string& note : loader->TakeNotes()) said += note;
+      return Verdict::kRight;
+    };
+    const Verdict verdict = group.rank() == 0 ? open() : test::InNewPidNamespace(open);
+    return verdict == Verdict::kRight ? said : "not opened";
+  });
+  CHECK(job.EndOf(0) ==
+        "the end of rank 1 would not be noticed: its process is in another pid namespace, or "
+        "pidfd_open and /proc are refused");
+  CHECK(job.EndOf(1) == "");
 }
 
 }  // namespace

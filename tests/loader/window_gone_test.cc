@@ -5,9 +5,10 @@
 
 #include <cerrno>
 #include <string>
+#include <vector>
 
-#include "lmdbio/comm/peer_watch.h"
 #include "lmdbio/loader/window.h"
+#include "tests/comm/pid_namespaces.h"
 #include "tests/loader/process_ranks.h"
 #include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
@@ -119,6 +120,25 @@ TEST_CASE("Nobody waits for a killed rank to leave", "[loader][window]") {
   CHECK(ranks.EndOf(0) == Verdict::kRight);
   ranks.Kill(1);
   CHECK(ranks.EndOf(2, kNoticeLimit) == Verdict::kRight);
+}
+
+TEST_CASE("A window names the ranks whose end would not be noticed", "[loader][window]") {
+  if (!test::HasPidNamespaces()) {
+    WARN("skipped: no pid namespaces can be made here");
+    return;
+  }
+  const WindowShape shape{.rank_count = 3, .reader_count = 1};
+  const test::SharedBytes memory(Window::BytesNeeded(shape));
+  const auto introduce = [&](int rank) {
+    Window(memory.bytes(), shape, rank, JobRank(rank)).Introduce();
+    return Verdict::kRight;
+  };
+  Window window(memory.bytes(), shape, 0, JobRank(0));
+  window.Introduce();
+  introduce(1);
+  REQUIRE(test::InNewPidNamespace([&] { return introduce(2); }) == Verdict::kRight);
+  CHECK(window.WatchPeers() == std::vector<int>{JobRank(2)});
+  CHECK_FALSE(window.Failure());
 }
 
 TEST_CASE("A killed rank is found where a sandbox refuses pidfd_open", "[loader][window]") {
