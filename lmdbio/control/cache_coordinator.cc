@@ -12,7 +12,18 @@
 namespace lmdbio::control {
 namespace {
 
-// Status bits stand in front, so that a rank that has something to say clears one.
+// A round of the cache coordinator has up to four exchanges:
+//
+//   hits       every rank sends a bit for each cache position that it wants, and the status bits
+//              below. The intersection is the set of responses that all ranks want
+//   invalid    the intersection of `kept_` gives the entries that all ranks keep; the others are
+//              evicted. Skipped if no rank cleared kNothingInvalid
+//   gather     the uncached requests go to rank 0. Skipped, with the broadcast, if no rank cleared
+//              kNothingUncached or kNothingInvalid, and not all ranks have joined
+//   broadcast  the answer of rank 0 goes to all ranks
+//
+// The status bits come first. A set bit means "nothing to report", so that the intersection of all
+// words shows whether any rank has something to report.
 constexpr size_t kNotEnding = 0;
 constexpr size_t kNothingUncached = 1;
 constexpr size_t kNothingInvalid = 2;
@@ -30,14 +41,15 @@ void ClearBit(std::vector<uint64_t>& words, size_t bit) {
   words[bit / 64] &= ~(uint64_t{1} << (bit % 64));
 }
 
-// An intersection has as many words as were sent, and no bit that was not.
+// Checks that an intersection has as many words as this rank sent, and no additional bit.
 Status CheckIntersection(const std::vector<uint64_t>& sent, const std::vector<uint64_t>& words) {
   bool is_part = sent.size() == words.size();
   for (size_t i = 0; i < sent.size() && is_part; ++i) is_part = (words[i] & ~sent[i]) == 0;
   if (is_part) return {};
-  return Fail(ErrorCode::kInternal,
-              fmt::format("an intersection of {} words is none of the {} of this rank",
-                          words.size(), sent.size()));
+  return Fail(
+      ErrorCode::kInternal,
+      fmt::format("an intersection of {} words is not a subset of the {} words of this rank",
+                  words.size(), sent.size()));
 }
 
 }  // namespace
@@ -88,7 +100,8 @@ bool CacheCoordinator::LookUp() {
   return has_uncached;
 }
 
-// What would be wrong, now that this rank has joined, is not to be kept.
+// This rank has joined and brings zeros. Entries that are wrong under this condition must be
+// evicted, unless this rank has requested them itself.
 void CacheCoordinator::MarkJoined() {
   std::vector<uint64_t> asked(kept_.size(), 0);
   for (const PendingUnit& unit : pending().units()) {
@@ -144,8 +157,9 @@ Result<std::optional<Exchange>> CacheCoordinator::NextExchange(Reply reply) {
 
 std::optional<Exchange> CacheCoordinator::AfterHits(const std::vector<uint64_t>& words) {
   if (!HasBit(words, kNotEnding)) SetEnded();
-  // Where all have joined, each has set the bits that it has not asked for: they say nothing. The
-  // last one to join is asking rank 0 just now, and what was a hit goes with it.
+  // A joined rank sets the bits of all valid entries, because it takes part in every response. If
+  // all ranks have joined, no rank has requested them, so the hits have no meaning. The request of
+  // the last rank to join goes to rank 0 in this round, together with the former hits.
   const bool all_joined = HasBit(words, kHasJoined);
   for (Position position = 0; position < cache_.position_count() && !all_joined; ++position) {
     if (HasBit(words, kStatusBits + position)) common_.push_back(position);
@@ -188,7 +202,8 @@ void CacheCoordinator::DeliverNegotiated(ResponseList answer) {
   for (Response& response : answer.responses) Deliver(std::move(response));
 }
 
-// A group is put if it stands here whole: rank 0 puts its tensors together.
+// Puts each negotiated unit into the cache. Rank 0 answers the tensors of a group consecutively, so
+// a group is complete if `group_size` responses of that group follow each other.
 void CacheCoordinator::PutUnits(const std::vector<Response>& responses) {
   for (size_t i = 0; i < responses.size();) {
     const Request& first = responses[i].tensors.front();

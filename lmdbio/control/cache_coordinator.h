@@ -1,4 +1,4 @@
-// lmdbio/control/cache_coordinator.h - what was negotiated once needs one intersection of bits.
+// lmdbio/control/cache_coordinator.h - a cached response needs only one intersection of bits.
 //
 // Source: Romero et al. 3.1, Algorithms 1 and 2; Pumma et al. III-B; docs/coordinators.md
 // "Coordinators".
@@ -36,8 +36,8 @@ class CacheCoordinator final : public RoundCoordinator {
   enum class Step { kHits, kInvalid, kGather, kBroadcast };
   using Position = ResponseCache::Position;
 
-  // Looks up what has not been sent; marks in `kept_` what is not to be kept.
-  // Returns: whether something of it is not in the cache
+  // Looks up the requests that have not been sent. Clears the bits in `kept_` of entries to evict.
+  // Returns: whether a request is not in the cache
   bool LookUp();
   void MarkJoined();
   void DropStalled();
@@ -45,7 +45,7 @@ class CacheCoordinator final : public RoundCoordinator {
 
   std::optional<Exchange> AfterHits(const std::vector<uint64_t>& words);
   Exchange GatherUnsent();
-  // The common hits, at the end of a round.
+  // Delivers the common hits, at the end of a round.
   void DeliverHits();
   void DeliverNegotiated(ResponseList answer);
   void PutUnits(const std::vector<Response>& responses);
@@ -55,7 +55,7 @@ class CacheCoordinator final : public RoundCoordinator {
   ResponseList answer_;      // at rank 0
   Step step_ = Step::kHits;
   std::vector<uint64_t> sent_words_;
-  std::vector<uint64_t> kept_;    // a bit for each position: this rank does not want it evicted
+  std::vector<uint64_t> kept_;    // a bit for each position: this rank does not request eviction
   std::vector<Position> common_;  // hits of all ranks, ascending
 };
 

@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "numbers travel as the
 constexpr uint32_t kAskMagic = 0x314B5341;       // "ASK1"
 constexpr uint32_t kResponseMagic = 0x31505352;  // "RSP1"
 
-// The least that one of these takes: bounds what a count can make a decoder allocate.
+// The smallest encoded sizes. They bound the allocation of a decoder for a given count.
 constexpr size_t kRequestBytesMin = 49;
 constexpr size_t kAskBytesMin = kRequestBytesMin + 4 + 4 + 8;
 constexpr size_t kResponseBytesMin = 4 + kRequestBytesMin + 4 + 4 + 4;
@@ -55,7 +55,7 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-// Reads from the front. After the first thing that is wrong all numbers are 0 and all arrays empty.
+// Reads from the front. After the first error all numbers are 0 and all arrays are empty.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : bytes_(bytes) {}
@@ -83,7 +83,7 @@ class Reader {
     if (number > 1) Damage("a flag is neither 0 nor 1");
     return number == 1;
   }
-  // least_bytes  that each of them takes
+  // least_bytes  smallest encoded size of one element
   uint32_t Count(size_t least_bytes) {
     const auto count = Number<uint32_t>();
     if (!is_good()) return 0;
@@ -180,7 +180,7 @@ Ask ReadAsk(Reader& reader, int rank_count) {
   return ask;
 }
 
-// How many rows a response to `tensor` counts.
+// The number of row counts in a response to `tensor`.
 size_t RowCount(const Request& tensor, int rank_count) {
   const auto ranks = static_cast<size_t>(rank_count);
   if (tensor.operation == Operation::kAllGather) return ranks;

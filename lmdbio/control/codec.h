@@ -1,8 +1,8 @@
-// lmdbio/control/codec.h - what ranks tell each other in a round, as bytes.
+// lmdbio/control/codec.h - the messages of a round as bytes.
 //
-// Bytes of a peer are not trusted: a decoder reads nothing behind their end, allocates in
-// proportion to their number, and refuses what no encoder writes. What decodes, encodes to the same
-// bytes.
+// Bytes of a peer are not trusted. A decoder reads nothing behind their end, allocates in
+// proportion to their number, and refuses bytes that no encoder writes. Encoding a decoded message
+// gives the same bytes.
 //
 // Source: docs/coordinators.md "Messages".
 #ifndef LMDBIO_CONTROL_CODEC_H_
@@ -19,25 +19,25 @@
 
 namespace lmdbio::control {
 
-// A request, and who has it.
+// A request, and the ranks that have it.
 struct Ask {
   Request request;
-  std::vector<int32_t> ranks;  // those that want exactly this: one or more, ascending
+  std::vector<int32_t> ranks;  // the ranks with exactly this request: one or more, ascending
   uint64_t group_digest = 0;   // of the names of all tensors of the group; 0: no group
   friend bool operator==(const Ask&, const Ask&) = default;
 };
 
-// What goes to rank 0, or to the root of a host.
+// The message to rank 0, or to the root of a host.
 struct AskList {
-  bool is_ending = false;            // one of these ranks does not go on
+  bool is_ending = false;            // one of the sending ranks ends
   std::vector<Ask> asks;             // in the order in which they became known
-  std::vector<std::string> stalled;  // names that have been waited for too long
+  std::vector<std::string> stalled;  // names of stalled tensors
   friend bool operator==(const AskList&, const AskList&) = default;
 };
 
-// What comes back.
+// The answer of rank 0.
 struct ResponseList {
-  bool is_ended = false;  // some rank does not go on
+  bool is_ended = false;  // some rank ends
   std::vector<Response> responses;
   friend bool operator==(const ResponseList&, const ResponseList&) = default;
 };
@@ -45,7 +45,7 @@ struct ResponseList {
 std::vector<std::byte> Encode(const AskList& list);
 std::vector<std::byte> Encode(const ResponseList& list);
 
-// Errors: kInternal  the bytes are no such list; names the place. The caller adds who sent them
+// Errors: kInternal  malformed bytes; names the offset. The caller adds the sender
 Result<AskList> DecodeAsks(Bytes bytes, int rank_count);
 Result<ResponseList> DecodeResponses(Bytes bytes, int rank_count);
 

@@ -19,9 +19,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::Create(const CoordinatorOption
   } else if (options.kind == "hierarchical") {
     coordinator = std::make_unique<HierarchicalCoordinator>(layout, options.merge);
   } else {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("no coordinator '{}': there are horovod, cache, hierarchical", options.kind));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("unknown coordinator '{}'; expected horovod, cache or hierarchical",
+                            options.kind));
   }
   return coordinator;
 }

@@ -1,13 +1,13 @@
-// lmdbio/control/coordinator.h - in which order all ranks do what each of them wants.
+// lmdbio/control/coordinator.h - the algorithm that decides the order of the responses.
 //
-// Ranks submit the same tensors in different orders and at different times. A coordinator finds out
-// which tensors all of them have submitted, whether they mean the same, and in which order they are
-// done: in rounds of exchanges, the same on every rank. It is a pure state machine, without
-// threads, clocks or messages of its own:
+// Ranks submit the same tensors in different orders and at different times. A coordinator
+// determines the tensors that all ranks have submitted, checks that their requests agree, and
+// orders them. It does so in rounds of exchanges, with the same result on every rank. It is a pure
+// state machine, without threads, clocks or messages of its own:
 //
-//   coordinator->Submit(request)...                           whenever there is something new
+//   coordinator->Submit(request)...                           for each new request
 //   for (exchange = BeginRound(); exchange; exchange = *Continue(reply)) reply = ...
-//   for (response : TakeResponses()) do it
+//   for (response : TakeResponses()) execute it
 //
 // Source: dissertation 6.2.2; Romero et al. 2.2.2, 2.2.3, 3.1; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_COORDINATOR_H_
@@ -31,10 +31,10 @@ namespace lmdbio::control {
 // A tensor that some ranks wait for.
 struct Stall {
   std::string name;
-  std::vector<int> missing_ranks;  // those that have not submitted it, as far as is known here
+  std::vector<int> missing_ranks;  // the ranks known here that have not submitted it
 };
 
-// How `extra` of two kAdoptPlan becomes one; an error fails the request on every rank.
+// Merges `extra` of two kAdoptPlan requests; an error fails the request on every rank.
 using MergeExtra = std::function<Result<std::vector<std::byte>>(Bytes a, Bytes b)>;
 
 struct CoordinatorOptions {
@@ -48,58 +48,58 @@ struct CoordinatorCounters {
   uint64_t round_count = 0;
   uint64_t exchange_count = 0;    // of these rounds
   uint64_t negotiated_count = 0;  // tensors that went through rank 0
-  uint64_t cached_count = 0;      // tensors that did not need to
+  uint64_t cached_count = 0;      // tensors that came from the response cache
   uint64_t evicted_count = 0;
 };
 
 // Threads: one at a time.
 class Coordinator {
  public:
-  // Errors: kInvalidArgument  no such kind; names those that there are
+  // Errors: kInvalidArgument  unknown kind; the message lists the valid ones
   static Result<std::unique_ptr<Coordinator>> Create(const CoordinatorOptions& options,
                                                      const Ranks& ranks);
   virtual ~Coordinator() = default;
 
-  // This rank wants a tensor. In a round that is under way it takes no part. A tensor of a group
-  // takes part when all `group_size` of the group have been submitted here.
-  // Requires: no other request of the name is under way here: submitted, and not yet among the
-  //           responses. Between kJoin and its response nothing is submitted; the responses
-  //           meanwhile name tensors that this rank has not submitted, to which it brings zeros or
-  //           no rows
+  // Submits a request of this rank. It takes part from the next round on. A tensor of a group takes
+  // part when all `group_size` tensors of the group have been submitted here.
+  // Requires: no other request of the name is in progress here: submitted, and not yet among the
+  //           responses. Between kJoin and its response this rank submits nothing. The responses in
+  //           that time name tensors of other ranks, to which this rank contributes zeros or no
+  //           rows
   virtual void Submit(Request request) = 0;
 
-  // Takes back what has been submitted and is not among the responses yet, oldest first: requests
-  // that are from now on somebody else's. A group of which some tensors have failed already,
-  // because ranks did not agree on it, consists of the others from now on.
-  // Requires: no round is under way; every rank does the same at the same place of its rounds
+  // Takes back the submitted requests that are not yet among the responses, oldest first. The
+  // caller owns them from now on. If some tensors of a group have already failed, because ranks did
+  // not agree on it, the group consists of the others from now on.
+  // Requires:   no round is in progress
+  // Collective: every rank calls it after the same round
   virtual std::vector<Request> TakePending() = 0;
 
-  // Whether this rank waits for something: it has submitted a tensor that is not done, has joined,
-  // or wants to end.
+  // Whether this rank needs a round: it has an unanswered request, has joined, or wants to end.
   virtual bool has_pending() const = 0;
 
-  // Begins a round, and says the first exchange of it: nothing if this coordinator needs none.
-  // Collective, as are the exchanges that follow.
-  // Requires: no round is under way
+  // Begins a round and returns its first exchange, or nothing if the round needs none.
+  // Requires:   no round is in progress
+  // Collective: over all ranks, and so are the exchanges that follow
   virtual std::optional<Exchange> BeginRound() = 0;
 
-  // Takes the reply to the last exchange, and says the next one: none if the round is over.
-  // Errors: kInternal  another rank sent what no rank should; names it
+  // Takes the reply to the last exchange and returns the next one, or nothing if the round is over.
+  // Errors: kInternal  another rank sent an invalid message; names the rank
   virtual Result<std::optional<Exchange>> Continue(Reply reply) = 0;
 
-  // What was agreed upon in the rounds since the last call, in the order in which all ranks do it.
-  // kAllReduce of one tensor each: see control/fusion.h.
+  // The responses of the rounds since the last call, in the order in which all ranks execute them.
+  // Each kAllReduce has one tensor; control/fusion.h fuses them.
   virtual std::vector<Response> TakeResponses() = 0;
 
-  // This rank does not go on. From the next round on is_ended() tells every rank so.
+  // This rank ends. After the next round is_ended() is true on every rank.
   virtual void End() = 0;
   virtual bool is_ended() const = 0;
 
-  // These tensors have been waited for too long: they are forgotten by caches, on all ranks, so
-  // that rank 0 learns who has not submitted them.
+  // Marks stalled tensors. All ranks evict them from their caches, so that the requests go to rank
+  // 0 and rank 0 learns the missing ranks.
   virtual void MarkStalled(const std::vector<std::string>& names) = 0;
-  // What rank 0 knows of tensors that some ranks have submitted and others have not; empty on other
-  // ranks.
+  // On rank 0: the tensors that some known ranks have submitted and others have not. On other
+  // ranks: empty.
   virtual std::vector<Stall> Stalls() const = 0;
 
   virtual CoordinatorCounters counters() const = 0;

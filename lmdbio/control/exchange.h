@@ -1,7 +1,7 @@
-// lmdbio/control/exchange.h - what a coordinator asks the ranks to tell each other.
+// lmdbio/control/exchange.h - the exchanges of a round.
 //
-// A coordinator never talks. It says which exchange it needs, whoever drives it lets the ranks make
-// it (over shared memory, MPI, or in a test), and hands back the reply.
+// A coordinator sends no messages. It returns the exchange that it needs. The caller executes it
+// among the ranks (over shared memory, MPI, or in a test) and passes the reply to the coordinator.
 #ifndef LMDBIO_CONTROL_EXCHANGE_H_
 #define LMDBIO_CONTROL_EXCHANGE_H_
 
@@ -11,7 +11,7 @@
 
 namespace lmdbio::control {
 
-// The ranks, as a coordinator needs to know them.
+// The ranks and hosts of a job.
 struct Ranks {
   int rank = 0;
   int size = 1;
@@ -21,22 +21,23 @@ struct Ranks {
 };
 
 enum class ExchangeKind : uint8_t {
-  kIntersect,  // the words become the bitwise AND of everybody's
-  kGather,     // the first rank of the scope gets everybody's bytes
-  kBroadcast,  // the first rank's bytes become everybody's
+  kIntersect,  // all ranks get the bitwise AND of the words of all ranks
+  kGather,     // the first rank of the scope gets the bytes of all ranks
+  kBroadcast,  // all ranks get the bytes of the first rank
 };
 
 enum class ExchangeScope : uint8_t {
   kAll,    // every rank
   kHost,   // the ranks of this rank's host
-  kRoots,  // the roots of all hosts; no other rank is asked for it
+  kRoots,  // the roots of all hosts; other ranks take no part
 };
 
 struct Exchange {
   ExchangeKind kind = ExchangeKind::kIntersect;
   ExchangeScope scope = ExchangeScope::kAll;
-  std::vector<uint64_t> words;   // kIntersect: mine; as many on every rank
-  std::vector<std::byte> bytes;  // kGather: mine; kBroadcast: on the first rank, what goes out
+  std::vector<uint64_t> words;  // kIntersect: of this rank; as many on every rank
+  std::vector<std::byte>
+      bytes;  // kGather: of this rank; kBroadcast: on the first rank, its message
 };
 
 struct Reply {

@@ -12,7 +12,9 @@ namespace {
 
 constexpr uint64_t kPlaceBytes = 64;
 
-// Buffers in the order in which they were begun, and how much each still takes: a tree of maxima.
+// The free bytes of all buffers, in the order of their creation, in a segment tree of maxima. The
+// tree finds the first buffer with enough room in O(log n). Leaf i is node leaf_count_ + i, and
+// node n has the children 2n and 2n + 1.
 class Rooms {
  public:
   static constexpr size_t kNone = SIZE_MAX;
@@ -25,7 +27,7 @@ class Rooms {
     return node - leaf_count_;
   }
 
-  // A new buffer; they are numbered 0, 1, ...
+  // Adds a buffer; buffers are numbered 0, 1, ...
   void Add(uint64_t room_bytes) {
     if (count_ == leaf_count_) Grow();
     Set(count_++, room_bytes + 1);
@@ -34,7 +36,8 @@ class Rooms {
   void Take(size_t buffer, uint64_t bytes) { Set(buffer, tree_[leaf_count_ + buffer] - bytes); }
 
  private:
-  // 0 stands for no buffer, so that a full one still takes a tensor of no bytes.
+  // A node stores the free bytes + 1. 0 means that there is no buffer, so that a full buffer still
+  // takes a tensor of 0 bytes.
   bool Fits(size_t node, uint64_t bytes) const { return tree_[node] > bytes; }
 
   void Set(size_t buffer, uint64_t room_and_one) {
@@ -65,7 +68,7 @@ bool IsFusable(const Response& response) {
                      [&](const Request& tensor) { return MayFuse(first, tensor); });
 }
 
-// Responses of one group become one, where the first of them stood.
+// Joins the responses of one group, at the position of the first of them.
 std::vector<Response> JoinGroups(std::vector<Response> responses) {
   std::vector<Response> joined;
   joined.reserve(responses.size());

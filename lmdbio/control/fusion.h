@@ -1,4 +1,4 @@
-// lmdbio/control/fusion.h - which tensors travel together.
+// lmdbio/control/fusion.h - decides the tensors that share a fusion buffer.
 //
 // Source: dissertation 6.2.2 and 6.3.4 (fusion buffers of at most 64 MB); Romero et al. 3.2
 // (groups); docs/sync.md "Fusion".
@@ -17,7 +17,7 @@ struct FusionOptions {
   uint64_t threshold_bytes = uint64_t{64} << 20;  // of one fusion buffer; 0: nothing is fused
 };
 
-// What tensors of one fusion buffer have in common. Scales are compared bit by bit.
+// The properties that are equal for all tensors of a fusion buffer. Scales are compared bitwise.
 struct FusionKind {
   reduce::DataType type = reduce::DataType::kFloat32;
   reduce::ReduceOp reduce_op = reduce::ReduceOp::kSum;
@@ -31,24 +31,24 @@ FusionKind FusionKindOf(const Request& tensor);
 // Whether two tensors may lie in one fusion buffer: both kAllReduce, of one kind.
 bool MayFuse(const Request& a, const Request& b);
 
-// What a tensor takes of a fusion buffer: its bytes, rounded up to a multiple of 64.
+// The size of a tensor in a fusion buffer: its bytes, rounded up to a multiple of 64.
 uint64_t FusedBytes(const Request& tensor);
 
-// Where each tensor of a fusion buffer begins, and how long the buffer is. Each begins at a
-// multiple of 64 bytes, so that it can be reduced and copied in whole cache lines.
+// The offsets of the tensors of a fusion buffer, and its size. Each tensor begins at a multiple of
+// 64 bytes, so that it can be reduced and copied in whole cache lines.
 struct FusedPlaces {
   std::vector<uint64_t> offsets;  // [tensors] bytes
   uint64_t size_bytes = 0;        // the sum of FusedBytes: a multiple of 64
 };
 FusedPlaces PlacesOf(std::span<const Request> tensors);
 
-// Puts responses that may be fused together. Greedy, in the order of the list: each tensor joins
-// the first buffer of its kind in which it fits, or begins a new one in its own place. So the first
-// tensors of buffers keep their order, and so do the tensors of a buffer. Tensors of one group and
-// kind are never parted, however large, and stand where the first of them stood. Responses with an
-// error and other operations stay as they are, in their places between those first tensors.
-// The same on every rank, since the list is.
-// responses  of one tensor each, or fused already: then they stay together
+// Fuses responses: first fit, in the order of the list. Each tensor joins the first buffer of its
+// kind in which it fits, or begins a new buffer at its own position. So the first tensors of
+// buffers keep their order, and so do the tensors of a buffer. Tensors of one group and kind are
+// never separated, even above the threshold; they take the position of the first of them. Responses
+// with an error and other operations are unchanged, at their positions among those first tensors.
+// The result is the same on every rank, because the list is.
+// responses  of one tensor each, or already fused; fused ones stay together
 // Cost: O(n log n) for n tensors
 std::vector<Response> Fuse(std::vector<Response> responses, const FusionOptions& options);
 

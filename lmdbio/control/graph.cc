@@ -30,9 +30,9 @@ void Graph::AddEdge(NodeIndex from, NodeIndex to) {
   ++edge_count_;
 }
 
-// The reverse depth-first pass of 6.3.4, with a stack of its own: graphs are deep. It visits each
-// node and each edge once; what it finds out about a node it takes from the node's parents, all of
-// which are finished before it.
+// The reverse depth-first pass of 6.3.4, with an explicit stack, because graphs are deep. It visits
+// each node and each edge once. The depth, level and needs of a node follow from those of its
+// parents, which are all finished before it.
 class GraphPass {
  public:
   using NodeIndex = Graph::NodeIndex;
@@ -42,8 +42,9 @@ class GraphPass {
   Result<std::vector<OrderedTensor>> Run(std::vector<NodeIndex> fetches) {
     LMDBIO_TRY_VOID(CheckNames());
     if (fetches.empty()) {
-      // From every node instead of from those that nothing needs: in a graph without cycles these
-      // reach the same, and a graph that is all cycle has none of these.
+      // The pass starts from every node, not only from nodes that no other node needs. Without
+      // cycles both reach the same nodes. A graph that consists of cycles has no node of the second
+      // kind.
       fetches.resize(states_.size());
       std::iota(fetches.begin(), fetches.end(), NodeIndex{0});
     }
@@ -75,7 +76,7 @@ class GraphPass {
     for (const Request& tensor : graph_.tensors_) {
       if (!names.insert(tensor.name).second) {
         return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("tensor {}: its name comes twice in the graph", tensor.name));
+                    fmt::format("tensor {}: its name occurs twice in the graph", tensor.name));
       }
     }
     return {};
@@ -122,7 +123,7 @@ class GraphPass {
 
   bool IsCollective(NodeIndex node) const { return graph_.nodes_[node].tensor >= 0; }
 
-  // By depth, and where that is equal in the order in which they were added: counted, not compared.
+  // By depth, and at equal depth in the order of addition. A counting sort, so O(n).
   std::vector<NodeIndex> SortedCollectives() const {
     std::vector<size_t> ends(states_.size() + 1);
     for (const NodeIndex node : finished_) {

@@ -1,4 +1,4 @@
-// lmdbio/control/graph.h - which tensors depend on which, and in which order they come.
+// lmdbio/control/graph.h - orders the tensors of a computation graph by their dependencies.
 //
 // Source: dissertation 6.3.4, figure 6.14; Pumma et al. IV-D, figure 8, table I.
 #ifndef LMDBIO_CONTROL_GRAPH_H_
@@ -22,7 +22,7 @@ class Graph {
   NodeIndex AddNode(std::string name);
   // A node that is a collective operation on `tensor`. `tensor.name` is unique in the graph.
   NodeIndex AddCollective(Request tensor);
-  // `to` needs what `from` gives.
+  // `to` needs the result of `from`.
   // Requires: both were added
   void AddEdge(NodeIndex from, NodeIndex to);
 
@@ -41,26 +41,26 @@ class Graph {
   uint64_t edge_count_ = 0;
 };
 
-// A collective of the graph, in its place.
+// A collective of the graph, with its position among the others.
 struct OrderedTensor {
   Request tensor;
-  // The length of the longest way here from a root, counted in the nodes before it.
+  // The number of nodes before it on the longest path from a root.
   uint32_t depth = 0;
-  // The length of the longest way here, counted in the collectives before it: 0 if it needs none.
-  // Two collectives of one level cannot need each other.
+  // The number of collectives before it on the longest path; 0 if it needs none. Two collectives of
+  // one level cannot need each other.
   uint32_t level = 0;
-  // The largest place in the order of a collective that this one needs, directly or through others;
-  // -1: it needs none. What stands behind that place it does not need: all that a plan must know.
+  // The largest position of a collective that this one needs, directly or through others; -1: it
+  // needs none. It needs no collective behind that position, which is all that a plan must know.
   int64_t needs_up_to = -1;
 };
 
-// The collectives that `fetches` need, numbered as 6.3.4 says: parents before children; siblings,
-// who have the same parents and so the same depth, in the order in which they were added; others by
-// their depth, and where that is equal by the order in which they were added. So every rank with
-// the same graph gets the same order, and a tensor is never asked for before those that it needs.
-// fetches  the nodes whose results are wanted; empty: all nodes that nothing needs
-// Errors: kInvalidArgument  what the fetches need has a cycle, names a node in it; a tensor's name
-//                           comes twice in the graph; a fetch is no node
+// The collectives that `fetches` need, ordered as in 6.3.4: by depth, and at equal depth in the
+// order in which they were added. So parents come before children, and siblings in the order of
+// addition. Every rank with the same graph gets the same order, and no tensor comes before one that
+// it needs.
+// fetches  the nodes with the wanted results; empty: all nodes that no other node needs
+// Errors: kInvalidArgument  a cycle among the needed nodes, names one of them; a tensor name that
+//                           occurs twice in the graph; a fetch that is not a node
 // Cost: O(nodes + edges) time and memory; no recursion
 Result<std::vector<OrderedTensor>> OrderTensors(const Graph& graph,
                                                 std::vector<Graph::NodeIndex> fetches = {});

@@ -1,5 +1,5 @@
-// lmdbio/control/hierarchical_coordinator.h - requests go to the root of each host, and from there,
-// as one list, to rank 0.
+// lmdbio/control/hierarchical_coordinator.h - requests go to the root of each host, which sends one
+// list to rank 0.
 //
 // Source: Romero et al. 2.2.3; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_HIERARCHICAL_COORDINATOR_H_
@@ -33,7 +33,7 @@ class HierarchicalCoordinator final : public RoundCoordinator {
   // The exchange whose reply comes next.
   enum class Step { kHostGather, kRootGather, kRootBroadcast, kHostBroadcast };
 
-  // Errors: kInternal  a message that cannot be read; names the sender
+  // Errors: kInternal  a malformed message; names the sender
   Result<Exchange> AfterHostGather(const Reply& reply);
   void Deliver(ResponseList answer);
 

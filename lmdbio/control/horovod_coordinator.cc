@@ -6,7 +6,7 @@ namespace lmdbio::control {
 
 Exchange HorovodCoordinator::FirstExchange() {
   has_gathered_ = false;
-  TakeStalled();  // rank 0 knows of everything that anybody waits for
+  TakeStalled();  // nothing to do: rank 0 knows all unanswered requests of all ranks
   AskList list;
   list.is_ending = wants_end();
   list.asks = pending().TakeUnsent(layout().rank());

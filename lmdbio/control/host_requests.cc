@@ -34,7 +34,7 @@ Status HostTable::Add(Ask ask) {
   for (const int32_t rank : ask.ranks) {
     if (!entry.ranks.Add(rank)) {
       return Fail(ErrorCode::kInternal,
-                  fmt::format("rank {} asks twice for tensor '{}'", rank, ask.request.name));
+                  fmt::format("rank {} requests tensor '{}' twice", rank, ask.request.name));
     }
   }
   for (Ask& known : entry.asks) {

@@ -1,7 +1,8 @@
-// lmdbio/control/host_requests.h - at a host root: what all ranks of the host have asked for.
+// lmdbio/control/host_requests.h - at a host root: the requests of the ranks of the host.
 //
-// Equal requests become one with several ranks; different ones stay apart, so that rank 0 sees who
-// wants what. A rank of the host that has joined counts as having asked for everything.
+// Equal requests become one entry with several ranks. Different requests stay separate, so that
+// rank 0 sees the request of each rank. A rank of the host that has joined counts as having
+// requested everything.
 //
 // Source: Romero et al. 2.2.3; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_HOST_REQUESTS_H_
@@ -23,23 +24,23 @@ namespace lmdbio::control {
 // Threads: one at a time.
 class HostTable {
  public:
-  // host_ranks  those of the host
+  // host_ranks  the ranks of the host
   HostTable(int rank_count, const std::vector<int>& host_ranks);
 
-  // Errors: kInternal  a rank asks for what it has asked for already, and that is still here
+  // Errors: kInternal  a rank repeats a request that is still in the table
   Status Add(Ask ask);
 
-  // From now on, until it is answered, this name, and with it its group, goes on at once: rank 0
-  // wants to know who has asked for it.
+  // From now on, until the answer, requests of this name and its group go to rank 0 at once. Rank 0
+  // uses this to learn the missing ranks of a stalled tensor.
   void Forward(std::string_view name);
 
-  // What goes on to rank 0, in the order in which it was first asked for.
+  // The requests to send to rank 0, in the order in which they were first made.
   std::vector<Ask> TakeReady();
 
-  // All ranks have been told this.
+  // All ranks have got this response.
   void Answered(const Response& response);
 
-  // Forgets everything.
+  // Removes all entries.
   void Clear();
 
  private:
@@ -51,7 +52,7 @@ class HostTable {
 
   int rank_count_;
   RankSet outside_;  // ranks of other hosts
-  RankSet joined_;   // ranks that need not ask: these, and those of the host that have joined
+  RankSet joined_;   // ranks that need no request: `outside_`, and joined ranks of the host
   std::vector<Ask> joins_;
   std::list<Entry> entries_;
   std::unordered_map<std::string, std::list<Entry>::iterator> by_name_;

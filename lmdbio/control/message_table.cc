@@ -10,7 +10,7 @@
 namespace lmdbio::control {
 namespace {
 
-// Adds `ask` to those of its name: to an equal one, if there is one.
+// Adds `ask` to the entries of its name: its ranks to an equal entry, if there is one.
 void Unite(std::vector<Ask>& asks, Ask ask) {
   for (Ask& known : asks) {
     if (known.group_digest != ask.group_digest || known.request != ask.request) continue;
@@ -25,7 +25,7 @@ void SortByRank(std::vector<Ask>& asks) {
   std::ranges::sort(asks, {}, [](const Ask& ask) { return ask.ranks.front(); });
 }
 
-// The rows that each rank brings, or sends to each other rank.
+// The rows that each rank contributes (kAllGather), or sends to each rank (kAllToAll).
 std::vector<int64_t> RowsOf(const std::vector<Ask>& asks, int rank_count) {
   const auto ranks = static_cast<size_t>(rank_count);
   const Operation operation = asks.front().request.operation;
@@ -65,7 +65,7 @@ Status MessageTable::Add(Ask ask) {
   for (const int32_t rank : ask.ranks) {
     if (!entry.ranks.Add(rank)) {
       return Fail(ErrorCode::kInternal,
-                  fmt::format("rank {} asks twice for tensor '{}'", rank, entry.name));
+                  fmt::format("rank {} requests tensor '{}' twice", rank, entry.name));
     }
   }
   Unite(entry.asks, std::move(ask));
@@ -78,7 +78,7 @@ Status MessageTable::Join(const Ask& ask) {
     if (!joined_.Add(rank)) {
       return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));
     }
-    // Of those that join in one round the highest counts as the last.
+    // If several ranks join in one round, the highest counts as the last.
     last_joined_ = has_new_join_ ? std::max(last_joined_, rank) : rank;
     has_new_join_ = true;
   }
@@ -90,13 +90,13 @@ bool MessageTable::IsReady(const Entry& entry) const { return entry.ranks.IsAllW
 
 std::vector<Response> MessageTable::TakeReady() {
   if (joined_.count() > 0) {
-    // Those that all have asked for stand in `ready_` already.
+    // Entries that all ranks have requested are already in `ready_`.
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->ranks.count() < rank_count_ && IsReady(*entry)) ready_.push_back(entry);
     }
   }
-  // A rank asks for a whole group in one piece, so the tensors of a group on which all agree become
-  // ready one after the other.
+  // A rank requests all tensors of a group in one message. So if all ranks agree on a group, its
+  // tensors become ready consecutively.
   std::vector<Response> responses;
   for (const Entries::iterator entry : ready_) {
     by_name_.erase(entry->name);

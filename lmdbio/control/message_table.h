@@ -1,6 +1,6 @@
-// lmdbio/control/message_table.h - at rank 0: who has asked for what, and what all have asked for.
+// lmdbio/control/message_table.h - at rank 0: the requests of all ranks, until they are complete.
 //
-// A rank that has joined counts as having asked for everything, until all have joined.
+// A rank that has joined counts as having requested everything, until all ranks have joined.
 //
 // Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_MESSAGE_TABLE_H_
@@ -23,21 +23,21 @@ namespace lmdbio::control {
 // Threads: one at a time.
 class MessageTable {
  public:
-  // merge  how `extra` of two kAdoptPlan becomes one; empty: they must be equal
+  // merge  merges `extra` of two kAdoptPlan requests; empty: they must be equal
   MessageTable(int rank_count, MergeExtra merge);
 
-  // Errors: kInternal  a rank asks for what it has asked for already, or joins a second time
+  // Errors: kInternal  a rank repeats an unanswered request, or joins a second time
   Status Add(Ask ask);
 
-  // What all ranks have asked for since the last call, in the order in which it became so; tensors
-  // of one group stand together, joins last. Requests that do not fit together become a response
-  // with an error.
+  // The responses for the tensors that have become complete since the last call, in that order.
+  // Tensors of one group are consecutive; joins come last. Requests that do not agree become a
+  // response with an error.
   std::vector<Response> TakeReady();
 
-  // What some have asked for and others have not, in the order in which it was first asked for.
+  // The incomplete tensors, in the order of their first request.
   std::vector<Stall> Stalls() const;
 
-  // Forgets everything.
+  // Removes all entries.
   void Clear();
 
  private:
@@ -56,7 +56,7 @@ class MessageTable {
 
   int rank_count_;
   MergeExtra merge_;
-  Entries entries_;  // in the order in which they were first asked for
+  Entries entries_;  // in the order of their first request
   std::unordered_map<std::string, Entries::iterator> by_name_;
   std::vector<Entries::iterator> ready_;
   std::vector<Ask> joins_;

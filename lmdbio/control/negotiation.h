@@ -1,4 +1,4 @@
-// lmdbio/control/negotiation.h - lists of requests in, a list of responses out: what rank 0 does.
+// lmdbio/control/negotiation.h - rank 0: turns lists of requests into a list of responses.
 //
 // Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/coordinators.md "Coordinators".
 #ifndef LMDBIO_CONTROL_NEGOTIATION_H_
@@ -15,12 +15,12 @@
 
 namespace lmdbio::control {
 
-// For whom a message may ask.
+// The ranks for which a message may contain requests: the sender, or all ranks of its host.
 enum class Speaker { kItself, kItsHost };
 
-// The messages of all members of a scope.
-// Errors: kInternal  not one message for each of them; one that cannot be read, or asks for a rank
-//                    for which it may not; names the sender
+// Decodes the messages of all members of a scope.
+// Errors: kInternal  not one message for each member; a malformed message, or one with a request
+//                    for a rank that `speaker` does not permit; names the sender
 Result<std::vector<AskList>> DecodeGathered(const Reply& reply, ExchangeScope scope,
                                             const RankLayout& layout, Speaker speaker);
 

@@ -9,7 +9,7 @@
 namespace lmdbio::control {
 namespace {
 
-// Of the names in any order; never 0.
+// A digest of the tensor names, independent of their order; never 0.
 uint64_t DigestOf(const std::vector<Request>& group) {
   std::vector<std::string_view> names;
   names.reserve(group.size());
@@ -107,7 +107,7 @@ std::vector<Request> Pending::TakeAll() {
     }
   };
   for (PendingUnit& unit : units_) {
-    // Ranks did not agree on the group if only some of it has been answered: the rest is whole.
+    // If only a part of a group was answered, ranks did not agree on it. The rest is a group.
     for (Request& request : unit.requests) {
       if (unit.group_digest != 0) request.group_size = static_cast<uint32_t>(unit.requests.size());
     }

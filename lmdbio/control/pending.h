@@ -1,7 +1,7 @@
-// lmdbio/control/pending.h - what this rank has submitted and not got an answer to.
+// lmdbio/control/pending.h - the unanswered requests of this rank.
 //
-// Tensors of a group become known to others together: a group waits here until it is whole. So all
-// ranks that agree on a group have asked for all of its tensors as soon as they have for one.
+// The tensors of a group are sent together: a group waits here until it is complete. So a rank that
+// has requested one tensor of a group has requested all of them.
 #ifndef LMDBIO_CONTROL_PENDING_H_
 #define LMDBIO_CONTROL_PENDING_H_
 
@@ -22,7 +22,7 @@ struct PendingUnit {
   std::vector<Request> requests;
   std::vector<uint64_t> numbers;  // [requests] in the order of submission
   uint64_t group_digest = 0;      // 0: no group
-  int64_t position = -1;          // in the response cache; -1: not there
+  int64_t position = -1;          // in the response cache; -1: not cached
   uint64_t cache_version = 0;     // of the cache, when it was looked up
   bool is_sent = false;           // to rank 0
 };
@@ -30,21 +30,20 @@ struct PendingUnit {
 // Threads: one at a time.
 class Pending {
  public:
-  // Requires: no request of the name is here; the name is not empty, the enumerations hold what
-  //           they can
+  // Requires: no request of the name is pending; the name is not empty; the enumerations are valid
   void Submit(Request request);
 
-  // A round begins: what has been submitted so far takes part in it.
+  // Begins a round: the requests submitted so far take part in it.
   void Open();
 
-  // Those that take part, oldest first.
+  // The units that take part, oldest first.
   std::list<PendingUnit>& units() { return units_; }
   const PendingUnit* Find(const std::string& name) const;
 
-  // The asks of those that have neither been sent nor have a position; they count as sent.
+  // The requests of units that were not sent and have no cache position. They count as sent.
   std::vector<Ask> TakeUnsent(int rank);
 
-  // All ranks have been told this: its tensors are done.
+  // All ranks have got this response: removes its tensors.
   void Answered(const Response& response);
 
   // Takes back everything, oldest first.
@@ -60,7 +59,7 @@ class Pending {
 
   uint64_t next_number_ = 0;
   std::vector<std::pair<uint64_t, Request>> submitted_;  // since the round began
-  std::unordered_map<std::string, PendingUnit> held_;    // groups that are not whole
+  std::unordered_map<std::string, PendingUnit> held_;    // incomplete groups
   std::list<PendingUnit> units_;
   std::unordered_map<std::string, std::list<PendingUnit>::iterator> by_name_;
   int join_count_ = 0;

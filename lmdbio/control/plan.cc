@@ -11,19 +11,19 @@
 namespace lmdbio::control {
 namespace {
 
-// What is never parted: one tensor, or a group.
+// A unit is never split: one tensor, or a group.
 struct Unit {
-  std::vector<size_t> tensors;  // in the order, by place
-  int64_t needs_up_to = -1;     // number of a unit: it needs none behind that one
+  std::vector<size_t> tensors;  // positions in the order
+  int64_t needs_up_to = -1;     // the largest number of a unit that it needs; -1: none
   uint64_t bytes = 0;           // of a fusion buffer
 };
 
-// Numbers the units by the places of their first tensors. A tensor of a group joins the group's
-// unit if all that it needs stands before that place: then what it needs lies in units before this
-// one, and those that need it stay behind it.
+// Numbers the units by the positions of their first tensors. A tensor of a group joins the unit of
+// the group if all tensors that it needs come before the first tensor of that unit. Then all of
+// them are in earlier units, and the tensors that need this one stay in later units.
 std::vector<Unit> UnitsOf(const std::vector<OrderedTensor>& tensors) {
   std::vector<Unit> units;
-  std::vector<int64_t> last_unit(tensors.size());  // the last one begun up to each place
+  std::vector<int64_t> last_unit(tensors.size());  // the last unit begun up to each position
   std::map<std::pair<FusionKind, std::string>, size_t> groups;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const OrderedTensor& ordered = tensors[i];
@@ -49,8 +49,12 @@ std::vector<Unit> UnitsOf(const std::vector<OrderedTensor>& tensors) {
   return units;
 }
 
-// Lets units into stretches, one after the other. Every unit of a stretch needs only what lies in
-// stretches before it, so the order of buckets within a stretch is free.
+// Distributes units to segments and buckets, in order. A unit of a segment needs only units of
+// earlier segments, so the order of buckets within a segment is free.
+//
+// With num_groups = G, a segment takes about 1/G of the remaining bytes, and the division is
+// repeated with the rest after each segment. A unit joins the segment if at least half of it fits
+// the share.
 class BucketMaker {
  public:
   BucketMaker(const std::vector<OrderedTensor>& tensors, const std::vector<Unit>& units,
@@ -99,7 +103,7 @@ class BucketMaker {
     if (open_.empty()) return true;
     if (options_.num_groups > 0) {
       if (groups_left_ <= 1) return true;
-      if (units_left_ < groups_left_) return false;  // enough that each of the rest has its own
+      if (units_left_ < groups_left_) return false;  // every later group must get a unit
       const uint64_t share = bytes_left_ / groups_left_;
       return stretch_bytes_ + unit.bytes / 2 <= share;
     }
@@ -120,13 +124,13 @@ class BucketMaker {
   const std::vector<OrderedTensor>& tensors_;
   const PlanOptions& options_;
   std::vector<Bucket> buckets_;
-  std::map<FusionKind, Open> open_;  // buckets of this stretch
-  int64_t first_unit_ = 0;           // of this stretch
+  std::map<FusionKind, Open> open_;  // buckets of this segment
+  int64_t first_unit_ = 0;           // of this segment
   int64_t unit_count_ = 0;
   uint64_t stretch_bytes_ = 0;
-  uint64_t units_left_ = 0;   // fusable ones that are in no bucket yet
-  uint64_t bytes_left_ = 0;   // of this stretch and of what comes after it
-  uint64_t groups_left_ = 0;  // this stretch included
+  uint64_t units_left_ = 0;   // fusable units that are in no bucket yet
+  uint64_t bytes_left_ = 0;   // of fusable units of this segment and of later ones
+  uint64_t groups_left_ = 0;  // this segment included
 };
 
 uint64_t DigestOf(uint64_t epoch, const std::vector<Bucket>& buckets) {

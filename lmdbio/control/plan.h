@@ -1,10 +1,10 @@
-// lmdbio/control/plan.h - an order and a fusion that were agreed upon once and need no talk again.
+// lmdbio/control/plan.h - a fixed order and fusion of tensors, agreed on once.
 //
-// A plan is a list of buckets. Each rank fills the slots of a bucket as its tensors come, and sends
-// it when all are there and all buckets before it have been sent: no control traffic, and the same
-// messages with the same bits in every run.
+// A plan is a list of buckets. Each rank fills the slots of a bucket when it submits their tensors.
+// It sends the bucket when all slots are filled and all buckets before it were sent. So a plan
+// needs no control messages, and every run sends the same messages with the same bits.
 //
-// It comes from a graph (control/graph.h), or from what was done in iterations (PlanLearner).
+// A plan is built from a graph (control/graph.h), or learned from iterations (PlanLearner).
 //
 // Source: dissertation 6.3.4, 8.3.5, figures 6.14 and 6.15; docs/coordinators.md "Plans".
 #ifndef LMDBIO_CONTROL_PLAN_H_
@@ -29,8 +29,9 @@ namespace lmdbio::control {
 
 struct PlanOptions {
   FusionOptions fusion;
-  uint32_t num_groups = 0;  // > 0: this many buckets of about equal bytes, where dependencies and
-                            // kinds allow it, in place of the threshold (Romero et al. 3.2)
+  uint32_t num_groups =
+      0;  // > 0: this many buckets of about equal bytes, if dependencies and kinds
+          // permit, instead of the threshold (Romero et al. 3.2)
 };
 
 struct Bucket {
@@ -39,23 +40,23 @@ struct Bucket {
 
 class Plan {
  public:
-  // Cuts the list into stretches. A stretch ends before a tensor that needs one of it, before one
-  // that finds no room, and, with num_groups, where its share of the bytes is reached. In a stretch
-  // tensors of one kind share a bucket; buckets stand in the order of their first tensors.
-  // So no tensor needs another one of its own bucket or of a later one: ranks that send buckets in
-  // this order never wait for each other for ever (docs/coordinators.md "Plans").
-  // Tensors of one group stand together where the first of them stood, however large, unless one of
-  // them needs what does not come before that place.
-  // tensors  in order, as OrderTensors gives them: of each tensor the request and needs_up_to count
-  // epoch    which plan of a run this is; every rank counts alike
-  // Requires: no name comes twice; needs_up_to of each is smaller than its own place
-  // Cost: O(n log n) for n tensors
+  // Builds a plan. The list is cut into segments. A segment ends before a tensor that needs one of
+  // the segment, before a tensor that does not fit its bucket, and, with num_groups, when its share
+  // of the bytes is reached. In a segment, tensors of one kind share a bucket, and buckets are in
+  // the order of their first tensors. So no tensor needs another one of its own bucket or of a
+  // later one. Ranks that send buckets in this order cannot deadlock (docs/coordinators.md
+  // "Plans"). Tensors of one group stay together at the position of the first of them, even above
+  // the threshold, except for a tensor that needs another one behind that position.
+  // tensors  in the order of OrderTensors; only the request and needs_up_to of each are used
+  // epoch    number of the plan in this run; the same on every rank
+  // Requires: all names differ; needs_up_to of each tensor is smaller than its own position
+  // Cost:     O(n log n) for n tensors
   static Plan FromOrder(const std::vector<OrderedTensor>& tensors, const PlanOptions& options,
                         uint64_t epoch);
 
   uint64_t epoch() const { return epoch_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  // Of everything, the epoch included: ranks with equal digests have equal plans.
+  // A digest of the whole plan and the epoch. Ranks with equal digests have equal plans.
   uint64_t digest() const { return digest_; }
 
  private:
@@ -64,7 +65,7 @@ class Plan {
   std::vector<Bucket> buckets_;
 };
 
-// Walks through a plan, iteration after iteration. Pure.
+// The progress through a plan, iteration after iteration. Pure.
 // Threads: one at a time.
 class PlanWalk {
  public:
@@ -72,25 +73,25 @@ class PlanWalk {
 
   const Plan& plan() const { return plan_; }
 
-  // Puts a request into its slot. False if it has none: the plan has no such tensor, or another one
-  // of that name, or the slot is taken; then nothing changes. A tensor whose bucket was taken in
-  // this iteration belongs to the next one: a rank may be ahead of the collectives by one.
+  // Fills the slot of a request. Returns false and changes nothing if the plan has no such tensor,
+  // or a different one of that name, or if the slot is filled. A tensor belongs to the next
+  // iteration if its bucket was already sent in this one, so a rank may be one iteration ahead.
   bool Submit(const Request& request);
 
-  // The next bucket in order, if all of its slots are taken; it counts as sent.
-  // Lifetime: of the result: the plan's
+  // The next bucket in order, if all its slots are filled; it counts as sent. Otherwise null.
+  // Lifetime: the result is valid as long as the plan
   const Bucket* TakeReady();
-  // The number of that bucket in the plan: of the one that TakeReady gave last, or, where it gave
-  // none, of the one that all ranks send next.
+  // The index of the bucket that the last TakeReady returned, or, if that was null, of the bucket
+  // that all ranks send next.
   size_t next_bucket() const { return next_bucket_; }
 
-  // Whether some slots are taken whose bucket has not been sent.
+  // Whether a bucket that was not sent has filled slots.
   bool has_pending() const { return pending_count_ > 0; }
-  // Of how many tensors the bucket that all ranks send next still lacks.
+  // Number of empty slots in the bucket that all ranks send next.
   size_t missing_count() const;
 
-  // Takes back what has not been sent, in the order of the plan, from the bucket that all ranks
-  // send next and once around.
+  // Takes back the requests that were not sent, in the order of the plan, starting from the bucket
+  // that all ranks send next, once around.
   std::vector<Request> TakePending();
 
  private:
@@ -106,76 +107,77 @@ class PlanWalk {
   std::unordered_map<std::string, Place> places_;
   // [buckets] of this iteration from unsent_bucket_ on, of the next one before it
   std::vector<Slots> slots_;
-  size_t unsent_bucket_ = 0;  // that all ranks send next
+  size_t unsent_bucket_ = 0;  // the bucket that all ranks send next
   size_t next_bucket_ = 0;
   size_t pending_count_ = 0;
 };
 
-// Learns a plan from what a coordinator lets the ranks do. All ranks see the same responses, so
-// they learn the same order; what depended on what, each rank sees for itself, and tells the others
-// in its request to adopt the plan.
+// Learns a plan from the responses of a coordinator. All ranks get the same responses, so they
+// learn the same order. Dependencies differ: each rank observes its own waits, and sends them in
+// its request to adopt the plan.
 //
-// An iteration is what is done until a name comes a second time. Once two of them in a row held the
-// same requests, the second one's order becomes the proposal: what is done only once, at the
-// beginning, is in no plan. A tensor that was submitted, on some rank, after that rank had waited
-// for another one of its iteration, is taken to need that one.
+// An iteration is the sequence of responses until a name comes a second time. When two iterations
+// in a row hold the same requests, the order of the second becomes the proposal. So a tensor that
+// occurs once, at the beginning, is in no plan. A tensor is assumed to need another one of its
+// iteration if some rank submitted it after a wait for the other one.
 //
-// The calls come in the order in which this rank's program and the responses made things happen;
-// only OnDone may be late: a wait for a tensor, and the next submission of it, may come before it.
-// What goes through a plan is not told; Forget comes before something is told again.
-// Threads: one at a time.
+// Requires: the calls come in the order of the events on this rank. Only OnDone may be late: a wait
+//           for a tensor, and its next submission, may come before it. Events while a plan is
+//           followed are not reported; Forget comes before the next report
+// Threads:  one at a time
 class PlanLearner {
  public:
   explicit PlanLearner(PlanOptions options) : options_(options) {}
 
   // This rank submits a tensor.
   void OnSubmit(std::string_view name);
-  // This rank's program has waited for a tensor, asked whether it is done and heard that it is, or
-  // is in its callback and about to submit something there.
+  // The program of this rank has waited for a tensor, or a query returned that it is done, or its
+  // callback runs and is about to submit a tensor.
   void OnWaited(std::string_view name);
-  // All ranks have done these, fused or one by one: the same on every rank, in the same order.
-  // Passes over kAdoptPlan. What no plan can hold lets the iteration begin anew, on every rank
-  // alike: an error, a join, an exchange of pieces, a gathering of unequal ones.
+  // All ranks have executed these responses, fused or one by one: the same on every rank, in the
+  // same order. kAdoptPlan is ignored. A response that no plan can hold starts a new iteration on
+  // every rank: an error, a join, a kAllToAll, a kAllGather with unequal rows.
   void OnDone(const std::vector<Response>& responses);
-  // All is learned anew, and another proposal may come: after a plan has ended, for instance.
-  // Requires: every rank does the same at the same place of the responses, all of which have been
-  //           told here; no proposal is under way
+  // Starts to learn anew; another proposal may follow. Used after a plan was abandoned, for
+  // example.
+  // Requires:   all responses so far were reported; no proposal is in progress
+  // Collective: every rank calls it after the same response
   void Forget();
 
-  // Once an iteration is known that a plan can follow: the request that says so, once until Forget.
-  // All ranks have it after the same responses.
-  // epoch  of the plan to be
+  // The request to adopt a plan, once until Forget, after an iteration was learned. All ranks get
+  // it after the same responses.
+  // epoch  of the new plan
   std::optional<Request> TakeProposal(uint64_t epoch);
   // The plan that all ranks adopt.
-  // agreed  the response to the proposals: their dependencies joined
-  // Errors: kInternal  the bytes are no proposal of this rank's iteration
+  // agreed  the response to the proposals, with merged dependencies
+  // Errors: kInternal  the bytes are not a proposal for the iteration of this rank
   Result<Plan> Adopt(const Request& agreed) const;
 
-  // Whether just what the proposal holds has been done since the iteration began: the place to
-  // change to the plan. Depends on the responses alone, so it is the same place on every rank.
-  // Before there is a proposal: whether nothing has been done.
+  // Whether the present iteration holds exactly the tensors of the proposal. This is the point to
+  // change to the plan. It depends on the responses alone, so it is the same on every rank. Without
+  // a proposal: whether the iteration is empty.
   bool at_boundary() const;
 
  private:
   // A tensor of an iteration.
   struct Seen {
     Request tensor;
-    int64_t needs_up_to = -1;  // place in the iteration; -1: none
+    int64_t needs_up_to = -1;  // position in the iteration; -1: none
   };
-  // A submission of this rank that has not been done.
+  // A submission of this rank before its OnDone.
   struct Submission {
-    uint64_t wait_count = 0;      // waits before it
-    std::vector<uint64_t> waits;  // for it that have come before OnDone: their numbers
+    uint64_t wait_count = 0;      // number of waits before it
+    std::vector<uint64_t> waits;  // the numbers of waits for it that came before its OnDone
   };
-  // What is known of a name here.
+  // The state of a name on this rank.
   struct Known {
     std::vector<Submission> submissions;  // oldest first
     int64_t done_at = -1;                 // -1: not yet
   };
-  // What this rank's program has waited for.
+  // A wait of this rank's program.
   struct Wait {
-    int64_t done_at = -1;  // -1: OnDone has not come yet
-    int64_t up_to = -1;    // the largest done_at of all waits up to this one, where all are known
+    int64_t done_at = -1;  // number of the tensor; -1: its OnDone has not come yet
+    int64_t up_to = -1;    // the largest done_at of all waits up to this one, if all are known
   };
 
   void DoneOne(const Request& tensor);
@@ -188,12 +190,12 @@ class PlanLearner {
   uint64_t DigestOf(const std::vector<Seen>& iteration) const;
 
   PlanOptions options_;
-  // Every tensor that is done gets the next number: iteration_[i] has begin_ + i.
+  // Executed tensors are numbered: iteration_[i] has the number begin_ + i.
   int64_t done_count_ = 0;
   int64_t begin_ = 0;
   std::vector<Seen> iteration_;
   std::unordered_map<std::string, size_t> places_;  // in iteration_
-  std::vector<Seen> previous_;                      // the iteration before it; empty: none to go by
+  std::vector<Seen> previous_;                      // the iteration before it; empty: unknown
   std::vector<Seen> proposal_;                      // empty: none yet
   bool is_proposal_taken_ = false;
 
@@ -203,8 +205,9 @@ class PlanLearner {
   size_t settled_count_ = 0;  // waits at the front whose up_to is known
 };
 
-// How the proposals of two ranks become one: bytes of Request::extra. In any order and grouping.
-// Errors: kInvalidArgument  they are proposals of different plans, or none; says what differs
+// Merges the proposals of two ranks (bytes of Request::extra): each tensor needs the larger of the
+// two needs_up_to. The operation is associative and commutative.
+// Errors: kInvalidArgument  malformed bytes, or proposals of different plans; names the difference
 Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b);
 
 }  // namespace lmdbio::control

@@ -11,10 +11,11 @@
 namespace lmdbio::control {
 namespace {
 
-// A program that gives every tensor a name of its own never comes to the end of an iteration.
+// The largest iteration. A program with a new name for every tensor never ends an iteration, so the
+// learner starts anew at this limit.
 constexpr size_t kIterationTensorsMax = 1 << 16;
 
-// Of a proposal; little-endian. docs/coordinators.md "Learning" has the table.
+// The bytes of a proposal, little-endian. docs/coordinators.md "Learning" has the table.
 constexpr uint32_t kProposalVersion = 1;
 constexpr size_t kVersionBytes = 4;
 constexpr size_t kHeadBytes = 24;
@@ -75,26 +76,27 @@ Result<Proposal> Read(Bytes bytes) {
   return proposal;
 }
 
-// Errors: kInvalidArgument  they are not of one plan; says what differs
+// Errors: kInvalidArgument  proposals of different plans; names the difference
 Status CheckSame(const Proposal& a, const Proposal& b) {
   if (a.epoch != b.epoch) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("plan proposals: of epochs {} and {}", a.epoch, b.epoch));
+                fmt::format("plan proposals differ: epochs {} and {}", a.epoch, b.epoch));
   }
   if (a.needs.size() != b.needs.size()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("plan proposals: of {} and {} tensors",
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("plan proposals differ: {} and {} tensors",
                                                          a.needs.size(), b.needs.size()));
   }
   if (a.digest != b.digest) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("plan proposals: of tensors or options with digests {:016x} and {:016x}",
+        fmt::format("plan proposals differ: tensors or options with digests {:016x} and {:016x}",
                     a.digest, b.digest));
   }
   return {};
 }
 
-// Whether a plan can do without talk what was agreed here.
+// Whether a plan can hold the response. A plan sends no control messages, so it cannot hold an
+// operation with row counts that ranks must exchange first, an error or a join.
 bool IsLearnable(const Response& response) {
   if (!response.error.empty() || response.tensors.empty()) return false;
   switch (response.tensors.front().operation) {
@@ -122,7 +124,7 @@ void PlanLearner::OnSubmit(std::string_view name) {
 
 void PlanLearner::OnWaited(std::string_view name) {
   const auto found = names_.find(std::string(name));
-  if (found == names_.end()) return;  // from before this learner's time
+  if (found == names_.end()) return;  // submitted before this learner was created or reset
   Known& known = found->second;
   if (!known.submissions.empty()) {
     AddWait({}, &known.submissions.back());
@@ -152,8 +154,8 @@ void PlanLearner::Forget() {
   previous_.clear();
   proposal_.clear();
   is_proposal_taken_ = false;
-  // Submissions that are forgotten cost nothing: what is proposed was done for the second time
-  // since, so it was submitted since.
+  // Dropping submissions is safe: a tensor of a later proposal was executed twice after this call,
+  // so its second submission came after this call too.
   names_.clear();
   first_wait_ += waits_.size();
   waits_.clear();
@@ -182,7 +184,7 @@ Result<Plan> PlanLearner::Adopt(const Request& agreed) const {
   Proposal mine{proposal->epoch, DigestOf(proposal_), std::vector<uint32_t>(proposal_.size())};
   if (const Status same = CheckSame(mine, *proposal); !same) {
     return Fail(ErrorCode::kInternal,
-                "what was agreed is not this rank's: " + same.error().message());
+                "the agreed plan is not the proposal of this rank: " + same.error().message());
   }
   std::vector<OrderedTensor> tensors(proposal_.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -207,8 +209,8 @@ void PlanLearner::DoneOne(const Request& tensor) {
   known.done_at = done_at;
   int64_t needs_up_to = -1;
   if (!known.submissions.empty()) {
-    // Without one this rank has joined, or submitted before this learner's time: then whatever it
-    // had waited for was done before this iteration.
+    // Without a known submission, this rank has joined, or it submitted before this learner was
+    // reset. Then all its waits were for tensors of earlier iterations, so the need stays -1.
     const Submission submission = std::move(known.submissions.front());
     known.submissions.erase(known.submissions.begin());
     needs_up_to = NeedsOf(submission);
@@ -231,7 +233,7 @@ void PlanLearner::BeginIteration() {
   iteration_.clear();
   places_.clear();
   begin_ = done_count_;
-  // All that is settled was done before this iteration.
+  // Settled waits are for tensors of earlier iterations, so they give no dependency from now on.
   waits_.erase(waits_.begin(), waits_.begin() + static_cast<ptrdiff_t>(settled_count_));
   first_wait_ += settled_count_;
   settled_count_ = 0;
@@ -239,7 +241,7 @@ void PlanLearner::BeginIteration() {
 }
 
 void PlanLearner::AddWait(Wait wait, Submission* submission) {
-  // One that says no more than those before it is not kept.
+  // A wait that adds nothing to the waits before it is not stored.
   const bool is_all_settled = settled_count_ == waits_.size();
   if (submission == nullptr && is_all_settled && !waits_.empty() &&
       wait.done_at <= waits_.back().up_to) {
@@ -250,6 +252,10 @@ void PlanLearner::AddWait(Wait wait, Submission* submission) {
   SettleWaits();
 }
 
+// Waits are numbered, and a submission records only the number of waits before it. For a settled
+// wait `up_to` is the prefix maximum of done_at. So the dependency of a submission is one look-up:
+// the last executed tensor among all waits before the submission. A wait before the OnDone of its
+// tensor is open; it and all later waits are settled when that OnDone comes.
 void PlanLearner::SettleWaits() {
   while (settled_count_ < waits_.size() && waits_[settled_count_].done_at >= 0) {
     Wait& wait = waits_[settled_count_];
@@ -262,8 +268,8 @@ void PlanLearner::SettleWaits() {
 int64_t PlanLearner::NeedsOf(const Submission& submission) const {
   if (submission.wait_count <= first_wait_) return -1;
   const size_t wait = submission.wait_count - first_wait_ - 1;
-  // A wait that is still open now was for an earlier tensor of that name, one does not know which:
-  // so this tensor needs all that was done before it.
+  // A wait that is still open cannot be attributed to one submission of its name. So assume that
+  // this tensor needs everything executed before it.
   const int64_t up_to = wait < settled_count_ ? waits_[wait].up_to : done_count_ - 2;
   return std::max(up_to - begin_, int64_t{-1});
 }

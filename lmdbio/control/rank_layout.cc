@@ -6,13 +6,15 @@ namespace lmdbio::control {
 
 Result<RankLayout> RankLayout::Create(const Ranks& ranks) {
   if (ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("rank {} of {} cannot be", ranks.rank, ranks.size));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {} is out of range in a job of {} ranks", ranks.rank, ranks.size));
   }
   const auto size = static_cast<size_t>(ranks.size);
   if (!ranks.host_of.empty() && ranks.host_of.size() != size) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("hosts of {} ranks where there are {}",
-                                                         ranks.host_of.size(), ranks.size));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("hosts are given for {} ranks; expected {}", ranks.host_of.size(), ranks.size));
   }
   RankLayout layout;
   layout.rank_ = ranks.rank;
@@ -21,7 +23,7 @@ Result<RankLayout> RankLayout::Create(const Ranks& ranks) {
     const int host = layout.HostOf(rank);
     if (host < 0 || static_cast<size_t>(host) > layout.roots_.size()) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("rank {} is on host {} before there is a host {}", rank, host,
+                  fmt::format("rank {} is on host {}; the next new host must be {}", rank, host,
                               layout.roots_.size()));
     }
     if (static_cast<size_t>(host) == layout.roots_.size()) layout.roots_.push_back(rank);

@@ -1,4 +1,4 @@
-// lmdbio/control/rank_layout.h - which ranks take part in an exchange.
+// lmdbio/control/rank_layout.h - the members of each exchange scope.
 #ifndef LMDBIO_CONTROL_RANK_LAYOUT_H_
 #define LMDBIO_CONTROL_RANK_LAYOUT_H_
 
@@ -11,7 +11,7 @@ namespace lmdbio::control {
 
 class RankLayout {
  public:
-  // Errors: kInvalidArgument  a rank that cannot be; hosts that are not numbered in the order of
+  // Errors: kInvalidArgument  a rank outside [0, size); hosts that are not numbered in the order of
   //                           their first ranks
   static Result<RankLayout> Create(const Ranks& ranks);
 
@@ -20,7 +20,7 @@ class RankLayout {
   bool is_root() const { return host_.front() == rank_; }
   int HostOf(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
 
-  // The ranks that take part if this rank is asked for an exchange of `scope`, ascending.
+  // The ranks that take part in an exchange of `scope` of this rank, ascending.
   const std::vector<int>& Members(ExchangeScope scope) const;
 
  private:

@@ -1,4 +1,4 @@
-// lmdbio/control/rank_set.h - some of the ranks.
+// lmdbio/control/rank_set.h - a set of ranks.
 #ifndef LMDBIO_CONTROL_RANK_SET_H_
 #define LMDBIO_CONTROL_RANK_SET_H_
 
@@ -11,7 +11,7 @@ class RankSet {
  public:
   explicit RankSet(int rank_count) : has_(static_cast<size_t>(rank_count)) {}
 
-  // False if it is in already.
+  // False if the set contains it already.
   bool Add(int rank) {
     uint8_t& has = has_[static_cast<size_t>(rank)];
     if (has != 0) return false;
@@ -27,8 +27,8 @@ class RankSet {
     count_ = 0;
   }
 
-  // Of these ranks, those that are neither in here nor in `other`.
-  // Requires: as many ranks in both
+  // The ranks that are neither in this set nor in `other`.
+  // Requires: rank_count() is the same for both
   std::vector<int> MissingBeside(const RankSet& other) const {
     std::vector<int> missing;
     for (size_t rank = 0; rank < has_.size(); ++rank) {
@@ -36,7 +36,7 @@ class RankSet {
     }
     return missing;
   }
-  // Whether every rank is in here or in `other`.
+  // Whether every rank is in this set or in `other`.
   bool IsAllWith(const RankSet& other) const {
     if (count_ == rank_count()) return true;
     if (count_ + other.count_ < rank_count()) return false;

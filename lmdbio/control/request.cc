@@ -10,7 +10,7 @@
 namespace lmdbio::control {
 namespace {
 
-// What a digest is taken of: every field with its length, so that no two requests read alike.
+// The input of a digest: every field with its length, so that different requests differ as bytes.
 class Digest {
  public:
   void Add(uint64_t number) { value_ = XXH3_64bits_withSeed(&number, sizeof number, value_); }

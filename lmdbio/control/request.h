@@ -1,4 +1,4 @@
-// lmdbio/control/request.h - what one rank wants, and what all ranks have agreed to do.
+// lmdbio/control/request.h - the request of one rank, and the response that all ranks agreed on.
 //
 // Source: dissertation 6.2.2; Romero et al. 2.2.2; docs/glossary.md "Gradient synchronisation".
 #ifndef LMDBIO_CONTROL_REQUEST_H_
@@ -22,15 +22,16 @@ enum class Operation : uint8_t {
   kAllToAll = 4,
   kReduceScatter = 5,
   kBarrier = 6,
-  kJoin = 7,       // this rank has run out of data: from now on it brings zeros
+  kJoin = 7,       // this rank has no more data: from now on it contributes zeros
   kAdoptPlan = 8,  // this rank is ready to follow a plan
 };
 std::string_view NameOf(Operation operation);
 
-// Where values lie.
+// The memory that holds the values.
 enum class MemoryKind : uint8_t { kHost = 1 };
 
-// All that ranks must agree on for one tensor. A rank has at most one request of a name under way.
+// The fields on which ranks must agree for one tensor. A rank has at most one unanswered request of
+// a name.
 struct Request {
   std::string name;  // the same on every rank; not empty
   Operation operation = Operation::kAllReduce;
@@ -46,7 +47,7 @@ struct Request {
   std::vector<int64_t> splits;   // [ranks] kAllToAll: rows of the first dimension for each rank
   std::string group;             // "" or: these tensors are ready together and fused together
   uint32_t group_size = 0;       // tensors of the group
-  std::vector<std::byte> extra;  // kAdoptPlan: what the plan is made of (control/plan.h)
+  std::vector<std::byte> extra;  // kAdoptPlan: the proposal (control/plan.h)
 
   uint64_t element_count() const;
   uint64_t byte_count() const;         // of all elements
@@ -54,14 +55,14 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-// What all ranks do next, in this order: the same on every rank.
+// The next operation of all ranks. All ranks execute responses in the same order.
 struct Response {
   // One tensor, or several of one fused kAllReduce.
-  std::vector<Request> tensors;  // as the first rank asked; `extra` merged for kAdoptPlan
-  // "" or: these tensors fail on every rank, for this reason, which names the tensor and what
-  // differs between which ranks.
+  std::vector<Request> tensors;  // the request of the first rank; `extra` merged for kAdoptPlan
+  // "", or the reason for which these tensors fail on every rank. It names the tensor, the
+  // difference and the ranks.
   std::string error;
-  // kAllGather: [ranks] rows of the first dimension that each rank brings; kAllToAll:
+  // kAllGather: [ranks] rows of the first dimension of each rank; kAllToAll:
   // [ranks * ranks] rows from rank (i / ranks) to rank (i % ranks); else empty.
   std::vector<int64_t> rows;
   int32_t last_joined = -1;  // kJoin: the rank that joined last

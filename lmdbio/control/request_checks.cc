@@ -11,7 +11,7 @@
 namespace lmdbio::control {
 namespace {
 
-// So that sizes in bytes of all ranks together stay far from the end of 64 bits.
+// Limit of elements, so that the sizes in bytes of all ranks together fit 64 bits.
 constexpr int64_t kElementsMax = int64_t{1} << 48;
 constexpr size_t kRanksNamed = 8;
 
@@ -31,8 +31,8 @@ bool IsPossible(std::span<const int64_t> shape) {
 
 std::string WhatIsWrongWithSplits(const Request& request, int rank_count) {
   if (request.splits.size() != static_cast<size_t>(rank_count)) {
-    return fmt::format("splits {} are not one for each of {} ranks", Listed(request.splits),
-                       rank_count);
+    return fmt::format("splits {}: expected one number for each of {} ranks",
+                       Listed(request.splits), rank_count);
   }
   const int64_t rows = FirstDimension(request);
   int64_t left = rows;
@@ -42,10 +42,11 @@ std::string WhatIsWrongWithSplits(const Request& request, int rank_count) {
     left -= split;
   }
   if (left == 0) return "";
-  return fmt::format("splits {} do not part {} rows", Listed(request.splits), rows);
+  return fmt::format("splits {}: the sum must be the {} rows of the tensor", Listed(request.splits),
+                     rows);
 }
 
-// What ranks must agree on, as text: equal texts, equal meanings.
+// A field on which ranks must agree, as text. Equal texts mean equal values.
 struct Field {
   std::string_view name;
   std::string (*text)(const Ask& ask);
@@ -76,7 +77,7 @@ constexpr Field kFields[] = {
      [](const Ask& ask) { return fmt::format("{:x}", ask.group_digest); }},
 };
 
-// Values of one field, and who has them, in the order of the ranks.
+// The values of one field and the ranks that have them, in the order of the ranks.
 using Holders = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 
 Holders HoldersOf(const Field& field, std::span<const Ask> asks) {
@@ -96,11 +97,12 @@ Holders HoldersOf(const Field& field, std::span<const Ask> asks) {
 
 std::string WhatIsWrong(const Request& request, int rank_count) {
   if (!IsPossible(request.shape)) {
-    return fmt::format("shape {} cannot be", Listed(request.shape));
+    return fmt::format("shape {} is invalid: a negative dimension, or too many elements",
+                       Listed(request.shape));
   }
   if (request.operation == Operation::kBroadcast &&
       (request.root < 0 || request.root >= rank_count)) {
-    return fmt::format("root {} is none of {} ranks", request.root, rank_count);
+    return fmt::format("root {} is out of range; expected 0 to {}", request.root, rank_count - 1);
   }
   if (request.operation == Operation::kAllToAll) return WhatIsWrongWithSplits(request, rank_count);
   return "";
@@ -137,8 +139,8 @@ std::string WhyNotWithout(const Request& request, int joined_rank) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
       if (request.reduce_op == reduce::ReduceOp::kSum) return "";
-      return fmt::format("rank {} has joined and brings zeros, which only a sum leaves out",
-                         joined_rank);
+      return fmt::format(
+          "rank {} has joined and contributes zeros, which is correct for a sum only", joined_rank);
     case Operation::kBroadcast:
       if (request.root != joined_rank) return "";
       return fmt::format("its root, rank {}, has joined", joined_rank);

@@ -1,4 +1,4 @@
-// lmdbio/control/request_checks.h - whether a request can be, and whether those of ranks agree.
+// lmdbio/control/request_checks.h - checks a single request, and whether those of all ranks agree.
 #ifndef LMDBIO_CONTROL_REQUEST_CHECKS_H_
 #define LMDBIO_CONTROL_REQUEST_CHECKS_H_
 
@@ -11,22 +11,22 @@
 
 namespace lmdbio::control {
 
-// "" or what cannot be in this request alone: "root 9 is none of 4 ranks", ...
+// "" or the error in this request alone: "root 9 is out of range; expected 0 to 3", ...
 std::string WhatIsWrong(const Request& request, int rank_count);
 
-// "" or what differs: "rank 0 has shape [64, 3], rank 2 [64, 4]".
-// asks  of one name, together of every rank at most once
+// "" or the first difference: "rank 0 has shape [64, 3], rank 2 [64, 4]".
+// asks  of one name; each rank is in one of them at most
 std::string WhatDiffers(std::span<const Ask> asks);
 
 // "rank 3", "ranks 0, 1", "ranks 0, 1, ... (12)"
 std::string NamesOf(std::span<const int32_t> ranks);
 
-// Rows that a rank brings: the first dimension, 1 of a single element.
+// Rows of a request: the first dimension, or 1 for a single element.
 int64_t FirstDimension(const Request& request);
 
-// Whether the others can do this while a rank has joined that has not asked for it: it brings zeros
-// or no rows, which must mean something.
-// Returns: "" or the reason why not
+// Whether the other ranks can execute a request that a joined rank has not made. The joined rank
+// contributes zeros or no rows, which is not possible for every operation.
+// Returns: "" or the reason against it
 std::string WhyNotWithout(const Request& request, int joined_rank);
 
 }  // namespace lmdbio::control

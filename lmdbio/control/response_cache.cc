@@ -13,7 +13,7 @@ bool HasRowsOfItsOwn(Operation operation) {
   return operation == Operation::kAllGather || operation == Operation::kAllToAll;
 }
 
-// Whether `rank` brings the rows that the response counts on.
+// Whether `rank` still contributes the rows that the response assumes.
 bool BringsItsRows(const Request& mine, const Response& cached, int rank) {
   const auto place = static_cast<size_t>(rank);
   if (mine.operation == Operation::kAllGather) {
@@ -24,8 +24,8 @@ bool BringsItsRows(const Request& mine, const Response& cached, int rank) {
   return std::ranges::equal(mine.splits, std::span(cached.rows).subspan(place * ranks, ranks));
 }
 
-// A response with rows speaks in the words of the first rank that asked. It is kept if that is
-// rank 0: while rank 0 has joined it is another one.
+// A response with rows holds the request of the first rank. It is cached only if that is rank 0;
+// after rank 0 has joined, it is another rank.
 bool IsCacheable(const Response& response) {
   const Request& tensor = response.tensors.front();
   if (!response.error.empty() || response.tensors.size() != 1) return false;
@@ -34,7 +34,7 @@ bool IsCacheable(const Response& response) {
          tensor.operation != Operation::kAdoptPlan;
 }
 
-// Whether `rank` still wants what was agreed on.
+// Whether the request of `rank` still agrees with the cached response.
 bool IsSame(const Request& mine, const Response& cached, int rank) {
   const Request& tensor = cached.tensors.front();
   if (!HasRowsOfItsOwn(tensor.operation) || !HasRowsOfItsOwn(mine.operation)) {

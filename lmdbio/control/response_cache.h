@@ -1,13 +1,12 @@
-// lmdbio/control/response_cache.h - responses that were negotiated once and hold until a rank wants
-// something else.
+// lmdbio/control/response_cache.h - responses that stay valid until a rank makes another request.
 //
-// An entry is one tensor, or all of a group, and has a position: a bit of the words that ranks
-// intersect. What is put, used and evicted, and when, follows from what all ranks have agreed on,
-// so the caches of all ranks are the same.
+// An entry is one tensor, or all of a group. It has a position, which is the index of its bit in
+// the words that ranks intersect. Entries are put, used and evicted only by agreed steps. So the
+// caches of all ranks are equal, and a position means the same on every rank.
 //
-// Everything but kBarrier, kJoin and kAdoptPlan can be here. The rows of kAllGather and kAllToAll
-// differ between ranks; each rank compares its own part of them, so if it is a hit on every rank,
-// all rows are still true.
+// Responses of kBarrier, kJoin and kAdoptPlan are not cached. The rows of kAllGather and kAllToAll
+// differ between ranks. Each rank compares its own rows, so if all ranks have a hit, all rows are
+// valid.
 //
 // Source: Romero et al. 3.1.1; docs/coordinators.md "Response cache".
 #ifndef LMDBIO_CONTROL_RESPONSE_CACHE_H_
@@ -32,34 +31,34 @@ class ResponseCache {
   // capacity  entries; 0: nothing is kept
   ResponseCache(uint32_t capacity, int rank) : capacity_(capacity), rank_(rank) {}
 
-  // What is known of the tensors of a unit.
+  // The result of Find for a unit.
   struct Found {
     enum class Kind { kMiss, kHit, kInvalid };
     Kind kind = Kind::kMiss;
-    std::vector<Position> positions;  // kHit: one; kInvalid: of all entries that hold one of these
-                                      // names, and something else of it
+    std::vector<Position> positions;  // kHit: one; kInvalid: all entries with one of the names and
+                                      // another request or unit
   };
   Found Find(std::span<const Request> unit) const;
 
-  // Keeps an entry at the lowest free position; evicts the one that has not been used for longest
-  // if there is none, and entries that hold one of its names. No effect unless all of `unit` can
-  // be kept.
+  // Stores an entry at the lowest free position. First evicts entries with one of its names and, if
+  // the cache is full, the least recently used entry. No effect unless all responses of `unit` can
+  // be cached.
   void Put(std::vector<Response> unit);
 
   // Requires: Has(position)
   const std::vector<Response>& At(Position position) const;
-  // Used just now, on all ranks.
+  // Marks the entry as most recently used, on all ranks.
   void Touch(Position position);
   void Evict(Position position);
 
   bool Has(Position position) const;
-  // Whether it holds for the others while `joined_rank`, which is this one, has joined and has not
-  // asked for it.
+  // Whether the entry is valid for the other ranks while `joined_rank`, which is this rank, has
+  // joined and has not requested it.
   bool HoldsWithout(Position position, int joined_rank) const;
 
-  // Positions that are or have been taken: how many bits the ranks intersect.
+  // Number of positions that were ever used: the number of bits that the ranks intersect.
   uint32_t position_count() const { return static_cast<uint32_t>(entries_.size()); }
-  // Changes whenever a Find could give another result.
+  // Changes when the result of Find may change.
   uint64_t version() const { return version_; }
   uint64_t evicted_count() const { return evicted_count_; }
 
@@ -72,7 +71,7 @@ class ResponseCache {
   uint32_t capacity_;
   int rank_;
   std::vector<Entry> entries_;  // [positions]
-  std::list<Position> uses_;    // the latest is the last
+  std::list<Position> uses_;    // least recently used first
   struct Place {
     Position position = 0;
     size_t index = 0;  // in the unit

@@ -7,7 +7,7 @@
 namespace lmdbio::control {
 namespace {
 
-// What the only member of a scope hears.
+// The reply that the only member of a scope gets.
 Reply EchoOf(Exchange exchange) {
   Reply reply;
   if (exchange.kind == ExchangeKind::kIntersect) {
@@ -38,7 +38,7 @@ std::optional<Exchange> RoundCoordinator::BeginRound() {
   ++counters_.round_count;
   pending_.Open();
   auto exchange = SkipAlone(FirstExchange());
-  LMDBIO_CHECK(exchange);  // nobody but this rank has had a word
+  LMDBIO_CHECK(exchange);  // cannot fail, because this rank alone took part
   return std::move(*exchange);
 }
 

@@ -1,6 +1,6 @@
-// lmdbio/control/round_coordinator.h - what all coordinators have in common.
+// lmdbio/control/round_coordinator.h - the common part of all coordinators.
 //
-// An exchange of a scope with one member is no exchange: it is answered here.
+// An exchange with a single member is answered here, without the caller.
 #ifndef LMDBIO_CONTROL_ROUND_COORDINATOR_H_
 #define LMDBIO_CONTROL_ROUND_COORDINATOR_H_
 
@@ -35,10 +35,10 @@ class RoundCoordinator : public Coordinator {
 
   // The first exchange of a round; `pending()` is open.
   virtual Exchange FirstExchange() = 0;
-  // What follows on the reply to the last one.
+  // The exchange after the reply to the last one; nothing at the end of a round.
   // Errors: as Continue
   virtual Result<std::optional<Exchange>> NextExchange(Reply reply) = 0;
-  // What this rank has collected of others' requests is theirs again.
+  // Drops the requests that this rank has collected from others; those ranks keep them.
   virtual void ForgetCollected() = 0;
 
   const RankLayout& layout() const { return layout_; }
@@ -46,14 +46,14 @@ class RoundCoordinator : public Coordinator {
   CoordinatorCounters& counts() { return counters_; }
   bool wants_end() const { return wants_end_; }
   void SetEnded() { is_ended_ = true; }
-  // Names that were marked since the last call.
+  // Names marked as stalled since the last call.
   std::vector<std::string> TakeStalled() { return std::exchange(stalled_, {}); }
 
-  // All ranks have been told this.
+  // All ranks have got this response.
   void Deliver(Response response);
 
-  // What `reply` brought to every member of the scope but the first, which has it.
-  // Errors: kInternal  it cannot be read; names `sender`
+  // Decodes the broadcast in `reply`, for all members of the scope except the first, which sent it.
+  // Errors: kInternal  a malformed message; names `sender`
   Result<ResponseList> Received(const Reply& reply, int sender) const;
 
  private:

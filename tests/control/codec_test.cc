@@ -81,7 +81,8 @@ Result<ResponseList> Decode(const std::vector<std::byte>& bytes, const ResponseL
   return DecodeResponses(bytes, kRanks);
 }
 
-// What goes in comes out; a part of it does not; what is changed is refused or means what it says.
+// Checks that a message decodes to itself, that a truncated message is refused, and that a changed
+// message is refused or encodes to the changed bytes.
 template <typename List>
 void Check(const List& list, test::Random& random) {
   const std::vector<std::byte> bytes = Encode(list);
@@ -105,17 +106,17 @@ void Check(const List& list, test::Random& random) {
   }
 }
 
-TEST_CASE("DecodeAsks gives what was encoded and refuses damage", "[control][codec]") {
+TEST_CASE("DecodeAsks returns the encoded requests and refuses damage", "[control][codec]") {
   test::Random random(1);
   for (int i = 0; i < 60; ++i) Check(AnyAsks(random), random);
 }
 
-TEST_CASE("DecodeResponses gives what was encoded and refuses damage", "[control][codec]") {
+TEST_CASE("DecodeResponses returns the encoded responses and refuses damage", "[control][codec]") {
   test::Random random(2);
   for (int i = 0; i < 60; ++i) Check(AnyResponses(random), random);
 }
 
-TEST_CASE("DecodeAsks refuses what no rank sends", "[control][codec]") {
+TEST_CASE("DecodeAsks refuses requests that no rank sends", "[control][codec]") {
   const auto error_of = [](const AskList& list) {
     const auto decoded = DecodeAsks(Encode(list), kRanks);
     return decoded ? std::string("none") : decoded.error().message();
@@ -131,7 +132,7 @@ TEST_CASE("DecodeAsks refuses what no rank sends", "[control][codec]") {
   CHECK(error_of({false, {{request, {1}, 0}}, {}}).find("operation") != std::string::npos);
 }
 
-TEST_CASE("DecodeResponses refuses what rank 0 never answers", "[control][codec]") {
+TEST_CASE("DecodeResponses refuses responses that rank 0 never sends", "[control][codec]") {
   const auto is_good = [](const Response& response) {
     return DecodeResponses(Encode(ResponseList{false, {response}}), kRanks).has_value();
   };

@@ -160,7 +160,7 @@ struct Tensor {
   int shape_changes_at = -1;  // on every rank
   bool rows_vary = false;     // from iteration to iteration
   int root = 0;
-  int differs_at = -1;  // one rank wants something else
+  int differs_at = -1;  // one rank makes a different request
   int differs_rank = 0;
   Change change = Change::kShape;
 };
@@ -238,7 +238,7 @@ Request RequestOf(const Job& job, const Tensor& tensor, int iteration, int rank)
   return request;
 }
 
-// What all ranks must be told of a tensor in an iteration.
+// The response that all ranks must get for a tensor in an iteration.
 struct Expected {
   Request tensor;
   bool is_error = false;
@@ -355,15 +355,15 @@ struct Player {
   std::unique_ptr<Coordinator> coordinator;
   std::deque<Submission> program;
   std::unordered_map<std::string, Submission> under_way;
-  std::vector<std::string> order;  // of what is under way, oldest first
+  std::vector<std::string> order;  // the unanswered names, oldest first
   std::vector<uint64_t> told;      // digests of responses
-  uint64_t pace = 1;               // submits once in so many turns
+  uint64_t pace = 1;               // number of turns per submission
   bool is_eager = false;           // begins rounds without need
   bool is_in_round = false;
   bool is_joining = false;
   uint64_t round_count = 0;
-  uint64_t join_round = 0;      // the round in which the others hear of its join
-  uint64_t rounds_at_last = 0;  // when everybody had submitted everything
+  uint64_t join_round = 0;      // the round in which the others learn of its join
+  uint64_t rounds_at_last = 0;  // round count when all ranks had submitted everything
 };
 
 constexpr const char* kJoinName = "join";
@@ -529,12 +529,12 @@ class Run {
       return Fail("an error that names no tensor: " + response.error);
     }
     Request wanted = expected.tensor;
-    if (expected.is_error) wanted.group_size = tensor.group_size;  // of what is left of a group
+    if (expected.is_error) wanted.group_size = tensor.group_size;  // size of the rest of a group
     if (tensor != wanted) Fail("'" + tensor.name + "' is not what rank 0 asked for");
     if (response.rows != expected.rows) Fail("'" + tensor.name + "' has other rows");
   }
 
-  // Tensors of one group stand together; all of them, unless some fail.
+  // Tensors of one group are consecutive, and complete unless some fail.
   void CheckGroups(const std::vector<Response>& responses) {
     const auto group_at = [&](size_t i) { return responses[i].tensors.front().group; };
     for (size_t i = 0; i < responses.size(); ++i) {
@@ -560,7 +560,7 @@ class Run {
     if (!player.under_way.empty()) Fail("joined before all was done");
   }
 
-  // All ranks take back what is under way, if they stand at the same place, and submit it again.
+  // If all ranks are after the same round, they take back their requests and submit them again.
   void TakeBack() {
     for (const Player& player : players_) {
       if (player.is_in_round || player.round_count != players_.front().round_count) return;
@@ -581,7 +581,7 @@ class Run {
     }
   }
 
-  // One rank ends; all hear of it in the next round.
+  // One rank ends; all ranks learn it in the next round.
   std::string Ending() {
     is_ending_ = true;
     const int ending = static_cast<int>(random_.Below(players_.size()));

@@ -1,7 +1,7 @@
 // tests/control/control_simulator.h - all ranks of a coordinator in one thread, in random order.
 //
-// Every rank runs a program of its own: iterations over the same random tensors, in an order and at
-// a pace of its own. The oracle knows what each of them must be told from the programs alone.
+// Every rank runs its own program: iterations over the same random tensors, with its own order and
+// pace. The oracle derives the expected responses from the programs alone.
 #ifndef TESTS_CONTROL_CONTROL_SIMULATOR_H_
 #define TESTS_CONTROL_CONTROL_SIMULATOR_H_
 
@@ -14,7 +14,7 @@
 
 namespace lmdbio::test {
 
-// Makes the exchanges of ranks that are played by one thread.
+// Executes the exchanges of ranks that run in one thread.
 class FakeTransport {
  public:
   // host_of  [ranks] or empty: one host
@@ -22,8 +22,8 @@ class FakeTransport {
 
   control::Ranks RanksOf(int rank) const;
 
-  // This rank comes to an exchange. If it is the last one of the scope, all get their replies.
-  // Returns: "" or why ranks do not fit together
+  // This rank enters an exchange. If it is the last one of the scope, all get their replies.
+  // Returns: "" or the mismatch between the ranks
   std::string Post(int rank, control::Exchange exchange);
   bool HasReply(int rank) const { return has_reply_[static_cast<size_t>(rank)] != 0; }
   control::Reply TakeReply(int rank);
@@ -48,7 +48,7 @@ class FakeTransport {
   int waiting_count_ = 0;
 };
 
-// Coordinators of all ranks, which go through their rounds in step.
+// The coordinators of all ranks, which run their rounds in step.
 class Ensemble {
  public:
   Ensemble(const control::CoordinatorOptions& options, int rank_count,
@@ -56,7 +56,7 @@ class Ensemble {
 
   control::Coordinator& operator[](int rank) { return *coordinators_[static_cast<size_t>(rank)]; }
   // One round of all ranks.
-  // Returns: what all of them were told, which must be the same
+  // Returns: the responses, which must be the same for all ranks
   std::vector<control::Response> Round();
 
  private:
@@ -65,7 +65,7 @@ class Ensemble {
 };
 
 // Runs one random job.
-// Returns: "" or what went wrong
+// Returns: "" or the failure
 std::string Simulate(const std::string& kind, int rank_count, uint64_t seed);
 
 }  // namespace lmdbio::test

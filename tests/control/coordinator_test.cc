@@ -40,7 +40,7 @@ CoordinatorOptions Of(std::string kind) {
   return options;
 }
 
-TEST_CASE("Coordinator refuses what it is not", "[control][coordinator]") {
+TEST_CASE("Coordinator::Create refuses an unknown kind", "[control][coordinator]") {
   const auto none = Coordinator::Create(Of("topo"), {});
   REQUIRE(!none);
   CHECK(none.error().code() == ErrorCode::kInvalidArgument);
@@ -51,7 +51,7 @@ TEST_CASE("Coordinator refuses what it is not", "[control][coordinator]") {
   CHECK(Coordinator::Create(Of("cache"), {1, 3, {0, 1, 0}}));
 }
 
-TEST_CASE("Coordinator needs as many exchanges as its documents say", "[control][coordinator]") {
+TEST_CASE("Coordinator needs the documented number of exchanges", "[control][coordinator]") {
   const std::vector<int> hosts = {0, 0, 1, 1};
   const auto exchanges_of = [&](const std::string& kind, const std::vector<int>& host_of,
                                 int rank) {
@@ -134,7 +134,7 @@ TEST_CASE("Coordinator puts a group together when all have it", "[control][coord
   }
 }
 
-TEST_CASE("Rank 0 learns who lacks a tensor that was marked", "[control][coordinator]") {
+TEST_CASE("Rank 0 learns the ranks that lack a stalled tensor", "[control][coordinator]") {
   const std::string kind = GENERATE("horovod", "cache", "hierarchical");
   Ensemble ranks(Of(kind), 4, {0, 0, 1, 1});
   for (int iteration = 0; iteration < 3; ++iteration) {
@@ -152,7 +152,7 @@ TEST_CASE("Rank 0 learns who lacks a tensor that was marked", "[control][coordin
   }
 }
 
-TEST_CASE("What is submitted in a round waits for the next", "[control][coordinator]") {
+TEST_CASE("A request submitted during a round waits for the next", "[control][coordinator]") {
   auto coordinator = Coordinator::Create(Of("horovod"), {1, 2, {}});
   REQUIRE(coordinator);
   REQUIRE((*coordinator)->BeginRound());
@@ -196,7 +196,7 @@ TEST_CASE("Coordinator names the rank that sent damage", "[control][coordinator]
   CHECK(refused.error().code() == ErrorCode::kInternal);
 }
 
-TEST_CASE("All ranks hear of an end, and take back alike", "[control][coordinator]") {
+TEST_CASE("All ranks learn of an end and take back their requests", "[control][coordinator]") {
   const std::string kind = GENERATE("horovod", "cache", "hierarchical");
   Ensemble ranks(Of(kind), 3, {0, 1, 1});
   ranks[0].Submit(Named("b"));
@@ -220,7 +220,7 @@ TEST_CASE("All ranks hear of an end, and take back alike", "[control][coordinato
   CHECK_FALSE(ranks[1].has_pending());
 }
 
-TEST_CASE("Joined ranks let the others go on", "[control][coordinator]") {
+TEST_CASE("The other ranks continue after a rank has joined", "[control][coordinator]") {
   const std::string kind = GENERATE("horovod", "cache", "hierarchical");
   Ensemble ranks(Of(kind), 3, {0, 0, 1});
   Request least = Named("least");

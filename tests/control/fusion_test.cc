@@ -1,4 +1,5 @@
-// Goal: what is fused may be fused, fits, keeps its order, and is what a plain search would fuse.
+// Goal: fused tensors are of one kind, fit the buffer and keep their order, and the result equals
+// that of a plain search.
 #include "lmdbio/control/fusion.h"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ TEST_CASE("Tensors of a buffer begin at whole cache lines", "[control][fusion]")
   REQUIRE(PlacesOf({}).size_bytes == 0);
 }
 
-TEST_CASE("Fusing looks past what does not fit and keeps places", "[control][fusion]") {
+TEST_CASE("Fusing skips tensors that do not fit and keeps positions", "[control][fusion]") {
   Request broadcast = TensorOf("broadcast", 16);
   broadcast.operation = Operation::kBroadcast;
   Response failed = ResponseOf(TensorOf("failed", 16));
@@ -81,7 +82,7 @@ TEST_CASE("Fusing looks past what does not fit and keeps places", "[control][fus
   REQUIRE(Fuse({}, {256}).empty());
 }
 
-TEST_CASE("A group is never parted", "[control][fusion]") {
+TEST_CASE("A group is never split", "[control][fusion]") {
   const auto grouped = [](const std::string& name, int64_t count) {
     Request tensor = TensorOf(name, count);
     tensor.group = "g";
@@ -107,7 +108,7 @@ TEST_CASE("A group is never parted", "[control][fusion]") {
   }
 }
 
-// Romero's and Horovod's search, word for word: the first that is left takes what fits of the rest.
+// The search of Romero and Horovod: the first remaining tensor takes all later ones that fit.
 std::vector<std::vector<std::string>> Searched(std::vector<Response> left, uint64_t threshold) {
   std::vector<std::vector<std::string>> names;
   while (!left.empty()) {
@@ -130,7 +131,7 @@ std::vector<std::vector<std::string>> Searched(std::vector<Response> left, uint6
   return names;
 }
 
-TEST_CASE("Fusing finds what a plain search finds", "[control][fusion]") {
+TEST_CASE("Fusing agrees with a plain search", "[control][fusion]") {
   ForSeeds(4'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     const uint64_t threshold = random.Below(4) == 0 ? random.Below(65) : random.Below(2000);

@@ -1,4 +1,5 @@
-// Goal: the order that a graph gives is legal, the documented one, and the same for the same graph.
+// Goal: the order of a graph respects its dependencies, is the documented one, and is the same for
+// the same graph.
 #include "lmdbio/control/graph.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ bool Contains(const std::string& text, const std::string& part) {
 }
 
 // Allreduce0 and 1 are siblings; 2 needs 0 and 3 needs 2; 4 is as deep as 3 and needs none.
-TEST_CASE("Figure 6.14 is numbered as it is drawn", "[control][graph]") {
+TEST_CASE("The order of figure 6.14 is that of the dissertation", "[control][graph]") {
   Graph graph;
   const auto root = graph.AddNode("root");
   const auto left = graph.AddNode("left");
@@ -62,7 +63,7 @@ TEST_CASE("Figure 6.14 is numbered as it is drawn", "[control][graph]") {
   REQUIRE(needs == std::vector<int64_t>{-1, -1, 0, 2, -1});
 }
 
-TEST_CASE("Only what the fetches need is ordered", "[control][graph]") {
+TEST_CASE("Only nodes that the fetches need are ordered", "[control][graph]") {
   Graph graph;
   const auto a = graph.AddCollective(TensorOf("a", 1));
   const auto b = graph.AddCollective(TensorOf("b", 1));
@@ -75,13 +76,13 @@ TEST_CASE("Only what the fetches need is ordered", "[control][graph]") {
   REQUIRE(Joined(*OrderTensors(Graph(), {})).empty());
 }
 
-TEST_CASE("Wrong graphs are refused by name", "[control][graph]") {
+TEST_CASE("Invalid graphs are refused, naming the node", "[control][graph]") {
   Graph graph;
   const auto a = graph.AddNode("first");
   const auto b = graph.AddNode("second");
   graph.AddEdge(a, b);
   graph.AddEdge(b, a);
-  const auto cyclic = OrderTensors(graph);  // nothing that nothing needs, and yet an error
+  const auto cyclic = OrderTensors(graph);  // every node is needed by another one
   REQUIRE_FALSE(cyclic);
   REQUIRE(cyclic.error().code() == ErrorCode::kInvalidArgument);
   REQUIRE((Contains(cyclic.error().message(), "first") ||
@@ -99,7 +100,7 @@ TEST_CASE("Wrong graphs are refused by name", "[control][graph]") {
   REQUIRE(no_node.error().code() == ErrorCode::kInvalidArgument);
 }
 
-TEST_CASE("A graph may be as deep as it has nodes", "[control][graph]") {
+TEST_CASE("A graph may be one long chain", "[control][graph]") {
   constexpr uint32_t kNodes = 300'000;
   Graph graph;
   auto last = graph.AddNode("root");
@@ -141,7 +142,7 @@ std::string ProblemOfOrder(const RandomGraph& graph, const std::vector<OrderedTe
   return "";
 }
 
-TEST_CASE("Random graphs are ordered as the transitive closure says", "[control][graph]") {
+TEST_CASE("The order of random graphs agrees with their closure", "[control][graph]") {
   ForSeeds(10'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     const auto node_count = static_cast<uint32_t>(random.Between(1, 24));
@@ -150,7 +151,7 @@ TEST_CASE("Random graphs are ordered as the transitive closure says", "[control]
     if (!all) return all.error().message();
     if (all->size() != graph.tensors.size()) return "not all are ordered";
     if (std::string problem = ProblemOfOrder(graph, *all); !problem.empty()) return problem;
-    // Of one fetch: those that it needs, and itself, in the same order.
+    // With one fetch: the collectives that it needs, and itself, in the same order.
     const auto fetch = static_cast<uint32_t>(random.Below(node_count));
     std::string expected;
     for (const OrderedTensor& tensor : *all) {

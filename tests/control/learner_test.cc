@@ -1,5 +1,5 @@
-// Goal: all ranks learn the same plan at the same place, it holds what some rank has waited for,
-// and what changes is not learned.
+// Goal: all ranks learn the same plan after the same response; the plan respects the waits of every
+// rank; iterations that change are not learned.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -28,8 +28,8 @@ Response ResponseOf(const std::vector<Request>& tensors) {
   return response;
 }
 
-// Plays a program: "+a" submits a, "a" has waited for it, "=abc" are done in one response, "!abc"
-// too, one by one. Names have one letter.
+// Runs a program: "+a" submits a, "a" is a wait for a, "=abc" is one response for a, b and c,
+// "!abc" is one response for each. Names have one letter.
 void Play(PlanLearner& learner, const std::vector<std::string>& steps) {
   for (const std::string& step : steps) {
     std::vector<Request> tensors;
@@ -46,7 +46,7 @@ void Play(PlanLearner& learner, const std::vector<std::string>& steps) {
   }
 }
 
-// What a rank alone would adopt; nothing if it has nothing to propose.
+// The plan that a single rank would adopt; nothing if it has no proposal.
 std::optional<Names> Adopted(PlanLearner& learner) {
   const std::optional<Request> proposal = learner.TakeProposal(1);
   if (!proposal) return std::nullopt;
@@ -57,10 +57,10 @@ std::optional<Names> Adopted(PlanLearner& learner) {
   return NamesOf(*plan);
 }
 
-TEST_CASE("A wait at the end of an iteration is no cut inside of one", "[control][learner]") {
+TEST_CASE("A wait at the end of an iteration does not split buckets", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"+abc", "!abc", "abc", "+abc", "!cab", "abc", "+abc"});
-  REQUIRE_FALSE(learner.TakeProposal(1));  // the second iteration might go on
+  REQUIRE_FALSE(learner.TakeProposal(1));  // the second iteration may continue
   Play(learner, {"!a"});
   REQUIRE(Adopted(learner) == Names{{"c", "a", "b"}});
   REQUIRE_FALSE(learner.at_boundary());
@@ -70,7 +70,7 @@ TEST_CASE("A wait at the end of an iteration is no cut inside of one", "[control
   REQUIRE_FALSE(learner.at_boundary());
 }
 
-TEST_CASE("The same where OnDone comes after the next submissions", "[control][learner]") {
+TEST_CASE("The same with an OnDone after the next submissions", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"+abc", "=abc", "abc", "+ab", "a", "+c", "b", "c", "+abc", "=ab", "!c", "=abc"});
   // a was waited for before OnDone of it: c, which came after that, needs it.
@@ -88,7 +88,7 @@ TEST_CASE("A wait for an earlier tensor of a name that is under way again", "[co
   REQUIRE(Adopted(learner) == Names{{"a"}, {"b"}});
 }
 
-TEST_CASE("What one rank has waited for, all hold to", "[control][learner]") {
+TEST_CASE("A plan respects the waits of every rank", "[control][learner]") {
   PlanLearner one({}), other({}), third({});
   for (int i = 0; i < 3; ++i) {
     Play(one, {"+ab", "!a", "a", "+cd", "!bcd"});
@@ -111,13 +111,13 @@ TEST_CASE("What one rank has waited for, all hold to", "[control][learner]") {
   REQUIRE(NamesOf(*third.Adopt(proposals[2])) == Names{{"a", "b", "c", "d"}});
 }
 
-TEST_CASE("Who waits for each gets each alone", "[control][learner]") {
+TEST_CASE("A wait after each tensor gives a bucket for each tensor", "[control][learner]") {
   PlanLearner learner({});
   for (int i = 0; i < 3; ++i) Play(learner, {"+a", "!a", "a", "+b", "!b", "b", "+c", "!c", "c"});
   REQUIRE(Adopted(learner) == Names{{"a"}, {"b"}, {"c"}});
 }
 
-TEST_CASE("What comes once at the beginning is in no plan", "[control][learner]") {
+TEST_CASE("Tensors that occur once at the beginning are in no plan", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"+xy", "=xy", "xy", "+ab", "!ab", "ab", "+ab", "!ab", "ab", "+ab", "!a"});
   REQUIRE_FALSE(learner.TakeProposal(1));
@@ -136,7 +136,7 @@ TEST_CASE("Iterations that change are not learned", "[control][learner]") {
   REQUIRE(Adopted(learner) == Names{{"a"}});
 }
 
-TEST_CASE("What no plan can hold begins the iteration anew", "[control][learner]") {
+TEST_CASE("A response that no plan can hold starts a new iteration", "[control][learner]") {
   Response failed = ResponseOf({TensorOf("x", 1)});
   failed.error = "shapes differ";
   Response joined = ResponseOf({TensorOf("x", 1)});
@@ -163,7 +163,7 @@ TEST_CASE("What no plan can hold begins the iteration anew", "[control][learner]
   }
 }
 
-TEST_CASE("Other operations that all ranks do alike are learned", "[control][learner]") {
+TEST_CASE("Other operations with equal shapes are learned", "[control][learner]") {
   PlanLearner learner({});
   std::vector<Response> responses = {ResponseOf({TensorOf("a", 1), TensorOf("b", 1)})};
   const std::vector<std::pair<std::string, Operation>> others = {{"c", Operation::kBroadcast},
@@ -179,18 +179,18 @@ TEST_CASE("Other operations that all ranks do alike are learned", "[control][lea
   REQUIRE(Adopted(learner) == Names{{"a", "b"}, {"c"}, {"d"}, {"e"}, {"f"}});
 }
 
-TEST_CASE("After a plan has ended another one is learned", "[control][learner]") {
+TEST_CASE("After a plan was abandoned another one is learned", "[control][learner]") {
   PlanLearner learner({});
   for (int i = 0; i < 3; ++i) Play(learner, {"+ab", "!ab", "ab"});
   REQUIRE(Adopted(learner) == Names{{"a", "b"}});
-  Play(learner, {"+ab", "b"});  // done by the plan, which is not told
+  Play(learner, {"+ab", "b"});  // executed by the plan, so OnDone does not come
   learner.Forget();
   REQUIRE(learner.at_boundary());
   for (int i = 0; i < 3; ++i) Play(learner, {"!b", "b", "+a", "!a", "a", "+b"});
   REQUIRE(Adopted(learner) == Names{{"b"}, {"a"}});
 }
 
-TEST_CASE("Names that never come again are not kept", "[control][learner]") {
+TEST_CASE("Names that do not repeat are dropped", "[control][learner]") {
   PlanLearner learner({});
   for (int i = 0; i < 70'000; ++i) {
     const std::string name = fmt::format("{}", i);
@@ -241,8 +241,8 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
 }
 
 // Ranks with one program each: tensors of a graph, iteration after iteration, in any order that the
-// graph allows, with a wait for each that another one needs, on all ranks or on one. At first a
-// coordinator does what all have submitted, then the plan that they have learned.
+// graph permits, with a wait for each tensor that another one needs, on all ranks or on one. A
+// coordinator executes the submitted tensors at first, and later the learned plan.
 class Job {
  public:
   Job(Random& random, const RandomGraph& graph, size_t rank_count)
@@ -310,7 +310,7 @@ class Job {
   bool is_switched() const { return is_switched_; }
   // Whether it holds all tensors, each of which has been done as often since it was proposed.
   bool is_even() const {
-    size_t count = 0;  // who runs ahead may repeat some tensors before the others come
+    size_t count = 0;  // a rank that runs ahead may repeat some tensors before others occur
     for (const Bucket& bucket : plan_->buckets()) count += bucket.tensors.size();
     if (count != done_.size()) return false;
     for (size_t t = 0; t < done_.size(); ++t) {
@@ -367,7 +367,7 @@ class Job {
     }
   }
 
-  // Some of what all ranks have submitted, one by one or fused.
+  // Executes some of the tensors that all ranks have submitted, one by one or fused.
   void DoSome() {
     std::vector<size_t> ready;
     for (size_t t = 0; t < done_.size(); ++t) {
@@ -450,7 +450,7 @@ class Job {
 
   Random& random_;
   const RandomGraph& graph_;
-  bool is_ahead_;  // iterations are not waited for before the next one begins
+  bool is_ahead_;  // the next iteration may begin before the last one is complete
   PlanOptions options_;
   std::vector<size_t> done_;  // [tensors] times
   std::vector<Response> log_;

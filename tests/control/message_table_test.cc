@@ -16,7 +16,7 @@ Request Conv() {
   return request;
 }
 
-// What three ranks are told of one tensor; rank 1 asks last.
+// The response to three ranks for one tensor; the request of rank 1 comes last.
 Response Ask3(const Request& rank0, const Request& rank1, const Request& rank2,
               MergeExtra merge = {}) {
   MessageTable table(3, std::move(merge));
@@ -30,7 +30,7 @@ Response Ask3(const Request& rank0, const Request& rank1, const Request& rank2,
   return responses.front();
 }
 
-TEST_CASE("MessageTable says what differs, and between whom", "[control][table]") {
+TEST_CASE("MessageTable names the difference and the ranks", "[control][table]") {
   Request other = Conv();
   CHECK(Ask3(Conv(), Conv(), Conv()).error.empty());
   other.shape = {64, 4};
@@ -63,15 +63,17 @@ TEST_CASE("MessageTable says what differs, and between whom", "[control][table]"
   CHECK(Ask3(Conv(), Conv(), other).error.find("group '', rank 2 'g'") != std::string::npos);
 }
 
-TEST_CASE("MessageTable refuses what cannot be, for all ranks", "[control][table]") {
+TEST_CASE("MessageTable refuses an invalid request on all ranks", "[control][table]") {
   Request request = Conv();
   request.operation = Operation::kBroadcast;
   request.root = 3;
   CHECK(Ask3(request, request, request).error ==
-        "tensor 'conv1': ranks 0, 1, 2: root 3 is none of 3 ranks");
+        "tensor 'conv1': ranks 0, 1, 2: root 3 is out of range; expected 0 to 2");
   request = Conv();
   request.shape = {4, -1};
-  CHECK(Ask3(Conv(), request, Conv()).error == "tensor 'conv1': rank 1: shape [4, -1] cannot be");
+  CHECK(Ask3(Conv(), request, Conv()).error ==
+        "tensor 'conv1': rank 1: shape [4, -1] is invalid: a negative dimension, or too many "
+        "elements");
   request.shape = {int64_t{1} << 30, int64_t{1} << 30, 0};
   CHECK_FALSE(Ask3(request, request, request).error.empty());
   request = Conv();
@@ -132,16 +134,16 @@ TEST_CASE("MessageTable merges plans in the order of ranks", "[control][table]")
   CHECK_FALSE(Ask3(requests[0], requests[1], requests[2]).error.empty());
 }
 
-TEST_CASE("MessageTable names a rank that asks twice", "[control][table]") {
+TEST_CASE("MessageTable names a rank that repeats a request", "[control][table]") {
   MessageTable table(3, {});
   REQUIRE(table.Add({Conv(), {0, 2}, 0}));
   const Status twice = table.Add({Conv(), {1, 2}, 0});
   REQUIRE(!twice);
   CHECK(twice.error().code() == ErrorCode::kInternal);
-  CHECK(twice.error().message() == "rank 2 asks twice for tensor 'conv1'");
+  CHECK(twice.error().message() == "rank 2 requests tensor 'conv1' twice");
 }
 
-TEST_CASE("MessageTable knows who has not asked", "[control][table]") {
+TEST_CASE("MessageTable names the ranks without a request", "[control][table]") {
   MessageTable table(4, {});
   REQUIRE(table.Add({Conv(), {1}, 0}));
   REQUIRE(table.Stalls().size() == 1);
@@ -163,7 +165,7 @@ TEST_CASE("MessageTable knows who has not asked", "[control][table]") {
   CHECK(table.TakeReady().empty());
 }
 
-TEST_CASE("HostTable passes on what its host agrees on, and what is forwarded",
+TEST_CASE("HostTable sends requests that its host agrees on, and forwarded ones",
           "[control][table]") {
   HostTable table(5, {1, 3, 4});
   REQUIRE(table.Add({Conv(), {3}, 0}));

@@ -78,7 +78,7 @@ RandomGraph MakeRandomGraph(Random& random, uint32_t node_count, uint32_t kinds)
       made.graph.AddNode(fmt::format("n{}", node));
     }
   }
-  // Edges go upwards in a random order of the nodes, so that their numbers say nothing.
+  // Edges ascend in a random order of the nodes, so that node numbers do not reveal dependencies.
   std::vector<uint32_t> order(node_count);
   for (uint32_t i = 0; i < node_count; ++i) order[i] = i;
   random.Shuffle(order);

@@ -1,4 +1,4 @@
-// tests/control/plan_cases.h - graphs and programs by chance, and what is true of them.
+// tests/control/plan_cases.h - random graphs and programs, and their expected properties.
 #ifndef TESTS_CONTROL_PLAN_CASES_H_
 #define TESTS_CONTROL_PLAN_CASES_H_
 
@@ -16,14 +16,14 @@ namespace lmdbio::control::test {
 
 using lmdbio::test::Random;
 
-// Runs `check` for that many seeds, each of which gives "" or what is wrong, and fails at the first
-// that is wrong. LMDBIO_TEST_SEED=N runs that one alone, LMDBIO_TEST_SEEDS=N so many.
+// Runs `check` for a number of seeds and fails at the first that does not return "".
+// LMDBIO_TEST_SEED=N runs seed N alone; LMDBIO_TEST_SEEDS=N runs N seeds.
 void ForSeeds(uint64_t seed_count, const std::function<std::string(uint64_t seed)>& check);
 
 // A kAllReduce of `count` float32.
 Request TensorOf(const std::string& name, int64_t count);
 
-// Tensors that need each other, by chance: its own transitive closure is the oracle.
+// A random graph of tensors. Its transitive closure is the oracle.
 struct RandomGraph {
   Graph graph;
   std::vector<std::vector<uint32_t>> parents;  // [nodes]
@@ -46,8 +46,8 @@ RandomGraph MakeRandomGraph(Random& random, uint32_t node_count, uint32_t kinds)
 using Names = std::vector<std::vector<std::string>>;
 Names NamesOf(const Plan& plan);
 
-// What is wrong with a plan: tensors missing or twice, buckets that mix what may not be fused, or a
-// tensor that needs one of its own bucket or of a later one. "" if nothing.
+// The error of a plan: a missing or repeated tensor, a bucket of tensors that must not be fused, or
+// a tensor that needs one of its own bucket or of a later one. "" if there is none.
 std::string ProblemOf(const Plan& plan, const RandomGraph& graph);
 
 }  // namespace lmdbio::control::test

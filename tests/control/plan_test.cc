@@ -1,5 +1,5 @@
-// Goal: no bucket crosses a dependency, so no rank waits for ever, whatever the order in which
-// tensors come; and a walk through a plan is what a list of what has come and gone says.
+// Goal: no bucket crosses a dependency, so ranks do not deadlock in any order of submissions; and
+// PlanWalk agrees with a list of the submitted and sent tensors.
 #include "lmdbio/control/plan.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ PlanOptions OptionsOf(uint64_t threshold_bytes, uint32_t num_groups = 0) {
   return options;
 }
 
-TEST_CASE("Figure 6.14 is fused as it is drawn", "[control][plan]") {
+TEST_CASE("The buckets of figure 6.14 are those of the dissertation", "[control][plan]") {
   std::vector<OrderedTensor> tensors;
   for (const int needs_up_to : {-1, -1, 0, 2, -1}) {
     tensors.push_back(Needing(TensorOf(fmt::format("{}", tensors.size()), 10), needs_up_to));
@@ -48,7 +48,7 @@ TEST_CASE("Figure 6.14 is fused as it is drawn", "[control][plan]") {
           Names{{"0"}, {"1"}, {"2"}, {"3"}, {"4"}});
 }
 
-TEST_CASE("Kinds lie side by side, and what is not fused lies alone", "[control][plan]") {
+TEST_CASE("Each kind has its bucket, and other operations one each", "[control][plan]") {
   const auto of_type = [](const std::string& name, reduce::DataType type) {
     Request tensor = TensorOf(name, 8);
     tensor.type = type;
@@ -69,7 +69,7 @@ TEST_CASE("Kinds lie side by side, and what is not fused lies alone", "[control]
   REQUIRE(NamesOf(Plan::FromOrder(tensors, OptionsOf(0), 1)).size() == tensors.size());
 }
 
-TEST_CASE("Groups stay together where dependencies allow it", "[control][plan]") {
+TEST_CASE("Groups stay together if dependencies permit", "[control][plan]") {
   const auto grouped = [](const std::string& name) {
     Request tensor = TensorOf(name, 16);
     tensor.group = "g";
@@ -87,7 +87,7 @@ TEST_CASE("Groups stay together where dependencies allow it", "[control][plan]")
   REQUIRE(NamesOf(Plan::FromOrder(bound, {}, 1)) == Names{{"a"}, {"g1"}, {"b"}, {"g2"}, {"c"}});
 }
 
-TEST_CASE("A number of groups makes as many buckets of like size", "[control][plan]") {
+TEST_CASE("num_groups gives that many buckets of similar size", "[control][plan]") {
   std::vector<OrderedTensor> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back(Needing(TensorOf(fmt::format("t{}", i), 16), -1));
   for (const uint32_t groups : {1U, 2U, 3U, 7U, 50U, 99U, 100U, 1000U}) {
@@ -101,7 +101,7 @@ TEST_CASE("A number of groups makes as many buckets of like size", "[control][pl
     }
     REQUIRE(largest - smallest <= 1);
   }
-  // One that is larger than its share has a bucket alone; the others share the rest.
+  // A tensor that is larger than its share has its own bucket; the others share the rest.
   tensors[0].tensor.shape = {160'000};
   const Plan plan = Plan::FromOrder(tensors, OptionsOf(64, 4), 1);
   REQUIRE(plan.buckets().size() == 4);
@@ -136,7 +136,8 @@ TEST_CASE("Equal plans have equal digests, others differ", "[control][plan]") {
   REQUIRE(add([](auto& list) { list[0].tensor.group = "g"; }));
 }
 
-// Ranks that submit what their programs may submit, in any order, and send what their walks give.
+// Ranks that submit tensors in any order that their programs permit, and send the buckets of their
+// PlanWalk.
 class Ranks {
  public:
   // is_ahead  whether a rank may begin an iteration before it has waited for the one before
@@ -227,7 +228,7 @@ PlanOptions RandomOptions(Random& random) {
                    random.Below(3) == 0 ? static_cast<uint32_t>(random.Below(6)) : 0);
 }
 
-TEST_CASE("Plans of random graphs cross no dependency and never lock", "[control][plan]") {
+TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[control][plan]") {
   ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     RandomGraph graph = MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 16)),
@@ -255,7 +256,7 @@ TEST_CASE("Plans of random graphs cross no dependency and never lock", "[control
   });
 }
 
-TEST_CASE("A bucket ends no sooner than it must", "[control][plan]") {
+TEST_CASE("A bucket ends only for a dependency or the threshold", "[control][plan]") {
   ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     const RandomGraph graph =
@@ -285,8 +286,8 @@ TEST_CASE("A bucket ends no sooner than it must", "[control][plan]") {
   });
 }
 
-// What a walk should be: which tensors have come since their bucket was last sent.
-TEST_CASE("A walk is what a list of what came says", "[control][plan]") {
+// The oracle lists the tensors that were submitted since their bucket was last sent.
+TEST_CASE("PlanWalk agrees with a list of submitted tensors", "[control][plan]") {
   ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     std::vector<OrderedTensor> tensors;

@@ -26,7 +26,7 @@ ResponseCache::Found Find(const ResponseCache& cache, const std::vector<Response
   return cache.Find(requests);
 }
 
-TEST_CASE("ResponseCache keeps what was used last, at the lowest places", "[control][cache]") {
+TEST_CASE("ResponseCache keeps recent entries at the lowest positions", "[control][cache]") {
   struct Kept {
     Response response;
     uint32_t position;
@@ -36,7 +36,7 @@ TEST_CASE("ResponseCache keeps what was used last, at the lowest places", "[cont
     const auto capacity = static_cast<uint32_t>(random.Below(6));
     ResponseCache cache(capacity, 0);
     ResponseCache other(capacity, 1);
-    std::vector<Kept> model;  // the latest use is the last
+    std::vector<Kept> model;  // least recently used first
     for (int step = 0; step < 300; ++step) {
       const Response response = Named(std::string(1, static_cast<char>('a' + random.Below(8))),
                                       static_cast<int64_t>(random.Below(2)));
@@ -76,7 +76,7 @@ TEST_CASE("ResponseCache keeps what was used last, at the lowest places", "[cont
   }
 }
 
-TEST_CASE("ResponseCache holds a group as one", "[control][cache]") {
+TEST_CASE("ResponseCache stores a group as one entry", "[control][cache]") {
   ResponseCache cache(2, 0);
   cache.Put({Named("a"), Named("b")});
   cache.Put({Named("c")});
@@ -131,7 +131,7 @@ TEST_CASE("ResponseCache keeps no errors, barriers, joins and plans", "[control]
   CHECK(cache.position_count() == 0);
 }
 
-TEST_CASE("ResponseCache knows what holds without a rank", "[control][cache]") {
+TEST_CASE("ResponseCache knows the entries that are valid without a rank", "[control][cache]") {
   ResponseCache cache(8, 0);
   Response sum = Named("s");
   Response least = Named("m");

@@ -1,5 +1,5 @@
-// Random jobs against the oracle of control_simulator.h. LMDBIO_SEEDS says how many, LMDBIO_SEED
-// where to begin.
+// Random jobs against the oracle of control_simulator.h. LMDBIO_SEEDS is their number, LMDBIO_SEED
+// the first seed.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
