@@ -1,8 +1,8 @@
 // tests/fuzz/format_fuzz.cc - any bytes as any page of any format.
 //
-// Input: byte 0 chooses the page format, the rest is a page. A short one is cut in two, for the
-// head and the tail of the page: that is where slots and nodes stand, however large the page.
-// Oracle: the sanitizers. What a parser accepts must be readable to the last byte.
+// Input: byte 0 chooses the page format, the rest is a page. A short input is cut in two, for the
+// head and the tail of the page, because slots and nodes are there on a page of any size.
+// Oracle: the sanitizers. If a parser accepts a page, every byte of its results must be readable.
 #include <algorithm>
 #include <vector>
 
@@ -27,7 +27,8 @@ PageFormat ChooseFormat(std::byte choice) {
           kPageBytes[(bits >> 1) % std::size(kPageBytes)]};
 }
 
-// On the heap and of exactly the page's size, so that one byte too far is one too many.
+// The page is on the heap and has exactly the page size, so that the sanitizer detects a read of
+// one byte past its end.
 std::vector<std::byte> Stretch(Bytes input, uint32_t page_bytes) {
   std::vector<std::byte> page(page_bytes);
   const Bytes used = input.first(std::min<size_t>(input.size(), page_bytes));
@@ -81,7 +82,7 @@ void ReadBranch(PageFormat format, Bytes page, const PageHeader& header) {
 }
 
 void ReadTreePage(PageFormat format, Bytes page) {
-  const PageNo own{format::Load<uint64_t>(page, 0)};  // else nearly every input stops there
+  const PageNo own{format::Load<uint64_t>(page, 0)};  // otherwise most inputs fail this check
   const auto header = format::ParsePageHeader(format, page, own);
   if (!header) return;
   if (header->kind == PageKind::kBranch) ReadBranch(format, page, *header);

@@ -1,7 +1,7 @@
-// tests/fuzz/layout_fuzz.cc - any bytes as a data file, read through every door.
+// tests/fuzz/layout_fuzz.cc - any bytes as a data file, read through every interface.
 //
-// Oracle: the sanitizers; the cursor and the page walk, which share little code, against each
-// other; and the file's own size, beyond which nothing may lie and no pass may go on.
+// Oracle: the sanitizers; the cursor compared with the page walk, which share little code; and the
+// size of the file, which bounds every extent and every pass.
 #include <array>
 #include <optional>
 
@@ -20,7 +20,7 @@ using layout::Cursor;
 using layout::Database;
 using layout::Layout;
 
-// What one pass has found: where each value lies. Nothing if it ended in an error.
+// The extents of all values in one pass. Nothing if the pass ended with an error.
 using Places = std::optional<std::vector<Extent>>;
 
 void CheckInside(const Database& database, Extent value) {
@@ -59,8 +59,8 @@ Places Scan(const Database& database) {
   }
 }
 
-// A cursor by itself does not see that two branches lead to one page, so it may meet far more than
-// the file holds; it must come to an end all the same, but not within this function.
+// A single cursor does not detect that two branches share a page, so it may find many more records
+// than the file holds. This function stops early; other tests check that such a pass terminates.
 Places ScanBackwards(const Database& database) {
   constexpr size_t kRecordsMax = 20'000;
   Cursor cursor(database);
@@ -90,7 +90,7 @@ Places Walk(const Database& database) {
   return places;
 }
 
-// A place found by ordinal must be found again by its position and lead to the same value.
+// A record found by its number must be found again by its position, with the same value.
 void Seek(const Database& database, uint64_t ordinal) {
   Cursor cursor(database);
   Cursor other(database);
@@ -125,7 +125,7 @@ void ReadDatabase(const Database& database) {
 }
 
 void ReadFile(const ByteSource& source) {
-  constexpr size_t kDatabasesMax = 16;  // a time limit, not a limit of ours
+  constexpr size_t kDatabasesMax = 16;  // limits the time of an input; the library has no limit
   const Result<layout::Environment> environment = layout::Environment::Open(source);
   if (!environment) return CheckMessage(environment.error());
   ReadDatabase(environment->Main());

@@ -1,4 +1,4 @@
-// tests/fuzz/mutate_pages.h - mutations that know pages, after those that do not.
+// tests/fuzz/mutate_pages.h - mutations of whole pages, in addition to those of libFuzzer.
 #ifndef TESTS_FUZZ_MUTATE_PAGES_H_
 #define TESTS_FUZZ_MUTATE_PAGES_H_
 
@@ -10,8 +10,8 @@
 
 namespace lmdbio::test {
 
-// With a seed's luck: copies one page over another, points something at another page, and makes
-// every page carry its own number again. Random bytes alone hardly get past those numbers.
+// Depending on the seed, copies one page over another, redirects a page number, and restores the
+// own number of every page. Without this, random bytes rarely pass the check of the page number.
 inline void MutatePages(MutableBytes file, uint64_t seed) {
   const Result<format::PageFormat> format =
       format::IdentifyFile(file.first(std::min<size_t>(file.size(), format::kMetaBytes)));

@@ -1,8 +1,9 @@
 // tests/fuzz/provenance_fuzz.cc - any bytes as a provenance file, and round trips through one.
 //
-// Input: byte 0 chooses; the rest is a provenance file (whose length and checksum are put right, so
-// that the decoder behind them is reached), a list of numbers, or the description of a load.
-// Oracle: the sanitizers; what was encoded must decode to the same.
+// Input: byte 0 chooses the kind of input. The rest is a provenance file, a list of numbers, or the
+// description of a load. Length and checksum of a provenance file are corrected, so that the input
+// reaches the decoder.
+// Oracle: the sanitizers; encoded data must decode to the same.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -23,7 +24,7 @@ using layout::LayoutBuilder;
 using provenance::Fingerprint;
 using provenance::Provenance;
 
-constexpr uint64_t kRecordsMax = 20'000;  // a time limit, not a limit of ours
+constexpr uint64_t kRecordsMax = 20'000;  // limits the time of an input; the library has no limit
 
 // Little-endian numbers from the input, as in the files; zeros behind its end.
 using Input = provenance::WireReader;
@@ -36,7 +37,7 @@ bool SameLayout(const Layout& a, const Layout& b) {
   return true;
 }
 
-// Both kinds of file that can hold `layout` must give it back.
+// Both kinds of file that can hold `layout` must decode to it.
 void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
   provenance::ExactEncoder encoder(fingerprint.page_format);
   LMDBIO_CHECK(layout.Expand(encoder).has_value());
@@ -49,7 +50,7 @@ void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
   LMDBIO_CHECK(SameLayout(builder.Finish(), layout));
 }
 
-// Where lmdbio/provenance/provenance.cc puts length and checksum of the file.
+// Offsets of length and checksum in the file; see lmdbio/provenance/provenance.cc.
 void PutChecksumRight(std::vector<std::byte>& file) {
   constexpr size_t kSizeAt = 16, kChecksumAt = 24, kHeaderBytes = 32;
   if (file.size() < kHeaderBytes) return;
@@ -86,7 +87,7 @@ void RoundTripNumbers(Input in) {
   for (const uint64_t n : numbers) LMDBIO_CHECK(provenance::UnZigZag(provenance::ZigZag(n)) == n);
 }
 
-// Any list of sizes is a load. Its layout must come back from both kinds of provenance file.
+// Any list of sizes is a load. Both kinds of provenance file must decode to its layout.
 void RoundTripLoad(Input in) {
   const uint32_t choice = in.Get<uint8_t>();
   Fingerprint fingerprint;

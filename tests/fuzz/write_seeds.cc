@@ -32,7 +32,7 @@ class SeedDirectory {
   SeedDirectory(const std::filesystem::path& parent, const char* name) : path_(parent / name) {
     std::filesystem::create_directories(path_);
   }
-  // `choice` is the byte by which the fuzzer chooses; see there.
+  // `choice` is byte 0 of the input; see the fuzzer.
   void Write(const std::string& name, uint8_t choice, Bytes content) const {
     std::vector<std::byte> seed{std::byte{choice}};
     seed.insert(seed.end(), content.begin(), content.end());
@@ -65,7 +65,7 @@ void WriteExactLayout(const SeedDirectory& seeds, const std::string& name,
               provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish()));
 }
 
-// An ordered load of 300 records, and the two shapes of sizes that a file can tell.
+// An ordered load of 300 records, with the two forms of sizes that a file can hold.
 void WriteLoads(const SeedDirectory& seeds) {
   std::vector<uint32_t> sizes(300);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = static_cast<uint32_t>(i * i % 700);

@@ -1,8 +1,9 @@
 // Symptom: one changed byte in the header of a page of fixed-size duplicates gave other records
-// without an error: as many items as before, each of another size. Cause: the item size of the page
-// was believed. Nothing else names it for a sub-page, but LMDB keeps the free space of such pages
-// too, and the three numbers must agree. (Items of two bytes need as much space as the slots that
-// count them, so there the free space tells the size but not the number; room for many more does.)
+// without an error: as many items as before, each of another size. Cause: the parser trusted the
+// item size of the page. A sub-page has no other field for it, but its header also gives the free
+// space, and item size, item count and free space must agree. (Items of two bytes need as much
+// space as the slots that count them. So the free space checks their size but not their number; a
+// limit on the free items checks the number.)
 
 #include "lmdbio/format/fixed_leaf_page.h"
 #include "lmdbio/format/load.h"
@@ -24,13 +25,14 @@ format::PageHeader HeaderOf(uint32_t item_count, uint32_t item_bytes, uint32_t p
   format::PageHeader header;
   header.kind = format::PageKind::kFixedLeaf;
   header.lower_bytes = kFormat.header_bytes() + item_count * format::kSlotBytes;
-  // With items of one byte it lies past the page's end: each item takes less than its two of
-  // `lower`.
+  // With items of one byte `upper` lies past the end of the page, because `lower` grows by two
+  // bytes for each item.
   header.upper_bytes = page_bytes + item_count * format::kSlotBytes - item_count * item_bytes;
   return header;
 }
 
-TEST_CASE("FixedLeafPage refuses an item size that its free space denies", "[format][damage]") {
+TEST_CASE("FixedLeafPage refuses an item size that contradicts its free space",
+          "[format][damage]") {
   for (const uint32_t page_bytes : {512U, 60U}) {
     const std::vector<std::byte> page(page_bytes);
     for (uint32_t wrong_bytes = 1; wrong_bytes < 7; ++wrong_bytes) {
@@ -42,15 +44,14 @@ TEST_CASE("FixedLeafPage refuses an item size that its free space denies", "[for
   }
 }
 
-TEST_CASE("FixedLeafPage takes items of a single byte", "[format][damage]") {
+TEST_CASE("FixedLeafPage accepts items of a single byte", "[format][damage]") {
   const std::vector<std::byte> page(512);
   const auto parsed = format::FixedLeafPage::Parse(kFormat, page, HeaderOf(kItemCount, 1, 512), 1);
   REQUIRE(parsed.has_value());
   CHECK(parsed->item_count() == kItemCount);
 }
 
-TEST_CASE("A sub-page that has lost the count of its two-byte items is refused",
-          "[layout][damage]") {
+TEST_CASE("A sub-page with a wrong count of two-byte items is refused", "[layout][damage]") {
   const TempDir dir;
   TinyDb db(dir.path());
   db.Use("", MDB_DUPSORT | MDB_DUPFIXED);

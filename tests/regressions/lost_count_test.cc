@@ -1,6 +1,6 @@
-// Symptom: sound files with duplicates were refused, because their trees hold other numbers of
-// records than they say. Cause: LMDB itself loses count when duplicates are deleted, in every
-// version (lmdbio/docs/format.md, section 4); we took its count for a rule of the format.
+// Symptom: sound files with duplicates were refused, because the number of records in their trees
+// differs from their database record. Cause: all versions of LMDB miscount when duplicates are
+// deleted (lmdbio/docs/format.md, section 4); the library treated the count as exact.
 
 #include <functional>
 #include <set>
@@ -22,7 +22,7 @@
 namespace lmdbio::test {
 namespace {
 
-// One write transaction on a database with duplicates, with a cursor open beside it.
+// One write transaction on a database with duplicates, with an open cursor.
 class Writer {
  public:
   explicit Writer(const std::filesystem::path& directory) {
@@ -78,7 +78,7 @@ class Writer {
 struct Miscount {
   const char* what;
   std::function<void(Writer&)> work;
-  bool is_of_the_database;  // else only of the private tree of a key
+  bool is_of_the_database;  // false: only the count of a key's private tree is wrong
 };
 
 void PutMany(Writer& writer) {
@@ -126,7 +126,7 @@ const std::vector<Miscount>& Miscounts() {
   return miscounts;
 }
 
-TEST_CASE("Databases of which LMDB has lost count are read whole", "[layout]") {
+TEST_CASE("Databases that LMDB has miscounted are read completely", "[layout]") {
   for (const Miscount& miscount : Miscounts()) {
     INFO(miscount.what);
     const TempDir dir;
@@ -135,7 +135,8 @@ TEST_CASE("Databases of which LMDB has lost count are read whole", "[layout]") {
     writer.Commit();
     const std::filesystem::path file = dir.path() / "data.mdb";
     const std::vector<KeyValue> expected = LmdbRecords(file);
-    // Else this liblmdb counts right, and another way to confuse it is to be found.
+    // If this fails, the installed liblmdb counts correctly, and the test needs another sequence of
+    // operations.
     REQUIRE((LmdbStat(file).ms_entries != expected.size()) == miscount.is_of_the_database);
 
     const MemorySource source(ReadWholeFile(file));

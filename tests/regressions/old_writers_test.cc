@@ -1,6 +1,7 @@
-// Symptom: sound files were refused as damaged. Cause: the parsers knew what LMDB writes today. Up
-// to 0.9.16 it wrote no item size on the pages of a tree of packed duplicates (the tree's record
-// has it); up to 0.9.10 a key of a branch page that became shorter left a gap behind it.
+// Symptom: sound files were refused as damaged. Cause: the parsers accepted only pages of present
+// LMDB versions. LMDB up to 0.9.16 wrote no item size on the pages of a tree of packed duplicates
+// (the tree's record has it). LMDB up to 0.9.10 left a gap on a branch page when it shortened a
+// key.
 
 #include <string>
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr uint16_t kPackedLeafFlags = 0x22;
 
-// Overwrites the item size on every page of packed duplicates. Returns: how many there are
+// Overwrites the item size on every page of packed duplicates. Returns: the number of such pages
 uint64_t SpoilItemSizes(std::vector<std::byte>& file, uint16_t item_bytes) {
   uint64_t page_count = 0;
   for (size_t page = 2 * 4096; page < file.size(); page += 4096) {
@@ -31,7 +32,7 @@ uint64_t SpoilItemSizes(std::vector<std::byte>& file, uint16_t item_bytes) {
   return page_count;
 }
 
-TEST_CASE("Packed duplicates are read by the item size of their tree", "[layout]") {
+TEST_CASE("Packed duplicates are read with the item size of their tree", "[layout]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("dupfixed-main"), dir.path());
   std::vector<std::byte> file = ReadWholeFile(fixture.data_file);
@@ -48,8 +49,8 @@ TEST_CASE("Packed duplicates are read by the item size of their tree", "[layout]
   REQUIRE_FALSE(Value(scan.Next()));
 }
 
-// A branch page of three nodes, at 4096 - 60 and above, whose middle one is `shortened_by` bytes
-// shorter than its place.
+// A branch page of three nodes, from offset 4096 - 60 on. The middle node is `shortened_by` bytes
+// shorter than its space.
 PageImage BranchWithGap(format::DataVersion version, uint16_t shortened_by) {
   PageImage image(format::PageFormat(version, 4096), 7, PageImage::kBranch);
   image.PutChild("", 2).PutChild("a key of 20 letters!", 3).PutChild("b key of 20 letters!", 4);
@@ -76,7 +77,7 @@ TEST_CASE("A branch page of version 1 may have gaps", "[format]") {
   CHECK_FALSE(ParseBranch(BranchWithGap(format::DataVersion::k3, shortened_by)).has_value());
 }
 
-TEST_CASE("A node of a branch page that has lost its slot is no gap", "[format][damage]") {
+TEST_CASE("A branch node without a slot is not treated as a gap", "[format][damage]") {
   PageImage image(format::PageFormat(format::DataVersion::k1, 4096), 7, PageImage::kBranch);
   image.PutChild("", 2).PutChild("middle", 3).PutChild("the last", 4);
   REQUIRE(ParseBranch(image).has_value());

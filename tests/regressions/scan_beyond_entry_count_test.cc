@@ -1,6 +1,6 @@
-// Symptom: a scan delivered more records than the database said it has, and failed only after the
-// last. A caller with room for entry_count() records was left to check for itself. Cause:
-// RecordScan compared the two numbers at the end alone.
+// Symptom: a scan delivered more records than entry_count(), and failed only after the last one. So
+// a caller with room for entry_count() records had to check for itself. Cause: RecordScan compared
+// the two numbers only at the end.
 
 #include "lmdbio/layout/record_scan.h"
 #include "tests/layout/open_database.h"
