@@ -1,4 +1,4 @@
-// tests/support/check_failure.h - what a failed LMDBIO_CHECK says, without the end of the process.
+// tests/support/check_failure.h - the message of a failed LMDBIO_CHECK, without ending the process.
 #ifndef TESTS_SUPPORT_CHECK_FAILURE_H_
 #define TESTS_SUPPORT_CHECK_FAILURE_H_
 

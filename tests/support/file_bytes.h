@@ -1,6 +1,6 @@
-// tests/support/file_bytes.h - whole files to and from memory.
+// tests/support/file_bytes.h - reads and writes whole files.
 //
-// Throw std::runtime_error, naming the file, on any failure.
+// All functions throw std::runtime_error, naming the file, on any failure.
 #ifndef TESTS_SUPPORT_FILE_BYTES_H_
 #define TESTS_SUPPORT_FILE_BYTES_H_
 
@@ -20,7 +20,7 @@ std::string ReadWholeTextFile(const std::filesystem::path& path);
 // Replaces the file.
 void WriteWholeFile(const std::filesystem::path& path, Bytes content);
 
-// The bytes of `text`. Lifetime: those of what `text` views.
+// The bytes of `text`. Lifetime: that of the characters that `text` views.
 inline Bytes AsBytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // The same memory as characters, for comparisons and messages.

@@ -16,14 +16,14 @@ FixtureGroup PlainFixtures(FixtureScale scale);      // one value a key, in the 
 FixtureGroup NamedFixtures(FixtureScale scale);      // several databases in one file
 FixtureGroup DuplicateFixtures(FixtureScale scale);  // DUPSORT and everything that builds on it
 FixtureGroup PageSizeFixtures();                     // page sizes of other machines
-FixtureGroup FileFixtures();                         // kinds of files rather than of content
+FixtureGroup FileFixtures();                         // kinds of files
 
-// Pieces that several groups use; each leaves the transaction open.
+// Steps that several groups use; each leaves the transaction open.
 
-// "00000042": decimal keys whose order is the numbers'.
+// "00000042": decimal keys in the order of the numbers.
 std::string DecimalKey(uint64_t number, int digit_count = 8);
 
-// Values of every size at which the storage of a value changes, for odd and even key sizes.
+// Values of all sizes at which the storage of a value changes, for odd and even key sizes.
 void PutBoundarySizes(TinyDb& db, Random& random, uint32_t page_size_bytes);
 
 // Small values under decimal keys, in random order.

@@ -15,7 +15,7 @@ std::string NativeBytes(T number) {
   return bytes;
 }
 
-// A number in the writer's byte order; `size_bytes` is 4 or 8.
+// A number in the byte order of the host; `size_bytes` is 4 or 8.
 std::string NativeInteger(uint64_t number, uint64_t size_bytes) {
   return size_bytes == 4 ? NativeBytes(static_cast<uint32_t>(number)) : NativeBytes(number);
 }
@@ -52,7 +52,7 @@ void PutIntegerKeys(TinyDb& db, Random& random, uint64_t record_count) {
   for (const uint64_t key_bytes : {uint64_t{4}, uint64_t{8}}) {
     db.Use(fmt::format("keys-of-{}", key_bytes), MDB_INTEGERKEY);
     for (uint64_t i = 0; i < record_count; ++i) {
-      // Small numbers too: byte order and number order differ most among them.
+      // Small numbers too, because their byte order and number order differ most.
       const uint64_t number = i % 2 == 0 ? i : random.Next();
       db.Put(NativeInteger(number, key_bytes), fmt::format("{}", number));
     }
@@ -81,7 +81,7 @@ void PutFixedSizes(TinyDb& db, Random& random, uint64_t duplicate_count_max) {
   }
 }
 
-// One main database in which single values, sub-pages and sub-trees of several levels alternate.
+// A main database with single values, sub-pages and sub-trees of several levels in alternation.
 void PutPromoted(TinyDb& db, Random& random, uint64_t large_count) {
   db.Use("", MDB_DUPSORT);
   PutDuplicates(db, random, 40, 30, 60);
@@ -92,14 +92,14 @@ void PutPromoted(TinyDb& db, Random& random, uint64_t large_count) {
     }
     db.Commit();
   }
-  // A promoted key that shrinks again keeps its sub-tree.
+  // A key with a sub-tree keeps it when its duplicates become few.
   db.Delete("20-odd");
   for (uint64_t i = 0; i < large_count; ++i) db.Put("20-odd", DecimalKey(i));
   db.Commit();
   for (uint64_t i = 3; i < large_count; ++i) db.Delete("20-odd", DecimalKey(i));
 }
 
-// liblmdb takes an empty value in a DUPSORT database only as the single value of its key.
+// liblmdb accepts an empty value in a DUPSORT database only as the single value of its key.
 void PutEmptyDuplicates(TinyDb& db, Random& random) {
   db.Use("", MDB_DUPSORT);
   for (uint64_t i = 0; i < 300; ++i) {

@@ -19,7 +19,7 @@ uint64_t Scaled(FixtureScale scale, uint64_t count) {
 
 void PutOne(TinyDb& db, Random& /*random*/) { db.Put("only", "one record"); }
 
-// A tree that has been and is gone: no root again, but transactions and free pages.
+// A tree that was emptied: it has no root, but transactions and free pages.
 void PutAndDeleteAll(TinyDb& db, Random& random) {
   PutShuffled(db, random, 500);
   db.Commit();
@@ -67,8 +67,8 @@ void PutUpdateDelete(TinyDb& db, Random& random, uint64_t record_count) {
   }
 }
 
-// Values that are written but for their first and last bytes stay holes of the file. The records
-// of the second half lie beyond 4 GiB, where 32 bits of an offset end.
+// Only the first and last bytes of the values are written, so the rest stays a hole in the file.
+// The records of the second half lie beyond 4 GiB, the limit of 32-bit offsets.
 void PutBeyondFourGiB(TinyDb& db, Random& random) {
   // More in one transaction makes liblmdb 0.9.24 spill pages, and leak its list of them.
   constexpr uint64_t kValueBytes = uint64_t{128} << 20;
@@ -84,7 +84,7 @@ void PutBeyondFourGiB(TinyDb& db, Random& random) {
   }
 }
 
-// The same without the huge values: all that is left stands behind 4 GiB of free pages.
+// The same after the huge values were deleted: the other records lie behind 4 GiB of free pages.
 void PutBehindFourGiB(TinyDb& db, Random& random) {
   PutBeyondFourGiB(db, random);
   db.Commit();

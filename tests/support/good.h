@@ -1,4 +1,4 @@
-// tests/support/good.h - the value of a result that has to be good.
+// tests/support/good.h - the value of a result that must not be an error.
 #ifndef TESTS_SUPPORT_GOOD_H_
 #define TESTS_SUPPORT_GOOD_H_
 

@@ -45,7 +45,7 @@ Verdict InChild(const std::function<Verdict()>& check) {
 }
 
 bool RefuseSystemCall(const RefusedCall& call) {
-  // Of an argument the filter sees two halves; the lower one is first on a little-endian machine.
+  // The filter reads an argument as two halves; on a little-endian host the lower half is first.
   const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * call.argument);
   const uint8_t rest = call.argument_bits != 0 ? 3 : 1;
   std::vector<sock_filter> filter = {Statement(kLoad, offsetof(seccomp_data, nr)),

@@ -1,5 +1,5 @@
-// tests/support/in_child.h - a check in a process of its own, which may change what tests share:
-// limits, users, mounts, descriptors, and which system calls the kernel answers.
+// tests/support/in_child.h - a check in a child process, which may change the state that tests
+// share: limits, users, mounts, descriptors, and the permitted system calls.
 #ifndef TESTS_SUPPORT_IN_CHILD_H_
 #define TESTS_SUPPORT_IN_CHILD_H_
 
@@ -8,10 +8,10 @@
 
 namespace lmdbio::test {
 
-// What the child found out.
+// The result of the child.
 enum class Verdict : int { kRight = 0, kWrong = 1, kCannotTell = 77 };
 
-// Runs `check` in a forked child. One that a signal ends, or that throws, is kWrong.
+// Runs `check` in a forked child. A child that a signal ends, or that throws, is kWrong.
 // Requires: no other thread runs
 Verdict InChild(const std::function<Verdict()>& check);
 
@@ -24,8 +24,8 @@ struct RefusedCall {
   uint32_t argument_bits = 0;
 };
 
-// Refuses the call to this thread and those that it starts from now on, for good. False if this
-// system has no seccomp filters for us.
+// Refuses the call to this thread and to threads that it starts later, permanently. False if this
+// process may not install a seccomp filter.
 bool RefuseSystemCall(const RefusedCall& call);
 
 }  // namespace lmdbio::test

@@ -15,7 +15,7 @@ inline void ThrowUnlessOk(int code, std::string_view call) {
 }
 
 inline MDB_val AsMdbVal(std::string_view text) {
-  return {text.size(), const_cast<char*>(text.data())};  // liblmdb only reads through it
+  return {text.size(), const_cast<char*>(text.data())};  // liblmdb does not write to it
 }
 
 }  // namespace lmdbio::test

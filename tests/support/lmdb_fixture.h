@@ -1,5 +1,5 @@
-// tests/support/lmdb_fixture.h - a catalogue of databases that a reader must read, each written by
-// the real liblmdb, the same bytes of records on every machine.
+// tests/support/lmdb_fixture.h - a catalogue of databases that the library must read. The real
+// liblmdb writes each of them, with the same records on every machine.
 //
 //   for (const FixtureSpec& spec : FixtureCatalogue(FixtureScale::kSmall)) {
 //     const TempDir dir;
@@ -24,27 +24,27 @@
 
 namespace lmdbio::test {
 
-// kSmall is for every run of the tests; kFull has ten times the records where that adds levels.
+// kSmall is for every test run. kFull has ten times the records if that adds tree levels.
 enum class FixtureScale { kSmall, kFull };
 
-// Whether a test may read all of a fixture. kHuge ones take little disk, being sparse, but more
-// memory than a test should touch: read their sizes and ends.
+// Whether a test may read a whole fixture. A kHuge fixture is sparse and takes little disk, but
+// more memory than a test should touch: read only the sizes and ends of its values.
 enum class FixtureBulk { kReadable, kHuge };
 
 struct FixtureSpec {
   std::string name;   // "dupfixed-promoted": also a file name
-  std::string about;  // one line: what it is there for
+  std::string about;  // its purpose, in one line
   std::function<void(TinyDb&, Random&)> fill;
   TinyDbOptions options = {};
   FixtureBulk bulk = FixtureBulk::kReadable;
-  bool is_compacted = false;  // the fixture is a compacted copy of what `fill` writes
+  bool is_compacted = false;  // the fixture is a compacted copy of the database of `fill`
   uint64_t seed = 1;
 };
 
 struct Fixture {
   std::filesystem::path data_file;
   uint32_t page_size_bytes = 0;
-  std::set<std::string> database_names;  // the named ones; the main database is always there
+  std::set<std::string> database_names;  // of the named databases
 };
 
 // In a fixed order; names are unique.

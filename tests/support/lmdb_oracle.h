@@ -1,7 +1,7 @@
-// tests/support/lmdb_oracle.h - what liblmdb itself finds in a version 1 file.
+// tests/support/lmdb_oracle.h - the content of a version 1 file, as liblmdb reads it.
 //
-// Everything takes the data file (not its directory), opens it read-only without locks, and throws
-// std::runtime_error with liblmdb's words on failure. `database` "" is the main database.
+// All functions take the data file (not its directory), open it read-only without locks, and throw
+// std::runtime_error with liblmdb's message on failure. `database` "" is the main database.
 #ifndef TESTS_SUPPORT_LMDB_ORACLE_H_
 #define TESTS_SUPPORT_LMDB_ORACLE_H_
 
@@ -20,14 +20,14 @@ namespace lmdbio::test {
 
 using KeyValue = std::pair<std::string, std::string>;
 
-// Called once a record, in key order; the bytes belong to liblmdb until it returns.
+// Called once for each record, in key order. Lifetime: the bytes are valid until it returns.
 using RecordVisitor = std::function<void(Bytes key, Bytes value)>;
 
 // Walks a cursor over every record, duplicates included. Does not touch the values' pages.
 void LmdbScan(const std::filesystem::path& data_file, std::string_view database,
               const RecordVisitor& visit);
 
-// The same, copied.
+// The same, as a copy of all records.
 std::vector<KeyValue> LmdbRecords(const std::filesystem::path& data_file,
                                   std::string_view database = "");
 

@@ -1,4 +1,4 @@
-// tests/support/memory_source.h - a data file in memory that counts, and fails when told to.
+// tests/support/memory_source.h - a data file in memory that counts requests and injects faults.
 #ifndef TESTS_SUPPORT_MEMORY_SOURCE_H_
 #define TESTS_SUPPORT_MEMORY_SOURCE_H_
 
@@ -13,11 +13,11 @@
 
 namespace lmdbio::test {
 
-// What Read returns: a copy in the caller's scratch (as pread does; the sanitizers then see every
-// access beyond the extent), or the source's own memory (as a map does).
+// The memory that Read returns: a copy in the caller's scratch (as pread; the sanitizers then
+// detect an access beyond the extent), or the memory of the source (as a map).
 enum class MemoryReads { kCopied, kBorrowed };
 
-// Threads: reads may run in parallel; set the faults before.
+// Threads: reads may run in parallel; set the faults before them.
 class MemorySource : public ByteSource {
  public:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
@@ -30,16 +30,16 @@ class MemorySource : public ByteSource {
   Result<Bytes> Read(Extent extent, MutableBytes scratch) const override;
   ReadCounters counters() const override;
 
-  // The `index`-th Read of this source's life (0 is the first) fails with kIo; kNever ends it.
+  // The `index`-th Read since construction (0 is the first) fails with kIo; kNever: none fails.
   void FailNthRead(uint64_t index) { fail_index_ = index; }
-  // Reads behind `size_bytes` fail with kCorruption although SizeBytes still promises more: a file
-  // cut short after it was measured.
+  // Reads behind `size_bytes` fail with kCorruption, although SizeBytes returns more: a file that
+  // was truncated after its size was read.
   void LatentTruncate(uint64_t size_bytes) { readable_bytes_ = size_bytes; }
 
-  // How often one of the faults above has struck. 0 after a whole run: the fault lies behind it.
+  // Number of injected faults so far. 0 after a whole run: the fault is behind the last read.
   uint64_t faults_delivered() const { return faults_delivered_.load(); }
 
-  // For tests that damage the file between reads.
+  // The file itself, for tests that damage it between reads.
   std::vector<std::byte>& content() { return content_; }
 
  private:

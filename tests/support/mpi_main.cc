@@ -1,11 +1,11 @@
-// The main function of test programs whose ranks are processes of MPI's (lmdbio_add_mpi_test).
+// The main function of test programs with MPI processes as ranks (lmdbio_add_mpi_test).
 //
-// All ranks run the same cases in the same order, which makes every call of a case collective. Rank
-// 0 prints. Another rank keeps its output to itself until something fails there; then it prints it,
-// on standard error, and ends all ranks at once, for its peers may be waiting for it.
+// All ranks run the same cases in the same order, so every call of a case is collective. Rank 0
+// prints. Another rank stores its output until a check fails there. Then it prints the output on
+// standard error and ends all ranks at once, because its peers may wait for it.
 #define CATCH_CONFIG_RUNNER
-// The ranks that MPI_Abort ends have not failed. (Version 3 of Catch2 takes this setting only where
-// it is built itself; with it, such ranks report the signal.)
+// A rank that MPI_Abort ends must not report a failure. (Catch2 version 3 reads this setting only
+// in its own build, so with version 3 such ranks report the signal.)
 #define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include <cstdio>
 #include <cstdlib>
@@ -19,8 +19,8 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
 
-// Open MPI loses some memory of its own. To tell it by the library that asked for it, the stacks of
-// allocations must go through libraries that keep no frame pointers.
+// Open MPI leaks some memory. The leak checker identifies it by the library in the allocation
+// stack. So these stacks must be unwound through libraries without frame pointers.
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier): the names are the sanitizer's
 const char* __lsan_default_suppressions();
@@ -37,7 +37,7 @@ namespace {
 
 constexpr int kFailed = 1;  // the exit code of mpirun
 
-// Where the ranks that do not print keep what they would print.
+// The stored output of a rank that does not print.
 std::ostringstream& KeptOutput() {
   static std::ostringstream output;
   return output;
@@ -53,7 +53,8 @@ std::ostringstream& KeptOutput() {
   std::abort();
 }
 
-// A section, and so a case, is the least that can be waited for: the failing rank has left it.
+// Ends all ranks at the end of a failed section, which is the earliest event after the failing rank
+// has left the section.
 class FailureListener final : public Catch::EventListenerBase {
  public:
   using Catch::EventListenerBase::EventListenerBase;
@@ -63,9 +64,9 @@ class FailureListener final : public Catch::EventListenerBase {
 };
 CATCH_REGISTER_LISTENER(FailureListener)
 
-// Looks for leaks while MPI runs, and ends this rank if there are any. MPI_Finalize unloads Open
-// MPI's components and with them the only pointers to what they hold, which would be reported as
-// leaks of nobody's; so nobody looks after it.
+// Looks for leaks while MPI runs, and ends this rank if there are any. After MPI_Finalize the check
+// is useless: it unloads the components of Open MPI and with them the only pointers to their
+// memory, which the checker would report as leaks without a known library.
 void CheckLeaks() {
 #if defined(__SANITIZE_ADDRESS__)
   __lsan_do_leak_check();
@@ -85,7 +86,7 @@ int RunTests(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // What a test asks for that has threads which call MPI; all others do with less.
+  // Tests with several threads that call MPI request MPI_THREAD_MULTIPLE; the others need less.
   const bool is_multiple = std::getenv("LMDBIO_TEST_MPI_MULTIPLE") != nullptr;
   const int asked = is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
   int provided = 0;

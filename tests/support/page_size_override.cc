@@ -12,8 +12,8 @@ PageSizeOverride::~PageSizeOverride() { answer_bytes = 0; }
 
 }  // namespace lmdbio::test
 
-// The C library's own name for its sysconf. (The thread sanitizer asks for the page size before
-// dlsym, or a traced function, can be called.)
+// The internal name of the C library's sysconf. (The thread sanitizer calls sysconf before dlsym,
+// or a traced function, can be called.)
 extern "C" long __sysconf(int name);  // NOLINT(bugprone-reserved-identifier)
 
 extern "C" __attribute__((no_sanitize("thread"))) long sysconf(int name) noexcept {

@@ -1,7 +1,7 @@
 // tests/support/random.h - the same "random" numbers on every machine and compiler, from a seed.
 //
-// <random>'s distributions differ between standard libraries, so fixtures do without them. The
-// generator is Vigna's SplitMix64.
+// Fixtures do not use the distributions of <random>, because they differ between standard
+// libraries. The generator is Vigna's SplitMix64.
 #ifndef TESTS_SUPPORT_RANDOM_H_
 #define TESTS_SUPPORT_RANDOM_H_
 
@@ -25,7 +25,7 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  // A number in [0, bound); the bias towards small ones does not matter in a test.
+  // A number in [0, bound). The bias towards small numbers does not matter in a test.
   uint64_t Below(uint64_t bound) { return Next() % bound; }
 
   // A number in [first, last].

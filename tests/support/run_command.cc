@@ -19,7 +19,8 @@ struct CloseFile {
 };
 using UniqueFile = std::unique_ptr<std::FILE, CloseFile>;
 
-// Files rather than pipes: the child can never block on a reader that waits for its other stream.
+// The output goes to files, not to pipes, so that the child never blocks while this process reads
+// its other stream.
 UniqueFile UnnamedFile() {
   UniqueFile file(std::tmpfile());
   if (file == nullptr) throw std::runtime_error(std::string("tmpfile: ") + std::strerror(errno));

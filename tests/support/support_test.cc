@@ -1,4 +1,4 @@
-// Do the fixtures hold what they promise? Every oracle here is liblmdb or one of its tools.
+// Checks the content of the fixtures. Every oracle is liblmdb or one of its tools.
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -31,7 +31,7 @@ T LoadAt(Bytes bytes, uint64_t offset) {
   return value;
 }
 
-// The page size that a version 1 file of this machine names in its first meta page.
+// The page size in the first meta page of a version 1 file of this host.
 uint32_t PageSizeOnDisk(const std::filesystem::path& data_file) {
   std::ifstream file(data_file, std::ios::binary);
   file.seekg(40);
@@ -52,7 +52,7 @@ uint64_t CountOf(const Fixture& fixture, std::string_view database = "") {
 
 }  // namespace
 
-// Goal: liblmdb, with the true page size, finds in every fixture as many records as it says.
+// Goal: liblmdb, with the true page size, finds the stated number of records in every fixture.
 TEST_CASE("FixtureCatalogue writes files that liblmdb and mdb_stat read", "[support][fixtures]") {
   std::set<std::string> names;
   for (const FixtureSpec& spec : FixtureCatalogue(FixtureScale::kSmall)) {
@@ -75,7 +75,7 @@ TEST_CASE("FixtureCatalogue writes files that liblmdb and mdb_stat read", "[supp
   }
 }
 
-// Goal: the dump parser and the cursor scan are two ways to the same records.
+// Goal: the dump parser and the cursor scan give the same records.
 TEST_CASE("ParseDump finds the records that LmdbRecords finds", "[support][fixtures]") {
   for (const char* name :
        {"boundaries", "dupfixed-main", "named", "odd-names", "page-512-dupsort"}) {
@@ -98,15 +98,15 @@ TEST_CASE("ParseDump finds the records that LmdbRecords finds", "[support][fixtu
   }
 }
 
-TEST_CASE("ParseDump refuses what is not a whole dump", "[support]") {
+TEST_CASE("ParseDump refuses an incomplete dump", "[support]") {
   CHECK_THROWS_AS(ParseDump("VERSION=3\n"), std::runtime_error);
   CHECK_THROWS_AS(ParseDump("HEADER=END\n 6b\n 76\n"), std::runtime_error);
   CHECK_THROWS_AS(ParseDump("HEADER=END\n 6x\n 76\nDATA=END\n"), std::runtime_error);
   CHECK(ParseDump("HEADER=END\n 6b\n \nDATA=END\n")[0].records == std::vector<KeyValue>{{"k", ""}});
 }
 
-// Goal: fixtures that are named for something have it.
-TEST_CASE("FixtureCatalogue keeps its promises", "[support][fixtures]") {
+// Goal: each fixture has the property in its name.
+TEST_CASE("Fixtures have the properties in their names", "[support][fixtures]") {
   const auto write = [](const char* name, const TempDir& dir) {
     return WriteFixture(FindFixture(name), dir.path());
   };
@@ -149,7 +149,7 @@ TEST_CASE("FixtureCatalogue keeps its promises", "[support][fixtures]") {
     REQUIRE(::stat(fixture.data_file.c_str(), &status) == 0);
     CHECK(status.st_blocks * 512 < 16 << 20);
     CHECK(std::filesystem::file_size(fixture.data_file) > uint64_t{1} << 32);
-    // 40 values of 128 MiB were put first: whatever follows lies behind 5 GiB.
+    // 40 values of 128 MiB were put first, so all later records lie behind 5 GiB.
     uint64_t huge_bytes = 0;
     LmdbScan(fixture.data_file, "", [&huge_bytes](Bytes key, Bytes value) {
       if (AsText(key).starts_with("a")) huge_bytes += value.size();
@@ -158,7 +158,7 @@ TEST_CASE("FixtureCatalogue keeps its promises", "[support][fixtures]") {
   }
 }
 
-TEST_CASE("TinyDb does what its verbs say", "[support]") {
+TEST_CASE("TinyDb puts, deletes, commits and aborts", "[support]") {
   const TempDir dir;
   {
     TinyDb db(dir.path());
@@ -217,7 +217,7 @@ TEST_CASE("V3FixtureBytes are data version 3 and match their dumps", "[support][
   CHECK_THROWS_AS(V3FixtureBytes("no such fixture"), std::runtime_error);
 }
 
-TEST_CASE("MemorySource counts, copies, and fails where told", "[support]") {
+TEST_CASE("MemorySource counts, copies, and injects faults", "[support]") {
   std::vector<std::byte> content(100);
   content[40] = std::byte{7};
   MemorySource source(content);
@@ -243,7 +243,7 @@ TEST_CASE("MemorySource counts, copies, and fails where told", "[support]") {
   CHECK(source.counters().bytes == 9);
 }
 
-TEST_CASE("Forged files carry the magic where their kind has it", "[support]") {
+TEST_CASE("Forged files have the magic number at the offset of their kind", "[support]") {
   const TempDir dir;
   const auto native = ReadWholeFile(WriteFixture(FindFixture("one-record"), dir.path()).data_file);
   CHECK(LoadAt<uint32_t>(Forge32BitFile(4096), 12) == 0xBEEFC0DE);

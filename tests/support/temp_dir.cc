@@ -18,7 +18,7 @@ TempDir::TempDir() {
 }
 
 TempDir::~TempDir() {
-  std::error_code ignored;  // a directory left behind is no reason to end a test run
+  std::error_code ignored;  // a directory that remains must not fail the test run
   std::filesystem::remove_all(path_, ignored);
 }
 

@@ -1,4 +1,4 @@
-// tests/support/temp_dir.h - a directory of the test's own, gone when the test is.
+// tests/support/temp_dir.h - a temporary directory, removed at the end of the test.
 #ifndef TESTS_SUPPORT_TEMP_DIR_H_
 #define TESTS_SUPPORT_TEMP_DIR_H_
 
@@ -6,7 +6,7 @@
 
 namespace lmdbio::test {
 
-// Throws std::runtime_error if the system's temporary directory refuses a new one.
+// Throws std::runtime_error if the directory cannot be created.
 class TempDir {
  public:
   TempDir();

@@ -49,7 +49,7 @@ TinyDb& TinyDb::Use(std::string_view name, unsigned flags) {
   return *this;
 }
 
-// A handle opened in a transaction that was then aborted is dead, so every one opens its own.
+// Every transaction opens its own handle, because an abort invalidates handles opened in it.
 void TinyDb::Begin() {
   if (transaction_ != nullptr) return;
   ThrowUnlessOk(mdb_txn_begin(environment_, nullptr, 0, &transaction_), "mdb_txn_begin");

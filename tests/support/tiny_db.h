@@ -1,11 +1,11 @@
-// tests/support/tiny_db.h - databases written by the real liblmdb, in a few words.
+// tests/support/tiny_db.h - a short notation for databases that the real liblmdb writes.
 //
 //   TinyDb db(dir.path());
 //   db.Put("key", "value").Use("tags", MDB_DUPSORT).Put("a", "1").Put("a", "2").Commit();
 //   ... db.data_file() ...
 //
-// Every method throws std::runtime_error with liblmdb's words on failure. Nothing is synced to
-// disk: the file is complete for readers on this machine as soon as Commit returns.
+// Every method throws std::runtime_error with liblmdb's message on failure. The file is not synced
+// to disk, but it is complete for readers on this host when Commit returns.
 #ifndef TESTS_SUPPORT_TINY_DB_H_
 #define TESTS_SUPPORT_TINY_DB_H_
 
@@ -32,31 +32,31 @@ class TinyDb {
  public:
   // Creates or opens the environment `path`: an existing directory, or with MDB_NOSUBDIR a file.
   explicit TinyDb(std::filesystem::path path, TinyDbOptions options = {});
-  ~TinyDb();  // drops what was not committed
+  ~TinyDb();  // aborts the open transaction
   TinyDb(const TinyDb&) = delete;
   TinyDb& operator=(const TinyDb&) = delete;
 
-  // Turns the verbs below to the named database, created with `flags` if it is new. "" is the main
-  // database, where the verbs start.
+  // Selects the named database for the methods below, and creates it with `flags` if it is new. ""
+  // is the main database, which is selected at first.
   TinyDb& Use(std::string_view name, unsigned flags = 0);
 
   TinyDb& Put(std::string_view key, std::string_view value, unsigned flags = 0);
-  // Room for a value, to be filled before the next verb.
+  // Memory for a value, to be filled before the next call.
   MutableBytes Reserve(std::string_view key, uint64_t value_bytes);
   // Removes the key with all its values; the second form one value of a DUPSORT key.
   TinyDb& Delete(std::string_view key);
   TinyDb& Delete(std::string_view key, std::string_view value);
 
-  // End the transaction that the first verb since the last Commit or Abort began, if there is one.
+  // End the open transaction, if there is one. The first call after a Commit or Abort begins it.
   TinyDb& Commit();
   TinyDb& Abort();
 
-  // Writes a compacted copy of what is committed into the existing, empty directory.
+  // Writes a compacted copy of the committed database into the existing, empty directory.
   void CopyCompacted(const std::filesystem::path& directory) const;
 
-  // The file itself, whether or not it stands in a directory of its own.
+  // The data file, with or without MDB_NOSUBDIR.
   std::filesystem::path data_file() const;
-  // The named databases that Use has created or opened, without the main one.
+  // The named databases that Use has created or opened.
   const std::set<std::string>& database_names() const { return names_; }
 
  private:

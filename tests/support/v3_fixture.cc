@@ -30,7 +30,7 @@ bool Exists(const std::string& file_name) {
          std::filesystem::exists(Folder() / (file_name + ".zst"));
 }
 
-// Large files are kept compressed.
+// Large files are stored compressed.
 std::string Load(const std::string& file_name) {
   const std::filesystem::path plain = Folder() / file_name;
   if (std::filesystem::exists(plain)) return ReadWholeTextFile(plain);
