@@ -100,7 +100,7 @@ class Timeline {
   void Waited(std::string_view tensor, int64_t begin_ns, int64_t end_ns);
 
   // A point event of the helper thread: "plan adopted", ...
-  // what  its name; must outlive the timeline
+  // `what` is its name and must outlive the timeline.
   void Mark(std::string_view what, int64_t steady_ns);
 
   // For the helper thread before it sleeps: writes if at least 1024 events wait, or if events wait

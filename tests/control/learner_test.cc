@@ -224,7 +224,7 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
   others.push_back(mine);
   others.back()[0] ^= std::byte{2};  // the version
   others.push_back(mine);
-  others.back().back() = std::byte{1};  // needs what is far behind it
+  others.back().back() = std::byte{1};  // needs a tensor far behind it
   PlanLearner learner({});
   for (int i = 0; i < 3; ++i) Play(learner, {"!abc"});
   for (const auto& other : others) {

@@ -236,7 +236,7 @@ TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[co
     if (graph.tensors.empty()) return "";
     auto ordered = OrderTensors(graph.graph);
     if (!ordered) return ordered.error().message();
-    if (random.Below(3) == 0) {  // groups, by chance against the dependencies
+    if (random.Below(3) == 0) {  // random groups, which may contradict the dependencies
       for (OrderedTensor& tensor : *ordered) {
         tensor.tensor.group = random.Below(2) == 0 ? "g" : "";
         graph.tensors[graph.TensorNamed(tensor.tensor.name)].group = tensor.tensor.group;

@@ -106,7 +106,7 @@ class ByteMap {
   std::vector<ByteRole> roles_;  // [file size]
   std::vector<uint64_t> offsets_[kByteRoleCount];
   std::vector<uint32_t> owners_;  // [page count] kNobody, kMetas, or the number of a database
-  uint32_t owner_ = kMetas;       // of what is being marked
+  uint32_t owner_ = kMetas;       // of the bytes being marked
   std::vector<bool> loose_counts_{false, false};  // [owner]
   std::vector<NodePlace> nodes_;                  // by offset
   std::vector<PageField> page_fields_;
