@@ -16,6 +16,12 @@ Exchange HierarchicalCoordinator::FirstExchange() {
   return {ExchangeKind::kGather, ExchangeScope::kHost, {}, Encode(list)};
 }
 
+// A round has four exchanges; ranks that are not roots take part in the first and the last:
+//
+//   host gather      requests of the host's ranks to its root, which merges equal ones
+//   root gather      merged requests of all roots to rank 0, which answers them
+//   root broadcast   the answer to all roots
+//   host broadcast   the answer to the ranks of each host
 Result<std::optional<Exchange>> HierarchicalCoordinator::NextExchange(Reply reply) {
   Exchange next{ExchangeKind::kBroadcast, ExchangeScope::kHost, {}, {}};
   switch (step_) {

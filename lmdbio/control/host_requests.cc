@@ -63,6 +63,9 @@ bool HostTable::IsReady(const Entry& entry) const {
   return entry.ranks.IsAllWith(joined_) || forwarded_.contains(entry.asks.front().request.name);
 }
 
+// Takes the entries that all ranks of the host have requested or that are forwarded, and all joins.
+// An entry that is taken leaves the table, so later requests of its name form a new entry; rank 0
+// unites the two.
 std::vector<Ask> HostTable::TakeReady() {
   std::vector<Ask> ready;
   for (auto entry = entries_.begin(); entry != entries_.end();) {

@@ -54,6 +54,8 @@ std::vector<int64_t> RowsOf(const std::vector<Ask>& asks, int rank_count) {
 MessageTable::MessageTable(int rank_count, MergeExtra merge)
     : rank_count_(rank_count), merge_(std::move(merge)), joined_(rank_count) {}
 
+// An entry is complete when its last rank is added, so the order of `ready_` is that of completion.
+// Joined ranks are not added to entries; TakeReady accounts for them.
 Status MessageTable::Add(Ask ask) {
   if (ask.request.operation == Operation::kJoin) return Join(ask);
   auto found = by_name_.find(ask.request.name);
@@ -88,6 +90,9 @@ Status MessageTable::Join(const Ask& ask) {
 
 bool MessageTable::IsReady(const Entry& entry) const { return entry.ranks.IsAllWith(joined_); }
 
+// Answers the complete entries. If ranks have joined, an entry is also complete when every other
+// rank has requested it. When all ranks have joined, the joins are answered and the set is cleared,
+// so that ranks can submit again.
 std::vector<Response> MessageTable::TakeReady() {
   if (joined_.count() > 0) {
     // Entries that all ranks have requested are already in `ready_`.

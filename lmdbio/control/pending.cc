@@ -27,6 +27,9 @@ void Pending::Submit(Request request) {
   submitted_.emplace_back(next_number_++, std::move(request));
 }
 
+// Moves the submitted requests to `units_`. A request without a group is a unit at once. A request
+// of a group waits in `held_` until the group is complete; its unit then takes the present
+// position.
 void Pending::Open() {
   for (auto& [number, request] : submitted_) {
     if (request.group.empty()) {

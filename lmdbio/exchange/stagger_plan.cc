@@ -36,6 +36,9 @@ size_t StaggerTrial::WayOf(uint64_t slot) const {
   return way < way_count_ ? static_cast<size_t>(way) : 0;
 }
 
+// Measures the rate of each way over kSlotsPerWay slots, after kWarmSlots slots that do not count.
+// The rate is bytes by reading time; waits for trainers are subtracted. If less than half of the
+// time is left after that, the measurement is marked as unclear.
 void StaggerTrial::SlotDone(uint64_t bytes, double now_s) {
   if (IsOver()) return;
   way_bytes_ += bytes;

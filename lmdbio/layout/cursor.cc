@@ -67,6 +67,9 @@ Status Cursor::Arrive(Direction from) {
   return EnterDuplicates(found, from);
 }
 
+// Binds `duplicates_` to the sub-page or to the private tree of a key. Few duplicates are a
+// sub-page inside the leaf node, which is already in memory. Many are a tree of their own, whose
+// pages are read on the way down.
 Status Cursor::EnterDuplicates(const LeafEntry& found, Direction from) {
   const PageReader& pages = database_.pages();
   if (found.flags == format::kSubPageNode) {
@@ -180,6 +183,8 @@ Status Cursor::SkipDuplicates(uint64_t left) {
   return duplicates_.CheckPlainItem();
 }
 
+// Walks over the leaves and subtracts the records of each from the number until the leaf that holds
+// the record. Branch pages hold no counts, so there is no shorter way in the tree.
 Result<bool> Cursor::SeekOrdinal(RecordIndex record) {
   standing_ = false;
   if (database_.record().empty()) return false;

@@ -27,6 +27,10 @@ uint64_t SharedCount(const BatchSpan& batch, Share share) {
 
 }  // namespace
 
+// The slot of record i is fixed; only its batch depends on the pass. With by_slots, neighbours in
+// the walk fill slot 0 of all batches, then slot 1, and so on; otherwise they fill batch after
+// batch. In mixed passes the batches of each slot are permuted. The permutation is tweaked by slot
+// and pass, so no table is needed, and WalkIndexOf inverts it.
 BatchGroup::Place BatchGroup::PlaceOf(uint64_t i, uint64_t pass) const {
   const uint64_t per_pass = batches_per_pass();
   if (per_pass == 1) return {pass, i};
@@ -62,6 +66,8 @@ uint64_t Schedule::BatchesIn(uint64_t records) const {
 
 uint64_t Schedule::BaseBatchesPerEpoch() const { return BatchesIn(record_count()); }
 
+// With kWrap, batches are cut from one endless walk. With kShort and kDrop, each epoch is cut anew;
+// all epochs after the first have the same number of batches, so a division finds the epoch.
 Schedule::BaseBatch Schedule::Base(uint64_t index) const {
   const uint64_t n = record_count();
   const uint64_t size = options_.batch_size;
