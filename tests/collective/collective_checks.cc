@@ -247,14 +247,11 @@ void AllReduceScaled(Collectives& all, const CollectiveSizes& sizes, Complaints&
     }
   }
   const Reduction average(ReduceOp::kSum, 1.0 / (all.size() + 1));
-  for (const size_t bytes : sizes.large) {
-    for (const DataType type : kTypes) {
-      const size_t count = bytes / reduce::ElementBytes(type) - 1;
-      AllReduceOnce(all, type, average, count, nullptr, complaints);
-      if (all.registered().size() < bytes) continue;
-      AllReduceOnce(all, type, average, count, all.registered().data(), complaints);
-    }
-  }
+  const size_t count = sizes.large.back() / sizeof(float) - 1;
+  AllReduceOnce(all, DataType::kFloat32, average, count, nullptr, complaints);
+  AllReduceOnce(all, DataType::kBFloat16, average, count, nullptr, complaints);
+  if (all.registered().size() < sizes.large.back()) return;
+  AllReduceOnce(all, DataType::kFloat32, average, count, all.registered().data(), complaints);
 }
 
 // Parts of about `total`, of which some are empty where `pattern` is odd.
@@ -315,7 +312,7 @@ void ReduceScatters(Collectives& all, const CollectiveSizes& sizes, Complaints& 
 }
 
 void ReduceScattersScaled(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
-  for (const size_t bytes : AllSizes(sizes)) {
+  for (const size_t bytes : {sizes.small.back(), sizes.large.front()}) {
     for (size_t i = 0; i < kTypes.size(); ++i) {
       const auto pattern = static_cast<int>(i % 3);
       const auto counts = PartsOf(bytes / reduce::ElementBytes(kTypes[i]), all.size(), pattern);
