@@ -27,12 +27,12 @@
 namespace lmdbio::comm {
 
 // Memory that all ranks of a host group see: zero-filled, page-aligned, at an address of its own in
-// each rank. Gone with the last rank, however that ends: it has no name that could stay behind.
-// Lifetime: usable until MPI_Finalize where the group is MPI's, which takes it away
+// each rank. It has no name while it is in use, so it goes with the last rank, however that ends.
+// Lifetime: a window of MPI's ends with MPI_Finalize, other memory with its last rank
 class SharedMemory {
  public:
-  // Releases it. Collective where the group is MPI's, but for memory that was abandoned or that
-  // outlives MPI_Finalize.
+  // Releases it. Collective for a window of MPI's, unless the memory was abandoned or outlives
+  // MPI_Finalize.
   virtual ~SharedMemory() = default;
 
   virtual MutableBytes bytes() const = 0;
@@ -41,6 +41,10 @@ class SharedMemory {
   // end of the process. For ranks whose peers are gone; a peer that is not must abandon it too, or
   // its release waits for ever.
   virtual void Abandon() = 0;
+
+  // One line for the user if the group had to take another kind of memory than it prefers: which
+  // one, and why. "" otherwise. All ranks have one or none has.
+  virtual std::string_view note() const { return {}; }
 };
 
 // Threads: one at a time in each rank.
@@ -84,7 +88,8 @@ class Group {
 
   // Collective. Requires: all ranks share memory (SplitByHost made this group).
   // size_bytes  [the same on every rank; may be 0]
-  // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank
+  // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank; says what
+  //                             there is, and how to get more
   //         kInvalidArgument    the ranks do not share memory, or ask for different sizes
   //         kInternal           MPI failed, in its words
   // Cost: pages are made when they are first touched, near the rank that touches them
