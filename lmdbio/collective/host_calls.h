@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lmdbio/collective/host_collectives.h"
@@ -48,6 +49,7 @@ class HostCalls final : public Collectives {
   Result<CallOutcome> Barrier(const CallTag& tag) override;
   MutableBytes registered() const override { return RegisteredOf(rank()); }
   uint64_t ample_bytes() const override { return kAmpleBytes; }
+  std::string Description() const override { return std::string(memory_.table->note()); }
   void Stop(const Error& why) override { table_.Stop(why); }
 
  private:

@@ -87,6 +87,8 @@ class Group {
   virtual Result<std::unique_ptr<Group>> Split(int color) = 0;
 
   // Collective. Requires: all ranks share memory (SplitByHost made this group).
+  // Ranks that are processes get a file in memory (host_memory.h), or a window of MPI's where the
+  // system refuses that; the memory then has a note.
   // size_bytes  [the same on every rank; may be 0]
   // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank; says what
   //                             there is, and how to get more

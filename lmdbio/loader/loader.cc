@@ -366,9 +366,17 @@ Status Loader::Impl::OpenWindow() {
                      layout::kStretchAlignBytes * layout::kStretchAlignBytes;
   Result<std::unique_ptr<comm::SharedMemory>> memory =
       host_->AllocateShared(Window::BytesNeeded(shape));
-  Status allocated = memory ? Status() : Fail(std::move(memory).error());
-  if (memory) memory_ = std::move(*memory);
+  Status allocated;
+  if (memory) {
+    memory_ = std::move(*memory);
+  } else {
+    allocated = Fail(std::move(memory).error().Within(
+        fmt::format("memory_budget_bytes (--memory-budget) is {}", options_.memory_budget_bytes)));
+  }
   LMDBIO_TRY_VOID(comm::Agree(group_, std::move(allocated)));
+  if (reader_index_ == 0 && !is_reopened_ && !memory_->note().empty()) {
+    notes_.Add(std::string(memory_->note()));
+  }
   // Fewer TLB misses where the kernel gives huge pages for shared memory (dissertation 3.3).
   ::madvise(memory_->bytes().data(), memory_->bytes().size(), MADV_HUGEPAGE);
   window_.emplace(memory_->bytes(), shape, host_->rank(), group_.rank());

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/comm/anonymous_memory.h"
+#include "lmdbio/comm/host_memory.h"
 #include "lmdbio/mpi/mpi_calls.h"
 #include "lmdbio/mpi/mpi_memory.h"
 
@@ -71,9 +73,7 @@ class CommunicatorGroup final : public Group {
   Result<std::vector<std::byte>> AllGather(Bytes mine) override;
   Result<std::unique_ptr<Group>> SplitByHost() override;
   Result<std::unique_ptr<Group>> Split(int color) override;
-  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
-    return AllocateMpiMemory(communicator_, size_bytes);
-  }
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
 
  private:
   MPI_Comm communicator_;
@@ -118,6 +118,14 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
   LMDBIO_TRY(std::string host_name, HostNameIfSeveral(part));
   return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
+}
+
+// All ranks get the same code, so that all of them ask MPI or none does.
+Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t size_bytes) {
+  if (size_ == 1) return comm::AllocateAnonymous(size_bytes);
+  auto memory = comm::AllocateHostMemory(*this, size_bytes);
+  if (memory || memory.error().code() != ErrorCode::kUnsupported) return memory;
+  return AllocateWindowMemory(communicator_, size_bytes, memory.error().message());
 }
 
 }  // namespace

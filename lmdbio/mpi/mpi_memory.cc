@@ -14,15 +14,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "lmdbio/comm/anonymous_memory.h"
-#include "lmdbio/comm/same_size.h"
+#include "lmdbio/base/align.h"
 #include "lmdbio/mpi/mpi_calls.h"
 
 namespace lmdbio::mpi {
@@ -34,10 +35,12 @@ namespace {
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kAddressableBytes = uint64_t{1} << 62;  // more than any address space
 constexpr uint64_t kForMpiBytes = 1 << 20;                 // MPI's own state, generously
+constexpr const char* kUsualDirectory = "/dev/shm";
 
 class WindowMemory final : public SharedMemory {
  public:
-  WindowMemory(MPI_Win window, MutableBytes bytes) : window_(window), bytes_(bytes) {}
+  WindowMemory(MPI_Win window, MutableBytes bytes, std::string note)
+      : window_(window), bytes_(bytes), note_(std::move(note)) {}
   ~WindowMemory() override {
     if (is_abandoned_ || !IsMpiRunning()) return;
     MPI_Win_unlock_all(window_);
@@ -48,10 +51,12 @@ class WindowMemory final : public SharedMemory {
 
   MutableBytes bytes() const override { return bytes_; }
   void Abandon() override { is_abandoned_ = true; }
+  std::string_view note() const override { return note_; }
 
  private:
   MPI_Win window_;
   MutableBytes bytes_;
+  std::string note_;
   bool is_abandoned_ = false;
 };
 
@@ -61,35 +66,49 @@ std::string BackingDirectory() {
 #ifdef OPEN_MPI
   const char* const chosen = std::getenv("OMPI_MCA_osc_sm_backing_directory");
   if (chosen != nullptr) return chosen;
-  constexpr const char* usual = "/dev/shm";
-  if (::access(usual, W_OK) == 0) return usual;
+  if (::access(kUsualDirectory, W_OK) == 0) return kUsualDirectory;
 #endif
   return "";
 }
 
-// How much a window may take, as far as that can be known.
-uint64_t RoomBytes() {
+// What the directory of the windows has, as far as that can be known.
+struct Room {
+  uint64_t free_bytes = kUnlimited;
+  uint64_t all_bytes = kUnlimited;
+};
+
+Room FindRoom() {
   struct statvfs found = {};
   const std::string directory = BackingDirectory();
-  if (directory.empty() || ::statvfs(directory.c_str(), &found) != 0) return kUnlimited;
-  return static_cast<uint64_t>(found.f_bavail) * found.f_frsize;
+  if (directory.empty() || ::statvfs(directory.c_str(), &found) != 0) return {};
+  return {static_cast<uint64_t>(found.f_bavail) * found.f_frsize,
+          static_cast<uint64_t>(found.f_blocks) * found.f_frsize};
 }
 
-// Open MPI's rank 0 looks for room itself, and goes home without a word to the others, who wait for
-// it for ever. So it is asked beforehand, and all ranks hear the answer.
-Status CheckRoom(MPI_Comm communicator, int rank, int rank_count, uint64_t size_bytes) {
-  std::vector<uint64_t> asked_bytes(static_cast<size_t>(rank_count));
-  LMDBIO_TRY_VOID(AllGatherInPieces(communicator, std::as_bytes(std::span(&size_bytes, 1)),
-                                    std::as_writable_bytes(std::span(asked_bytes))));
-  LMDBIO_TRY_VOID(comm::CheckSameSize(asked_bytes));
-  uint64_t room_bytes = rank == 0 ? RoomBytes() : 0;
-  LMDBIO_TRY_VOID(
-      BroadcastInPieces(communicator, 0, std::as_writable_bytes(std::span(&room_bytes, 1))));
-  if (size_bytes < kAddressableBytes && size_bytes + kForMpiBytes <= room_bytes) return {};
-  const std::string room =
-      room_bytes == kUnlimited ? "" : fmt::format(", of which {} are free", room_bytes);
-  return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("{} bytes of shared memory{}", size_bytes, room));
+// What there is, what it takes, and how to get it.
+std::string WordsOfNoRoom(uint64_t size_bytes, const Room& room, std::string_view why_window) {
+  std::string asked = fmt::format("{} bytes of shared memory", size_bytes);
+  if (room.free_bytes == kUnlimited || size_bytes >= kAddressableBytes) return asked;
+  const std::string directory = BackingDirectory();
+  const uint64_t used_bytes = room.all_bytes - std::min(room.free_bytes, room.all_bytes);
+  const uint64_t mib = AlignUp(used_bytes + size_bytes + kForMpiBytes, 1 << 20) / (1 << 20);
+  const std::string for_docker =
+      directory == kUsualDirectory ? fmt::format("docker run --shm-size={}m, or ", mib) : "";
+  return fmt::format(
+      "{}: {} has {} bytes, of which {} are free, and memory outside it is refused ({}); make {} "
+      "larger ({}mount -o remount,size={}m {}) or ask for less",
+      asked, directory, room.all_bytes, room.free_bytes, why_window, directory, for_docker, mib,
+      directory);
+}
+
+// Open MPI's rank 0 looks for room itself, and returns without a word to the others, which wait for
+// it for ever. So this rank 0 looks beforehand, and tells all ranks.
+Status CheckRoom(MPI_Comm communicator, int rank, uint64_t size_bytes,
+                 std::string_view why_window) {
+  Room room = rank == 0 ? FindRoom() : Room();
+  LMDBIO_TRY_VOID(BroadcastInPieces(communicator, 0, std::as_writable_bytes(std::span(&room, 1))));
+  if (size_bytes < kAddressableBytes && size_bytes + kForMpiBytes <= room.free_bytes) return {};
+  return Fail(ErrorCode::kResourceExhausted, WordsOfNoRoom(size_bytes, room, why_window));
 }
 
 struct Window {
@@ -156,24 +175,23 @@ Status CheckOutcomes(MPI_Comm communicator, int rank_count, const Window& window
 
 }  // namespace
 
-Result<std::unique_ptr<SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
-                                                        uint64_t size_bytes) {
+Result<std::unique_ptr<SharedMemory>> AllocateWindowMemory(MPI_Comm communicator,
+                                                           uint64_t size_bytes,
+                                                           std::string_view why_window) {
   int rank = 0;
   int rank_count = 0;
   MPI_Comm_rank(communicator, &rank);
   MPI_Comm_size(communicator, &rank_count);
-  // Open MPI takes a lone rank's window from malloc, with whatever bytes were there before.
-  if (rank_count == 1) return comm::AllocateAnonymous(size_bytes);
-
-  LMDBIO_TRY_VOID(CheckRoom(communicator, rank, rank_count, size_bytes));
+  LMDBIO_TRY_VOID(CheckRoom(communicator, rank, size_bytes, why_window));
   const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const Window window = AllocateWindow(communicator, rank, size_bytes + page_bytes);
   const uint64_t page_distance = -reinterpret_cast<uintptr_t>(window.address) % page_bytes;
   LMDBIO_TRY_VOID(CheckOutcomes(
       communicator, rank_count, window,
       {.failed = window.code == MPI_SUCCESS ? 0U : 1U, .page_distance = page_distance}));
-  return std::make_unique<WindowMemory>(window.handle,
-                                        MutableBytes(window.address + page_distance, size_bytes));
+  return std::make_unique<WindowMemory>(
+      window.handle, MutableBytes(window.address + page_distance, size_bytes),
+      fmt::format("shared memory is a window of MPI's: {}", why_window));
 }
 
 }  // namespace lmdbio::mpi

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include <mpi.h>
 
@@ -13,11 +14,17 @@
 
 namespace lmdbio::mpi {
 
-// Collective over `communicator`; see Group::AllocateShared.
-// Requires: the error handler of `communicator` is MPI_ERRORS_RETURN
+// Collective over `communicator`; see Group::AllocateShared. For hosts that refuse
+// comm::AllocateHostMemory, which needs no room in /dev/shm, never has a name, and may outlive
+// MPI_Finalize.
+// why_window  how the host refused that, for the note of the memory and for errors
+// size_bytes  [the same on every rank: AllocateHostMemory has compared them]
+// Requires: the error handler of `communicator` is MPI_ERRORS_RETURN; there are several ranks, for
+//           Open MPI takes the window of a lone rank from malloc, which does not clear it
 // Errors: kResourceExhausted, kInvalidArgument, kInternal, as Group::AllocateShared
-Result<std::unique_ptr<comm::SharedMemory>> AllocateMpiMemory(MPI_Comm communicator,
-                                                              uint64_t size_bytes);
+Result<std::unique_ptr<comm::SharedMemory>> AllocateWindowMemory(MPI_Comm communicator,
+                                                                 uint64_t size_bytes,
+                                                                 std::string_view why_window);
 
 }  // namespace lmdbio::mpi
 #endif  // LMDBIO_MPI_MPI_MEMORY_H_

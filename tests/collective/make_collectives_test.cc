@@ -4,12 +4,15 @@
 #include "lmdbio/collective/make_collectives.h"
 
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/comm/thread_group.h"
 #include "tests/collective/collective_checks.h"
+#include "tests/comm/hooked_group.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::collective {
@@ -63,6 +66,22 @@ TEST_CASE("By each name there are collectives for ranks anywhere", "[collective]
   const bool is_tiered = ranks.ranks_per_host > 1 && ranks.rank_count > ranks.ranks_per_host;
   CHECK((description.find("between 2 hosts") != std::string::npos) ==
         (name == "auto" && is_tiered));
+}
+
+TEST_CASE("The note of shared memory is part of the description", "[collective][make]") {
+  const int ranks_per_host = GENERATE(2, 4);
+  std::string description;
+  comm::RunAsThreads({4, ranks_per_host}, [&](comm::Group& group) {
+    comm::HookedGroup hooked(
+        group,
+        [](comm::Group& host, uint64_t bytes) -> Result<std::unique_ptr<comm::SharedMemory>> {
+          LMDBIO_TRY(auto memory, host.AllocateShared(bytes));
+          return std::make_unique<comm::NotedMemory>(std::move(memory), "memory of another kind");
+        });
+    const auto made = MakeCollectives(hooked, Healthy(), Named("auto"));
+    if (made && group.rank() == 0) description = (*made)->Description();
+  });
+  CHECK(description.find("memory of another kind") != std::string::npos);
 }
 
 TEST_CASE("Shared memory is for the ranks of a host", "[collective][make]") {

@@ -5,12 +5,27 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lmdbio/comm/group.h"
 
 namespace lmdbio::comm {
+
+// Memory that the group did not like to take.
+class NotedMemory final : public SharedMemory {
+ public:
+  NotedMemory(std::unique_ptr<SharedMemory> memory, std::string note)
+      : memory_(std::move(memory)), note_(std::move(note)) {}
+  MutableBytes bytes() const override { return memory_->bytes(); }
+  void Abandon() override { memory_->Abandon(); }
+  std::string_view note() const override { return note_; }
+
+ private:
+  std::unique_ptr<SharedMemory> memory_;
+  std::string note_;
+};
 
 // Its parts have the same hook.
 class HookedGroup final : public Group {

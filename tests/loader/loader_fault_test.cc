@@ -4,11 +4,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "lmdbio/comm/thread_group.h"
+#include "lmdbio/loader/loader.h"
+#include "tests/comm/hooked_group.h"
 #include "tests/loader/stream_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
@@ -290,6 +296,53 @@ TEST_CASE("Ranks may leave at any time and the others go on", "[loader]") {
     }
   });
   SUCCEED();
+}
+
+// What each of four ranks on two hosts hears when all get their windows from `hook`.
+template <typename Say>
+std::vector<std::string> HearOfWindows(const comm::HookedGroup::Hook& hook, const Say& say) {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  for (int i = 0; i < 100; ++i) db.Put(fmt::format("{:06}", i), "value");
+  db.Commit();
+  std::vector<std::string> heard(4);
+  comm::RunAsThreads({4, 2}, [&](comm::Group& group) {
+    comm::HookedGroup hooked(group, hook);
+    LoaderOptions options;
+    options.strategy = Strategy::kScan;
+    options.memory_budget_bytes = 3 << 20;
+    auto opened = loader::Loader::Open(hooked, db.data_file(), options);
+    heard[static_cast<size_t>(group.rank())] = say(opened);
+  });
+  return heard;
+}
+
+TEST_CASE("A window that is refused is refused by the name of its option", "[loader][fault]") {
+  const auto heard = HearOfWindows(
+      [](comm::Group& host, uint64_t bytes) -> Result<std::unique_ptr<comm::SharedMemory>> {
+        if (bytes < 1 << 20) return host.AllocateShared(bytes);
+        return Fail(ErrorCode::kResourceExhausted, "/dev/shm is too small: make it larger");
+      },
+      [](const auto& opened) { return opened ? "" : opened.error().message(); });
+  for (const std::string& one : heard) {
+    CHECK(
+        one ==
+        "memory_budget_bytes (--memory-budget) is 3145728: /dev/shm is too small: make it larger");
+  }
+}
+
+TEST_CASE("A window of another kind is noted once for each host", "[loader][fault]") {
+  const auto heard = HearOfWindows(
+      [](comm::Group& host, uint64_t bytes) -> Result<std::unique_ptr<comm::SharedMemory>> {
+        LMDBIO_TRY(auto memory, host.AllocateShared(bytes));
+        return std::make_unique<comm::NotedMemory>(std::move(memory), "memory of another kind");
+      },
+      [](const auto& opened) {
+        return opened ? fmt::format("{}", fmt::join((*opened)->TakeNotes(), "; "))
+                      : opened.error().message();
+      });
+  CHECK(heard ==
+        std::vector<std::string>{"memory of another kind", "", "memory of another kind", ""});
 }
 
 }  // namespace

@@ -214,7 +214,9 @@ size_t SharedMappings() {
   size_t count = 0;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    count += line.find("/dev/shm/") != std::string::npos ? 1 : 0;
+    const bool is_shared = line.find("/dev/shm/") != std::string::npos ||
+                           line.find("/memfd:lmdbio") != std::string::npos;
+    count += is_shared ? 1 : 0;
   }
   return count;
 }

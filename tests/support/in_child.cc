@@ -3,11 +3,14 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <vector>
 
@@ -60,6 +63,13 @@ bool RefuseSystemCall(const RefusedCall& call) {
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+void RefuseMemfdIfAsked() {
+  if (std::getenv("LMDBIO_TEST_NO_MEMFD") == nullptr) return;
+  if (RefuseSystemCall({.number = SYS_memfd_create, .error_number = EPERM})) return;
+  std::fprintf(stderr, "skipped: this system has no seccomp filters for us\n");
+  std::exit(static_cast<int>(Verdict::kCannotTell));
 }
 
 }  // namespace lmdbio::test

@@ -28,5 +28,9 @@ struct RefusedCall {
 // process may not install a seccomp filter.
 bool RefuseSystemCall(const RefusedCall& call);
 
+// Refuses memory without a file to this process, if the environment has LMDBIO_TEST_NO_MEMFD: ranks
+// then share windows of MPI's. Ends the program with 77, a skip, where that cannot be arranged.
+void RefuseMemfdIfAsked();
+
 }  // namespace lmdbio::test
 #endif  // TESTS_SUPPORT_IN_CHILD_H_

@@ -15,6 +15,7 @@
 #include <mpi.h>
 
 #include "tests/support/catch.h"
+#include "tests/support/in_child.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -86,6 +87,7 @@ int RunTests(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  lmdbio::test::RefuseMemfdIfAsked();
   // Tests with several threads that call MPI request MPI_THREAD_MULTIPLE; the others need less.
   const bool is_multiple = std::getenv("LMDBIO_TEST_MPI_MULTIPLE") != nullptr;
   const int asked = is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
