@@ -22,7 +22,8 @@ std::string WordsOfFailure(std::string_view call, int error_number) {
 
 tl::unexpected<Error> CallFailed(ErrorCode code, std::string_view call, int error_number) {
   const bool is_limit = error_number == EMFILE || error_number == ENFILE;
-  return Fail(is_limit ? ErrorCode::kResourceExhausted : code, WordsOfFailure(call, error_number));
+  return Fail(is_limit ? ErrorCode::kResourceExhausted : code, WordsOfFailure(call, error_number),
+              error_number);
 }
 
 }  // namespace lmdbio::comm

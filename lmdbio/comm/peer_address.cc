@@ -5,21 +5,50 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/format.h>
+#include "lmdbio/comm/call_failure.h"
 
 namespace lmdbio::comm {
 namespace {
 
-tl::unexpected<Error> CallFailed(std::string_view call) {
-  return Fail(ErrorCode::kIo, fmt::format("{}: {}", call, std::strerror(errno)), errno);
+constexpr int kMappedBits = 96;  // of an IPv4 address in IPv6 are always the same
+
+tl::unexpected<Error> Failed(std::string_view call) {
+  return CallFailed(ErrorCode::kIo, call, errno);
 }
 
-constexpr int kMappedBits = 96;  // of an IPv4 address in IPv6 are always the same
+// As the kernel takes it.
+struct SocketAddress {
+  explicit SocketAddress(const PeerAddress& address) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(address.port);
+    std::memcpy(&v6.sin6_addr, address.ip.data(), address.ip.size());
+    if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(address.port);
+    std::memcpy(&v4.sin_addr, &address.ip[kMappedBits / 8], sizeof v4.sin_addr);
+  }
+  bool is_v4() const { return v4.sin_family == AF_INET; }
+  sockaddr* get() {
+    return is_v4() ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
+  }
+  socklen_t size_bytes() const { return is_v4() ? sizeof v4 : sizeof v6; }
+
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+};
+
+Result<UniqueFd> MakeSocket(const SocketAddress& address) {
+  UniqueFd made(::socket(address.is_v4() ? AF_INET : AF_INET6,
+                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!made) return Failed("socket");
+  return made;
+}
 
 bool IsLinkLocal(const PeerAddress& address) {
   return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
@@ -66,13 +95,18 @@ bool InNetworkOf(const PeerAddress& address, const PeerAddress& network) {
   return rest == 0 || (address.ip[whole] ^ network.ip[whole]) >> (8 - rest) == 0;
 }
 
+}  // namespace
+
 bool IsLoopback(const PeerAddress& address) {
   const PeerAddress v4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127, 0, 0, 0}, 104};
   const PeerAddress v6{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 128};
   return InNetworkOf(address, v4) || InNetworkOf(address, v6);
 }
 
-}  // namespace
+uint64_t NetworkNamespace() {
+  struct stat found = {};
+  return ::stat("/proc/self/ns/net", &found) == 0 ? static_cast<uint64_t>(found.st_ino) : 0;
+}
 
 std::vector<PeerAddress> OwnAddresses() {
   std::vector<PeerAddress> found;
@@ -108,22 +142,11 @@ std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
   return order;
 }
 
-Result<UniqueFd> BeginConnect(const PeerAddress& address, uint16_t port) {
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  std::memcpy(&v4.sin_addr, &address.ip[12], 4);
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(port);
-  std::memcpy(&v6.sin6_addr, address.ip.data(), address.ip.size());
-  const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
-  UniqueFd socket(
-      ::socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return CallFailed("socket");
-  const int rc = is_v4 ? ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&v4), sizeof v4)
-                       : ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&v6), sizeof v6);
-  if (rc != 0 && errno != EINPROGRESS) return CallFailed("connect");
+Result<UniqueFd> BeginConnect(const PeerAddress& address) {
+  SocketAddress there(address);
+  LMDBIO_TRY(UniqueFd socket, MakeSocket(there));
+  const int rc = ::connect(socket.get(), there.get(), there.size_bytes());
+  if (rc != 0 && errno != EINPROGRESS) return Failed("connect");
   return socket;
 }
 
@@ -137,31 +160,15 @@ std::string Text(const PeerAddress& address) {
   return text.data();
 }
 
-Result<UniqueFd> Listen(uint16_t& port) {
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_addr = in6addr_any;
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_addr.s_addr = htonl(INADDR_ANY);
-  const int off = 0;
-  UniqueFd listener(::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const bool is_v6 =
-      listener && ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
-      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&v6), sizeof v6) == 0;
-  if (!is_v6) {
-    listener = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!listener) return CallFailed("socket");
-    if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&v4), sizeof v4) != 0) {
-      return CallFailed("bind");
-    }
-  }
-  if (::listen(listener.get(), SOMAXCONN) != 0) return CallFailed("listen");
-  socklen_t length = sizeof v6;
-  if (::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&v6), &length) != 0) {
-    return CallFailed("getsockname");
-  }
-  port = ntohs(v6.sin6_port);  // lies where that of sockaddr_in lies
+Result<UniqueFd> ListenAt(PeerAddress& address) {
+  address.port = 0;
+  SocketAddress here(address);
+  LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
+  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
+  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  socklen_t length = here.size_bytes();
+  if (::getsockname(listener.get(), here.get(), &length) != 0) return Failed("getsockname");
+  address.port = ntohs(here.is_v4() ? here.v4.sin_port : here.v6.sin6_port);
   return listener;
 }
 

@@ -18,6 +18,7 @@ namespace lmdbio::comm {
 struct PeerAddress {
   std::array<uint8_t, 16> ip{};
   uint8_t prefix_bits = 0;  // of the interface's network
+  uint16_t port = 0;        // where somebody listens there; 0: nobody does
 
   friend bool operator==(const PeerAddress&, const PeerAddress&) = default;
 };
@@ -25,8 +26,7 @@ struct PeerAddress {
 // What a process tells the others of itself.
 struct Reachability {
   static constexpr size_t kAddressesMax = 8;
-  uint16_t port = 0;  // 0: it could not listen
-  uint16_t address_count = 0;
+  uint16_t address_count = 0;  // 0: it does not listen
   std::array<PeerAddress, kAddressesMax> addresses{};
 };
 static_assert(std::is_trivially_copyable_v<Reachability>);
@@ -34,21 +34,29 @@ static_assert(std::is_trivially_copyable_v<Reachability>);
 // The addresses of this host's interfaces that are up, loopback last; at most kAddressesMax.
 std::vector<PeerAddress> OwnAddresses();
 
+// Whether only processes of the same network namespace reach it.
+bool IsLoopback(const PeerAddress& address);
+
+// A number for the network namespace of this process, which others on this kernel have in common
+// with it if and only if they are in the same one; 0 where the kernel does not tell.
+uint64_t NetworkNamespace();
+
 // `theirs` in the order in which they are worth a try: first those in a network of `mine`.
 std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
                                       std::span<const PeerAddress> theirs);
 
-// A socket that does not block, on its way to `port` there; whether it arrives, poll tells.
-// Errors: kIo  it could not even begin
-Result<UniqueFd> BeginConnect(const PeerAddress& address, uint16_t port);
+// A socket that does not block, on its way to `address`; whether it arrives, poll tells.
+// Errors: kIo                 it could not even begin; names the call and the reason
+//         kResourceExhausted  no descriptor is left
+Result<UniqueFd> BeginConnect(const PeerAddress& address);
 
 // "10.1.2.3", "fe80::1"
 std::string Text(const PeerAddress& address);
 
-// A socket that listens on all interfaces, IPv6 and IPv4 (IPv4 alone where there is no IPv6), at a
-// port that was free, and does not block.
-// Errors: kIo
-Result<UniqueFd> Listen(uint16_t& port);
+// A socket that listens at `address` and nowhere else, at a port that was free, which becomes the
+// address's. Does not block.
+// Errors: as BeginConnect
+Result<UniqueFd> ListenAt(PeerAddress& address);
 
 }  // namespace lmdbio::comm
 #endif  // LMDBIO_COMM_PEER_ADDRESS_H_

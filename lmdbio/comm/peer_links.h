@@ -5,7 +5,8 @@
 // in poll. Links lead one way, are named beforehand, and stand for as long as the object: a rank
 // that dies, or cannot go on, is an error at every rank that waits for it.
 //
-// Nobody else can join: who connects must show a key that only the job's ranks know.
+// A stranger cannot join: a rank that connects shows a key that only the job's ranks know, and
+// strangers that say nothing do not keep the ranks apart (comm/peer_door.h).
 //
 // Source: docs/many_hosts.md "Messages".
 #ifndef LMDBIO_COMM_PEER_LINKS_H_
@@ -40,8 +41,11 @@ struct LinkPlan {
 class PeerLinks {
  public:
   // Collective. Returns when the links of every rank stand.
-  // Errors: kIo  some rank could not be reached within 30 s; names both ranks and what was tried.
-  //              The same failure on every rank
+  // Errors: kIo                 some rank could not be reached within 30 s, or a rank can listen
+  //                             nowhere; names the ranks, what was tried and the reason
+  //         kResourceExhausted  no descriptors for the links; names the limit
+  //         kPeerFailed         one of these on another rank
+  //         kInternal           the group failed
   static Result<std::unique_ptr<PeerLinks>> Open(Group& group, const LinkPlan& plan);
 
   // What a rank of the group is called in messages: "rank 3 on node-7".

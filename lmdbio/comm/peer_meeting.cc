@@ -1,20 +1,24 @@
 #include "lmdbio/comm/peer_meeting.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <type_traits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "lmdbio/comm/call_failure.h"
 #include "lmdbio/comm/peer_address.h"
+#include "lmdbio/comm/peer_door.h"
 
 namespace lmdbio::comm {
 namespace {
@@ -28,42 +32,25 @@ constexpr auto kWelcomeLimit = std::chrono::seconds(10);
 constexpr auto kPauseBetweenRounds = std::chrono::milliseconds(100);
 constexpr std::byte kWelcome{0x06};
 
-using Key = std::array<std::byte, 16>;
-
-struct Hello {
-  Key key;
-  int32_t from;
-  int32_t to;
-};
-static_assert(std::is_trivially_copyable_v<Hello>);
-
 // A rank that this one will send to.
 struct Outgoing {
   enum class Phase { kPaused, kConnecting, kAwaitingWelcome, kStands } phase = Phase::kPaused;
   int rank = -1;
-  uint16_t port = 0;
   std::vector<PeerAddress> addresses;
   size_t next_address = 0;
-  Clock::time_point until{};  // of a pause or an attempt
+  Clock::time_point until{};          // of a pause or an attempt
+  std::string trouble = "no answer";  // of the last attempt that failed
   UniqueFd socket;
-};
-
-// Somebody who has connected and not said yet who it is.
-struct Stranger {
-  UniqueFd socket;
-  std::array<std::byte, sizeof(Hello)> bytes{};
-  size_t got = 0;
 };
 
 class Meeting {
  public:
-  Meeting(int rank, const Key& key, const UniqueFd& listener, const LinkPlan& plan)
-      : rank_(rank), key_(key), listener_(listener), expected_(plan.receives_from) {}
+  Meeting(int rank, const JobKey& key, PeerDoor door, const LinkPlan& plan)
+      : rank_(rank), key_(key), door_(std::move(door)), expected_(plan.receives_from) {}
 
   void Expect(int rank, const Reachability& there, std::span<const PeerAddress> mine) {
     Outgoing& peer = outgoing_.emplace_back();
     peer.rank = rank;
-    peer.port = there.port;
     peer.addresses = InOrderOfTry(mine, std::span(there.addresses).first(there.address_count));
   }
 
@@ -79,19 +66,17 @@ class Meeting {
   }
   Clock::time_point NextDeadline(Clock::time_point limit) const;
   void Begin(Outgoing& peer);
-  void GiveUp(Outgoing& peer);
+  void GiveUp(Outgoing& peer, std::string trouble);
   void GoOn(Outgoing& peer);
-  void AcceptAll();
-  bool Listen(Stranger& stranger);
-  bool Welcome(Stranger& stranger);
+  void Welcome(PeerDoor::Visitor visitor);
+  void BeginDue(Clock::time_point now);
   Status TooLate() const;
 
   int rank_;
-  Key key_;
-  const UniqueFd& listener_;
+  JobKey key_;
+  PeerDoor door_;
   std::vector<int> expected_;
   std::vector<Outgoing> outgoing_;
-  std::vector<Stranger> strangers_;
   MeetingResult result_;
 };
 
@@ -100,28 +85,28 @@ void Meeting::Begin(Outgoing& peer) {
     peer.until = Clock::now() + kMeetingLimit;
     return;
   }
-  const PeerAddress& address = peer.addresses[peer.next_address];
-  Result<UniqueFd> socket = BeginConnect(address, peer.port);
-  if (!socket) return GiveUp(peer);
+  Result<UniqueFd> socket = BeginConnect(peer.addresses[peer.next_address]);
+  if (!socket) return GiveUp(peer, socket.error().message());
   peer.socket = std::move(*socket);
   peer.phase = Outgoing::Phase::kConnecting;
   peer.until = Clock::now() + kConnectLimit;
 }
 
 // Of this address, for now.
-void Meeting::GiveUp(Outgoing& peer) {
+void Meeting::GiveUp(Outgoing& peer, std::string trouble) {
   peer.socket = UniqueFd();
   peer.phase = Outgoing::Phase::kPaused;
+  peer.trouble = std::move(trouble);
   peer.next_address = (peer.next_address + 1) % peer.addresses.size();
   peer.until = Clock::now() + (peer.next_address == 0 ? kPauseBetweenRounds : Clock::duration(0));
 }
 
 void Meeting::GoOn(Outgoing& peer) {
   if (peer.phase == Outgoing::Phase::kConnecting) {
-    const Hello hello{key_, rank_, peer.rank};
+    const Introduction mine{key_, rank_, peer.rank};
     // Fits into the empty buffer of a connection that stands.
-    const ssize_t sent = ::send(peer.socket.get(), &hello, sizeof hello, MSG_NOSIGNAL);
-    if (sent != sizeof hello) return GiveUp(peer);
+    const ssize_t sent = ::send(peer.socket.get(), &mine, sizeof mine, MSG_NOSIGNAL);
+    if (sent != sizeof mine) return GiveUp(peer, WordsOfFailure("connect", errno));
     peer.phase = Outgoing::Phase::kAwaitingWelcome;
     peer.until = Clock::now() + kWelcomeLimit;
     return;
@@ -129,43 +114,20 @@ void Meeting::GoOn(Outgoing& peer) {
   std::byte answer{};
   const ssize_t got = ::recv(peer.socket.get(), &answer, 1, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got != 1 || answer != kWelcome) return GiveUp(peer);
+  if (got != 1 || answer != kWelcome) return GiveUp(peer, "the connection was closed");
   peer.phase = Outgoing::Phase::kStands;
 }
 
-void Meeting::AcceptAll() {
-  while (true) {
-    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket) return;
-    strangers_.emplace_back().socket = std::move(socket);
-  }
-}
-
-bool Meeting::Welcome(Stranger& stranger) {
-  Hello hello{};
-  std::memcpy(&hello, stranger.bytes.data(), sizeof hello);
-  const bool is_expected =
-      hello.key == key_ && hello.to == rank_ &&
-      std::find(expected_.begin(), expected_.end(), hello.from) != expected_.end();
-  if (!is_expected || ::send(stranger.socket.get(), &kWelcome, 1, MSG_NOSIGNAL) != 1) return false;
-  // Who comes again has given up the first time.
-  result_.incoming[hello.from] = std::move(stranger.socket);
-  return true;
-}
-
-// False when there is nothing more to hear from this one.
-bool Meeting::Listen(Stranger& stranger) {
-  const ssize_t got = ::recv(stranger.socket.get(), &stranger.bytes[stranger.got],
-                             stranger.bytes.size() - stranger.got, 0);
-  if (got < 0) return errno == EAGAIN || errno == EINTR;
-  if (got == 0) return false;
-  stranger.got += static_cast<size_t>(got);
-  if (stranger.got < stranger.bytes.size()) return true;
-  Welcome(stranger);
-  return false;
+// A visitor that comes again has given up its first connection.
+void Meeting::Welcome(PeerDoor::Visitor visitor) {
+  const bool is_expected = visitor.to == rank_ && std::find(expected_.begin(), expected_.end(),
+                                                            visitor.from) != expected_.end();
+  if (!is_expected || ::send(visitor.socket.get(), &kWelcome, 1, MSG_NOSIGNAL) != 1) return;
+  result_.incoming[visitor.from] = std::move(visitor.socket);
 }
 
 Clock::time_point Meeting::NextDeadline(Clock::time_point limit) const {
+  limit = std::min(limit, door_.Deadline());
   for (const Outgoing& peer : outgoing_) {
     if (peer.phase != Outgoing::Phase::kStands) limit = std::min(limit, peer.until);
   }
@@ -175,19 +137,32 @@ Clock::time_point Meeting::NextDeadline(Clock::time_point limit) const {
 Status Meeting::TooLate() const {
   for (const Outgoing& peer : outgoing_) {
     if (peer.phase == Outgoing::Phase::kStands) continue;
-    std::string tried;
+    std::vector<std::string> tried;
     for (const PeerAddress& address : peer.addresses) {
-      tried += (tried.empty() ? "" : ", ") + Text(address);
+      tried.push_back(fmt::format("{} port {}", Text(address), address.port));
     }
-    return Fail(ErrorCode::kIo, fmt::format("no connection to rank {} at port {} of {}", peer.rank,
-                                            peer.port, tried.empty() ? "no address" : tried));
+    return Fail(
+        ErrorCode::kIo,
+        fmt::format("no connection to rank {} within {} s ({}), tried {}", peer.rank,
+                    kMeetingLimit.count(), peer.trouble,
+                    tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
   }
   for (const int rank : expected_) {
-    if (result_.incoming.count(rank) == 0) {
-      return Fail(ErrorCode::kIo, fmt::format("rank {} has not connected", rank));
-    }
+    if (result_.incoming.count(rank) != 0) continue;
+    const std::string why = door_.trouble().empty() ? "" : fmt::format(" ({})", door_.trouble());
+    return Fail(ErrorCode::kIo, fmt::format("rank {} has not connected within {} s{}", rank,
+                                            kMeetingLimit.count(), why));
   }
   return {};
+}
+
+// Begins what has paused for long enough, and gives up what takes too long.
+void Meeting::BeginDue(Clock::time_point now) {
+  for (Outgoing& peer : outgoing_) {
+    if (peer.phase == Outgoing::Phase::kStands || now < peer.until) continue;
+    if (peer.phase != Outgoing::Phase::kPaused) GiveUp(peer, "no answer");
+    if (peer.until <= Clock::now()) Begin(peer);
+  }
 }
 
 Status Meeting::Run() {
@@ -196,29 +171,21 @@ Status Meeting::Run() {
   while (!IsOver()) {
     const auto now = Clock::now();
     if (now >= limit) return TooLate();
-    for (Outgoing& peer : outgoing_) {
-      if (peer.phase == Outgoing::Phase::kStands || now < peer.until) continue;
-      if (peer.phase != Outgoing::Phase::kPaused) GiveUp(peer);
-      if (peer.until <= Clock::now()) Begin(peer);
-    }
-    polled.assign(1, {listener_.get(), POLLIN, 0});
+    BeginDue(now);
+    polled.clear();
     for (const Outgoing& peer : outgoing_) {
       const bool connects = peer.phase == Outgoing::Phase::kConnecting;
       const bool waits = connects || peer.phase == Outgoing::Phase::kAwaitingWelcome;
       polled.push_back(
           {waits ? peer.socket.get() : -1, static_cast<short>(connects ? POLLOUT : POLLIN), 0});
     }
-    for (const Stranger& one : strangers_) polled.push_back({one.socket.get(), POLLIN, 0});
+    door_.AddTo(polled, now);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(NextDeadline(limit) - now);
     ::poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(0, left.count())));
     for (size_t i = 0; i < outgoing_.size(); ++i) {
-      if (polled[1 + i].revents != 0) GoOn(outgoing_[i]);
+      if (polled[i].revents != 0) GoOn(outgoing_[i]);
     }
-    size_t at = 1 + outgoing_.size();
-    std::erase_if(strangers_, [&](Stranger& stranger) {
-      return polled[at++].revents != 0 && !Listen(stranger);
-    });
-    AcceptAll();
+    for (PeerDoor::Visitor& visitor : door_.Serve(key_, Clock::now())) Welcome(std::move(visitor));
   }
   return {};
 }
@@ -228,8 +195,8 @@ MeetingResult Meeting::TakeResult() {
   return std::move(result_);
 }
 
-Result<Key> ShareKey(Group& group) {
-  Key key{};
+Result<JobKey> ShareKey(Group& group) {
+  JobKey key{};
   Status made;
   if (group.rank() == 0 && ::getrandom(key.data(), key.size(), 0) != sizeof key) {
     made = Fail(ErrorCode::kInternal, fmt::format("getrandom: {}", std::strerror(errno)), errno);
@@ -239,17 +206,60 @@ Result<Key> ShareKey(Group& group) {
   return key;
 }
 
+// Collective. Where the other ranks may connect to this one: at the loopback alone, if all of them
+// are in its network namespace.
+Result<std::vector<PeerAddress>> UsefulAddresses(Group& group) {
+  const uint64_t mine = NetworkNamespace();
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  bool is_one_network = mine != 0 && group.host_name().empty();
+  for (size_t at = 0; at < all.size(); at += sizeof mine) {
+    is_one_network = is_one_network && std::memcmp(&all[at], &mine, sizeof mine) == 0;
+  }
+  std::vector<PeerAddress> addresses = OwnAddresses();
+  if (is_one_network && std::any_of(addresses.begin(), addresses.end(), IsLoopback)) {
+    std::erase_if(addresses, [](const PeerAddress& one) { return !IsLoopback(one); });
+  }
+  return addresses;
+}
+
+// Whether the descriptors for all links are there. A rank that finds out in the middle of the
+// meeting would let the others wait for it until the end.
+Status CheckDescriptors(size_t count) {
+  std::vector<UniqueFd> taken;
+  while (taken.size() < count) {
+    UniqueFd one(::eventfd(0, EFD_CLOEXEC));
+    if (one) {
+      taken.push_back(std::move(one));
+      continue;
+    }
+    const int error_number = errno;
+    const size_t room = taken.size();
+    taken.clear();  // the rest of the process needs some again
+    return CallFailed(ErrorCode::kResourceExhausted,
+                      fmt::format("{} connections to other ranks, with room for {}", count, room),
+                      error_number);
+  }
+  return {};
+}
+
+Result<PeerDoor> OpenDoor(std::span<const PeerAddress> addresses, const LinkPlan& plan) {
+  PeerDoor door;
+  if (!plan.receives_from.empty()) {
+    LMDBIO_TRY(door, PeerDoor::Open(addresses));
+  }
+  LMDBIO_TRY_VOID(CheckDescriptors(plan.sends_to.size() + plan.receives_from.size()));
+  return door;
+}
+
 }  // namespace
 
 Result<MeetingResult> MeetPeers(Group& group, const LinkPlan& plan) {
-  Reachability mine;
-  LMDBIO_TRY(const UniqueFd listener, ForAll(group, Listen(mine.port)));
-  const std::vector<PeerAddress> addresses = OwnAddresses();
-  mine.address_count = static_cast<uint16_t>(addresses.size());
-  std::copy(addresses.begin(), addresses.end(), mine.addresses.begin());
-  LMDBIO_TRY(const Key key, ShareKey(group));
+  LMDBIO_TRY(const std::vector<PeerAddress> addresses, UsefulAddresses(group));
+  LMDBIO_TRY(PeerDoor door, ForAll(group, OpenDoor(addresses, plan)));
+  const Reachability mine = door.reachability();
+  LMDBIO_TRY(const JobKey key, ShareKey(group));
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
-  Meeting meeting(group.rank(), key, listener, plan);
+  Meeting meeting(group.rank(), key, std::move(door), plan);
   for (const int rank : plan.sends_to) {
     Reachability there;
     std::memcpy(&there, &gathered[static_cast<size_t>(rank) * sizeof there], sizeof there);

@@ -1,8 +1,9 @@
 // lmdbio/comm/peer_meeting.h - how the links of comm/peer_links.h come to stand.
 //
-// Every rank listens, tells all others its addresses and connects to those that it will send to.
-// Who connects says who it is and whom it wants, with the job's key, and waits for an answer: an
-// address may belong to another machine than it seems, or to nobody.
+// Every rank listens (comm/peer_door.h), tells all others its addresses and connects to those that
+// it will send to: at the loopback alone, if all ranks are in one network namespace. A rank that
+// connects shows the job's key, its number and the number of the rank that it wants, and waits for
+// an answer: an address may belong to another machine than it seems, or to nobody.
 #ifndef LMDBIO_COMM_PEER_MEETING_H_
 #define LMDBIO_COMM_PEER_MEETING_H_
 
@@ -21,6 +22,7 @@ struct MeetingResult {
 };
 
 // Collective. Errors: as PeerLinks::Open
+// Source: docs/many_hosts.md "Messages".
 Result<MeetingResult> MeetPeers(Group& group, const LinkPlan& plan);
 
 }  // namespace lmdbio::comm
