@@ -125,8 +125,10 @@ TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
   Play(2, {1}, outcome, [&](comm::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() == 0) {
       while (!mine.Take(0)) LMDBIO_TRY_VOID(mine.Await(0));
-      return group.Barrier();  // never releases it
+      LMDBIO_TRY_VOID(group.Barrier());  // rank 1 starts when the token is taken
+      return group.Barrier();            // never releases it
     }
+    LMDBIO_TRY_VOID(group.Barrier());
     if (mine.Take(0)) return Fail(ErrorCode::kInternal, "took a token that another holds");
     std::thread stopper([&] { mine.Stop(); });
     Status waited = mine.Await(0);
