@@ -1,5 +1,6 @@
 #include "lmdbio/reduce/reduce.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -96,7 +97,8 @@ TEST_CASE("Scaled reductions are the same on every processor", "[reduce]") {
                                           count, scale);
       LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), source_count,
                                          count, scale);
-      CHECK(portable == better);
+      const auto differing = std::ranges::mismatch(portable, better).in1;
+      CHECK(static_cast<size_t>(differing - portable.begin()) == bytes);
     }
   }
 }
