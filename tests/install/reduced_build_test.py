@@ -51,7 +51,7 @@ class ReducedBuildTest(unittest.TestCase):
         cls.prefix = cls.folder / "prefix"
         cls.environment = os.environ | {"PKG_CONFIG_LIBDIR": str(cls.visible_modules())}
         cls.environment.pop("PKG_CONFIG_PATH", None)
-        run("cmake", "-S", SOURCE, "-B", cls.build, "-G", "Ninja", *cls.configuration(),
+        run("cmake", "-S", SOURCE, "-B", cls.build, *cls.configuration(),
             *(f"-D{option}=OFF" for option in OPTIONS), env=cls.environment)
         run("cmake", "--build", cls.build, "--parallel", "2")
         run("cmake", "--install", cls.build, "--prefix", cls.prefix)
@@ -69,7 +69,7 @@ class ReducedBuildTest(unittest.TestCase):
     @staticmethod
     def configuration():
         hidden = (f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in HIDDEN_PACKAGES)
-        return *COMPILERS, *hidden, "-DCMAKE_BUILD_TYPE=None", "--no-warn-unused-cli"
+        return "-G", "Ninja", *COMPILERS, *hidden, "-DCMAKE_BUILD_TYPE=None", "--no-warn-unused-cli"
 
     def test_needs_the_allowed_libraries_only(self):
         listing = run("readelf", "--dynamic", self.build / "lib" / "liblmdbio.so")
@@ -111,7 +111,8 @@ class ReducedBuildTest(unittest.TestCase):
                 switches = {name: "OFF" for name in OPTIONS} | {option: "ON"}
                 switches |= {name: "ON" for name in OPTIONS[:3] if name != needed}
                 result = subprocess.run(
-                    ["cmake", "-S", SOURCE, "-B", self.folder / "refused", *COMPILERS,
+                    ["cmake", "-S", SOURCE, "-B", self.folder / "refused", "-G", "Ninja",
+                     *COMPILERS,
                      *(f"-D{name}={value}" for name, value in switches.items())],
                     capture_output=True, text=True, check=False)
                 self.assertNotEqual(result.returncode, 0)

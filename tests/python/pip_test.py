@@ -40,7 +40,7 @@ class PipTest(Databases):
         missing = self.run_python("-c", READ_ONE, self.digits, LMDBIO_LIBRARY="/nowhere.so",
                                   LD_PRELOAD="")
         last = missing.stderr.strip().splitlines()[-1]
-        self.assertTrue(last.startswith("ImportError: "), last)
+        self.assertRegex(last, r"\Almdbio\S*\.LibraryNotFoundError: ")
         self.assertIn("set LMDBIO_LIBRARY", last)
 
 
