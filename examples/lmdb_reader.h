@@ -1,4 +1,4 @@
-// What check_records and compare_lmdb share: liblmdb's side, and what a pass over records found.
+// Shared by check_records and compare_lmdb: the reader through liblmdb, and the result of a pass.
 #ifndef LMDBIO_EXAMPLES_LMDB_READER_H_
 #define LMDBIO_EXAMPLES_LMDB_READER_H_
 

@@ -22,8 +22,8 @@
 namespace lmdbio::comm {
 namespace {
 
-// What the ranks tell each other after a step. The code is the same for all ranks in the end, which
-// Agree does not give: all of them then decide alike whether to try another kind of memory.
+// A message of every rank after a step. In the end all ranks have the same code, which Agree does
+// not give. So all ranks take the same decision on another kind of memory.
 struct Outcome {
   int32_t code = 0;  // of the failure; 0: none
   std::array<char, 252> words{};

@@ -30,7 +30,7 @@ class ReadProgress {
  public:
   explicit ReadProgress(const ReadRequest& request = {}) : request_(request) {}
 
-  // What the next call reads.
+  // The offset and the memory of the next call.
   uint64_t offset() const { return request_.offset + done_bytes_; }
   MutableBytes rest() const { return request_.destination.subspan(done_bytes_); }
   bool is_done() const { return done_bytes_ == request_.destination.size(); }

@@ -77,7 +77,7 @@ class SlotReader {
   // Whether slots were looked at in memory that keeps the file. Any thread.
   bool keeps() const { return tally_.kept_slots.load(std::memory_order_relaxed) > 0; }
 
-  // What the engine is by now, as io::BlockEngine::Describe has it; "" without one. Any thread.
+  // The present text of io::BlockEngine::Describe; "" without an engine. Any thread.
   std::string engine_name() const;
 
   // How many readers of the job may read at a time; 0: all. Any thread.

@@ -71,7 +71,7 @@ std::string BackingDirectory() {
   return "";
 }
 
-// What the directory of the windows has, as far as that can be known.
+// The free and the total bytes of the directory of the windows, as far as they can be known.
 struct Room {
   uint64_t free_bytes = kUnlimited;
   uint64_t all_bytes = kUnlimited;
@@ -85,7 +85,7 @@ Room FindRoom() {
           static_cast<uint64_t>(found.f_blocks) * found.f_frsize};
 }
 
-// What there is, what it takes, and how to get it.
+// The room, the need, and the remedy, as text for an error.
 std::string WordsOfNoRoom(uint64_t size_bytes, const Room& room, std::string_view why_window) {
   std::string asked = fmt::format("{} bytes of shared memory", size_bytes);
   if (room.free_bytes == kUnlimited || size_bytes >= kAddressableBytes) return asked;

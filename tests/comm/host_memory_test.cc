@@ -81,7 +81,7 @@ TEST_CASE("Host memory starts at a multiple of 2 MiB on all ranks", "[comm][host
   CHECK(wrong == std::vector<std::string>(3));
 }
 
-// What each of three ranks gets when the kernel refuses `call` to one of them.
+// Each of three ranks gets `code` and `words` when the kernel refuses `call` to one of them.
 Verdict AllHear(int refused_rank, long call, int error_number, ErrorCode code,
                 const std::string& words) {
   bool can_refuse = true;
@@ -180,7 +180,7 @@ TEST_CASE("Descriptors do not go between users", "[comm][host_memory]") {
     const auto sent = SendDescriptor(inbox->address(), *file);
     const bool refuses_to_send =
         !sent && sent.error().message() == "the socket belongs to user 0, not to 12345";
-    // What the other user sends to itself is refused by this one.
+    // This user refuses a descriptor that the other user sends to itself.
     auto theirs = DescriptorInbox::Open();
     if (!theirs || !SendDescriptor(theirs->address(), *file)) return Verdict::kWrong;
     if (::seteuid(0) != 0) return Verdict::kCannotTell;

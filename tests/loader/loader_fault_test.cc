@@ -298,7 +298,7 @@ TEST_CASE("Ranks may leave at any time and the others go on", "[loader]") {
   SUCCEED();
 }
 
-// What each of four ranks on two hosts hears when all get their windows from `hook`.
+// The notes of four ranks on two hosts whose windows all come from `hook`.
 template <typename Say>
 std::vector<std::string> HearOfWindows(const comm::HookedGroup::Hook& hook, const Say& say) {
   const TempDir dir;

@@ -73,7 +73,7 @@ void CheckInChild(const std::function<std::string(const std::string& data_file)>
   CHECK(verdict != Verdict::kWrong);
 }
 
-// What is wrong with a loader of a process to which a call is refused; "" if nothing is.
+// Checks a loader of a process to which a call is refused. Returns the first difference, or "".
 std::string WrongWith(const Expectation& expected, const std::string& data_file) {
   const auto solo = comm::SoloGroup();
   const auto loader = Good(Loader::Open(*solo, data_file, expected.options));

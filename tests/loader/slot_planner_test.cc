@@ -119,7 +119,7 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
     options.order = Order::kShuffle;
     ranks = 2;
   }
-  // What a slot of any database gets, which here is more than one epoch.
+  // The number of records that a slot of any database gets; here it is more than one epoch.
   const uint64_t first_fill = kFirstFillBytes / (records.value_pages * kPageBytes);
   for (const uint64_t count : RecordsOfSlots(records, options, ranks, 12)) {
     CHECK(count >= records.count);

@@ -45,7 +45,7 @@ struct Sources {
   std::vector<const std::byte*> pointers;
 };
 
-// What a scale is applied to may be any bits, so the scales are far from the ends of float32.
+// A scale may be applied to any bits, so the scales are far from the ends of float32.
 constexpr std::array kScales{1.0, 1.0 / 3, 0.25, -0.7};
 
 void CheckAgainstOracle(DataType type, const Reduction& reduction, size_t source_count,

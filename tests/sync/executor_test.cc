@@ -158,7 +158,7 @@ struct Averaged {
   control::Response response;
 };
 
-// What the executor brings: halves of 8, 9, ..., those of a tensor at the places of a line.
+// The executor must bring halves of 8, 9, ..., those of one tensor on each cache line.
 void CheckBrought(const std::vector<float>& brought, size_t tensor_count) {
   for (size_t i = 0; i < 4 * tensor_count; ++i) {
     CHECK(brought.at(i / 4 * 16 + i % 4) == static_cast<float>(8 + i) / 2);

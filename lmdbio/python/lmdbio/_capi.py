@@ -206,7 +206,7 @@ _SIGNATURES = {
 }
 
 
-# What the names of the calls on a handle begin with.
+# The beginnings of the names of the calls on each kind of handle.
 _LOADER, _DATASET, _SYNC, _OP = "lmdbio", "lmdbio_dataset", "lmdbio_sync", "lmdbio_sync_op"
 
 
