@@ -28,8 +28,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/gloo_ranks.h"
-#include "lmdbio/collective/host_collectives.h"
-#include "lmdbio/mpi/mpi_group.h"
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "lmdbio/sync/over_memory/host_collectives.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -38,7 +38,7 @@ struct Options {
   size_t bytes_min = 8;
   size_t bytes_max = 256 << 20;
   size_t registered_bytes = 64 << 20;
-  size_t staging_bytes = collective::HostOptions{}.staging_bytes;
+  size_t staging_bytes = sync::HostOptions{}.staging_bytes;
   int repetitions = 9;
   double seconds = 0.02;  // a repetition takes about so long
   std::string wait;
@@ -217,10 +217,10 @@ Options ParseCommandLine(int argc, char** argv) {
   return options;
 }
 
-collective::HostWay ParseWay(const std::string& name) {
-  if (name == "auto") return collective::HostWay::kAuto;
-  if (name == "one-shot") return collective::HostWay::kOneShot;
-  if (name == "two-shot") return collective::HostWay::kTwoShot;
+sync::HostAlgorithm ParseWay(const std::string& name) {
+  if (name == "auto") return sync::HostAlgorithm::kAuto;
+  if (name == "one-shot") return sync::HostAlgorithm::kOneShot;
+  if (name == "two-shot") return sync::HostAlgorithm::kTwoShot;
   Die("--way is auto, one-shot or two-shot");
 }
 
@@ -237,10 +237,10 @@ std::vector<char> GatherFromAll(const std::vector<char>& mine) {
   return all;
 }
 
-void SumBy(collective::Collectives& all, float* values, size_t count) {
+void SumBy(sync::Collectives& all, float* values, size_t count) {
   const auto outcome = OrDie(all.AllReduce(
-      {.digest = 1}, {reinterpret_cast<std::byte*>(values), count}, reduce::ReduceOp::kSum));
-  if (outcome != collective::CallOutcome::kDone) Die("declined");
+      {.digest = 1}, {reinterpret_cast<std::byte*>(values), count}, sync::ReduceOp::kSum));
+  if (outcome != sync::CallOutcome::kDone) Die("declined");
 }
 
 void Report(const Options& options, const std::vector<Way>& ways, const std::string& wait) {
@@ -273,16 +273,16 @@ void Run(const Options& options) {
   const std::string wait = !options.wait.empty()                         ? options.wait
                            : static_cast<unsigned>(RankCount()) <= cores ? "spin"
                                                                          : "sleep";
-  comm::GoodHealth health;
-  const auto world = OrDie(mpi::MpiGroup(MPI_COMM_WORLD));
+  ranks::SoloHealth health;
+  const auto world = OrDie(ranks::MpiGroup(MPI_COMM_WORLD));
   const auto group = OrDie(world->SplitByHost());
   if (group->size() != world->size()) Die("the ranks must share a host");
-  collective::HostOptions host;
-  host.wait = wait == "spin" ? collective::WaitMode::kSpin : collective::WaitMode::kSleep;
+  sync::HostOptions host;
+  host.wait = wait == "spin" ? sync::WaitMode::kSpin : sync::WaitMode::kSleep;
   host.way = ParseWay(options.way);
   host.staging_bytes = options.staging_bytes;
   host.registered_bytes = options.registered_bytes;
-  const auto ours = OrDie(collective::HostCollectives(*group, health, host));
+  const auto ours = OrDie(sync::HostCollectives(*group, health, host));
   const auto gloo = ConnectGloo(Rank(), RankCount(), GatherFromAll);
 
   std::vector<float> values(options.bytes_max / sizeof(float));

@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 #include <boost/program_options.hpp>
 
-#include "lmdbio/writer/database_writer.h"
+#include "lmdbio/file/writer/database_writer.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -35,14 +35,14 @@ void LmdbMust(int rc) {
 }
 
 void Write(const std::string& path, const DatabaseSpec& spec) {
-  writer::WriterOptions options;
+  file::WriterOptions options;
   options.path = path;
-  Result<writer::DatabaseWriter> writer = writer::DatabaseWriter::Create(options);
+  Result<file::DatabaseWriter> writer = file::DatabaseWriter::Create(options);
   if (!writer) Die(writer.error().message());
   const tools::Permutation shuffle(1, spec.record_count);
   std::vector<std::byte> value;
   for (uint64_t i = 0; i < spec.record_count; ++i) {
-    const uint64_t record = spec.order == Order::kRandom ? shuffle(i) : i;
+    const uint64_t record = spec.order == RecordOrder::kRandom ? shuffle(i) : i;
     value.resize(tools::SyntheticValueBytes(spec.sizes, 1, record));
     tools::FillSyntheticValue(1, record, value);
     const std::string key = fmt::format("{:08}", record);
@@ -62,7 +62,7 @@ class RatioReporter final : public benchmark::BenchmarkReporter {
     for (const Run& run : runs) {
       if (run.run_type != Run::RT_Iteration) continue;
       if (run.error_occurred) Die(run.benchmark_name() + ": " + run.error_message);
-      Row& row = rows_[run.family_index];
+      ReportRow& row = rows_[run.family_index];
       row.name = run.run_name.function_name;
       row.seconds.push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
       for (const auto& [key, counter] : run.counters) row.counters[key] = counter.value;
@@ -91,12 +91,12 @@ class RatioReporter final : public benchmark::BenchmarkReporter {
   }
 
  private:
-  struct Row {
+  struct ReportRow {
     std::string name;  // GROUP/WAY
     std::vector<double> seconds;
     std::map<std::string, double> counters;
   };
-  std::map<int64_t, Row> rows_;  // by order of registration
+  std::map<int64_t, ReportRow> rows_;  // by order of registration
 };
 
 }  // namespace
@@ -134,7 +134,7 @@ tools::ValueSizes FixedSize(uint64_t value_bytes) {
 
 tools::ValueSizes LogNormalSize(double median_bytes, double sigma) {
   tools::ValueSizes sizes;
-  sizes.kind = tools::ValueSizes::Kind::kLogNormal;
+  sizes.kind = tools::ValueSizes::SizeDistribution::kLogNormal;
   sizes.median_bytes = median_bytes;
   sizes.sigma = sigma;
   return sizes;

@@ -15,7 +15,7 @@
 #include <benchmark/benchmark.h>
 
 #include "lmdbio/base/types.h"
-#include "tools/synthetic_records.h"
+#include "tools/make/synthetic_records.h"
 
 namespace lmdbio::bench {
 
@@ -28,13 +28,13 @@ struct BenchOptions {
 // Ends the program on misuse.
 BenchOptions ParseOptions(int& argc, char** argv);
 
-enum class Order { kSequential, kRandom };
+enum class RecordOrder { kSequential, kRandom };
 
 struct DatabaseSpec {
   std::string name;
   uint64_t record_count = 0;
   tools::ValueSizes sizes;
-  Order order = Order::kSequential;
+  RecordOrder order = RecordOrder::kSequential;
 };
 
 tools::ValueSizes FixedSize(uint64_t value_bytes);

@@ -21,17 +21,17 @@
 
 #include "bench/bench_support.h"
 #include "lmdbio/base/unique_fd.h"
-#include "lmdbio/io/block_engine.h"
-#include "lmdbio/io/read_progress.h"
+#include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/file/io/read_progress.h"
 
 namespace lmdbio::bench {
 namespace {
 
-using io::BlockEngine;
-using io::BlockRead;
-using io::CachePolicy;
-using io::EngineKind;
-using io::EngineOptions;
+using file::BlockEngine;
+using file::BlockRead;
+using file::CachePolicy;
+using file::EngineKind;
+using file::EngineOptions;
 
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kMiB = 1 << 20;
@@ -57,11 +57,11 @@ TestFile MakeFile(const BenchOptions& options) {
 }
 
 // The offsets of all blocks of the file, each once.
-std::vector<uint64_t> Offsets(const TestFile& file, uint64_t block_bytes, Order order) {
+std::vector<uint64_t> Offsets(const TestFile& file, uint64_t block_bytes, RecordOrder order) {
   std::vector<uint64_t> offsets(file.size_bytes / block_bytes);
   const tools::Permutation shuffle(1, offsets.size());
   for (uint64_t i = 0; i < offsets.size(); ++i) {
-    offsets[i] = block_bytes * (order == Order::kRandom ? shuffle(i) : i);
+    offsets[i] = block_bytes * (order == RecordOrder::kRandom ? shuffle(i) : i);
   }
   return offsets;
 }
@@ -82,26 +82,26 @@ class BlockMemory {
 };
 
 // What one way of reading found: the sum of all words, and how it came by them.
-struct Pass {
+struct EnginePass {
   uint64_t sum = 0;
-  io::EngineCounters counters;
+  file::EngineCounters counters;
 };
 
-Result<Pass> ReadOneByOne(const std::string& path, const std::vector<uint64_t>& offsets,
-                          MutableBytes block) {
+Result<EnginePass> ReadOneByOne(const std::string& path, const std::vector<uint64_t>& offsets,
+                                MutableBytes block) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Pass pass;
+  EnginePass pass;
   for (const uint64_t offset : offsets) {
-    LMDBIO_TRY_VOID(io::ReadFully(fd.get(), {offset, block}));
+    LMDBIO_TRY_VOID(file::ReadFully(fd.get(), {offset, block}));
     pass.sum += SumWords(block);
   }
   return pass;
 }
 
 // Keeps as many blocks under way as `options.memory` has room for.
-Result<Pass> ReadThroughEngine(const std::string& path, const std::vector<uint64_t>& offsets,
-                               uint64_t block_bytes, const EngineOptions& options) {
-  LMDBIO_TRY(const std::unique_ptr<BlockEngine> engine, io::OpenBlockEngine(path, options));
+Result<EnginePass> ReadThroughEngine(const std::string& path, const std::vector<uint64_t>& offsets,
+                                     uint64_t block_bytes, const EngineOptions& options) {
+  LMDBIO_TRY(const std::unique_ptr<BlockEngine> engine, file::OpenBlockEngine(path, options));
   const auto place = [&](uint64_t tag) {
     return options.memory.subspan(tag * block_bytes, block_bytes);
   };
@@ -112,10 +112,10 @@ Result<Pass> ReadThroughEngine(const std::string& path, const std::vector<uint64
     next.push_back({offsets[started], place(started), started});
   }
   LMDBIO_TRY_VOID(engine->Start(next));
-  Pass pass;
+  EnginePass pass;
   while (engine->outstanding() > 0) {
-    LMDBIO_TRY(const std::span<io::BlockDone> done, engine->WaitSome());
-    for (io::BlockDone& block : done) {
+    LMDBIO_TRY(const std::span<file::BlockDone> done, engine->WaitSome());
+    for (file::BlockDone& block : done) {
       LMDBIO_TRY_VOID(std::move(block.status));
       pass.sum += SumWords(place(block.tag));
       if (started == offsets.size()) continue;
@@ -130,12 +130,12 @@ Result<Pass> ReadThroughEngine(const std::string& path, const std::vector<uint64
 // Registers `read` as one row, timed with a cold cache.
 void RegisterCold(const std::string& name, const TestFile& file,
                   const std::shared_ptr<Agreement>& agreement,
-                  const std::function<Result<Pass>()>& read) {
+                  const std::function<Result<EnginePass>()>& read) {
   const auto run = [=](benchmark::State& state) {
     for (auto _ : state) {
       state.counters["warm share"] = EvictFromCache(file.path);
       const auto begin = std::chrono::steady_clock::now();
-      const Result<Pass> pass = read();
+      const Result<EnginePass> pass = read();
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       if (!pass) {
         state.SkipWithError(pass.error().message().c_str());
@@ -152,11 +152,11 @@ void RegisterCold(const std::string& name, const TestFile& file,
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1);
 }
 
-void RegisterEngine(const std::string& group, const TestFile& file, Order order,
+void RegisterEngine(const std::string& group, const TestFile& file, RecordOrder order,
                     uint64_t block_bytes, EngineOptions options,
                     const std::shared_ptr<Agreement>& agreement) {
   const std::string name = fmt::format(
-      "{}/{} {} KiB, {}, {} deep", group, io::EngineKindName(options.kind), block_bytes >> 10,
+      "{}/{} {} KiB, {}, {} deep", group, file::EngineKindName(options.kind), block_bytes >> 10,
       options.cache == CachePolicy::kDirect ? "direct" : "buffered", options.queue_depth);
   const auto memory = std::make_shared<BlockMemory>(options.queue_depth * block_bytes);
   options.memory = memory->all();
@@ -167,7 +167,7 @@ void RegisterEngine(const std::string& group, const TestFile& file, Order order,
   });
 }
 
-void RegisterGroup(const std::string& group, const TestFile& file, Order order) {
+void RegisterGroup(const std::string& group, const TestFile& file, RecordOrder order) {
   const auto agreement = std::make_shared<Agreement>();
   const auto block = std::make_shared<BlockMemory>(kMiB);
   const std::vector<uint64_t> offsets = Offsets(file, kMiB, order);
@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   using namespace lmdbio::bench;
   const BenchOptions options = ParseOptions(argc, argv);
   const TestFile file = MakeFile(options);
-  RegisterGroup("in order", file, Order::kSequential);
-  RegisterGroup("at random", file, Order::kRandom);
+  RegisterGroup("in order", file, RecordOrder::kSequential);
+  RegisterGroup("at random", file, RecordOrder::kRandom);
   return RunAndCompare(argc, argv, options.is_tiny ? 2 : 7);
 }

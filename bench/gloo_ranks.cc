@@ -14,9 +14,9 @@
 namespace lmdbio::bench {
 namespace {
 
-class Ring final : public GlooRanks {
+class GlooRing final : public GlooRanks {
  public:
-  explicit Ring(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  explicit GlooRing(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
   void AllReduceSum(float* values, size_t count) override {
     gloo::AllreduceOptions options(context_);
     options.setOutput(values, count);
@@ -52,7 +52,7 @@ std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFro
   context->connectFullMesh(store, device);
   gather({'x'});  // all are connected
   if (rank == 0) std::filesystem::remove_all(directory);
-  return std::make_unique<Ring>(std::move(context));
+  return std::make_unique<GlooRing>(std::move(context));
 }
 
 }  // namespace lmdbio::bench

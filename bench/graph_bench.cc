@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "lmdbio/control/graph.h"
-#include "lmdbio/control/plan.h"
+#include "lmdbio/sync/graph/graph.h"
+#include "lmdbio/sync/graph/plan.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -52,10 +52,10 @@ class Numbers {
 
 // As a network is: each node needs one shortly before it, and the edges that are left over skip a
 // little further. The tensors lie in the second half, where gradients are made.
-control::Graph MakeGraph(const Network& network) {
+sync::Graph MakeGraph(const Network& network) {
   constexpr uint32_t kNear = 8;
   constexpr uint32_t kFar = 200;
-  control::Graph graph;
+  sync::Graph graph;
   Numbers numbers;
   const uint32_t half = network.node_count / 2;
   const uint32_t stride = half / network.tensor_count;
@@ -64,7 +64,7 @@ control::Graph MakeGraph(const Network& network) {
     const bool is_tensor =
         node >= half && node % stride == 0 && tensor_count < network.tensor_count;
     if (is_tensor) {
-      control::Request tensor;
+      sync::Request tensor;
       tensor.name = fmt::format("gradient{}", tensor_count++);
       tensor.shape = {1 + numbers.Below(1 << 18)};
       graph.AddCollective(tensor);
@@ -112,17 +112,17 @@ int Run(int repetitions) {
              "tensors", "copy ms", "order ms", "plan ms", "paper's ms");
   std::vector<double> sizes, times, copy_times;
   for (const Network& network : kNetworks) {
-    const control::Graph graph = MakeGraph(network);
-    const auto ordered = control::OrderTensors(graph);
+    const sync::Graph graph = MakeGraph(network);
+    const auto ordered = sync::OrderTensors(graph);
     if (!ordered || graph.node_count() != network.node_count ||
         graph.edge_count() != network.edge_count || ordered->size() != network.tensor_count) {
       fmt::print(stderr, "{}: not the graph that was asked for\n", network.name);
       return 1;
     }
-    const double copy_ms = MedianMs(repetitions, [&] { return control::Graph(graph); });
-    const double order_ms = MedianMs(repetitions, [&] { return control::OrderTensors(graph); });
+    const double copy_ms = MedianMs(repetitions, [&] { return sync::Graph(graph); });
+    const double order_ms = MedianMs(repetitions, [&] { return sync::OrderTensors(graph); });
     const double plan_ms =
-        MedianMs(repetitions, [&] { return control::Plan::FromOrder(*ordered, {}, 1).digest(); });
+        MedianMs(repetitions, [&] { return sync::Plan::FromOrder(*ordered, {}, 1).digest(); });
     sizes.push_back(network.node_count + network.edge_count);
     times.push_back(order_ms);
     copy_times.push_back(copy_ms);

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "bench/bench_support.h"
-#include "lmdbio/io/file_source.h"
-#include "lmdbio/io/map_source.h"
-#include "lmdbio/io/read_ahead_source.h"
-#include "lmdbio/layout/cursor.h"
+#include "lmdbio/file/layout/cursor.h"
+#include "lmdbio/file/source/file_source.h"
+#include "lmdbio/file/source/map_source.h"
+#include "lmdbio/file/source/read_ahead_source.h"
 
 namespace lmdbio::bench {
 namespace {
 
-using layout::Cursor;
-using layout::Environment;
+using file::Cursor;
+using file::Environment;
 
 Result<uint64_t> ScanWithCursor(const ByteSource& source) {
   source.Advise(AccessPattern::kSequential);
@@ -91,15 +91,15 @@ void Register(const BenchOptions& options, const DatabaseSpec& spec, Agreement& 
   };
   add("liblmdb cursor", [path](benchmark::State&) { return ScanWithLmdb(path); });
   add("lmdbio cursor, map",
-      [path](benchmark::State& state) { return ScanWith<io::MapSource>(state, path); });
+      [path](benchmark::State& state) { return ScanWith<file::MapSource>(state, path); });
   add("lmdbio cursor, read-ahead",
-      [path](benchmark::State& state) { return ScanWith<io::ReadAheadSource>(state, path); });
+      [path](benchmark::State& state) { return ScanWith<file::ReadAheadSource>(state, path); });
   add("lmdbio cursor, pread",
-      [path](benchmark::State& state) { return ScanWith<io::FileSource>(state, path); });
+      [path](benchmark::State& state) { return ScanWith<file::FileSource>(state, path); });
   add_work("raw: every byte, map",
-           [path](benchmark::State& state) { SumFileWith<io::MapSource>(state, path); });
+           [path](benchmark::State& state) { SumFileWith<file::MapSource>(state, path); });
   add_work("raw: every byte, pread of 256 KiB",
-           [path](benchmark::State& state) { SumFileWith<io::FileSource>(state, path); });
+           [path](benchmark::State& state) { SumFileWith<file::FileSource>(state, path); });
 }
 
 }  // namespace

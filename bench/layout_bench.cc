@@ -6,9 +6,9 @@
 #include <chrono>
 
 #include "bench/bench_support.h"
-#include "lmdbio/io/file_source.h"
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/layout/page_walk.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/file/source/file_source.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -19,11 +19,11 @@ struct Walked {
 };
 
 Result<Walked> Walk(const std::string& data_path) {
-  LMDBIO_TRY(const auto source, io::FileSource::Open(data_path));
+  LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   source->Advise(AccessPattern::kRandom);
-  LMDBIO_TRY(const layout::Environment environment, layout::Environment::Open(*source));
-  layout::LayoutBuilder builder;
-  LMDBIO_TRY_VOID(layout::WalkDatabase(environment.Main(), builder));
+  LMDBIO_TRY(const file::Environment environment, file::Environment::Open(*source));
+  file::LayoutBuilder builder;
+  LMDBIO_TRY_VOID(file::WalkDatabase(environment.Main(), builder));
   return Walked{builder.Finish().record_count(), source->counters().bytes};
 }
 

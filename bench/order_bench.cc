@@ -14,16 +14,16 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "lmdbio/order/epoch_walk.h"
-#include "lmdbio/order/schedule.h"
+#include "lmdbio/load/order/epoch_walk.h"
+#include "lmdbio/load/order/schedule.h"
 
 namespace lmdbio::bench {
 namespace {
 
-using order::EpochWalk;
-using order::Schedule;
-using order::Shuffle;
-using order::WalkOptions;
+using load::EpochWalk;
+using load::Schedule;
+using load::Shuffle;
+using load::WalkOptions;
 
 constexpr uint64_t kBlockRecords = 256;  // about 1 MiB of 3,080 B each
 constexpr uint64_t kBatchSize = 256;
@@ -94,7 +94,7 @@ void RegisterShuffle(const std::string& group, const WalkOptions& options, uint6
     VisitPlaces(n, count, [&](uint64_t record) { sum += walk.PlaceOf({record}); });
     return sum;
   });
-  order::ScheduleOptions schedule_options;
+  load::ScheduleOptions schedule_options;
   schedule_options.walk = options;
   schedule_options.batch_size = kBatchSize;
   schedule_options.group_batches = is_block ? kGroupBatches : 1;
@@ -116,7 +116,7 @@ void RegisterGroup(uint64_t record_count, uint64_t count) {
   options.record_count = record_count;
   options.seed = 1;
   options.block_records = kBlockRecords;
-  options.order = order::Order::kShuffle;
+  options.order = load::Order::kShuffle;
   for (const Shuffle shuffle : {Shuffle::kGlobal, Shuffle::kBlock}) {
     options.shuffle = shuffle;
     RegisterShuffle(group, options, count);

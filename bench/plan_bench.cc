@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "lmdbio/layout/read_plan.h"
+#include "lmdbio/load/plan/read_plan.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -26,26 +26,26 @@ struct Records {
 };
 
 // Values of a load in key order: each on pages of its own, a leaf page after every 150.
-Records MakeRecords(uint64_t count, uint64_t value_bytes, Order order) {
+Records MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
   const uint64_t pages_each = (value_bytes + 16 + kPageBytes - 1) / kPageBytes;
   const tools::Permutation shuffle(3, count);
   Records records{value_bytes, {}};
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t k = order == Order::kRandom ? shuffle(i) : i;
+    const uint64_t k = order == RecordOrder::kRandom ? shuffle(i) : i;
     const uint64_t page = 2 + k * pages_each + k / kRecordsPerLeaf + 1;
     records.values.push_back({page * kPageBytes + 16, value_bytes});
   }
   return records;
 }
 
-uint64_t PlanAll(const Records& records, uint64_t slot_records, layout::ReadPlan& plan) {
+uint64_t PlanAll(const Records& records, uint64_t slot_records, load::ReadPlan& plan) {
   uint64_t read_bytes = 0;
   for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
     plan.Clear();
     const uint64_t end = std::min<uint64_t>(first + slot_records, records.values.size());
     for (uint64_t i = first; i < end; ++i) {
       const PageNo leaf{2 + i / kRecordsPerLeaf};
-      layout::RecordRun run;
+      file::RecordRun run;
       run.first_record = {i};
       run.leaf = leaf;
       run.home = leaf;
@@ -98,20 +98,20 @@ int main(int argc, char** argv) {
   using namespace lmdbio::bench;
   const BenchOptions options = ParseOptions(argc, argv);
   const uint64_t count = options.is_tiny ? 2000 : 500'000;
-  lmdbio::layout::PlanOptions plan_options;
+  lmdbio::load::ReadPlanOptions plan_options;
   plan_options.file_size_bytes = uint64_t{1} << 50;
   for (const uint64_t value_bytes : {uint64_t{3080}, uint64_t{196'700}}) {
     const uint64_t slot_records = (8 << 20) / value_bytes + 1;
-    for (const Order order : {Order::kSequential, Order::kRandom}) {
+    for (const RecordOrder order : {RecordOrder::kSequential, RecordOrder::kRandom}) {
       const Records records = MakeRecords(count, value_bytes, order);
       const std::string group = fmt::format("values of {} B in {} order", value_bytes,
-                                            order == Order::kRandom ? "random" : "file");
+                                            order == RecordOrder::kRandom ? "random" : "file");
       Register(
           group + "/std::sort of the offsets", count,
           [=] { return SortAll(records, slot_records); }, /*is_plan=*/false);
       Register(
           group + "/plan of a slot", count,
-          [=, plan = lmdbio::layout::ReadPlan(plan_options)]() mutable {
+          [=, plan = lmdbio::load::ReadPlan(plan_options)]() mutable {
             return PlanAll(records, slot_records, plan);
           },
           /*is_plan=*/true);

@@ -8,21 +8,21 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/provenance/exact_codec.h"
-#include "lmdbio/provenance/provenance.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/provenance/exact_codec.h"
+#include "lmdbio/file/provenance/provenance.h"
 
 namespace lmdbio::bench {
 namespace {
 
-using layout::Layout;
-using layout::LayoutBuilder;
-using provenance::Fingerprint;
-using provenance::OrderedLoad;
-using provenance::Provenance;
-using provenance::SizeColumn;
+using file::Fingerprint;
+using file::Layout;
+using file::LayoutBuilder;
+using file::OrderedLoad;
+using file::Provenance;
+using file::SizeColumn;
 
-constexpr format::PageFormat kFormat(format::DataVersion::k1, 4096);
+constexpr file::PageFormat kFormat(file::DataVersion::k1, 4096);
 
 Layout Expand(const Provenance& file) {
   LayoutBuilder builder;
@@ -35,7 +35,7 @@ Layout Expand(const Provenance& file) {
 }
 
 // A fingerprint as it would be of the finished database.
-Fingerprint FingerprintOf(uint64_t record_count, const provenance::ReplayTotals& totals) {
+Fingerprint FingerprintOf(uint64_t record_count, const file::ReplayTotals& totals) {
   Fingerprint fingerprint;
   fingerprint.page_format = kFormat;
   fingerprint.transaction_id = totals.transaction_count;
@@ -47,25 +47,25 @@ Fingerprint FingerprintOf(uint64_t record_count, const provenance::ReplayTotals&
   fingerprint.record.branch_pages = totals.branch_pages;
   fingerprint.record.leaf_pages = totals.leaf_pages;
   fingerprint.record.overflow_pages = totals.overflow_pages;
-  for (uint64_t i = 0; i < provenance::kSamplesMax; ++i) {
+  for (uint64_t i = 0; i < file::kSamplesMax; ++i) {
     fingerprint.samples.push_back({PageNo{i}, i});
   }
   return fingerprint;
 }
 
-struct Discard final : layout::RecordRunSink {
-  Status Add(const layout::RecordRun&) override { return {}; }
+struct Discard final : file::RecordRunSink {
+  Status Add(const file::RecordRun&) override { return {}; }
 };
 
 std::vector<std::byte> OrderedFile(const OrderedLoad& load) {
   Discard discard;
-  const auto totals = provenance::Replay(kFormat, load, discard);
-  return provenance::EncodeOrderedLoad(FingerprintOf(load.record_count, *totals), load, *totals);
+  const auto totals = file::Replay(kFormat, load, discard);
+  return file::EncodeOrderedLoad(FingerprintOf(load.record_count, *totals), load, *totals);
 }
 
 // The same records, their overflow pages dealt out at random.
 std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
-  provenance::ExactEncoder encoder(kFormat);
+  file::ExactEncoder encoder(kFormat);
   constexpr uint64_t kRecordsPerLeaf = 50;  // what pages split in random order hold on average
   const uint64_t leaf_count = (record_count + kRecordsPerLeaf - 1) / kRecordsPerLeaf;
   const tools::Permutation shuffle(5, record_count + leaf_count);
@@ -76,15 +76,14 @@ std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
     for (; values.size() < kRecordsPerLeaf && record + values.size() < record_count;) {
       values.push_back({(2 + shuffle(record + values.size())) * 4096 + 16, 3080});
     }
-    const Status added =
-        encoder.Add({{record}, page, 0, layout::RunKind::kNodes, page, values, {}});
+    const Status added = encoder.Add({{record}, page, 0, file::RunKind::kNodes, page, values, {}});
     if (!added) std::exit(1);
     record += values.size();
   }
-  provenance::ReplayTotals totals;
+  file::ReplayTotals totals;
   totals.last_page = PageNo{2 + record_count + leaf_count};
-  return provenance::EncodeExactLayout(FingerprintOf(record_count, totals), record_count,
-                                       encoder.Finish());
+  return file::EncodeExactLayout(FingerprintOf(record_count, totals), record_count,
+                                 encoder.Finish());
 }
 
 void Register(const std::string& name, const std::vector<std::byte>& file, uint64_t record_count) {

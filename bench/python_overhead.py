@@ -14,7 +14,7 @@ import pathlib
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lmdbio" / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lmdbio" / "api" / "python"))
 
 import lmdbio  # noqa: E402
 from lmdbio import _capi  # noqa: E402

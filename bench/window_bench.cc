@@ -21,13 +21,13 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "lmdbio/loader/window.h"
+#include "lmdbio/load/slots/window.h"
 
 namespace lmdbio::bench {
 namespace {
 
-using loader::Window;
-using loader::WindowShape;
+using load::Window;
+using load::WindowShape;
 
 class SharedPages {
  public:

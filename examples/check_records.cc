@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "examples/lmdb_reader.h"
-#include "lmdbio/io/data_path.h"
-#include "lmdbio/io/map_source.h"
-#include "lmdbio/io/read_ahead_source.h"
-#include "lmdbio/layout/cursor.h"
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/file/layout/cursor.h"
+#include "lmdbio/file/source/map_source.h"
+#include "lmdbio/file/source/read_ahead_source.h"
 
 namespace {
 
@@ -42,8 +42,8 @@ template <typename Source>
 Result<Pass> ReadWithLmdbio(const std::string& data_path) {
   LMDBIO_TRY(const auto source, Source::Open(data_path));
   source->Advise(lmdbio::AccessPattern::kSequential);
-  LMDBIO_TRY(const auto environment, lmdbio::layout::Environment::Open(*source));
-  lmdbio::layout::Cursor cursor(environment.Main());
+  LMDBIO_TRY(const auto environment, lmdbio::file::Environment::Open(*source));
+  lmdbio::file::Cursor cursor(environment.Main());
   Pass pass;
   LMDBIO_TRY(bool found, cursor.First());
   while (found) {
@@ -59,9 +59,9 @@ bool Equal(Bytes a, Bytes b) {
 }
 
 Status CompareEveryRecord(const std::string& data_path) {
-  LMDBIO_TRY(const auto source, lmdbio::io::ReadAheadSource::Open(data_path));
-  LMDBIO_TRY(const auto environment, lmdbio::layout::Environment::Open(*source));
-  lmdbio::layout::Cursor cursor(environment.Main());
+  LMDBIO_TRY(const auto source, lmdbio::file::ReadAheadSource::Open(data_path));
+  LMDBIO_TRY(const auto environment, lmdbio::file::Environment::Open(*source));
+  lmdbio::file::Cursor cursor(environment.Main());
   LmdbReader reader(data_path);
   LMDBIO_TRY(bool ours, cursor.First());
   LMDBIO_TRY(bool theirs, reader.Next());
@@ -89,7 +89,7 @@ void Print(const char* reader, std::vector<Pass> passes) {
 }
 
 Status Run(const std::string& path) {
-  LMDBIO_TRY(const std::string data_path, lmdbio::io::FindDataFile(path));
+  LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(path));
   LMDBIO_TRY_VOID(CompareEveryRecord(data_path));
   // The comparison has brought the file into the page cache: all passes are warm. The readers take
   // turns, so that whatever else the machine does meets each of them.
@@ -97,9 +97,9 @@ Status Run(const std::string& path) {
   for (int round = 0; round < kRounds; ++round) {
     LMDBIO_TRY(lmdb.emplace_back(), Timed([&] { return ReadWithLmdb(data_path); }));
     LMDBIO_TRY(map.emplace_back(),
-               Timed([&] { return ReadWithLmdbio<lmdbio::io::MapSource>(data_path); }));
+               Timed([&] { return ReadWithLmdbio<lmdbio::file::MapSource>(data_path); }));
     LMDBIO_TRY(read_ahead.emplace_back(),
-               Timed([&] { return ReadWithLmdbio<lmdbio::io::ReadAheadSource>(data_path); }));
+               Timed([&] { return ReadWithLmdbio<lmdbio::file::ReadAheadSource>(data_path); }));
     for (const Pass& pass : {map.back(), read_ahead.back()}) {
       if (pass.record_count != lmdb[0].record_count || pass.word_sum != lmdb[0].word_sum) {
         return Fail(ErrorCode::kInternal, "the passes found different records");

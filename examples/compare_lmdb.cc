@@ -15,10 +15,10 @@
 
 #include <fmt/format.h>
 
+#include "bench/loader/bench_cache.h"
 #include "examples/lmdb_reader.h"
-#include "lmdbio/io/data_path.h"
-#include "lmdbio/loader/loader.h"
-#include "tools/bench_cache.h"
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/load/loader/loader.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ using lmdbio::ErrorCode;
 using lmdbio::Fail;
 using lmdbio::Result;
 using lmdbio::Status;
-using lmdbio::loader::Order;
+using lmdbio::load::Order;
 using lmdbio::tools::CacheState;
 
 constexpr double kPassSeconds = 10;
@@ -97,17 +97,17 @@ Result<Pass> ReadWithLmdb(const std::string& data_path, unsigned flags, Order or
 
 Result<Pass> ReadWithLoader(const std::string& path, Order order, uint64_t seed) {
   const Deadline deadline;
-  lmdbio::loader::LoaderOptions options;
+  lmdbio::load::LoaderOptions options;
   options.batch_size = kBatchRecords;
-  options.tail = lmdbio::loader::Tail::kShort;
+  options.tail = lmdbio::load::Tail::kShort;
   options.order = order;
   options.seed = seed;
-  const auto group = lmdbio::comm::SoloGroup();
-  LMDBIO_TRY(const auto loader, lmdbio::loader::Loader::Open(*group, path, options));
+  const auto group = lmdbio::ranks::SoloGroup();
+  LMDBIO_TRY(const auto loader, lmdbio::load::Loader::Open(*group, path, options));
   Pass pass;
   do {
     LMDBIO_TRY_VOID(loader->Next());
-    const lmdbio::loader::Batch& batch = loader->batch();
+    const lmdbio::load::Batch& batch = loader->batch();
     for (size_t i = 0; i < batch.record_count(); ++i) pass.Add(batch.value(i));
   } while (!loader->batch().ends_epoch() && !deadline.IsOver(pass.record_count));
   return pass;
@@ -139,8 +139,8 @@ double MedianRate(const std::vector<Pass>& passes) {
 Result<std::array<double, kReaders.size()>> Measure(const Row& row, const std::string& path,
                                                     int rounds, std::vector<std::string>& keys,
                                                     std::string& state) {
-  LMDBIO_TRY(const std::string data_path, lmdbio::io::FindDataFile(path));
-  const auto group = lmdbio::comm::SoloGroup();
+  LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(path));
+  const auto group = lmdbio::ranks::SoloGroup();
   std::array<std::vector<Pass>, kReaders.size()> passes;
   std::vector<Pass> all;
   std::mt19937_64 random(1);
@@ -164,7 +164,7 @@ Result<std::array<double, kReaders.size()>> Measure(const Row& row, const std::s
 }
 
 Status Run(const std::string& path, int rounds) {
-  LMDBIO_TRY(const std::string data_path, lmdbio::io::FindDataFile(path));
+  LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(path));
   LMDBIO_TRY(std::vector<std::string> keys, Keys(data_path));
   fmt::print("{}: {} records; records/s, median of {} passes of at most {} s each\n", path,
              keys.size(), rounds, kPassSeconds);

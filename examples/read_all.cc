@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <string>
 
-#include "lmdbio/loader/loader.h"
+#include "lmdbio/load/loader/loader.h"
 
 static lmdbio::Status ReadAll(const std::string& path) {
-  lmdbio::loader::LoaderOptions options;
-  options.tail = lmdbio::loader::Tail::kShort;
-  const auto group = lmdbio::comm::SoloGroup();
-  LMDBIO_TRY(const auto loader, lmdbio::loader::Loader::Open(*group, path, options));
+  lmdbio::load::LoaderOptions options;
+  options.tail = lmdbio::load::Tail::kShort;
+  const auto group = lmdbio::ranks::SoloGroup();
+  LMDBIO_TRY(const auto loader, lmdbio::load::Loader::Open(*group, path, options));
   uint64_t record_count = 0, bytes = 0;
   do {
     LMDBIO_TRY_VOID(loader->Next());

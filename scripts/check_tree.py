@@ -19,39 +19,74 @@ import sys
 
 import cpp_outline
 
-# What the files of a library folder may include from the other folders of the library. The CMake
-# targets link the same way (lmdbio/CMakeLists.txt).
+# The rooms of the library and the rooms that each may include. A room is DISTRICT/ROOM, or a
+# district without rooms. The CMake targets link the same way (lmdbio/CMakeLists.txt).
 MAY_INCLUDE = {
     "base": [],
-    "format": ["base"],
-    "layout": ["base", "format"],
-    "provenance": ["base", "format", "layout"],
-    "io": ["base"],
-    "writer": ["base", "format", "layout", "provenance", "io"],
-    "comm": ["base"],
-    "reduce": ["base"],
-    "collective": ["base", "comm", "reduce"],
-    "control": ["base", "reduce"],
-    "mpi": ["base", "comm", "reduce", "collective", "control", "sync"],
-    "order": ["base"],
-    "exchange": ["base", "format", "layout", "comm"],
-    "loader": ["base", "format", "layout", "provenance", "io", "comm", "order", "exchange"],
+    "file/format": ["base"],
+    "file/layout": ["base", "file/format"],
+    "file/provenance": ["base", "file/format", "file/layout"],
+    "file/io": ["base"],
+    "file/blocks": ["base", "file/io"],
+    "file/source": ["base", "file/io"],
+    "file/writer": ["base", "file/layout", "file/provenance", "file/io", "file/source"],
+    "ranks/shm": ["base"],
+    "ranks/group": ["base", "ranks/shm"],
+    "ranks/net": ["base", "ranks/shm", "ranks/group"],
+    "ranks/health": ["base", "ranks/shm", "ranks/group", "ranks/net"],
+    "ranks/mpi": ["base", "ranks/shm", "ranks/group", "ranks/health"],
+    "load/order": ["base"],
+    "load/plan": ["base", "file/format", "file/layout", "file/blocks", "load/order"],
+    "load/locate": [
+        "base", "file/format", "file/layout", "file/provenance", "file/io", "file/source",
+        "ranks/shm", "ranks/group", "ranks/net", "load/order"],
+    "load/turns": ["ranks/group", "ranks/net"],
+    "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
+    "load/slots": [
+        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source",
+        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/turns",
+        "load/baseline"],
+    "load/loader": [
+        "base", "file/layout", "file/io", "file/blocks", "file/source", "ranks/shm",
+        "ranks/group", "load/order", "load/plan", "load/locate", "load/turns", "load/baseline",
+        "load/slots"],
     "trace": ["base"],
-    "sync": ["base", "comm", "reduce", "collective", "control", "trace"],
-    "capi": ["base", "comm", "mpi", "loader", "reduce", "control", "sync"],
+    "sync/reduce": ["base"],
+    "sync/collective": ["base", "sync/reduce"],
+    "sync/over_memory": [
+        "base", "ranks/shm", "ranks/group", "ranks/health", "sync/reduce", "sync/collective"],
+    "sync/over_wire": [
+        "base", "ranks/group", "ranks/net", "ranks/health", "sync/reduce", "sync/collective"],
+    "sync/tiers": [
+        "base", "ranks/group", "ranks/health", "sync/collective", "sync/over_memory",
+        "sync/over_wire"],
+    "sync/request": ["base", "sync/reduce"],
+    "sync/graph": ["base", "sync/request"],
+    "sync/control": ["base", "sync/request"],
+    "sync/transport": [
+        "base", "ranks/shm", "ranks/group", "ranks/net", "ranks/health", "sync/control"],
+    "sync/engine": [
+        "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "sync/reduce",
+        "sync/collective", "sync/tiers", "sync/request", "sync/graph", "sync/control",
+        "sync/transport"],
+    "sync/over_mpi": [
+        "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
+        "sync/over_wire", "sync/transport"],
+    "api/c": [
+        "base", "ranks/group", "ranks/mpi", "load/plan", "load/loader", "sync/graph",
+        "sync/engine", "sync/over_mpi"],
 }
 
 # Where a foreign header may be included: folders or files, as prefixes of the path.
 MAY_INCLUDE_FOREIGN = {
-    "mpi.h": ["lmdbio/mpi/", "lmdbio/capi/lmdbio_mpi.h", "tools/", "tests/", "bench/",
-              "examples/"],
-    "liburing.h": ["lmdbio/io/"],
+    "mpi.h": ["lmdbio/ranks/mpi/", "lmdbio/sync/over_mpi/", "lmdbio/api/c/lmdbio_mpi.h", "tools/",
+              "tests/", "bench/", "examples/"],
+    "liburing.h": ["lmdbio/file/io/"],
     "catch2/catch.hpp": ["tests/support/catch.h"],
     "catch2/catch_all.hpp": ["tests/support/catch.h"],
     # In the library: the files that LMDBIO_WITH_LMDB=OFF leaves out.
-    "lmdb.h": ["lmdbio/loader/lmdb_call_error.cc", "lmdbio/loader/lmdb_stream.cc",
-               "lmdbio/loader/snapshot_pin.cc", "lmdbio/writer/database_writer.cc",
-               "tools/", "tests/", "bench/", "examples/"],
+    "lmdb.h": ["lmdbio/load/baseline/", "lmdbio/file/writer/database_writer.cc", "tools/", "tests/",
+               "bench/", "examples/"],
 }
 
 # What library code does not call, and what it does instead. Only check.cc may end the process.
@@ -150,7 +185,7 @@ def _list_paths(root):
 
 
 def check_includes(tree):
-    """Folders of the library include downwards only; foreign headers stay in their folder."""
+    """Rooms of the library include downwards only; foreign headers stay in their room."""
     for file in tree.files:
         if not file.is_cpp:
             continue
@@ -164,17 +199,22 @@ def check_includes(tree):
                          f"it belongs in {' '.join(allowed)} only: call what that folder offers")
 
 
+def room_of(path):
+    """The room of a file below lmdbio/: DISTRICT/ROOM, or the district if it has no rooms."""
+    return "/".join(path.split("/")[1:-1][:2])
+
+
 def _check_library_include(tree, file, line, quote, target):
-    folder = file.path.split("/")[1]
+    room = room_of(file.path)
     if target.startswith("lmdbio/") and target.count("/") >= 2:
-        other = target.split("/")[1]
-        if other != folder and other not in MAY_INCLUDE.get(folder, []):
-            allowed = " ".join(MAY_INCLUDE.get(folder, [])) or "nothing else of the library"
-            tree.add(file, line, "include-edge", f"{folder} includes {other}",
-                     f"{folder} may include: {allowed} (MAY_INCLUDE in scripts/check_tree.py)")
+        other = room_of(target)
+        if other != room and other not in MAY_INCLUDE.get(room, []):
+            allowed = " ".join(MAY_INCLUDE.get(room, [])) or "nothing else of the library"
+            tree.add(file, line, "include-edge", f"{room} includes {other}",
+                     f"{room} may include: {allowed} (MAY_INCLUDE in scripts/check_tree.py)")
     elif quote == '"':
         tree.add(file, line, "include-path", f'"{target}" is not a path from the repository root',
-                 'write "lmdbio/FOLDER/FILE.h", or <...> for a foreign header')
+                 'write "lmdbio/DISTRICT/ROOM/FILE.h", or <...> for a foreign header')
 
 
 def check_sizes(tree):

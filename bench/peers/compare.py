@@ -34,7 +34,7 @@ except ImportError as missing:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LMDBIO_BENCH = ROOT / "build" / "release" / "bin" / "lmdbio-bench"
 LMDBIO_LIBRARY = ROOT / "build" / "release" / "lib" / "liblmdbio.so"
-sys.path.insert(0, str(ROOT / "lmdbio" / "python"))
+sys.path.insert(0, str(ROOT / "lmdbio" / "api" / "python"))
 # What each order is called by lmdbio-bench; the Python readers know those of PYTHON_ORDERS.
 ORDERS = {
     "sequential": ("--order", "sequential"),

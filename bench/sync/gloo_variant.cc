@@ -67,7 +67,7 @@ class MpiStore final : public gloo::rendezvous::Store {
   std::map<std::string, std::vector<char>> values_;
 };
 
-struct Bucket {
+struct GlooBucket {
   std::vector<float> values;
   std::vector<uint32_t> tensors;
   size_t missing_count = 0;  // tensors that have not been submitted in this iteration
@@ -91,9 +91,9 @@ class GlooSync final : public GradientSync {
   }
 
   void Submit(uint32_t index) override {
-    const Place place = places_[index];
+    const FlatPosition place = places_[index];
     const std::span<const float> tensor = context_.gradients.tensor(index);
-    Bucket& bucket = buckets_[place.bucket];
+    GlooBucket& bucket = buckets_[place.bucket];
     std::memcpy(bucket.values.data() + place.start, tensor.data(), tensor.size_bytes());
     bool is_full = false;
     {
@@ -112,7 +112,7 @@ class GlooSync final : public GradientSync {
       const float* values = buckets_[places_[index].bucket].values.data() + places_[index].start;
       std::memcpy(tensor.data(), values, tensor.size_bytes());
     }
-    for (Bucket& bucket : buckets_) bucket.missing_count = bucket.tensors.size();
+    for (GlooBucket& bucket : buckets_) bucket.missing_count = bucket.tensors.size();
     next_bucket_ = 0;
     return {};
   }
@@ -123,7 +123,7 @@ class GlooSync final : public GradientSync {
   }
 
  private:
-  struct Place {
+  struct FlatPosition {
     size_t bucket = 0;
     size_t start = 0;  // [floats]
   };
@@ -136,7 +136,7 @@ class GlooSync final : public GradientSync {
         if (!buckets_.empty()) limit = context_.settings.gloo_bucket_bytes;
         buckets_.emplace_back();
       }
-      Bucket& bucket = buckets_.back();
+      GlooBucket& bucket = buckets_.back();
       places_[index] = {buckets_.size() - 1, bucket.values.size()};
       bucket.values.resize(bucket.values.size() + context_.network.tensors[index].count);
       bucket.tensors.push_back(index);
@@ -152,7 +152,7 @@ class GlooSync final : public GradientSync {
                (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing_count == 0);
       });
       if (is_ending_) return;
-      Bucket& bucket = buckets_[next_bucket_];
+      GlooBucket& bucket = buckets_[next_bucket_];
       lock.unlock();
       std::optional<std::string> failure;
       try {
@@ -170,7 +170,7 @@ class GlooSync final : public GradientSync {
     }
   }
 
-  void Reduce(Bucket& bucket) {
+  void Reduce(GlooBucket& bucket) {
     gloo::AllreduceOptions options(gloo_);
     options.setOutput(bucket.values.data(), bucket.values.size());
     options.setReduceFunction(
@@ -179,7 +179,7 @@ class GlooSync final : public GradientSync {
   }
 
   // Requires: the lock
-  void CountAndGoOn(const Bucket& bucket) {
+  void CountAndGoOn(const GlooBucket& bucket) {
     const uint64_t bytes = bucket.values.size() * sizeof(float);
     ++traffic_.collectives;
     traffic_.collective_bytes += bytes;
@@ -189,8 +189,8 @@ class GlooSync final : public GradientSync {
 
   const SyncContext context_;
   std::shared_ptr<gloo::Context> gloo_;
-  std::vector<Place> places_;  // [tensors]
-  std::vector<Bucket> buckets_;
+  std::vector<FlatPosition> places_;  // [tensors]
+  std::vector<GlooBucket> buckets_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   size_t next_bucket_ = 0;  // to be reduced

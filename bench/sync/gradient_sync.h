@@ -15,7 +15,7 @@
 #include "bench/sync/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/status.h"
-#include "lmdbio/comm/group.h"
+#include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::bench {
 
@@ -61,7 +61,7 @@ struct SyncSettings {
 
 // What a variant works on. Everything outlives it.
 struct SyncContext {
-  comm::Group& group;
+  ranks::Group& group;
   MPI_Comm communicator = MPI_COMM_NULL;
   const LayerNetwork& network;
   Gradients& gradients;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "bench/sync/gradient_sync.h"
-#include "lmdbio/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_calls.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -17,9 +17,9 @@ Status AllReduce(MPI_Comm communicator, std::span<float> values, Traffic& traffi
   while (!values.empty()) {
     const std::span<float> part = values.first(std::min(values.size(), kCallFloatsMax));
     LMDBIO_TRY_VOID(
-        mpi::MpiStatus(MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()),
-                                     MPI_FLOAT, MPI_SUM, communicator),
-                       "MPI_Allreduce"));
+        ranks::MpiStatus(MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()),
+                                       MPI_FLOAT, MPI_SUM, communicator),
+                         "MPI_Allreduce"));
     ++traffic.collectives;
     traffic.collective_bytes += part.size_bytes();
     ++traffic.sizes[part.size_bytes()];

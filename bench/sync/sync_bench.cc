@@ -18,6 +18,7 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "bench/loader/mpi_run.h"
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/layer_network.h"
 #include "bench/sync/sync_report.h"
@@ -25,10 +26,9 @@
 #include "bench/sync/thread_clocks.h"
 #include "bench/sync/workload.h"
 #include "generated/commit.h"
-#include "lmdbio/mpi/mpi_calls.h"
-#include "lmdbio/mpi/mpi_group.h"
-#include "tools/cli.h"
-#include "tools/mpi_run.h"
+#include "lmdbio/ranks/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "tools/cli/cli.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ using lmdbio::ErrorCode;
 using lmdbio::Fail;
 using lmdbio::Result;
 using lmdbio::Status;
-using lmdbio::bench::RunKind;
+using lmdbio::bench::BenchRunKind;
 using lmdbio::bench::RunResult;
 using lmdbio::bench::Variant;
 using lmdbio::tools::Invocation;
@@ -44,7 +44,7 @@ using lmdbio::tools::Misuse;
 using lmdbio::tools::Whole;
 using nlohmann::ordered_json;
 namespace bench = lmdbio::bench;
-namespace comm = lmdbio::comm;
+namespace ranks = lmdbio::ranks;
 namespace po = boost::program_options;
 
 constexpr double kQuietLoad = 0.3;  // of all cores: above it, a neighbour is at work
@@ -87,7 +87,7 @@ void Describe(po::options_description_easy_init option) {
 }
 
 // What the options say.
-struct Plan {
+struct BenchPlan {
   std::vector<std::string> networks;
   std::vector<Variant> variants;
   std::vector<std::string> absent;  // lines
@@ -136,7 +136,7 @@ double Number(const Invocation& invocation, const std::string& name, double leas
   return number;
 }
 
-void ChooseVariants(const Invocation& invocation, Plan& plan) {
+void ChooseVariants(const Invocation& invocation, BenchPlan& plan) {
   for (const std::string& name : SplitAtCommas(invocation.option<std::string>("variants"))) {
     Result<Variant> variant = bench::ParseVariant(name);
     if (!variant) throw Misuse(variant.error().message());
@@ -149,8 +149,8 @@ void ChooseVariants(const Invocation& invocation, Plan& plan) {
   }
 }
 
-Plan ReadPlan(const Invocation& invocation, int rank) {
-  Plan plan;
+BenchPlan ReadPlan(const Invocation& invocation, int rank) {
+  BenchPlan plan;
   const auto& networks = invocation.option<std::string>("network");
   plan.networks = networks == "all" ? AllNetworks() : SplitAtCommas(networks);
   ChooseVariants(invocation, plan);
@@ -179,7 +179,7 @@ bench::SyncSettings ReadSettings(const Invocation& invocation) {
 }
 
 // Rank 0 measures while the others sleep, so that every rank does the same work.
-Status Calibrate(comm::Group& group, Plan& plan) {
+Status Calibrate(ranks::Group& group, BenchPlan& plan) {
   if (group.rank() == 0) plan.units_per_second = bench::MeasureUnitsPerSecond();
   LMDBIO_TRY_VOID(bench::SleepingMeeting(MPI_COMM_WORLD));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&plan.units_per_second, 1))));
@@ -188,7 +188,7 @@ Status Calibrate(comm::Group& group, Plan& plan) {
   return {};
 }
 
-ordered_json DescribeSettings(const Plan& plan, const bench::RunStage& stage) {
+ordered_json DescribeSettings(const BenchPlan& plan, const bench::RunStage& stage) {
   return {{"scale", plan.scale},
           {"compute_ms", plan.compute_ms},
           {"work_units_per_s", plan.units_per_second},
@@ -214,7 +214,7 @@ std::string Setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-ordered_json DescribeEnvironment(comm::Group& group, comm::Group& host) {
+ordered_json DescribeEnvironment(ranks::Group& group, ranks::Group& host) {
   int thread_level = 0;
   MPI_Query_thread(&thread_level);
   char library[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -237,17 +237,17 @@ ordered_json DescribeEnvironment(comm::Group& group, comm::Group& host) {
 }
 
 // What is run, in an order that chance gives and that is the same on every rank.
-struct Entry {
+struct BenchEntry {
   const Variant* variant = nullptr;
-  RunKind kind = RunKind::kTrain;
+  BenchRunKind kind = BenchRunKind::kTrain;
 };
 
-std::vector<Entry> EntriesOf(const std::vector<Variant>& variants) {
-  std::vector<Entry> entries;
+std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
+  std::vector<BenchEntry> entries;
   for (const Variant& variant : variants) {
-    entries.push_back({&variant, RunKind::kTrain});
-    if (!variant.is_none()) entries.push_back({&variant, RunKind::kAlone});
-    if (variant.has_helper) entries.push_back({&variant, RunKind::kIdle});
+    entries.push_back({&variant, BenchRunKind::kTrain});
+    if (!variant.is_none()) entries.push_back({&variant, BenchRunKind::kAlone});
+    if (variant.has_helper) entries.push_back({&variant, BenchRunKind::kIdle});
   }
   return entries;
 }
@@ -260,13 +260,13 @@ std::vector<Entry> EntriesOf(const std::vector<Variant>& variants) {
   std::_Exit(1);
 }
 
-Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const Plan& plan) {
+Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const BenchPlan& plan) {
   std::vector<RunResult> runs;
-  std::vector<Entry> entries = EntriesOf(plan.variants);
+  std::vector<BenchEntry> entries = EntriesOf(plan.variants);
   std::mt19937_64 chance(plan.seed);
   for (uint32_t repetition = 0; repetition < plan.repetition_count; ++repetition) {
     std::shuffle(entries.begin(), entries.end(), chance);
-    for (const Entry& entry : entries) {
+    for (const BenchEntry& entry : entries) {
       Result<RunResult> run = bench::RunVariant(stage, *entry.variant, entry.kind, repetition);
       if (!run) EndEveryRank(run.error());
       runs.push_back(std::move(*run));
@@ -298,8 +298,8 @@ ordered_json NetworkJson(const bench::LayerNetwork& network, const std::vector<R
 
 // Measures one network and, on rank 0, prints its table. Whether a variant could not be made goes
 // to `has_failed`.
-Result<ordered_json> Measure(const Invocation& invocation, comm::Group& group, comm::Group& host,
-                             const Plan& plan, const std::string& name, bool& has_failed) {
+Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, ranks::Group& host,
+                             const BenchPlan& plan, const std::string& name, bool& has_failed) {
   const std::string path = fmt::format("{}/{}.json", LMDBIO_BENCH_NETWORKS, name);
   LMDBIO_TRY(const bench::LayerNetwork network, bench::ReadNetwork(path, plan.scale));
   bench::Gradients gradients(network);
@@ -343,9 +343,9 @@ Status Save(const Invocation& invocation, const ordered_json& outcome) {
 }
 
 Status Run(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, lmdbio::mpi::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, lmdbio::ranks::MpiGroup(MPI_COMM_WORLD));
   LMDBIO_TRY(const auto host, group->SplitByHost());
-  Plan plan = ReadPlan(invocation, group->rank());
+  BenchPlan plan = ReadPlan(invocation, group->rank());
   ordered_json environment = DescribeEnvironment(*group, *host);
   WarnOfNeighbours(invocation, environment);
   const bench::HostTime before = bench::TimeOfHost();

@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 using Runs = std::vector<const RunResult*>;
 
 // The clean runs of a kind; all of that kind where none is clean.
-Runs RunsOf(std::span<const RunResult> runs, const std::string& variant, RunKind kind) {
+Runs RunsOf(std::span<const RunResult> runs, const std::string& variant, BenchRunKind kind) {
   Runs all;
   Runs clean;
   for (const RunResult& run : runs) {
@@ -132,26 +132,26 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   for (const RunResult& run : runs) {
     if (run.variant != variant) continue;
     if (!run.error.empty()) summary.error = run.error;
-    if (run.kind != RunKind::kTrain || !run.error.empty()) continue;
+    if (run.kind != BenchRunKind::kTrain || !run.error.empty()) continue;
     ++summary.run_count;
     if (!run.is_disturbed) ++summary.clean_count;
   }
-  const Runs train = RunsOf(runs, variant, RunKind::kTrain);
+  const Runs train = RunsOf(runs, variant, BenchRunKind::kTrain);
   if (train.empty()) return summary;
   AddTimes(train, summary);
   AddSizes(train, summary);
   AddCosts(train, summary);
-  const Runs none = RunsOf(runs, "none", RunKind::kTrain);
+  const Runs none = RunsOf(runs, "none", BenchRunKind::kTrain);
   const std::optional<double> computing = MedianOf(none);
   if (variant != "none" && computing) {
     summary.exposed_ms = summary.p50_ms - *computing;
-    const Runs idle = RunsOf(runs, variant, RunKind::kIdle);
+    const Runs idle = RunsOf(runs, variant, BenchRunKind::kIdle);
     if (!idle.empty()) {
       summary.idle_slowdown = PairedRatio(idle, none);
       summary.idle_helper_share = HelperShare(idle);
     }
   }
-  summary.alone_ms = MedianOf(RunsOf(runs, variant, RunKind::kAlone));
+  summary.alone_ms = MedianOf(RunsOf(runs, variant, BenchRunKind::kAlone));
   if (summary.exposed_ms && summary.alone_ms && *summary.alone_ms > 0) {
     summary.overlap = 1 - *summary.exposed_ms / *summary.alone_ms;
   }

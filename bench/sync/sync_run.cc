@@ -13,7 +13,7 @@
 
 #include "bench/sync/mpi_call_count.h"
 #include "bench/sync/thread_clocks.h"
-#include "lmdbio/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_calls.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // What this rank has spent up to now.
-struct Snapshot {
+struct CounterSnapshot {
   Clock::time_point time;
   uint64_t process_cpu_ns = 0;
   ThreadTime helpers;
@@ -32,8 +32,8 @@ struct Snapshot {
   uint64_t mpi_calls = 0;
 };
 
-Snapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
-  Snapshot now;
+CounterSnapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
+  CounterSnapshot now;
   now.mpi_calls = MpiCallCount();
   now.helpers = TimeOf(helpers);
   now.all = TimeOf(ThreadsOfProcess());
@@ -43,7 +43,7 @@ Snapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
   return now;
 }
 
-RankCost CostBetween(const Snapshot& start, const Snapshot& end) {
+RankCost CostBetween(const CounterSnapshot& start, const CounterSnapshot& end) {
   RankCost cost;
   cost.wall_s = std::chrono::duration<double>(end.time - start.time).count();
   cost.process_cpu_s = Seconds(end.process_cpu_ns - start.process_cpu_ns);
@@ -77,7 +77,7 @@ std::map<uint64_t, uint64_t> SizesBetween(const Traffic& start, const Traffic& e
 }
 
 template <typename T>
-Result<std::vector<T>> GatherAll(comm::Group& group, std::span<const T> mine) {
+Result<std::vector<T>> GatherAll(ranks::Group& group, std::span<const T> mine) {
   LMDBIO_TRY(const std::vector<std::byte> bytes, group.AllGather(std::as_bytes(mine)));
   std::vector<T> all(bytes.size() / sizeof(T));
   std::memcpy(all.data(), bytes.data(), bytes.size());
@@ -87,7 +87,7 @@ Result<std::vector<T>> GatherAll(comm::Group& group, std::span<const T> mine) {
 // One run on this rank.
 class Runner {
  public:
-  Runner(const RunStage& stage, RunKind kind, GradientSync* sync)
+  Runner(const RunStage& stage, BenchRunKind kind, GradientSync* sync)
       : stage_(stage), kind_(kind), sync_(sync) {}
 
   // Returns the time in milliseconds.
@@ -96,22 +96,22 @@ class Runner {
     const auto ready = [&](const Layer& layer) {
       for (const uint32_t tensor : layer.tensors) {
         stage_.gradients.Fill(tensor, rank, iteration);
-        if (kind_ == RunKind::kTrain && sync_ != nullptr) sync_->Submit(tensor);
+        if (kind_ == BenchRunKind::kTrain && sync_ != nullptr) sync_->Submit(tensor);
       }
     };
     const uint32_t tensor_count = stage_.gradients.tensor_count();
-    if (kind_ == RunKind::kAlone) {
+    if (kind_ == BenchRunKind::kAlone) {
       for (uint32_t i = 0; i < tensor_count; ++i) stage_.gradients.Fill(i, rank, iteration);
     }
     const auto start = Clock::now();
-    if (kind_ == RunKind::kAlone) {
+    if (kind_ == BenchRunKind::kAlone) {
       for (uint32_t i = tensor_count; i-- > 0;) sync_->Submit(i);
     } else {
       LMDBIO_TRY_VOID(CheckWork(stage_.workload.Iterate(ready)));
     }
-    if (kind_ != RunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
+    if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    if (kind_ != RunKind::kIdle && sync_ != nullptr) {
+    if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) {
       LMDBIO_TRY_VOID(stage_.gradients.Check(stage_.network, stage_.group.size(), iteration));
     }
     return ms;
@@ -127,7 +127,7 @@ class Runner {
   }
 
   const RunStage& stage_;
-  const RunKind kind_;
+  const BenchRunKind kind_;
   GradientSync* const sync_;
   uint64_t checksum_ = 0;
 };
@@ -154,7 +154,7 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   LMDBIO_TRY(const uint32_t count, AgreeOnCount(stage, last_ms));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
-  const Snapshot start = TakeSnapshot(helpers);
+  const CounterSnapshot start = TakeSnapshot(helpers);
   std::vector<double> times;
   for (uint32_t i = 0; i < count; ++i) {
     LMDBIO_TRY(times.emplace_back(), runner.Iterate(iteration++));
@@ -169,7 +169,7 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
 }
 
 // Of a host's busy cores, those that its ranks did not keep busy themselves.
-Status TakeOffOwnCpu(comm::Group& host, RankCost& cost) {
+Status TakeOffOwnCpu(ranks::Group& host, RankCost& cost) {
   const double own = cost.process_cpu_s / cost.wall_s;
   LMDBIO_TRY(const std::vector<double> all, GatherAll(host, std::span(&own, 1)));
   for (const double cores : all) cost.neighbour_cores -= cores;
@@ -185,8 +185,8 @@ Status Collect(const RunStage& stage, std::span<const double> times, RankCost co
   for (size_t i = 0; i < times.size(); ++i) {
     double chosen = all[i];
     for (size_t place = i; place < all.size(); place += times.size()) {
-      chosen = result.kind == RunKind::kAlone ? std::min(chosen, all[place])
-                                              : std::max(chosen, all[place]);
+      chosen = result.kind == BenchRunKind::kAlone ? std::min(chosen, all[place])
+                                                   : std::max(chosen, all[place]);
     }
     result.iteration_ms.push_back(chosen);
   }
@@ -196,13 +196,13 @@ Status Collect(const RunStage& stage, std::span<const double> times, RankCost co
 
 }  // namespace
 
-std::string_view NameOf(RunKind kind) {
+std::string_view NameOf(BenchRunKind kind) {
   switch (kind) {
-    case RunKind::kTrain:
+    case BenchRunKind::kTrain:
       return "train";
-    case RunKind::kIdle:
+    case BenchRunKind::kIdle:
       return "idle";
-    case RunKind::kAlone:
+    case BenchRunKind::kAlone:
       return "alone";
   }
   return "?";
@@ -218,16 +218,16 @@ double RunResult::neighbour_cores() const {
 
 Status SleepingMeeting(MPI_Comm communicator) {
   MPI_Request request = MPI_REQUEST_NULL;
-  LMDBIO_TRY_VOID(mpi::MpiStatus(MPI_Ibarrier(communicator, &request), "MPI_Ibarrier"));
+  LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Ibarrier(communicator, &request), "MPI_Ibarrier"));
   int is_done = 0;
   while (true) {
-    LMDBIO_TRY_VOID(mpi::MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
+    LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (is_done != 0) return {};
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
-Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunKind kind,
+Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, BenchRunKind kind,
                              uint32_t repetition) {
   RunResult result;
   result.variant = variant.name;
@@ -238,7 +238,8 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunK
   if (!variant.is_none()) {
     auto made = MakeSync(variant, {stage.group, stage.communicator, stage.network, stage.gradients,
                                    stage.settings, NameOf(kind)});
-    const Status agreed = comm::Agree(stage.group, made ? Status() : Fail(std::move(made).error()));
+    const Status agreed =
+        ranks::Agree(stage.group, made ? Status() : Fail(std::move(made).error()));
     if (!agreed) {
       result.error = agreed.error().message();
       return result;

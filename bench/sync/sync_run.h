@@ -15,16 +15,16 @@
 #include "bench/sync/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/status.h"
-#include "lmdbio/comm/group.h"
+#include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::bench {
 
-enum class RunKind {
+enum class BenchRunKind {
   kTrain,  // iterations as in training
   kIdle,   // the variant is there and gets nothing: what it costs to be there
   kAlone,  // no computing: what the communication takes
 };
-std::string_view NameOf(RunKind kind);
+std::string_view NameOf(BenchRunKind kind);
 
 // What one rank has spent in the measured iterations of a run.
 struct RankCost {
@@ -47,7 +47,7 @@ constexpr uint32_t kIterationsMin = 5;
 
 struct RunResult {
   std::string variant;
-  RunKind kind = RunKind::kTrain;
+  BenchRunKind kind = BenchRunKind::kTrain;
   uint32_t repetition = 0;
   std::string error;  // "" or: it could not be made, the same on every rank
   // [iterations] as the slowest rank saw them; of kAlone as the last to come saw them
@@ -62,8 +62,8 @@ struct RunResult {
 
 // All that runs share.
 struct RunStage {
-  comm::Group& group;
-  comm::Group& host;  // the ranks of this host
+  ranks::Group& group;
+  ranks::Group& host;  // the ranks of this host
   MPI_Comm communicator = MPI_COMM_NULL;
   const LayerNetwork& network;
   Gradients& gradients;
@@ -77,7 +77,7 @@ struct RunStage {
 
 // Collective.
 // Errors: whatever the variant says in the middle of a run; kInternal  a sum is wrong
-Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, RunKind kind,
+Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, BenchRunKind kind,
                              uint32_t repetition);
 
 // Returns when every rank has called it, and takes no core from those that compute meanwhile.

@@ -10,17 +10,17 @@
 
 #include "bench/sync/gradient_sync.h"
 #include "lmdbio/base/align.h"
-#include "lmdbio/comm/health.h"
-#include "lmdbio/control/graph.h"
-#include "lmdbio/mpi/mpi_collectives.h"
-#include "lmdbio/mpi/mpi_transport.h"
-#include "lmdbio/sync/synchronizer.h"
+#include "lmdbio/ranks/health/health.h"
+#include "lmdbio/sync/engine/synchronizer.h"
+#include "lmdbio/sync/graph/graph.h"
+#include "lmdbio/sync/over_mpi/mpi_collectives.h"
+#include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 namespace lmdbio::bench {
 namespace {
 
 // A name of a variant in its parts.
-struct Choice {
+struct VariantChoice {
   sync::SyncOptions options;
   bool has_graph = false;
   bool is_traced = false;
@@ -34,7 +34,7 @@ bool TakeSuffix(std::string& word, std::string_view suffix) {
   return true;
 }
 
-Result<Choice> ParseChoice(std::string_view name) {
+Result<VariantChoice> ParseChoice(std::string_view name) {
   std::vector<std::string> words;
   for (size_t start = 0; start <= name.size();) {
     const size_t end = std::min(name.find(':', start), name.size());
@@ -47,7 +47,7 @@ Result<Choice> ParseChoice(std::string_view name) {
         fmt::format("{}: lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]",
                     name));
   }
-  Choice choice;
+  VariantChoice choice;
   choice.is_placed = TakeSuffix(words[1], "+place");
   choice.is_traced = TakeSuffix(words[1], "+trace");
   choice.has_graph = words[1] == "graph";
@@ -95,15 +95,15 @@ Status PlaceGradients(const SyncContext& context, sync::Synchronizer& synchroniz
 
 // The backward pass: a node for each layer, which needs those that took its result, and a
 // collective for each gradient.
-control::Graph BackwardGraph(const LayerNetwork& network) {
-  control::Graph graph;
-  std::vector<control::Graph::NodeIndex> nodes(network.layers.size());
+sync::Graph BackwardGraph(const LayerNetwork& network) {
+  sync::Graph graph;
+  std::vector<sync::Graph::NodeIndex> nodes(network.layers.size());
   for (size_t i = network.layers.size(); i-- > 0;) {
     const Layer& layer = network.layers[i];
     nodes[i] = graph.AddNode(layer.name);
     for (const uint32_t taker : layer.gives) graph.AddEdge(nodes[taker], nodes[i]);
     for (const uint32_t tensor : layer.tensors) {
-      control::Request request;
+      sync::Request request;
       request.name = network.tensors[tensor].name;
       request.shape = {static_cast<int64_t>(network.tensors[tensor].count)};
       graph.AddEdge(nodes[i], graph.AddCollective(std::move(request)));
@@ -191,13 +191,13 @@ class SynchronizerSync final : public GradientSync {
 }  // namespace
 
 Status CheckSynchronizerName(std::string_view name) {
-  LMDBIO_TRY([[maybe_unused]] const Choice choice, ParseChoice(name));
+  LMDBIO_TRY([[maybe_unused]] const VariantChoice choice, ParseChoice(name));
   return {};
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
                                                            const SyncContext& context) {
-  LMDBIO_TRY(Choice choice, ParseChoice(name));
+  LMDBIO_TRY(VariantChoice choice, ParseChoice(name));
   choice.options.cycle_time = context.settings.cycle_time;
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
   choice.options.bucket_bytes = context.settings.bucket_bytes;
@@ -213,13 +213,13 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   }
   sync::SyncParts parts;
   if (choice.options.collective == "mpi") {
-    parts.collectives = [&context](comm::Health& health) {
-      return mpi::MpiCollectives(context.communicator, health,
-                                 {.waiting = mpi::MpiWaiting::kBlock});
+    parts.collectives = [&context](ranks::Health& health) {
+      return sync::MpiCollectives(context.communicator, health,
+                                  {.waiting = sync::MpiWaiting::kBlock});
     };
   }
   if (choice.is_transport_mpi) {
-    LMDBIO_TRY(parts.transport, mpi::MpiTransport(context.communicator));
+    LMDBIO_TRY(parts.transport, sync::MpiTransport(context.communicator));
   }
   LMDBIO_TRY(auto synchronizer,
              sync::Synchronizer::Create(context.group, choice.options, std::move(parts)));

@@ -131,11 +131,11 @@ Workload::~Workload() {
 }
 
 uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
-  const uint64_t forward = RunPass({.direction = Direction::kForward, .ready = nullptr});
-  return forward + 3 * RunPass({.direction = Direction::kBackward, .ready = &ready});
+  const uint64_t forward = RunPass({.direction = PassDirection::kForward, .ready = nullptr});
+  return forward + 3 * RunPass({.direction = PassDirection::kBackward, .ready = &ready});
 }
 
-uint64_t Workload::RunPass(const Pass& pass) {
+uint64_t Workload::RunPass(const TrainingPass& pass) {
   {
     const std::lock_guard lock(mutex_);
     pass_ = pass;
@@ -146,7 +146,7 @@ uint64_t Workload::RunPass(const Pass& pass) {
     computable_.clear();
     for (uint32_t i = 0; i < network_.layers.size(); ++i) {
       const Layer& layer = network_.layers[i];
-      const auto& before = pass.direction == Direction::kForward ? layer.needs : layer.gives;
+      const auto& before = pass.direction == PassDirection::kForward ? layer.needs : layer.gives;
       missing_.push_back(static_cast<uint32_t>(before.size()));
       if (before.empty()) computable_.push_back(i);
     }
@@ -177,7 +177,7 @@ void Workload::ComputeLayers() {
 
 // Requires: the lock, some layer is computable
 uint32_t Workload::TakeLayer() {
-  size_t place = pass_.direction == Direction::kForward ? 0 : computable_.size() - 1;
+  size_t place = pass_.direction == PassDirection::kForward ? 0 : computable_.size() - 1;
   if (options_.shuffle_seed) place = chance_() % computable_.size();
   const uint32_t index = computable_[place];
   computable_.erase(computable_.begin() + static_cast<std::ptrdiff_t>(place));
@@ -187,7 +187,8 @@ uint32_t Workload::TakeLayer() {
 // Requires: the lock
 void Workload::Release(const Layer& layer) {
   bool has_more = --left_count_ == 0;
-  for (const uint32_t next : pass_.direction == Direction::kForward ? layer.gives : layer.needs) {
+  for (const uint32_t next :
+       pass_.direction == PassDirection::kForward ? layer.gives : layer.needs) {
     if (--missing_[next] > 0) continue;
     computable_.insert(std::lower_bound(computable_.begin(), computable_.end(), next), next);
     has_more = true;
@@ -196,7 +197,8 @@ void Workload::Release(const Layer& layer) {
 }
 
 uint64_t Workload::UnitsOf(uint32_t layer) const {
-  return pass_.direction == Direction::kForward ? forward_units_[layer] : backward_units_[layer];
+  return pass_.direction == PassDirection::kForward ? forward_units_[layer]
+                                                    : backward_units_[layer];
 }
 
 void Workload::RunHelper() {

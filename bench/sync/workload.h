@@ -79,13 +79,13 @@ class Workload {
   uint64_t batches() const { return batch_count_; }  // that the input threads have prepared
 
  private:
-  enum class Direction { kForward, kBackward };
-  struct Pass {
-    Direction direction = Direction::kForward;
+  enum class PassDirection { kForward, kBackward };
+  struct TrainingPass {
+    PassDirection direction = PassDirection::kForward;
     const std::function<void(const Layer&)>* ready = nullptr;
   };
 
-  uint64_t RunPass(const Pass& pass);
+  uint64_t RunPass(const TrainingPass& pass);
   void ComputeLayers();
   uint32_t TakeLayer();
   void Release(const Layer& layer);
@@ -101,7 +101,7 @@ class Workload {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Pass pass_;
+  TrainingPass pass_;
   uint64_t pass_number_ = 0;
   bool is_ending_ = false;
   std::vector<uint32_t> missing_;     // [layers] of what they wait for

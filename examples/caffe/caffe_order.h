@@ -3,7 +3,7 @@
  * Solver r of S with batches of B gets in iteration t as item i record ((t*B + i)*S + r) mod N of
  * the N in key order: solvers take turns, epochs run into each other, batches are always full.
  *
- * Plain C, so that the order can be tested without Caffe: tests/capi/c_caffe_order_test.c. */
+ * Plain C, so that the order can be tested without Caffe: tests/api/c/c_caffe_order_test.c. */
 #ifndef EXAMPLES_CAFFE_CAFFE_ORDER_H_
 #define EXAMPLES_CAFFE_CAFFE_ORDER_H_
 

@@ -36,11 +36,11 @@ class CoreSet {
   bool PinThisThread() const { return ::sched_setaffinity(0, bytes_, set_.get()) == 0; }
 
  private:
-  struct Free {
+  struct FreeCores {
     void operator()(cpu_set_t* set) const { CPU_FREE(set); }
   };
   size_t bytes_;
-  std::unique_ptr<cpu_set_t, Free> set_;
+  std::unique_ptr<cpu_set_t, FreeCores> set_;
 };
 
 HostCores ReadProcessCores() {
@@ -92,18 +92,18 @@ Status CheckCores(std::span<const int> wanted, const HostCores& cores) {
   return {};
 }
 
-struct Part {
+struct CorePart {
   std::string_view name;
   CoreList Placement::*cores;
 };
-constexpr std::array<Part, 3> kParts = {
+constexpr std::array<CorePart, 3> kParts = {
     {{"compute", &Placement::compute}, {"input", &Placement::input}, {"sync", &Placement::sync}}};
 
 // One part of "compute=0-2,4,input=6", as "compute=0-2,4".
 Status TakePart(std::string_view text, const HostCores& cores, Placement& placement) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
-  const auto part = std::ranges::find(kParts, name, &Part::name);
+  const auto part = std::ranges::find(kParts, name, &CorePart::name);
   if (equals == std::string_view::npos || part == kParts.end()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' is none of scp, compute=CORES, input=CORES, sync=CORES", text));
@@ -135,7 +135,7 @@ Result<Placement> ParseGroup(std::string_view text, const HostCores& cores) {
 }
 
 // This rank's group of "GROUP;GROUP".
-Result<std::string_view> GroupOf(std::string_view text, const HostPlace& place) {
+Result<std::string_view> GroupOf(std::string_view text, const CoreShare& place) {
   const auto count = 1 + std::ranges::count(text, ';');
   if (count != 1 && count != place.ranks_on_host) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -159,7 +159,7 @@ void NoteShared(Placement& placement) {
   }
 }
 
-Placement PlaceAlone(const HostCores& cores, const HostPlace& place) {
+Placement PlaceAlone(const HostCores& cores, const CoreShare& place) {
   const uint64_t count = cores.allowed.size();
   const auto ranks = static_cast<uint64_t>(place.ranks_on_cores);
   const auto rank = static_cast<uint64_t>(place.rank_on_cores);
@@ -186,7 +186,7 @@ Placement PlaceAlone(const HostCores& cores, const HostPlace& place) {
 std::string Placement::Describe() const {
   if (compute.empty() && input.empty() && sync.empty()) return "";
   std::string line;
-  for (const Part& part : kParts) {
+  for (const CorePart& part : kParts) {
     const CoreList& cores = this->*part.cores;
     line += fmt::format("{}{} on {}", line.empty() ? "" : ", ", part.name,
                         cores.empty() ? "any core" : "cores " + CoresText(cores));
@@ -249,8 +249,8 @@ uint64_t CoresDigest(std::span<const int> cores) {
   return digest;
 }
 
-HostPlace PlaceAmong(int rank_on_host, std::span<const uint64_t> digests) {
-  HostPlace place;
+CoreShare PlaceAmong(int rank_on_host, std::span<const uint64_t> digests) {
+  CoreShare place;
   place.rank_on_host = rank_on_host;
   place.ranks_on_host = static_cast<int>(digests.size());
   const uint64_t mine = digests[static_cast<size_t>(rank_on_host)];
@@ -261,7 +261,7 @@ HostPlace PlaceAmong(int rank_on_host, std::span<const uint64_t> digests) {
 }
 
 Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
-                               const HostPlace& place) {
+                               const CoreShare& place) {
   if (text.empty()) return Placement{};
   if (text == "scp") return PlaceAlone(cores, place);
   const auto place_group = [&]() -> Result<Placement> {

@@ -47,7 +47,7 @@ Result<HostCores> ProcessCores();
 
 // The ranks of a host that may use the same cores share them. Ranks that a launcher has bound to
 // cores of their own have no part in that.
-struct HostPlace {
+struct CoreShare {
   int rank_on_host = 0;  // among all ranks of the host
   int ranks_on_host = 1;
   int rank_on_cores = 0;  // among those ranks of the host that may use the same cores
@@ -59,7 +59,7 @@ uint64_t CoresDigest(std::span<const int> cores);
 
 // digests  [ranks of the host, in their order] of what each may use
 // Requires: rank_on_host < digests.size()
-HostPlace PlaceAmong(int rank_on_host, std::span<const uint64_t> digests);
+CoreShare PlaceAmong(int rank_on_host, std::span<const uint64_t> digests);
 
 // Where the threads of this rank may run. An empty list: anywhere.
 struct Placement {
@@ -77,7 +77,7 @@ struct Placement {
 //                           process may not use: names it; another number of groups than one or the
 //                           host's ranks
 Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
-                               const HostPlace& place);
+                               const CoreShare& place);
 
 // From now on the calling thread, and those it starts, run on these cores only. None: does nothing.
 // Errors: kInvalidArgument  the kernel does not allow any of them; names them

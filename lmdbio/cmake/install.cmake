@@ -16,13 +16,13 @@ endfunction()
 set_target_properties(lmdbio_c PROPERTIES EXPORT_NAME lmdbio)
 lmdbio_install(lmdbio-c lmdbioTargets.cmake lmdbio_c)
 set(c_libraries lmdbio)
-set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio.h
-                ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_sync.h)
+set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio.h
+                ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio_sync.h)
 if(LMDBIO_WITH_MPI)
   set_target_properties(lmdbio_c_mpi PROPERTIES EXPORT_NAME lmdbio_mpi INSTALL_RPATH "$ORIGIN")
   lmdbio_install(lmdbio-c-mpi lmdbioMpiTargets.cmake lmdbio_c_mpi)
   list(APPEND c_libraries lmdbio_mpi)
-  list(APPEND man_headers ${CMAKE_CURRENT_SOURCE_DIR}/capi/lmdbio_mpi.h)
+  list(APPEND man_headers ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio_mpi.h)
 endif()
 
 get_property(modules GLOBAL PROPERTY LMDBIO_MODULES)

@@ -15,7 +15,7 @@
 namespace lmdbio::trace {
 namespace {
 
-using Kind = TimelineEvent::Kind;
+using EventKind = TimelineEvent::EventKind;
 
 constexpr size_t kBufferBytesMin = 64 << 10;
 
@@ -102,15 +102,15 @@ TimelineTensor Timeline::Begin(std::string_view name, uint64_t bytes, int64_t st
   if (known == rows_.end()) {
     if (rows_.size() == kRowsMax) return {};
     const auto number = static_cast<uint32_t>(rows_.size());
-    known = rows_.try_emplace(std::string(name), Row{.number = number}).first;
+    known = rows_.try_emplace(std::string(name), TimelineRow{.number = number}).first;
   }
   auto& [key, row] = *known;  // references to map elements stay valid
   ++row.begin_count;
   if (!HasRoom(lock)) return {};
   if (!std::exchange(row.is_named, true)) {
-    events_.push_back({.kind = Kind::kRow, .row = row.number, .name = key});
+    events_.push_back({.kind = EventKind::kRow, .row = row.number, .name = key});
   }
-  events_.push_back({.kind = Kind::kNegotiate,
+  events_.push_back({.kind = EventKind::kNegotiate,
                      .row = row.number,
                      .begin_ns = steady_ns,
                      .number = row.begin_count,
@@ -123,9 +123,9 @@ TimelineTensor Timeline::Begin(std::string_view name, uint64_t bytes, int64_t st
 // of open phases.
 void Timeline::EndPhase(TimelineTensor& tensor, std::string_view operation, int64_t at_ns) {
   if (tensor.is_negotiating) {
-    events_.push_back({.kind = Kind::kAgreed, .row = tensor.row, .begin_ns = at_ns});
+    events_.push_back({.kind = EventKind::kAgreed, .row = tensor.row, .begin_ns = at_ns});
   } else if (tensor.is_agreed) {
-    events_.push_back({.kind = Kind::kOperation,
+    events_.push_back({.kind = EventKind::kOperation,
                        .row = tensor.row,
                        .name = operation,
                        .begin_ns = tensor.agreed_ns,
@@ -153,15 +153,15 @@ void Timeline::End(TimelineTensor& tensor, std::string_view operation, int64_t s
 }
 
 void Timeline::Round(uint64_t number, int64_t begin_ns, int64_t end_ns) {
-  Add({.kind = Kind::kRound, .begin_ns = begin_ns, .end_ns = end_ns, .number = number});
+  Add({.kind = EventKind::kRound, .begin_ns = begin_ns, .end_ns = end_ns, .number = number});
 }
 
 void Timeline::Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns) {
-  Add({.kind = Kind::kTransfer, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes});
+  Add({.kind = EventKind::kTransfer, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes});
 }
 
 void Timeline::Bucket(const BucketSpan& bucket) {
-  Add({.kind = Kind::kBucket,
+  Add({.kind = EventKind::kBucket,
        .begin_ns = bucket.begin_ns,
        .end_ns = bucket.end_ns,
        .number = bucket.number,
@@ -175,14 +175,14 @@ void Timeline::Waited(std::string_view tensor, int64_t begin_ns, int64_t end_ns)
   if (!HasRoom(lock)) return;
   has_waits_ = true;
   const auto found = rows_.find(tensor);
-  events_.push_back({.kind = Kind::kWait,
+  events_.push_back({.kind = EventKind::kWait,
                      .row = found == rows_.end() ? TimelineEvent::kNoRow : found->second.number,
                      .begin_ns = begin_ns,
                      .end_ns = end_ns});
 }
 
 void Timeline::Mark(std::string_view what, int64_t steady_ns) {
-  Add({.kind = Kind::kMark, .name = what, .begin_ns = steady_ns});
+  Add({.kind = EventKind::kMark, .name = what, .begin_ns = steady_ns});
 }
 
 Status Timeline::FlushLocked(Lock& lock) {

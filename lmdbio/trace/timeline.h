@@ -125,7 +125,7 @@ class Timeline {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
   };
-  struct Row {
+  struct TimelineRow {
     uint32_t number = 0;
     bool is_named = false;  // its kRow event was added
     uint64_t begin_count = 0;
@@ -152,7 +152,7 @@ class Timeline {
   uint64_t lost_count_ = 0;  // events dropped because the memory was full during a write
   int64_t last_write_ns_;
   std::optional<Error> failure_;  // not reported yet
-  std::unordered_map<std::string, Row, NameHash, std::equal_to<>> rows_;
+  std::unordered_map<std::string, TimelineRow, NameHash, std::equal_to<>> rows_;
   TimelineWriter writer_;
 };
 

@@ -224,35 +224,35 @@ void TimelineWriter::Append(const TimelineEvent& event) {
   const bool has_row = event.row != TimelineEvent::kNoRow;
   const uint32_t thread = has_row ? kFirstTensorRow + event.row : kWaitRow;
   switch (event.kind) {
-    case TimelineEvent::Kind::kRow:
+    case TimelineEvent::EventKind::kRow:
       fmt::format_to(std::back_inserter(text_),
                      R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},)"
                      R"("args":{{"name":"{}"}}}},)"
                      "\n",
                      rank_, thread, Escaped(event.name));
       return;
-    case TimelineEvent::Kind::kNegotiate:
+    case TimelineEvent::EventKind::kNegotiate:
       text_ += to_begin_;
       AppendPlace(thread, event.begin_ns);
       return AppendArguments({{"number", event.number}, {"bytes", event.bytes}});
-    case TimelineEvent::Kind::kAgreed:
+    case TimelineEvent::EventKind::kAgreed:
       text_ += to_end_;
       AppendPlace(thread, event.begin_ns);
       text_ += "},\n";
       return;
-    case TimelineEvent::Kind::kOperation:
+    case TimelineEvent::EventKind::kOperation:
       return AppendSpan(event.name, thread, event, {{"bucket", event.number}});
-    case TimelineEvent::Kind::kRound:
+    case TimelineEvent::EventKind::kRound:
       return AppendSpan("round", kHelperRow, event, {{"number", event.number}});
-    case TimelineEvent::Kind::kTransfer:
+    case TimelineEvent::EventKind::kTransfer:
       return AppendSpan("transfer", kHelperRow, event, {{"bytes", event.bytes}});
-    case TimelineEvent::Kind::kBucket:
+    case TimelineEvent::EventKind::kBucket:
       return AppendSpan(
           "bucket", kHelperRow, event,
           {{"number", event.number}, {"bytes", event.bytes}, {"tensors", event.tensor_count}});
-    case TimelineEvent::Kind::kWait:
+    case TimelineEvent::EventKind::kWait:
       return AppendSpan("wait", kWaitRow, event, {{"row", thread}});
-    case TimelineEvent::Kind::kMark:
+    case TimelineEvent::EventKind::kMark:
       fmt::format_to(std::back_inserter(text_), R"({{"name":"{}","ph":"i","s":"t","pid":{},"tid":)",
                      Escaped(event.name), rank_);
       AppendPlace(kHelperRow, event.begin_ns);

@@ -18,7 +18,7 @@ namespace lmdbio::trace {
 
 // Times are nanoseconds of the steady clock. `row` is the row number of a tensor, from 0 on.
 struct TimelineEvent {
-  enum class Kind : uint8_t {
+  enum class EventKind : uint8_t {
     kRow,        // declares a row: name
     kNegotiate,  // `negotiate` begins in a row: number, bytes
     kAgreed,     // `negotiate` ends
@@ -31,7 +31,7 @@ struct TimelineEvent {
   };
   static constexpr uint32_t kNoRow = UINT32_MAX;
 
-  Kind kind = Kind::kMark;
+  EventKind kind = EventKind::kMark;
   uint32_t row = kNoRow;
   std::string_view name = {};  // outlives the timeline
   int64_t begin_ns = 0;

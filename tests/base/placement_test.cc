@@ -23,7 +23,7 @@ HostCores FirstCores(int count) {
   return cores;
 }
 
-std::string WhyNot(const std::string& text, const HostCores& cores, const HostPlace& place = {}) {
+std::string WhyNot(const std::string& text, const HostCores& cores, const CoreShare& place = {}) {
   const Result<Placement> placement = PlaceThreads(text, cores, place);
   if (placement) return "";
   CHECK(placement.error().code() == ErrorCode::kInvalidArgument);
@@ -51,7 +51,7 @@ TEST_CASE("scp gives each part of each rank cores of its own", "[base]") {
       std::set<int> taken;
       for (int rank = 0; rank < ranks; ++rank) {
         INFO(core_count << " cores, rank " << rank << " of " << ranks);
-        const HostPlace place{rank, ranks, rank, ranks};
+        const CoreShare place{rank, ranks, rank, ranks};
         const Placement placement = Good(PlaceThreads("scp", FirstCores(core_count), place));
         CHECK(placement.notes.empty() == (core_count / ranks >= 3));
         CHECK(placement.Describe().empty() == (core_count / ranks < 3));
@@ -79,7 +79,7 @@ TEST_CASE("Ranks that were bound to cores of their own do not share them", "[bas
   const uint64_t high = CoresDigest(CoreList{4, 5, 6, 7});
   REQUIRE(low != high);
   const std::vector<uint64_t> digests = {low, high, low, high, high};
-  const HostPlace place = PlaceAmong(3, digests);
+  const CoreShare place = PlaceAmong(3, digests);
   CHECK(place.rank_on_host == 3);
   CHECK(place.ranks_on_host == 5);
   CHECK(place.rank_on_cores == 1);

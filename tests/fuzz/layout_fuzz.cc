@@ -6,19 +6,19 @@
 #include <optional>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/layout/page_walk.h"
-#include "lmdbio/layout/record_scan.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/file/layout/record_scan.h"
+#include "tests/fixtures/memory_source.h"
 #include "tests/fuzz/mutate_pages.h"
 #include "tests/fuzz/touch_bytes.h"
-#include "tests/support/memory_source.h"
 
 namespace lmdbio::test {
 namespace {
 
-using layout::Cursor;
-using layout::Database;
-using layout::Layout;
+using file::Cursor;
+using file::Database;
+using file::Layout;
 
 // The extents of all values in one pass. Nothing if the pass ended with an error.
 using Places = std::optional<std::vector<Extent>>;
@@ -47,7 +47,7 @@ bool ReadRecord(const Database& database, Cursor& cursor, std::vector<Extent>& p
 }
 
 Places Scan(const Database& database) {
-  layout::RecordScan scan(database);
+  file::RecordScan scan(database);
   std::vector<Extent> places;
   for (;;) {
     const Result<bool> found = scan.Next();
@@ -76,8 +76,8 @@ Places ScanBackwards(const Database& database) {
 }
 
 Places Walk(const Database& database) {
-  layout::LayoutBuilder builder;
-  const Result<std::vector<PageNo>> leaves = layout::WalkDatabase(database, builder);
+  file::LayoutBuilder builder;
+  const Result<std::vector<PageNo>> leaves = file::WalkDatabase(database, builder);
   if (!leaves) CheckMessage(leaves.error());
   if (!leaves) return std::nullopt;
   const Layout found = builder.Finish();
@@ -96,14 +96,14 @@ void Seek(const Database& database, uint64_t ordinal) {
   Cursor other(database);
   const Result<bool> found = cursor.SeekOrdinal({ordinal});
   if (!found || !*found) return;
-  const layout::CursorPosition position = cursor.position();
+  const file::CursorPosition position = cursor.position();
   LMDBIO_CHECK(other.SeekPosition(position).has_value());
   const Result<Extent> place = cursor.ValueExtent();
   const Result<Extent> again = other.ValueExtent();
   LMDBIO_CHECK(place.has_value() == again.has_value() && (!place || *place == *again));
   const std::vector<std::byte> key(cursor.key().begin(), cursor.key().end());
   (void)other.SeekKey(key);
-  layout::CursorPosition bent = position;
+  file::CursorPosition bent = position;
   bent.path[bent.depth - 1].index ^= 1;
   bent.duplicate_path[0].index += static_cast<uint32_t>(ordinal);
   if (other.SeekPosition(bent)) TouchBytes(other.key());
@@ -126,7 +126,7 @@ void ReadDatabase(const Database& database) {
 
 void ReadFile(const ByteSource& source) {
   constexpr size_t kDatabasesMax = 16;  // limits the time of an input; the library has no limit
-  const Result<layout::Environment> environment = layout::Environment::Open(source);
+  const Result<file::Environment> environment = file::Environment::Open(source);
   if (!environment) return CheckMessage(environment.error());
   ReadDatabase(environment->Main());
   if (const Result<Database> free_list = environment->FreeList()) ReadDatabase(*free_list);

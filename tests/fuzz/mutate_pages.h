@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lmdbio/format/meta_page.h"
+#include "lmdbio/file/format/meta_page.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::test {
@@ -13,14 +13,14 @@ namespace lmdbio::test {
 // Depending on the seed, copies one page over another, redirects a page number, and restores the
 // own number of every page. Without this, random bytes rarely pass the check of the page number.
 inline void MutatePages(MutableBytes file, uint64_t seed) {
-  const Result<format::PageFormat> format =
-      format::IdentifyFile(file.first(std::min<size_t>(file.size(), format::kMetaBytes)));
+  const Result<file::PageFormat> format =
+      file::IdentifyFile(file.first(std::min<size_t>(file.size(), file::kMetaBytes)));
   if (!format) return;
   Random random(seed);
   const size_t page_bytes = format->page_size_bytes();
   const uint64_t page_count = file.size() / page_bytes;
-  if (page_count <= format::kMetaPageCount) return;
-  const auto any_page = [&] { return random.Between(format::kMetaPageCount, page_count - 1); };
+  if (page_count <= file::kMetaPageCount) return;
+  const auto any_page = [&] { return random.Between(file::kMetaPageCount, page_count - 1); };
   if (random.Below(8) == 0) {
     std::memmove(file.data() + any_page() * page_bytes, file.data() + any_page() * page_bytes,
                  page_bytes);

@@ -11,23 +11,23 @@
 #include <xxhash.h>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/provenance/exact_codec.h"
-#include "lmdbio/provenance/number_codec.h"
-#include "lmdbio/provenance/provenance.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/provenance/exact_codec.h"
+#include "lmdbio/file/provenance/number_codec.h"
+#include "lmdbio/file/provenance/provenance.h"
 
 namespace lmdbio::test {
 namespace {
 
-using layout::Layout;
-using layout::LayoutBuilder;
-using provenance::Fingerprint;
-using provenance::Provenance;
+using file::Fingerprint;
+using file::Layout;
+using file::LayoutBuilder;
+using file::Provenance;
 
 constexpr uint64_t kRecordsMax = 20'000;  // limits the time of an input; the library has no limit
 
 // Little-endian numbers from the input, as in the files; zeros behind its end.
-using Input = provenance::WireReader;
+using Input = file::ByteReader;
 
 bool SameLayout(const Layout& a, const Layout& b) {
   if (a.record_count() != b.record_count()) return false;
@@ -39,10 +39,9 @@ bool SameLayout(const Layout& a, const Layout& b) {
 
 // Both kinds of file that can hold `layout` must decode to it.
 void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
-  provenance::ExactEncoder encoder(fingerprint.page_format);
+  file::ExactEncoder encoder(fingerprint.page_format);
   LMDBIO_CHECK(layout.Expand(encoder).has_value());
-  const auto file =
-      provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
+  const auto file = file::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
   const auto decoded = Provenance::Decode(file);
   LMDBIO_CHECK(decoded.has_value());
   LayoutBuilder builder;
@@ -50,7 +49,7 @@ void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
   LMDBIO_CHECK(SameLayout(builder.Finish(), layout));
 }
 
-// Offsets of length and checksum in the file; see lmdbio/provenance/provenance.cc.
+// Offsets of length and checksum in the file; see lmdbio/file/provenance/provenance.cc.
 void PutChecksumRight(std::vector<std::byte>& file) {
   constexpr size_t kSizeAt = 16, kChecksumAt = 24, kHeaderBytes = 32;
   if (file.size() < kHeaderBytes) return;
@@ -78,20 +77,20 @@ void RoundTripNumbers(Input in) {
   const uint32_t shift = in.Get<uint8_t>() % 64;
   std::vector<uint64_t> numbers;
   while (!in.at_end()) numbers.push_back(uint64_t{in.Get<uint32_t>()} << shift);
-  provenance::WireWriter out;
-  provenance::EncodeNumbers(numbers, out);
-  provenance::WireReader again(out.bytes());
+  file::ByteWriter out;
+  file::EncodeNumbers(numbers, out);
+  file::ByteReader again(out.bytes());
   std::vector<uint64_t> decoded;
-  LMDBIO_CHECK(provenance::DecodeNumbers(again, numbers.size(), decoded).has_value());
+  LMDBIO_CHECK(file::DecodeNumbers(again, numbers.size(), decoded).has_value());
   LMDBIO_CHECK(again.at_end() && decoded == numbers);
-  for (const uint64_t n : numbers) LMDBIO_CHECK(provenance::UnZigZag(provenance::ZigZag(n)) == n);
+  for (const uint64_t n : numbers) LMDBIO_CHECK(file::UnZigZag(file::ZigZag(n)) == n);
 }
 
 // Any list of sizes is a load. Both kinds of provenance file must decode to its layout.
 void RoundTripLoad(Input in) {
   const uint32_t choice = in.Get<uint8_t>();
   Fingerprint fingerprint;
-  fingerprint.page_format = {(choice & 1) == 0 ? format::DataVersion::k1 : format::DataVersion::k3,
+  fingerprint.page_format = {(choice & 1) == 0 ? file::DataVersion::k1 : file::DataVersion::k3,
                              512U << ((choice >> 1) % 4)};
   const uint32_t interval = 1 + in.Get<uint8_t>();
   const uint32_t unit = 1 + in.Get<uint8_t>();
@@ -100,13 +99,13 @@ void RoundTripLoad(Input in) {
     key_bytes.push_back(1 + in.Get<uint8_t>() % 100);
     value_bytes.push_back(in.Get<uint8_t>() * unit);
   }
-  provenance::OrderedLoad load{.record_count = key_bytes.size(),
-                               .commit_interval_records = interval,
-                               .key_bytes = provenance::SizeColumn::Each(key_bytes),
-                               .value_bytes = provenance::SizeColumn::Each(value_bytes),
-                               .put_mode = static_cast<provenance::PutMode>((choice >> 3) % 2)};
+  file::OrderedLoad load{.record_count = key_bytes.size(),
+                         .commit_interval_records = interval,
+                         .key_bytes = file::SizeColumn::Each(key_bytes),
+                         .value_bytes = file::SizeColumn::Each(value_bytes),
+                         .put_mode = static_cast<file::PutMode>((choice >> 3) % 2)};
   LayoutBuilder builder;
-  const auto totals = provenance::Replay(fingerprint.page_format, load, builder);
+  const auto totals = file::Replay(fingerprint.page_format, load, builder);
   if (!totals) return;
   const Layout layout = builder.Finish();
   fingerprint.last_page = totals->last_page;
@@ -116,8 +115,7 @@ void RoundTripLoad(Input in) {
                         .overflow_pages = totals->overflow_pages,
                         .entry_count = load.record_count,
                         .root = totals->root};
-  const auto decoded =
-      Provenance::Decode(provenance::EncodeOrderedLoad(fingerprint, load, *totals));
+  const auto decoded = Provenance::Decode(file::EncodeOrderedLoad(fingerprint, load, *totals));
   LMDBIO_CHECK(decoded.has_value());
   LayoutBuilder again;
   LMDBIO_CHECK(decoded->Expand(again).has_value());

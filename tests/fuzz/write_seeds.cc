@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/layout/page_walk.h"
-#include "lmdbio/provenance/exact_codec.h"
-#include "lmdbio/provenance/provenance.h"
-#include "tests/layout/small_files.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/file/provenance/exact_codec.h"
+#include "lmdbio/file/provenance/provenance.h"
+#include "tests/file/layout/small_files.h"
+#include "tests/fixtures/memory_source.h"
 #include "tests/support/file_bytes.h"
-#include "tests/support/memory_source.h"
 
 namespace lmdbio::test {
 namespace {
@@ -44,9 +44,9 @@ class SeedDirectory {
   std::filesystem::path path_;
 };
 
-void WritePages(const SeedDirectory& seeds, const SmallFile& file, format::PageFormat format) {
+void WritePages(const SeedDirectory& seeds, const SmallFile& file, file::PageFormat format) {
   if (format.page_size_bytes() != 512) return;
-  const uint8_t choice = format.version() == format::DataVersion::k1 ? 0 : 1;
+  const uint8_t choice = format.version() == file::DataVersion::k1 ? 0 : 1;
   for (size_t at = 0; at + 512 <= file.bytes.size(); at += 512) {
     seeds.Write(file.name + "-" + std::to_string(at / 512), choice,
                 Bytes(file.bytes).subspan(at, 512));
@@ -54,30 +54,29 @@ void WritePages(const SeedDirectory& seeds, const SmallFile& file, format::PageF
 }
 
 void WriteExactLayout(const SeedDirectory& seeds, const std::string& name,
-                      const layout::Database& database) {
-  layout::LayoutBuilder builder;
-  const std::vector<PageNo> leaves = Value(layout::WalkDatabase(database, builder));
-  provenance::ExactEncoder encoder(database.pages().page_format());
-  const layout::Layout layout = builder.Finish();
+                      const file::Database& database) {
+  file::LayoutBuilder builder;
+  const std::vector<PageNo> leaves = Value(file::WalkDatabase(database, builder));
+  file::ExactEncoder encoder(database.pages().page_format());
+  const file::Layout layout = builder.Finish();
   LMDBIO_CHECK(layout.Expand(encoder).has_value());
-  const auto fingerprint = Value(provenance::TakeFingerprint(database, leaves));
+  const auto fingerprint = Value(file::TakeFingerprint(database, leaves));
   seeds.Write(name, 0,
-              provenance::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish()));
+              file::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish()));
 }
 
 // An ordered load of 300 records, with the two forms of sizes that a file can hold.
 void WriteLoads(const SeedDirectory& seeds) {
   std::vector<uint32_t> sizes(300);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = static_cast<uint32_t>(i * i % 700);
-  for (const auto& values :
-       {provenance::SizeColumn::Constant(90), provenance::SizeColumn::Each(sizes)}) {
-    provenance::Fingerprint fingerprint;
-    const provenance::OrderedLoad load{.record_count = sizes.size(),
-                                       .commit_interval_records = 40,
-                                       .key_bytes = provenance::SizeColumn::Constant(8),
-                                       .value_bytes = values};
-    layout::LayoutBuilder builder;
-    const auto totals = Value(provenance::Replay(fingerprint.page_format, load, builder));
+  for (const auto& values : {file::SizeColumn::Constant(90), file::SizeColumn::Each(sizes)}) {
+    file::Fingerprint fingerprint;
+    const file::OrderedLoad load{.record_count = sizes.size(),
+                                 .commit_interval_records = 40,
+                                 .key_bytes = file::SizeColumn::Constant(8),
+                                 .value_bytes = values};
+    file::LayoutBuilder builder;
+    const auto totals = Value(file::Replay(fingerprint.page_format, load, builder));
     fingerprint.last_page = totals.last_page;
     fingerprint.record = {.depth = static_cast<uint16_t>(totals.depth),
                           .branch_pages = totals.branch_pages,
@@ -86,7 +85,7 @@ void WriteLoads(const SeedDirectory& seeds) {
                           .entry_count = sizes.size(),
                           .root = totals.root};
     seeds.Write(values.is_constant() ? "load-constant" : "load-listed", 0,
-                provenance::EncodeOrderedLoad(fingerprint, load, totals));
+                file::EncodeOrderedLoad(fingerprint, load, totals));
   }
   const std::vector<std::byte> numbers(200, std::byte{7});
   seeds.Write("numbers", 1, numbers);
@@ -100,7 +99,7 @@ void WriteSeeds(const std::filesystem::path& directory) {
   WriteLoads(provenances);
   for (const SmallFile& file : SmallFiles()) {
     const MemorySource source(file.bytes, file.name);
-    const auto environment = Value(layout::Environment::Open(source));
+    const auto environment = Value(file::Environment::Open(source));
     WriteExactLayout(provenances, file.name, environment.Main());
     size_t count = 0;
     for (const std::string& name : Value(environment.Names())) {

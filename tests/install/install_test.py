@@ -20,7 +20,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD, MAKE, FLAGS, *MPIEXEC = sys.argv[1:]
-CAPI = HERE.parents[1] / "lmdbio" / "capi"
+CAPI = HERE.parents[1] / "lmdbio" / "api" / "c"
 
 
 def declared_in(*headers):

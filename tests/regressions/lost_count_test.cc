@@ -10,13 +10,13 @@
 #include <fmt/format.h>
 #include <lmdb.h>
 
-#include "lmdbio/layout/layout.h"
-#include "lmdbio/layout/page_walk.h"
-#include "lmdbio/layout/record_scan.h"
-#include "tests/layout/open_database.h"
+#include "lmdbio/file/layout/layout.h"
+#include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/file/layout/record_scan.h"
+#include "tests/file/layout/open_database.h"
+#include "tests/fixtures/lmdb_error.h"
+#include "tests/fixtures/lmdb_oracle.h"
 #include "tests/support/catch.h"
-#include "tests/support/lmdb_error.h"
-#include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {
@@ -140,9 +140,9 @@ TEST_CASE("Databases that LMDB has miscounted are read completely", "[layout]") 
     REQUIRE((LmdbStat(file).ms_entries != expected.size()) == miscount.is_of_the_database);
 
     const MemorySource source(ReadWholeFile(file));
-    const layout::Database database = OpenDatabase(source);
-    layout::RecordScan scan(database);
-    layout::Cursor sought(database);
+    const file::Database database = OpenDatabase(source);
+    file::RecordScan scan(database);
+    file::Cursor sought(database);
     uint64_t record = 0;
     for (const auto& [key, value] : expected) {
       REQUIRE(Value(scan.Next()));
@@ -154,8 +154,8 @@ TEST_CASE("Databases that LMDB has miscounted are read completely", "[layout]") 
     CHECK_FALSE(Value(scan.Next()));
     CHECK_FALSE(Value(sought.SeekOrdinal({record})));
 
-    layout::LayoutBuilder builder;
-    Value(layout::WalkDatabase(database, builder));
+    file::LayoutBuilder builder;
+    Value(file::WalkDatabase(database, builder));
     CHECK(builder.Finish().record_count() == expected.size());
   }
 }

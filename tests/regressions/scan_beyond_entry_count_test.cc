@@ -2,10 +2,10 @@
 // a caller with room for entry_count() records had to check for itself. Cause: RecordScan compared
 // the two numbers only at the end.
 
-#include "lmdbio/layout/record_scan.h"
-#include "tests/layout/open_database.h"
+#include "lmdbio/file/layout/record_scan.h"
+#include "tests/file/layout/open_database.h"
+#include "tests/fixtures/lmdb_fixture.h"
 #include "tests/support/catch.h"
-#include "tests/support/lmdb_fixture.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {
@@ -15,11 +15,11 @@ TEST_CASE("RecordScan stops at the entry count", "[layout][damage]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("reverse-key"), dir.path());
   const MemorySource source(ReadWholeFile(fixture.data_file));
-  const layout::Database sound = OpenDatabase(source);
-  format::DatabaseRecord record = sound.record();
+  const file::Database sound = OpenDatabase(source);
+  file::DatabaseRecord record = sound.record();
   record.entry_count -= 5;
 
-  layout::RecordScan scan(layout::Database(sound.pages(), "", record));
+  file::RecordScan scan(file::Database(sound.pages(), "", record));
   uint64_t delivered = 0;
   Result<bool> found = scan.Next();
   for (; found && *found; found = scan.Next()) ++delivered;

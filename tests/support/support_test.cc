@@ -8,17 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/fixtures/dump_oracle.h"
+#include "tests/fixtures/forged_file.h"
+#include "tests/fixtures/lmdb_fixture.h"
+#include "tests/fixtures/lmdb_oracle.h"
+#include "tests/fixtures/memory_source.h"
+#include "tests/fixtures/page_size_override.h"
+#include "tests/fixtures/tiny_db.h"
+#include "tests/fixtures/v3_fixture.h"
 #include "tests/support/catch.h"
-#include "tests/support/dump_oracle.h"
 #include "tests/support/file_bytes.h"
-#include "tests/support/forged_file.h"
-#include "tests/support/lmdb_fixture.h"
-#include "tests/support/lmdb_oracle.h"
-#include "tests/support/memory_source.h"
-#include "tests/support/page_size_override.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/tiny_db.h"
-#include "tests/support/v3_fixture.h"
 
 namespace lmdbio::test {
 namespace {

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/fixtures/forged_file.h"
+#include "tests/fixtures/lmdb_fixture.h"
+#include "tests/fixtures/v3_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
-#include "tests/support/forged_file.h"
-#include "tests/support/lmdb_fixture.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/v3_fixture.h"
 #include "tests/tools/program.h"
 
 namespace lmdbio::test {

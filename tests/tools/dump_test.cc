@@ -11,14 +11,14 @@
 
 #include <fmt/format.h>
 
+#include "tests/fixtures/dump_oracle.h"
+#include "tests/fixtures/lmdb_error.h"
+#include "tests/fixtures/lmdb_fixture.h"
+#include "tests/fixtures/lmdb_oracle.h"
+#include "tests/fixtures/v3_fixture.h"
 #include "tests/support/catch.h"
-#include "tests/support/dump_oracle.h"
 #include "tests/support/file_bytes.h"
-#include "tests/support/lmdb_error.h"
-#include "tests/support/lmdb_fixture.h"
-#include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/v3_fixture.h"
 #include "tests/tools/program.h"
 
 namespace lmdbio::test {

@@ -20,11 +20,11 @@
 
 #include <fmt/format.h>
 
+#include "tests/fixtures/dump_oracle.h"
+#include "tests/fixtures/tiny_db.h"
 #include "tests/support/catch.h"
-#include "tests/support/dump_oracle.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/tiny_db.h"
 #include "tests/tools/program.h"
 
 namespace lmdbio::test {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/fixtures/lmdb_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
-#include "tests/support/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/make_tool.h"
-#include "tools/synthetic_records.h"
+#include "tools/make/synthetic_records.h"
 
 namespace lmdbio::test {
 namespace {

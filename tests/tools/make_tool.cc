@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "tests/support/lmdb_oracle.h"
+#include "tests/fixtures/lmdb_oracle.h"
 
 namespace lmdbio::test {
 

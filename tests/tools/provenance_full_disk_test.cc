@@ -12,10 +12,10 @@
 #include <set>
 #include <string>
 
+#include "tests/fixtures/tiny_db.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/tiny_db.h"
 #include "tests/tools/program.h"
 
 namespace lmdbio::test {

@@ -21,18 +21,18 @@ MACHINE_PATHS = ["/" + folder + "/x" for folder in ("home", "tmp", "work")]
 CLEAN_TREE = {
     "CMakeLists.txt": "add_subdirectory(lmdbio)\n",
     "README.md": "See [the map](lmdbio/docs/paper_map.md#rows) and [more](https://example.org).\n",
-    "lmdbio/CMakeLists.txt": "# add_module(NAME ...)\nadd_module(format page.h page.cc)\n",
+    "lmdbio/CMakeLists.txt": "# add_room(FOLDER ...)\nadd_room(file/format page.h page.cc)\n",
     "lmdbio/docs/format.md": "# Pages\n",
-    "lmdbio/docs/paper_map.md": "| 5.2 | `lmdbio/format/page.h` |\n",
-    "lmdbio/format/page.h": (
+    "lmdbio/docs/paper_map.md": "| 5.2 | `lmdbio/file/format/page.h` |\n",
+    "lmdbio/file/format/page.h": (
         "// Source: docs/format.md section 1; dissertation 5.2.\n"
         '#include "lmdbio/base/status.h"\n'
-        "namespace lmdbio::format {\n"
+        "namespace lmdbio::file {\n"
         "// Reads a page.\n"
         "// Errors: kIo\n"
         "Result<int> Read(int page_no);\n"
-        "}  // namespace lmdbio::format\n"),
-    "lmdbio/format/page.cc": '#include "lmdbio/format/page.h"\n// throw; exit(1)\n',
+        "}  // namespace lmdbio::file\n"),
+    "lmdbio/file/format/page.cc": '#include "lmdbio/file/format/page.h"\n// throw; exit(1)\n',
     "tests/CMakeLists.txt": "add_unit(page_test.cc)\n",
     "tests/page_test.cc": '#include <lmdb.h>\nconst char* kText = "throw abort( printf(";\n',
 }
@@ -63,12 +63,12 @@ class TreeTest(unittest.TestCase):
         self.assertEqual(self.findings(planted), list(expected))
 
     def expect_in_page_cc(self, text, *expected):
-        """`text` stands in place of lmdbio/format/page.cc; expected: (line, rule)."""
-        path = "lmdbio/format/page.cc"
+        """`text` stands in place of lmdbio/file/format/page.cc; expected: (line, rule)."""
+        path = "lmdbio/file/format/page.cc"
         self.expect({path: text}, *[(path, line, rule) for line, rule in expected])
 
     def expect_in_page_h(self, text, *expected):
-        path = "lmdbio/format/page.h"
+        path = "lmdbio/file/format/page.h"
         self.expect({path: text}, *[(path, line, rule) for line, rule in expected])
 
 
@@ -77,8 +77,9 @@ class Canaries(TreeTest):
         self.expect({})
 
     def test_this_tree_lists_every_library_folder_in_the_table(self):
-        folders = {path.parent.name for path in (ROOT / "lmdbio").glob("*/*.h")}
-        self.assertLessEqual(folders, set(check_tree.MAY_INCLUDE))
+        rooms = {check_tree.room_of(path.relative_to(ROOT).as_posix())
+                 for path in (ROOT / "lmdbio").glob("**/*.h")}
+        self.assertEqual(rooms, set(check_tree.MAY_INCLUDE))
 
     def test_the_table_has_no_cycle(self):
         done = set()
@@ -89,10 +90,10 @@ class Canaries(TreeTest):
             done = ready
 
     def test_include_edge_upwards(self):
-        self.expect_in_page_cc('\n#include "lmdbio/layout/replay.h"\n', (2, "include-edge"))
+        self.expect_in_page_cc('\n#include "lmdbio/file/layout/replay.h"\n', (2, "include-edge"))
 
     def test_include_edge_in_angle_brackets(self):
-        self.expect_in_page_cc("#include <lmdbio/io/file.h>\n", (1, "include-edge"))
+        self.expect_in_page_cc("#include <lmdbio/file/io/file.h>\n", (1, "include-edge"))
 
     def test_include_edge_from_a_folder_without_a_row(self):
         self.expect({"lmdbio/newcomer/a.h": '#include "lmdbio/base/status.h"\n',
@@ -110,15 +111,15 @@ class Canaries(TreeTest):
     def test_foreign_includes_at_home(self):
         self.expect({"lmdbio/CMakeLists.txt": "add(page.h page.cc group.cc ring.cc lmdbio_mpi.h "
                                               "lmdb_stream.cc)\n",
-                     "lmdbio/mpi/group.cc": "#include <mpi.h>\n",
-                     "lmdbio/capi/lmdbio_mpi.h": "#include <mpi.h>\n",
-                     "lmdbio/io/ring.cc": "#include <liburing.h>\n",
-                     "lmdbio/loader/lmdb_stream.cc": "#include <lmdb.h>\n"})
+                     "lmdbio/ranks/mpi/group.cc": "#include <mpi.h>\n",
+                     "lmdbio/api/c/lmdbio_mpi.h": "#include <mpi.h>\n",
+                     "lmdbio/file/io/ring.cc": "#include <liburing.h>\n",
+                     "lmdbio/load/baseline/lmdb_stream.cc": "#include <lmdb.h>\n"})
 
     def test_liblmdb_in_other_files_of_the_loader(self):
-        self.expect({"lmdbio/loader/slot.cc": "#include <lmdb.h>\n",
-                     "lmdbio/loader/CMakeLists.txt": "add(slot.cc)\n"},
-                    ("lmdbio/loader/slot.cc", 1, "foreign-include"))
+        self.expect({"lmdbio/load/slots/slot.cc": "#include <lmdb.h>\n",
+                     "lmdbio/load/slots/CMakeLists.txt": "add(slot.cc)\n"},
+                    ("lmdbio/load/slots/slot.cc", 1, "foreign-include"))
 
     def test_long_function(self):
         self.expect_in_page_cc("void F() {\n" + long_body(70) + "}\n")
@@ -180,7 +181,7 @@ class Canaries(TreeTest):
 
     def test_markers(self):
         for word in MARKERS:
-            for path in ("lmdbio/format/page.cc", "README.md", "CMakeLists.txt"):
+            for path in ("lmdbio/file/format/page.cc", "README.md", "CMakeLists.txt"):
                 self.expect({path: f"# {word}: later\n"}, (path, 1, "marker"))
 
     def test_machine_paths(self):
@@ -205,7 +206,8 @@ class Canaries(TreeTest):
                         ("tests/deep/a_test.cc", 1, "not-registered"))
 
     def test_library_headers_are_registered(self):
-        self.expect({"lmdbio/format/leaf.h": "\n"}, ("lmdbio/format/leaf.h", 1, "not-registered"))
+        self.expect({"lmdbio/file/format/leaf.h": "\n"},
+                    ("lmdbio/file/format/leaf.h", 1, "not-registered"))
 
     def test_commented_out_registration(self):
         for text in ("  # lmdbio_add_test(page)", "# add_subdirectory(deep)", "#  page_test.cc",
@@ -221,8 +223,8 @@ class Canaries(TreeTest):
         cmake = {"lmdbio/CMakeLists.txt": "add(page.h page.cc pager.h)\n"}
         for tag in ("dissertation 5.2.", "docs/format.md;\n// dissertation 5.2.",
                     'row "a" of docs/paper_map.md'):
-            self.expect(cmake | {"lmdbio/format/pager.h": f"// Source: {tag}\n"},
-                        ("lmdbio/format/pager.h", 1, "source-tag"))
+            self.expect(cmake | {"lmdbio/file/format/pager.h": f"// Source: {tag}\n"},
+                        ("lmdbio/file/format/pager.h", 1, "source-tag"))
 
     def test_source_tag_naming_a_document_that_does_not_exist(self):
         self.expect_in_page_cc("\n// Source: docs/gone.md section 1.\n", (2, "source-tag"))
@@ -233,7 +235,8 @@ class Canaries(TreeTest):
                     (path, 2, "source-tag"))
 
     def test_dead_link(self):
-        self.expect({"lmdbio/docs/format.md": "[a](../format/page.h) `[x](y)`\n[b](gone.md#a)\n"},
+        text = "[a](../file/format/page.h) `[x](y)`\n[b](gone.md#a)\n"
+        self.expect({"lmdbio/docs/format.md": text},
                     ("lmdbio/docs/format.md", 2, "dead-link"))
 
 

@@ -3,16 +3,16 @@
 #include <iostream>
 #include <string>
 
-#include "lmdbio/comm/group.h"
-#include "lmdbio/loader/loader.h"
+#include "lmdbio/load/loader/loader.h"
+#include "lmdbio/ranks/group/group.h"
 
 namespace {
 
 lmdbio::Status Count(const std::string& path) {
-  const auto group = lmdbio::comm::SoloGroup();
-  lmdbio::loader::LoaderOptions options;
-  options.tail = lmdbio::loader::Tail::kShort;
-  LMDBIO_TRY(const auto loader, lmdbio::loader::Loader::Open(*group, path, options));
+  const auto group = lmdbio::ranks::SoloGroup();
+  lmdbio::load::LoaderOptions options;
+  options.tail = lmdbio::load::Tail::kShort;
+  LMDBIO_TRY(const auto loader, lmdbio::load::Loader::Open(*group, path, options));
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;
   for (bool is_over = false; !is_over; is_over = loader->batch().ends_epoch()) {

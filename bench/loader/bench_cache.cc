@@ -1,0 +1,66 @@
+#include "bench/loader/bench_cache.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/base/errno_error.h"
+#include "lmdbio/base/unique_fd.h"
+
+namespace lmdbio::tools {
+namespace {
+
+constexpr size_t kReadBytes = 1 << 20;
+
+Result<std::string> DropCaches(const std::string& data_path) {
+  ::sync();
+  const UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
+  if (all && ::write(all.get(), "3", 1) == 1) return "cold (all caches of every host dropped)";
+  const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
+  if (const int rc = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); rc != 0) {
+    return Fail(ErrnoError(rc, data_path, "its cache cannot be dropped"));
+  }
+  return "cold (caches of the file dropped)";
+}
+
+Result<std::string> FillCache(const std::string& data_path) {
+  const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
+  std::vector<std::byte> buffer(kReadBytes);
+  ssize_t got = 0;
+  do {
+    got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno != EINTR) return Fail(ErrnoError(errno, data_path, "cannot be read"));
+  } while (got != 0);
+  return "warm (file read through before each run)";
+}
+
+Result<std::string> PrepareOfThisHost(CacheState state, const std::string& data_path) {
+  switch (state) {
+    case CacheState::kCold:
+      return DropCaches(data_path);
+    case CacheState::kWarm:
+      return FillCache(data_path);
+    case CacheState::kAsItWas:
+      break;
+  }
+  return "as it was";
+}
+
+}  // namespace
+
+Result<std::string> PrepareCache(ranks::Group& group, CacheState state,
+                                 const std::string& data_path) {
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  Result<std::string> words =
+      PrepareOfThisHost(host->rank() == 0 ? state : CacheState::kAsItWas, data_path);
+  LMDBIO_TRY_VOID(ranks::Agree(group, words ? Status() : Fail(std::move(words).error())));
+  return words;
+}
+
+}  // namespace lmdbio::tools

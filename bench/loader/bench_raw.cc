@@ -1,0 +1,162 @@
+#include "bench/loader/bench_raw.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/errno_error.h"
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/ranks/net/sleeping_barrier.h"
+
+namespace lmdbio::tools {
+namespace {
+
+// Of one reader.
+constexpr uint64_t kBufferBytesMax = uint64_t{1} << 30;
+constexpr uint64_t kAlignBytes = 4096;
+
+// Which of the job's readers a rank is.
+struct Role {
+  int index = -1;  // -1: it does not read
+  int count = 0;
+};
+
+struct RawPart {
+  std::vector<Extent> transfers;
+  uint64_t bytes = 0;
+};
+
+// Collective.
+Result<Role> FindRole(ranks::Group& group, const ranks::Group& host, uint32_t readers_per_host) {
+  const bool reads = static_cast<uint32_t>(host.rank()) < readers_per_host;
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&reads, 1))));
+  Role role;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (all[static_cast<size_t>(rank)] == std::byte{0}) continue;
+    if (rank == group.rank()) role.index = role.count;
+    ++role.count;
+  }
+  return role;
+}
+
+RawPart PartOf(const RawBenchOptions& request, uint64_t total_bytes, const Role& role) {
+  RawPart part;
+  if (role.index < 0) return part;
+  const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
+  const auto readers = static_cast<uint64_t>(role.count);
+  const auto index = static_cast<uint64_t>(role.index);
+  const uint64_t first = transfers * index / readers;
+  const uint64_t end = transfers * (index + 1) / readers;
+  for (uint64_t i = first; i < end; ++i) {
+    const uint64_t offset = i * request.transfer_bytes;
+    part.transfers.push_back({offset, std::min(request.transfer_bytes, total_bytes - offset)});
+  }
+  if (request.is_random) {
+    std::mt19937_64 random(index + 1);
+    std::shuffle(part.transfers.begin(), part.transfers.end(), random);
+    const uint64_t sample = (request.sample_bytes / readers) / request.transfer_bytes;
+    if (request.sample_bytes > 0 && sample < part.transfers.size()) part.transfers.resize(sample);
+  }
+  for (const Extent& transfer : part.transfers) part.bytes += transfer.length_bytes;
+  return part;
+}
+
+// A ring of buffers, each one read after the other, so that memory stays small and in use.
+Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes memory,
+                const RawBenchOptions& request) {
+  const size_t buffers = memory.size() / request.transfer_bytes;
+  std::vector<uint64_t> free_buffers(buffers);
+  std::iota(free_buffers.begin(), free_buffers.end(), 0);
+  std::vector<file::BlockRead> reads;
+  for (size_t next = 0; next < part.transfers.size() || engine.outstanding() > 0;) {
+    reads.clear();
+    while (next < part.transfers.size() && !free_buffers.empty()) {
+      const uint64_t buffer = free_buffers.back();
+      free_buffers.pop_back();
+      const Extent& transfer = part.transfers[next++];
+      reads.push_back({transfer.offset,
+                       memory.subspan(buffer * request.transfer_bytes, transfer.length_bytes),
+                       buffer});
+    }
+    LMDBIO_TRY_VOID(engine.Start(reads));
+    LMDBIO_TRY(const auto done, engine.WaitSome());
+    for (const file::BlockDone& block : done) {
+      if (!block.status) return Fail(block.status.error().Copy());
+      free_buffers.push_back(block.tag);
+    }
+  }
+  return {};
+}
+
+// Room for the transfers under way of every rank of a host, of the kind that the loader's window is
+// of: which pages a destination has is part of what storage can do.
+Result<std::unique_ptr<ranks::SharedMemory>> AllocateBuffers(ranks::Group& host,
+                                                             const RawBenchOptions& request,
+                                                             uint64_t total_bytes) {
+  const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
+  const uint64_t buffers =
+      std::clamp<uint64_t>(std::min<uint64_t>(request.queue_depth, transfers), 1,
+                           std::max<uint64_t>(1, kBufferBytesMax / request.transfer_bytes));
+  const uint64_t size_bytes =
+      (buffers * request.transfer_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  return host.AllocateShared(size_bytes * static_cast<uint64_t>(host.size()));
+}
+
+}  // namespace
+
+Result<RawResult> MeasureRaw(ranks::Group& group, const RawBenchOptions& request) {
+  const auto prepare = [&]() -> Result<uint64_t> {
+    std::error_code failed;
+    const uint64_t file_bytes = std::filesystem::file_size(request.data_path, failed);
+    if (failed) return Fail(ErrnoError(failed.value(), request.data_path, "cannot be opened"));
+    return request.total_bytes == 0 ? file_bytes : std::min(request.total_bytes, file_bytes);
+  };
+  Result<uint64_t> total = prepare();
+  LMDBIO_TRY_VOID(ranks::Agree(group, total ? Status() : Fail(std::move(total).error())));
+  RawResult result;
+  LMDBIO_TRY(result.cache_words, PrepareCache(group, request.cache_state, request.data_path));
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(const Role role, FindRole(group, *host, request.readers_per_host));
+  const RawPart part = PartOf(request, *total, role);
+  LMDBIO_TRY(const auto memory, AllocateBuffers(*host, request, *total));
+  const uint64_t buffer_bytes = memory->bytes().size() / static_cast<uint64_t>(host->size());
+  const MutableBytes buffer =
+      memory->bytes().subspan(buffer_bytes * static_cast<uint64_t>(host->rank()), buffer_bytes);
+  if (!part.transfers.empty()) std::memset(buffer.data(), 0, buffer.size());
+  Result<std::unique_ptr<file::BlockEngine>> engine = file::OpenBlockEngine(
+      request.data_path, {request.engine, request.cache, request.queue_depth, buffer});
+  LMDBIO_TRY_VOID(ranks::Agree(group, engine ? Status() : Fail(std::move(engine).error())));
+  LMDBIO_TRY(const auto barrier, ranks::SleepingBarrier::Create(group));
+  LMDBIO_TRY_VOID(group.Barrier());
+  const auto start = std::chrono::steady_clock::now();
+  Status read = ReadPart(**engine, part, buffer, request);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  // Ranks that wait in MPI take processor time from those that read.
+  LMDBIO_TRY_VOID(ranks::Agree(group, barrier->Meet(std::move(read))));
+  struct Mine {
+    double seconds;
+    uint64_t bytes, requests;
+  } mine{took.count(), part.bytes, (*engine)->counters().request_count};
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  result.readers = role.count;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    Mine one{};
+    std::memcpy(&one, all.data() + static_cast<size_t>(rank) * sizeof one, sizeof one);
+    result.bytes += one.bytes;
+    result.requests += one.requests;
+    if (one.bytes > 0) result.seconds = std::max(result.seconds, one.seconds);
+  }
+  return result;
+}
+
+}  // namespace lmdbio::tools

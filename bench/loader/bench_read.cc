@@ -1,0 +1,301 @@
+#include "bench/loader/bench_read.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "lmdbio/ranks/net/sleeping_barrier.h"
+
+namespace lmdbio::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kBlockBytesOfRusage = 512;
+
+double UnixSecondsNow() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// What one rank has to tell.
+struct RankResult {
+  load::LoaderCounters counters;
+  uint64_t checksum = 0;
+  uint64_t storage_bytes = 0;  // that this process made storage deliver
+  double seconds = 0;
+  double first_batch_s = 0;
+  double compute_s = 0;
+  double cpu_s = 0;
+  double meet_s = 0;
+  int host_root = 0;  // the first rank of this rank's host
+};
+
+struct Usage {
+  double cpu_s = 0;
+  uint64_t storage_bytes = 0;
+};
+
+Usage UsageNow() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime),
+          static_cast<uint64_t>(usage.ru_inblock) * kBlockBytesOfRusage};
+}
+
+// Arithmetic that takes a known time on an idle core, however long it takes on a busy one.
+class EmulatedCompute {
+ public:
+  EmulatedCompute(double seconds, ComputeKind kind) : seconds_(seconds), kind_(kind) {
+    if (seconds <= 0 || kind == ComputeKind::kSleep) return;
+    constexpr uint64_t kSample = 20'000'000;
+    const auto start = Clock::now();
+    Work(kSample);
+    steps_ = static_cast<uint64_t>(static_cast<double>(kSample) * seconds / SecondsSince(start));
+  }
+
+  void Run() {
+    if (seconds_ <= 0) return;
+    if (kind_ == ComputeKind::kSleep) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    } else {
+      Work(steps_);
+    }
+  }
+
+  uint64_t state() const { return state_; }
+
+ private:
+  void Work(uint64_t steps) {
+    uint64_t x = state_;
+    for (uint64_t i = 0; i < steps; ++i) x = x * 6364136223846793005U + 1442695040888963407U;
+    state_ = x;
+  }
+
+  double seconds_;
+  ComputeKind kind_;
+  uint64_t steps_ = 0;
+  volatile uint64_t state_ = 1;
+};
+
+uint64_t ThreadContextSwitches() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
+}
+
+uint64_t ChecksumOf(const load::Batch& batch, ChecksumKind kind) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < batch.record_count(); ++i) {
+    if (kind == ChecksumKind::kRecords) {
+      sum += RecordChecksum(batch.position(i), batch.key(i), batch.value(i));
+    } else if (kind == ChecksumKind::kValues) {
+      sum += XXH3_64bits(batch.value(i).data(), batch.value(i).size());
+    }
+  }
+  return sum;
+}
+
+struct ReadPass {
+  RankResult mine;
+  std::vector<float> latencies_s;
+  std::string how;
+  std::string state;
+  std::vector<std::string> notes;
+};
+
+// While it lives, the thread runs on some cores only; none: on all that it may.
+class OnCores {
+ public:
+  explicit OnCores(const CoreList& cores)
+      : is_pinned_(!cores.empty()), status_(PinThisThread(cores)) {}
+  ~OnCores() {
+    const Result<HostCores> before = ProcessCores();
+    if (is_pinned_ && before) (void)PinThisThread(before->allowed);
+  }
+  OnCores(const OnCores&) = delete;
+  OnCores& operator=(const OnCores&) = delete;
+
+  Status TakeStatus() { return std::move(status_); }
+
+ private:
+  bool is_pinned_;
+  Status status_;
+};
+
+struct Trainer {
+  ranks::Group& group;
+  ranks::SleepingBarrier& barrier;
+  EmulatedCompute& compute;
+};
+
+Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time_point start,
+                   ReadPass& pass) {
+  auto& [group, barrier, compute] = trainer;
+  LMDBIO_TRY(const auto loader, load::Loader::Open(group, request.path, request.options));
+  OnCores on_cores(loader->placement().compute);
+  if (!request.options.placement.empty()) {
+    LMDBIO_TRY_VOID(ranks::Agree(group, on_cores.TakeStatus()));
+  }
+  uint64_t meeting_switches = 0;  // the emulated trainers' own
+  while (true) {
+    const auto asked = Clock::now();
+    Result<bool> found = loader->Next();
+    const auto answered = Clock::now();
+    // Whoever is at the end meets the others there, whenever that is.
+    const bool goes_on = found && *found;
+    const uint64_t batch_count = pass.latencies_s.size() + 1;
+    if (!goes_on || (request.meet_every > 0 && batch_count % request.meet_every == 0)) {
+      const uint64_t switches_before = ThreadContextSwitches();
+      LMDBIO_TRY_VOID(barrier.Meet(found ? Status() : Fail(std::move(found).error())));
+      meeting_switches += ThreadContextSwitches() - switches_before;
+    }
+    if (!goes_on) break;
+    pass.mine.meet_s += SecondsSince(answered);
+    pass.latencies_s.push_back(
+        static_cast<float>(std::chrono::duration<double>(answered - asked).count()));
+    if (pass.latencies_s.size() == 1) pass.mine.first_batch_s = SecondsSince(start);
+    if (request.checksum != ChecksumKind::kNone) {
+      pass.mine.checksum += ChecksumOf(loader->batch(), request.checksum);
+    }
+    const auto computing = Clock::now();
+    compute.Run();
+    pass.mine.compute_s += SecondsSince(computing);
+    pass.mine.seconds = SecondsSince(start);
+  }
+  pass.how = loader->Describe();
+  pass.state = loader->Save();
+  pass.mine.counters = loader->counters();
+  pass.mine.counters.context_switches -=
+      std::min(meeting_switches, pass.mine.counters.context_switches);
+  for (std::string& note : loader->TakeNotes()) pass.notes.push_back(std::move(note));
+  return {};
+}
+
+template <typename T>
+Result<std::vector<T>> Gather(ranks::Group& group, std::span<const T> mine) {
+  LMDBIO_TRY(const std::vector<std::byte> bytes, group.AllGather(std::as_bytes(mine)));
+  std::vector<T> all(bytes.size() / sizeof(T));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
+  const load::LoaderCounters& counters = rank.counters;
+  sum.record_count += counters.record_count;
+  sum.skipped_count += counters.skipped_count;
+  sum.payload_bytes += counters.payload_bytes;
+  // Of all ranks already.
+  sum.epoch_count = std::max(sum.epoch_count, counters.epoch_count);
+  sum.dropped_count = std::max(sum.dropped_count, counters.dropped_count);
+  sum.wrapped_count = std::max(sum.wrapped_count, counters.wrapped_count);
+  sum.seconds = std::max(sum.seconds, rank.seconds);
+  sum.first_batch_s = std::max(sum.first_batch_s, rank.first_batch_s);
+  sum.seek_s_max = std::max(sum.seek_s_max, counters.locate_s);
+  sum.io_s_max = std::max(sum.io_s_max, counters.read_s);
+  sum.skew_s_max = std::max(sum.skew_s_max, counters.wait_s);
+  sum.turn_s_max = std::max(sum.turn_s_max, counters.turn_s);
+  sum.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
+  sum.bytes_useful += counters.bytes_useful;
+  sum.read_requests += counters.read_requests;
+  sum.retry_count += counters.retry_count;
+  sum.context_switches += counters.context_switches;
+  sum.major_faults += counters.major_faults;
+  sum.missed_pages += counters.missed_pages;
+  sum.redundant_pages += counters.redundant_pages;
+  sum.cpu_s += rank.cpu_s;
+  const double loader_cpu_s = counters.reader_cpu_s + counters.next_cpu_s;
+  sum.loader_cpu_s += loader_cpu_s;
+  if (rank.seconds > 0) {
+    sum.loader_cpu_share_max = std::max(sum.loader_cpu_share_max, loader_cpu_s / rank.seconds);
+  }
+  sum.memory_bytes_max = std::max(sum.memory_bytes_max, counters.memory_bytes_max);
+}
+
+void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
+  const auto count = static_cast<double>(ranks.size());
+  double readers = 0;
+  for (const RankResult& rank : ranks) {
+    if (rank.counters.read_s > 0 || rank.counters.locate_s > 0) ++readers;
+    sum.seek_s_mean += rank.counters.locate_s;
+    sum.io_s_mean += rank.counters.read_s;
+    sum.skew_s_mean += rank.counters.wait_s / count;
+    sum.compute_s += rank.compute_s / count;
+  }
+  if (readers == 0) return;
+  sum.seek_s_mean /= readers;
+  sum.io_s_mean /= readers;
+}
+
+void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
+  std::map<int, int> hosts;  // by first rank
+  for (const RankResult& rank : ranks) {
+    const auto host = hosts.try_emplace(rank.host_root, static_cast<int>(hosts.size())).first;
+    const load::LoaderCounters& counters = rank.counters;
+    result.ranks.push_back({.host = host->second,
+                            .seek_s = counters.locate_s,
+                            .io_s = counters.read_s,
+                            .turn_s = counters.turn_s,
+                            .wait_s = counters.wait_s,
+                            .meet_s = rank.meet_s});
+  }
+  result.hosts = static_cast<int>(hosts.size());
+}
+
+}  // namespace
+
+uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value) {
+  const uint64_t key_hash = XXH3_64bits_withSeed(key.data(), key.size(), position);
+  return XXH3_64bits_withSeed(value.data(), value.size(), key_hash);
+}
+
+Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& request) {
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(const auto barrier, ranks::SleepingBarrier::Create(group));
+  EmulatedCompute compute(request.compute_s, request.compute_kind);
+  ReadPass pass;
+  LMDBIO_TRY_VOID(group.Barrier());
+  const Usage before = UsageNow();
+  const double began_unix_s = UnixSecondsNow();
+  const auto start = Clock::now();
+  Status read = ReadBatches({group, *barrier, compute}, request, start, pass);
+  LMDBIO_TRY_VOID(ranks::Agree(group, std::move(read)));
+  const Usage after = UsageNow();
+  pass.mine.cpu_s = after.cpu_s - before.cpu_s;
+  pass.mine.storage_bytes = after.storage_bytes - before.storage_bytes;
+  pass.mine.host_root = group.rank();
+  LMDBIO_TRY_VOID(host->Broadcast(0, std::as_writable_bytes(std::span(&pass.mine.host_root, 1))));
+  LMDBIO_TRY(const auto ranks, Gather<RankResult>(group, std::span(&pass.mine, 1)));
+  ReadResult result;
+  result.began_unix_s = began_unix_s;
+  const bool is_map = load::CompositionOf(request.options.strategy).engine ==
+                      load::StrategyTraits::EngineChoice::kMmap;
+  uint64_t checksum = 0;
+  for (const RankResult& rank : ranks) {
+    AddRank(rank, is_map, result);
+    checksum += rank.checksum;
+  }
+  if (request.checksum != ChecksumKind::kNone) result.checksum = checksum;
+  SetMeans(ranks, result);
+  SetRankTimes(ranks, result);
+  LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));
+  result.how = pass.how;
+  result.state = pass.state;
+  result.notes = pass.notes;
+  return result;
+}
+
+}  // namespace lmdbio::tools

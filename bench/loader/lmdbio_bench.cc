@@ -1,0 +1,712 @@
+// lmdbio-bench: how fast a file can be read, and how much of that an LMDB reader gets.
+//
+//   lmdbio-bench raw FILE    what the storage gives, in transfers of one size
+//   lmdbio-bench read PATH   strategies over one database, each beside the raw rate of the same run
+//   lmdbio-bench order PATH  how well each order mixes the records of a database; reads none
+//
+// Runs alone or under mpirun.
+#include <array>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include "bench/loader/bench_expectation.h"
+#include "bench/loader/bench_order.h"
+#include "bench/loader/bench_raw.h"
+#include "bench/loader/bench_read.h"
+#include "bench/loader/bench_report.h"
+#include "bench/loader/mpi_run.h"
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/source/small_file.h"
+#include "lmdbio/load/loader/open_decision.h"
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/sizes.h"
+
+namespace {
+
+using lmdbio::Result;
+using lmdbio::Status;
+using lmdbio::file::CachePolicy;
+using lmdbio::file::EngineKind;
+using lmdbio::load::LoaderOptions;
+using lmdbio::tools::BenchRun;
+using lmdbio::tools::CacheState;
+using lmdbio::tools::Invocation;
+using lmdbio::tools::Misuse;
+using lmdbio::tools::ParseSize;
+using lmdbio::tools::RawBenchOptions;
+using lmdbio::tools::RawResult;
+using lmdbio::tools::ReadBenchOptions;
+using lmdbio::tools::Whole;
+using nlohmann::ordered_json;
+namespace ranks = lmdbio::ranks;
+namespace po = lmdbio::tools::po;
+
+std::string g_command_line;  // as it was given, for the report
+
+// The value of option `name` among `choices`; Misuse lists them.
+template <typename T, size_t N>
+T Choose(const Invocation& invocation, const char* name,
+         const std::array<std::pair<const char*, T>, N>& choices) {
+  const auto& word = invocation.option<std::string>(name);
+  std::string known;
+  for (const auto& [choice, value] : choices) {
+    if (word == choice) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", choice);
+  }
+  throw Misuse(fmt::format("--{} takes {}, not '{}'", name, known, word));
+}
+
+constexpr std::array<std::pair<const char*, EngineKind>, 3> kEngines = {
+    {{"mmap", EngineKind::kMmap}, {"pread", EngineKind::kPread}, {"uring", EngineKind::kUring}}};
+
+constexpr uint64_t kTransferBytesMax = uint64_t{1} << 30;  // for each, there must be memory
+
+// The parts of the option `name`, at least one.
+std::vector<std::string> SplitList(const Invocation& invocation, const char* name) {
+  std::vector<std::string> parts;
+  std::istringstream in(invocation.option<std::string>(name));
+  for (std::string part; std::getline(in, part, ',');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  if (parts.empty()) throw Misuse(fmt::format("--{} names none", name));
+  return parts;
+}
+
+uint32_t Small(const Invocation& invocation, const char* name) {
+  const uint64_t value = invocation.whole(name);
+  if (value == 0 || value > 65536) {
+    throw Misuse(fmt::format("--{} must lie between 1 and 65536", name));
+  }
+  return static_cast<uint32_t>(value);
+}
+
+int RepeatCount(const Invocation& invocation) {
+  return static_cast<int>(Small(invocation, "repeat"));
+}
+
+ordered_json DescribeRun(const ranks::Group& group, const std::string& cache_state) {
+  ordered_json out = lmdbio::tools::DescribeMachine();
+  out["ranks"] = group.size();
+  out["mpi_wait_mode"] = lmdbio::tools::MpiWaitMode();
+  out["cache_state"] = cache_state;
+  out["command_line"] = g_command_line;
+  return out;
+}
+
+std::string Headline(const ordered_json& run) {
+  std::string text;
+  for (const auto& [name, value] : run.items()) {
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += fmt::format("# {}: {}\n", words,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+// A path in it may have any bytes; those that are no UTF-8 are replaced.
+std::string JsonText(const ordered_json& outcome) {
+  return outcome.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Collective. The data file behind `path`, which every rank must see.
+Result<std::string> FindFile(ranks::Group& group, const std::string& path) {
+  Result<std::string> found = lmdbio::file::FindDataFile(path);
+  LMDBIO_TRY_VOID(ranks::Agree(group, found ? Status() : lmdbio::Fail(std::move(found).error())));
+  return found;
+}
+
+CacheState CacheStateOf(const Invocation& invocation) {
+  const bool drops = invocation.has("drop-caches");
+  const bool warms = invocation.has("warm-caches");
+  if (drops && warms) throw Misuse("--drop-caches and --warm-caches contradict each other");
+  if (drops) return CacheState::kCold;
+  return warms ? CacheState::kWarm : CacheState::kAsItWas;
+}
+
+// --- raw ---
+
+void DescribeRaw(po::options_description_easy_init options) {
+  options("engine", po::value<std::string>()->default_value("all")->value_name("LIST"),
+          "mmap, pread, uring, several of them, or all")  //
+      ("transfer-size,t", po::value<std::string>()->default_value("1M")->value_name("LIST"),
+       "bytes of one read, as 4K,1M,1G; several are measured one after the other")  //
+      ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
+       "reads under way at once, for each rank (threads of pread)")  //
+      ("direct", po::value<std::string>()->default_value("off")->value_name("on|off|both"),
+       "around the page cache (not for mmap)")  //
+      ("random", "transfers in random order")   //
+      ("size,s", po::value<std::string>()->default_value("0")->value_name("BYTES"),
+       "read only so much of the file")                                                           //
+      ("drop-caches", "drop the page cache of every host before each run")                        //
+      ("warm-caches", "read the file into the page cache of every host before each run")          //
+      ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"), "runs of each kind")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write all runs there");
+}
+
+struct RawRow {
+  RawBenchOptions request;
+  std::vector<double> rates;  // bytes/s
+};
+
+std::vector<EngineKind> RawEngines(const Invocation& invocation) {
+  std::vector<EngineKind> kinds;
+  for (const std::string& name : SplitList(invocation, "engine")) {
+    const size_t before = kinds.size();
+    for (const auto& [word, kind] : kEngines) {
+      if (name == word || name == "all") kinds.push_back(kind);
+    }
+    if (kinds.size() == before) {
+      throw Misuse(fmt::format("--engine takes mmap, pread, uring, all, not '{}'", name));
+    }
+  }
+  return kinds;
+}
+
+std::vector<uint64_t> TransferSizes(const Invocation& invocation) {
+  std::vector<uint64_t> sizes;
+  for (const std::string& text : SplitList(invocation, "transfer-size")) {
+    sizes.push_back(ParseSize(text, "transfer-size"));
+    if (sizes.back() == 0 || sizes.back() > kTransferBytesMax) {
+      throw Misuse("--transfer-size must lie between 1 and 1G");
+    }
+  }
+  return sizes;
+}
+
+std::vector<RawRow> RawRows(const Invocation& invocation, const RawBenchOptions& common) {
+  std::vector<RawRow> rows;
+  const auto& direct = invocation.option<std::string>("direct");
+  if (direct != "on" && direct != "off" && direct != "both") {
+    throw Misuse(fmt::format("--direct takes on, off, both, not '{}'", direct));
+  }
+  const std::vector<uint64_t> sizes = TransferSizes(invocation);
+  for (const EngineKind kind : RawEngines(invocation)) {
+    for (const uint64_t size : sizes) {
+      RawRow row{common, {}};
+      row.request.engine = kind;
+      row.request.transfer_bytes = size;
+      if (direct != "on" || kind == EngineKind::kMmap) {
+        row.request.cache = CachePolicy::kBuffered;
+        rows.push_back(row);
+      }
+      if (direct != "off" && kind != EngineKind::kMmap) {
+        row.request.cache = CachePolicy::kDirect;
+        rows.push_back(row);
+      }
+    }
+  }
+  return rows;
+}
+
+std::string RawTable(const std::vector<RawRow>& rows) {
+  std::string text = fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10} {:>10} {:>10}\n", "engine",
+                                 "cache", "transfer", "depth", "order", "MB/s", "min", "max");
+  for (const RawRow& row : rows) {
+    std::vector<double> rates = row.rates;
+    std::sort(rates.begin(), rates.end());
+    text += fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10.1f} {:>10.1f} {:>10.1f}\n",
+                        lmdbio::file::EngineKindName(row.request.engine),
+                        row.request.cache == CachePolicy::kDirect ? "direct" : "buffered",
+                        row.request.transfer_bytes, row.request.queue_depth,
+                        row.request.is_random ? "random" : "sequential",
+                        rates[rates.size() / 2] / 1e6, rates.front() / 1e6, rates.back() / 1e6);
+  }
+  return text;
+}
+
+ordered_json RawJson(const std::vector<RawRow>& rows) {
+  ordered_json runs = ordered_json::array();
+  for (const RawRow& row : rows) {
+    for (const double rate : row.rates) {
+      runs.push_back({{"engine", lmdbio::file::EngineKindName(row.request.engine)},
+                      {"direct", row.request.cache == CachePolicy::kDirect},
+                      {"transfer_bytes", row.request.transfer_bytes},
+                      {"queue_depth", row.request.queue_depth},
+                      {"order", row.request.is_random ? "random" : "sequential"},
+                      {"bytes_per_s", rate}});
+    }
+  }
+  return runs;
+}
+
+Status Raw(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  RawBenchOptions common;
+  common.queue_depth = Small(invocation, "queue-depth");
+  common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
+  common.is_random = invocation.has("random");
+  common.cache_state = CacheStateOf(invocation);
+  common.readers_per_host = static_cast<uint32_t>(group->size());
+  std::vector<RawRow> rows = RawRows(invocation, common);
+  LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("FILE")));
+  const int repeat = RepeatCount(invocation);
+  std::string cache;
+  for (int i = 0; i < repeat; ++i) {
+    for (RawRow& row : rows) {
+      row.request.data_path = data_path;
+      LMDBIO_TRY(const RawResult result, lmdbio::tools::MeasureRaw(*group, row.request));
+      row.rates.push_back(result.bytes_per_s());
+      cache = result.cache_words;
+    }
+  }
+  if (group->rank() != 0) return {};
+  ordered_json outcome = DescribeRun(*group, cache);
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + RawTable(rows)));
+  if (!invocation.has("json")) return {};
+  outcome["runs"] = RawJson(rows);
+  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome));
+}
+
+// --- read and order ---
+
+// What positions records have, whatever the order.
+void DescribeStream(po::options_description_easy_init options) {
+  options("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
+          "use this named database instead of the main one")  //
+      ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
+       "records of a batch, of all ranks together")  //
+      ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
+       "wrap, short or drop: what happens at the end of an epoch")                       //
+      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "of shuffling")  //
+      ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
+       "records of a block; 0: as many as fill 1 MiB")  //
+      ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches that records are dealt out to in chunked order, block shuffle and with reuse; 0: "
+       "as many as hold 32 MiB")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write the outcome there");
+}
+
+void SetStream(const Invocation& invocation, LoaderOptions& options) {
+  using lmdbio::load::Tail;
+  options.database_name = invocation.option<std::string>("name");
+  options.batch_size = invocation.whole("batch-size");
+  options.tail =
+      Choose<Tail, 3>(invocation, "tail",
+                      {{{"wrap", Tail::kWrap}, {"short", Tail::kShort}, {"drop", Tail::kDrop}}});
+  options.seed = invocation.whole("seed");
+  options.block_records = invocation.whole("shuffle-block");
+  options.group_batches = invocation.whole("group-batches");
+}
+
+// --- order ---
+
+constexpr const char* kOrderDetails =
+    "Neighbour entropy: of records that are neighbours in the database, d is the distance of "
+    "their\n"
+    "positions in the sequence. It is the entropy, in bits, of a histogram of d / N in 1,024 "
+    "equal\n"
+    "bins, N being the number of records; up to 200,000 pairs are looked at. '% of random': as a\n"
+    "share of what chance gives, where d / N has the density 2 (1 - x). 'median dist.' is that of\n"
+    "d. 'adjacent %': of positions next to each other, how many hold such neighbours.";
+
+Status MixOrders(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  LoaderOptions options;
+  SetStream(invocation, options);
+  const Status makes_sense = lmdbio::load::CheckOptions(options);
+  if (!makes_sense) throw Misuse(makes_sense.error().message());
+  LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("PATH")));
+  if (group->rank() != 0) return {};
+  LMDBIO_TRY(const auto mixes, lmdbio::tools::MeasureOrders(data_path, options));
+  ordered_json outcome = lmdbio::tools::DescribeMachine();
+  outcome["command_line"] = g_command_line;
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + lmdbio::tools::OrderTable(mixes)));
+  if (!invocation.has("json")) return {};
+  outcome.update(lmdbio::tools::ToJson(mixes));
+  return lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome));
+}
+
+// --- read ---
+
+void DescribeOrder(po::options_description_easy_init options) {
+  options("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
+          "sequential; chunked: batches in a row take turns with neighbours; or shuffle")  //
+      ("shuffle", po::value<std::string>()->default_value("global")->value_name("SHUFFLE"),
+       "global: exactly; or block: blocks of neighbours, mixed within groups of batches")  //
+      ("epoch", po::value<Whole>()->default_value({0})->value_name("N"),
+       "the epoch to begin with")  //
+      ("reuse", po::value<Whole>()->default_value({1})->value_name("N"),
+       "how often each record is handed out while it is in memory, in batches composed anew")  //
+      ("reuse-among", po::value<std::string>()->default_value("rank")->value_name("rank|host"),
+       "who gets it again: the same rank, or another of the host")  //
+      ("num-shards", po::value<Whole>()->default_value({1})->value_name("N"),
+       "jobs that share each batch")  //
+      ("shard-id", po::value<Whole>()->default_value({0})->value_name("N"),
+       "which of them this is")  //
+      ("restore", po::value<std::string>()->value_name("FILE"),
+       "go on where another run stood; --iterations counts from that stream's first batch")  //
+      ("save", po::value<std::string>()->value_name("FILE"),
+       "write down where the stream stands after the last run");
+}
+
+void DescribeRead(po::options_description_easy_init options) {
+  std::string names;
+  for (const auto& row : lmdbio::load::kStrategies) names += fmt::format("{}, ", row.name);
+  const std::string help = fmt::format("one or more of {}or all", names);
+  DescribeStream(options);
+  DescribeOrder(options);
+  options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
+          help.c_str())  //
+      ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
+       "batches to read; 0: one epoch")  //
+      ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
+       "block, round-robin or fill: which records of a batch are a rank's")  //
+      ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
+       "what happens to a record that cannot be read")  //
+      ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
+       "immutable, optimistic or pinned: how a writer at work is dealt with")  //
+      ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
+       "ranks of each host that read")  //
+      ("placement", po::value<std::string>()->default_value("")->value_name("TEXT"),
+       "which cores are whose: scp, or compute=0-5,input=6,sync=7")  //
+      ("stagger", po::value<Whole>()->default_value({0})->value_name("N"),
+       "readers that read at a time, where a strategy has them take turns; 0: by a trial")  //
+      ("engine", po::value<std::string>()->value_name("ENGINE"),
+       "mmap, pread or uring where the strategy leaves it open")  //
+      ("direct", po::value<std::string>()->value_name("on|off"),
+       "around the page cache or through it, where the strategy leaves it open")  //
+      ("in-place", po::value<std::string>()->default_value("on")->value_name("on|off"),
+       "auto may look at a file that is all cached in a map, and copy nothing")  //
+      ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
+       "reads under way at once, for each reader")  //
+      ("block-size", po::value<std::string>()->default_value("1M")->value_name("BYTES"),
+       "the largest read")  //
+      ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
+       "of a host, for the window")  //
+      ("keep", po::value<std::string>()->default_value("auto")->value_name("auto|off|BYTES"),
+       "memory of a host in which auto may keep the file as far as it was read; auto: an eighth of "
+       "what is free, for scattered records")  //
+      ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
+       "emulated training after each batch")  //
+      ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
+       "on the processor, or on an accelerator that leaves the processor free")  //
+      ("checksum", po::value<std::string>()->default_value("records")->value_name("KIND"),
+       "of records: position, key and value; or of values alone, whatever their order")        //
+      ("no-checksum", "do not look at the bytes that are delivered: raw reads do not either")  //
+      ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
+       "ranks wait for each other after so many batches, as trainers do; 0: at the end only")     //
+      ("drop-caches", "drop the page cache of every host before each run, also each raw run")     //
+      ("warm-caches", "read the file into the page cache of every host before each run")          //
+      ("no-raw", "do not measure the raw rate, which reads as much of the file before each run")  //
+      ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
+       "runs of each strategy, taken in turn")                                         //
+      ("verify", "compare what was delivered with a serial pass of liblmdb's cursor")  //
+      ("plot", po::value<std::string>()->value_name("FILE"), "draw the bars there (SVG)");
+}
+
+std::vector<std::string> Strategies(const Invocation& invocation) {
+  std::vector<std::string> names;
+  for (const std::string& name : SplitList(invocation, "strategy")) {
+    if (name == "all") {
+      for (const auto& row : lmdbio::load::kStrategies) names.emplace_back(row.name);
+      continue;
+    }
+    const auto known = lmdbio::load::ParseStrategy(name);
+    if (!known) throw Misuse(known.error().message());
+    names.push_back(name);
+  }
+  return names;
+}
+
+// Of a saved state there is never so much.
+constexpr uint64_t kStateBytesMax = 64 << 10;
+
+void SetOrder(const Invocation& invocation, LoaderOptions& options) {
+  using lmdbio::load::Order;
+  using lmdbio::load::ReuseAmong;
+  using lmdbio::load::Shuffle;
+  options.order = Choose<Order, 3>(invocation, "order",
+                                   {{{"sequential", Order::kSequential},
+                                     {"chunked", Order::kChunked},
+                                     {"shuffle", Order::kShuffle}}});
+  options.shuffle = Choose<Shuffle, 2>(
+      invocation, "shuffle", {{{"global", Shuffle::kGlobal}, {"block", Shuffle::kBlock}}});
+  options.epoch = invocation.whole("epoch");
+  options.reuse = invocation.whole("reuse");
+  options.reuse_among = Choose<ReuseAmong, 2>(
+      invocation, "reuse-among", {{{"rank", ReuseAmong::kRank}, {"host", ReuseAmong::kHost}}});
+  options.num_shards = static_cast<int>(Small(invocation, "num-shards"));
+  options.shard_id = static_cast<int>(std::min<uint64_t>(invocation.whole("shard-id"), 1 << 30));
+}
+
+LoaderOptions OptionsOf(const Invocation& invocation) {
+  using lmdbio::load::OnError;
+  using lmdbio::load::Share;
+  using lmdbio::load::SnapshotMode;
+  LoaderOptions options;
+  options.batch_count_max = invocation.whole("iterations");
+  options.share = Choose<Share, 3>(
+      invocation, "share",
+      {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}, {"fill", Share::kFill}}});
+  options.on_error = Choose<OnError, 2>(invocation, "on-error",
+                                        {{{"raise", OnError::kRaise}, {"skip", OnError::kSkip}}});
+  options.snapshot = Choose<SnapshotMode, 3>(invocation, "snapshot",
+                                             {{{"immutable", SnapshotMode::kImmutable},
+                                               {"optimistic", SnapshotMode::kOptimistic},
+                                               {"pinned", SnapshotMode::kPinned}}});
+  options.readers_per_host = Small(invocation, "readers-per-host");
+  options.placement = invocation.option<std::string>("placement");
+  if (invocation.whole("stagger") > 0) options.stagger = Small(invocation, "stagger");
+  if (invocation.has("engine")) {
+    options.engine = Choose<EngineKind, 3>(invocation, "engine", kEngines);
+  }
+  if (invocation.has("direct")) {
+    options.cache = Choose<CachePolicy, 2>(
+        invocation, "direct", {{{"on", CachePolicy::kDirect}, {"off", CachePolicy::kBuffered}}});
+  }
+  if (invocation.has("restore")) {
+    const std::string file = invocation.option<std::string>("restore");
+    auto text = lmdbio::file::ReadSmallFile(file, kStateBytesMax);
+    if (!text) throw Misuse(text.error().message());
+    options.state.assign(reinterpret_cast<const char*>(text->data()), text->size());
+  }
+  options.in_place = Choose<bool, 2>(invocation, "in-place", {{{"on", true}, {"off", false}}});
+  options.queue_depth = Small(invocation, "queue-depth");
+  options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
+  options.memory_budget_bytes =
+      ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
+  SetStream(invocation, options);
+  SetOrder(invocation, options);
+  const std::string keep = invocation.option<std::string>("keep");
+  if (keep == "off") options.keep_bytes_max = 0;
+  if (keep != "off" && keep != "auto") options.keep_bytes_max = ParseSize(keep, "keep");
+  const Status makes_sense = lmdbio::load::CheckOptions(options);
+  if (!makes_sense) throw Misuse(makes_sense.error().message());
+  return options;
+}
+
+struct ReadSeries {
+  ReadBenchOptions request;
+  std::vector<std::string> strategies;
+  std::string order;
+  RawBenchOptions raw;
+  int raw_reader_count = 0;  // known once it ran
+  std::string cache_words;   // known once a run was prepared
+  uint64_t page_bytes = 0;
+  std::optional<uint64_t> expected_checksum;
+  CacheState cache_state = CacheState::kAsItWas;
+  bool measures_raw = true;
+};
+
+// Finds the file, on every rank, and what a run will deliver, on rank 0, which looks at every page
+// of the tree once.
+Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSeries& plan,
+                 lmdbio::tools::Expectation& expectation) {
+  LMDBIO_TRY(plan.raw.data_path, lmdbio::file::FindDataFile(plan.request.path));
+  if (group.rank() != 0) return {};
+  LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
+  if (!invocation.has("verify")) return {};
+  LoaderOptions options = plan.request.options;
+  options.batch_count_max = expectation.batch_end;
+  LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(plan.raw.data_path, options));
+  return {};
+}
+
+// A shuffled run is held against random reads of a record's size; of small records not all of them,
+// which would take minutes.
+void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadSeries& plan) {
+  using lmdbio::load::Order;
+  using lmdbio::load::Shuffle;
+  const LoaderOptions& options = plan.request.options;
+  if (options.order != Order::kShuffle || options.shuffle != Shuffle::kGlobal) return;
+  constexpr uint64_t kSampleReads = 8192;
+  constexpr uint64_t kPageBytes = 4096;
+  const uint64_t record_bytes = expectation.bytes_per_record;
+  plan.raw.is_random = true;
+  plan.raw.total_bytes = 0;
+  plan.raw.transfer_bytes = std::max(kPageBytes, record_bytes / kPageBytes * kPageBytes);
+  plan.raw.sample_bytes = std::min(expectation.page_bytes, kSampleReads * plan.raw.transfer_bytes);
+}
+
+// Collective. What has to be known before the clock runs. The tree is in the cache of rank 0's
+// host afterwards.
+Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& plan) {
+  lmdbio::tools::Expectation expectation;
+  LMDBIO_TRY_VOID(ranks::Agree(group, LookAhead(group, invocation, plan, expectation)));
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
+  plan.page_bytes = expectation.page_bytes;
+  plan.request.options.batch_count_max = expectation.batch_end;
+  plan.raw.total_bytes = expectation.page_bytes;
+  plan.raw.readers_per_host = plan.request.options.readers_per_host;
+  plan.raw.queue_depth = plan.request.options.queue_depth;
+  ShapeRaw(expectation, plan);
+  return {};
+}
+
+// Collective. Raw reads of a warm file go through the page cache. Rank 0 looks for all: what is
+// cached changes while ranks look.
+Status ChooseRawEngine(ranks::Group& group, ReadSeries& plan) {
+  if (plan.cache_state == CacheState::kCold) return {};
+  Result<double> cached = 1;
+  if (plan.cache_state == CacheState::kAsItWas && group.rank() == 0)
+    cached = lmdbio::file::CachedShare(plan.raw.data_path);
+  LMDBIO_TRY_VOID(ranks::Agree(group, cached ? Status() : lmdbio::Fail(std::move(cached).error())));
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&*cached, 1))));
+  if (*cached < 0.9) return {};
+  plan.raw.engine = EngineKind::kPread;
+  plan.raw.cache = CachePolicy::kBuffered;
+  plan.raw.queue_depth = 2;
+  return {};
+}
+
+Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::string& strategy) {
+  BenchRun run;
+  if (plan.measures_raw) {
+    LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
+    run.raw_bytes_per_s = raw.bytes_per_s();
+    plan.raw_reader_count = raw.readers;
+  }
+  LMDBIO_TRY(plan.cache_words,
+             lmdbio::tools::PrepareCache(group, plan.cache_state, plan.raw.data_path));
+  LMDBIO_TRY(plan.request.options.strategy, lmdbio::load::ParseStrategy(strategy));
+  LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
+  run.strategy = strategy;
+  run.ranks = group.size();
+  run.order = plan.order;
+  run.batch_size = plan.request.options.batch_size;
+  run.page_bytes = plan.page_bytes;
+  if (plan.expected_checksum && run.read.checksum != plan.expected_checksum &&
+      run.read.skipped_count == 0) {
+    return lmdbio::Fail(
+        lmdbio::ErrorCode::kInternal,
+        fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
+                    "{:016x}",
+                    plan.raw.data_path, strategy, *run.read.checksum, *plan.expected_checksum));
+  }
+  return run;
+}
+
+Status WriteReports(const Invocation& invocation, ordered_json outcome,
+                    const std::vector<BenchRun>& runs) {
+  if (invocation.has("save")) {
+    LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("save"),
+                                             runs.back().read.state + "\n"));
+  }
+  if (invocation.has("json")) {
+    outcome["runs"] = ordered_json::array();
+    for (const BenchRun& run : runs) outcome["runs"].push_back(lmdbio::tools::ToJson(run));
+    LMDBIO_TRY_VOID(
+        lmdbio::tools::WriteText(invocation.option<std::string>("json"), JsonText(outcome)));
+  }
+  if (invocation.has("plot")) {
+    const std::string title = fmt::format(
+        "{}: {} ranks, batches of {}, {}", invocation.operand("PATH"), runs.front().ranks,
+        runs.front().batch_size, outcome["cache_state"].get<std::string>());
+    LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("plot"),
+                                             lmdbio::tools::Plot(runs, title)));
+  }
+  return {};
+}
+
+std::string RawRemark(const ReadSeries& plan, const std::vector<BenchRun>& runs) {
+  if (!plan.measures_raw) return "# raw: not measured\n";
+  std::string text =
+      fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s)\n",
+                  lmdbio::file::EngineKindName(plan.raw.engine),
+                  plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
+                  plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw_reader_count);
+  if (plan.raw.is_random) text.insert(text.size() - 1, ", in random order");
+  std::vector<double> raw;
+  for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
+  std::sort(raw.begin(), raw.end());
+  text += fmt::format("# raw MB/s: {:.0f} ({:.0f}..{:.0f})\n", raw[raw.size() / 2], raw.front(),
+                      raw.back());
+  return text;
+}
+
+std::string Remarks(const ReadSeries& plan, const std::vector<BenchRun>& runs) {
+  std::string text = RawRemark(plan, runs);
+  std::vector<std::string> said;
+  for (const BenchRun& run : runs) {
+    std::vector<std::string> lines = run.read.notes;
+    lines.insert(lines.begin(), fmt::format("{}: {}", run.strategy, run.read.how));
+    for (const std::string& line : lines) {
+      if (std::find(said.begin(), said.end(), line) != said.end()) continue;
+      said.push_back(line);
+      text += fmt::format("# {}\n", line);
+    }
+  }
+  if (plan.expected_checksum) text += "# every run agrees with a serial pass of liblmdb\n";
+  return text;
+}
+
+void SetChecksum(const Invocation& invocation, ReadBenchOptions& request) {
+  using lmdbio::tools::ChecksumKind;
+  request.checksum = Choose<ChecksumKind, 2>(
+      invocation, "checksum",
+      {{{"records", ChecksumKind::kRecords}, {"values", ChecksumKind::kValues}}});
+  if (invocation.has("no-checksum")) request.checksum = ChecksumKind::kNone;
+  if (request.checksum != ChecksumKind::kRecords && invocation.has("verify")) {
+    throw Misuse("--verify compares checksums of records: leave out --no-checksum, --checksum");
+  }
+}
+
+Status Read(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  ReadSeries plan;
+  plan.request.path = invocation.operand("PATH");
+  plan.request.options = OptionsOf(invocation);
+  plan.order = invocation.option<std::string>("order");
+  if (plan.request.options.order == lmdbio::load::Order::kShuffle) {
+    plan.order = invocation.option<std::string>("shuffle") + " shuffle";
+  }
+  plan.request.compute_s = invocation.option<double>("compute-time");
+  if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
+    throw Misuse("--compute-time must lie between 0 and 3600");
+  }
+  SetChecksum(invocation, plan.request);
+  if (plan.request.options.num_shards > 1 && invocation.has("verify")) {
+    throw Misuse("--verify compares whole batches: a shard has a part of each");
+  }
+  plan.request.meet_every = invocation.whole("meet-every");
+  using lmdbio::tools::ComputeKind;
+  plan.request.compute_kind = Choose<ComputeKind, 2>(
+      invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
+  plan.cache_state = CacheStateOf(invocation);
+  plan.raw.cache_state = plan.cache_state;
+  plan.measures_raw = !invocation.has("no-raw");
+  plan.strategies = Strategies(invocation);
+  const int repeat = RepeatCount(invocation);
+  LMDBIO_TRY_VOID(Prepare(*group, invocation, plan));
+  LMDBIO_TRY_VOID(ChooseRawEngine(*group, plan));
+  std::vector<BenchRun> runs;
+  for (int i = 0; i < repeat; ++i) {
+    for (const std::string& strategy : plan.strategies) {
+      Result<BenchRun> run = RunOnce(*group, plan, strategy);
+      LMDBIO_TRY_VOID(ranks::Agree(*group, run ? Status() : lmdbio::Fail(std::move(run).error())));
+      runs.push_back(std::move(*run));
+    }
+  }
+  if (group->rank() != 0) return {};
+  const ordered_json outcome = DescribeRun(*group, plan.cache_words);
+  LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + Remarks(plan, runs) +
+                                             lmdbio::tools::Table(runs)));
+  return WriteReports(invocation, outcome, runs);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i) g_command_line += fmt::format("{}{}", i > 0 ? " " : "", argv[i]);
+  const lmdbio::tools::MpiRun mpi(argc, argv);
+  const std::array commands = {
+      lmdbio::tools::Command{"raw", "FILE", "Measures what the storage gives.", &DescribeRaw, &Raw,
+                             lmdbio::tools::Output::kText},
+      lmdbio::tools::Command{"read", "PATH",
+                             "Reads a database as a trainer would, by one or more strategies.",
+                             &DescribeRead, &Read, lmdbio::tools::Output::kText},
+      lmdbio::tools::Command{
+          "order", "PATH", "Says how well each order mixes a database's records; reads none.",
+          &DescribeStream, &MixOrders, lmdbio::tools::Output::kText, kOrderDetails},
+  };
+  return lmdbio::tools::RunTool("lmdbio-bench", "Measures how fast databases are read.", commands,
+                                argc, argv);
+}

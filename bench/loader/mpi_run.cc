@@ -1,0 +1,61 @@
+#include "bench/loader/mpi_run.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include <mpi.h>
+
+namespace lmdbio::tools {
+namespace {
+
+void Silence(int stream) {
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  ::dup2(nowhere, stream);
+  ::close(nowhere);
+}
+
+}  // namespace
+
+MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
+  int provided = 0;
+  const int required = threads == MpiThreads::kAll ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  MPI_Init_thread(&argc, &argv, required, &provided);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) return;
+  Silence(STDOUT_FILENO);
+  Silence(STDERR_FILENO);
+}
+
+MpiRun::~MpiRun() { MPI_Finalize(); }
+
+// Open MPI tells through a control variable; it sets it by itself when there are more ranks than
+// slots, so the command line does not tell.
+std::string MpiWaitMode() {
+  // In Open MPI this sets the level of all of MPI, and so asks for the one that there is.
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  int provided = 0;
+  if (MPI_T_init_thread(level, &provided) != MPI_SUCCESS) return "unknown";
+  std::string mode = "unknown";
+  int index = 0;
+  if (MPI_T_cvar_get_index("mpi_yield_when_idle", &index) == MPI_SUCCESS) {
+    MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
+    int count = 0;
+    int value = 0;
+    if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
+      // A bool of one byte or an int: the low byte tells both.
+      if (count == 1 && MPI_T_cvar_read(handle, &value) == MPI_SUCCESS) {
+        mode = (value & 0xFF) != 0 ? "yield" : "spin";
+      }
+      MPI_T_cvar_handle_free(&handle);
+    }
+  }
+  MPI_T_finalize();
+  return mode;
+}
+
+}  // namespace lmdbio::tools

@@ -1,0 +1,58 @@
+#include "lmdbio/api/c/fork_count.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::api {
+namespace {
+
+std::atomic<uint64_t> fork_count = 0;
+std::atomic<std::uintptr_t> last_handle = 0x1d0;  // no small number that a program may make up
+
+std::array<std::atomic<std::mutex*>, 4> held = {};
+
+void BeforeFork() {
+  for (const auto& mutex : held) {
+    if (std::mutex* one = mutex.load()) one->lock();
+  }
+}
+
+void AfterFork() {
+  for (const auto& mutex : held) {
+    if (std::mutex* one = mutex.load()) one->unlock();
+  }
+}
+
+void AfterForkInChild() {
+  fork_count.fetch_add(1);
+  AfterFork();
+}
+
+void WatchForks() {
+  static const int once = ::pthread_atfork(&BeforeFork, &AfterFork, &AfterForkInChild);
+  LMDBIO_CHECK(once == 0);
+}
+
+}  // namespace
+
+uint64_t ForkCount() {
+  WatchForks();
+  return fork_count.load();
+}
+
+void HoldDuringFork(std::mutex& mutex) {
+  WatchForks();
+  for (auto& place : held) {
+    std::mutex* none = nullptr;
+    if (place.compare_exchange_strong(none, &mutex)) return;
+  }
+  LMDBIO_CHECK(false);
+}
+
+std::uintptr_t NextHandleNumber() { return last_handle.fetch_add(0x10) + 0x10; }
+
+}  // namespace lmdbio::api

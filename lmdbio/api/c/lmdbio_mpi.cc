@@ -1,0 +1,51 @@
+#include "lmdbio/api/c/lmdbio_mpi.h"
+
+#include "lmdbio/api/c/handles.h"
+#include "lmdbio/api/c/sync_handles.h"
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "lmdbio/ranks/mpi/mpi_thread.h"
+#include "lmdbio/sync/over_mpi/mpi_collectives.h"
+#include "lmdbio/sync/over_mpi/mpi_transport.h"
+
+namespace {
+
+using namespace lmdbio;  // NOLINT: all of this file is the border
+
+// Collective. A rank that may not call MPI tells the others before they do.
+Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncChoice& choice,
+                    sync::SyncParts& parts) {
+  Status allowed;
+  if (choice.has_mpi()) allowed = ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread);
+  LMDBIO_TRY_VOID(ranks::Agree(group, std::move(allowed)));
+  if (choice.has_mpi_transport) {
+    LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator));
+  }
+  if (choice.has_mpi_collectives()) {
+    parts.collectives = [communicator](ranks::Health& health) {
+      return sync::MpiCollectives(communicator, health, {});
+    };
+  }
+  return {};
+}
+
+}  // namespace
+
+int lmdbio_open_mpi(MPI_Comm communicator, const char* path, const lmdbio_options* options,
+                    lmdbio_loader** out_loader) {
+  return api::Guarded(nullptr, [&] {
+    auto group = ranks::MpiGroup(communicator);
+    return api::OpenInGroup(group, path, options, out_loader);
+  });
+}
+
+int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_options* options,
+                         lmdbio_sync** out_sync) {
+  return api::Guarded(nullptr, [&] {
+    auto group = ranks::MpiGroup(communicator);
+    const auto maker = [communicator](ranks::Group& ranks, const api::SyncChoice& choice,
+                                      sync::SyncParts& parts) {
+      return MakeMpiParts(communicator, ranks, choice, parts);
+    };
+    return api::OpenSyncInGroup(group, options, maker, out_sync);
+  });
+}

@@ -1,0 +1,337 @@
+#include "lmdbio/api/c/lmdbio_sync.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lmdbio/api/c/sync_handles.h"
+#include "lmdbio/sync/graph/graph.h"
+
+using namespace lmdbio;       // NOLINT: all of this file is the border
+using namespace lmdbio::api;  // NOLINT
+
+namespace {
+
+// The synchronizer whose callback this thread is in; 0: none.
+thread_local std::uintptr_t calling_back = 0;
+
+Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
+                const SyncPartsMaker& maker) {
+  Result<SyncChoice> choice = SyncChoiceOf(c_options);
+  if (choice && choice->has_mpi() && !maker) {
+    choice = Fail(ErrorCode::kUnsupported,
+                  fmt::format("options.{}: 'mpi' is what lmdbio_sync_open_mpi has",
+                              choice->has_mpi_collectives() ? "collective" : "transport"));
+  }
+  LMDBIO_TRY(choice, ranks::ForAll(*handle.group, std::move(choice)));
+  // What the maker goes by; the synchronizer compares the rest.
+  LMDBIO_TRY_VOID(ranks::AgreeOnWords(*handle.group, "the options", choice->TransportWords()));
+  sync::SyncParts parts;
+  if (choice->log != nullptr) {
+    parts.log = [choice = *choice](const std::string& line) {
+      choice.log(choice.log_context, line.c_str());
+    };
+  }
+  if (maker) {
+    LMDBIO_TRY_VOID(maker(*handle.group, *choice, parts));
+  }
+  LMDBIO_TRY(handle.synchronizer,
+             sync::Synchronizer::Create(*handle.group, choice->options, std::move(parts)));
+  return {};
+}
+
+// Runs `call` with the open synchronizer behind a handle, which is not closed meanwhile.
+template <typename Call>
+int WithSync(lmdbio_sync* sync, Call&& call) noexcept {
+  return Guarded(nullptr, [&]() -> int {
+    const auto object = SyncTable::Of().Find(sync);
+    if (!object) return LMDBIO_BAD_HANDLE;
+    if (object->is_forked()) return LMDBIO_FORKED;
+    std::shared_lock lock(object->closing, std::defer_lock);
+    // Who closes waits for the thread that this callback is in.
+    if (calling_back != object->number) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return LMDBIO_BAD_HANDLE;
+    }
+    if (object->synchronizer == nullptr) return LMDBIO_BAD_HANDLE;
+    return Guarded(object.get(), [&] { return call(*object); });
+  });
+}
+
+int Told(SharedHandleState& handle, const Status& status) {
+  return status ? LMDBIO_OK : handle.Keep(status.error());
+}
+
+// What calls the program back, with the handle's number so that it cannot wait for itself.
+std::function<void(const Status&)> CallbackOf(const lmdbio_sync_request& request,
+                                              std::uintptr_t number) {
+  if (request.callback == nullptr) return {};
+  return
+      [call = request.callback, context = request.callback_context, number](const Status& status) {
+        const std::uintptr_t before = std::exchange(calling_back, number);
+        if (status) {
+          call(context, LMDBIO_OK, "");
+        } else {
+          call(context, static_cast<int>(status.error().code()), status.error().message().c_str());
+        }
+        calling_back = before;
+      };
+}
+
+Result<sync::Submission> TakeRequest(const SyncHandle& handle, const lmdbio_sync_request* request) {
+  LMDBIO_TRY(sync::Submission submission, SubmissionOf(request, handle.synchronizer->size()));
+  submission.callback = CallbackOf(*request, handle.number);
+  return submission;
+}
+
+lmdbio_sync_op* HandOut(const SyncHandle& handle, sync::Handle operation) {
+  auto op = std::make_shared<OpHandle>();
+  op->owner = handle.number;
+  op->handle = std::make_unique<sync::Handle>(std::move(operation));
+  return OpTable::Of().Add(std::move(op));
+}
+
+int SubmitOne(SyncHandle& handle, Result<sync::Submission> submission, lmdbio_sync_op** out_op) {
+  if (out_op == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_op is NULL");
+  if (!submission) return handle.Keep(submission.error());
+  auto operation = handle.synchronizer->Submit(std::move(*submission));
+  if (!operation) return handle.Keep(operation.error());
+  *out_op = HandOut(handle, std::move(*operation));
+  return LMDBIO_OK;
+}
+
+Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request* const* nodes,
+                            size_t node_count, const uint32_t* edges, size_t edge_count) {
+  if ((nodes == nullptr && node_count > 0) || (edges == nullptr && edge_count > 0)) {
+    return Fail(ErrorCode::kInvalidArgument, "nodes or edges is NULL");
+  }
+  sync::Graph graph;
+  for (size_t i = 0; i < node_count; ++i) {
+    if (nodes[i] == nullptr) {
+      graph.AddNode(fmt::format("node {}", i));
+      continue;
+    }
+    LMDBIO_TRY(sync::Submission submission, SubmissionOf(nodes[i], handle.synchronizer->size()));
+    graph.AddCollective(std::move(submission.request));
+  }
+  for (size_t i = 0; i < edge_count; ++i) {
+    const uint32_t from = edges[2 * i];
+    const uint32_t to = edges[2 * i + 1];
+    if (from >= node_count || to >= node_count) {
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("edge {}: there is no node {} among {}",
+                                                           i, std::max(from, to), node_count));
+    }
+    graph.AddEdge(from, to);
+  }
+  return graph;
+}
+
+// Waits for an operation, at most so long.
+int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
+  return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
+    if (calling_back == handle.owner && !handle.handle->is_done()) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT,
+                         "a callback must not wait: the operation would wait for the callback");
+    }
+    const Result<bool> is_done = handle.handle->WaitFor(limit);
+    if (!is_done) return handle.Keep(is_done.error());
+    return *is_done ? LMDBIO_OK : LMDBIO_TIMEOUT;
+  });
+}
+
+}  // namespace
+
+int lmdbio::api::OpenSyncInGroup(Result<std::unique_ptr<ranks::Group>>& group,
+                                 const lmdbio_sync_options* options, const SyncPartsMaker& maker,
+                                 lmdbio_sync** out_sync) noexcept {
+  return OpenHandleInGroup<SyncTable, SyncHandle>(
+      group, "out_sync", out_sync,
+      [&](SyncHandle& handle) { return OpenSync(handle, options, maker); });
+}
+
+int lmdbio_sync_open(const lmdbio_sync_options* options, lmdbio_sync** out_sync) {
+  return OpenHandle<SyncTable, SyncHandle>(out_sync, [&](SyncHandle& handle) -> Status {
+    handle.group = ranks::SoloGroup();
+    return OpenSync(handle, options, {});
+  });
+}
+
+int lmdbio_sync_rank(lmdbio_sync* sync, int* out_rank, int* out_rank_count) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_rank != nullptr) *out_rank = handle.synchronizer->rank();
+    if (out_rank_count != nullptr) *out_rank_count = handle.synchronizer->size();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_place(lmdbio_sync* sync, uint64_t size_bytes, void** out_memory) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_memory == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_memory is NULL");
+    const auto memory = handle.synchronizer->Place(size_bytes);
+    if (!memory) return handle.Keep(memory.error());
+    *out_memory = memory->data();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_shutdown(lmdbio_sync* sync) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (calling_back == handle.number) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT,
+                         "a callback must not wait: the shutdown would wait for the callback");
+    }
+    return Told(handle, handle.synchronizer->Shutdown());
+  });
+}
+
+int lmdbio_sync_close(lmdbio_sync* sync) {
+  if (sync == nullptr) return LMDBIO_OK;
+  return Guarded(nullptr, [&]() -> int {
+    const auto object = SyncTable::Of().Find(sync);
+    if (!object) return LMDBIO_BAD_HANDLE;
+    if (calling_back == object->number) {
+      return object->Keep(LMDBIO_INVALID_ARGUMENT,
+                          "a callback must not close its synchronizer, whose thread it is in");
+    }
+    if (!SyncTable::Of().Take(sync)) return LMDBIO_BAD_HANDLE;
+    if (object->is_forked()) {
+      object->LeaveAlone();
+      return LMDBIO_OK;
+    }
+    const std::lock_guard lock(object->closing);
+    object->synchronizer.reset();
+    object->group.reset();
+    return LMDBIO_OK;
+  });
+}
+
+const char* lmdbio_sync_message(lmdbio_sync* sync) { return MessageOf<SyncTable>(sync); }
+int lmdbio_sync_errno(lmdbio_sync* sync) { return ErrorNumberOf<SyncTable>(sync); }
+
+int lmdbio_sync_submit(lmdbio_sync* sync, const lmdbio_sync_request* request,
+                       lmdbio_sync_op** out_op) {
+  return WithSync(sync, [&](SyncHandle& handle) {
+    return SubmitOne(handle, TakeRequest(handle, request), out_op);
+  });
+}
+
+int lmdbio_sync_allreduce(lmdbio_sync* sync, const char* name, void* values, int64_t count,
+                          int type, lmdbio_sync_op** out_op) {
+  lmdbio_sync_request request = LMDBIO_SYNC_REQUEST_INIT;
+  request.name = name;
+  request.type = type;
+  request.count = count;
+  request.input = values;
+  request.output = values;
+  return lmdbio_sync_submit(sync, &request, out_op);
+}
+
+int lmdbio_sync_submit_group(lmdbio_sync* sync, const lmdbio_sync_request* const* requests,
+                             size_t count, lmdbio_sync_op** out_ops) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (requests == nullptr || out_ops == nullptr || count == 0) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "requests or out_ops is NULL, or there are none");
+    }
+    std::vector<sync::Submission> submissions;
+    for (size_t i = 0; i < count; ++i) {
+      auto submission = TakeRequest(handle, requests[i]);
+      if (!submission) return handle.Keep(submission.error());
+      submissions.push_back(std::move(*submission));
+    }
+    auto operations = handle.synchronizer->SubmitGroup(std::move(submissions));
+    if (!operations) return handle.Keep(operations.error());
+    for (size_t i = 0; i < count; ++i) {
+      out_ops[i] = HandOut(handle, std::move((*operations)[i]));
+    }
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* nodes,
+                          size_t node_count, const uint32_t* edges, size_t edge_count) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    const auto graph = GraphOf(handle, nodes, node_count, edges, edge_count);
+    if (!graph) return handle.Keep(graph.error());
+    return Told(handle, handle.synchronizer->SetGraph(*graph));
+  });
+}
+
+int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done) {
+  return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
+    if (out_is_done == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_is_done is NULL");
+    *out_is_done = handle.handle->is_done() ? 1 : 0;
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_op_wait(lmdbio_sync_op* op) {
+  return WaitFor(op, std::chrono::milliseconds::max());
+}
+
+int lmdbio_sync_op_wait_within(lmdbio_sync_op* op, uint32_t limit_ms) {
+  return WaitFor(op, std::chrono::milliseconds(limit_ms));
+}
+
+int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_result) {
+  return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
+    if (out_result == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_result is NULL");
+    if (!handle.handle->is_done()) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "the operation is not done: wait for it");
+    }
+    const Result<bool> done = handle.handle->WaitFor(std::chrono::milliseconds(0));
+    if (!done) return handle.Keep(LMDBIO_INVALID_ARGUMENT, done.error().message());
+    std::call_once(handle.has_result, [&] {
+      const Bytes data = handle.handle->result();
+      const std::vector<int64_t>& rows = handle.handle->result_rows();
+      handle.result = {data.empty() ? nullptr : data.data(), data.size(), rows.data(), rows.size(),
+                       handle.handle->last_joined()};
+    });
+    *out_result = &handle.result;
+    return LMDBIO_OK;
+  });
+}
+
+const char* lmdbio_sync_op_message(lmdbio_sync_op* op) { return MessageOf<OpTable>(op); }
+int lmdbio_sync_op_errno(lmdbio_sync_op* op) { return ErrorNumberOf<OpTable>(op); }
+int lmdbio_sync_op_close(lmdbio_sync_op* op) { return Close<OpTable>(op); }
+
+int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out_counters) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_counters == nullptr) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_counters is NULL");
+    }
+    const sync::SyncCounters from = handle.synchronizer->counters();
+    ThreadResults& lent = handle.lent();
+    lent.counters = {from.cycle_count,        from.control_message_count, from.control_bytes,
+                     from.collective_count,   from.collective_bytes,      from.tensor_count,
+                     from.plan_count,         from.plan_end_count,        from.thread_cpu_ns,
+                     from.thread_run_delay_ns};
+    *out_counters = &lent.counters;
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_describe(lmdbio_sync* sync, const char** out_text) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
+    ThreadResults& lent = handle.lent();
+    lent.description = fmt::format("{}", fmt::join(handle.synchronizer->Description(), "\n"));
+    *out_text = lent.description.c_str();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_flight_record(lmdbio_sync* sync, const char** out_text) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
+    ThreadResults& lent = handle.lent();
+    lent.record = fmt::format("{}", fmt::join(handle.synchronizer->FlightRecord(), "\n"));
+    *out_text = lent.record.c_str();
+    return LMDBIO_OK;
+  });
+}

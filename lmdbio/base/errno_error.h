@@ -1,0 +1,16 @@
+// lmdbio/base/errno_error.h - a failed system call as an Error.
+#ifndef LMDBIO_BASE_ERRNO_ERROR_H_
+#define LMDBIO_BASE_ERRNO_ERROR_H_
+
+#include <string_view>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio {
+
+// "PATH: WHAT: strerror", with the code that tells the caller what to do about `error_number`.
+// The error keeps the number. path may be empty where the caller adds it.
+Error ErrnoError(int error_number, std::string_view path, std::string_view what);
+
+}  // namespace lmdbio
+#endif  // LMDBIO_BASE_ERRNO_ERROR_H_

@@ -1,0 +1,40 @@
+#include "lmdbio/file/blocks/block_engine.h"
+
+#include <fmt/format.h>
+
+#include "lmdbio/file/blocks/mmap_engine.h"
+#include "lmdbio/file/blocks/pread_engine.h"
+#include "lmdbio/file/blocks/uring_engine.h"
+#include "lmdbio/file/io/data_path.h"
+
+namespace lmdbio::file {
+
+const char* EngineKindName(EngineKind kind) {
+  switch (kind) {
+    case EngineKind::kMmap:
+      return "mmap";
+    case EngineKind::kPread:
+      return "pread";
+    case EngineKind::kUring:
+      return "uring";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
+                                                     const EngineOptions& options) {
+  LMDBIO_TRY(const std::string data_path, FindDataFile(path));
+  if (options.queue_depth == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: a queue of depth 0 reads nothing", data_path));
+  }
+  if (options.kind == EngineKind::kMmap) return MmapEngine::Open(data_path, options);
+  if (options.kind == EngineKind::kPread) return PreadEngine::Open(data_path, options);
+  Result<std::unique_ptr<BlockEngine>> engine = UringEngine::Open(data_path, options);
+  if (engine || engine.error().code() != ErrorCode::kUnsupported) return engine;
+  LMDBIO_TRY(std::unique_ptr<PreadEngine> instead, PreadEngine::Open(data_path, options));
+  instead->AddNote(fmt::format("{}: {}: reading with pread", data_path, engine.error().message()));
+  return instead;
+}
+
+}  // namespace lmdbio::file

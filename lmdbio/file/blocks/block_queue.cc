@@ -1,0 +1,81 @@
+#include "lmdbio/file/blocks/block_queue.h"
+
+#include <cerrno>
+#include <utility>
+
+namespace lmdbio::file {
+
+using std::chrono::milliseconds;
+
+void BlockQueue::Add(std::span<const BlockRead> blocks) {
+  outstanding_ += blocks.size();
+  for (const BlockRead& block : blocks) AddOne(block);
+}
+
+void BlockQueue::AddOne(const BlockRead& block) {
+  split_.clear();
+  Status status = file_.Split(block, split_);
+  if (!status || split_.empty()) {
+    done_.Add(block.tag, std::move(status));
+    return;
+  }
+  if (free_blocks_.empty()) {
+    free_blocks_.push_back(blocks_.size());
+    blocks_.emplace_back();
+  }
+  const size_t place = free_blocks_.back();
+  free_blocks_.pop_back();
+  blocks_[place] = {block.tag, split_.size(), {}};
+  for (const BlockPart& part : split_) {
+    parts_.Add({.progress = ReadProgress({part.offset, part.destination}),
+                .owner = place,
+                .is_direct = part.is_direct});
+  }
+}
+
+std::optional<PendingRead> BlockQueue::Next() {
+  std::optional<PendingRead> part = parts_.Next();
+  // Direct reads may have been refused since the part was added.
+  if (part && !file_.is_direct()) part->is_direct = false;
+  return part;
+}
+
+void BlockQueue::Count(const PendingRead& part, ssize_t got) {
+  const uint64_t bytes = got > 0 ? static_cast<uint64_t>(got) : 0;
+  counters_.request_count += 1;
+  counters_.bytes += bytes;
+  if (part.is_direct) counters_.direct_bytes += bytes;
+  if (part.is_retry) counters_.retry_count += 1;
+}
+
+Result<milliseconds> BlockQueue::Judge(PendingRead& part, ssize_t got) {
+  if (part.is_direct) {
+    if (got == -EINVAL) file_.RefuseDirect(EINVAL);
+    part.is_direct = false;
+    if (got <= 0) return milliseconds(0);
+  }
+  return part.progress.Take(got, retry_pause_);
+}
+
+void BlockQueue::Take(PendingRead part, ssize_t got) {
+  Count(part, got);
+  Result<milliseconds> pause = Judge(part, got);
+  if (pause && !part.progress.is_done()) {
+    part.is_retry = true;
+    parts_.AddAgain(part, *pause);
+    return;
+  }
+  Block& block = blocks_[part.owner];
+  if (!pause && block.status) block.status = Fail(std::move(pause).error().Within(file_.path()));
+  if (--block.parts_left > 0) return;
+  done_.Add(block.tag, std::move(block.status));
+  free_blocks_.push_back(part.owner);
+}
+
+std::span<BlockDone> BlockQueue::TakeDone() {
+  const std::span<BlockDone> done = done_.Take();
+  outstanding_ -= done.size();
+  return done;
+}
+
+}  // namespace lmdbio::file

@@ -1,0 +1,151 @@
+#include "lmdbio/file/blocks/mmap_engine.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/io/file_size.h"
+#include "lmdbio/file/io/map_advice.h"
+
+namespace lmdbio::file {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kRunBytes = 4 * kMiB;
+// Blocks that lie no further apart belong to one run.
+constexpr uint64_t kRunGapBytes = 64 << 10;
+// A system call for each small block would cost more than its copy.
+constexpr uint64_t kCheckEveryBytes = kMiB;
+
+}  // namespace
+
+Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_path,
+                                                      const EngineOptions& options) {
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, {}));
+  LMDBIO_TRY(const uint64_t size_bytes,
+             FileSizeBytes(file->buffered_fd()).map_error([&](Error&& error) {
+               return std::move(error).Within(data_path);
+             }));
+  Bytes map;
+  if (size_bytes > 0) {
+    void* address =
+        ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, file->buffered_fd(), /*offset=*/0);
+    if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
+    map = Bytes(static_cast<const std::byte*>(address), size_bytes);
+  }
+  if (options.cache == CachePolicy::kDirect) {
+    file->AddNote(
+        fmt::format("{}: a map has no direct reads: reading through the page cache", data_path));
+  }
+  return std::unique_ptr<BlockEngine>(new MmapEngine(std::move(file), map, options.queue_depth));
+}
+
+MmapEngine::~MmapEngine() {
+  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+}
+
+Status MmapEngine::Start(std::span<const BlockRead> blocks) {
+  waiting_.insert(waiting_.end(), blocks.begin(), blocks.end());
+  known_bytes_ = 0;  // whatever was known is old
+  return {};
+}
+
+uint64_t MmapEngine::AheadBytes(uint32_t queue_depth) {
+  return queue_depth > 1 ? queue_depth * kMiB : 0;
+}
+
+// Tells the kernel of the next blocks, in runs.
+void MmapEngine::Announce() {
+  Extent run;
+  const auto finish = [&] {
+    if (run.length_bytes == 0) return;
+    AdviseWillNeed(map_, run);
+    runs_.push_back(run);
+    run = {};
+  };
+  for (; announced_count_ < waiting_.size() && announced_bytes_ < ahead_bytes_max_;
+       ++announced_count_) {
+    const BlockRead& block = waiting_[announced_count_];
+    announced_bytes_ += block.destination.size();
+    if (block.offset >= map_.size()) continue;  // Copy says so
+    const uint64_t run_end = run.offset + run.length_bytes;
+    const bool fits = run.length_bytes > 0 && run.length_bytes < kRunBytes &&
+                      block.offset >= run.offset && block.offset <= run_end + kRunGapBytes;
+    if (!fits) {
+      finish();
+      run.offset = block.offset;
+    }
+    const uint64_t end =
+        block.offset + std::min<uint64_t>(block.destination.size(), map_.size() - block.offset);
+    run.length_bytes = std::max(run.length_bytes, end - run.offset);
+  }
+  finish();
+}
+
+// Sleeps until the last page of the run that the next block belongs to is there.
+void MmapEngine::AwaitRun() {
+  const uint64_t offset = waiting_.front().offset;
+  while (!runs_.empty() && offset >= runs_.front().offset) {
+    const Extent run = runs_.front();
+    runs_.pop_front();
+    const uint64_t end = run.offset + run.length_bytes;
+    if (offset >= end) continue;
+    if (!CheckSize(run.offset, run.length_bytes)) return;
+    TouchByte(map_, end - 1);
+    return;
+  }
+}
+
+Result<std::span<BlockDone>> MmapEngine::Poll() {
+  if (!waiting_.empty()) {
+    if (ahead_bytes_max_ > 0) {
+      if (announced_bytes_ <= ahead_bytes_max_ / 2) Announce();
+      AwaitRun();
+    }
+    const BlockRead block = waiting_.front();
+    waiting_.pop_front();
+    if (announced_count_ > 0) {
+      --announced_count_;
+      announced_bytes_ -= block.destination.size();
+    }
+    done_.Add(block.tag, Copy(block));
+  }
+  return done_.Take();
+}
+
+// A page of the map behind the file's end would end the process.
+Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
+  LMDBIO_TRY(uint64_t end, FileSizeBytes(file_->buffered_fd()).map_error([this](Error&& error) {
+    return std::move(error).Within(file_->path());
+  }));
+  end = std::min<uint64_t>(end, map_.size());
+  if (offset > end || length_bytes > end - offset) {
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("{}: the file ends at byte {}, inside a read of {} bytes at {}",
+                            file_->path(), end, length_bytes, offset));
+  }
+  known_bytes_ = end;
+  unchecked_bytes_ = 0;
+  return {};
+}
+
+Status MmapEngine::Copy(const BlockRead& block) {
+  const uint64_t length_bytes = block.destination.size();
+  if (length_bytes == 0) return {};
+  const bool is_known = block.offset <= known_bytes_ && length_bytes <= known_bytes_ - block.offset;
+  if (!is_known || unchecked_bytes_ + length_bytes > kCheckEveryBytes) {
+    LMDBIO_TRY_VOID(CheckSize(block.offset, length_bytes));
+  }
+  unchecked_bytes_ += length_bytes;
+  std::memcpy(block.destination.data(), map_.data() + block.offset, length_bytes);
+  counters_.request_count += 1;
+  counters_.bytes += length_bytes;
+  return {};
+}
+
+}  // namespace lmdbio::file

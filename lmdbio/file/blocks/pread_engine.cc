@@ -1,0 +1,142 @@
+#include "lmdbio/file/blocks/pread_engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <optional>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace lmdbio::file {
+namespace {
+
+// While it lives, threads that this one starts take no signals: handlers belong to the program.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PreadEngine>> PreadEngine::Open(const std::string& data_path,
+                                                       const EngineOptions& options) {
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
+  return std::unique_ptr<PreadEngine>(new PreadEngine(std::move(file), options));
+}
+
+PreadEngine::PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options)
+    : file_(std::move(file)),
+      threads_max_(std::min(options.queue_depth, kThreadsMax)),
+      queue_(*file_, options.retry_pause) {}
+
+PreadEngine::~PreadEngine() {
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.Clear();
+    is_ending_ = true;
+  }
+  work_came_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::string PreadEngine::Describe() const {
+  return fmt::format("pread, {}, {} deep", file_->is_direct() ? "direct" : "buffered",
+                     threads_max_);
+}
+
+// Fewer threads than wanted do the same work, later; none at all is an error.
+Status PreadEngine::StartThreads(uint64_t wanted) {
+  const NoSignals no_signals;
+  try {
+    while (threads_.size() < std::min<uint64_t>(wanted, threads_max_)) {
+      threads_.emplace_back([this] { Work(); });
+    }
+  } catch (const std::system_error& error) {
+    if (threads_.empty()) {
+      return Fail(
+          ErrorCode::kResourceExhausted,
+          fmt::format("{}: no thread to read with: {}", file_->path(), error.code().message()),
+          error.code().value());
+    }
+  }
+  return {};
+}
+
+Status PreadEngine::Start(std::span<const BlockRead> blocks) {
+  if (blocks.empty()) return {};
+  LMDBIO_TRY_VOID(StartThreads(outstanding() + blocks.size()));
+  file_->Announce(blocks);
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.Add(blocks);
+  }
+  // No more threads than there are blocks: those that wake for nothing cost as much as a read.
+  for (size_t i = 0; i < std::min(blocks.size(), threads_.size()); ++i) work_came_.notify_one();
+  return {};
+}
+
+void PreadEngine::Work() {
+  std::unique_lock lock(mutex_);
+  while (!is_ending_) {
+    const std::optional<PendingRead> part = queue_.Next();
+    if (!part) {
+      AwaitWork(lock);
+      continue;
+    }
+    // This read may take long. If a part waits for its time, an idle thread watches the clock.
+    if (queue_.next_due()) work_came_.notify_one();
+    lock.unlock();
+    const ssize_t got = CallPread(queue_.Descriptor(*part), part->progress);
+    lock.lock();
+    queue_.Take(*part, got);
+    if (queue_.has_done()) block_done_.notify_one();
+  }
+}
+
+void PreadEngine::AwaitWork(std::unique_lock<std::mutex>& lock) {
+  if (const auto due = queue_.next_due()) {
+    work_came_.wait_until(lock, *due);
+  } else {
+    work_came_.wait(lock);
+  }
+}
+
+Result<std::span<BlockDone>> PreadEngine::WaitSome(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  const auto has_come = [this] { return queue_.outstanding() == 0 || queue_.has_done(); };
+  if (limit == kNoLimit) {
+    block_done_.wait(lock, has_come);
+  } else {
+    block_done_.wait_for(lock, limit, has_come);
+  }
+  return queue_.TakeDone();
+}
+
+Result<std::span<BlockDone>> PreadEngine::Poll() {
+  const std::scoped_lock lock(mutex_);
+  return queue_.TakeDone();
+}
+
+uint64_t PreadEngine::outstanding() const {
+  const std::scoped_lock lock(mutex_);
+  return queue_.outstanding();
+}
+
+EngineCounters PreadEngine::counters() const {
+  const std::scoped_lock lock(mutex_);
+  return queue_.counters();
+}
+
+}  // namespace lmdbio::file

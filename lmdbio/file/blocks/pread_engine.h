@@ -1,0 +1,68 @@
+// lmdbio/file/blocks/pread_engine.h - blocks read by a pool of threads, one blocking read each.
+//
+// Needs nothing of the kernel but pread, so it is what stands in where io_uring is refused.
+//
+// Source: dissertation 5.2.1 (explicit reads in place of the map).
+#ifndef LMDBIO_FILE_BLOCKS_PREAD_ENGINE_H_
+#define LMDBIO_FILE_BLOCKS_PREAD_ENGINE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/file/blocks/block_file.h"
+#include "lmdbio/file/blocks/block_queue.h"
+
+namespace lmdbio::file {
+
+// Threads: one at a time. The pool's own threads take no signals.
+class PreadEngine final : public BlockEngine {
+ public:
+  // A deeper queue gets no more threads than this: each costs a stack and a context switch for each
+  // read, and one drive or mount is busy with fewer.
+  static constexpr uint32_t kThreadsMax = 32;
+
+  // Starts no thread: they come with the blocks, as many as there are blocks, at most as many as
+  // the queue is deep.
+  // Errors: kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
+  static Result<std::unique_ptr<PreadEngine>> Open(const std::string& data_path,
+                                                   const EngineOptions& options);
+  ~PreadEngine() override;
+
+  std::string Describe() const override;
+  Status Start(std::span<const BlockRead> blocks) override;
+  using BlockEngine::WaitSome;
+  Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
+  Result<std::span<BlockDone>> Poll() override;
+  uint64_t outstanding() const override;
+  EngineCounters counters() const override;
+  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+
+  // Says why it is this engine and no other.
+  void AddNote(std::string note) { file_->AddNote(std::move(note)); }
+
+ private:
+  PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options);
+  Status StartThreads(uint64_t wanted);
+  void Work();
+  void AwaitWork(std::unique_lock<std::mutex>& lock);
+
+  std::unique_ptr<BlockFile> file_;
+  const uint32_t threads_max_;
+  std::vector<std::thread> threads_;
+
+  mutable std::mutex mutex_;  // of everything below
+  std::condition_variable work_came_;
+  std::condition_variable block_done_;
+  BlockQueue queue_;
+  bool is_ending_ = false;
+};
+
+}  // namespace lmdbio::file
+#endif  // LMDBIO_FILE_BLOCKS_PREAD_ENGINE_H_

@@ -1,0 +1,78 @@
+#include "lmdbio/file/blocks/storage_cost.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "lmdbio/base/align.h"
+
+namespace lmdbio::file {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kSmallReads = 32;
+constexpr uint64_t kLargeReads = 8;
+
+struct Freed {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
+// Reads at random places, all asked for at once. Returns seconds for each.
+Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_bytes,
+                         uint64_t file_bytes, MutableBytes memory, std::mt19937_64& random) {
+  std::vector<BlockRead> reads;
+  const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kPageBytes);
+  for (uint64_t i = 0; i < count; ++i) {
+    reads.push_back(
+        {random() % places * kPageBytes, memory.subspan(i * length_bytes, length_bytes), i});
+  }
+  const auto start = std::chrono::steady_clock::now();
+  LMDBIO_TRY_VOID(engine.Start(reads));
+  while (engine.outstanding() > 0) {
+    LMDBIO_TRY(const auto done, engine.WaitSome());
+    for (const BlockDone& block : done) {
+      if (!block.status) return Fail(block.status.error().Copy());
+    }
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return took.count() / static_cast<double>(count);
+}
+
+Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uint64_t file_bytes,
+                                  MutableBytes memory) {
+  // Each process tries other places, or the second would find what the first has brought.
+  std::mt19937_64 random(std::random_device{}());
+  StorageCost cost;
+  LMDBIO_TRY(cost.request_s,
+             TimeReads(engine, kSmallReads, kPageBytes, file_bytes, memory, random));
+  LMDBIO_TRY(const double large_s,
+             TimeReads(engine, kLargeReads, large_bytes, file_bytes, memory, random));
+  cost.byte_s = large_s / static_cast<double>(large_bytes);
+  return cost;
+}
+
+}  // namespace
+
+Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOptions& options,
+                                       uint64_t file_bytes, uint64_t block_bytes,
+                                       std::vector<std::string>* notes) {
+  const uint64_t large_bytes = std::min(block_bytes, file_bytes / kPageBytes * kPageBytes);
+  if (large_bytes == 0) return kAssumedCost;
+  const uint64_t memory_bytes = std::max(kSmallReads * kPageBytes, kLargeReads * large_bytes);
+  const std::unique_ptr<std::byte, Freed> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kPageBytes, AlignUp(memory_bytes, kPageBytes))));
+  if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory to try reads into");
+  const MutableBytes bytes(memory.get(), memory_bytes);
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});  // the first touch is no cost of storage's
+  EngineOptions own = options;
+  own.memory = {};
+  LMDBIO_TRY(const auto engine, OpenBlockEngine(path, own));
+  Result<StorageCost> cost = TimeBothSizes(*engine, large_bytes, file_bytes, bytes);
+  if (notes != nullptr) *notes = engine->TakeNotes();
+  return cost;
+}
+
+}  // namespace lmdbio::file

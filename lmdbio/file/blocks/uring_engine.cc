@@ -1,0 +1,119 @@
+#include "lmdbio/file/blocks/uring_engine.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace lmdbio::file {
+
+using Clock = ReadQueue::Clock;
+
+Result<std::unique_ptr<BlockEngine>> UringEngine::Open(const std::string& data_path,
+                                                       const EngineOptions& options) {
+  LMDBIO_TRY(std::unique_ptr<UringRing> ring, UringRing::Create(options.queue_depth));
+  LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
+  std::unique_ptr<UringEngine> engine(
+      new UringEngine(std::move(ring), std::move(file), options.retry_pause));
+  engine->RegisterFiles();
+  engine->RegisterMemory(options.memory);
+  return engine;
+}
+
+void UringEngine::RegisterFiles() {
+  has_files_ = ring_->RegisterFiles(std::array{file_->buffered_fd(), file_->direct_fd()});
+}
+
+void UringEngine::RegisterMemory(MutableBytes memory) {
+  std::vector<iovec> buffers;
+  for (uint64_t begin = 0; begin < memory.size(); begin += kPartBytesMax) {
+    const MutableBytes rest = memory.subspan(begin);
+    buffers.push_back({rest.data(), std::min<size_t>(rest.size(), kPartBytesMax)});
+  }
+  if (!buffers.empty() && ring_->RegisterBuffers(buffers)) fixed_memory_ = memory;
+}
+
+// The index of the buffer that `destination` lies in as a whole, or -1.
+int UringEngine::RegisteredBuffer(MutableBytes destination) const {
+  const auto begin = reinterpret_cast<uintptr_t>(destination.data());
+  const auto memory = reinterpret_cast<uintptr_t>(fixed_memory_.data());
+  if (begin < memory || begin - memory >= fixed_memory_.size()) return -1;
+  if (destination.size() > fixed_memory_.size() - (begin - memory)) return -1;
+  const uint64_t first = (begin - memory) / kPartBytesMax;
+  const uint64_t last = (begin - memory + destination.size() - 1) / kPartBytesMax;
+  return first == last ? static_cast<int>(first) : -1;
+}
+
+std::string UringEngine::Describe() const {
+  return fmt::format("uring, {}, {} deep", file_->is_direct() ? "direct" : "buffered",
+                     ring_->depth());
+}
+
+Status UringEngine::CheckRing() const {
+  if (failure_) return Fail(failure_->Copy());
+  return {};
+}
+
+// The ring itself has failed: no call starts another read.
+Status UringEngine::Checked(Status status) {
+  if (status) return status;
+  failure_.emplace(std::move(status).error().Within(file_->path()));
+  return CheckRing();
+}
+
+Status UringEngine::Start(std::span<const BlockRead> blocks) {
+  LMDBIO_TRY_VOID(CheckRing());
+  file_->Announce(blocks);
+  queue_.Add(blocks);
+  PrepareReads();
+  return Checked(ring_->Submit());
+}
+
+// Moves waiting parts into the ring while it has room. The kernel learns of them by Submit.
+void UringEngine::PrepareReads() {
+  while (ring_->HasRoom()) {
+    const std::optional<PendingRead> part = queue_.Next();
+    if (!part) return;
+    ring_->Prepare(*part, {.fd = queue_.Descriptor(*part),
+                           .registered_file = !has_files_       ? -1
+                                              : part->is_direct ? 1
+                                                                : 0,
+                           .registered_buffer = RegisteredBuffer(part->progress.rest())});
+  }
+}
+
+void UringEngine::Reap() {
+  while (const std::optional<RingResult> back = ring_->Take()) queue_.Take(back->read, back->got);
+}
+
+Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds limit) {
+  LMDBIO_TRY_VOID(CheckRing());
+  std::optional<Clock::time_point> end;
+  if (limit != kNoLimit) end = Clock::now() + limit;
+  Reap();
+  PrepareReads();
+  while (!queue_.has_done() && queue_.outstanding() > 0) {
+    const std::optional<Clock::time_point> due = queue_.next_due();
+    LMDBIO_TRY_VOID(Checked(ring_->SubmitAndWait(due && (!end || *due < *end) ? due : end)));
+    Reap();
+    PrepareReads();
+    if (end && Clock::now() >= *end) break;
+  }
+  // The storage stays busy while the caller works on the blocks that are done.
+  LMDBIO_TRY_VOID(Checked(ring_->Submit()));
+  return queue_.TakeDone();
+}
+
+Result<std::span<BlockDone>> UringEngine::Poll() {
+  LMDBIO_TRY_VOID(CheckRing());
+  Reap();
+  PrepareReads();
+  LMDBIO_TRY_VOID(Checked(ring_->Submit()));
+  Reap();
+  return queue_.TakeDone();
+}
+
+}  // namespace lmdbio::file

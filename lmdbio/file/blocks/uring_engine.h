@@ -1,0 +1,65 @@
+// lmdbio/file/blocks/uring_engine.h - blocks read through io_uring: one thread, as many reads in
+// flight as the ring is deep.
+//
+// Source: dissertation 5.2.1 (explicit reads in place of the map).
+#ifndef LMDBIO_FILE_BLOCKS_URING_ENGINE_H_
+#define LMDBIO_FILE_BLOCKS_URING_ENGINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/file/blocks/block_file.h"
+#include "lmdbio/file/blocks/block_queue.h"
+#include "lmdbio/file/io/uring_ring.h"
+
+namespace lmdbio::file {
+
+// Threads: one at a time; blocks may be started by one thread and awaited by another.
+class UringEngine final : public BlockEngine {
+ public:
+  // Registers the file and options.memory with the kernel where that is allowed. Registered memory
+  // stays in RAM for the engine's life, and all of its pages are there from now on.
+  // Errors: kUnsupported  this kernel (before 5.6) or container has no io_uring for us
+  //         kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
+  static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
+                                                   const EngineOptions& options);
+
+  std::string Describe() const override;
+  Status Start(std::span<const BlockRead> blocks) override;
+  using BlockEngine::WaitSome;
+  Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
+  Result<std::span<BlockDone>> Poll() override;
+  uint64_t outstanding() const override { return queue_.outstanding(); }
+  EngineCounters counters() const override { return queue_.counters(); }
+  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+
+ private:
+  UringEngine(std::unique_ptr<UringRing> ring, std::unique_ptr<BlockFile> file,
+              std::chrono::milliseconds retry_pause)
+      : file_(std::move(file)), queue_(*file_, retry_pause), ring_(std::move(ring)) {}
+  void RegisterFiles();
+  void RegisterMemory(MutableBytes memory);
+  int RegisteredBuffer(MutableBytes destination) const;
+
+  Status CheckRing() const;
+  Status Checked(Status status);
+  void PrepareReads();
+  void Reap();
+
+  std::unique_ptr<BlockFile> file_;
+  BlockQueue queue_;
+  std::unique_ptr<UringRing> ring_;
+  bool has_files_ = false;        // registered: 0 is the buffered descriptor, 1 the direct one
+  MutableBytes fixed_memory_;     // registered, in buffers of kPartBytesMax; empty if it is not
+  std::optional<Error> failure_;  // of the ring; empty while it works
+};
+
+}  // namespace lmdbio::file
+#endif  // LMDBIO_FILE_BLOCKS_URING_ENGINE_H_

@@ -1,0 +1,28 @@
+#include "lmdbio/file/io/map_advice.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace lmdbio::file {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// The kernel silently cuts one request to its window for reading ahead, of which this is the
+// default size and for network file systems often the size.
+constexpr uint64_t kStepBytes = 128 << 10;
+
+}  // namespace
+
+void AdviseWillNeed(Bytes map, Extent extent) {
+  const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map.size());
+  for (uint64_t at = extent.offset / kPageBytes * kPageBytes; at < end; at += kStepBytes) {
+    ::madvise(const_cast<std::byte*>(map.data()) + at, std::min(kStepBytes, end - at),
+              MADV_WILLNEED);
+  }
+}
+
+}  // namespace lmdbio::file

@@ -1,0 +1,24 @@
+// lmdbio/file/io/map_advice.h - telling the kernel what of a map will be read.
+#ifndef LMDBIO_FILE_IO_MAP_ADVICE_H_
+#define LMDBIO_FILE_IO_MAP_ADVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lmdbio/base/types.h"
+
+namespace lmdbio::file {
+
+// Asks the kernel to bring `extent` of `map` into the page cache, and does not wait. What lies
+// outside of the map is left out.
+void AdviseWillNeed(Bytes map, Extent extent);
+
+// Sleeps until the page of the byte at `offset` is there.
+// Requires: the file still has that byte; else the process ends (SIGBUS)
+inline void TouchByte(Bytes map, uint64_t offset) {
+  const volatile std::byte* byte = &map[offset];
+  static_cast<void>(*byte);
+}
+
+}  // namespace lmdbio::file
+#endif  // LMDBIO_FILE_IO_MAP_ADVICE_H_

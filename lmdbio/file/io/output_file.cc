@@ -1,0 +1,141 @@
+#include "lmdbio/file/io/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/errno_error.h"
+
+namespace lmdbio::file {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBufferBytes = 64 << 10;
+constexpr int kLinksMax = 40;  // as the kernel follows
+
+Error CannotBeWritten(int error_number, const std::string& path) {
+  return ErrnoError(error_number, path, "cannot be written");
+}
+
+// The file at `path`, links followed; nullopt if there is none.
+Result<std::optional<struct stat>> Look(const std::string& path) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) == 0) return found;
+  if (errno == ENOENT) return std::nullopt;
+  return Fail(CannotBeWritten(errno, path));
+}
+
+// The name at the end of the links that begin at `path`. Unlike realpath it also follows a link to
+// a file that does not exist yet.
+Result<std::string> FollowLinks(const std::string& path) {
+  fs::path name = path;
+  for (int i = 0; i < kLinksMax; ++i) {
+    std::error_code is_no_link;
+    const fs::path next = fs::read_symlink(name, is_no_link);
+    if (is_no_link) return name.string();
+    name = name.parent_path() / next;  // just `next` if that is absolute
+  }
+  return Fail(CannotBeWritten(ELOOP, path));
+}
+
+// Whether `target`, the end of the links that begin at `path`, may be replaced. Some links in /proc
+// lead to files that no name leads to. Which file `target` names is not compared with `found`:
+// another writer may have just replaced it.
+bool IsReplaceable(const std::optional<struct stat>& found, const std::string& path,
+                   const std::string& target) {
+  if (!found) return true;
+  if (!S_ISREG(found->st_mode)) return false;
+  return target == path || ::access(target.c_str(), F_OK) == 0;
+}
+
+Status WriteFully(int fd, const std::string& path, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Fail(CannotBeWritten(errno, path));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+// Makes a rename in `directory` survive a crash. Filesystems that cannot sync a directory say so;
+// the file itself is safe either way.
+void SyncDirectory(const fs::path& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) ::fsync(fd.get());
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path, std::string target, std::string temporary, UniqueFd fd)
+    : path_(std::move(path)),
+      target_(std::move(target)),
+      temporary_(std::move(temporary)),
+      fd_(std::move(fd)) {}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Result<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
+  LMDBIO_TRY(const std::optional<struct stat> found, Look(path));
+  if (found && S_ISSOCK(found->st_mode)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: cannot be written: it is a socket; name a file", path));
+  }
+  LMDBIO_TRY(std::string target, FollowLinks(path));
+  std::string temporary;
+  UniqueFd fd;
+  if (IsReplaceable(found, path, target)) {
+    temporary = fmt::format("{}.{:08x}.tmp", target, std::random_device()());
+    fd = UniqueFd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  } else {
+    fd = UniqueFd(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  }
+  if (!fd) return Fail(CannotBeWritten(errno, path));
+  return std::unique_ptr<OutputFile>(
+      new OutputFile(path, std::move(target), std::move(temporary), std::move(fd)));
+}
+
+Status OutputFile::Write(Bytes bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) LMDBIO_TRY_VOID(Flush());
+  if (bytes.size() > kBufferBytes) return WriteFully(fd_.get(), path_, bytes);
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  return {};
+}
+
+Status OutputFile::Flush() {
+  LMDBIO_TRY_VOID(WriteFully(fd_.get(), path_, buffer_));
+  buffer_.clear();
+  return {};
+}
+
+Status OutputFile::Publish() {
+  LMDBIO_TRY_VOID(Flush());
+  // Most devices have nothing to sync.
+  const bool is_synced = temporary_.empty() || ::fsync(fd_.get()) == 0;
+  if (!is_synced || ::close(fd_.release()) != 0) return Fail(CannotBeWritten(errno, path_));
+  return temporary_.empty() ? Status() : Replace();
+}
+
+Status OutputFile::Replace() {
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    return Fail(ErrnoError(errno, path_, "cannot be replaced"));
+  }
+  temporary_.clear();
+  const fs::path parent = fs::path(target_).parent_path();
+  SyncDirectory(parent.empty() ? fs::path(".") : parent);
+  return {};
+}
+
+}  // namespace lmdbio::file

@@ -1,0 +1,32 @@
+// lmdbio/file/io/uring_batch.h - a list of reads, as many in flight as a ring is deep.
+#ifndef LMDBIO_FILE_IO_URING_BATCH_H_
+#define LMDBIO_FILE_IO_URING_BATCH_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "lmdbio/base/byte_source.h"
+#include "lmdbio/base/status.h"
+#include "lmdbio/file/io/read_progress.h"
+#include "lmdbio/file/io/uring_ring.h"
+
+namespace lmdbio::file {
+
+struct BatchOptions {
+  int fd = -1;
+  // Called once for each request that has been read whole, in order of completion.
+  std::function<void(const ReadRequest& request)> on_done;
+  std::chrono::milliseconds retry_pause = kRetryPause;
+};
+
+// Performs `requests`. A read that fails for a moment is retried as ReadProgress says, while the
+// others go on. After a failure nothing new is started and the reads in flight are awaited: when
+// this returns, the kernel writes to no destination any more.
+// Errors: as ReadProgress::Take, of the first request that failed; kIo if the ring itself fails
+Status ReadBatch(std::unique_ptr<UringRing> ring, std::span<const ReadRequest> requests,
+                 const BatchOptions& options);
+
+}  // namespace lmdbio::file
+#endif  // LMDBIO_FILE_IO_URING_BATCH_H_

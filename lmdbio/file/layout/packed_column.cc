@@ -1,0 +1,132 @@
+#include "lmdbio/file/layout/packed_column.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace lmdbio::file {
+namespace {
+
+struct Line {
+  uint64_t base = 0;
+  uint64_t stride = 0;
+  uint32_t width = 64;
+  uint32_t shift = 0;
+};
+
+// The highest line of the given stride that has no value below it, and the width and shift of the
+// residuals: `shift` counts the low bits that are 0 in all residuals, `width` the bits above them.
+Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
+  Line line{values[0], stride, 0, 0};
+  // Distances are compared as signed numbers, because offsets and sizes are far below 2^63.
+  int64_t lowest = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    lowest = std::min(lowest, static_cast<int64_t>(values[i] - (line.base + i * stride)));
+  }
+  line.base += static_cast<uint64_t>(lowest);
+  uint64_t any = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) any |= values[i] - (line.base + i * stride);
+  if (any != 0) {
+    line.shift = static_cast<uint32_t>(std::countr_zero(any));
+    line.width = static_cast<uint32_t>(std::bit_width(any)) - line.shift;
+  }
+  return line;
+}
+
+}  // namespace
+
+// The stride of the block: the median difference of neighbours, which a few jumps do not change.
+uint64_t PackedColumnBuilder::CommonStep() const {
+  if (pending_count_ < 2) return 0;
+  std::array<uint64_t, PackedColumn::kBlockSize> steps;
+  for (uint32_t i = 1; i < pending_count_; ++i) steps[i - 1] = pending_[i] - pending_[i - 1];
+  if (std::all_of(steps.begin(), steps.begin() + pending_count_ - 1,
+                  [&](uint64_t step) { return step == steps[0]; })) {
+    return steps[0];
+  }
+  const auto middle = steps.begin() + (pending_count_ - 1) / 2;
+  std::nth_element(steps.begin(), middle, steps.begin() + pending_count_ - 1);
+  return *middle;
+}
+
+// Encodes the pending block. A line through the values with their median stride is tried first. If
+// its residuals are not all zero, a level line (stride 0) is tried too, because random values have
+// a smaller range around a constant than around a slope. The narrower encoding wins. Residuals are
+// packed without padding and may cross a word boundary.
+void PackedColumnBuilder::Flush() {
+  if (pending_count_ == 0) return;
+  const std::span<const uint64_t> values(pending_.data(), pending_count_);
+  Line line = FitLine(values, CommonStep());
+  if (line.width > 0 && line.stride != 0) {
+    const Line level = FitLine(values, 0);
+    if (level.width <= line.width) line = level;
+  }
+  PackedColumn::PackedBlock block;
+  block.base = line.base;
+  block.stride = line.stride;
+  block.first_bit = bit_count_;
+  block.width = static_cast<uint8_t>(line.width);
+  block.shift = static_cast<uint8_t>(line.shift);
+  column_.blocks.push_back(block);
+  if (line.width > 0) {
+    column_.bits.resize((bit_count_ + values.size() * line.width + 63) / 64);
+    for (uint64_t i = 0; i < values.size(); ++i, bit_count_ += line.width) {
+      const uint64_t above = (values[i] - (line.base + i * line.stride)) >> line.shift;
+      const uint32_t low = bit_count_ % 64;
+      column_.bits[bit_count_ / 64] |= above << low;
+      if (low + line.width > 64) column_.bits[bit_count_ / 64 + 1] |= above >> (64 - low);
+    }
+  }
+  size_ += pending_count_;
+  pending_count_ = 0;
+}
+
+PackedColumn PackedColumnBuilder::Finish() {
+  Flush();
+  column_.blocks.shrink_to_fit();
+  column_.bits.shrink_to_fit();
+  bit_count_ = 0;
+  PackedColumn column;
+  column.size_ = std::exchange(size_, 0);
+  column.owned_ = std::make_shared<const PackedColumn::Owned>(std::exchange(column_, {}));
+  column.blocks_ = column.owned_->blocks;
+  column.bits_ = column.owned_->bits;
+  return column;
+}
+
+uint64_t PackedColumn::image_bytes() const {
+  return sizeof(ImageHead) + blocks_.size_bytes() + bits_.size_bytes();
+}
+
+void PackedColumn::WriteImage(MutableBytes memory) const {
+  LMDBIO_CHECK(memory.size() == image_bytes());
+  const ImageHead head{size_, blocks_.size(), bits_.size()};
+  std::memcpy(memory.data(), &head, sizeof head);
+  const Bytes blocks = std::as_bytes(blocks_);
+  const Bytes bits = std::as_bytes(bits_);
+  std::copy(blocks.begin(), blocks.end(), memory.begin() + sizeof head);
+  std::copy(bits.begin(), bits.end(),
+            memory.begin() + static_cast<std::ptrdiff_t>(sizeof head + blocks.size()));
+}
+
+PackedColumn PackedColumn::OfImage(Bytes image) {
+  static_assert(std::is_trivially_copyable_v<PackedBlock> && alignof(PackedBlock) <= 8);
+  ImageHead head;
+  LMDBIO_CHECK(image.size() >= sizeof head);
+  std::memcpy(&head, image.data(), sizeof head);
+  const uint64_t blocks_bytes = head.block_count * sizeof(PackedBlock);
+  LMDBIO_CHECK(image.size() >= sizeof head + blocks_bytes + head.word_count * sizeof(uint64_t));
+  PackedColumn column;
+  column.size_ = head.size;
+  column.blocks_ = {reinterpret_cast<const PackedBlock*>(image.data() + sizeof head),
+                    head.block_count};
+  column.bits_ = {reinterpret_cast<const uint64_t*>(image.data() + sizeof head + blocks_bytes),
+                  head.word_count};
+  return column;
+}
+
+}  // namespace lmdbio::file

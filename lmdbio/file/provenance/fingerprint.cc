@@ -1,0 +1,160 @@
+#include "lmdbio/file/provenance/fingerprint.h"
+
+#include <bit>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+namespace lmdbio::file {
+namespace {
+
+constexpr uint32_t kNameBytesMax = 4096;
+
+Result<uint64_t> HashPage(const file::PageReader& pages, PageNo page_no) {
+  std::vector<std::byte> scratch(pages.page_format().page_size_bytes());
+  LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
+  LMDBIO_TRY(const Bytes bytes, pages.source()
+                                    .Read({page_no.value * scratch.size(), scratch.size()}, scratch)
+                                    .map_error([&](Error&& error) {
+                                      return std::move(error).Within(pages.source().name());
+                                    }));
+  return XXH64(bytes.data(), bytes.size(), 0);
+}
+
+Status Compare(const file::Database& database, std::string_view field, uint64_t recorded,
+               uint64_t actual) {
+  if (recorded == actual) return {};
+  return Fail(ErrorCode::kStale,
+              fmt::format("{}: {} is {}, the provenance file was made for {}",
+                          database.pages().source().name(), field, actual, recorded));
+}
+
+}  // namespace
+
+Result<Fingerprint> TakeFingerprint(const file::Database& database,
+                                    std::span<const PageNo> leaves) {
+  const file::Snapshot& snapshot = database.pages().snapshot();
+  Fingerprint fingerprint;
+  fingerprint.page_format = snapshot.page_format;
+  fingerprint.file_size_bytes = snapshot.file_size_bytes;
+  fingerprint.transaction_id = snapshot.meta.transaction_id;
+  fingerprint.last_page = snapshot.meta.last_page;
+  fingerprint.record = database.record();
+  fingerprint.database_name = database.name();
+  const size_t count = std::min(leaves.size(), kSamplesMax);
+  for (size_t i = 0; i < count; ++i) {
+    const PageNo page = leaves[count == 1 ? 0 : i * (leaves.size() - 1) / (count - 1)];
+    LMDBIO_TRY(const uint64_t hash, HashPage(database.pages(), page));
+    fingerprint.samples.push_back({page, hash});
+  }
+  return fingerprint;
+}
+
+Status CheckFingerprint(const Fingerprint& fingerprint, const file::Database& database) {
+  const file::Snapshot& snapshot = database.pages().snapshot();
+  if (fingerprint.database_name != database.name()) {
+    return Fail(
+        ErrorCode::kStale,
+        fmt::format("{}: database name is '{}', the provenance file was made for '{}'",
+                    database.pages().source().name(), database.name(), fingerprint.database_name));
+  }
+  const file::DatabaseRecord& then = fingerprint.record;
+  const file::DatabaseRecord& now = database.record();
+  struct FingerprintField {
+    std::string_view name;
+    uint64_t recorded, actual;
+  };
+  const FingerprintField fields[] = {
+      {"data version", static_cast<uint64_t>(fingerprint.page_format.version()),
+       static_cast<uint64_t>(snapshot.page_format.version())},
+      {"page size", fingerprint.page_format.page_size_bytes(),
+       snapshot.page_format.page_size_bytes()},
+      {"transaction id", fingerprint.transaction_id, snapshot.meta.transaction_id},
+      {"entry count", then.entry_count, now.entry_count},
+      {"root page", then.root.value, now.root.value},
+      {"last page", fingerprint.last_page.value, snapshot.meta.last_page.value},
+      {"file size", fingerprint.file_size_bytes, snapshot.file_size_bytes},
+      {"tree depth", then.depth, now.depth},
+      {"flags", then.flags, now.flags},
+      {"branch page count", then.branch_pages, now.branch_pages},
+      {"leaf page count", then.leaf_pages, now.leaf_pages},
+      {"overflow page count", then.overflow_pages, now.overflow_pages},
+  };
+  for (const FingerprintField& field : fields) {
+    LMDBIO_TRY_VOID(Compare(database, field.name, field.recorded, field.actual));
+  }
+  for (const LeafSample& sample : fingerprint.samples) {
+    LMDBIO_TRY(const uint64_t hash, HashPage(database.pages(), sample.page));
+    LMDBIO_TRY_VOID(Compare(database, fmt::format("hash of leaf page {}", sample.page.value),
+                            sample.hash, hash));
+  }
+  return {};
+}
+
+void EncodeFingerprint(const Fingerprint& fingerprint, ByteWriter& out) {
+  const file::DatabaseRecord& record = fingerprint.record;
+  out.Put(static_cast<uint32_t>(fingerprint.page_format.version()));
+  out.Put(fingerprint.page_format.page_size_bytes());
+  out.Put(fingerprint.file_size_bytes);
+  out.Put(fingerprint.transaction_id);
+  out.Put(fingerprint.last_page.value);
+  out.Put(record.item_bytes);
+  out.Put(record.flags);
+  out.Put(record.depth);
+  out.Put(record.branch_pages);
+  out.Put(record.leaf_pages);
+  out.Put(record.overflow_pages);
+  out.Put(record.entry_count);
+  out.Put(record.root.value);
+  out.Put(static_cast<uint32_t>(fingerprint.database_name.size()));
+  out.Put(static_cast<uint32_t>(fingerprint.samples.size()));
+  out.PutString(fingerprint.database_name);
+  for (const LeafSample& sample : fingerprint.samples) {
+    out.Put(sample.page.value);
+    out.Put(sample.hash);
+  }
+}
+
+Result<Fingerprint> DecodeFingerprint(ByteReader& in) {
+  const auto corrupt = [](std::string_view what) {
+    return Fail(ErrorCode::kCorruption, fmt::format("fingerprint: {}", what));
+  };
+  Fingerprint fingerprint;
+  const uint32_t version = in.Get<uint32_t>();
+  const uint32_t page_bytes = in.Get<uint32_t>();
+  if (version != static_cast<uint32_t>(file::DataVersion::k1) &&
+      version != static_cast<uint32_t>(file::DataVersion::k3)) {
+    return corrupt(fmt::format("data version {}", version));
+  }
+  if (!std::has_single_bit(page_bytes) || page_bytes < file::kPageBytesMin ||
+      page_bytes > file::kPageBytesMax) {
+    return corrupt(fmt::format("page size {}", page_bytes));
+  }
+  fingerprint.page_format = file::PageFormat(static_cast<file::DataVersion>(version), page_bytes);
+  fingerprint.file_size_bytes = in.Get<uint64_t>();
+  fingerprint.transaction_id = in.Get<uint64_t>();
+  fingerprint.last_page = PageNo{in.Get<uint64_t>()};
+  file::DatabaseRecord& record = fingerprint.record;
+  record.item_bytes = in.Get<uint32_t>();
+  record.flags = in.Get<uint16_t>();
+  record.depth = in.Get<uint16_t>();
+  record.branch_pages = in.Get<uint64_t>();
+  record.leaf_pages = in.Get<uint64_t>();
+  record.overflow_pages = in.Get<uint64_t>();
+  record.entry_count = in.Get<uint64_t>();
+  record.root = PageNo{in.Get<uint64_t>()};
+  const uint32_t name_bytes = in.Get<uint32_t>();
+  const uint32_t sample_count = in.Get<uint32_t>();
+  if (!in.ok() || name_bytes > kNameBytesMax || sample_count > kSamplesMax) {
+    return corrupt("impossible lengths");
+  }
+  fingerprint.database_name = in.GetString(name_bytes);
+  for (uint32_t i = 0; i < sample_count; ++i) {
+    const PageNo page{in.Get<uint64_t>()};
+    fingerprint.samples.push_back({page, in.Get<uint64_t>()});
+  }
+  if (!in.ok()) return corrupt("ends early");
+  return fingerprint;
+}
+
+}  // namespace lmdbio::file

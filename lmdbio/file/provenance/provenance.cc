@@ -1,0 +1,217 @@
+#include "lmdbio/file/provenance/provenance.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "lmdbio/file/provenance/exact_codec.h"
+#include "lmdbio/file/provenance/number_codec.h"
+
+namespace lmdbio::file {
+namespace {
+
+// The file starts with:
+//
+//   0  magic, 8 bytes     8  format version u32     12  kind u32
+//  16  file size u64     24  checksum u64: XXH64 of all other bytes
+constexpr std::array<char, 8> kMagic = {'L', 'M', 'D', 'B', 'P', 'R', 'O', 'V'};
+constexpr uint32_t kFormatVersion = 1;
+constexpr size_t kChecksumAt = 24;
+constexpr size_t kHeaderBytes = 32;
+
+constexpr uint8_t kSizesConstant = 0;
+constexpr uint8_t kSizesListed = 1;
+
+tl::unexpected<Error> Corrupt(std::string_view what) {
+  return Fail(ErrorCode::kCorruption, fmt::format("provenance: {}", what));
+}
+
+// The hash of all bytes except the checksum field: the hash of the part before the field is the
+// seed for the part behind it.
+uint64_t ChecksumOf(Bytes file) {
+  const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
+  return XXH64(file.data() + kHeaderBytes, file.size() - kHeaderBytes, head);
+}
+
+// The file of a header and `body`.
+std::vector<std::byte> Frame(ProvenanceKind kind, Bytes body) {
+  ByteWriter out;
+  out.PutString({kMagic.data(), kMagic.size()});
+  out.Put(kFormatVersion);
+  out.Put(static_cast<uint32_t>(kind));
+  out.Put(uint64_t{kHeaderBytes + body.size()});
+  out.Put(uint64_t{0});
+  out.PutBytes(body);
+  std::vector<std::byte> file = out.Take();
+  ByteWriter checksum;
+  checksum.Put(uint64_t{ChecksumOf(file)});
+  std::ranges::copy(checksum.bytes(), file.begin() + kChecksumAt);
+  return file;
+}
+
+// Writes one constant, or a list that is cut into parts of at most kNumbersMax for the number
+// codec.
+void EncodeSizes(const SizeColumn& sizes, uint64_t record_count, ByteWriter& out) {
+  const std::span<const uint32_t> each = sizes.each();
+  const bool constant =
+      sizes.is_constant() || std::ranges::all_of(each, [&](uint32_t n) { return n == each[0]; });
+  if (constant) {
+    out.Put(kSizesConstant);
+    out.Put(record_count == 0 ? uint32_t{0} : sizes[0]);
+    return;
+  }
+  ByteWriter packed;
+  std::vector<uint64_t> piece;
+  for (size_t begin = 0; begin < each.size(); begin += piece.size()) {
+    const auto part = each.subspan(begin, std::min(kNumbersMax, each.size() - begin));
+    piece.assign(part.begin(), part.end());
+    EncodeNumbers(piece, packed);
+  }
+  out.Put(kSizesListed);
+  out.Put(uint64_t{packed.bytes().size()});
+  out.PutBytes(packed.bytes());
+}
+
+Result<SizeDescription> DecodeSizes(ByteReader& in) {
+  SizeDescription sizes;
+  const uint8_t shape = in.Get<uint8_t>();
+  sizes.is_constant = shape == kSizesConstant;
+  if (sizes.is_constant) {
+    sizes.constant_bytes = in.Get<uint32_t>();
+  } else {
+    const Bytes packed = in.GetBytes(in.Get<uint64_t>());
+    sizes.packed.assign(packed.begin(), packed.end());
+  }
+  if (!in.ok() || shape > kSizesListed) return Corrupt("the record sizes are cut off or invalid");
+  return sizes;
+}
+
+// Unpacks a list of sizes into `each`, which the returned column borrows.
+Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
+                            std::vector<uint32_t>& each) {
+  if (sizes.is_constant) return SizeColumn::Constant(sizes.constant_bytes);
+  ByteReader in(sizes.packed);
+  std::vector<uint64_t> piece;
+  while (each.size() < record_count) {
+    const size_t count = std::min<uint64_t>(kNumbersMax, record_count - each.size());
+    LMDBIO_TRY_VOID(DecodeNumbers(in, count, piece));
+    for (const uint64_t size : piece) {
+      if (size > UINT32_MAX) return Corrupt("a record has more than 4 GiB");
+      each.push_back(static_cast<uint32_t>(size));
+    }
+  }
+  if (!in.at_end()) return Corrupt("more record sizes than records");
+  return SizeColumn::Each(each);
+}
+
+// True if the database of the fingerprint can have `record_count` records.
+bool MayHold(const Fingerprint& database, uint64_t record_count) {
+  if (database.record.counts_exactly()) return record_count == database.record.entry_count;
+  return file::RecordsFit(record_count, database.page_format, database.last_page);
+}
+
+}  // namespace
+
+std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const OrderedLoad& load,
+                                         const ReplayTotals& totals) {
+  ByteWriter body;
+  EncodeFingerprint(fingerprint, body);
+  body.Put(load.commit_interval_records);
+  body.Put(totals.leaf_records_max);
+  body.Put(totals.branch_children_max);
+  body.Put(static_cast<uint32_t>(load.put_mode));
+  body.Put(file::kMetaPageCount);
+  EncodeSizes(load.key_bytes, load.record_count, body);
+  EncodeSizes(load.value_bytes, load.record_count, body);
+  return Frame(ProvenanceKind::kOrderedLoad, body.bytes());
+}
+
+std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_t record_count,
+                                         Bytes chunks) {
+  ByteWriter body;
+  EncodeFingerprint(fingerprint, body);
+  body.Put(record_count);
+  body.PutBytes(chunks);
+  return Frame(ProvenanceKind::kExactLayout, body.bytes());
+}
+
+Result<Provenance> Provenance::Decode(Bytes file) {
+  ByteReader in(file);
+  if (in.GetString(kMagic.size()) != std::string_view(kMagic.data(), kMagic.size())) {
+    return Corrupt("not a provenance file");
+  }
+  const uint32_t version = in.Get<uint32_t>();
+  if (in.ok() && version != kFormatVersion) {
+    return Fail(ErrorCode::kUnsupported, fmt::format("provenance: format version {}", version));
+  }
+  Provenance provenance;
+  const uint32_t kind = in.Get<uint32_t>();
+  const uint64_t file_bytes = in.Get<uint64_t>();
+  const uint64_t checksum = in.Get<uint64_t>();
+  if (!in.ok() || file_bytes != file.size()) {
+    return Corrupt(fmt::format("{} bytes long, its header says {}", file.size(), file_bytes));
+  }
+  if (checksum != ChecksumOf(file)) return Corrupt("the checksum does not match");
+  if (kind != static_cast<uint32_t>(ProvenanceKind::kOrderedLoad) &&
+      kind != static_cast<uint32_t>(ProvenanceKind::kExactLayout)) {
+    return Corrupt(fmt::format("unknown kind {}", kind));
+  }
+  provenance.kind_ = static_cast<ProvenanceKind>(kind);
+  LMDBIO_TRY(provenance.fingerprint_, DecodeFingerprint(in));
+  provenance.record_count_ = provenance.fingerprint_.record.entry_count;
+  if (provenance.kind_ == ProvenanceKind::kExactLayout) {
+    provenance.record_count_ = in.Get<uint64_t>();
+    if (!in.ok() || !MayHold(provenance.fingerprint_, provenance.record_count_)) {
+      return Corrupt(fmt::format("{} records in a database of {}", provenance.record_count_,
+                                 provenance.fingerprint_.record.entry_count));
+    }
+    provenance.chunks_.assign(in.rest().begin(), in.rest().end());
+    return provenance;
+  }
+  LoadDescription& load = provenance.load_;
+  load.commit_interval_records = in.Get<uint64_t>();
+  load.leaf_records_max = in.Get<uint32_t>();
+  load.branch_children_max = in.Get<uint32_t>();
+  const uint32_t put_mode = in.Get<uint32_t>();
+  load.meta_page_count = in.Get<uint32_t>();
+  if (put_mode > static_cast<uint32_t>(PutMode::kAppend)) return Corrupt("unknown insertion order");
+  load.put_mode = static_cast<PutMode>(put_mode);
+  LMDBIO_TRY(provenance.key_sizes_, DecodeSizes(in));
+  LMDBIO_TRY(provenance.value_sizes_, DecodeSizes(in));
+  if (!in.at_end()) return Corrupt("bytes behind its end");
+  return provenance;
+}
+
+Status Provenance::Expand(file::RecordRunSink& sink) const {
+  if (kind_ == ProvenanceKind::kOrderedLoad) return ExpandLoad(sink);
+  return DecodeExact(chunks_, fingerprint_.page_format, record_count_, fingerprint_.last_page,
+                     sink);
+}
+
+Status Provenance::ExpandLoad(file::RecordRunSink& sink) const {
+  std::vector<uint32_t> each_key;
+  std::vector<uint32_t> each_value;
+  LMDBIO_TRY(const SizeColumn keys, ColumnOf(key_sizes_, record_count_, each_key));
+  LMDBIO_TRY(const SizeColumn values, ColumnOf(value_sizes_, record_count_, each_value));
+  OrderedLoad load;
+  load.record_count = record_count_;
+  load.commit_interval_records = load_.commit_interval_records;
+  load.key_bytes = keys;
+  load.value_bytes = values;
+  load.put_mode = load_.put_mode;
+  LMDBIO_TRY(const ReplayTotals totals, Replay(fingerprint_.page_format, load, sink));
+  const file::DatabaseRecord& record = fingerprint_.record;
+  if (load_.meta_page_count != file::kMetaPageCount ||
+      totals.leaf_records_max != load_.leaf_records_max ||
+      totals.branch_children_max != load_.branch_children_max || totals.root != record.root ||
+      totals.last_page != fingerprint_.last_page || totals.depth != record.depth ||
+      totals.branch_pages != record.branch_pages || totals.leaf_pages != record.leaf_pages ||
+      totals.overflow_pages != record.overflow_pages) {
+    return Corrupt("the replay of its load does not give the database of its fingerprint");
+  }
+  return {};
+}
+
+}  // namespace lmdbio::file

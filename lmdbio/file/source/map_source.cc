@@ -1,0 +1,137 @@
+#include "lmdbio/file/source/map_source.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/io/file_size.h"
+#include "lmdbio/file/io/map_advice.h"
+#include "lmdbio/file/source/cache_probe.h"
+
+namespace lmdbio::file {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// More at once would push out of the first-level cache what is being read.
+constexpr uint64_t kPrefetchBytesMax = 4 << 10;
+constexpr size_t kCacheLineBytes = 64;
+
+}  // namespace
+
+Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path) {
+  UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
+  struct stat found = {};
+  if (::fstat(fd.get(), &found) != 0)
+    return Fail(ErrnoError(errno, data_path, "cannot be examined"));
+  const auto size_bytes = static_cast<size_t>(found.st_size);
+  Bytes map;
+  if (size_bytes > 0) {
+    void* address = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+    if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
+    map = Bytes(static_cast<const std::byte*>(address), size_bytes);
+    ::madvise(address, size_bytes, MADV_RANDOM);
+  }
+  return std::unique_ptr<MapSource>(new MapSource(data_path, std::move(fd), map));
+}
+
+MapSource::~MapSource() {
+  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+}
+
+Result<uint64_t> MapSource::SizeBytes() const {
+  LMDBIO_TRY(const uint64_t size_bytes, FileSizeBytes(fd_.get()));
+  return std::min<uint64_t>(size_bytes, map_.size());
+}
+
+Status MapSource::CheckNotShrunk(uint64_t expected_bytes) const {
+  LMDBIO_TRY(const uint64_t size_bytes, SizeBytes());
+  if (size_bytes >= expected_bytes) return {};
+  return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes", path_,
+                                             expected_bytes, size_bytes));
+}
+
+Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
+  if (extent.offset > map_.size() || extent.length_bytes > map_.size() - extent.offset) {
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("the file ends at byte {}, inside a read of {} bytes at {}",
+                            map_.size(), extent.length_bytes, extent.offset));
+  }
+  // Statistics and hints only: nothing is ordered by these.
+  request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_relaxed);
+  bytes_.store(bytes_.load(std::memory_order_relaxed) + extent.length_bytes,
+               std::memory_order_relaxed);
+  return map_.subspan(extent.offset, extent.length_bytes);
+}
+
+void MapSource::Prefetch(Extent extent) const {
+  if (extent.offset >= map_.size()) return;
+  const Bytes lines =
+      map_.subspan(extent.offset)
+          .first(std::min({extent.length_bytes, map_.size() - extent.offset, kPrefetchBytesMax}));
+  for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
+}
+
+// Hints only: at worst pages are made ready twice, or fault one piece at a time.
+bool MapSource::IsPopulated(uint64_t piece) const {
+  return (populated_[piece / 64].load(std::memory_order_relaxed) >> piece % 64 & 1) != 0;
+}
+void MapSource::NotePopulated(uint64_t piece) const {
+  populated_[piece / 64].fetch_or(uint64_t{1} << piece % 64, std::memory_order_relaxed);
+}
+
+// The kernel looks at every page that it is asked for, also at those that are mapped already.
+void MapSource::Populate(Extent extent) const {
+  const uint64_t begin = extent.offset / kPageBytes * kPageBytes;
+  const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
+#ifdef MADV_POPULATE_READ
+  for (uint64_t at = begin; at < end;) {
+    const uint64_t run_begin = at;
+    for (; at < end && !IsPopulated(at / kPieceBytes); at = (at / kPieceBytes + 1) * kPieceBytes) {
+      const bool is_whole = at % kPieceBytes == 0 && end - at >= kPieceBytes;
+      if (is_whole) NotePopulated(at / kPieceBytes);
+    }
+    const uint64_t run_end = std::min(at, end);
+    if (run_end > run_begin) {
+      ::madvise(const_cast<std::byte*>(map_.data()) + run_begin, run_end - run_begin,
+                MADV_POPULATE_READ);
+    }
+    while (at < end && IsPopulated(at / kPieceBytes)) at = (at / kPieceBytes + 1) * kPieceBytes;
+  }
+#endif
+}
+
+// To announce what is cached costs a search for each page, in many steps, and gains nothing.
+bool MapSource::Expect(Extent extent) const {
+  if (IsCached(fd_.get(), map_.size(), extent)) return true;
+  AdviseWillNeed(map_, extent);
+  return false;
+}
+
+void MapSource::Await(Extent extent) const {
+  const Result<uint64_t> size_bytes = SizeBytes();
+  const uint64_t end =
+      std::min<uint64_t>(extent.offset + extent.length_bytes, size_bytes ? *size_bytes : 0);
+  if (extent.offset >= end) return;
+  TouchByte(map_, end - 1);
+}
+
+void MapSource::Advise(AccessPattern pattern) const {
+  if (map_.empty()) return;
+  ::madvise(const_cast<std::byte*>(map_.data()), map_.size(),
+            pattern == AccessPattern::kSequential ? MADV_NORMAL : MADV_RANDOM);
+}
+
+ReadCounters MapSource::counters() const {
+  return {request_count_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lmdbio::file

@@ -1,0 +1,83 @@
+#include "lmdbio/file/source/memory_room.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace lmdbio::file {
+namespace {
+
+// The first number behind `name` in a file of lines "name value ...".
+std::optional<uint64_t> ValueOf(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string word;
+    uint64_t value = 0;
+    if (words >> word && word == name && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+// None where it is "max" or missing.
+std::optional<uint64_t> NumberIn(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+// What one control group leaves: its limit without what it holds that is no file.
+std::optional<uint64_t> RoomOfGroup(const std::filesystem::path& group, const char* limit_name,
+                                    const char* current_name, const char* file_name) {
+  const auto limit = NumberIn(group / limit_name);
+  if (!limit) return std::nullopt;
+  const uint64_t current = NumberIn(group / current_name).value_or(0);
+  const uint64_t files = ValueOf((group / "memory.stat").string(), file_name).value_or(0);
+  const uint64_t fixed = current - std::min(current, files);
+  return *limit - std::min(*limit, fixed);
+}
+
+// The same of a group and all that it lies in.
+uint64_t RoomOfGroups(std::filesystem::path group, const std::filesystem::path& root,
+                      bool is_version_1) {
+  uint64_t room = ~uint64_t{0};
+  while (true) {
+    const auto left =
+        is_version_1 ? RoomOfGroup(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "cache")
+                     : RoomOfGroup(group, "memory.max", "memory.current", "file");
+    room = std::min(room, left.value_or(room));
+    if (group == root || !group.has_relative_path()) return room;
+    group = group.parent_path();
+  }
+}
+
+}  // namespace
+
+uint64_t MemoryRoomBytes(const MemoryFiles& files) {
+  const auto available_kib = ValueOf(files.meminfo, "MemAvailable:");
+  if (!available_kib) return 0;
+  uint64_t room = *available_kib * 1024;
+  std::ifstream groups(files.cgroup_of_process);
+  std::string line;
+  // Lines "0::/path" of version 2, "N:controllers:/path" of version 1.
+  while (std::getline(groups, line)) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::filesystem::path root = files.cgroup_root;
+    if (controllers == "memory") root /= "memory";
+    if (!controllers.empty() && controllers != "memory") continue;
+    const std::filesystem::path inside = line.substr(second + 1);
+    const std::filesystem::path group =
+        inside.has_relative_path() ? root / inside.relative_path() : root;
+    room = std::min(room, RoomOfGroups(group.lexically_normal(), root, !controllers.empty()));
+  }
+  return room;
+}
+
+}  // namespace lmdbio::file

@@ -1,0 +1,66 @@
+// lmdbio/load/loader/batch.h - one rank's share of a batch, as views into shared memory.
+#ifndef LMDBIO_LOAD_LOADER_BATCH_H_
+#define LMDBIO_LOAD_LOADER_BATCH_H_
+
+#include <cstdint>
+#include <span>
+
+#include "lmdbio/base/types.h"
+#include "lmdbio/load/order/schedule.h"
+#include "lmdbio/load/slots/window.h"
+
+namespace lmdbio::load {
+
+// Lifetime: of the batch and of every span from it: until the loader's next call of Next, or its
+// end. Nothing was copied; the bytes are those that storage delivered.
+class Batch {
+ public:
+  Batch() = default;
+  // base  address that the entries' offsets count from
+  Batch(const load::BatchSpan& span, std::uintptr_t base, std::span<const RecordEntry> entries,
+        uint32_t skipped_count)
+      : span_(span), base_(base), entries_(entries), skipped_count_(skipped_count) {}
+
+  uint64_t number() const { return span_.number; }  // of the stream's batches, from 0
+  uint64_t epoch() const { return span_.epoch; }    // of the batch's first position
+  // The batch of all ranks together.
+  uint64_t first_position() const { return span_.first_position; }
+  uint64_t global_record_count() const { return span_.record_count; }
+  // Whether an epoch ends with, or within, this batch.
+  bool ends_epoch() const { return span_.ends_epoch; }
+
+  // How often its records had been handed out in this epoch (LoaderOptions::reuse).
+  uint64_t pass() const { return span_.pass; }
+
+  // The records of this rank; may be 0.
+  size_t record_count() const { return entries_.size(); }
+  // Records of this rank's share that are not there, because they could not be read
+  // (OnError::kSkip).
+  uint32_t skipped_count() const { return skipped_count_; }
+
+  // Of all keys and values of this rank.
+  uint64_t payload_bytes() const {
+    uint64_t sum = 0;
+    for (const RecordEntry& entry : entries_) sum += uint64_t{entry.key_bytes} + entry.value_bytes;
+    return sum;
+  }
+
+  // Requires (here and below): i < record_count()
+  Bytes key(size_t i) const { return At(entries_[i].key_at, entries_[i].key_bytes); }
+  Bytes value(size_t i) const { return At(entries_[i].value_at, entries_[i].value_bytes); }
+  // Where the record stands in the global sequence.
+  uint64_t position(size_t i) const { return entries_[i].position; }
+
+ private:
+  Bytes At(uint64_t at, uint32_t length_bytes) const {
+    return {reinterpret_cast<const std::byte*>(base_ + at), length_bytes};
+  }
+
+  load::BatchSpan span_;
+  std::uintptr_t base_ = 0;
+  std::span<const RecordEntry> entries_;
+  uint32_t skipped_count_ = 0;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_LOADER_BATCH_H_

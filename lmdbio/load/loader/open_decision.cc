@@ -1,0 +1,410 @@
+#include "lmdbio/load/loader/open_decision.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/digest.h"
+#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/load/locate/locator.h"
+
+namespace lmdbio::load {
+namespace {
+
+constexpr uint64_t kMemoryBudgetMin = 1 << 20;
+
+// Large enough that a slot's edges cost nothing, small enough that several fit and that the first
+// one is there soon.
+constexpr uint64_t kSlotTargetBytes = 8 << 20;
+// Hosts share storage: the more they are, the less each has under way, or what one of them waits
+// for queues behind what the others want later.
+constexpr uint64_t kSlotTargetBytesOfAllHosts = 32 << 20;
+constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
+// Slots of that size in flight or in use, in ordinary times: on the only host, and on one of
+// several, which fill the storage's queue together.
+constexpr uint64_t kSlotsInUse = 8;
+constexpr uint64_t kSlotsInUseOfSeveralHosts = 4;
+
+// What a group of batches holds where the user does not say: what all hosts
+// together have in one slot each.
+constexpr uint64_t kGroupBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
+constexpr uint64_t kGroupBatchesMax = 1024;
+
+// A block of Shuffle::kBlock where the user does not say: storage gives pieces of this size at
+// about the rate of a whole file.
+constexpr uint64_t kShuffleBlockBytes = 1 << 20;
+
+// No stream gets so far, and below it nothing overflows.
+constexpr uint64_t kPositionMax = uint64_t{1} << 60;
+
+// Of the memory that is free, the part that a kept file may take: several jobs may open at once.
+constexpr uint64_t kKeptRoomShare = 8;
+
+// `auto` tries taking turns where the stream is so many times as long as the trial.
+constexpr double kTrialWorthItFrom = 64;
+
+// A file of which more than this lies in the page cache is read from there.
+constexpr double kWarmShare = 0.9;
+// And if all of it does, but for a few pages, it is not read at all.
+constexpr double kInPlaceShare = 0.995;
+
+tl::unexpected<Error> BadOption(std::string why) {
+  return Fail(ErrorCode::kInvalidArgument, std::move(why));
+}
+
+struct NamedOption {
+  std::string_view name;
+  uint64_t value;
+};
+
+constexpr size_t kOptionCount = 27;
+
+std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
+  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
+  return {{
+      {"database name", TextDigest(options.database_name)},
+      {"strategy", number(options.strategy)},
+      {"batch size", options.batch_size},
+      {"greatest number of batches", options.batch_count_max},
+      {"order", number(options.order)},
+      {"way to shuffle", number(options.shuffle)},
+      {"seed", options.seed},
+      {"block size of shuffling", options.block_records},
+      {"number of batches in a group", options.group_batches},
+      {"reuse", options.reuse},
+      {"way to reuse", number(options.reuse_among)},
+      {"first epoch", options.epoch},
+      {"saved state", TextDigest(options.state)},
+      {"number of shards", number(options.num_shards)},
+      {"share", number(options.share)},
+      {"tail", number(options.tail)},
+      {"way with errors", number(options.on_error)},
+      {"snapshot mode", number(options.snapshot)},
+      {"leave to look at records in place", number(options.in_place)},
+      {"number of readers per host", options.readers_per_host},
+      {"stagger", options.stagger},
+      {"memory budget", options.memory_budget_bytes},
+      {"number of batches to read ahead", options.prefetch_batches},
+      {"memory to keep the file in", options.keep_bytes_max ? *options.keep_bytes_max + 1 : 0},
+      {"engine", options.engine ? number(*options.engine) + 1 : 0},
+      {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
+      {"block size", options.block_bytes},
+  }};
+}
+
+// Of the pages of a mean batch.
+double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
+  return static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count) *
+         static_cast<double>(options.batch_size);
+}
+
+Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
+                    OpenDecision& facts) {
+  using EngineChoice = StrategyTraits::EngineChoice;
+  switch (CompositionOf(options.strategy).engine) {
+    case EngineChoice::kMmap:
+      facts.engine = file::EngineKind::kMmap;
+      facts.cache = file::CachePolicy::kBuffered;
+      return {};
+    case EngineChoice::kPread:
+      facts.engine = options.engine.value_or(file::EngineKind::kPread);
+      facts.cache = options.cache.value_or(file::CachePolicy::kBuffered);
+      return {};
+    case EngineChoice::kUringDirect:
+      facts.engine = options.engine.value_or(file::EngineKind::kUring);
+      facts.cache = options.cache.value_or(file::CachePolicy::kDirect);
+      return {};
+    case EngineChoice::kProbe:
+      break;
+  }
+  LMDBIO_TRY(const double cached, file::CachedShare(data_path));
+  const bool is_warm = cached >= kWarmShare;
+  facts.is_in_place = cached >= kInPlaceShare && options.in_place && !options.engine &&
+                      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
+  facts.engine =
+      options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
+  facts.cache =
+      options.cache.value_or(is_warm ? file::CachePolicy::kBuffered : file::CachePolicy::kDirect);
+  return {};
+}
+
+// What of the order cannot go together.
+Status CheckOrder(const LoaderOptions& options) {
+  if (options.group_batches > kGroupBatchesMax) {
+    return BadOption(fmt::format("groups of {} batches are more than the {} there may be",
+                                 options.group_batches, kGroupBatchesMax));
+  }
+  if (options.reuse < 1 || options.reuse > load::Schedule::kReuseMax) {
+    return BadOption(
+        fmt::format("a reuse of {} is not from 1 to {}", options.reuse, load::Schedule::kReuseMax));
+  }
+  const bool deals = load::DealsOut(options.order, options.shuffle, options.reuse);
+  if (deals && options.share == Share::kRoundRobin) {
+    return BadOption(
+        "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
+        "round-robin, no rank's records lie together");
+  }
+  const StrategyTraits& composition = CompositionOf(options.strategy);
+  const bool has_layout = composition.locating == LocateMethod::kScan ||
+                          composition.locating == LocateMethod::kProvenance ||
+                          composition.locating == LocateMethod::kBest;
+  if (options.order == Order::kShuffle && !has_layout) {
+    return BadOption(fmt::format(
+        "strategy {} finds records one after the other and cannot shuffle; auto, scan and those "
+        "with provenance can",
+        composition.name));
+  }
+  if (options.reuse > 1 && composition.locating == LocateMethod::kNone) {
+    return BadOption(fmt::format("strategy {} hands out each record once and cannot reuse any",
+                                 composition.name));
+  }
+  if (!options.state.empty() && options.epoch > 0) {
+    return BadOption(
+        fmt::format("a saved state and a first epoch, {}, exclude each other", options.epoch));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
+  if (queue_depth == 0) return BadOption("the queue depth is 0");
+  if (block_bytes == 0 || block_bytes % load::kStretchAlignBytes != 0) {
+    return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}", block_bytes,
+                                 load::kStretchAlignBytes));
+  }
+  return {};
+}
+
+Status CheckOptions(const LoaderOptions& options) {
+  if (options.batch_size == 0) return BadOption("the batch size is 0");
+  if (options.readers_per_host == 0) return BadOption("the number of readers per host is 0");
+  LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
+  LMDBIO_TRY_VOID(CheckOrder(options));
+  if (options.num_shards < 1 || options.shard_id < 0 || options.shard_id >= options.num_shards) {
+    return BadOption(
+        fmt::format("there is no shard {} of {}", options.shard_id, options.num_shards));
+  }
+  if (options.memory_budget_bytes < kMemoryBudgetMin) {
+    return BadOption(fmt::format("the memory budget, {} bytes, is below {}",
+                                 options.memory_budget_bytes, kMemoryBudgetMin));
+  }
+  return {};
+}
+
+Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options) {
+  const auto mine = OptionsInOrder(options);
+  std::array<uint64_t, kOptionCount> values{};
+  for (size_t i = 0; i < kOptionCount; ++i) values[i] = mine[i].value;
+  LMDBIO_TRY(const std::vector<std::byte> all, group.AllGather(std::as_bytes(std::span(values))));
+  for (int rank = 1; rank < group.size(); ++rank) {
+    std::array<uint64_t, kOptionCount> first{};
+    std::array<uint64_t, kOptionCount> other{};
+    std::memcpy(first.data(), all.data(), sizeof first);
+    std::memcpy(other.data(), all.data() + static_cast<size_t>(rank) * sizeof other, sizeof other);
+    for (size_t i = 0; i < kOptionCount; ++i) {
+      if (first[i] != other[i]) {
+        return BadOption(fmt::format("rank {} opens the loader with another {} than rank 0", rank,
+                                     mine[i].name));
+      }
+    }
+  }
+  return {};
+}
+
+uint64_t PageBytesOf(const file::Database& database) {
+  return (database.record().leaf_pages + database.record().overflow_pages) *
+         database.pages().snapshot().page_format.page_size_bytes();
+}
+
+namespace {
+
+// What the options say; 0 for what they leave open.
+load::StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
+  load::StreamState state;
+  state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
+                   facts.snapshot->page_format.page_size_bytes()};
+  load::ScheduleOptions& schedule = state.schedule;
+  schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
+                   options.block_records};
+  schedule.batch_size = options.batch_size;
+  schedule.tail = options.tail;
+  schedule.group_batches = options.group_batches;
+  schedule.reuse = options.reuse;
+  return state;
+}
+
+}  // namespace
+
+Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch) {
+  if (epoch <= kPositionMax / positions_per_epoch) return {};
+  return BadOption(fmt::format("epoch {} is more than there can be", epoch));
+}
+
+Result<load::StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
+                                       const LoaderOptions& options) {
+  LMDBIO_TRY(const load::StreamState state, load::DecodeStreamState(saved));
+  return load::ContinueStream(state, WantedStream(facts, options));
+}
+
+Result<load::StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options) {
+  if (!options.state.empty()) return ContinueFrom(options.state, facts, options);
+  load::StreamState state = WantedStream(facts, options);
+  load::ScheduleOptions& schedule = state.schedule;
+  const double record_bytes =
+      static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count);
+  const auto as_many_as_fill = [](uint64_t bytes, double unit_bytes, double most) {
+    return static_cast<uint64_t>(std::clamp(static_cast<double>(bytes) / unit_bytes, 1.0, most));
+  };
+  if (schedule.walk.block_records == 0) {
+    schedule.walk.block_records =
+        as_many_as_fill(kShuffleBlockBytes, record_bytes, static_cast<double>(facts.record_count));
+  }
+  if (!load::DealsOut(options.order, options.shuffle, options.reuse)) {
+    schedule.group_batches = 1;
+  } else if (schedule.group_batches == 0) {
+    schedule.group_batches =
+        as_many_as_fill(kGroupBytesOfAllHosts, BatchBytes(facts, options), kGroupBatchesMax);
+  }
+  LMDBIO_TRY_VOID(CheckEpoch(options.epoch, facts.record_count * options.reuse));
+  schedule.origin.position = options.epoch * facts.record_count * options.reuse;
+  return state;
+}
+
+Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
+                                    const LoaderOptions& options) {
+  OpenDecision facts;
+  LMDBIO_TRY(facts.record_count, CountRecords(database));
+  if (facts.record_count == 0) {
+    return BadOption(fmt::format("{}: the database holds no records", data_path));
+  }
+  if (options.tail == Tail::kDrop && options.batch_size > facts.record_count) {
+    return BadOption(
+        fmt::format("{}: a batch of {} is more than the {} records there are, and the "
+                    "rest is to be dropped: nothing would be left",
+                    data_path, options.batch_size, facts.record_count));
+  }
+  const file::Snapshot& snapshot = database.pages().snapshot();
+  facts.page_bytes_total = PageBytesOf(database);
+  facts.root = database.record().root;
+  facts.snapshot = snapshot;
+  LMDBIO_TRY_VOID(ChooseEngine(data_path, options, facts));
+  return facts;
+}
+
+Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
+                     const std::string& data_path) {
+  const file::Snapshot& first = *facts.snapshot;
+  if (snapshot.meta.transaction_id != first.meta.transaction_id) {
+    return Fail(ErrorCode::kStale,
+                fmt::format("{}: the newest transaction is {}, rank 0 sees {}", data_path,
+                            snapshot.meta.transaction_id, first.meta.transaction_id));
+  }
+  if (snapshot.file_size_bytes != first.file_size_bytes) {
+    return Fail(ErrorCode::kStale,
+                fmt::format("{}: the file has {} bytes, rank 0 sees {}", data_path,
+                            snapshot.file_size_bytes, first.file_size_bytes));
+  }
+  return {};
+}
+
+FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
+                       uint64_t room_bytes) {
+  const bool is_auto =
+      CompositionOf(options.strategy).engine == StrategyTraits::EngineChoice::kProbe;
+  if (!is_auto || facts.is_in_place) return FileCaching::kNone;
+  const uint64_t file_bytes = facts.snapshot->file_size_bytes;
+  if (options.keep_bytes_max) {
+    return file_bytes <= *options.keep_bytes_max ? FileCaching::kAll : FileCaching::kNone;
+  }
+  const bool fits = options.num_shards == 1 && file_bytes <= room_bytes / kKeptRoomShare;
+  const bool is_small = facts.page_bytes_total < facts.record_count * kScatteredBelowBytes;
+  return fits && is_small ? FileCaching::kScattered : FileCaching::kNone;
+}
+
+bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
+  const Staggering staggering = CompositionOf(options.strategy).staggering;
+  if (staggering == Staggering::kNone || facts.is_in_place) return false;
+  if (staggering == Staggering::kTokens || options.stagger > 0) return true;
+  if (options.batch_count_max == 0) return true;
+  const double stream_bytes =
+      BatchBytes(facts, options) * static_cast<double>(options.batch_count_max);
+  const uint64_t trial_slots = load::StaggerTrial(load::kStaggerWaysMax).slot_count();
+  return stream_bytes >=
+         kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
+}
+
+load::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
+  if (reader_count < 2 || options.stagger >= reader_count) return {};
+  if (options.stagger > 0) return {{options.stagger}, false};
+  return {load::TokenCountsToTry(reader_count), true};
+}
+
+namespace {
+
+// Slots end earlier, and memory for them is used again sooner.
+void LimitReadAhead(const LoaderOptions& options, const load::Schedule& schedule,
+                    double group_bytes, SlotLimits& limits) {
+  const double groups =
+      static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
+  // One batch, or group, more is in use.
+  const double bytes = 1.1 * group_bytes * std::max(4.0, groups + 1);
+  if (bytes >= static_cast<double>(limits.wrap_bytes)) return;
+  limits.wrap_bytes = static_cast<uint64_t>(bytes);
+  limits.target_bytes = std::min(limits.target_bytes, limits.wrap_bytes / 4);
+  limits.scattered_bytes_max = std::min(limits.scattered_bytes_max, limits.wrap_bytes / 2);
+}
+
+}  // namespace
+
+SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
+                     const load::Schedule& schedule, int local_count, int rank_count,
+                     uint64_t ring_bytes) {
+  SlotLimits limits;
+  const double group_bytes = BatchBytes(facts, options) *
+                             static_cast<double>(schedule.group_batches()) * local_count /
+                             rank_count;
+  limits.ring_bytes = ring_bytes;
+  limits.stream_batches = options.batch_count_max;
+  limits.is_in_place = facts.is_in_place;
+  const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));
+  const uint64_t slot_bytes =
+      std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);
+  const uint64_t slots_in_use = hosts == 1 ? kSlotsInUse : kSlotsInUseOfSeveralHosts;
+  limits.target_bytes = std::min(slot_bytes, ring_bytes / slots_in_use);
+  // The papers' strategies without coalescing read a batch, or a group, at a time.
+  const StrategyTraits& composition = CompositionOf(options.strategy);
+  if (composition.coalescing == load::Coalescing::kNone) limits.group_count_max = 1;
+  limits.keeping = facts.keeping;
+  limits.expects_scattered =
+      options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
+  // Room for two of them, and for what they grow too large by: a group.
+  const auto half = static_cast<double>(ring_bytes) / 2 - 1.1 * group_bytes;
+  if (composition.coalescing == load::Coalescing::kNeighbours && !facts.is_in_place && half > 0) {
+    limits.scattered_bytes_max = static_cast<uint64_t>(half);
+  }
+  // Four batches, or groups of them, at least: one in use, one ready, two under way, so that the
+  // storage still has work when one of them ends.
+  const auto four_groups =
+      static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
+  limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));
+  if (options.prefetch_batches > 0) LimitReadAhead(options, schedule, group_bytes, limits);
+  return limits;
+}
+
+load::ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
+                                     const file::Snapshot& snapshot) {
+  load::ReadPlanOptions plan;
+  plan.page_format = snapshot.page_format;
+  plan.file_size_bytes = facts.snapshot->file_size_bytes;
+  plan.coalescing = CompositionOf(options.strategy).coalescing;
+  plan.block_bytes_max = options.block_bytes;
+  plan.is_in_place = facts.is_in_place;
+  return plan;
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,114 @@
+// The locator of LMM-DIO on several hosts: one reader walks, the others are told.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/load/locate/clocks.h"
+#include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/locate/run_joiner.h"
+
+namespace lmdbio::load {
+namespace {
+
+using file::RecordLocation;
+
+// Takes runs apart into places of single records.
+class PlaceList final : public file::RecordRunSink {
+ public:
+  explicit PlaceList(std::vector<RecordLocation>& places) : places_(places) {}
+
+  Status Add(const file::RecordRun& run) override {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      const auto step = run.kind == file::RunKind::kNodes ? static_cast<uint32_t>(i) : 0U;
+      places_.push_back({run.leaf, run.first_node + step, run.kind, run.home, run.values[i]});
+    }
+    return {};
+  }
+
+ private:
+  std::vector<RecordLocation>& places_;
+};
+
+class BroadcastLocator final : public Locator {
+ public:
+  BroadcastLocator(std::unique_ptr<Locator> walker, std::unique_ptr<load::LocationBroadcast> places,
+                   uint64_t record_count)
+      : walker_(std::move(walker)), broadcast_(std::move(places)), record_count_(record_count) {}
+
+  Result<uint64_t> RecordCount() override { return record_count_; }
+
+  // The walker does not begin a group before the others have been sent the last one.
+  bool IsReady() override {
+    const bool is_sent = broadcast_->Flush();
+    return walker_ ? is_sent : broadcast_->HasPlaces();
+  }
+
+  Result<bool> BeginGroup(const load::BatchGroup& group) override {
+    first_record_ = group.first_walk % record_count_;
+    if (!walker_) return Receive(group.record_count);
+    LMDBIO_TRY_VOID(broadcast_->Drain());
+    places_.clear();
+    PlaceList list(places_);
+    for (uint64_t done = 0; done < group.record_count;) {
+      const RecordIndex record{(group.first_walk + done) % record_count_};
+      const uint64_t count = std::min(group.record_count - done, record_count_ - record.value);
+      // Nothing is guessed: the walker touches tree pages only, the values are for all to read.
+      LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
+      done += count;
+    }
+    LMDBIO_TRY_VOID(broadcast_->Send(places_));
+    return true;
+  }
+
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    // A record that comes several times in a group lies where it lay the first time.
+    const uint64_t at = (first.value + record_count_ - first_record_) % record_count_;
+    LMDBIO_CHECK(at + count <= places_.size());
+    RunJoiner runs(sink);
+    for (uint64_t i = 0; i < count; ++i) {
+      LMDBIO_TRY_VOID(runs.Add({first.value + i}, places_[at + i]));
+    }
+    return runs.Flush();
+  }
+
+  Status Drain() override { return broadcast_->Drain(); }
+  void Abandon(const Error& why) override { broadcast_->SendFailure(why); }
+  void Stop() override { broadcast_->Stop(); }
+
+  LocatorCounters counters() const override {
+    return {.turn_s = turn_s_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  Result<bool> Receive(uint64_t record_count) {
+    const auto start = std::chrono::steady_clock::now();
+    LMDBIO_TRY(auto places, broadcast_->Receive());
+    Add(turn_s_, SecondsSince(start));
+    if (!places) return false;
+    if (places->size() != record_count) {
+      return Fail(ErrorCode::kCorruption, "another reader has sent the places of other batches");
+    }
+    places_ = std::move(*places);
+    return true;
+  }
+
+  std::unique_ptr<Locator> walker_;
+  std::unique_ptr<load::LocationBroadcast> broadcast_;
+  uint64_t record_count_;
+  uint64_t first_record_ = 0;  // of the group at hand
+  std::vector<RecordLocation> places_;
+  std::atomic<double> turn_s_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
+                                              std::unique_ptr<load::LocationBroadcast> places,
+                                              uint64_t record_count) {
+  return std::make_unique<BroadcastLocator>(std::move(walker), std::move(places), record_count);
+}
+
+}  // namespace lmdbio::load

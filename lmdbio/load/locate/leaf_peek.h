@@ -1,0 +1,56 @@
+// lmdbio/load/locate/leaf_peek.h - what a guess misses, from the leaf pages that the next records
+// have.
+//
+// A guess by distance finds pages that follow each other. A writer puts some leaf pages and values
+// elsewhere, into pages that an earlier transaction has left. Branch pages name every leaf page, so
+// those of the next records are known but for a few more or fewer; and while a reader waits for its
+// turn, it can look into them for values that lie elsewhere. Hints only: what is wrong with a page
+// is for the walk to find.
+//
+// Source: dissertation 4.2.2 (speculation while another reader seeks), which knows no leaf pages;
+// docs/many_hosts.md "Guessing".
+#ifndef LMDBIO_LOAD_LOCATE_LEAF_PEEK_H_
+#define LMDBIO_LOAD_LOCATE_LEAF_PEEK_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/base/types.h"
+#include "lmdbio/file/layout/database.h"
+#include "lmdbio/load/locate/page_guess.h"
+
+namespace lmdbio::load {
+
+// Threads: one at a time.
+class LeafPeek {
+ public:
+  // database  its source must outlive this
+  explicit LeafPeek(const file::Database& database) : database_(database) {}
+
+  // The leaf pages that probably name records [first, first + count), in key order; none if branch
+  // pages cannot be read. Reads these with the first call.
+  std::span<const PageNo> LeavesOf(RecordIndex first, uint64_t count);
+
+  // Where a record's leaf page was found to be.
+  void Learn(RecordIndex record, PageNo leaf);
+
+  // Adds the pages of overflow values that `leaves` name, but of those that lie with the others of
+  // their leaf or among the `known` ones. Reads the leaves.
+  void AddStrays(std::span<const PageNo> leaves, PageSpan known,
+                 std::vector<PageSpan>& pages) const;
+
+ private:
+  static PageSpan LineOf(std::span<const PageSpan> values);
+
+  file::Database database_;
+  bool is_listed_ = false;
+  std::vector<PageNo> leaves_;
+  double records_per_leaf_ = 1;
+  // By index among the leaves.
+  RecordAnchor first_;
+  RecordAnchor last_;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_LOCATE_LEAF_PEEK_H_

@@ -1,0 +1,126 @@
+#include "lmdbio/load/locate/locator.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/file/provenance/provenance.h"
+#include "lmdbio/file/source/small_file.h"
+
+namespace lmdbio::load {
+namespace {
+
+// More than any provenance of a file that a machine can hold; a bound against reading rubbish.
+constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
+
+// Gives a whole layout to the host's other readers, if there are any. Returns it as it lies there.
+file::Layout ShareWithHost(file::Layout layout, load::SharedLayout* host) {
+  if (host == nullptr) return layout;
+  std::optional<file::Layout> shared = host->Publish(0, layout);
+  host->End({});
+  return shared ? std::move(*shared) : std::move(layout);
+}
+
+class LayoutLocator final : public Locator {
+ public:
+  explicit LayoutLocator(file::Layout layout) : layout_(std::move(layout)) {}
+
+  Result<uint64_t> RecordCount() override { return layout_.record_count(); }
+
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    return layout_.ExpandRange(first, count, RecordIndex{0}, sink);
+  }
+
+ private:
+  file::Layout layout_;
+};
+
+class Counter final : public file::RecordRunSink {
+ public:
+  Status Add(const file::RecordRun& run) override {
+    count_ += run.values.size();
+    return {};
+  }
+  uint64_t count() const { return count_; }
+
+ private:
+  uint64_t count_ = 0;
+};
+
+// path  of the provenance file
+Result<file::Layout> LayoutOf(const file::Provenance& provenance, const std::string& path) {
+  file::LayoutBuilder builder;
+  Status expanded = provenance.Expand(builder);
+  if (!expanded) return Fail(std::move(expanded).error().Within(path));
+  return builder.Finish();
+}
+
+class ProvenanceLocator final : public Locator {
+ public:
+  ProvenanceLocator(file::Provenance provenance, std::string path, load::SharedLayout* host)
+      : provenance_(std::move(provenance)), path_(std::move(path)), host_(host) {}
+
+  Result<uint64_t> RecordCount() override { return provenance_.record_count(); }
+
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    if (!layout_) LMDBIO_TRY_VOID(Compute());
+    return layout_->ExpandRange(first, count, RecordIndex{0}, sink);
+  }
+
+ private:
+  Status Compute() {
+    Result<file::Layout> layout = LayoutOf(provenance_, path_);
+    Status status = layout ? Status() : Fail(layout.error().Copy());
+    if (layout) layout_ = ShareWithHost(std::move(*layout), host_);
+    if (!layout && host_ != nullptr) host_->End(status);
+    return status;
+  }
+
+  file::Provenance provenance_;
+  std::string path_;
+  load::SharedLayout* host_;
+  std::optional<file::Layout> layout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, load::SharedLayout* host) {
+  return std::make_unique<LayoutLocator>(ShareWithHost(std::move(layout), host));
+}
+
+std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std::string path,
+                                               load::SharedLayout* host) {
+  return std::make_unique<ProvenanceLocator>(std::move(provenance), std::move(path), host);
+}
+
+std::string ProvenancePathOf(const file::Database& database) {
+  return file::ProvenancePath(database.pages().source().name(), database.name());
+}
+
+Result<file::Provenance> ReadProvenance(const file::Database& database) {
+  const std::string path = ProvenancePathOf(database);
+  LMDBIO_TRY(const std::vector<std::byte> file, file::ReadSmallFile(path, kProvenanceBytesMax));
+  Result<file::Provenance> decoded = file::Provenance::Decode(file);
+  if (!decoded) return Fail(std::move(decoded).error().Within(path));
+  Status fits = file::CheckFingerprint(decoded->fingerprint(), database);
+  if (!fits) return Fail(std::move(fits).error().Within(path));
+  return decoded;
+}
+
+Result<file::Layout> LayoutFromProvenance(const file::Database& database) {
+  LMDBIO_TRY(const file::Provenance provenance, ReadProvenance(database));
+  return LayoutOf(provenance, ProvenancePathOf(database));
+}
+
+Result<uint64_t> CountRecords(const file::Database& database) {
+  if (database.counts_exactly() || database.record().empty()) return database.entry_count();
+  Counter counter;
+  LMDBIO_TRY_VOID(file::WalkDatabase(database, counter));
+  return counter.count();
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,87 @@
+#include "lmdbio/load/locate/page_guess.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lmdbio::load {
+namespace {
+
+// Tree pages may stand between two values of a stretch, a few at the end of a transaction.
+constexpr uint64_t kGapPagesMax = 64;
+// So many records in a row that lie elsewhere begin a new stretch.
+constexpr uint64_t kStraysMax = 8;
+
+// A tree page may stand between any two records, so two spans of as many records differ by one or
+// two pages though nothing has changed.
+constexpr double kPagesOfDoubt = 2;
+// And what has been seen is not all there is: so much of the distance may be wrong besides.
+constexpr double kShareOfDoubt = 1.0 / 64;
+
+}  // namespace
+
+void PageGuess::Begin(uint64_t page, double pages_per_record) {
+  first_ = RecordAnchor{0, page};
+  last_ = *first_;
+  pages_per_record_min_ = pages_per_record_max_ = pages_per_record;
+}
+
+void ContiguousRangeFinder::Add(RecordIndex record, PageSpan pages) {
+  ++record_count_;
+  // Values in leaf pages share them.
+  const bool follows = current_.record_count > 0 && pages.begin + 1 >= current_.pages.end &&
+                       pages.begin <= current_.pages.end + kGapPagesMax;
+  if (follows) {
+    current_.pages.end = pages.end;
+    current_.record_count = record.value + 1 - current_.first_record;
+    strays_ = 0;
+  } else if (current_.record_count == 0 || ++strays_ >= kStraysMax) {
+    current_ = {record.value, 1, pages};
+    strays_ = 0;
+  }
+  if (current_.record_count > longest_.record_count) longest_ = current_;
+}
+
+void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) {
+  const uint64_t count = values.stretch_record_count();
+  if (count == 0) return;
+  if (count * 2 < values.record_count()) return first_.reset();
+  const PageSpan pages = values.pages();
+  const double per_record = static_cast<double>(pages.page_count()) / static_cast<double>(count);
+  if (!first_) {
+    Begin(pages.begin, per_record);
+    first_->record = values.first_record().value;
+  }
+  pages_per_record_min_ = std::min(pages_per_record_min_, per_record);
+  pages_per_record_max_ = std::max(pages_per_record_max_, per_record);
+  lead_pages_ = static_cast<double>(leaf_nodes) * pages_per_record_max_;
+  last_ = {values.first_record().value + count, pages.end};
+}
+
+const RecordAnchor& RecordAnchor::Nearest(const RecordAnchor& a, const RecordAnchor& b,
+                                          uint64_t record) {
+  const auto distance = [record](const RecordAnchor& anchor) {
+    return record > anchor.record ? record - anchor.record : anchor.record - record;
+  };
+  return distance(a) < distance(b) ? a : b;
+}
+
+PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
+  if (!first_ || count == 0) return {};
+  const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
+  const double page_count = static_cast<double>(file_pages_);
+  const auto doubt = [](double pages) { return kPagesOfDoubt + kShareOfDoubt * std::abs(pages); };
+  const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
+  const double end = begin + static_cast<double>(count);
+  // Before the anchor, it is the greatest number that leads farthest away.
+  const double low = begin * (begin >= 0 ? pages_per_record_min_ : pages_per_record_max_);
+  const double high = end * (end >= 0 ? pages_per_record_max_ : pages_per_record_min_);
+  // Whoever goes on where it ended has that leaf page already.
+  const double lead = begin == 0 ? 0 : lead_pages_;
+  const auto page = [&](double pages) {
+    return static_cast<uint64_t>(
+        std::clamp(static_cast<double>(from.place) + pages, 0.0, page_count));
+  };
+  return {page(std::floor(low - doubt(low) - lead)), page(std::ceil(high + doubt(high)))};
+}
+
+}  // namespace lmdbio::load

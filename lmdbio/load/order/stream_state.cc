@@ -1,0 +1,266 @@
+#include "lmdbio/load/order/stream_state.h"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lmdbio::load {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kVersion = 1;
+// More records than any database has. Below this limit no product in this file overflows.
+constexpr uint64_t kCountMax = uint64_t{1} << 48;
+constexpr uint64_t kPositionMax = uint64_t{1} << 62;
+constexpr size_t kNameBytesMax = 256;
+
+constexpr std::array<std::string_view, 3> kOrderNames = {"sequential", "chunked", "shuffle"};
+constexpr std::array<std::string_view, 2> kShuffleNames = {"global", "block"};
+constexpr std::array<std::string_view, 3> kTailNames = {"wrap", "short", "drop"};
+
+template <typename Value, size_t kSize>
+std::string NameOf(Value value, const std::array<std::string_view, kSize>& names) {
+  return std::string(names[static_cast<size_t>(value)]);
+}
+
+tl::unexpected<Error> Bad(std::string why) {
+  return Fail(ErrorCode::kInvalidArgument, "the saved state " + std::move(why));
+}
+
+// Reads fields of one JSON object. It records the first missing or invalid field in wrong(); the
+// results are valid only if wrong() is empty.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  uint64_t Number(const char* name, uint64_t least, uint64_t most) {
+    const json* value = Find(name);
+    if (value == nullptr) return least;
+    if (!value->is_number_unsigned() || value->get<uint64_t>() < least ||
+        value->get<uint64_t>() > most) {
+      Wrong(
+          fmt::format("has a {}{} that is not a number from {} to {}", where_, name, least, most));
+      return least;
+    }
+    return value->get<uint64_t>();
+  }
+
+  std::string Text(const char* name) {
+    const json* value = Find(name);
+    if (value == nullptr) return "";
+    if (!value->is_string() || value->get_ref<const std::string&>().size() > kNameBytesMax) {
+      Wrong(fmt::format("has a {}{} that is not a string of at most {} bytes", where_, name,
+                        kNameBytesMax));
+      return "";
+    }
+    return value->get<std::string>();
+  }
+
+  template <typename Value, size_t kSize>
+  Value OneOf(const char* name, const std::array<std::string_view, kSize>& names) {
+    const std::string text = Text(name);
+    for (size_t i = 0; i < kSize; ++i) {
+      if (names[i] == text) return static_cast<Value>(i);
+    }
+    Wrong(fmt::format("has a {}{} of '{}', which is unknown", where_, name, text));
+    return Value{};
+  }
+
+  Fields Object(const char* name) {
+    const json* value = Find(name);
+    static const json kNothing = json::object();
+    if (value != nullptr && !value->is_object()) {
+      Wrong(fmt::format("has a {}{} that is not an object", where_, name));
+      value = nullptr;
+    }
+    return {value != nullptr ? *value : kNothing, where_ + name + "."};
+  }
+
+  const std::optional<std::string>& wrong() const { return wrong_; }
+
+ private:
+  const json* Find(const char* name) {
+    const auto found = object_.find(name);
+    if (found != object_.end()) return &*found;
+    Wrong(fmt::format("lacks {}{}", where_, name));
+    return nullptr;
+  }
+  void Wrong(std::string why) {
+    if (!wrong_) wrong_ = std::move(why);
+  }
+
+  const json& object_;
+  std::string where_;
+  std::optional<std::string> wrong_;
+};
+
+bool DealsOut(const ScheduleOptions& options) {
+  return load::DealsOut(options.walk.order, options.walk.shuffle, options.reuse);
+}
+
+Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
+  const ScheduleOptions& schedule = state.schedule;
+  if (schedule.tail == Tail::kDrop && schedule.batch_size > schedule.walk.record_count) {
+    return Bad("drops every record: batch_size is more than dataset.records");
+  }
+  if (schedule.origin.batch > state.next_batch) return Bad("has an origin.batch behind its batch");
+  if (state.next_batch - schedule.origin.batch > kPositionMax / schedule.batch_size) {
+    return Bad("has a batch beyond the last possible position");
+  }
+  if (DealsOut(schedule) &&
+      schedule.origin.position % (schedule.walk.record_count * schedule.reuse) != 0) {
+    return Bad("has an origin.position that is not the start of an epoch");
+  }
+  const BatchSpan next = Schedule(schedule).Batch(state.next_batch);
+  if (next.first_position != position) {
+    return Bad(fmt::format("contradicts itself: its position is {}, its batch {} begins at {}",
+                           position, state.next_batch, next.first_position));
+  }
+  if (next.epoch != epoch) {
+    return Bad(fmt::format("contradicts itself: its epoch is {}, its batch {} is of epoch {}",
+                           epoch, state.next_batch, next.epoch));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string EncodeStreamState(const StreamState& state) {
+  const ScheduleOptions& schedule = state.schedule;
+  const WalkOptions& walk = schedule.walk;
+  const BatchSpan next = Schedule(schedule).Batch(state.next_batch);
+  nlohmann::ordered_json order = {{"order", NameOf(walk.order, kOrderNames)},
+                                  {"shuffle", NameOf(walk.shuffle, kShuffleNames)},
+                                  {"seed", walk.seed},
+                                  {"block_records", walk.block_records},
+                                  {"group_batches", schedule.group_batches},
+                                  {"reuse", schedule.reuse},
+                                  {"tail", NameOf(schedule.tail, kTailNames)}};
+  const nlohmann::ordered_json text = {
+      {"lmdbio_state", kVersion},
+      {"dataset",
+       {{"database", state.dataset.database_name},
+        {"records", walk.record_count},
+        {"transaction", state.dataset.transaction_id},
+        {"root_page", state.dataset.root_page},
+        {"page_bytes", state.dataset.page_bytes}}},
+      {"order", std::move(order)},
+      {"batch_size", schedule.batch_size},
+      {"epoch", next.epoch},
+      {"position", next.first_position},
+      {"batch", state.next_batch},
+      {"origin", {{"batch", schedule.origin.batch}, {"position", schedule.origin.position}}}};
+  // A database name may hold any bytes. Bytes that are not UTF-8 are replaced, so such a state is
+  // refused when it is loaded.
+  return text.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<StreamState> DecodeStreamState(std::string_view text) {
+  const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return Bad("is no JSON object");
+  Fields all(parsed, "");
+  const uint64_t version = all.Number("lmdbio_state", 0, ~uint64_t{0});
+  if (!all.wrong() && version != kVersion) {
+    return Bad(fmt::format("has lmdbio_state {}, this library knows {}", version, kVersion));
+  }
+  StreamState state;
+  Fields dataset = all.Object("dataset");
+  Fields order = all.Object("order");
+  Fields origin = all.Object("origin");
+  ScheduleOptions& schedule = state.schedule;
+  state.dataset.database_name = dataset.Text("database");
+  schedule.walk.record_count = dataset.Number("records", 1, kCountMax);
+  state.dataset.transaction_id = dataset.Number("transaction", 0, ~uint64_t{0});
+  state.dataset.root_page = dataset.Number("root_page", 0, ~uint64_t{0});
+  state.dataset.page_bytes = dataset.Number("page_bytes", 0, ~uint64_t{0});
+  schedule.walk.order = order.OneOf<Order>("order", kOrderNames);
+  schedule.walk.shuffle = order.OneOf<Shuffle>("shuffle", kShuffleNames);
+  schedule.walk.seed = order.Number("seed", 0, ~uint64_t{0});
+  schedule.walk.block_records = order.Number("block_records", 1, kCountMax);
+  schedule.group_batches = order.Number("group_batches", 1, kCountMax);
+  schedule.reuse = order.Number("reuse", 1, Schedule::kReuseMax);
+  schedule.tail = order.OneOf<Tail>("tail", kTailNames);
+  schedule.batch_size = all.Number("batch_size", 1, kPositionMax);
+  const uint64_t epoch = all.Number("epoch", 0, kPositionMax);
+  const uint64_t position = all.Number("position", 0, kPositionMax);
+  state.next_batch = all.Number("batch", 0, kPositionMax);
+  schedule.origin.batch = origin.Number("batch", 0, kPositionMax);
+  schedule.origin.position = origin.Number("position", 0, kPositionMax);
+  for (const Fields* fields : {&all, &dataset, &order, &origin}) {
+    if (fields->wrong()) return Bad(*fields->wrong());
+  }
+  LMDBIO_TRY_VOID(CheckWhole(state, position, epoch));
+  return state;
+}
+
+namespace {
+
+// Compares saved values with present ones and records the first difference.
+class Comparison {
+ public:
+  template <typename Value>
+  void Same(const char* field, const Value& saved, const Value& here) {
+    if (!difference_ && saved != here) {
+      difference_ = fmt::format("was saved with {} {}, here it is {}", field, saved, here);
+    }
+  }
+
+  Status Result(ErrorCode code) const {
+    if (difference_) return Fail(code, "the state " + *difference_);
+    return {};
+  }
+
+ private:
+  std::optional<std::string> difference_;
+};
+
+}  // namespace
+
+Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& wanted) {
+  Comparison dataset;
+  const WalkOptions& was = saved.schedule.walk;
+  const WalkOptions& walk = wanted.schedule.walk;
+  dataset.Same("database name", saved.dataset.database_name, wanted.dataset.database_name);
+  dataset.Same("record count", was.record_count, walk.record_count);
+  dataset.Same("page size", saved.dataset.page_bytes, wanted.dataset.page_bytes);
+  dataset.Same("transaction", saved.dataset.transaction_id, wanted.dataset.transaction_id);
+  dataset.Same("root page", saved.dataset.root_page, wanted.dataset.root_page);
+  LMDBIO_TRY_VOID(dataset.Result(ErrorCode::kStale));
+
+  Comparison order;
+  order.Same("order", NameOf(was.order, kOrderNames), NameOf(walk.order, kOrderNames));
+  if (walk.order == Order::kShuffle) {
+    order.Same("shuffle", NameOf(was.shuffle, kShuffleNames), NameOf(walk.shuffle, kShuffleNames));
+  }
+  const bool uses_seed = walk.order == Order::kShuffle || wanted.schedule.reuse > 1;
+  if (uses_seed) order.Same("seed", was.seed, walk.seed);
+  order.Same("tail", NameOf(saved.schedule.tail, kTailNames),
+             NameOf(wanted.schedule.tail, kTailNames));
+  order.Same("reuse", saved.schedule.reuse, wanted.schedule.reuse);
+  const bool deals = DealsOut(saved.schedule);
+  if (ShufflesBlocks(walk.order, walk.shuffle) && walk.block_records > 0) {
+    order.Same("block_records", was.block_records, walk.block_records);
+  }
+  if (deals && wanted.schedule.group_batches > 0) {
+    order.Same("group_batches", saved.schedule.group_batches, wanted.schedule.group_batches);
+  }
+  if (deals) {
+    order.Same("batch_size", saved.schedule.batch_size, wanted.schedule.batch_size);
+  }
+  LMDBIO_TRY_VOID(order.Result(ErrorCode::kInvalidArgument));
+
+  StreamState next = saved;
+  if (saved.schedule.batch_size != wanted.schedule.batch_size) {
+    // Batches of the new size are cut from the saved position on.
+    next.schedule.origin = {saved.next_batch,
+                            Schedule(saved.schedule).Batch(saved.next_batch).first_position};
+    next.schedule.batch_size = wanted.schedule.batch_size;
+  }
+  return next;
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,198 @@
+// lmdbio/load/plan/read_plan.h - the blocks to read for a list of records, and their buffer
+// offsets.
+//
+//   records -> the pages that hold them -> coalesced extents -> planned extents -> blocks
+//
+// (In the code: items, stretches, pieces and blocks.)
+//
+// A plan is computed from record locations alone; no byte of the file is read. Every coalesced
+// extent gets an offset in a buffer. So the value and the key of a record are at known offsets
+// after the blocks were read, without a copy. A page that several records share is fetched once.
+// Every process that adds the same runs gets the same buffer; each process cuts its own blocks for
+// its part of the buffer.
+//
+// Source: dissertation 5.2.3 (coalescing); docs/loader.md "Plans"; docs/order.md "Reads".
+#ifndef LMDBIO_LOAD_PLAN_READ_PLAN_H_
+#define LMDBIO_LOAD_PLAN_READ_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "lmdbio/file/format/page_format.h"
+#include "lmdbio/file/layout/record_run.h"
+
+namespace lmdbio::load {
+
+// File offset and buffer offset of a coalesced extent are equal modulo this number, so that direct
+// I/O can write into the buffer.
+inline constexpr uint64_t kStretchAlignBytes = 4096;
+
+enum class Coalescing {
+  kNone,        // a block for each record (and for each leaf page that holds keys)
+  kNeighbours,  // neighbouring pages form one extent, cut into large blocks
+};
+
+struct ReadPlanOptions {
+  file::PageFormat page_format{file::DataVersion::k1, file::kPageBytesMin};
+  uint64_t file_size_bytes = 0;
+  Coalescing coalescing = Coalescing::kNeighbours;
+  uint64_t block_bytes_max = 1 << 20;  // a multiple of kStretchAlignBytes
+  // Gaps between needed pages are read along, which joins two extents, while all gaps together stay
+  // below this share of the bytes that the plan needs.
+  double gap_share_max = 1.0 / 32;
+  // The caller uses the records in a map of the file and fetches nothing. Offsets are then file
+  // offsets, and the blocks are the extents that the caller will touch.
+  bool is_in_place = false;
+};
+
+// The cost model of storage that overlaps requests: time for each request and for each byte. A list
+// of blocks takes the larger of requests * request_s and bytes * byte_s.
+struct ReadCost {
+  double request_s = 0;
+  double byte_s = 0;
+};
+
+// An extent of the file that is contiguous in the buffer.
+struct PlannedExtent {
+  Extent file;
+  uint64_t at = 0;       // of its first byte, in the buffer
+  bool is_leaf = false;  // leaf pages alone
+};
+
+struct PlannedBlock {
+  Extent file;
+  uint64_t at = 0;  // of its first byte, in the buffer; with gaps: unspecified
+  // For a block with gaps: its wanted parts are parts()[first_part, first_part + part_count).
+  // 0: the whole block is wanted.
+  uint32_t part_count = 0;
+  uint32_t first_part = 0;
+  bool is_leaf = false;  // leaf pages alone, nothing else
+};
+
+// How to cut the blocks of a plan.
+struct BlockCut {
+  // The buffer is cut into part_count parts of about the same number of bytes; the blocks are those
+  // of part `part`.
+  size_t part = 0;
+  size_t part_count = 1;
+  // Gaps are read along while that makes the whole part faster. Zero costs: no gap is read.
+  ReadCost cost = {};
+  // Returns true for an extent of leaf pages that the caller already has. May be empty.
+  std::function<bool(const Extent&)> has_leaf = {};
+};
+
+struct PlannedValue {
+  Extent file;
+  uint64_t at = 0;
+};
+
+// A record run as it was added, and the buffer offsets of its pages.
+struct PlannedRun {
+  uint64_t first_value = 0;  // index into values()
+  uint64_t record_count = 0;
+  RecordIndex first_record;
+  PageNo leaf;
+  PageNo home;
+  uint32_t first_node = 0;
+  file::RunKind kind = file::RunKind::kNodes;
+  uint64_t leaf_at = 0;
+  uint64_t home_at = 0;  // leaf_at unless home is another page
+};
+
+// Reused from plan to plan, so that its memory is allocated once. Threads: one at a time.
+class ReadPlan final : public file::RecordRunSink {
+ public:
+  explicit ReadPlan(const ReadPlanOptions& options) : options_(options) {}
+
+  void Clear();
+
+  // Adds records, in any order; a record may come twice.
+  // Errors: none
+  Status Add(const file::RecordRun& run) override;
+
+  // Approximate bytes that the plan will read: the pages added so far. A shared page that was added
+  // since the last Settle counts each time it was added.
+  uint64_t pending_bytes() const { return pending_bytes_; }
+
+  // Makes pending_bytes exact and returns the number of extents so far, gaps not joined.
+  // Cost: the first call as Finish, later calls in proportion to the records added since
+  uint64_t Settle();
+
+  // Assigns a buffer offset to every added record, and cuts the buffer into blocks. After this call
+  // only CutBlocks and Clear may change the plan.
+  // FinishInFile  uses file offsets instead, as ReadPlanOptions::is_in_place does
+  // Cost: O(n) for records in file order, O(n log n) otherwise
+  void Finish();
+  void FinishInFile();
+
+  // Cuts other blocks for the same buffer. Requires: Finish was called
+  void CutBlocks(const BlockCut& cut);
+
+  std::span<const PlannedBlock> blocks() const { return blocks_; }
+  std::span<const PlannedExtent> parts() const { return parts_; }  // of all blocks with gaps
+  // The extents of the part for which BlockCut::has_leaf returned true.
+  std::span<const PlannedExtent> had() const { return had_; }
+  std::span<const PlannedRun> runs() const { return runs_; }
+  std::span<const PlannedValue> values() const { return values_; }
+
+  uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes; or 0
+  uint64_t read_bytes() const { return read_bytes_; }      // of blocks()
+  uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
+
+ private:
+  enum class Part : uint32_t { kLeaf, kHome, kValue };
+  // A range of pages, and the run or value that needs it.
+  struct Item {
+    uint64_t begin = 0;  // bytes from the start of the file; page-aligned
+    uint64_t end = 0;
+    uint64_t owner = 0;  // index into runs_ or values_
+    Part part = Part::kLeaf;
+  };
+  struct CoalescedExtent {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t at = 0;
+    uint64_t useful_bytes = 0;
+    bool is_leaf = true;
+  };
+
+  // Gaps of less than `bytes` are read along, and `largest_count` gaps of exactly `bytes`.
+  struct GapLimit {
+    uint64_t bytes = 0;
+    uint64_t largest_count = 0;
+  };
+
+  void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
+  void SortItems();
+  bool Extends(const CoalescedExtent& stretch, const Item& item) const;
+  void Place(const Item& item, const CoalescedExtent& stretch);
+  void CloseStretch(const CoalescedExtent& stretch);
+  uint64_t NeededBytes(uint64_t* stretch_count) const;
+  void PlaceAll();
+  void PlaceValuesOnPages();
+  void CutPieces(const BlockCut& cut);
+  GapLimit GapsWorthReading(const ReadCost& cost);
+  void JoinPieces(GapLimit limit);
+
+  ReadPlanOptions options_;
+  std::vector<Item> items_;
+  std::vector<Item> strays_, merged_;  // of SortItems
+  std::vector<PlannedRun> runs_;
+  std::vector<PlannedValue> values_;
+  bool is_in_file_ = false;  // offsets are file offsets
+  std::vector<CoalescedExtent> stretches_;
+  std::vector<PlannedExtent> pieces_, had_, parts_;
+  std::vector<uint64_t> gaps_;  // of GapsWorthReading
+  std::vector<PlannedBlock> blocks_;
+  uint64_t pending_bytes_ = 0;
+  uint64_t gap_bytes_left_ = 0;  // that may still be read along
+  uint64_t buffer_bytes_ = 0;
+  uint64_t read_bytes_ = 0;
+  uint64_t useful_bytes_ = 0;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_PLAN_READ_PLAN_H_

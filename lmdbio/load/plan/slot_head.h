@@ -1,0 +1,46 @@
+// lmdbio/load/plan/slot_head.h - the description of a slot that ranks read beside its bytes.
+//
+// Source: docs/loader.md "The window".
+#ifndef LMDBIO_LOAD_PLAN_SLOT_HEAD_H_
+#define LMDBIO_LOAD_PLAN_SLOT_HEAD_H_
+
+#include <cstdint>
+
+namespace lmdbio::load {
+
+// A record in a slot. Offsets count from where the slot's head says.
+struct RecordEntry {
+  uint64_t position = 0;  // in the global sequence
+  uint64_t value_at = 0;
+  uint64_t key_at = 0;
+  uint32_t value_bytes = 0;
+  uint16_t key_bytes = 0;
+  bool has_run = false;  // the value is in overflow pages, behind the head of their run
+};
+
+// The part of a batch that is one rank's.
+struct BatchShare {
+  uint64_t first_entry = 0;  // index into the slot's entries
+  uint32_t record_count = 0;
+  uint32_t skipped_count = 0;  // records left out because they could not be read
+};
+
+// Part of a slot that could not be read (OnError::kSkip).
+struct BadRange {
+  uint64_t at = 0;  // bytes from the start of the slot's pages
+  uint64_t length_bytes = 0;
+};
+
+// What ranks must know of a slot beside its bytes. Written by the reader that finishes it.
+struct SlotHead {
+  uint64_t first_batch = 0;
+  uint64_t batch_count = 0;
+  uint64_t shares_at = 0;   // BatchShare [batch_count * rank count], batch after batch
+  uint64_t entries_at = 0;  // RecordEntry [...]
+  // What the entries' offsets count from: the start of the ring, or of other memory (in place, in
+  // a map; kept, in memory for the whole file).
+  bool is_in_ring = true;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_PLAN_SLOT_HEAD_H_

@@ -1,0 +1,89 @@
+// lmdbio/load/plan/strategy.h - the strategies, as rows of one table of independent answers.
+//
+//   who finds a record, and how   LocateMethod
+//   how its bytes come            an engine (file/blocks/block_engine.h)
+//   what one request asks for     load::Coalescing
+//   who may read when             Staggering
+//
+// Source: dissertation 3.1 (lmdb), 3.2 (lmm), 4.2 (lmm-dm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3
+// (-coal), 5.2.4 (-stag); docs/loader.md "Strategies".
+#ifndef LMDBIO_LOAD_PLAN_STRATEGY_H_
+#define LMDBIO_LOAD_PLAN_STRATEGY_H_
+
+#include <array>
+#include <string_view>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/load/plan/read_plan.h"
+
+namespace lmdbio::load {
+
+enum class Strategy {
+  kAuto,                // "auto": provenance if it fits, else a scan; the engine by a probe
+  kLmdb,                // "lmdb": every rank steps liblmdb's cursor over all records
+  kLmm,                 // "lmm": readers step a cursor over a map and copy into the window
+  kLmmDm,               // "lmm-dm": the cursor goes from host to host
+  kLmmDio,              // "lmm-dio": one host's cursor finds for all, explicit reads fetch
+  kLmmDioProv,          // "lmm-dio-prov": provenance finds
+  kLmmDioProvCoal,      // "lmm-dio-prov-coal": and neighbours are fetched together
+  kLmmDioProvCoalStag,  // "lmm-dio-prov-coal-stag": and readers take turns
+  kScan,                // "scan": a page walk finds, deep reads around the page cache fetch
+};
+
+// Who may read when.
+enum class Staggering {
+  kNone,       // every reader when it likes
+  kTokens,     // readers with a token
+  kIfWorthIt,  // the same, if a trial of a long stream shows that it helps
+};
+
+enum class LocateMethod {
+  kNone,          // liblmdb's business
+  kCursor,        // a cursor over a map of the file, from record to record
+  kHandedCursor,  // the same, of which hosts take turns with one
+  kOneWalker,     // the same, by one host for all
+  kProvenance,    // computed from the provenance file
+  kScan,          // a page walk, running ahead of the reads
+  kBest,          // kProvenance where it fits, else kScan
+};
+
+struct StrategyTraits {
+  Strategy strategy = Strategy::kAuto;
+  std::string_view name;
+  LocateMethod locating = LocateMethod::kBest;
+  load::Coalescing coalescing = load::Coalescing::kNeighbours;
+  // The engine that makes the strategy what it is; kProbe leaves the choice open.
+  enum class EngineChoice { kMmap, kPread, kUringDirect, kProbe } engine = EngineChoice::kProbe;
+  Staggering staggering = Staggering::kNone;
+};
+
+inline constexpr std::array<StrategyTraits, 9> kStrategies = {{
+    {Strategy::kLmdb, "lmdb", LocateMethod::kNone, load::Coalescing::kNone,
+     StrategyTraits::EngineChoice::kMmap},
+    {Strategy::kLmm, "lmm", LocateMethod::kCursor, load::Coalescing::kNone,
+     StrategyTraits::EngineChoice::kMmap},
+    {Strategy::kLmmDm, "lmm-dm", LocateMethod::kHandedCursor, load::Coalescing::kNone,
+     StrategyTraits::EngineChoice::kMmap},
+    {Strategy::kLmmDio, "lmm-dio", LocateMethod::kOneWalker, load::Coalescing::kNone,
+     StrategyTraits::EngineChoice::kPread},
+    {Strategy::kLmmDioProv, "lmm-dio-prov", LocateMethod::kProvenance, load::Coalescing::kNone,
+     StrategyTraits::EngineChoice::kPread},
+    {Strategy::kLmmDioProvCoal, "lmm-dio-prov-coal", LocateMethod::kProvenance,
+     load::Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread},
+    {Strategy::kLmmDioProvCoalStag, "lmm-dio-prov-coal-stag", LocateMethod::kProvenance,
+     load::Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kTokens},
+    {Strategy::kScan, "scan", LocateMethod::kScan, load::Coalescing::kNeighbours,
+     StrategyTraits::EngineChoice::kUringDirect},
+    {Strategy::kAuto, "auto", LocateMethod::kBest, load::Coalescing::kNeighbours,
+     StrategyTraits::EngineChoice::kProbe, Staggering::kIfWorthIt},
+}};
+
+// Requires: a strategy of the enum
+const StrategyTraits& CompositionOf(Strategy strategy);
+
+// Errors: kInvalidArgument  no strategy of that name; the message lists them
+Result<Strategy> ParseStrategy(std::string_view name);
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_PLAN_STRATEGY_H_

@@ -1,0 +1,38 @@
+#include "lmdbio/load/slots/file_cache.h"
+
+#include <algorithm>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::load {
+
+uint64_t FileCache::BytesNeeded(uint64_t file_bytes) {
+  return AlignUp(file_bytes, load::kStretchAlignBytes);
+}
+
+FileCache::FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_bytes,
+                     size_t reader_index, size_t reader_count)
+    : memory_(memory),
+      file_bytes_(file_bytes),
+      chunk_bytes_(chunk_bytes),
+      reader_index_(reader_index),
+      reader_count_(reader_count),
+      asked_((file_bytes + chunk_bytes - 1) / chunk_bytes, false) {
+  LMDBIO_CHECK(memory.size() >= BytesNeeded(file_bytes));
+}
+
+void FileCache::TakeMissing(std::span<const load::PlannedBlock> blocks,
+                            std::vector<Extent>& missing) {
+  for (const load::PlannedBlock& block : blocks) {
+    const uint64_t end = block.file.offset + block.file.length_bytes;
+    for (uint64_t chunk = block.file.offset / chunk_bytes_; chunk * chunk_bytes_ < end; ++chunk) {
+      if (asked_[chunk] || chunk % reader_count_ != reader_index_) continue;
+      asked_[chunk] = true;
+      const uint64_t offset = chunk * chunk_bytes_;
+      missing.push_back({offset, std::min(chunk_bytes_, file_bytes_ - offset)});
+    }
+  }
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,76 @@
+#include "lmdbio/load/slots/record_checker.h"
+
+#include <fmt/format.h>
+
+namespace lmdbio::load {
+
+using file::LeafEntry;
+using file::LeafPage;
+using file::RunKind;
+using load::PlannedRun;
+
+Result<LeafPage> RecordChecker::OpenLeaf(const PlannedRun& run, Bytes bytes) const {
+  LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.leaf, bytes));
+  if (page.header.kind != file::PageKind::kLeaf) {
+    return pages_.Corrupt(run.leaf, "is no leaf page, although the layout says so");
+  }
+  Result<LeafPage> leaf = LeafPage::Parse(pages_.page_format(), page.bytes, page.header);
+  if (!leaf) return pages_.InFile(std::move(leaf).error());
+  const uint64_t nodes = run.kind == RunKind::kNodes ? run.record_count : 1;
+  if (run.first_node + nodes > leaf->entry_count()) {
+    return pages_.Corrupt(run.leaf, fmt::format("holds {} nodes, the layout expects {} from {} on",
+                                                leaf->entry_count(), nodes, run.first_node));
+  }
+  return leaf;
+}
+
+Status RecordChecker::CheckHome(const PlannedRun& run, Bytes bytes) const {
+  LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.home, bytes));
+  if (page.header.kind == file::PageKind::kBranch) {
+    return pages_.Corrupt(run.home, "is no leaf page, although the layout says so");
+  }
+  return {};
+}
+
+Result<LeafEntry> RecordChecker::EntryOf(const PlannedRun& run, const LeafPage& leaf,
+                                         uint64_t into_run, Extent value) const {
+  const uint64_t node = run.kind == RunKind::kNodes ? into_run : 0;
+  const LeafEntry entry = leaf.Entry(run.first_node + static_cast<uint32_t>(node));
+  LMDBIO_TRY_VOID(CheckEntry(run, leaf, entry, value));
+  return entry;
+}
+
+// Whether the node that holds the key speaks of this value.
+Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
+                                 const LeafEntry& entry, Extent value) const {
+  const auto other = [&](std::string_view what) {
+    return pages_.Corrupt(run.leaf, fmt::format("{} than the layout says, {} bytes at {}", what,
+                                                value.length_bytes, value.offset));
+  };
+  switch (entry.flags) {
+    case file::kSubPageNode:
+    case file::kSubTreeNode:
+      if (run.kind == RunKind::kDuplicates) return {};
+      return other("a node holds duplicates, other");
+    case file::kOverflowNode: {
+      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
+      LMDBIO_TRY(const Extent place, pages_.OverflowExtent(run.leaf, leaf, entry));
+      if (place == value) return {};
+      return other("a node refers to another value");
+    }
+    default: {
+      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
+      const uint64_t page_bytes = pages_.page_format().page_size_bytes();
+      const Extent place{run.leaf.value * page_bytes + entry.data_offset, entry.value_bytes};
+      if (place == value) return {};
+      return other("a node holds another value");
+    }
+  }
+}
+
+Status RecordChecker::CheckHead(Extent value, Bytes head) const {
+  const PageNo first{value.offset / pages_.page_format().page_size_bytes()};
+  return pages_.CheckOverflowHead(first, head, value.length_bytes);
+}
+
+}  // namespace lmdbio::load

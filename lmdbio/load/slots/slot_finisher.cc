@@ -1,0 +1,199 @@
+#include "lmdbio/load/slots/slot_finisher.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::load {
+namespace {
+
+using file::LeafEntry;
+using file::LeafPage;
+using load::PlannedRun;
+using load::PlannedValue;
+
+// How far ahead the heads of overflow runs are fetched into the cache: they lie pages apart, where
+// the processor does not expect them.
+constexpr uint64_t kHeadsAhead = 8;
+
+}  // namespace
+
+SlotFinisher::SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error)
+    : checker_(pages),
+      ranks_(std::move(ranks)),
+      on_error_(on_error),
+      local_of_(static_cast<size_t>(ranks_.rank_count), -1) {
+  for (size_t i = 0; i < ranks_.local_ranks.size(); ++i) {
+    local_of_[static_cast<size_t>(ranks_.local_ranks[i])] = static_cast<int>(i);
+  }
+}
+
+bool SlotFinisher::IsBad(uint64_t at, uint64_t length_bytes) const {
+  return std::any_of(bad_ranges_.begin(), bad_ranges_.end(), [&](const BadRange& bad) {
+    return at < bad.at + bad.length_bytes && bad.at < at + std::max<uint64_t>(1, length_bytes);
+  });
+}
+
+// Gives each local rank its room among the entries of the next group's batches. What is skipped
+// later leaves room unused.
+void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
+  if (groups_begun_ > 0) first_batch_ += slot.groups[groups_begun_ - 1].batch_count;
+  const size_t local_count = ranks_.local_ranks.size();
+  const uint64_t end = first_batch_ + slot.groups[groups_begun_++].batch_count;
+  for (uint64_t batch = first_batch_; batch < end; ++batch) {
+    const load::BatchSpan& span = slot.batches[batch];
+    for (size_t i = 0; i < local_count; ++i) {
+      const int owner = ranks_.local_ranks[LenderOf(i, span.pass)];
+      shares_[batch * local_count + i] = {next_entry_, 0, 0};
+      next_entry_ += load::ShareCount(span, ranks_.share, owner, ranks_.rank_count);
+    }
+  }
+}
+
+// The local rank whose share `taker` gets in a pass, and who gets the share of `lender`.
+size_t SlotFinisher::LenderOf(size_t taker, uint64_t pass) const {
+  if (ranks_.reuse_among == load::ReuseAmong::kRank) return taker;
+  return (taker + pass) % ranks_.local_ranks.size();
+}
+size_t SlotFinisher::TakerOf(size_t lender, uint64_t pass) const {
+  if (ranks_.reuse_among == load::ReuseAmong::kRank) return lender;
+  const size_t count = ranks_.local_ranks.size();
+  return (lender + count - pass % count) % count;
+}
+
+void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) {
+  while (groups_begun_ < group_count) BeginGroup(slot);
+}
+
+Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const PlannedRun& run) {
+  const file::PageReader& pages = checker_.pages();
+  const uint64_t page_bytes = pages.page_format().page_size_bytes();
+  const uint64_t at = slot.pages_at + run.leaf_at;
+  if (IsBad(run.leaf_at, page_bytes)) {
+    return pages.Corrupt(run.leaf, "could not be read");
+  }
+  LMDBIO_TRY(const LeafPage leaf, checker_.OpenLeaf(run, bytes_.subspan(at, page_bytes)));
+  if (run.home != run.leaf) {
+    if (IsBad(run.home_at, page_bytes)) return pages.Corrupt(run.home, "could not be read");
+    LMDBIO_TRY_VOID(
+        checker_.CheckHome(run, bytes_.subspan(slot.pages_at + run.home_at, page_bytes)));
+  }
+  return Leaf{leaf, at};
+}
+
+// The record as it lies in the slot, without its position.
+Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
+                                              const Result<Leaf>& leaf,
+                                              uint64_t value_index) const {
+  if (!leaf) return Fail(leaf.error().Copy());
+  const PlannedValue& value = slot.plan.values()[value_index];
+  LMDBIO_TRY(const LeafEntry entry,
+             checker_.EntryOf(run, leaf->page, value_index - run.first_value, value.file));
+  const bool has_run = entry.flags == file::kOverflowNode;
+  if (has_run && !is_in_place_) {
+    const uint64_t header_bytes = checker_.pages().page_format().header_bytes();
+    if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
+      return Fail(ErrorCode::kIo, "could not be read");
+    }
+    LMDBIO_TRY_VOID(checker_.CheckHead(
+        value.file, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes)));
+  }
+  const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
+  return RecordEntry{0,
+                     slot.pages_at + value.at,
+                     key_at,
+                     static_cast<uint32_t>(value.file.length_bytes),
+                     static_cast<uint16_t>(entry.key.size()),
+                     has_run};
+}
+
+// Writes the record's entry wherever it is handed out, or counts it as skipped there.
+Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
+                                  const Result<Leaf>& leaf, uint64_t value_index) {
+  Result<RecordEntry> entry = CheckRecord(slot, run, leaf, value_index);
+  if (!entry && on_error_ == OnError::kRaise) return Fail(std::move(entry).error());
+  const GroupRange& range = slot.ranges[range_index_];
+  const load::BatchGroup& group = slot.groups[range.group_index];
+  for (uint64_t pass = 0; pass < group.pass_count; ++pass) {
+    const load::BatchGroup::BatchPosition place = group.PlaceOf(range.first + into_range_, pass);
+    const uint64_t batch_index = first_batch_ + place.batch;
+    const uint64_t position = group.PositionOf(place);
+    const int owner =
+        load::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
+    const int lender = local_of_[static_cast<size_t>(owner)];
+    LMDBIO_DCHECK(lender >= 0);
+    const size_t taker = TakerOf(static_cast<size_t>(lender), pass);
+    BatchShare& share = shares_[batch_index * ranks_.local_ranks.size() + taker];
+    if (!entry) {
+      ++share.skipped_count;
+      continue;
+    }
+    entry->position = position;
+    entries_[share.first_entry + share.record_count++] = *entry;
+  }
+  return {};
+}
+
+// Dealt out batch by batch, records come to the batches of later passes in any order.
+void SlotFinisher::SortPasses(const PlannedSlot& slot) {
+  const size_t local_count = ranks_.local_ranks.size();
+  uint64_t first = 0;
+  for (const load::BatchGroup& group : slot.groups) {
+    const uint64_t per_pass = group.batches_per_pass();
+    const bool is_sorted = group.pass_count == 1 || group.by_slots || per_pass == 1;
+    for (uint64_t batch = per_pass; batch < group.batch_count && !is_sorted; ++batch) {
+      for (const BatchShare& share : shares_.subspan((first + batch) * local_count, local_count)) {
+        const auto entries = entries_.subspan(share.first_entry, share.record_count);
+        std::sort(entries.begin(), entries.end(), [](const RecordEntry& a, const RecordEntry& b) {
+          return a.position < b.position;
+        });
+      }
+    }
+    first += group.batch_count;
+  }
+}
+
+void SlotFinisher::NextRecord(const PlannedSlot& slot) {
+  if (++into_range_ < slot.ranges[range_index_].count) return;
+  into_range_ = 0;
+  if (++range_index_ == slot.ranges.size()) return;
+  BeginGroupsUpTo(slot, slot.ranges[range_index_].group_index + 1);
+}
+
+Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
+  const Result<Leaf> leaf = OpenLeaf(slot, run);
+  const std::span<const PlannedValue> values = slot.plan.values();
+  for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
+    if (i + kHeadsAhead < values.size() && !is_in_place_) {
+      __builtin_prefetch(bytes_.data() + slot.pages_at + values[i + kHeadsAhead].at);
+    }
+    LMDBIO_TRY_VOID(FinishRecord(slot, run, leaf, i));
+    NextRecord(slot);
+  }
+  return {};
+}
+
+Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
+                            ValueBytes values_are, std::span<const BadRange> bad_ranges) {
+  bytes_ = bytes;
+  is_in_place_ = values_are == ValueBytes::kLeftToRanks;
+  bad_ranges_ = bad_ranges;
+  const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
+  shares_ = {reinterpret_cast<BatchShare*>(&ring[slot.head.shares_at]), share_count};
+  entries_ = {reinterpret_cast<RecordEntry*>(&ring[slot.head.entries_at]), slot.entry_count};
+  groups_begun_ = 0;
+  first_batch_ = 0;
+  next_entry_ = 0;
+  range_index_ = 0;
+  into_range_ = 0;
+  if (!slot.ranges.empty()) BeginGroupsUpTo(slot, slot.ranges[0].group_index + 1);
+  for (const PlannedRun& run : slot.plan.runs()) LMDBIO_TRY_VOID(FinishRun(slot, run));
+  LMDBIO_CHECK(range_index_ == slot.ranges.size());
+  BeginGroupsUpTo(slot, slot.groups.size());
+  SortPasses(slot);
+  return {};
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,80 @@
+// lmdbio/load/slots/slot_finisher.h - from fetched pages to records that a rank may use.
+//
+// Every record is checked (record_checker.h) before any rank sees it. Where records are looked at
+// in place, the head of a value's overflow run is left to the ranks (in_place_view.h).
+//
+// Source: docs/loader.md "Checks"; docs/format.md section 8.
+#ifndef LMDBIO_LOAD_SLOTS_SLOT_FINISHER_H_
+#define LMDBIO_LOAD_SLOTS_SLOT_FINISHER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lmdbio/file/format/leaf_page.h"
+#include "lmdbio/file/layout/page_reader.h"
+#include "lmdbio/load/plan/options.h"
+#include "lmdbio/load/slots/record_checker.h"
+#include "lmdbio/load/slots/slot_planner.h"
+
+namespace lmdbio::load {
+
+// Threads: one at a time.
+class SlotFinisher {
+ public:
+  // pages  copied; its source must outlive this
+  SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error);
+
+  // Who looks at the heads of values' overflow runs.
+  enum class ValueBytes { kLookedAt, kLeftToRanks };
+
+  // Writes the shares and entries of `slot` into the ring.
+  // ring        [ring bytes] of the window
+  // bytes       where the slot's pages lie already: the ring, or the map of the file or memory that
+  //             keeps it if the plan is one in place; the entries' offsets count from its start
+  // bad_ranges  of the slot's pages that could not be read; only with OnError::kSkip
+  // Errors: kCorruption  with OnError::kRaise, the first record that is not what was planned
+  Status Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes, ValueBytes values_are,
+                std::span<const BadRange> bad_ranges);
+
+ private:
+  // A leaf page of the slot, once it has passed the checks.
+  struct Leaf {
+    file::LeafPage page;
+    uint64_t at = 0;  // in bytes_
+  };
+
+  Result<Leaf> OpenLeaf(const PlannedSlot& slot, const load::PlannedRun& run);
+  Status FinishRun(const PlannedSlot& slot, const load::PlannedRun& run);
+  Result<RecordEntry> CheckRecord(const PlannedSlot& slot, const load::PlannedRun& run,
+                                  const Result<Leaf>& leaf, uint64_t value_index) const;
+  Status FinishRecord(const PlannedSlot& slot, const load::PlannedRun& run,
+                      const Result<Leaf>& leaf, uint64_t value_index);
+  void SortPasses(const PlannedSlot& slot);
+  size_t LenderOf(size_t taker, uint64_t pass) const;
+  size_t TakerOf(size_t lender, uint64_t pass) const;
+  void BeginGroup(const PlannedSlot& slot);
+  void BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count);
+  void NextRecord(const PlannedSlot& slot);
+  bool IsBad(uint64_t at, uint64_t length_bytes) const;
+
+  RecordChecker checker_;
+  HostRanks ranks_;
+  OnError on_error_;
+  std::vector<int> local_of_;  // [job ranks] index among local_ranks, -1 elsewhere
+
+  // While a slot is being finished:
+  Bytes bytes_;
+  bool is_in_place_ = false;  // bytes_ is a map: values are left to the ranks
+  std::span<const BadRange> bad_ranges_;
+  std::span<BatchShare> shares_;
+  std::span<RecordEntry> entries_;
+  size_t groups_begun_ = 0;
+  uint64_t first_batch_ = 0;  // of the last of these, in the slot
+  uint64_t next_entry_ = 0;   // the first of the batch after these
+  size_t range_index_ = 0;
+  uint64_t into_range_ = 0;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_SLOTS_SLOT_FINISHER_H_

@@ -1,0 +1,90 @@
+#include "lmdbio/load/slots/snapshot_guard.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/errno_error.h"
+
+namespace lmdbio::load {
+namespace {
+
+// A writer would have to commit between two reads of the same page so many times in a row.
+constexpr int kPinTriesMax = 100;
+
+}  // namespace
+
+Result<SnapshotGuard::Identity> SnapshotGuard::Identify(const std::string& path) {
+  struct stat found = {};
+  if (::stat(path.c_str(), &found) != 0) {
+    return Fail(ErrnoError(errno, path, "cannot be examined"));
+  }
+  return Identity{found.st_dev, found.st_ino, static_cast<uint64_t>(found.st_size), found.st_mtim};
+}
+
+Result<SnapshotGuard> SnapshotGuard::Open(const ByteSource& source, SnapshotMode mode) {
+  if (mode != SnapshotMode::kPinned) {
+    LMDBIO_TRY(const Identity identity, Identify(source.name()));
+    LMDBIO_TRY(const file::Environment environment, file::Environment::Open(source));
+    SnapshotGuard guard(environment, mode);
+    guard.identity_ = identity;
+    return guard;
+  }
+  LMDBIO_TRY(auto pin, SnapshotPin::Open(source.name()));
+  for (int i = 0; i < kPinTriesMax; ++i) {
+    LMDBIO_TRY(const file::Environment environment, file::Environment::Open(source));
+    if (environment.snapshot().meta.transaction_id == pin->transaction_id()) {
+      SnapshotGuard guard(environment, mode);
+      guard.pin_ = std::move(pin);
+      return guard;
+    }
+    LMDBIO_TRY_VOID(pin->Renew());
+  }
+  return Fail(ErrorCode::kStale, fmt::format("{}: a writer commits faster than its state can be "
+                                             "pinned ({} tries)",
+                                             source.name(), kPinTriesMax));
+}
+
+Status SnapshotGuard::AfterSlot() const {
+  return mode_ == SnapshotMode::kOptimistic ? environment_.CheckHolds() : Status();
+}
+
+Status SnapshotGuard::AfterEpoch() const {
+  return mode_ == SnapshotMode::kImmutable ? CheckUnchanged() : Status();
+}
+
+Status SnapshotGuard::CheckUnchanged() const {
+  const ByteSource& source = environment_.pages().source();
+  const auto stale = [&](std::string what) {
+    return Fail(ErrorCode::kStale,
+                fmt::format("{}: the file was changed while it was read: {}", source.name(), what));
+  };
+  LMDBIO_TRY(const Identity now, Identify(source.name()));
+  if (now.device != identity_.device || now.inode != identity_.inode) {
+    return stale("another file has taken its place");
+  }
+  if (now.size_bytes != identity_.size_bytes) {
+    return stale(fmt::format("{} bytes became {}", identity_.size_bytes, now.size_bytes));
+  }
+  LMDBIO_TRY(const file::Snapshot snapshot, file::TakeSnapshot(source));
+  const uint64_t then = environment_.snapshot().meta.transaction_id;
+  if (snapshot.meta.transaction_id != then) {
+    return stale(fmt::format("transaction {} became {}", then, snapshot.meta.transaction_id));
+  }
+  if (now.modified.tv_sec != identity_.modified.tv_sec ||
+      now.modified.tv_nsec != identity_.modified.tv_nsec) {
+    return stale("its time of modification is another");
+  }
+  return {};
+}
+
+Error SnapshotGuard::Explain(Error error) const {
+  if (error.code() != ErrorCode::kCorruption && error.code() != ErrorCode::kIo) return error;
+  Status status = mode_ == SnapshotMode::kImmutable ? CheckUnchanged() : environment_.CheckHolds();
+  if (status || status.error().code() != ErrorCode::kStale) return error;
+  return std::move(status).error();
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,22 @@
+// lmdbio/ranks/group/rank_names.h - what ranks are called in messages.
+#ifndef LMDBIO_RANKS_GROUP_RANK_NAMES_H_
+#define LMDBIO_RANKS_GROUP_RANK_NAMES_H_
+
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/ranks/group/group.h"
+
+namespace lmdbio::ranks {
+
+// "rank 3", or "rank 3 on node-7" where the group spans several hosts.
+std::string RankName(const Group& group, int rank);
+
+// Collective. [ranks] what everybody calls everybody.
+// known_as  this rank in messages, where it is another there; negative: its rank
+// Errors: kInternal  MPI failed
+Result<std::vector<std::string>> GatherRankNames(Group& group, int known_as);
+
+}  // namespace lmdbio::ranks
+#endif  // LMDBIO_RANKS_GROUP_RANK_NAMES_H_

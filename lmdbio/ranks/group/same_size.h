@@ -1,0 +1,29 @@
+// lmdbio/ranks/group/same_size.h - memory is shared only by ranks that mean the same amount of it.
+#ifndef LMDBIO_RANKS_GROUP_SAME_SIZE_H_
+#define LMDBIO_RANKS_GROUP_SAME_SIZE_H_
+
+#include <cstdint>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::ranks {
+
+// MPI makes a window as large as its owner says and tells nobody: a rank that means more would
+// write over whatever is mapped behind it.
+// asked_bytes  [what each rank asks for]
+// Errors: kInvalidArgument  they differ
+inline Status CheckSameSize(std::span<const uint64_t> asked_bytes) {
+  for (size_t rank = 1; rank < asked_bytes.size(); ++rank) {
+    if (asked_bytes[rank] == asked_bytes[0]) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("rank {} asks for {} bytes of shared memory, rank 0 for {}", rank,
+                            asked_bytes[rank], asked_bytes[0]));
+  }
+  return {};
+}
+
+}  // namespace lmdbio::ranks
+#endif  // LMDBIO_RANKS_GROUP_SAME_SIZE_H_

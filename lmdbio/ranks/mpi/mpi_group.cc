@@ -1,0 +1,153 @@
+#include "lmdbio/ranks/mpi/mpi_group.h"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/ranks/group/host_memory.h"
+#include "lmdbio/ranks/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_memory.h"
+#include "lmdbio/ranks/shm/anonymous_memory.h"
+
+#ifdef __SANITIZE_THREAD__  // it sees neither fences nor other processes
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+namespace lmdbio::ranks {
+
+using ranks::Group;
+using ranks::SharedMemory;
+
+namespace {
+
+// Collective. The ranks that share memory with this one, in the order of `communicator`.
+Result<MPI_Comm> HostPart(MPI_Comm communicator) {
+  MPI_Comm part = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(
+      MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &part),
+      "MPI_Comm_split_type"));
+  return part;
+}
+
+// Collective. The name of this rank's host if the ranks of `communicator` do not share one, or "".
+Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
+  LMDBIO_TRY(MPI_Comm host, HostPart(communicator));
+  int size = 0;
+  int host_size = 0;
+  MPI_Comm_size(communicator, &size);
+  MPI_Comm_size(host, &host_size);
+  MPI_Comm_free(&host);
+  if (host_size == size) return std::string();
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name = {};
+  int length = 0;
+  LMDBIO_TRY_VOID(
+      MpiStatus(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name"));
+  return std::string(name.data(), static_cast<size_t>(length));
+}
+
+class CommunicatorGroup final : public Group {
+ public:
+  // Takes the communicator over.
+  // host_name  "" if all ranks share a host
+  CommunicatorGroup(MPI_Comm communicator, std::string host_name)
+      : communicator_(communicator), host_name_(std::move(host_name)) {
+    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(communicator_, &rank_);
+    MPI_Comm_size(communicator_, &size_);
+  }
+  // Collective in name; MPI frees locally and waits for nobody.
+  ~CommunicatorGroup() override {
+    if (IsMpiRunning()) MPI_Comm_free(&communicator_);
+  }
+  CommunicatorGroup(const CommunicatorGroup&) = delete;
+  CommunicatorGroup& operator=(const CommunicatorGroup&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& host_name() const override { return host_name_; }
+
+  Status Barrier() override;
+  Status Broadcast(int root, MutableBytes bytes) override;
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override;
+  Result<std::unique_ptr<Group>> SplitByHost() override;
+  Result<std::unique_ptr<Group>> Split(int color) override;
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
+
+ private:
+  MPI_Comm communicator_;
+  std::string host_name_;
+  int rank_ = 0;
+  int size_ = 0;
+};
+
+Status CommunicatorGroup::Barrier() {
+  // MPI promises nothing about stores that are not its own. The fences pair with each other on all
+  // ranks: what is stored before one rank's first is seen after another's second.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Barrier(communicator_), "MPI_Barrier"));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return {};
+}
+
+Status CommunicatorGroup::Broadcast(int root, MutableBytes bytes) {
+  LMDBIO_CHECK(root >= 0 && root < size_);
+  return BroadcastInPieces(communicator_, root, bytes);
+}
+
+Result<std::vector<std::byte>> CommunicatorGroup::AllGather(Bytes mine) {
+  std::vector<std::byte> all(mine.size() * static_cast<size_t>(size_));
+  LMDBIO_TRY_VOID(AllGatherInPieces(communicator_, mine, all));
+  return all;
+}
+
+Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
+  LMDBIO_TRY(MPI_Comm part, HostPart(communicator_));
+  return std::make_unique<CommunicatorGroup>(part, "");
+}
+
+Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
+  // MPI refuses negative colors; the first rank that gave a color stands for it.
+  LMDBIO_TRY(const std::vector<std::byte> colors, AllGather(std::as_bytes(std::span(&color, 1))));
+  int first = 0;
+  while (std::memcmp(&colors[static_cast<size_t>(first) * sizeof(int)], &color, sizeof(int)) != 0) {
+    ++first;
+  }
+  MPI_Comm part = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
+  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(part));
+  return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
+}
+
+// All ranks get the same code, so that all of them ask MPI or none does.
+Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t size_bytes) {
+  if (size_ == 1) return ranks::AllocateAnonymous(size_bytes);
+  auto memory = ranks::AllocateHostMemory(*this, size_bytes);
+  if (memory || memory.error().code() != ErrorCode::kUnsupported) return memory;
+  return AllocateWindowMemory(communicator_, size_bytes, memory.error().message());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
+  if (!IsMpiRunning()) {
+    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
+  }
+  if (communicator == MPI_COMM_NULL) {
+    return Fail(ErrorCode::kInvalidArgument, "MPI_COMM_NULL is no group");
+  }
+  int is_intercommunicator = 0;
+  LMDBIO_TRY_VOID(
+      MpiStatus(MPI_Comm_test_inter(communicator, &is_intercommunicator), "MPI_Comm_test_inter"));
+  if (is_intercommunicator != 0) {
+    return Fail(ErrorCode::kInvalidArgument, "an intercommunicator is no group");
+  }
+  MPI_Comm duplicate = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
+  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(duplicate));
+  return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));
+}
+
+}  // namespace lmdbio::ranks

@@ -1,0 +1,175 @@
+#include "lmdbio/ranks/net/peer_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lmdbio/ranks/shm/call_failure.h"
+
+namespace lmdbio::ranks {
+namespace {
+
+constexpr int kMappedBits = 96;  // of an IPv4 address in IPv6 are always the same
+
+tl::unexpected<Error> Failed(std::string_view call) {
+  return CallFailed(ErrorCode::kIo, call, errno);
+}
+
+// As the kernel takes it.
+struct SocketAddress {
+  explicit SocketAddress(const PeerAddress& address) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(address.port);
+    std::memcpy(&v6.sin6_addr, address.ip.data(), address.ip.size());
+    if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(address.port);
+    std::memcpy(&v4.sin_addr, &address.ip[kMappedBits / 8], sizeof v4.sin_addr);
+  }
+  bool is_v4() const { return v4.sin_family == AF_INET; }
+  sockaddr* get() {
+    return is_v4() ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
+  }
+  socklen_t size_bytes() const { return is_v4() ? sizeof v4 : sizeof v6; }
+
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+};
+
+Result<UniqueFd> MakeSocket(const SocketAddress& address) {
+  UniqueFd made(::socket(address.is_v4() ? AF_INET : AF_INET6,
+                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!made) return Failed("socket");
+  return made;
+}
+
+bool IsLinkLocal(const PeerAddress& address) {
+  return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
+}
+
+uint8_t CountOnes(std::span<const uint8_t> mask) {
+  int ones = 0;
+  for (const uint8_t byte : mask) ones += __builtin_popcount(byte);
+  return static_cast<uint8_t>(ones);
+}
+
+// None for other families and for addresses that mean nothing without their interface.
+bool Convert(const ifaddrs& entry, PeerAddress& address) {
+  if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return false;
+  if (entry.ifa_addr->sa_family == AF_INET) {
+    sockaddr_in ip{};
+    sockaddr_in mask{};
+    std::memcpy(&ip, entry.ifa_addr, sizeof ip);
+    std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
+    address.ip[10] = address.ip[11] = 0xFF;
+    std::memcpy(&address.ip[12], &ip.sin_addr, 4);
+    std::array<uint8_t, 4> bytes{};
+    std::memcpy(bytes.data(), &mask.sin_addr, 4);
+    address.prefix_bits = static_cast<uint8_t>(kMappedBits + CountOnes(bytes));
+    return true;
+  }
+  if (entry.ifa_addr->sa_family != AF_INET6) return false;
+  sockaddr_in6 ip{};
+  sockaddr_in6 mask{};
+  std::memcpy(&ip, entry.ifa_addr, sizeof ip);
+  std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
+  std::memcpy(address.ip.data(), &ip.sin6_addr, 16);
+  address.prefix_bits = CountOnes(std::span(mask.sin6_addr.s6_addr));
+  return !IsLinkLocal(address);
+}
+
+bool InNetworkOf(const PeerAddress& address, const PeerAddress& network) {
+  const size_t whole = network.prefix_bits / 8;
+  const int rest = network.prefix_bits % 8;
+  if (!std::equal(network.ip.begin(), network.ip.begin() + static_cast<std::ptrdiff_t>(whole),
+                  address.ip.begin())) {
+    return false;
+  }
+  return rest == 0 || (address.ip[whole] ^ network.ip[whole]) >> (8 - rest) == 0;
+}
+
+}  // namespace
+
+bool IsLoopback(const PeerAddress& address) {
+  const PeerAddress v4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127, 0, 0, 0}, 104};
+  const PeerAddress v6{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 128};
+  return InNetworkOf(address, v4) || InNetworkOf(address, v6);
+}
+
+uint64_t NetworkNamespace() {
+  struct stat found = {};
+  return ::stat("/proc/self/ns/net", &found) == 0 ? static_cast<uint64_t>(found.st_ino) : 0;
+}
+
+std::vector<PeerAddress> OwnAddresses() {
+  std::vector<PeerAddress> found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    PeerAddress address;
+    if ((entry->ifa_flags & IFF_UP) != 0 && Convert(*entry, address)) found.push_back(address);
+  }
+  ::freeifaddrs(list);
+  std::stable_partition(found.begin(), found.end(),
+                        [](const PeerAddress& address) { return !IsLoopback(address); });
+  // Loopback stays, however many there are: ranks of one host may have nothing else.
+  if (found.size() > Reachability::kAddressesMax) {
+    found[Reachability::kAddressesMax - 1] = found.back();
+    found.resize(Reachability::kAddressesMax);
+  }
+  return found;
+}
+
+std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
+                                      std::span<const PeerAddress> theirs) {
+  std::vector<PeerAddress> order(theirs.begin(), theirs.end());
+  const auto rank = [&](const PeerAddress& address) {
+    if (IsLoopback(address)) return 2;
+    const bool is_near = std::any_of(mine.begin(), mine.end(), [&](const PeerAddress& own) {
+      return InNetworkOf(address, own);
+    });
+    return is_near ? 0 : 1;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const PeerAddress& a, const PeerAddress& b) { return rank(a) < rank(b); });
+  return order;
+}
+
+Result<UniqueFd> BeginConnect(const PeerAddress& address) {
+  SocketAddress there(address);
+  LMDBIO_TRY(UniqueFd socket, MakeSocket(there));
+  const int rc = ::connect(socket.get(), there.get(), there.size_bytes());
+  if (rc != 0 && errno != EINPROGRESS) return Failed("connect");
+  return socket;
+}
+
+std::string Text(const PeerAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  in6_addr ip{};
+  std::memcpy(&ip, address.ip.data(), address.ip.size());
+  const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&ip);
+  ::inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? &address.ip[12] : address.ip.data(), text.data(),
+              text.size());
+  return text.data();
+}
+
+Result<UniqueFd> ListenAt(PeerAddress& address) {
+  address.port = 0;
+  SocketAddress here(address);
+  LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
+  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
+  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  socklen_t length = here.size_bytes();
+  if (::getsockname(listener.get(), here.get(), &length) != 0) return Failed("getsockname");
+  address.port = ntohs(here.is_v4() ? here.v4.sin_port : here.v6.sin6_port);
+  return listener;
+}
+
+}  // namespace lmdbio::ranks

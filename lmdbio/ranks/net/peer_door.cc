@@ -1,0 +1,124 @@
+#include "lmdbio/ranks/net/peer_door.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/ranks/shm/call_failure.h"
+
+namespace lmdbio::ranks {
+namespace {
+
+// Of one listener in one call of Serve, so that a flood of strangers does not keep the caller.
+constexpr int kAcceptsMax = 256;
+
+}  // namespace
+
+Result<PeerDoor> PeerDoor::Open(std::span<const PeerAddress> addresses) {
+  PeerDoor door;
+  std::optional<Error> failure;
+  for (PeerAddress address :
+       addresses.first(std::min(addresses.size(), Reachability::kAddressesMax))) {
+    Result<UniqueFd> listener = ListenAt(address);
+    if (listener) {
+      door.listeners_.push_back(std::move(*listener));
+      door.reachability_.addresses[door.reachability_.address_count++] = address;
+      continue;
+    }
+    if (listener.error().code() == ErrorCode::kResourceExhausted) {
+      return Fail(std::move(listener).error());
+    }
+    failure = std::move(listener).error().Within(fmt::format("listening at {}", Text(address)));
+  }
+  if (!door.listeners_.empty()) return door;
+  if (failure) return Fail(std::move(*failure));
+  return Fail(ErrorCode::kIo, "no network interface of this host is up, not even the loopback");
+}
+
+void PeerDoor::AddTo(std::vector<pollfd>& polled, Clock::time_point now) const {
+  for (const UniqueFd& listener : listeners_) {
+    if (now >= rests_until_) polled.push_back({listener.get(), POLLIN, 0});
+  }
+  for (const Stranger& one : strangers_) polled.push_back({one.socket.get(), POLLIN, 0});
+}
+
+PeerDoor::Clock::time_point PeerDoor::Deadline() const {
+  auto deadline = Clock::time_point::max();
+  if (rests_until_ != Clock::time_point()) deadline = rests_until_;
+  if (!strangers_.empty()) deadline = std::min(deadline, strangers_.front().until);
+  return deadline;
+}
+
+PeerDoor::Heard PeerDoor::Listen(Stranger& stranger, const JobKey& key) {
+  const ssize_t got = ::recv(stranger.socket.get(), &stranger.bytes[stranger.got],
+                             stranger.bytes.size() - stranger.got, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+  if (got <= 0) return Heard::kWrong;
+  stranger.got += static_cast<size_t>(got);
+  if (stranger.got < stranger.bytes.size()) return Heard::kNothingYet;
+  Introduction said;
+  std::memcpy(&said, stranger.bytes.data(), sizeof said);
+  return said.key == key ? Heard::kEnough : Heard::kWrong;
+}
+
+PeerDoor::Visitor PeerDoor::AsVisitor(Stranger& stranger) {
+  Introduction said;
+  std::memcpy(&said, stranger.bytes.data(), sizeof said);
+  return {said.from, said.to, std::move(stranger.socket)};
+}
+
+// None when nobody waits, or nobody can be let in for now.
+UniqueFd PeerDoor::Accept(const UniqueFd& listener, Clock::time_point now) {
+  while (true) {
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      trouble_.clear();
+      return socket;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN) return socket;
+    // Strangers hold descriptors that the next one, which may be a peer, needs.
+    if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
+      strangers_.pop_front();
+      continue;
+    }
+    // The connection stays in the queue, so poll would return at once, again and again.
+    trouble_ = WordsOfFailure("accept", errno);
+    rests_until_ = now + kRest;
+    return socket;
+  }
+}
+
+void PeerDoor::AcceptFrom(const UniqueFd& listener, const JobKey& key, Clock::time_point now,
+                          std::vector<Visitor>& visitors) {
+  for (int i = 0; i < kAcceptsMax; ++i) {
+    Stranger stranger{Accept(listener, now), now + kIntroductionLimit};
+    if (!stranger.socket) return;
+    const Heard heard = Listen(stranger, key);
+    if (heard == Heard::kEnough) visitors.push_back(AsVisitor(stranger));
+    if (heard != Heard::kNothingYet) continue;
+    if (strangers_.size() == kStrangersMax) strangers_.pop_front();
+    strangers_.push_back(std::move(stranger));
+  }
+}
+
+std::vector<PeerDoor::Visitor> PeerDoor::Serve(const JobKey& key, Clock::time_point now) {
+  std::vector<Visitor> visitors;
+  std::erase_if(strangers_, [&](Stranger& stranger) {
+    const Heard heard = Listen(stranger, key);
+    if (heard == Heard::kEnough) visitors.push_back(AsVisitor(stranger));
+    return heard != Heard::kNothingYet || now >= stranger.until;
+  });
+  if (now < rests_until_) return visitors;
+  rests_until_ = {};
+  for (const UniqueFd& listener : listeners_) AcceptFrom(listener, key, now, visitors);
+  return visitors;
+}
+
+}  // namespace lmdbio::ranks

@@ -1,0 +1,224 @@
+#include "lmdbio/ranks/net/peer_links.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/ranks/group/rank_names.h"
+#include "lmdbio/ranks/net/peer_rendezvous.h"
+
+namespace lmdbio::ranks {
+namespace {
+
+// A message: this, then so many bytes.
+struct Frame {
+  uint32_t kind = 0;
+  int32_t error_number = 0;  // of a failure: Error::error_number()
+  uint64_t length_bytes = 0;
+};
+constexpr uint32_t kMessage = 1;
+constexpr uint32_t kFailure = 2;  // the bytes are a text
+constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
+constexpr size_t kReceiveBytes = 64 << 10;
+
+// A host that vanishes without a word is noticed after this.
+constexpr int kIdleSeconds = 20;
+constexpr int kProbeSeconds = 5;
+constexpr int kProbeCount = 4;
+
+void Tune(const UniqueFd& socket) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(socket.get(), level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
+}
+
+void Signal(const UniqueFd& event) {
+  const uint64_t one = 1;
+  // The counter of an event cannot be full here.
+  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec& plan) {
+  std::unique_ptr<PeerLinks> links(new PeerLinks());
+  links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  links->wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Status made = links->stop_event_ && links->wake_event_
+                    ? Status()
+                    : Fail(ErrorCode::kResourceExhausted,
+                           fmt::format("eventfd: {}", std::strerror(errno)), errno);
+  LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  LMDBIO_TRY(links->names_, GatherRankNames(group, plan.known_as));
+  LMDBIO_TRY(RendezvousResult met, MeetPeers(group, plan));
+  for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
+  for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
+  for (const auto& [rank, outgoing] : links->outgoing_) Tune(outgoing.socket);
+  for (const auto& [rank, incoming] : links->incoming_) Tune(incoming.socket);
+  return links;
+}
+
+tl::unexpected<Error> PeerLinks::Gone(int rank) const {
+  return Fail(ErrorCode::kPeerFailed,
+              fmt::format("{} has ended unexpectedly", names_[static_cast<size_t>(rank)]));
+}
+
+PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
+  while (!is_stopped_.load()) {
+    std::array<pollfd, 2> polled{{{socket, events, 0}, {stop_event_.get(), POLLIN, 0}}};
+    ::poll(polled.data(), polled.size(), -1);
+    if (polled[1].revents == 0 && polled[0].revents != 0) return Waited::kReady;
+  }
+  return Waited::kStopped;
+}
+
+// As much as there is room for.
+void PeerLinks::SendSome(Outgoing& link) {
+  size_t done = 0;
+  while (done < link.bytes.size() && !link.is_gone) {
+    const ssize_t sent = ::send(link.socket.get(), &link.bytes[done], link.bytes.size() - done,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      done += static_cast<size_t>(sent);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      link.is_gone = true;
+    }
+  }
+  link.bytes.erase(link.bytes.begin(), link.bytes.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message, int error_number) {
+  LMDBIO_CHECK(message.size() <= kMessageBytesMax);
+  const Frame frame{kind, error_number, message.size()};
+  const Bytes head = std::as_bytes(std::span(&frame, 1));
+  link.bytes.insert(link.bytes.end(), head.begin(), head.end());
+  link.bytes.insert(link.bytes.end(), message.begin(), message.end());
+}
+
+Status PeerLinks::DrainOne(int to, Outgoing& link) {
+  while (true) {
+    SendSome(link);
+    if (link.is_gone) return Gone(to);
+    if (link.bytes.empty() || Wait(link.socket.get(), POLLOUT) == Waited::kStopped) return {};
+  }
+}
+
+Status PeerLinks::Send(int to, Bytes message) {
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kMessage, message);
+  return DrainOne(to, link);
+}
+
+Status PeerLinks::SendFailure(int to, const Error& error) {
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kFailure, std::as_bytes(std::span(error.message())), error.error_number());
+  return DrainOne(to, link);
+}
+
+Status PeerLinks::Post(int to, Bytes message) {
+  Outgoing& link = outgoing_.at(to);
+  Append(link, kMessage, message);
+  SendSome(link);
+  return link.is_gone ? Gone(to) : Status();
+}
+
+bool PeerLinks::Flush() {
+  bool is_empty = true;
+  for (auto& [rank, link] : outgoing_) {
+    SendSome(link);
+    is_empty = is_empty && (link.bytes.empty() || link.is_gone);
+  }
+  return is_empty;
+}
+
+Status PeerLinks::Drain() {
+  for (auto& [rank, link] : outgoing_) LMDBIO_TRY_VOID(DrainOne(rank, link));
+  return {};
+}
+
+bool PeerLinks::IsWhole(const Incoming& link) {
+  if (link.bytes.size() < sizeof(Frame)) return false;
+  Frame frame;
+  std::memcpy(&frame, link.bytes.data(), sizeof frame);
+  return link.bytes.size() - sizeof frame >= frame.length_bytes;
+}
+
+PeerLinks::Read PeerLinks::ReadMore(Incoming& link) {
+  std::array<std::byte, kReceiveBytes> piece;
+  const ssize_t got = ::recv(link.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (got > 0) {
+    link.bytes.insert(link.bytes.end(), piece.begin(), piece.begin() + got);
+    return Read::kSome;
+  }
+  return got < 0 && (errno == EAGAIN || errno == EINTR) ? Read::kNothingYet : Read::kEnd;
+}
+
+bool PeerLinks::HasMessage(int from) {
+  Incoming& link = incoming_.at(from);
+  while (!IsWhole(link)) {
+    const Read read = ReadMore(link);
+    if (read != Read::kSome) return read == Read::kEnd;
+  }
+  return true;
+}
+
+Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
+  Incoming& link = incoming_.at(from);
+  while (!IsWhole(link)) {
+    if (Wait(link.socket.get(), POLLIN) == Waited::kStopped) return std::nullopt;
+    if (ReadMore(link) == Read::kEnd) return Gone(from);
+  }
+  Frame frame;
+  std::memcpy(&frame, link.bytes.data(), sizeof frame);
+  const auto begin = link.bytes.begin() + sizeof frame;
+  const auto end = begin + static_cast<std::ptrdiff_t>(frame.length_bytes);
+  std::vector<std::byte> message(begin, end);
+  link.bytes.erase(link.bytes.begin(), end);
+  if (frame.kind == kMessage) return message;
+  return lmdbio::Fail(ErrorCode::kPeerFailed,
+                      std::string(reinterpret_cast<const char*>(message.data()), message.size()),
+                      frame.error_number);
+}
+
+std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {
+  std::vector<pollfd> polled;
+  while (!is_stopped_.load()) {
+    for (const int rank : from) {
+      if (HasMessage(rank)) return rank;
+    }
+    polled.clear();
+    for (const int rank : from) polled.push_back({incoming_.at(rank).socket.get(), POLLIN, 0});
+    polled.push_back({stop_event_.get(), POLLIN, 0});
+    polled.push_back({wake_event_.get(), POLLIN, 0});
+    const int ready_count = ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
+    uint64_t count = 0;
+    if (::read(wake_event_.get(), &count, sizeof count) > 0) return std::nullopt;
+    if (ready_count == 0) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void PeerLinks::Wake() { Signal(wake_event_); }
+
+void PeerLinks::Stop() {
+  is_stopped_.store(true);
+  Signal(stop_event_);
+}
+
+}  // namespace lmdbio::ranks

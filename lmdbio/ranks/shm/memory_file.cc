@@ -1,0 +1,119 @@
+#include "lmdbio/ranks/shm/memory_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/ranks/shm/call_failure.h"
+
+namespace lmdbio::ranks {
+namespace {
+
+constexpr const char* kName = "lmdbio";  // in /proc/PID/maps; need not be unique
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+// MFD_NOEXEC_SEAL of Linux 6.3. Hosts that forbid executable memory files (sysctl vm.memfd_noexec)
+// refuse files without it, and older kernels refuse the flag.
+constexpr unsigned kNoExecution = 8;
+constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+
+// mmap refuses 0 bytes.
+uint64_t FileBytes(uint64_t size_bytes) {
+  return AlignUp(std::max<uint64_t>(size_bytes, 1), static_cast<uint64_t>(::getpagesize()));
+}
+
+uint64_t HostMemoryBytes() {
+  struct sysinfo host = {};
+  if (::sysinfo(&host) != 0) return std::numeric_limits<int64_t>::max();
+  return (uint64_t{host.totalram} + host.totalswap) * host.mem_unit;
+}
+
+// The kernel grants a memory file of any size, and ends a process when no page is left for it. So
+// the size is compared with the host's memory, as the kernel itself does for private memory. A file
+// above the limit of ulimit -f would be refused with a signal.
+Status CheckFits(uint64_t size_bytes) {
+  const uint64_t host_bytes = HostMemoryBytes();
+  if (size_bytes > host_bytes) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("{} bytes of shared memory: this host has {} bytes of memory and swap: "
+                            "ask for less",
+                            size_bytes, host_bytes));
+  }
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && FileBytes(size_bytes) > limit.rlim_cur) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("{} bytes of shared memory: this process may make files of {} bytes: "
+                            "raise the limit with ulimit -f, or ask for less",
+                            size_bytes, limit.rlim_cur));
+  }
+  return {};
+}
+
+Result<UniqueFd> OpenMemoryFile() {
+  UniqueFd file(::memfd_create(kName, kFlags | kNoExecution));
+  if (!file && errno == EINVAL) file = UniqueFd(::memfd_create(kName, kFlags));
+  if (!file) return CallFailed(ErrorCode::kUnsupported, "memfd_create", errno);
+  return file;
+}
+
+}  // namespace
+
+Result<UniqueFd> CreateMemoryFile(uint64_t size_bytes) {
+  LMDBIO_TRY_VOID(CheckFits(size_bytes));
+  LMDBIO_TRY(UniqueFd file, OpenMemoryFile());
+  if (::ftruncate(file.get(), static_cast<off_t>(FileBytes(size_bytes))) != 0) {
+    return CallFailed(ErrorCode::kUnsupported, "ftruncate of a memory file", errno);
+  }
+  if (::fcntl(file.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
+    return CallFailed(ErrorCode::kUnsupported, "sealing a memory file", errno);
+  }
+  return file;
+}
+
+// A reservation that is large enough to hold an aligned start is replaced in its middle, and what
+// is left of it at both ends is given back.
+Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
+                                                          uint64_t size_bytes) {
+  const uint64_t mapped_bytes = FileBytes(size_bytes);
+  struct stat found = {};
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  if (::fstat(file.get(), &found) != 0 || static_cast<uint64_t>(found.st_size) != mapped_bytes ||
+      seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("no memory file of {} sealed bytes", mapped_bytes));
+  }
+  const uint64_t reserved_bytes = mapped_bytes + kAlignBytes;
+  const auto failed = [size_bytes](int error_number) {
+    return CallFailed(ErrorCode::kResourceExhausted,
+                      fmt::format("{} bytes of shared memory: mmap", size_bytes), error_number);
+  };
+  void* const reserved = ::mmap(nullptr, reserved_bytes, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, /*fd=*/-1, 0);
+  if (reserved == MAP_FAILED) return failed(errno);
+  auto* const first = static_cast<std::byte*>(reserved);
+  const uint64_t before = -reinterpret_cast<uintptr_t>(first) % kAlignBytes;
+  std::byte* const start = first + before;
+  if (::mmap(start, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) ==
+      MAP_FAILED) {
+    const int error_number = errno;
+    ::munmap(first, reserved_bytes);
+    return failed(error_number);
+  }
+  if (before > 0) ::munmap(first, before);
+  ::munmap(start + mapped_bytes, kAlignBytes - before);
+  return std::unique_ptr<SharedMapping>(new SharedMapping(start, mapped_bytes, size_bytes));
+}
+
+SharedMapping::~SharedMapping() { ::munmap(bytes_.data(), mapped_bytes_); }
+
+}  // namespace lmdbio::ranks

@@ -1,0 +1,49 @@
+#include "lmdbio/sync/control/negotiation.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::sync {
+
+Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScope scope,
+                                                const RankTopology& layout, Speaker speaker) {
+  const std::vector<int>& senders = layout.Members(scope);
+  if (reply.gathered.size() != senders.size()) {
+    return Fail(ErrorCode::kInternal, fmt::format("{} messages were gathered from {} ranks",
+                                                  reply.gathered.size(), senders.size()));
+  }
+  std::vector<RequestList> lists;
+  lists.reserve(senders.size());
+  for (size_t i = 0; i < senders.size(); ++i) {
+    const int sender = senders[i];
+    auto list = DecodeAsks(reply.gathered[i], layout.size());
+    if (!list) return Fail(std::move(list).error().Within(fmt::format("rank {}", sender)));
+    for (const RequestEntry& ask : list->asks) {
+      for (const int32_t rank : ask.ranks) {
+        const bool may_speak = speaker == Speaker::kItself
+                                   ? rank == sender
+                                   : layout.HostOf(rank) == layout.HostOf(sender);
+        if (may_speak) continue;
+        return Fail(ErrorCode::kInternal, fmt::format("rank {} asks for tensor '{}' for rank {}",
+                                                      sender, ask.request.name, rank));
+      }
+    }
+    lists.push_back(std::move(*list));
+  }
+  return lists;
+}
+
+Result<ResponseList> Negotiation::Answer(const Reply& gathered, ExchangeScope scope,
+                                         Speaker speaker) {
+  LMDBIO_TRY(std::vector<RequestList> lists, DecodeGathered(gathered, scope, layout_, speaker));
+  ResponseList answer;
+  for (RequestList& list : lists) {
+    answer.is_ended = answer.is_ended || list.is_ending;
+    for (RequestEntry& ask : list.asks) LMDBIO_TRY_VOID(table_.Add(std::move(ask)));
+  }
+  answer.responses = table_.TakeReady();
+  return answer;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,69 @@
+// lmdbio/sync/control/pending.h - the unanswered requests of this rank.
+//
+// The tensors of a group are sent together: a group waits here until it is complete. So a rank that
+// has requested one tensor of a group has requested all of them.
+#ifndef LMDBIO_SYNC_CONTROL_PENDING_H_
+#define LMDBIO_SYNC_CONTROL_PENDING_H_
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lmdbio/sync/request/message_codec.h"
+#include "lmdbio/sync/request/request.h"
+
+namespace lmdbio::sync {
+
+// One tensor, or all of a group.
+struct PendingUnit {
+  std::vector<Request> requests;
+  std::vector<uint64_t> numbers;  // [requests] in the order of submission
+  uint64_t group_digest = 0;      // 0: no group
+  int64_t position = -1;          // in the response cache; -1: not cached
+  uint64_t cache_version = 0;     // of the cache, when it was looked up
+  bool is_sent = false;           // to rank 0
+};
+
+// Threads: one at a time.
+class Pending {
+ public:
+  // Requires: no request of the name is pending; the name is not empty; the enumerations are valid
+  void Submit(Request request);
+
+  // Begins a round: the requests submitted so far take part in it.
+  void Open();
+
+  // The units that take part, oldest first.
+  std::list<PendingUnit>& units() { return units_; }
+  const PendingUnit* Find(const std::string& name) const;
+
+  // The requests of units that were not sent and have no cache position. They count as sent.
+  std::vector<RequestEntry> TakeUnsent(int rank);
+
+  // All ranks have got this response: removes its tensors.
+  void Answered(const Response& response);
+
+  // Takes back everything, oldest first.
+  std::vector<Request> TakeAll();
+
+  bool is_empty() const { return units_.empty() && held_.empty() && submitted_.empty(); }
+  // Whether a kJoin takes part.
+  bool has_join() const { return join_count_ > 0; }
+
+ private:
+  void AddUnit(PendingUnit unit);
+  void EraseFrom(std::list<PendingUnit>::iterator unit, const std::string& name);
+
+  uint64_t next_number_ = 0;
+  std::vector<std::pair<uint64_t, Request>> submitted_;  // since the round began
+  std::unordered_map<std::string, PendingUnit> held_;    // incomplete groups
+  std::list<PendingUnit> units_;
+  std::unordered_map<std::string, std::list<PendingUnit>::iterator> by_name_;
+  int join_count_ = 0;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_CONTROL_PENDING_H_

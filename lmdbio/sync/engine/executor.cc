@@ -1,0 +1,348 @@
+#include "lmdbio/sync/engine/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
+#include "lmdbio/sync/reduce/reduce.h"
+#include "lmdbio/sync/request/fusion.h"
+
+namespace lmdbio::sync {
+
+using sync::CallOutcome;
+using sync::CallTag;
+using sync::Operation;
+using sync::Request;
+using sync::Response;
+using sync::Values;
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+// Of one tensor. A prescale takes no pass of its own.
+void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from) {
+  sync::Scale(request.type, request.prescale, to, from, request.element_count());
+}
+
+sync::Reduction ReductionOf(const Request& request) {
+  return {request.reduce_op, request.postscale};
+}
+
+// Rows of the first dimension that each of `size` ranks gets: as even as can be, more to the first.
+std::vector<uint64_t> EvenRows(int64_t rows, int size) {
+  const auto ranks = static_cast<uint64_t>(size);
+  const auto all = static_cast<uint64_t>(rows);
+  std::vector<uint64_t> parts(ranks, all / ranks);
+  for (uint64_t i = 0; i < all % ranks; ++i) ++parts[i];
+  return parts;
+}
+
+std::unique_ptr<std::byte[]> MakeZeros(uint64_t bytes) {
+  return std::make_unique<std::byte[]>(bytes + kAlignment);
+}
+
+MutableBytes AlignedPart(std::byte* memory, uint64_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return {memory + (kAlignment - address % kAlignment) % kAlignment, bytes};
+}
+
+}  // namespace
+
+Executor::Executor(sync::Collectives& collectives, SyncTracer& witness, uint64_t fusion_bytes,
+                   uint64_t gradient_bytes)
+    : collectives_(collectives), witness_(witness), fusion_bytes_(fusion_bytes) {
+  const MutableBytes registered = collectives.registered();
+  // The last tensor of a bucket counts with its bytes rounded up, like all others.
+  const uint64_t gradient_room = AlignUp(gradient_bytes, kAlignment);
+  if (registered.size() >= fusion_bytes + gradient_room) {
+    gradients_ = registered.first(gradient_bytes);
+    fusion_ = registered.subspan(gradient_room, fusion_bytes);
+  } else if (gradient_bytes > 0) {
+    own_gradients_ = MakeZeros(gradient_room);
+    gradients_ = AlignedPart(own_gradients_.get(), gradient_bytes);
+  }
+}
+
+Executor::~Executor() {
+  KeepIfWritten(std::move(own_fusion_));
+  KeepIfWritten(std::move(own_gradients_));
+}
+
+// For memory that is let go: where a call has failed and goes on in it, it is leaked.
+template <typename Owner>
+void Executor::KeepIfWritten(Owner memory) const {
+  if (collectives_.writes_after_failure()) KeepForever(std::move(memory));
+}
+
+// Made once and never resized: nothing that is under way can lose its memory.
+MutableBytes Executor::FusionBuffer() {
+  if (fusion_.data() == nullptr || fusion_.size() < fusion_bytes_) {
+    own_fusion_ = std::make_unique_for_overwrite<std::byte[]>(fusion_bytes_ + kAlignment);
+    fusion_ = AlignedPart(own_fusion_.get(), fusion_bytes_);
+  }
+  return fusion_;
+}
+
+template <typename Call>
+Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call) {
+  witness_.Transferring(tasks, bytes);
+  Outcome outcome = call();
+  if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
+  witness_.Transferred(bytes);
+  const bool is_first = counters_.collective_count++ == 0;
+  counters_.collective_bytes += bytes;
+  counters_.collective_bytes_max = std::max(counters_.collective_bytes_max, bytes);
+  counters_.collective_bytes_min =
+      is_first ? bytes : std::min(counters_.collective_bytes_min, bytes);
+  return outcome;
+}
+
+Executor::Outcome Executor::Decline(uint64_t digest) {
+  return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, sync::ReduceOp::kSum);
+}
+
+Executor::Outcome Executor::Perform(const Response& response, std::span<Task* const> tasks,
+                                    CallTag tag) {
+  LMDBIO_CHECK(response.error.empty() && response.tensors.size() == tasks.size());
+  const Request& first = response.tensors.front();
+  switch (first.operation) {
+    case Operation::kAllReduce:
+      return AllReduce(response, tasks, tag);
+    case Operation::kBroadcast:
+      return Broadcast(first, tasks[0], tag);
+    case Operation::kAllGather:
+      return AllGather(response, tasks[0], tag);
+    case Operation::kAllToAll:
+      return AllToAll(response, tasks[0], tag);
+    case Operation::kReduceScatter:
+      return ReduceScatter(first, tasks[0], tag);
+    case Operation::kJoin:
+      if (tasks[0] != nullptr) tasks[0]->last_joined = response.last_joined;
+      return CallOutcome::kDone;
+    case Operation::kBarrier:  // that all have asked for it is all there is to it
+    case Operation::kAdoptPlan:
+      return CallOutcome::kDone;
+  }
+  LMDBIO_CHECK(false);
+}
+
+// As many tensors at a time as the buffer holds. All of them but for groups larger than it.
+Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* const> tasks,
+                                      CallTag tag) {
+  const std::span<const Request> requests(response.tensors);
+  for (size_t begin = 0; begin < requests.size();) {
+    size_t end = begin + 1;
+    uint64_t bytes = sync::FusedBytes(requests[begin]);
+    while (end < requests.size() && bytes + sync::FusedBytes(requests[end]) <= fusion_bytes_) {
+      bytes += sync::FusedBytes(requests[end++]);
+    }
+    const auto part = requests.subspan(begin, end - begin);
+    const auto part_tasks = tasks.subspan(begin, end - begin);
+    LMDBIO_TRY(const CallOutcome outcome, part.size() == 1
+                                              ? ReduceAlone(part[0], part_tasks[0], tag)
+                                              : ReduceFused(part, part_tasks, tag));
+    if (outcome == CallOutcome::kDeclined) return outcome;
+    tag.digest = tag.digest * 31 + 1;
+    begin = end;
+  }
+  return CallOutcome::kDone;
+}
+
+Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, const CallTag& tag) {
+  const uint64_t count = request.element_count();
+  const uint64_t bytes = request.byte_count();
+  std::unique_ptr<std::byte[]> zeros;
+  std::unique_ptr<std::byte[]> original;  // for a call that is declined
+  std::byte* output = task == nullptr ? nullptr : task->submission.output;
+  if (task == nullptr) {
+    zeros = std::make_unique<std::byte[]>(bytes);
+    output = zeros.get();
+  } else {
+    if (output == task->submission.input && request.prescale != 1) {
+      original = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      CopyIfApart(original.get(), output, bytes);
+    }
+    CopyPrescaled(request, output, task->submission.input);
+  }
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.AllReduce(tag, Values{output, count, request.type}, ReductionOf(request));
+  });
+  if (!outcome) {
+    KeepIfWritten(std::move(zeros));
+    return outcome;
+  }
+  if (*outcome == CallOutcome::kDeclined && original) CopyIfApart(output, original.get(), bytes);
+  return outcome;
+}
+
+void Executor::AddPlace(MutableBytes place) {
+  const std::lock_guard lock(places_mutex_);
+  place_ends_.insert(place.data() + place.size());
+}
+
+bool Executor::is_end_of_place(const std::byte* end) const {
+  const std::lock_guard lock(places_mutex_);
+  return place_ends_.contains(end);
+}
+
+// Where tensors lie that need not be packed: reduced in place, in the memory for gradients, one
+// behind the other as in a fusion buffer, and nothing of the program's between them, which would be
+// reduced, too. Places begin with a line, so tensors that do not may be followed by other places.
+// Null if they do not lie so.
+std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
+                            std::span<const uint64_t> offsets) const {
+  if (gradients_.empty() || requests[0].prescale != 1 || tasks[0] == nullptr) return nullptr;
+  std::byte* const first = tasks[0]->submission.output;
+  if (first < gradients_.data() || first >= gradients_.data() + gradients_.size()) return nullptr;
+  if (static_cast<size_t>(first - gradients_.data()) % kAlignment != 0) return nullptr;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (tasks[i] == nullptr) return nullptr;
+    const Submission& submission = tasks[i]->submission;
+    if (submission.input != submission.output || submission.output != first + offsets[i]) {
+      return nullptr;
+    }
+    const uint64_t end = offsets[i] + requests[i].byte_count();
+    const bool has_gap = i + 1 < requests.size() && end != offsets[i + 1];
+    if (has_gap && !is_end_of_place(first + end)) return nullptr;
+  }
+  return first;
+}
+
+Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
+                                        std::span<Task* const> tasks, const CallTag& tag) {
+  const Request& first = requests[0];
+  const auto places = sync::PlacesOf(requests);
+  // Without what is behind the last tensor: where it lies in place that is another's.
+  const uint64_t count =
+      (places.offsets.back() + requests.back().byte_count()) / sync::ElementBytes(first.type);
+  std::byte* const view = ViewOf(requests, tasks, places.offsets);
+  std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
+  for (size_t i = 0; i < requests.size() && view == nullptr; ++i) {
+    std::byte* const place = buffer + places.offsets[i];
+    const uint64_t bytes = requests[i].byte_count();
+    const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
+    if (tasks[i] != nullptr) {
+      CopyPrescaled(requests[i], place, tasks[i]->submission.input);
+      std::memset(place + bytes, 0, end - places.offsets[i] - bytes);
+    } else {
+      std::memset(place, 0, end - places.offsets[i]);
+    }
+  }
+  Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
+    return collectives_.AllReduce(tag, Values{buffer, count, first.type}, ReductionOf(first));
+  });
+  if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (tasks[i] == nullptr) continue;
+    CopyIfApart(tasks[i]->submission.output, buffer + places.offsets[i], requests[i].byte_count());
+  }
+  return outcome;
+}
+
+Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {
+  const uint64_t bytes = request.byte_count();
+  std::unique_ptr<std::byte[]> unwanted;
+  if (task == nullptr) unwanted = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::byte* const output = task == nullptr ? unwanted.get() : task->submission.output;
+  if (collectives_.rank() == request.root) CopyIfApart(output, task->submission.input, bytes);
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.Broadcast(tag, {output, bytes}, request.root);
+  });
+  if (!outcome) KeepIfWritten(std::move(unwanted));
+  return outcome;
+}
+
+Executor::Outcome Executor::AllGather(const Response& response, Task* task, const CallTag& tag) {
+  const Request& request = response.tensors.front();
+  const uint64_t row_bytes = request.row_element_count() * sync::ElementBytes(request.type);
+  std::vector<uint64_t> part_bytes;
+  uint64_t bytes = 0;
+  for (const int64_t rows : response.rows) {
+    part_bytes.push_back(static_cast<uint64_t>(rows) * row_bytes);
+    bytes += part_bytes.back();
+  }
+  std::vector<std::byte> all(bytes);
+  const uint64_t mine_bytes = part_bytes[static_cast<size_t>(collectives_.rank())];
+  const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes);
+  });
+  if (!outcome) KeepIfWritten(std::move(all));
+  if (outcome && task != nullptr) {
+    task->result = std::move(all);
+    task->result_rows = response.rows;
+  }
+  return outcome;
+}
+
+Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const CallTag& tag) {
+  const Request& request = response.tensors.front();
+  const uint64_t row_bytes = request.row_element_count() * sync::ElementBytes(request.type);
+  const auto size = static_cast<size_t>(collectives_.size());
+  const auto rank = static_cast<size_t>(collectives_.rank());
+  std::vector<uint64_t> send_bytes(size);
+  std::vector<uint64_t> receive_bytes(size);
+  std::vector<int64_t> received_rows(size);
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  for (size_t other = 0; other < size; ++other) {
+    send_bytes[other] = static_cast<uint64_t>(response.rows[rank * size + other]) * row_bytes;
+    received_rows[other] = response.rows[other * size + rank];
+    receive_bytes[other] = static_cast<uint64_t>(received_rows[other]) * row_bytes;
+    sent += send_bytes[other];
+    received += receive_bytes[other];
+  }
+  std::vector<std::byte> all(received);
+  const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
+  Outcome outcome = Transfer({&task, 1}, received, [&] {
+    return collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes);
+  });
+  if (!outcome) KeepIfWritten(std::move(all));
+  if (outcome && task != nullptr) {
+    task->result = std::move(all);
+    task->result_rows = std::move(received_rows);
+  }
+  return outcome;
+}
+
+Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, const CallTag& tag) {
+  const uint64_t row_count = request.row_element_count();
+  std::vector<uint64_t> counts =
+      EvenRows(request.shape.empty() ? 1 : request.shape[0], collectives_.size());
+  const uint64_t own_rows = counts[static_cast<size_t>(collectives_.rank())];
+  for (uint64_t& count : counts) count *= row_count;
+  const uint64_t bytes = request.byte_count();
+  const uint64_t count = request.element_count();
+  // The input is the caller's; scaling needs a copy of it, and a rank that has joined has none.
+  std::vector<std::byte> values;
+  auto* input = task == nullptr ? nullptr : const_cast<std::byte*>(task->submission.input);
+  if (task == nullptr || request.prescale != 1) {
+    values.resize(bytes);
+    if (task != nullptr) CopyPrescaled(request, values.data(), input);
+    input = values.data();
+  }
+  const uint64_t own_count = own_rows * row_count;
+  std::vector<std::byte> part(own_count * sync::ElementBytes(request.type));
+  Outcome outcome = Transfer({&task, 1}, bytes, [&] {
+    return collectives_.ReduceScatter(tag, Values{input, count, request.type}, part.data(), counts,
+                                      ReductionOf(request));
+  });
+  if (!outcome) {
+    KeepIfWritten(std::move(values));
+    KeepIfWritten(std::move(part));
+  }
+  if (outcome && task != nullptr) {
+    task->result = std::move(part);
+    task->result_rows = {static_cast<int64_t>(own_rows)};
+  }
+  return outcome;
+}
+
+}  // namespace lmdbio::sync

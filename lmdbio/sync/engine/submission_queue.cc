@@ -1,0 +1,109 @@
+#include "lmdbio/sync/engine/submission_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::sync {
+namespace {
+
+// The callback that this thread is in; null: none.
+thread_local const SubmissionQueue::CalledBack* calling_back = nullptr;
+
+}  // namespace
+
+SubmissionQueue::CalledBack::CalledBack(const SubmissionQueue& queue, const std::string& name)
+    : queue_(queue), name_(name) {
+  calling_back = this;
+}
+
+SubmissionQueue::CalledBack::~CalledBack() { calling_back = nullptr; }
+
+Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
+  const std::lock_guard lock(mutex_);
+  if (!wake_) return Fail(closed_code_, closed_words_);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const std::string& name = tasks[i]->name();
+    if (names_.insert(name).second) continue;
+    for (size_t taken = 0; taken < i; ++taken) names_.erase(tasks[taken]->name());
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("tensor '{}' was submitted before, and is not done yet: wait for it, or "
+                    "give the other one another name",
+                    name));
+  }
+  if (calling_back != nullptr && &calling_back->queue_ == this && tells_waits_.load()) {
+    events_.push_back({nullptr, calling_back->name_});
+  }
+  const auto now = std::chrono::steady_clock::now();
+  for (const TaskPtr& task : tasks) {
+    task->number = number_++;
+    task->since = now;
+    events_.push_back({task, ""});
+  }
+  if (events_.size() >= wake_count_) wake_();
+  return {};
+}
+
+// Who waits has nothing more to submit: there is no point in waiting for more.
+void SubmissionQueue::BeginWait() {
+  waiting_count_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  if (wake_ && !events_.empty()) wake_();
+}
+
+void SubmissionQueue::EndWait(const std::string& name, Got got, int64_t began_ns) {
+  waiting_count_.fetch_sub(1);
+  if (name.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (on_wait_) on_wait_(name, began_ns);
+  const bool is_told = got == Got::kResult && tells_waits_.load();
+  if (wake_ && is_told) events_.push_back({nullptr, name});
+}
+
+void SubmissionQueue::TellWaited(const std::string& name) {
+  if (!tells_waits_.load()) return;
+  const std::lock_guard lock(mutex_);
+  if (wake_) events_.push_back({nullptr, name});
+}
+
+void SubmissionQueue::SetWakeCount(size_t event_count) {
+  const std::lock_guard lock(mutex_);
+  wake_count_ = std::max<size_t>(event_count, 1);
+  if (wake_ && !events_.empty() && events_.size() >= wake_count_) wake_();
+}
+
+std::vector<ProgramEvent> SubmissionQueue::Take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+bool SubmissionQueue::is_empty() {
+  const std::lock_guard lock(mutex_);
+  return events_.empty();
+}
+
+void SubmissionQueue::Release(std::span<const sync::Request> requests) {
+  const std::lock_guard lock(mutex_);
+  for (const sync::Request& request : requests) names_.erase(request.name);
+  if (names_.empty()) all_done_.notify_all();
+}
+
+Status SubmissionQueue::AwaitAllDone() {
+  std::unique_lock lock(mutex_);
+  all_done_.wait(lock, [this] { return names_.empty() || !wake_; });
+  return wake_ ? Status() : Fail(closed_code_, closed_words_);
+}
+
+std::vector<ProgramEvent> SubmissionQueue::Close(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+  on_wait_ = nullptr;
+  closed_code_ = why.code();
+  closed_words_ = why.message();
+  all_done_.notify_all();
+  return std::exchange(events_, {});
+}
+
+}  // namespace lmdbio::sync

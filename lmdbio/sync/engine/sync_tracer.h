@@ -1,0 +1,71 @@
+// lmdbio/sync/engine/sync_tracer.h - sees what the helper thread does, and writes it down: always
+// into the flight recorder, and into a timeline where one is wanted.
+//
+// Source: docs/sync.md "Observability".
+#ifndef LMDBIO_SYNC_ENGINE_SYNC_TRACER_H_
+#define LMDBIO_SYNC_ENGINE_SYNC_TRACER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/sync/engine/task.h"
+#include "lmdbio/trace/flight_recorder.h"
+#include "lmdbio/trace/timeline.h"
+
+namespace lmdbio::sync {
+
+// Now, as the timeline and the recorder count.
+int64_t SteadyNanoseconds();
+
+// Threads: the helper thread, but for Waited and Lines.
+class SyncTracer {
+ public:
+  // timeline  null: none
+  explicit SyncTracer(std::unique_ptr<trace::Timeline> timeline) : timeline_(std::move(timeline)) {}
+
+  void Submitted(Task& task);
+  void Failed(Task& task);
+  void Done(Task& task);
+  void Stalled(const Task& task);
+
+  // All ranks are to do these together: a bucket. Null: this rank has joined.
+  void Agreed(std::span<Task* const> tasks);
+  // A collective call of these, some of the bucket or all, and that it is done.
+  void Transferring(std::span<Task* const> tasks, uint64_t bytes);
+  void Transferred(uint64_t bytes);
+  void Unpacked(std::span<Task* const> tasks);
+
+  void Round(uint64_t number, int64_t begin_ns);
+  void PlanAdopted(uint64_t epoch);
+  void PlanEnded(uint64_t epoch);
+
+  // A thread of the program has waited since then.
+  void Waited(const std::string& name, int64_t begin_ns);
+
+  // Before the helper thread sleeps. Errors: kIo, once; there is no timeline any more
+  Status Rest();
+  // Errors: kIo
+  Status Close();
+  // The last events, oldest first.
+  std::vector<std::string> Lines() const { return recorder_.Lines(); }
+
+ private:
+  void End(Task& task);
+
+  trace::FlightRecorder recorder_;
+  std::unique_ptr<trace::Timeline> timeline_;
+  uint64_t collective_count_ = 0;
+  uint64_t bucket_count_ = 0;
+  int64_t transfer_began_ns_ = 0;
+  int64_t bucket_began_ns_ = 0;
+  uint64_t bucket_bytes_ = 0;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_ENGINE_SYNC_TRACER_H_

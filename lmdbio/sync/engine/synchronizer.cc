@@ -1,0 +1,393 @@
+#include "lmdbio/sync/engine/synchronizer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/base/placement.h"
+#include "lmdbio/ranks/health/job_health.h"
+#include "lmdbio/sync/engine/engine.h"
+#include "lmdbio/sync/engine/task.h"
+#include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/tiers/make_collectives.h"
+#include "lmdbio/sync/transport/shared_transport.h"
+
+namespace lmdbio::sync {
+
+using sync::Operation;
+using sync::Request;
+
+namespace {
+
+constexpr size_t kNameBytesMax = 4096;
+// No array is larger; products of shapes are checked against it.
+constexpr uint64_t kElementsMax = uint64_t{1} << 60;
+
+Status Wrong(const Request& request, std::string_view what) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, what));
+}
+
+Status CheckShape(const Request& request) {
+  uint64_t count = 1;
+  for (const int64_t dimension : request.shape) {
+    if (dimension < 0) return Wrong(request, fmt::format("{} is no dimension", dimension));
+    const auto size = static_cast<uint64_t>(dimension);
+    if (size != 0 && count > kElementsMax / size) {
+      return Wrong(request, "the shape has too many elements");
+    }
+    count *= size;
+  }
+  return {};
+}
+
+Status CheckSplits(const Request& request, int size) {
+  const int64_t rows = request.shape.empty() ? 1 : request.shape[0];
+  if (request.splits.size() != static_cast<size_t>(size)) {
+    return Wrong(request, fmt::format("has {} splits for {} ranks", request.splits.size(), size));
+  }
+  int64_t sum = 0;
+  for (const int64_t split : request.splits) {
+    if (split < 0 || split > rows) return Wrong(request, fmt::format("{} is no split", split));
+    sum += split;
+  }
+  if (sum == rows) return {};
+  return Wrong(request, fmt::format("the splits add up to {} rows of {}", sum, rows));
+}
+
+Status CheckBuffers(const Submission& submission, int rank) {
+  const Request& request = submission.request;
+  const bool has_values =
+      request.operation != Operation::kBarrier && request.operation != Operation::kJoin;
+  if (!has_values || request.element_count() == 0) return {};
+  const bool has_input = request.operation != Operation::kBroadcast || request.root == rank;
+  const bool has_output =
+      request.operation == Operation::kAllReduce || request.operation == Operation::kBroadcast;
+  if (has_input && submission.input == nullptr) return Wrong(request, "has no input");
+  if (has_output && submission.output == nullptr) return Wrong(request, "has no output");
+  return {};
+}
+
+// Names that the synchronizer gives to operations of its own.
+constexpr std::string_view kReserved = "lmdbio.";
+constexpr std::string_view kJoin = "lmdbio.join";
+
+Status CheckName(const std::string& name) {
+  if (name.compare(0, kReserved.size(), kReserved) != 0) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("tensor '{}': names that begin with '{}' are reserved", name, kReserved));
+}
+
+Status CheckSubmission(const Submission& submission, int rank, int size) {
+  const Request& request = submission.request;
+  if (request.name.empty()) return Fail(ErrorCode::kInvalidArgument, "a tensor has no name");
+  if (request.name.size() > kNameBytesMax) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("tensor '{}...': the name has more than {} bytes",
+                            request.name.substr(0, 40), kNameBytesMax));
+  }
+  if (request.operation == Operation::kAdoptPlan || NameOf(request.operation).empty()) {
+    return Wrong(request, "there is no such operation");
+  }
+  LMDBIO_TRY_VOID(CheckShape(request));
+  if (request.operation == Operation::kBroadcast && (request.root < 0 || request.root >= size)) {
+    return Wrong(request, fmt::format("{} is no root among {} ranks", request.root, size));
+  }
+  if (request.operation == Operation::kAllToAll) LMDBIO_TRY_VOID(CheckSplits(request, size));
+  return CheckBuffers(submission, rank);
+}
+
+// What needs no more agreement, once it is known what all ranks bring.
+Status CheckPlannable(const Request& request) {
+  switch (request.operation) {
+    case Operation::kAllReduce:
+    case Operation::kBroadcast:
+    case Operation::kAllGather:
+    case Operation::kReduceScatter:
+    case Operation::kBarrier:
+      return {};
+    case Operation::kAllToAll:
+    case Operation::kJoin:
+    case Operation::kAdoptPlan:
+      break;
+  }
+  return Wrong(request, fmt::format("no plan can hold '{}'", NameOf(request.operation)));
+}
+
+// Collective, whatever each rank wants. Where the threads of this rank may run.
+Result<Placement> PlaceRank(ranks::Group& group, const std::string& text) {
+  Result<HostCores> cores = ProcessCores();
+  if (!cores && text.empty()) cores = HostCores{};  // nothing is pinned here
+  LMDBIO_TRY(cores, ranks::ForAll(group, std::move(cores)));
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  const uint64_t mine = CoresDigest(cores->allowed);
+  LMDBIO_TRY(const auto gathered, host->AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<uint64_t> digests(static_cast<size_t>(host->size()));
+  std::memcpy(digests.data(), gathered.data(), gathered.size());
+  if (text.empty()) return Placement{};
+  return PlaceThreads(text, *cores, PlaceAmong(host->rank(), digests));
+}
+
+Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options, int rank,
+                                                      int size) {
+  if (options.timeline_path.empty()) return std::unique_ptr<trace::Timeline>();
+  return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
+}
+
+// What all ranks must have alike.
+std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
+  const auto origin = [](bool is_given) { return is_given ? "given" : "own"; };
+  return fmt::format("{}, health {}, transport {}, collectives {}", options.CommonWords(),
+                     origin(parts.health != nullptr), origin(parts.transport != nullptr),
+                     origin(static_cast<bool>(parts.collectives)));
+}
+
+// A plan of a graph is proposed by its digest, one that was learnt with what it depends on.
+Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
+  const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
+  if (!are_digests) return sync::MergeProposals(a, b);
+  if (std::equal(a.begin(), a.end(), b.begin())) return std::vector(a.begin(), a.end());
+  return Fail(ErrorCode::kInvalidArgument, "their graphs differ");
+}
+
+}  // namespace
+
+class Synchronizer::Impl {
+ public:
+  Impl(const SyncOptions& wanted, const ranks::Group& group)
+      : options(wanted), rank(group.rank()), size(group.size()) {}
+
+  // Collective.
+  Status Make(ranks::Group& group, SyncParts parts);
+  Result<std::unique_ptr<sync::Collectives>> MakeCollectives(ranks::Group& group,
+                                                             const CollectivesMaker& maker);
+  Result<Handle> Add(Submission submission);
+  Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
+
+  const SyncOptions options;
+  const int rank;
+  const int size;
+  Placement placement;
+  std::unique_ptr<ranks::Health> health;
+  std::unique_ptr<WatchfulHealth> watchful_health;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<sync::Collectives> collectives;
+  std::unique_ptr<sync::Coordinator> coordinator;
+  std::unique_ptr<Engine> engine;
+  std::mutex mutex;  // of what follows
+  uint64_t placed_bytes = 0;
+  bool has_submitted = false;
+  bool is_shut_down = false;
+};
+
+Result<std::unique_ptr<sync::Collectives>> Synchronizer::Impl::MakeCollectives(
+    ranks::Group& group, const CollectivesMaker& maker) {
+  if (maker) return maker(*watchful_health);
+  return sync::MakeCollectives(
+      group, *watchful_health,
+      {.collective = options.collective,
+       .wait_mode = sync::WaitMode::kSleep,
+       .chunk_bytes = options.chunk_bytes,
+       .chunk_depth = options.chunk_depth,
+       .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
+}
+
+Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
+  Status checked = options.Check();
+  LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
+  LMDBIO_TRY_VOID(ranks::AgreeOnWords(group, "the options", CommonWords(options, parts)));
+  LMDBIO_TRY(placement, ranks::ForAll(group, PlaceRank(group, options.placement)));
+  health = std::move(parts.health);
+  if (health == nullptr) {
+    LMDBIO_TRY(health, ranks::JobHealth::Create(group, options.silence_limit));
+  }
+  watchful_health = std::make_unique<WatchfulHealth>(*health);
+  transport = std::move(parts.transport);
+  if (transport == nullptr) {
+    LMDBIO_TRY(transport, SharedTransport::Create(group, *watchful_health));
+  }
+  LMDBIO_TRY(collectives, ranks::ForAll(group, MakeCollectives(group, parts.collectives)));
+  const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
+  LMDBIO_TRY(coordinator,
+             sync::Coordinator::Create(
+                 {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtraBytes},
+                 transport->ranks()));
+  LMDBIO_TRY(auto timeline, ranks::ForAll(group, OpenTimeline(options, rank, size)));
+  if (parts.log && !options.placement.empty()) {
+    parts.log(placement.Describe());
+    for (const std::string& note : placement.notes) parts.log(note);
+  }
+  Status started;
+  try {
+    engine = std::make_unique<Engine>(
+        options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
+        placement.sync, std::move(timeline), std::move(parts.log));
+    started = engine->Start();
+  } catch (const std::bad_alloc&) {
+    started = Fail(ErrorCode::kResourceExhausted,
+                   fmt::format("no memory for {} bytes of gradients", options.gradient_bytes));
+  }
+  return Agree(group, std::move(started));
+}
+
+Result<Handle> Synchronizer::Impl::Add(Submission submission) {
+  std::vector<Submission> one;
+  one.push_back(std::move(submission));
+  LMDBIO_TRY(std::vector<Handle> handles, AddAll(std::move(one)));
+  return std::move(handles.front());
+}
+
+Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> submissions) {
+  std::vector<TaskPtr> tasks;
+  std::vector<Handle> handles;
+  for (Submission& submission : submissions) {
+    LMDBIO_TRY_VOID(CheckSubmission(submission, rank, size));
+    auto task = std::make_shared<Task>();
+    task->submission = std::move(submission);
+    task->queue = engine->queue();
+    handles.emplace_back(task);
+    tasks.push_back(std::move(task));
+  }
+  const std::lock_guard lock(mutex);
+  if (is_shut_down) {
+    return Fail(ErrorCode::kInvalidArgument, "the synchronizer was shut down before");
+  }
+  LMDBIO_TRY_VOID(engine->queue()->Submit(tasks));
+  has_submitted = true;
+  return handles;
+}
+
+Synchronizer::Synchronizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Synchronizer::~Synchronizer() = default;
+
+Result<std::unique_ptr<Synchronizer>> Synchronizer::Create(ranks::Group& group,
+                                                           const SyncOptions& options,
+                                                           SyncParts parts) {
+  auto impl = std::make_unique<Impl>(options, group);
+  LMDBIO_TRY_VOID(impl->Make(group, std::move(parts)));
+  return std::unique_ptr<Synchronizer>(new Synchronizer(std::move(impl)));
+}
+
+int Synchronizer::rank() const { return impl_->rank; }
+int Synchronizer::size() const { return impl_->size; }
+
+Result<Handle> Synchronizer::Submit(Submission submission) {
+  LMDBIO_TRY_VOID(CheckName(submission.request.name));
+  const bool is_join = submission.request.operation == Operation::kJoin;
+  if (is_join) submission.request.name = kJoin;
+  return impl_->Add(std::move(submission));
+}
+
+Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> submissions) {
+  if (submissions.empty()) return std::vector<Handle>();
+  const std::string group = submissions.front().request.name;
+  for (Submission& submission : submissions) {
+    LMDBIO_TRY_VOID(CheckName(submission.request.name));
+    if (submission.request.operation != Operation::kAllReduce) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("tensor '{}' is no allreduce: groups are of nothing else",
+                              submission.request.name));
+    }
+    submission.request.group = group;
+    submission.request.group_size = static_cast<uint32_t>(submissions.size());
+  }
+  return impl_->AddAll(std::move(submissions));
+}
+
+Status Synchronizer::SetGraph(const sync::Graph& graph) {
+  if (impl_->options.coordinator != "topo") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("coordinator '{}' has no use for a graph: it is for 'topo'",
+                            impl_->options.coordinator));
+  }
+  LMDBIO_TRY(auto order, sync::OrderTensors(graph));
+  for (const sync::OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
+  std::optional<Handle> followed;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->has_submitted) {
+      return Fail(ErrorCode::kInvalidArgument, "a graph is to be set before anything is submitted");
+    }
+    LMDBIO_TRY(followed, impl_->engine->FollowOrder(std::move(order)));
+    impl_->has_submitted = true;
+  }
+  // What is submitted before all ranks follow would be done in rounds, in whatever buckets.
+  return followed->Wait();
+}
+
+Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
+  const MutableBytes all = impl_->engine->executor().gradients();
+  const std::lock_guard lock(impl_->mutex);
+  const uint64_t left = all.size() - impl_->placed_bytes;
+  if (size_bytes > left) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("{} bytes of gradients do not fit into the {} that are left of "
+                            "gradient_bytes {}",
+                            size_bytes, left, all.size()));
+  }
+  const MutableBytes place = all.subspan(impl_->placed_bytes, size_bytes);
+  impl_->placed_bytes =
+      std::min<uint64_t>(AlignUp(impl_->placed_bytes + size_bytes, 64), all.size());
+  impl_->engine->executor().AddPlace(place);
+  return place;
+}
+
+Status Synchronizer::Shutdown() {
+  Submission last;
+  last.request.name = Engine::kLastBarrier;
+  last.request.operation = Operation::kBarrier;
+  LMDBIO_TRY_VOID(impl_->engine->queue()->AwaitAllDone());
+  LMDBIO_TRY(Handle handle, impl_->Add(std::move(last)));
+  LMDBIO_TRY_VOID(handle.Wait());
+  const std::lock_guard lock(impl_->mutex);  // the helper thread says so too, but maybe later
+  impl_->is_shut_down = true;
+  return {};
+}
+
+SyncCounters Synchronizer::counters() const { return impl_->engine->counters(); }
+
+std::vector<std::string> Synchronizer::FlightRecord() const {
+  return impl_->engine->witness().Lines();
+}
+
+std::vector<std::string> Synchronizer::Description() const {
+  const SyncOptions& options = impl_->options;
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("coordinator {}, pacing {}, {} ranks", options.coordinator,
+                              options.pacing, impl_->size));
+  lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
+                              options.fusion_threshold_bytes, options.cache_capacity));
+  if (options.coordinator == "topo") {
+    const sync::PlanOptions& plan = impl_->engine->plan_options();
+    lines.push_back(plan.num_groups > 0 ? fmt::format("plans of {} buckets", plan.num_groups)
+                                        : fmt::format("plans of buckets up to {} bytes",
+                                                      plan.fusion.threshold_bytes));
+  }
+  const std::string collectives = impl_->collectives->Description();
+  for (size_t begin = 0; begin < collectives.size();) {
+    const size_t end = std::min(collectives.find('\n', begin), collectives.size());
+    lines.push_back(collectives.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
+  for (const std::string& note : impl_->placement.notes) lines.push_back(note);
+  return lines;
+}
+
+Submission AllReduceOf(std::string name, const void* input, void* output, int64_t count,
+                       sync::DataType type, sync::ReduceOp op) {
+  Submission submission;
+  submission.request.name = std::move(name);
+  submission.request.type = type;
+  submission.request.reduce_op = op;
+  submission.request.shape = {count};
+  submission.input = static_cast<const std::byte*>(input);
+  submission.output = static_cast<std::byte*>(output);
+  return submission;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,217 @@
+#include "lmdbio/sync/graph/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// A unit is never split: one tensor, or a group.
+struct Unit {
+  std::vector<size_t> tensors;  // positions in the order
+  int64_t needs_up_to = -1;     // the largest number of a unit that it needs; -1: none
+  uint64_t bytes = 0;           // of a fusion buffer
+};
+
+// Numbers the units by the positions of their first tensors. A tensor of a group joins the unit of
+// the group if all tensors that it needs come before the first tensor of that unit. Then all of
+// them are in earlier units, and the tensors that need this one stay in later units.
+std::vector<Unit> UnitsOf(const std::vector<OrderedTensor>& tensors) {
+  std::vector<Unit> units;
+  std::vector<int64_t> last_unit(tensors.size());  // the last unit begun up to each position
+  std::map<std::pair<FusionKind, std::string>, size_t> groups;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const OrderedTensor& ordered = tensors[i];
+    LMDBIO_CHECK(ordered.needs_up_to < static_cast<int64_t>(i));
+    const Request& tensor = ordered.tensor;
+    size_t unit = units.size();
+    if (tensor.operation == Operation::kAllReduce && !tensor.group.empty()) {
+      size_t& known = groups.try_emplace({FusionKindOf(tensor), tensor.group}, unit).first->second;
+      const bool may_join = known < units.size() &&
+                            ordered.needs_up_to < static_cast<int64_t>(units[known].tensors[0]);
+      if (!may_join) known = unit;
+      unit = known;
+    }
+    if (unit == units.size()) units.emplace_back();
+    units[unit].tensors.push_back(i);
+    last_unit[i] = static_cast<int64_t>(units.size()) - 1;
+    if (ordered.needs_up_to >= 0) {
+      const int64_t needs = last_unit[static_cast<size_t>(ordered.needs_up_to)];
+      units[unit].needs_up_to = std::max(units[unit].needs_up_to, needs);
+    }
+    if (tensor.operation == Operation::kAllReduce) units[unit].bytes += FusedBytes(tensor);
+  }
+  return units;
+}
+
+// Distributes units to segments and buckets, in order. A unit of a segment needs only units of
+// earlier segments, so the order of buckets within a segment is free.
+//
+// With num_groups = G, a segment takes about 1/G of the remaining bytes, and the division is
+// repeated with the rest after each segment. A unit joins the segment if at least half of it fits
+// the share.
+class BucketMaker {
+ public:
+  BucketMaker(const std::vector<OrderedTensor>& tensors, const std::vector<Unit>& units,
+              const PlanOptions& options)
+      : tensors_(tensors), options_(options), groups_left_(options.num_groups) {
+    for (const Unit& unit : units) {
+      if (!IsFusable(unit)) continue;
+      ++units_left_;
+      bytes_left_ += unit.bytes;
+    }
+  }
+
+  void Add(const Unit& unit) {
+    if (unit.needs_up_to >= first_unit_ || (IsFusable(unit) && !HasRoom(unit))) EndStretch();
+    ++unit_count_;
+    if (!IsFusable(unit)) {
+      buckets_.push_back({{tensors_[unit.tensors[0]].tensor}});
+      return;
+    }
+    --units_left_;
+    stretch_bytes_ += unit.bytes;
+    const auto [open, is_new] = open_.try_emplace(KindOf(unit), Open{buckets_.size(), 0});
+    if (is_new) buckets_.emplace_back();
+    open->second.bytes += unit.bytes;
+    for (const size_t i : unit.tensors) {
+      buckets_[open->second.bucket].tensors.push_back(tensors_[i].tensor);
+    }
+  }
+
+  std::vector<Bucket> Take() { return std::move(buckets_); }
+
+ private:
+  struct Open {
+    size_t bucket = 0;
+    uint64_t bytes = 0;
+  };
+
+  bool IsFusable(const Unit& unit) const {
+    return tensors_[unit.tensors[0]].tensor.operation == Operation::kAllReduce;
+  }
+  FusionKind KindOf(const Unit& unit) const {
+    return FusionKindOf(tensors_[unit.tensors[0]].tensor);
+  }
+
+  bool HasRoom(const Unit& unit) const {
+    if (open_.empty()) return true;
+    if (options_.num_groups > 0) {
+      if (groups_left_ <= 1) return true;
+      if (units_left_ < groups_left_) return false;  // every later group must get a unit
+      const uint64_t share = bytes_left_ / groups_left_;
+      return stretch_bytes_ + unit.bytes / 2 <= share;
+    }
+    const auto open = open_.find(KindOf(unit));
+    if (open == open_.end()) return true;
+    const uint64_t threshold = options_.fusion.threshold_bytes;
+    return threshold > 0 && open->second.bytes + unit.bytes <= threshold;
+  }
+
+  void EndStretch() {
+    if (!open_.empty() && groups_left_ > 1) --groups_left_;
+    bytes_left_ -= stretch_bytes_;
+    stretch_bytes_ = 0;
+    first_unit_ = unit_count_;
+    open_.clear();
+  }
+
+  const std::vector<OrderedTensor>& tensors_;
+  const PlanOptions& options_;
+  std::vector<Bucket> buckets_;
+  std::map<FusionKind, Open> open_;  // buckets of this segment
+  int64_t first_unit_ = 0;           // of this segment
+  int64_t unit_count_ = 0;
+  uint64_t stretch_bytes_ = 0;
+  uint64_t units_left_ = 0;   // fusable units that are in no bucket yet
+  uint64_t bytes_left_ = 0;   // of fusable units of this segment and of later ones
+  uint64_t groups_left_ = 0;  // this segment included
+};
+
+uint64_t DigestOf(uint64_t epoch, const std::vector<Bucket>& buckets) {
+  std::vector<uint64_t> numbers = {epoch};
+  for (const Bucket& bucket : buckets) {
+    Response response;
+    response.tensors = bucket.tensors;
+    numbers.push_back(response.digest());
+  }
+  return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
+}
+
+}  // namespace
+
+Plan Plan::FromOrder(const std::vector<OrderedTensor>& tensors, const PlanOptions& options,
+                     uint64_t epoch) {
+  const std::vector<Unit> units = UnitsOf(tensors);
+  BucketMaker maker(tensors, units, options);
+  for (const Unit& unit : units) maker.Add(unit);
+  Plan plan;
+  plan.epoch_ = epoch;
+  plan.buckets_ = maker.Take();
+  plan.digest_ = DigestOf(epoch, plan.buckets_);
+  return plan;
+}
+
+PlanProgress::PlanProgress(Plan plan) : plan_(std::move(plan)), slots_(plan_.buckets().size()) {
+  for (size_t bucket = 0; bucket < slots_.size(); ++bucket) {
+    const std::vector<Request>& tensors = plan_.buckets()[bucket].tensors;
+    slots_[bucket].are_taken.resize(tensors.size());
+    for (size_t slot = 0; slot < tensors.size(); ++slot) {
+      LMDBIO_CHECK(places_.try_emplace(tensors[slot].name, PlanPosition{bucket, slot}).second);
+    }
+  }
+}
+
+bool PlanProgress::Submit(const Request& request) {
+  const auto found = places_.find(request.name);
+  if (found == places_.end()) return false;
+  const PlanPosition place = found->second;
+  BucketFill& slots = slots_[place.bucket];
+  if (slots.are_taken[place.slot] != 0) return false;
+  if (plan_.buckets()[place.bucket].tensors[place.slot] != request) return false;
+  slots.are_taken[place.slot] = 1;
+  ++slots.taken_count;
+  ++pending_count_;
+  return true;
+}
+
+const Bucket* PlanProgress::TakeReady() {
+  next_bucket_ = unsent_bucket_;
+  if (slots_.empty()) return nullptr;
+  BucketFill& slots = slots_[unsent_bucket_];
+  if (slots.taken_count < slots.are_taken.size()) return nullptr;
+  pending_count_ -= slots.taken_count;
+  slots.taken_count = 0;
+  std::fill(slots.are_taken.begin(), slots.are_taken.end(), uint8_t{0});
+  unsent_bucket_ = (unsent_bucket_ + 1) % slots_.size();
+  return &plan_.buckets()[next_bucket_];
+}
+
+size_t PlanProgress::missing_count() const {
+  if (slots_.empty()) return 0;
+  const BucketFill& slots = slots_[unsent_bucket_];
+  return slots.are_taken.size() - slots.taken_count;
+}
+
+std::vector<Request> PlanProgress::TakePending() {
+  std::vector<Request> pending;
+  pending.reserve(pending_count_);
+  for (size_t step = 0; step < slots_.size(); ++step) {
+    const size_t bucket = (unsent_bucket_ + step) % slots_.size();
+    BucketFill& slots = slots_[bucket];
+    for (size_t slot = 0; slot < slots.are_taken.size(); ++slot) {
+      if (slots.are_taken[slot] != 0) pending.push_back(plan_.buckets()[bucket].tensors[slot]);
+    }
+    slots.taken_count = 0;
+    std::fill(slots.are_taken.begin(), slots.are_taken.end(), uint8_t{0});
+  }
+  pending_count_ = 0;
+  return pending;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,97 @@
+// lmdbio/sync/over_memory/host_calls.h - each collective call as steps at the table of a host.
+//
+// Only for host_collectives.cc. Steps and copies of each call: docs/collectives.md "Shared memory".
+#ifndef LMDBIO_SYNC_OVER_MEMORY_HOST_CALLS_H_
+#define LMDBIO_SYNC_OVER_MEMORY_HOST_CALLS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdbio/sync/over_memory/host_collectives.h"
+#include "lmdbio/sync/over_memory/host_segment.h"
+
+namespace lmdbio::sync {
+
+// The memory of all ranks, which end together.
+struct HostMemory {
+  std::unique_ptr<ranks::SharedMemory> table;
+  std::unique_ptr<ranks::SharedMemory> registered;  // may be none
+  uint64_t registered_bytes = 0;                    // of each rank
+};
+
+// Errors: as Collectives, of each call.
+class HostCalls final : public Collectives {
+ public:
+  HostCalls(HostMemory memory, const HostSegmentShape& shape, int rank, const HostOptions& options,
+            ranks::Health& health);
+  ~HostCalls() override;
+  HostCalls(const HostCalls&) = delete;
+  HostCalls& operator=(const HostCalls&) = delete;
+
+  int rank() const override { return table_.rank(); }
+  int size() const override { return table_.size(); }
+
+  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
+                                const sync::Reduction& reduction) override;
+  Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts,
+                                    const sync::Reduction& reduction) override;
+  Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                std::span<const uint64_t> part_bytes) override;
+  Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
+  Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                               MutableBytes receive,
+                               std::span<const uint64_t> receive_bytes) override;
+  Result<CallOutcome> Barrier(const CallTag& tag) override;
+  MutableBytes registered() const override { return RegisteredOf(rank()); }
+  uint64_t ample_bytes() const override { return kAmpleBytes; }
+  std::string Description() const override { return std::string(memory_.table->note()); }
+  void Stop(const Error& why) override { table_.Stop(why); }
+
+ private:
+  // What several ranks have of so much still lies in the caches of their cores when it is reduced,
+  // and a bucket of less would not be done sooner than it takes to wake everybody for it.
+  static constexpr uint64_t kAmpleBytes = 1 << 20;
+
+  MutableBytes RegisteredOf(int rank) const;
+  uint64_t PlaceOf(const Values& values) const;
+  std::optional<uint64_t> CommonPlace() const;
+
+  Result<CallOutcome> Meet(const CallTag& tag, const CallHeader& header);
+  Result<CallOutcome> ReduceInSlots(const CallTag& tag, const CallHeader& header,
+                                    const Values& values, const sync::Reduction& reduction);
+  Result<CallOutcome> ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
+                                       const Values& values, const sync::Reduction& reduction);
+  Result<CallOutcome> ReduceInChunks(const CallTag& tag, const CallHeader& header,
+                                     const Values& values, const sync::Reduction& reduction);
+  template <typename AnyChunks>
+  Result<CallOutcome> ReduceBy(const AnyChunks& chunks, const CallTag& tag,
+                               const CallHeader& header, const Values& values,
+                               const sync::Reduction& reduction);
+  Status ReduceInPlace(const Values& values, uint64_t place, const sync::Reduction& reduction);
+  void ReduceBlock(sync::DataType type, const sync::Reduction& reduction, uint64_t offset,
+                   uint64_t bytes);
+  Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
+                                     const Values& input, std::byte* output, uint64_t first,
+                                     uint64_t count, const sync::Reduction& reduction);
+  Result<CallOutcome> ScatterChunks(const CallTag& tag, const CallHeader& header,
+                                    const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts,
+                                    const sync::Reduction& reduction);
+  Result<CallOutcome> MeetForAllToAll(const CallTag& tag, Bytes send,
+                                      std::span<const uint64_t> send_bytes,
+                                      std::span<const uint64_t> receive_bytes);
+  uint64_t SentBytes(int from, int to) const;
+
+  HostMemory memory_;
+  HostSegment table_;
+  HostOptions options_;
+  std::vector<const std::byte*> sources_;  // of a reduction; room for all ranks
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_OVER_MEMORY_HOST_CALLS_H_

@@ -1,0 +1,182 @@
+// AllGather, Broadcast, AllToAll and Barrier: bytes that nobody changes.
+#include <algorithm>
+#include <cstring>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_memory/chunk_pipeline.h"
+#include "lmdbio/sync/over_memory/host_calls.h"
+
+namespace lmdbio::sync {
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+
+void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+uint64_t ChunksFor(uint64_t bytes, uint64_t each) {
+  return std::max<uint64_t>(1, (bytes + each - 1) / each);
+}
+
+// How many of `total` bytes are in chunk `chunk`.
+uint64_t BytesIn(uint64_t chunk, uint64_t each, uint64_t total) {
+  return chunk * each < total ? std::min(each, total - chunk * each) : 0;
+}
+
+}  // namespace
+
+Result<CallOutcome> HostCalls::Barrier(const CallTag& tag) {
+  LMDBIO_TRY_VOID(table_.Begin());
+  return Meet(tag, {.digest = tag.digest, .meaning = CallDigest({kBarrierCall}).value()});
+}
+
+Result<CallOutcome> HostCalls::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                         std::span<const uint64_t> part_bytes) {
+  LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
+  LMDBIO_CHECK(mine.size() == part_bytes[static_cast<size_t>(rank())]);
+  LMDBIO_TRY_VOID(table_.Begin());
+  CallDigest meaning({kAllGatherCall});
+  meaning.Add(part_bytes);
+  const CallHeader header{.digest = tag.digest, .meaning = meaning.value()};
+  const uint64_t bytes_max = *std::max_element(part_bytes.begin(), part_bytes.end());
+  const bool is_small = bytes_max <= table_.slot_bytes();
+  const uint64_t each = is_small ? table_.slot_bytes() : table_.buffer_bytes();
+  const auto take_from = [&](uint64_t chunk, const auto& place_of) {
+    std::byte* part = all.data();
+    for (int r = 0; r < size(); ++r) {
+      const uint64_t total = part_bytes[static_cast<size_t>(r)];
+      if (r != rank()) Copy(part + chunk * each, place_of(r), BytesIn(chunk, each, total));
+      if (r == rank() && chunk == 0) Copy(part, mine.data(), total);
+      part += total;
+    }
+  };
+  if (is_small) {
+    if (!tag.is_declined) Copy(table_.SlotOf(rank()), mine.data(), mine.size());
+    LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+    if (outcome == CallOutcome::kDone) take_from(0, [&](int r) { return table_.SlotOf(r); });
+    return outcome;
+  }
+  const auto write = [&](uint64_t chunk) {
+    const uint64_t bytes = BytesIn(chunk, each, mine.size());
+    if (bytes > 0) Copy(table_.BufferOf(rank(), chunk), mine.data() + chunk * each, bytes);
+  };
+  const auto take = [&](uint64_t chunk) {
+    take_from(chunk, [&](int r) { return table_.BufferOf(r, chunk); });
+  };
+  return RunCall(table_, tag, header, MakeChunks<2>(ChunksFor(bytes_max, each), write, take, take));
+}
+
+Result<CallOutcome> HostCalls::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
+  LMDBIO_CHECK(root >= 0 && root < size());
+  LMDBIO_TRY_VOID(table_.Begin());
+  const CallDigest meaning({kBroadcastCall, bytes.size(), static_cast<uint64_t>(root)});
+  const CallHeader header{.digest = tag.digest, .meaning = meaning.value()};
+  if (bytes.size() <= table_.slot_bytes()) {
+    if (!tag.is_declined && rank() == root) Copy(table_.SlotOf(root), bytes.data(), bytes.size());
+    LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+    if (outcome == CallOutcome::kDone && rank() != root) {
+      Copy(bytes.data(), table_.SlotOf(root), bytes.size());
+    }
+    return outcome;
+  }
+  const uint64_t each = table_.buffer_bytes();
+  const auto write = [&](uint64_t chunk) {
+    if (rank() != root) return;
+    Copy(table_.BufferOf(root, chunk), bytes.data() + chunk * each,
+         BytesIn(chunk, each, bytes.size()));
+  };
+  const auto take = [&](uint64_t chunk) {
+    if (rank() == root) return;
+    Copy(bytes.data() + chunk * each, table_.BufferOf(root, chunk),
+         BytesIn(chunk, each, bytes.size()));
+  };
+  return RunCall(table_, tag, header,
+                 MakeChunks<2>(ChunksFor(bytes.size(), each), write, take, take));
+}
+
+// In each slot: what its rank sends to each, then what it receives from each, then its bytes if
+// there is room for them.
+uint64_t HostCalls::SentBytes(int from, int to) const {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, table_.SlotOf(from) + sizeof(bytes) * static_cast<size_t>(to), sizeof(bytes));
+  return bytes;
+}
+
+// All ranks look at all numbers, so all find the same.
+Result<CallOutcome> HostCalls::MeetForAllToAll(const CallTag& tag, Bytes send,
+                                               std::span<const uint64_t> send_bytes,
+                                               std::span<const uint64_t> receive_bytes) {
+  const size_t row_bytes = send_bytes.size_bytes();
+  std::byte* const slot = table_.SlotOf(rank());
+  Copy(slot, std::as_bytes(send_bytes).data(), row_bytes);
+  Copy(slot + row_bytes, std::as_bytes(receive_bytes).data(), row_bytes);
+  if (!tag.is_declined && send.size() <= table_.slot_bytes() - 2 * row_bytes) {
+    Copy(slot + 2 * row_bytes, send.data(), send.size());
+  }
+  LMDBIO_TRY(const CallOutcome outcome,
+             Meet(tag, {.digest = tag.digest, .meaning = CallDigest({kAllToAllCall}).value()}));
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      // Behind what the receiver sends is what it receives.
+      if (SentBytes(from, to) != SentBytes(to, size() + from)) return CallOutcome::kDeclined;
+    }
+  }
+  return outcome;
+}
+
+Result<CallOutcome> HostCalls::AllToAll(const CallTag& tag, Bytes send,
+                                        std::span<const uint64_t> send_bytes, MutableBytes receive,
+                                        std::span<const uint64_t> receive_bytes) {
+  LMDBIO_CHECK(send_bytes.size() == static_cast<size_t>(size()));
+  LMDBIO_CHECK(receive_bytes.size() == send_bytes.size());
+  LMDBIO_TRY_VOID(table_.Begin());
+  LMDBIO_TRY(const CallOutcome outcome, MeetForAllToAll(tag, send, send_bytes, receive_bytes));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  const size_t table_bytes = 2 * send_bytes.size_bytes();
+  uint64_t sum_max = 0;
+  uint64_t part_max = 0;
+  for (int from = 0; from < size(); ++from) {
+    uint64_t sum = 0;
+    for (int to = 0; to < size(); ++to) {
+      sum += SentBytes(from, to);
+      part_max = std::max(part_max, SentBytes(from, to));
+    }
+    sum_max = std::max(sum_max, sum);
+  }
+  if (sum_max <= table_.slot_bytes() - table_bytes) {
+    std::byte* into = receive.data();
+    for (int from = 0; from < size(); ++from) {
+      const std::byte* part = table_.SlotOf(from) + table_bytes;
+      for (int to = 0; to < rank(); ++to) part += SentBytes(from, to);
+      Copy(into, part, SentBytes(from, rank()));
+      into += SentBytes(from, rank());
+    }
+    return outcome;
+  }
+  const uint64_t each =
+      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
+  const auto write = [&](uint64_t chunk) {
+    const std::byte* part = send.data();
+    for (int to = 0; to < size(); ++to) {
+      const uint64_t total = send_bytes[static_cast<size_t>(to)];
+      Copy(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(to) * each, part + chunk * each,
+           BytesIn(chunk, each, total));
+      part += total;
+    }
+  };
+  const auto take = [&](uint64_t chunk) {
+    std::byte* part = receive.data();
+    for (int from = 0; from < size(); ++from) {
+      const uint64_t total = receive_bytes[static_cast<size_t>(from)];
+      Copy(part + chunk * each, table_.BufferOf(from, chunk) + static_cast<uint64_t>(rank()) * each,
+           BytesIn(chunk, each, total));
+      part += total;
+    }
+  };
+  const auto chunks = MakeChunks<2>(ChunksFor(part_max, each), write, take, take);
+  LMDBIO_TRY_VOID(RunChunks(table_, chunks, 0, 1));
+  return outcome;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,313 @@
+// AllReduce and ReduceScatter. Of each element one call of sync::ReduceAll gives the reduction,
+// over the sources in the order of the ranks: whoever makes it gets the same bits.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "lmdbio/base/align.h"
+#include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_memory/chunk_pipeline.h"
+#include "lmdbio/sync/over_memory/host_calls.h"
+#include "lmdbio/sync/reduce/reduce.h"
+
+namespace lmdbio::sync {
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+// What is reduced is copied while it is in the first cache.
+constexpr uint64_t kBlockBytes = 16 << 10;
+// What one rank does at a time of the work for all.
+constexpr uint64_t kPieceBytesMax = 512 << 10;
+constexpr uint64_t kPiecesOfRank = 8;
+
+void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+uint64_t MeaningOf(CallKind kind, const Values& values, const sync::Reduction& reduction) {
+  return CallDigest({kind, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
+                     std::bit_cast<uint64_t>(reduction.scale), values.count})
+      .value();
+}
+
+// Below this one shot is faster: it moves more bytes, and waits once less.
+uint64_t OneShotBytes(int rank_count) {
+  if (rank_count <= 2) return 64 << 10;
+  return (64 << 10) / static_cast<uint64_t>(rank_count);
+}
+
+// Some for each rank, so that who comes late finds less to do; of whole blocks. Few enough to be
+// counted, up to eight terabytes.
+uint64_t PieceBytes(uint64_t bytes, int rank_count) {
+  const uint64_t each = bytes / (kPiecesOfRank * static_cast<uint64_t>(rank_count));
+  return std::clamp(AlignUp(each, kBlockBytes), kBlockBytes, kPieceBytesMax);
+}
+
+}  // namespace
+
+// 1 + the offset of values that lie in registered memory, or 0.
+uint64_t HostCalls::PlaceOf(const Values& values) const {
+  const MutableBytes mine = registered();
+  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  const std::less_equal<const std::byte*> not_behind;
+  if (mine.empty() || !not_behind(mine.data(), values.data)) return 0;
+  if (!not_behind(values.data + bytes, mine.data() + mine.size())) return 0;
+  return 1 + static_cast<uint64_t>(values.data - mine.data());
+}
+
+// Where all ranks' values lie in their registered memories, if that is the same place.
+std::optional<uint64_t> HostCalls::CommonPlace() const {
+  const uint64_t place = table_.HeaderOf(0).place;
+  for (int other = 1; other < size(); ++other) {
+    if (table_.HeaderOf(other).place != place) return std::nullopt;
+  }
+  if (place == 0) return std::nullopt;
+  return place - 1;
+}
+
+Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& values,
+                                         const sync::Reduction& reduction) {
+  LMDBIO_TRY_VOID(table_.Begin());
+  CallHeader header{.digest = tag.digest, .meaning = MeaningOf(kAllReduceCall, values, reduction)};
+  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  const bool may_be_one_shot = options_.way != HostAlgorithm::kTwoShot;
+  const uint64_t one_shot_bytes =
+      options_.way == HostAlgorithm::kOneShot ? table_.slot_bytes() : OneShotBytes(size());
+  if (may_be_one_shot && bytes <= std::min(one_shot_bytes, table_.slot_bytes())) {
+    return ReduceInSlots(tag, header, values, reduction);
+  }
+  if (options_.way != HostAlgorithm::kOneShot) header.place = PlaceOf(values);
+  // Two ranks move as many bytes between them either way, and wait less often so.
+  const bool is_one_shot = options_.way == HostAlgorithm::kOneShot ||
+                           (options_.way == HostAlgorithm::kAuto && size() == 2);
+  if (is_one_shot) return ReduceInChunks(tag, header, values, reduction);
+  return ReduceInTwoShots(tag, header, values, reduction);
+}
+
+// By chunks, or in place where all can.
+template <typename AnyChunks>
+Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& tag,
+                                        const CallHeader& header, const Values& values,
+                                        const sync::Reduction& reduction) {
+  // Values that the others can look into are not laid down, in the hope that all can do so.
+  if (!tag.is_declined && header.place == 0) chunks.Do(0);
+  LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  if (const std::optional<uint64_t> place = CommonPlace()) {
+    LMDBIO_TRY_VOID(ReduceInPlace(values, *place, reduction));
+    return outcome;
+  }
+  bool are_all_laid_down = true;
+  for (int r = 0; r < size(); ++r) {
+    are_all_laid_down = are_all_laid_down && table_.HeaderOf(r).place == 0;
+  }
+  if (are_all_laid_down) {
+    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 1, 0));
+  } else {
+    LMDBIO_TRY_VOID(RunChunks(table_, chunks, 0, 1));
+  }
+  return outcome;
+}
+
+// One shot: everybody's values are on the table, and every rank reduces all of them.
+Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeader& header,
+                                             const Values& values,
+                                             const sync::Reduction& reduction) {
+  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  if (!tag.is_declined) Copy(table_.SlotOf(rank()), values.data, bytes);
+  LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+  if (outcome == CallOutcome::kDeclined || bytes == 0) return outcome;
+  for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.SlotOf(r);
+  sources_[static_cast<size_t>(rank())] = values.data;
+  sync::ReduceAll(values.type, reduction, values.data, sources_, values.count);
+  return outcome;
+}
+
+// One shot after the other.
+Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHeader& header,
+                                              const Values& values,
+                                              const sync::Reduction& reduction) {
+  const uint64_t element_bytes = sync::ElementBytes(values.type);
+  const uint64_t each = table_.buffer_bytes() / element_bytes;
+  const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
+  const auto write = [&](uint64_t chunk) {
+    Copy(table_.BufferOf(rank(), chunk), values.data + chunk * each * element_bytes,
+         here(chunk) * element_bytes);
+  };
+  const auto combine = [&](uint64_t chunk) {
+    std::byte* const mine = values.data + chunk * each * element_bytes;
+    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk);
+    sources_[static_cast<size_t>(rank())] = mine;
+    sync::ReduceAll(values.type, reduction, mine, sources_, here(chunk));
+  };
+  const auto chunks = MakeChunks<2>((values.count + each - 1) / each, write, combine, combine);
+  return ReduceBy(chunks, tag, header, values, reduction);
+}
+
+// Two shots, for each chunk: every rank reduces its part of the chunk for all, and takes the other
+// parts from the others.
+Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
+                                                const Values& values,
+                                                const sync::Reduction& reduction) {
+  const uint64_t element_bytes = sync::ElementBytes(values.type);
+  const uint64_t grain = kLineBytes / element_bytes;
+  const uint64_t each = table_.buffer_bytes() / element_bytes;
+  const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
+  const auto at = [&](uint64_t chunk) { return values.data + chunk * each * element_bytes; };
+
+  // What the others reduce.
+  const auto write = [&](uint64_t chunk) {
+    const IndexRange mine = ShareOf(here(chunk), grain, rank(), size());
+    std::byte* const buffer = table_.BufferOf(rank(), chunk);
+    Copy(buffer, at(chunk), mine.first * element_bytes);
+    Copy(buffer + mine.end * element_bytes, at(chunk) + mine.end * element_bytes,
+         (here(chunk) - mine.end) * element_bytes);
+  };
+  // The own part, into the own buffer for the others, and where it belongs.
+  const auto combine = [&](uint64_t chunk) {
+    const IndexRange mine = ShareOf(here(chunk), grain, rank(), size());
+    std::byte* const buffer = table_.BufferOf(rank(), chunk);
+    const uint64_t step = kBlockBytes / element_bytes;
+    for (uint64_t first = mine.first; first < mine.end; first += step) {
+      const uint64_t count = std::min(step, mine.end - first);
+      const uint64_t offset = first * element_bytes;
+      for (int r = 0; r < size(); ++r) {
+        sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk) + offset;
+      }
+      sources_[static_cast<size_t>(rank())] = at(chunk) + offset;
+      sync::ReduceAll(values.type, reduction, buffer + offset, sources_, count);
+      Copy(at(chunk) + offset, buffer + offset, count * element_bytes);
+    }
+  };
+  const auto take = [&](uint64_t chunk) {
+    for (int step = 1; step < size(); ++step) {
+      const int other = (rank() + step) % size();
+      const IndexRange theirs = ShareOf(here(chunk), grain, other, size());
+      const uint64_t offset = theirs.first * element_bytes;
+      Copy(at(chunk) + offset, table_.BufferOf(other, chunk) + offset,
+           theirs.count() * element_bytes);
+    }
+  };
+  const auto chunks = MakeChunks<3>((values.count + each - 1) / each, write, combine, take);
+  return ReduceBy(chunks, tag, header, values, reduction);
+}
+
+// Blocks of all values, reduced for all, out of everybody's memory and back into it, by whichever
+// ranks run. With more ranks than cores the kernel may not run one for some milliseconds.
+Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
+                                const sync::Reduction& reduction) {
+  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  const uint64_t piece_bytes = PieceBytes(bytes, size());
+  const uint64_t piece_count = (bytes + piece_bytes - 1) / piece_bytes;
+  if (piece_count == 0) return {};
+  while (const std::optional<uint64_t> piece = table_.TakePiece(piece_count)) {
+    const uint64_t begin = *piece * piece_bytes;
+    const uint64_t end = std::min(begin + piece_bytes, bytes);
+    for (uint64_t at = begin; at < end; at += kBlockBytes) {
+      ReduceBlock(values.type, reduction, place + at, std::min(kBlockBytes, end - at));
+    }
+    table_.FinishPiece(piece_count, 1);
+    LMDBIO_TRY_VOID(table_.KeepAlive());
+  }
+  return table_.Await(1);
+}
+
+void HostCalls::ReduceBlock(sync::DataType type, const sync::Reduction& reduction, uint64_t offset,
+                            uint64_t bytes) {
+  for (int r = 0; r < size(); ++r) {
+    sources_[static_cast<size_t>(r)] = RegisteredOf(r).data() + offset;
+  }
+  std::byte* const result = registered().data() + offset;
+  sync::ReduceAll(type, reduction, result, sources_, bytes / sync::ElementBytes(type));
+  for (int i = 1; i < size(); ++i) {
+    Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
+  }
+}
+
+Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& input,
+                                             std::byte* output, std::span<const uint64_t> counts,
+                                             const sync::Reduction& reduction) {
+  LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
+  LMDBIO_TRY_VOID(table_.Begin());
+  CallDigest meaning({kReduceScatterCall, MeaningOf(kReduceScatterCall, input, reduction)});
+  meaning.Add(counts);
+  const CallHeader header{.digest = tag.digest, .meaning = meaning.value()};
+  uint64_t first = 0;
+  for (int r = 0; r < rank(); ++r) first += counts[static_cast<size_t>(r)];
+  const uint64_t count = counts[static_cast<size_t>(rank())];
+  const uint64_t bytes = input.count * sync::ElementBytes(input.type);
+  if (bytes <= table_.slot_bytes()) {
+    return ScatterInSlots(tag, header, input, output, first, count, reduction);
+  }
+  // An output that lies over values which are still to be read is written at the end.
+  const uint64_t output_bytes = count * sync::ElementBytes(input.type);
+  const std::byte* const own_part = input.data + first * sync::ElementBytes(input.type);
+  const std::less<const std::byte*> before;
+  const bool overlaps = output != own_part && before(output, input.data + bytes) &&
+                        before(input.data, output + output_bytes);
+  if (!overlaps) return ScatterChunks(tag, header, input, output, counts, reduction);
+  std::vector<std::byte> apart(output_bytes);
+  LMDBIO_TRY(const CallOutcome outcome,
+             ScatterChunks(tag, header, input, apart.data(), counts, reduction));
+  if (outcome == CallOutcome::kDone) Copy(output, apart.data(), output_bytes);
+  return outcome;
+}
+
+Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHeader& header,
+                                              const Values& input, std::byte* output,
+                                              uint64_t first, uint64_t count,
+                                              const sync::Reduction& reduction) {
+  const uint64_t element_bytes = sync::ElementBytes(input.type);
+  if (!tag.is_declined) Copy(table_.SlotOf(rank()), input.data, input.count * element_bytes);
+  LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
+  if (outcome == CallOutcome::kDeclined || count == 0) return outcome;
+  for (int r = 0; r < size(); ++r) {
+    sources_[static_cast<size_t>(r)] = table_.SlotOf(r) + first * element_bytes;
+  }
+  sync::ReduceAll(input.type, reduction, output, sources_, count);
+  return outcome;
+}
+
+// In each chunk there is a piece for every rank.
+Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeader& header,
+                                             const Values& input, std::byte* output,
+                                             std::span<const uint64_t> counts,
+                                             const sync::Reduction& reduction) {
+  const uint64_t element_bytes = sync::ElementBytes(input.type);
+  const uint64_t piece_bytes =
+      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
+  const uint64_t each = piece_bytes / element_bytes;
+  const auto here = [&](int r, uint64_t chunk) {
+    const uint64_t count = counts[static_cast<size_t>(r)];
+    return chunk * each < count ? std::min(each, count - chunk * each) : 0;
+  };
+  const auto write = [&](uint64_t chunk) {
+    const std::byte* part = input.data;
+    for (int r = 0; r < size(); ++r) {
+      if (r != rank()) {
+        Copy(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(r) * piece_bytes,
+             part + chunk * each * element_bytes, here(r, chunk) * element_bytes);
+      }
+      part += counts[static_cast<size_t>(r)] * element_bytes;
+    }
+  };
+  uint64_t first = 0;
+  for (int r = 0; r < rank(); ++r) first += counts[static_cast<size_t>(r)];
+  const auto combine = [&](uint64_t chunk) {
+    if (here(rank(), chunk) == 0) return;
+    for (int r = 0; r < size(); ++r) {
+      sources_[static_cast<size_t>(r)] =
+          table_.BufferOf(r, chunk) + static_cast<uint64_t>(rank()) * piece_bytes;
+    }
+    sources_[static_cast<size_t>(rank())] = input.data + (first + chunk * each) * element_bytes;
+    sync::ReduceAll(input.type, reduction, output + chunk * each * element_bytes, sources_,
+                    here(rank(), chunk));
+  };
+  const uint64_t count_max = *std::max_element(counts.begin(), counts.end());
+  const uint64_t chunk_count = std::max<uint64_t>(1, (count_max + each - 1) / each);
+  return RunCall(table_, tag, header, MakeChunks<2>(chunk_count, write, combine, combine));
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,269 @@
+// An exchange of bytes is two calls: of lengths, then of bytes. Started calls are completed in
+// order; which ones follow is known when the one before is over.
+#include "lmdbio/sync/over_mpi/mpi_transport.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
+#include "lmdbio/ranks/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_thread.h"
+
+namespace lmdbio::sync {
+
+using sync::Exchange;
+using sync::ExchangeKind;
+using sync::ExchangeScope;
+using sync::Ranks;
+using sync::Reply;
+
+namespace {
+
+// Messages of coordinators are small; one of this size is a mistake.
+constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
+
+// A duplicate or a part of a communicator, freed if MPI still runs.
+class OwnCommunicator {
+ public:
+  OwnCommunicator() = default;
+  ~OwnCommunicator() {
+    if (handle_ != MPI_COMM_NULL && ranks::IsMpiRunning()) MPI_Comm_free(&handle_);
+  }
+  OwnCommunicator(const OwnCommunicator&) = delete;
+  OwnCommunicator& operator=(const OwnCommunicator&) = delete;
+
+  MPI_Comm* place() { return &handle_; }
+  void Abandon() { handle_ = MPI_COMM_NULL; }
+  MPI_Comm get() const { return handle_; }
+  int rank() const {
+    int rank = 0;
+    MPI_Comm_rank(handle_, &rank);
+    return rank;
+  }
+  int size() const {
+    int size = 0;
+    MPI_Comm_size(handle_, &size);
+    return size;
+  }
+
+ private:
+  MPI_Comm handle_ = MPI_COMM_NULL;
+};
+
+// Memory of ours that MPI works with. An exchange that was given up goes on, so it stays then.
+struct HeldExchange {
+  Exchange exchange;
+  std::vector<int> lengths;  // kGather: of each rank; kBroadcast: [1]
+  std::vector<int> places;
+  int own_length = 0;
+  std::vector<uint64_t> words;
+  std::vector<std::byte> bytes;
+};
+
+class CommunicatorTransport final : public sync::Transport {
+ public:
+  CommunicatorTransport() = default;
+  ~CommunicatorTransport() override;
+  // Collective.
+  Status Make(MPI_Comm communicator);
+
+  const Ranks& ranks() const override { return ranks_; }
+  Status Start(Exchange exchange) override;
+  Result<bool> Test() override;
+  Result<bool> Wait(std::chrono::microseconds limit) override;
+  Reply TakeReply() override { return std::move(reply_); }
+  void Sleep(std::chrono::microseconds limit, sync::WakeOn wake_on) override;
+  void Wake() override;
+  bool hears_peers() const override { return false; }
+  bool blocks_in_wait() const override { return true; }
+
+ private:
+  enum class ExchangePhase { kIdle, kStarted, kLengths, kBytes, kOver };
+  MPI_Comm CommunicatorOf(ExchangeScope scope) const;
+  Status Begin();
+  Status BeginBytes();
+  void Finish();
+
+  OwnCommunicator all_, host_, roots_;
+  Ranks ranks_;
+  Reply reply_;
+  ExchangePhase phase_ = ExchangePhase::kIdle;
+  MPI_Comm current_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  std::unique_ptr<HeldExchange> held_ = std::make_unique<HeldExchange>();
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool is_woken_ = false;
+};
+
+CommunicatorTransport::~CommunicatorTransport() {
+  if (request_ == MPI_REQUEST_NULL) return;
+  KeepForever(std::move(held_));
+  for (OwnCommunicator* const one : {&all_, &host_, &roots_}) one->Abandon();
+}
+
+Status CommunicatorTransport::Make(MPI_Comm communicator) {
+  LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, all_.place()), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(all_.get(), MPI_ERRORS_RETURN);
+  LMDBIO_TRY_VOID(ranks::MpiStatus(
+      MPI_Comm_split_type(all_.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, host_.place()),
+      "MPI_Comm_split_type"));
+  const bool is_root = host_.rank() == 0;
+  LMDBIO_TRY_VOID(ranks::MpiStatus(
+      MPI_Comm_split(all_.get(), is_root ? 0 : MPI_UNDEFINED, all_.rank(), roots_.place()),
+      "MPI_Comm_split"));
+  ranks_.rank = all_.rank();
+  ranks_.size = all_.size();
+  int host_index = is_root ? roots_.rank() : 0;
+  LMDBIO_TRY_VOID(
+      ranks::MpiStatus(MPI_Bcast(&host_index, 1, MPI_INT, 0, host_.get()), "MPI_Bcast"));
+  ranks_.host_of.resize(static_cast<size_t>(ranks_.size));
+  return ranks::MpiStatus(
+      MPI_Allgather(&host_index, 1, MPI_INT, ranks_.host_of.data(), 1, MPI_INT, all_.get()),
+      "MPI_Allgather");
+}
+
+MPI_Comm CommunicatorTransport::CommunicatorOf(ExchangeScope scope) const {
+  if (scope == ExchangeScope::kAll) return all_.get();
+  return scope == ExchangeScope::kHost ? host_.get() : roots_.get();
+}
+
+// Nothing goes out yet: whether calls block or not depends on how the exchange is waited for.
+Status CommunicatorTransport::Start(Exchange exchange) {
+  LMDBIO_CHECK(phase_ == ExchangePhase::kIdle || phase_ == ExchangePhase::kOver);
+  LMDBIO_CHECK(exchange.bytes.size() <= kMessageBytesMax);
+  held_->exchange = std::move(exchange);
+  reply_ = {};
+  current_ = CommunicatorOf(held_->exchange.scope);
+  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // kRoots is for roots
+  MPI_Comm_rank(current_, &rank_);
+  MPI_Comm_size(current_, &size_);
+  held_->own_length = static_cast<int>(held_->exchange.bytes.size());
+  held_->lengths.assign(
+      held_->exchange.kind == ExchangeKind::kGather && rank_ == 0 ? static_cast<size_t>(size_) : 1,
+      held_->own_length);
+  held_->words.resize(held_->exchange.words.size());
+  phase_ = ExchangePhase::kStarted;
+  return {};
+}
+
+// The first call, without waiting for it.
+Status CommunicatorTransport::Begin() {
+  phase_ = ExchangePhase::kLengths;
+  if (held_->exchange.kind == ExchangeKind::kIntersect) {
+    phase_ = ExchangePhase::kBytes;
+    return ranks::MpiStatus(MPI_Iallreduce(held_->exchange.words.data(), held_->words.data(),
+                                           static_cast<int>(held_->words.size()), MPI_UINT64_T,
+                                           MPI_BAND, current_, &request_),
+                            "MPI_Iallreduce");
+  }
+  if (held_->exchange.kind == ExchangeKind::kGather) {
+    return ranks::MpiStatus(MPI_Igather(&held_->own_length, 1, MPI_INT, held_->lengths.data(), 1,
+                                        MPI_INT, 0, current_, &request_),
+                            "MPI_Igather");
+  }
+  return ranks::MpiStatus(MPI_Ibcast(held_->lengths.data(), 1, MPI_INT, 0, current_, &request_),
+                          "MPI_Ibcast");
+}
+
+// The second call, once lengths are known.
+Status CommunicatorTransport::BeginBytes() {
+  phase_ = ExchangePhase::kBytes;
+  if (held_->exchange.kind == ExchangeKind::kBroadcast) {
+    held_->bytes = std::move(held_->exchange.bytes);
+    held_->bytes.resize(static_cast<size_t>(held_->lengths[0]));
+    return ranks::MpiStatus(
+        MPI_Ibcast(held_->bytes.data(), held_->lengths[0], MPI_BYTE, 0, current_, &request_),
+        "MPI_Ibcast");
+  }
+  uint64_t total = 0;
+  held_->places.clear();
+  for (const int length : held_->lengths) {
+    held_->places.push_back(static_cast<int>(total));
+    total += static_cast<uint64_t>(length);
+  }
+  if (total > kMessageBytesMax) {
+    return Fail(ErrorCode::kResourceExhausted, "requests of all ranks together have over 1 GiB");
+  }
+  held_->bytes.resize(rank_ == 0 ? total : 0);
+  return ranks::MpiStatus(
+      MPI_Igatherv(held_->exchange.bytes.data(), held_->own_length, MPI_BYTE, held_->bytes.data(),
+                   held_->lengths.data(), held_->places.data(), MPI_BYTE, 0, current_, &request_),
+      "MPI_Igatherv");
+}
+
+void CommunicatorTransport::Finish() {
+  phase_ = ExchangePhase::kOver;
+  if (held_->exchange.kind == ExchangeKind::kIntersect) {
+    reply_.words = held_->words;
+  } else if (held_->exchange.kind == ExchangeKind::kBroadcast) {
+    reply_.bytes = std::move(held_->bytes);
+  } else if (rank_ == 0) {
+    for (size_t i = 0; i < held_->lengths.size(); ++i) {
+      const auto begin = held_->bytes.begin() + held_->places[i];
+      reply_.gathered.emplace_back(begin, begin + held_->lengths[i]);
+    }
+  }
+}
+
+Result<bool> CommunicatorTransport::Test() {
+  if (phase_ == ExchangePhase::kStarted) LMDBIO_TRY_VOID(Begin());
+  while (phase_ != ExchangePhase::kOver) {
+    int is_done = 0;
+    LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Test(&request_, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (is_done == 0) return false;
+    if (phase_ == ExchangePhase::kBytes) {
+      Finish();
+    } else {
+      LMDBIO_TRY_VOID(BeginBytes());
+    }
+  }
+  return true;
+}
+
+// The blocking calls, as the papers' baseline makes them: MPI waits in its own way.
+Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
+  if (phase_ == ExchangePhase::kStarted && held_->exchange.kind == ExchangeKind::kIntersect) {
+    LMDBIO_TRY_VOID(ranks::MpiStatus(
+        MPI_Allreduce(held_->exchange.words.data(), held_->words.data(),
+                      static_cast<int>(held_->words.size()), MPI_UINT64_T, MPI_BAND, current_),
+        "MPI_Allreduce"));
+    Finish();
+    return true;
+  }
+  while (true) {
+    LMDBIO_TRY(const bool is_over, Test());
+    if (is_over) return true;
+    LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Wait(&request_, MPI_STATUS_IGNORE), "MPI_Wait"));
+  }
+}
+
+void CommunicatorTransport::Sleep(std::chrono::microseconds limit, sync::WakeOn /*wake_on*/) {
+  std::unique_lock lock(mutex_);
+  woken_.wait_for(lock, limit, [this] { return is_woken_; });
+  is_woken_ = false;
+}
+
+void CommunicatorTransport::Wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_woken_ = true;
+  }
+  woken_.notify_one();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator) {
+  LMDBIO_TRY_VOID(ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread));
+  auto transport = std::make_unique<CommunicatorTransport>();
+  LMDBIO_TRY_VOID(transport->Make(communicator));
+  return transport;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,127 @@
+#include "lmdbio/sync/over_mpi/mpi_wire.h"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/ranks/mpi/mpi_waiter.h"
+
+namespace lmdbio::sync {
+namespace {
+
+constexpr int kTag = 1;
+
+using MessageRequests = std::vector<MPI_Request>;  // of one, or of several messages
+
+class MpiMessageWire final : public sync::Wire {
+ public:
+  // Takes the communicator over.
+  MpiMessageWire(MPI_Comm communicator, ranks::Health& health, const MpiWireOptions& options)
+      : communicator_(communicator), options_(options), waiter_(health) {
+    MPI_Comm_rank(communicator_, &rank_);
+    MPI_Comm_size(communicator_, &size_);
+    out_.resize(static_cast<size_t>(size_));
+    in_.resize(static_cast<size_t>(size_));
+  }
+  ~MpiMessageWire() override;
+  MpiMessageWire(const MpiMessageWire&) = delete;
+  MpiMessageWire& operator=(const MpiMessageWire&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Status StartSend(int to, Bytes bytes) override;
+  Status StartReceive(int from, MutableBytes bytes) override;
+  Status AwaitSend(int to) override { return Await(At(out_, to)); }
+  Status AwaitReceive(int from) override { return Await(At(in_, from)); }
+  void Stop(const Error& why) override { waiter_.Stop(why); }
+
+ private:
+  using Lanes = std::vector<std::deque<MessageRequests>>;  // by rank; pieces that were not awaited
+  std::deque<MessageRequests>& At(Lanes& lanes, int rank) {
+    LMDBIO_CHECK(rank >= 0 && rank < size_ && rank != rank_);
+    return lanes[static_cast<size_t>(rank)];
+  }
+  Status Await(std::deque<MessageRequests>& lane);
+  // Begins a message for each part of so many bytes.
+  template <typename Begin>
+  Status StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
+                  const Begin& begin);
+  static void Abandon(Lanes& lanes);
+
+  MPI_Comm communicator_;
+  const MpiWireOptions options_;
+  int rank_ = 0;
+  int size_ = 0;
+  ranks::MpiWaiter waiter_;
+  Lanes out_;
+  Lanes in_;
+};
+
+// What still goes on belongs to ranks that have failed.
+void MpiMessageWire::Abandon(Lanes& lanes) {
+  for (auto& lane : lanes) {
+    for (MessageRequests& piece : lane) {
+      for (MPI_Request& request : piece) {
+        if (request == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&request);
+        MPI_Request_free(&request);
+      }
+    }
+  }
+}
+
+MpiMessageWire::~MpiMessageWire() {
+  if (!ranks::IsMpiRunning()) return;
+  Abandon(in_);
+  Abandon(out_);
+  MPI_Comm_free(&communicator_);
+}
+
+template <typename Begin>
+Status MpiMessageWire::StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
+                                const Begin& begin) {
+  LMDBIO_TRY_VOID(waiter_.CheckStopped());
+  MessageRequests& piece = lane.emplace_back();
+  for (uint64_t at = 0; at < bytes; at += options_.piece_bytes_max) {
+    const int count = static_cast<int>(std::min(options_.piece_bytes_max, bytes - at));
+    LMDBIO_TRY_VOID(
+        ranks::MpiStatus(begin(at, count, &piece.emplace_back(MPI_REQUEST_NULL)), call));
+  }
+  return {};
+}
+
+Status MpiMessageWire::StartSend(int to, Bytes bytes) {
+  return StartAll(
+      At(out_, to), bytes.size(), "MPI_Isend", [&](uint64_t at, int count, MPI_Request* request) {
+        return MPI_Isend(bytes.data() + at, count, MPI_BYTE, to, kTag, communicator_, request);
+      });
+}
+
+Status MpiMessageWire::StartReceive(int from, MutableBytes bytes) {
+  return StartAll(
+      At(in_, from), bytes.size(), "MPI_Irecv", [&](uint64_t at, int count, MPI_Request* request) {
+        return MPI_Irecv(bytes.data() + at, count, MPI_BYTE, from, kTag, communicator_, request);
+      });
+}
+
+Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
+  LMDBIO_TRY_VOID(waiter_.CheckStopped());
+  LMDBIO_CHECK(!lane.empty());
+  for (MPI_Request& request : lane.front()) LMDBIO_TRY_VOID(waiter_.Await(request));
+  lane.pop_front();
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<sync::Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
+                                            const MpiWireOptions& options) {
+  LMDBIO_CHECK(options.piece_bytes_max > 0 && options.piece_bytes_max <= ranks::kPieceBytesMax);
+  MPI_Comm duplicate = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
+  return std::make_unique<MpiMessageWire>(duplicate, health, options);
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,133 @@
+#include "lmdbio/sync/over_wire/wire_agreement.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_wire/wire_choice.h"
+#include "lmdbio/sync/reduce/reduce.h"
+
+namespace lmdbio::sync {
+
+uint64_t DigestOf(std::span<const uint64_t> parts) {
+  uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a over words, with a turn
+  for (const uint64_t part : parts) {
+    digest = (digest ^ part) * 0x100000001b3U;
+    digest ^= std::rotr(digest, 29);
+  }
+  return digest;
+}
+
+Folding::Folding(int rank, int size)
+    : worker_count_(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
+      pair_count_(size - worker_count_) {
+  if (rank >= 2 * pair_count_) {
+    worker_ = rank - pair_count_;
+  } else {
+    partner_ = rank ^ 1;
+    worker_ = rank % 2 == 1 ? rank / 2 : -1;
+  }
+}
+
+void WireAgreement::Begin(const CallTag& tag, const CallShape& shape, Bytes payload) {
+  mine_ = {.digest = tag.digest,
+           .shape = shape,
+           .is_declined = tag.is_declined ? 1U : 0U,
+           .payload_bytes = tag.is_declined ? 0U : static_cast<uint32_t>(payload.size())};
+  my_payload_.assign(payload.begin(), payload.begin() + mine_.payload_bytes);
+}
+
+Status WireAgreement::StartSend(int to) {
+  LMDBIO_TRY_VOID(wire_.StartSend(to, std::as_bytes(std::span(&mine_, 1))));
+  return wire_.StartSend(to, Bytes(my_payload_).first(mine_.payload_bytes));
+}
+
+Status WireAgreement::AwaitSend(int to) {
+  LMDBIO_TRY_VOID(wire_.AwaitSend(to));
+  return wire_.AwaitSend(to);
+}
+
+Status WireAgreement::Receive(int from) {
+  LMDBIO_TRY_VOID(wire_.StartReceive(from, std::as_writable_bytes(std::span(&theirs_, 1))));
+  LMDBIO_TRY_VOID(wire_.AwaitReceive(from));
+  if (theirs_.payload_bytes > kDoublingBytesMax) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("rank {} sends {} bytes with a tag", from, theirs_.payload_bytes));
+  }
+  their_payload_.resize(theirs_.payload_bytes);
+  LMDBIO_TRY_VOID(wire_.StartReceive(from, their_payload_));
+  return wire_.AwaitReceive(from);
+}
+
+// What was received into what was put together so far. The lower rank's values come first, so that
+// both ranks of an exchange get the same bits.
+void WireAgreement::Combine(int from, double scale) {
+  if (mine_.is_declined != 0 || theirs_.is_declined != 0 || mine_.digest != theirs_.digest ||
+      mine_.shape != theirs_.shape || mine_.payload_bytes != theirs_.payload_bytes) {
+    mine_.is_declined = 1;
+    mine_.payload_bytes = 0;
+    return;
+  }
+  if (mine_.payload_bytes == 0) return;
+  if (from < wire_.rank()) std::swap(my_payload_, their_payload_);
+  const auto type = static_cast<sync::DataType>(mine_.shape.type);
+  const auto op = static_cast<sync::ReduceOp>(mine_.shape.op);
+  sync::Reduce(type, {op, scale}, my_payload_.data(), their_payload_.data(),
+               mine_.payload_bytes / sync::ElementBytes(type));
+}
+
+Status WireAgreement::ExchangeAndCombine(int other, double scale) {
+  LMDBIO_TRY_VOID(StartSend(other));
+  LMDBIO_TRY_VOID(Receive(other));
+  LMDBIO_TRY_VOID(AwaitSend(other));
+  Combine(other, scale);
+  return {};
+}
+
+Status WireAgreement::Run(double scale) {
+  const int partner = folding_.partner();
+  if (!folding_.is_worker()) {
+    LMDBIO_TRY_VOID(StartSend(partner));
+    LMDBIO_TRY_VOID(Receive(partner));
+    LMDBIO_TRY_VOID(AwaitSend(partner));
+    mine_ = theirs_;
+    std::swap(my_payload_, their_payload_);
+    return {};
+  }
+  if (partner >= 0) {
+    LMDBIO_TRY_VOID(Receive(partner));
+    Combine(partner, 1);
+  }
+  for (int mask = 1; mask < folding_.worker_count(); mask *= 2) {
+    const bool is_last = 2 * mask == folding_.worker_count();
+    const int other = folding_.RankOf(folding_.worker() ^ mask);
+    LMDBIO_TRY_VOID(ExchangeAndCombine(other, is_last ? scale : 1));
+  }
+  if (partner < 0) return {};
+  LMDBIO_TRY_VOID(StartSend(partner));
+  return AwaitSend(partner);
+}
+
+Result<CallOutcome> WireAgreement::Agree(const CallTag& tag, const CallShape& shape) {
+  Begin(tag, shape, {});
+  LMDBIO_TRY_VOID(Run(1));
+  return mine_.is_declined != 0 ? CallOutcome::kDeclined : CallOutcome::kDone;
+}
+
+Result<CallOutcome> WireAgreement::AgreeAndReduce(const CallTag& tag, const CallShape& shape,
+                                                  const Values& values,
+                                                  const sync::Reduction& reduction) {
+  const size_t bytes = values.count * sync::ElementBytes(values.type);
+  LMDBIO_CHECK(bytes <= kDoublingBytesMax && shape.type == static_cast<uint8_t>(values.type) &&
+               shape.op == static_cast<uint8_t>(reduction.op));
+  Begin(tag, shape, Bytes(values.data, bytes));
+  LMDBIO_TRY_VOID(Run(reduction.scale));
+  if (mine_.is_declined != 0) return CallOutcome::kDeclined;
+  if (bytes > 0) std::memcpy(values.data, my_payload_.data(), bytes);
+  return CallOutcome::kDone;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,59 @@
+#include "lmdbio/sync/over_wire/wire_algorithms.h"
+#include "lmdbio/sync/over_wire/wire_chunks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// Places count from the root on. A place receives from the place without its lowest bit, and sends
+// to those with one bit more, below that one.
+Status TreeBroadcast(const WireJob& job, MutableBytes bytes, int root) {
+  const int size = job.wire.size();
+  const int place = (job.wire.rank() + size - root) % size;
+  const auto rank_at = [&](int other_place) { return (other_place + root) % size; };
+  int bit = 1;
+  while (bit < size && (place & bit) == 0) bit *= 2;
+  if (place != 0) {
+    const int from = rank_at(place - bit);
+    LMDBIO_TRY_VOID(StartReceives(job, from, bytes));
+    LMDBIO_TRY_VOID(AwaitReceives(job, from, bytes));
+  }
+  const int first_bit = bit / 2;
+  for (bit = first_bit; bit > 0; bit /= 2) {
+    if (place + bit >= size) continue;
+    LMDBIO_TRY_VOID(StartSends(job, rank_at(place + bit), bytes));
+  }
+  for (bit = first_bit; bit > 0; bit /= 2) {
+    if (place + bit >= size) continue;
+    LMDBIO_TRY_VOID(AwaitSends(job, rank_at(place + bit), bytes));
+  }
+  return {};
+}
+
+Status ChainBroadcast(const WireJob& job, MutableBytes bytes, int root) {
+  const int size = job.wire.size();
+  const int rank = job.wire.rank();
+  const int before = (rank + size - 1) % size;
+  const int next = (rank + 1) % size;
+  if (rank == root) {
+    LMDBIO_TRY_VOID(StartSends(job, next, bytes));
+    return AwaitSends(job, next, bytes);
+  }
+  LMDBIO_TRY_VOID(StartReceives(job, before, bytes));
+  if (next == root) return AwaitReceives(job, before, bytes);
+  for (uint64_t i = 0; i < ChunkCount(bytes.size(), job.chunk_bytes); ++i) {
+    LMDBIO_TRY_VOID(job.wire.AwaitReceive(before));
+    LMDBIO_TRY_VOID(job.wire.StartSend(next, ChunkOf(bytes, i, job.chunk_bytes)));
+  }
+  return AwaitSends(job, next, bytes);
+}
+
+}  // namespace
+
+Status TreeOrChainBroadcast(WireJob job, MutableBytes bytes, int root) {
+  const auto size = static_cast<uint64_t>(job.wire.size());
+  if (size == 1 || bytes.empty()) return {};
+  return ChunkCount(bytes.size(), job.chunk_bytes) < size ? TreeBroadcast(job, bytes, root)
+                                                          : ChainBroadcast(job, bytes, root);
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,56 @@
+#include "lmdbio/sync/over_wire/wire_chunks.h"
+
+#include "lmdbio/sync/reduce/reduce.h"
+
+namespace lmdbio::sync {
+
+Status StartSends(const WireJob& job, int to, MutableBytes run) {
+  for (uint64_t i = 0; i < ChunkCount(run.size(), job.chunk_bytes); ++i) {
+    LMDBIO_TRY_VOID(job.wire.StartSend(to, ChunkOf(run, i, job.chunk_bytes)));
+  }
+  return {};
+}
+
+Status StartReceives(const WireJob& job, int from, MutableBytes run) {
+  for (uint64_t i = 0; i < ChunkCount(run.size(), job.chunk_bytes); ++i) {
+    LMDBIO_TRY_VOID(job.wire.StartReceive(from, ChunkOf(run, i, job.chunk_bytes)));
+  }
+  return {};
+}
+
+Status AwaitSends(const WireJob& job, int to, MutableBytes run) {
+  for (uint64_t i = 0; i < ChunkCount(run.size(), job.chunk_bytes); ++i) {
+    LMDBIO_TRY_VOID(job.wire.AwaitSend(to));
+  }
+  return {};
+}
+
+Status AwaitReceives(const WireJob& job, int from, MutableBytes run) {
+  for (uint64_t i = 0; i < ChunkCount(run.size(), job.chunk_bytes); ++i) {
+    LMDBIO_TRY_VOID(job.wire.AwaitReceive(from));
+  }
+  return {};
+}
+
+Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::DataType type,
+                        const sync::Reduction& reduction) {
+  const uint64_t count = ChunkCount(run.size(), job.chunk_bytes);
+  const uint64_t depth = std::min<uint64_t>(job.chunk_depth, count);
+  const MutableBytes scratch = job.scratch.AtLeast(depth * job.chunk_bytes);
+  const auto slot = [&](uint64_t i) {
+    return scratch.subspan(i % depth * job.chunk_bytes, ChunkOf(run, i, job.chunk_bytes).size());
+  };
+  for (uint64_t i = 0; i < depth; ++i) LMDBIO_TRY_VOID(job.wire.StartReceive(from, slot(i)));
+  for (uint64_t i = 0; i < count; ++i) {
+    LMDBIO_TRY_VOID(job.wire.AwaitReceive(from));
+    const MutableBytes chunk = ChunkOf(run, i, job.chunk_bytes);
+    sync::Reduce(type, reduction, chunk.data(), slot(i).data(),
+                 chunk.size() / sync::ElementBytes(type));
+    if (i + depth < count) {
+      LMDBIO_TRY_VOID(job.wire.StartReceive(from, slot(i + depth)));
+    }
+  }
+  return {};
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,232 @@
+#include "lmdbio/sync/over_wire/wire_collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_wire/wire_agreement.h"
+#include "lmdbio/sync/over_wire/wire_algorithms.h"
+#include "lmdbio/sync/over_wire/wire_chunks.h"
+#include "lmdbio/sync/over_wire/wire_trial.h"
+#include "lmdbio/sync/reduce/reduce.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// Of AllGather: for fewer bytes than this the ranks talk all to all, at once.
+constexpr uint64_t kDirectGatherBytesMax = 64 << 10;
+
+bool Overlap(const std::byte* one, size_t one_bytes, const std::byte* other, size_t other_bytes) {
+  return std::less<>()(one, other + other_bytes) && std::less<>()(other, one + one_bytes);
+}
+
+// counts  of ranks' parts, if there are any
+CallShape ShapeOf(WireCall kind, const Values& values, const sync::Reduction& reduction,
+                  std::span<const uint64_t> counts) {
+  const std::array details{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
+  return {.kind = kind,
+          .type = static_cast<uint8_t>(values.type),
+          .op = static_cast<uint8_t>(reduction.op),
+          .bytes = values.count * sync::ElementBytes(values.type),
+          .details_digest = DigestOf(details)};
+}
+
+class OverWire final : public Collectives {
+ public:
+  explicit OverWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), meeting_(*wire_) {}
+
+  Status ChooseTable(const WireCollectiveOptions& options);
+
+  int rank() const override { return wire_->rank(); }
+  int size() const override { return wire_->size(); }
+  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
+                                const sync::Reduction& reduction) override;
+  Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts,
+                                    const sync::Reduction& reduction) override;
+  Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                std::span<const uint64_t> part_bytes) override;
+  Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
+  Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                               MutableBytes receive,
+                               std::span<const uint64_t> receive_bytes) override;
+  Result<CallOutcome> Barrier(const CallTag& tag) override { return meeting_.Agree(tag, {}); }
+  void Stop(const Error& why) override { wire_->Stop(why); }
+  uint64_t ample_bytes() const override { return ample_bytes_; }
+  std::string Description() const override { return TextOf(table_); }
+
+ private:
+  WireJob JobBy(const WireChoice& choice) {
+    return {*wire_, scratch_, choice.chunk_bytes, choice.chunk_depth};
+  }
+  WireJob JobFor(uint64_t bytes) { return JobBy(ChoiceFor(table_, bytes)); }
+  Status AllReduceBy(const WireChoice& choice, const Values& values,
+                     const sync::Reduction& reduction);
+  Result<CallOutcome> TryAllReduce(const WireChoice& choice, const CallTag& tag,
+                                   const Values& values, const sync::Reduction& reduction);
+  Result<bool> SizesFit(std::span<const uint64_t> send_bytes,
+                        std::span<const uint64_t> receive_bytes);
+
+  std::unique_ptr<Wire> wire_;
+  WireAgreement meeting_;
+  WireScratch scratch_;
+  WireTable table_ = UsualWireTable();
+  uint64_t ample_bytes_ = kUsualAmpleBytes;
+};
+
+Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
+  // Whether to measure is rank 0's word, too.
+  uint8_t measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
+  LMDBIO_TRY_VOID(
+      TreeOrChainBroadcast(JobFor(1), std::as_writable_bytes(std::span(&measures, 1)), 0));
+  const WireJob job = JobFor(kAnyBytes);
+  if (measures != 0) {
+    const auto all_reduce = [this](const WireChoice& choice, const Values& values) -> Status {
+      LMDBIO_TRY_VOID(TryAllReduce(choice, {}, values, sync::ReduceOp::kSum));
+      return {};
+    };
+    LMDBIO_TRY(MeasuredWire measured, MeasureWire(job, options.trial_time, all_reduce));
+    table_ = std::move(measured.table);
+    ample_bytes_ = measured.ample_bytes;
+  }
+  WireTable mine = !options.table.empty() ? options.table : table_;
+  for (WireChoice& row : mine) {
+    if (options.chunk_bytes > 0) row.chunk_bytes = options.chunk_bytes;
+    if (options.chunk_depth > 0) row.chunk_depth = options.chunk_depth;
+  }
+  LMDBIO_TRY(table_, ShareWireTable(job, std::move(mine)));
+  return {};
+}
+
+Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
+                             const sync::Reduction& reduction) {
+  switch (choice.algorithm) {
+    case WireAlgorithm::kRing:
+      return RingAllReduce(JobBy(choice), values, reduction);
+    case WireAlgorithm::kDirect:
+      return DirectAllReduce(JobBy(choice), values, reduction);
+    case WireAlgorithm::kHalving:
+    case WireAlgorithm::kDoubling:  // made with the meeting
+      break;
+  }
+  return HalvingAllReduce(JobBy(choice), values, reduction);
+}
+
+Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallTag& tag,
+                                           const Values& values, const sync::Reduction& reduction) {
+  const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
+  if (size() > 1 && choice.algorithm == WireAlgorithm::kDoubling) {
+    return meeting_.AgreeAndReduce(tag, shape, values, reduction);
+  }
+  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  if (size() == 1) {
+    sync::Scale(values.type, reduction.scale, values.data, values.data, values.count);
+  } else {
+    LMDBIO_TRY_VOID(AllReduceBy(choice, values, reduction));
+  }
+  return outcome;
+}
+
+Result<CallOutcome> OverWire::AllReduce(const CallTag& tag, const Values& values,
+                                        const sync::Reduction& reduction) {
+  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  return TryAllReduce(ChoiceFor(table_, bytes), tag, values, reduction);
+}
+
+Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& input,
+                                            std::byte* output, std::span<const uint64_t> counts,
+                                            const sync::Reduction& reduction) {
+  const size_t element_bytes = sync::ElementBytes(input.type);
+  const CallShape shape = ShapeOf(WireCall::kReduceScatter, input, reduction, counts);
+  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
+  const Bounds bounds = BoundsOf(counts, element_bytes);
+  LMDBIO_CHECK(bounds.back() == shape.bytes);
+  const MutableBytes own = PartOf(input.data, bounds, rank());
+  // What others still wait for must not be written over.
+  const bool is_apart =
+      output == own.data() || !Overlap(output, own.size(), input.data, shape.bytes);
+  std::vector<std::byte> apart(is_apart ? 0 : own.size());
+  LMDBIO_TRY_VOID(DirectReduceScatter(JobFor(shape.bytes), input, is_apart ? output : apart.data(),
+                                      counts, reduction));
+  if (!apart.empty()) std::memcpy(output, apart.data(), apart.size());
+  return outcome;
+}
+
+Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                        std::span<const uint64_t> part_bytes) {
+  const CallShape shape{
+      .kind = WireCall::kAllGather, .bytes = all.size(), .details_digest = DigestOf(part_bytes)};
+  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
+  const Bounds bounds = BoundsOf(part_bytes);
+  const MutableBytes own = PartOf(all.data(), bounds, rank());
+  LMDBIO_CHECK(bounds.back() == all.size() && own.size() == mine.size());
+  if (!mine.empty() && own.data() != mine.data()) {
+    std::memmove(own.data(), mine.data(), mine.size());
+  }
+  const WireJob job = JobFor(all.size());
+  if (all.size() <= kDirectGatherBytesMax) {
+    LMDBIO_TRY_VOID(DirectAllGather(job, all, part_bytes));
+  } else {
+    LMDBIO_TRY_VOID(RingAllGather(job, all, part_bytes));
+  }
+  return outcome;
+}
+
+Result<CallOutcome> OverWire::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
+  const CallShape shape{.kind = WireCall::kBroadcast, .root = root, .bytes = bytes.size()};
+  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(root >= 0 && root < size());
+  LMDBIO_TRY_VOID(TreeOrChainBroadcast(JobFor(bytes.size()), bytes, root));
+  return outcome;
+}
+
+// Whether what the others send is what this rank expects.
+Result<bool> OverWire::SizesFit(std::span<const uint64_t> send_bytes,
+                                std::span<const uint64_t> receive_bytes) {
+  const auto count = static_cast<size_t>(size());
+  const bool is_whole = send_bytes.size() == count && receive_bytes.size() == count;
+  std::vector<uint64_t> told(count, 0);
+  if (is_whole) std::ranges::copy(send_bytes, told.begin());
+  std::vector<uint64_t> heard(count);
+  const std::vector<uint64_t> each(count, sizeof(uint64_t));
+  LMDBIO_TRY_VOID(DirectAllToAll(JobFor(1), std::as_bytes(std::span(told)), each,
+                                 std::as_writable_bytes(std::span(heard)), each));
+  return is_whole && std::ranges::equal(heard, receive_bytes);
+}
+
+Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
+                                       std::span<const uint64_t> send_bytes, MutableBytes receive,
+                                       std::span<const uint64_t> receive_bytes) {
+  const CallShape shape{.kind = WireCall::kAllToAll};
+  LMDBIO_TRY(CallOutcome outcome, meeting_.Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_TRY(const bool fits, SizesFit(send_bytes, receive_bytes));
+  LMDBIO_TRY(outcome, meeting_.Agree({.digest = tag.digest, .is_declined = !fits}, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(BoundsOf(send_bytes).back() == send.size() &&
+               BoundsOf(receive_bytes).back() == receive.size());
+  LMDBIO_TRY_VOID(DirectAllToAll(JobFor(kAnyBytes), send, send_bytes, receive, receive_bytes));
+  return outcome;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collectives>> WireCollectives(std::unique_ptr<Wire> wire,
+                                                     const WireCollectiveOptions& options) {
+  auto collectives = std::make_unique<OverWire>(std::move(wire));
+  LMDBIO_TRY_VOID(collectives->ChooseTable(options));
+  return collectives;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,126 @@
+#include "lmdbio/sync/over_wire/wire_algorithms.h"
+#include "lmdbio/sync/over_wire/wire_chunks.h"
+#include "lmdbio/sync/reduce/reduce.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// An AllReduce is 2 (P - 1) steps. The part at place p of a rank's way round is part (rank - p)
+// mod P: in step k a rank sends the part at place k and receives the part at place k + 1, which it
+// sends in the next step. In the first P - 1 steps it reduces what it receives into its own values;
+// then it has a result, at place P - 1, and what it receives are results.
+class RingReduction {
+ public:
+  RingReduction(const WireJob& job, const Values& values, const sync::Reduction& reduction)
+      : job_(job),
+        values_(values),
+        reduction_(reduction),
+        size_(static_cast<uint64_t>(job.wire.size())),
+        rank_(static_cast<uint64_t>(job.wire.rank())),
+        next_(static_cast<int>((rank_ + 1) % size_)),
+        before_(static_cast<int>((rank_ + size_ - 1) % size_)),
+        bounds_(EvenBounds(values.count, sync::ElementBytes(values.type), job.wire.size())),
+        chunk_count_(ChunkCount(bounds_[1], job.chunk_bytes)),  // of part 0: no part has more
+        depth_(std::min<uint64_t>(job.chunk_depth, chunk_count_)),
+        reduced_count_((size_ - 1) * chunk_count_),
+        scratch_(job.scratch.AtLeast(depth_ * job.chunk_bytes)) {}
+
+  Status Run();
+
+ private:
+  // The i-th chunk that is received.
+  MutableBytes Chunk(uint64_t i) const { return ChunkAt(i / chunk_count_ + 1, i % chunk_count_); }
+  MutableBytes ChunkAt(uint64_t place, uint64_t chunk) const {
+    const auto part = static_cast<int>((rank_ + 2 * size_ - place) % size_);
+    return ChunkOf(PartOf(values_.data, bounds_, part), chunk, job_.chunk_bytes);
+  }
+  std::byte* Slot(uint64_t i) const { return &scratch_[i % depth_ * job_.chunk_bytes]; }
+  Status Post();
+
+  const WireJob& job_;
+  const Values& values_;
+  const sync::Reduction reduction_;
+  const uint64_t size_;
+  const uint64_t rank_;
+  const int next_;
+  const int before_;
+  const Bounds bounds_;
+  const uint64_t chunk_count_;  // of each part; the last may be empty
+  const uint64_t depth_;
+  const uint64_t reduced_count_;  // so many chunks are reduced, and as many copied
+  const MutableBytes scratch_;
+  uint64_t posted_count_ = 0;
+  uint64_t sent_count_ = 0;  // awaited
+};
+
+Status RingReduction::Post() {
+  const uint64_t i = posted_count_++;
+  if (i < reduced_count_) {
+    return job_.wire.StartReceive(before_, MutableBytes(Slot(i), Chunk(i).size()));
+  }
+  // A result comes to the place of values that were sent a round before.
+  for (; sent_count_ <= i - reduced_count_; ++sent_count_) {
+    LMDBIO_TRY_VOID(job_.wire.AwaitSend(next_));
+  }
+  return job_.wire.StartReceive(before_, Chunk(i));
+}
+
+Status RingReduction::Run() {
+  const uint64_t count = 2 * reduced_count_;
+  const size_t element_bytes = sync::ElementBytes(values_.type);
+  for (uint64_t chunk = 0; chunk < chunk_count_; ++chunk) {
+    LMDBIO_TRY_VOID(job_.wire.StartSend(next_, ChunkAt(0, chunk)));
+  }
+  while (posted_count_ < depth_) LMDBIO_TRY_VOID(Post());
+  for (uint64_t i = 0; i < count; ++i) {
+    LMDBIO_TRY_VOID(job_.wire.AwaitReceive(before_));
+    const MutableBytes chunk = Chunk(i);
+    if (i < reduced_count_) {
+      const bool is_complete = i + chunk_count_ >= reduced_count_;
+      sync::Reduce(values_.type, is_complete ? reduction_ : reduction_.op, chunk.data(), Slot(i),
+                   chunk.size() / element_bytes);
+    }
+    if (i + chunk_count_ < count) LMDBIO_TRY_VOID(job_.wire.StartSend(next_, chunk));
+    if (posted_count_ < count) LMDBIO_TRY_VOID(Post());
+  }
+  for (; sent_count_ < count; ++sent_count_) LMDBIO_TRY_VOID(job_.wire.AwaitSend(next_));
+  return {};
+}
+
+}  // namespace
+
+Status RingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction) {
+  if (job.wire.size() == 1 || values.count == 0) return {};
+  job.chunk_bytes = WholeElements(job.chunk_bytes);
+  return RingReduction(job, values, reduction).Run();
+}
+
+Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes) {
+  const int size = job.wire.size();
+  const int rank = job.wire.rank();
+  if (size == 1) return {};
+  const int next = (rank + 1) % size;
+  const int before = (rank + size - 1) % size;
+  const Bounds bounds = BoundsOf(part_bytes);
+  const auto part_at = [&](int place) {
+    return PartOf(all.data(), bounds, (rank + size - place) % size);
+  };
+  for (int place = 1; place < size; ++place) {
+    LMDBIO_TRY_VOID(StartReceives(job, before, part_at(place)));
+  }
+  LMDBIO_TRY_VOID(StartSends(job, next, part_at(0)));
+  for (int place = 1; place < size; ++place) {
+    const MutableBytes part = part_at(place);
+    for (uint64_t i = 0; i < ChunkCount(part.size(), job.chunk_bytes); ++i) {
+      LMDBIO_TRY_VOID(job.wire.AwaitReceive(before));
+      if (place + 1 == size) continue;  // whose part it is stands next
+      LMDBIO_TRY_VOID(job.wire.StartSend(next, ChunkOf(part, i, job.chunk_bytes)));
+    }
+  }
+  for (int place = 0; place + 1 < size; ++place) {
+    LMDBIO_TRY_VOID(AwaitSends(job, next, part_at(place)));
+  }
+  return {};
+}
+
+}  // namespace lmdbio::sync

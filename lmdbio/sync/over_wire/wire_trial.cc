@@ -1,0 +1,188 @@
+#include "lmdbio/sync/over_wire/wire_trial.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace lmdbio::sync {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::array<uint64_t, 6> kTriedBytes = {1 << 10,   8 << 10, 64 << 10,
+                                                 512 << 10, 4 << 20, 16 << 20};
+constexpr std::array kAlgorithms = {WireAlgorithm::kDoubling, WireAlgorithm::kRing,
+                                    WireAlgorithm::kHalving, WireAlgorithm::kDirect};
+constexpr std::array<uint64_t, 2> kOtherChunkBytes = {64 << 10, 1 << 20};
+// The best of so many is what an algorithm can do; the first calls make sockets grow.
+constexpr int kRounds = 4;
+constexpr uint64_t kRowCountMax = 64;
+// So much more time for each byte than at best is hardly more.
+constexpr double kAmpleLoss = 1.1;
+
+// What comes next.
+struct TrialCommand {
+  enum class TrialKind : uint64_t { kTry = 1, kEnd = 2 };
+  TrialKind kind = TrialKind::kEnd;
+  uint64_t bytes = 0;
+  WireChoice choice;
+};
+
+Status Share(const WireJob& job, TrialCommand& order) {
+  return TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&order, 1)), 0);
+}
+
+class Trial {
+ public:
+  Trial(const WireJob& job, const TriedAllReduce& all_reduce)
+      : job_(job), all_reduce_(all_reduce) {}
+
+  // Of rank 0: the least time of a call.
+  Result<Seconds> Try(uint64_t bytes, const WireChoice& choice) {
+    TrialCommand order{.kind = TrialCommand::TrialKind::kTry, .bytes = bytes, .choice = choice};
+    LMDBIO_TRY_VOID(Share(job_, order));
+    return Run(order);
+  }
+  // Of all others: until rank 0 says that it is over.
+  Status Follow() {
+    while (true) {
+      TrialCommand order;
+      LMDBIO_TRY_VOID(Share(job_, order));
+      if (order.kind == TrialCommand::TrialKind::kEnd) return {};
+      if (order.kind != TrialCommand::TrialKind::kTry || order.bytes > kTriedBytes.back() ||
+          !CheckWireTable(OneWireAlgorithm(order.choice.algorithm, order.choice.chunk_bytes,
+                                           order.choice.chunk_depth))) {
+        return Fail(ErrorCode::kInternal, "rank 0 asks for a trial that there is not");
+      }
+      LMDBIO_TRY_VOID(Run(order));
+    }
+  }
+  Status End() {
+    TrialCommand order;
+    return Share(job_, order);
+  }
+
+ private:
+  Result<Seconds> Run(const TrialCommand& order) {
+    values_.resize(kTriedBytes.back() / sizeof(float));
+    const Values values{.data = reinterpret_cast<std::byte*>(values_.data()),
+                        .count = order.bytes / sizeof(float),
+                        .type = sync::DataType::kFloat32};
+    Seconds least(0);
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = Clock::now();
+      LMDBIO_TRY_VOID(all_reduce_(order.choice, values));
+      const Seconds taken = Clock::now() - begin;
+      least = round == 0 ? taken : std::min(least, taken);
+    }
+    return least;
+  }
+
+  const WireJob& job_;
+  const TriedAllReduce& all_reduce_;
+  std::vector<float> values_;
+};
+
+struct Best {
+  WireChoice choice;
+  Seconds time = Seconds(0);
+  bool is_known = false;
+
+  void Hear(const WireChoice& tried, Seconds taken) {
+    if (is_known && time <= taken) return;
+    *this = {tried, taken, true};
+  }
+};
+
+Result<Best> BestFor(Trial& trial, uint64_t bytes) {
+  Best best;
+  for (const WireAlgorithm algorithm : kAlgorithms) {
+    if (algorithm == WireAlgorithm::kDoubling && bytes > kTriedBytes[2]) continue;
+    WireChoice choice;
+    choice.algorithm = algorithm;
+    if (algorithm == WireAlgorithm::kDoubling) choice.bytes_max = kDoublingBytesMax;
+    LMDBIO_TRY(const Seconds taken, trial.Try(bytes, choice));
+    best.Hear(choice, taken);
+  }
+  for (const uint64_t chunk_bytes : kOtherChunkBytes) {
+    if (bytes < kTriedBytes[4]) break;
+    WireChoice choice = best.choice;
+    choice.chunk_bytes = chunk_bytes;
+    LMDBIO_TRY(const Seconds taken, trial.Try(bytes, choice));
+    best.Hear(choice, taken);
+  }
+  return best;
+}
+
+// Half the way, as factors go, to the next size that was tried.
+uint64_t BoundBehind(size_t i) {
+  if (i + 1 == kTriedBytes.size()) return kAnyBytes;
+  return static_cast<uint64_t>(
+      std::sqrt(static_cast<double>(kTriedBytes[i]) * static_cast<double>(kTriedBytes[i + 1])));
+}
+
+// The smallest size that was tried whose bytes take hardly more time than at best.
+// costs  [sizes tried] seconds of a byte
+uint64_t AmpleBytes(const std::vector<double>& costs) {
+  if (kTriedBytes[costs.size() - 1] < kUsualAmpleBytes) return kUsualAmpleBytes;
+  const double limit = kAmpleLoss * *std::min_element(costs.begin(), costs.end());
+  const auto first =
+      std::find_if(costs.begin(), costs.end(), [limit](double cost) { return cost <= limit; });
+  return kTriedBytes[static_cast<size_t>(first - costs.begin())];
+}
+
+Result<MeasuredWire> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
+  WireTable table;
+  std::vector<double> costs;
+  const auto end = Clock::now() + trial_time;
+  for (size_t i = 0; i < kTriedBytes.size() && (i == 0 || Clock::now() < end); ++i) {
+    LMDBIO_TRY(Best best, BestFor(trial, kTriedBytes[i]));
+    costs.push_back(best.time.count() / static_cast<double>(kTriedBytes[i]));
+    const auto is_like = [&](const WireChoice& row) {
+      return row.algorithm == best.choice.algorithm && row.chunk_bytes == best.choice.chunk_bytes;
+    };
+    if (!table.empty() && is_like(table.back())) table.pop_back();
+    best.choice.bytes_max = BoundBehind(i);
+    table.push_back(best.choice);
+  }
+  LMDBIO_TRY_VOID(trial.End());
+  // Nothing large was tried in time: what little was known before stands in.
+  if (table.back().algorithm == WireAlgorithm::kDoubling) {
+    table.push_back(UsualWireTable().back());
+  }
+  table.back().bytes_max = kAnyBytes;
+  return MeasuredWire{std::move(table), AmpleBytes(costs)};
+}
+
+}  // namespace
+
+Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
+                                 const TriedAllReduce& all_reduce) {
+  Trial trial(job, all_reduce);
+  MeasuredWire measured;
+  if (job.wire.rank() == 0) {
+    LMDBIO_TRY(measured, Lead(trial, trial_time));
+  } else {
+    LMDBIO_TRY_VOID(trial.Follow());
+  }
+  LMDBIO_TRY(measured.table, ShareWireTable(job, std::move(measured.table)));
+  uint64_t& ample_bytes = measured.ample_bytes;
+  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&ample_bytes, 1)), 0));
+  return measured;
+}
+
+Result<WireTable> ShareWireTable(const WireJob& job, WireTable table) {
+  uint64_t count = table.size();
+  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&count, 1)), 0));
+  if (count > kRowCountMax) {
+    return Fail(ErrorCode::kInvalidArgument, "table of algorithms: more than 64 rows");
+  }
+  table.resize(count);
+  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(table)), 0));
+  LMDBIO_TRY_VOID(CheckWireTable(table));
+  return table;
+}
+
+}  // namespace lmdbio::sync

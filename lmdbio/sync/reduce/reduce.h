@@ -1,0 +1,36 @@
+// lmdbio/sync/reduce/reduce.h - many arrays of numbers become one. Pure arithmetic.
+//
+// Values are given as bytes, since their type is known at run time only; they need not be aligned.
+// float16 and bfloat16 are reduced and scaled in float32 and rounded once, to the nearest even, at
+// the end of each call. NaN: kMin and kMax give a NaN if any value is one.
+//
+// Scales: float64 is multiplied by the scale; float32, float16 and bfloat16 by the scale rounded to
+// float32, which beyond that type's range is infinity or 0. Integers become the exact product, cut
+// towards zero, and stay at the ends of their type. A scale of 1 changes no bit.
+#ifndef LMDBIO_SYNC_REDUCE_REDUCE_H_
+#define LMDBIO_SYNC_REDUCE_REDUCE_H_
+
+#include <cstddef>
+#include <span>
+
+#include "lmdbio/sync/reduce/data_type.h"
+
+namespace lmdbio::sync {
+
+// into[i] = (into[i] op from[i]) * scale
+// into, from  [count elements] the same memory or apart
+void Reduce(DataType type, const Reduction& reduction, std::byte* into, const std::byte* from,
+            size_t count);
+
+// into[i] = (sources[0][i] op sources[1][i] op ...) * scale, from left to right, whatever the
+// machine: so ranks that reduce the same sources get the same bits.
+// sources  [1 or more] of [count elements] each; `into` may be one of them
+void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,
+               std::span<const std::byte* const> sources, size_t count);
+
+// into[i] = from[i] * scale
+// into, from  [count elements] the same memory or apart
+void Scale(DataType type, double scale, std::byte* into, const std::byte* from, size_t count);
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_REDUCE_REDUCE_H_

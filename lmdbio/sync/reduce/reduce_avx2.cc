@@ -1,0 +1,26 @@
+// Compiled with AVX2 and F16C where the compiler has them (lmdbio/CMakeLists.txt).
+#include "lmdbio/sync/reduce/reduce_dispatch.h"
+
+#if defined(__AVX2__) && defined(__F16C__)
+#include "lmdbio/sync/reduce/reduce_kernels.h"
+
+namespace lmdbio::sync {
+namespace {
+
+constexpr ReduceKernels kKernels = KernelsOfThisFile();
+
+}  // namespace
+
+const ReduceKernels* Avx2Kernels() { return &kKernels; }
+
+}  // namespace lmdbio::sync
+
+#else
+
+namespace lmdbio::sync {
+
+const ReduceKernels* Avx2Kernels() { return nullptr; }
+
+}  // namespace lmdbio::sync
+
+#endif

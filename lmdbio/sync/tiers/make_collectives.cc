@@ -1,0 +1,101 @@
+#include "lmdbio/sync/tiers/make_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "lmdbio/ranks/group/host_topology.h"
+#include "lmdbio/sync/collective/solo_collectives.h"
+#include "lmdbio/sync/over_memory/host_collectives.h"
+#include "lmdbio/sync/over_wire/link_wire.h"
+#include "lmdbio/sync/over_wire/wire_collectives.h"
+#include "lmdbio/sync/tiers/tiered_collectives.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Made = Result<std::unique_ptr<Collectives>>;
+
+Status CheckName(const std::string& name) {
+  if (name == "mpi") {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "collective 'mpi' is made from a communicator: lmdbio/sync/over_mpi/mpi_collectives.h");
+  }
+  for (const char* const known : {"auto", "shm", "ring", "halving", "direct"}) {
+    if (name == known) return {};
+  }
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' is no collective: there are auto, shm, ring, halving, direct, mpi", name));
+}
+
+Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options,
+               int known_as) {
+  LMDBIO_TRY(auto wire,
+             OpenLinkWire(group, health, {.known_as = known_as, .wait_mode = options.wait_mode}));
+  WireCollectiveOptions wire_options{.table = {},
+                                     .chunk_bytes = options.chunk_bytes,
+                                     .chunk_depth = options.chunk_depth,
+                                     .trial_time = options.trial_time};
+  if (options.collective != "auto") {
+    LMDBIO_TRY(const WireAlgorithm algorithm, ParseWireAlgorithm(options.collective));
+    wire_options.table = OneWireAlgorithm(algorithm, options.chunk_bytes, options.chunk_depth);
+  }
+  return WireCollectives(std::move(wire), wire_options);
+}
+
+Made OnHost(ranks::Group& host, ranks::Health& health, const CollectiveOptions& options) {
+  if (host.size() == 1 && options.registered_bytes == 0) return SoloCollectives();
+  return HostCollectives(host, health,
+                         {.wait = options.wait_mode, .registered_bytes = options.registered_bytes});
+}
+
+// Collective over `group`: everybody's.
+Result<std::vector<uint64_t>> AllOf(ranks::Group& group, uint64_t mine) {
+  LMDBIO_TRY(const auto bytes, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<uint64_t> all(bytes.size() / sizeof mine);
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology places,
+               ranks::Health& health, const CollectiveOptions& options) {
+  const bool is_root = host.rank() == 0;
+  LMDBIO_TRY(const auto same_tier, group.Split(is_root ? 0 : 1));
+  LMDBIO_TRY(auto on_host, ForAll(group, OnHost(host, health, options)));
+  Made roots = nullptr;
+  if (is_root) roots = OverLinks(*same_tier, health, options, group.rank());
+  LMDBIO_TRY(auto between, ForAll(group, std::move(roots)));
+  LMDBIO_TRY(const auto registered_bytes, AllOf(group, on_host->registered().size()));
+  const uint64_t known_bytes = is_root ? between->ample_bytes() : 0;
+  LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
+  return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
+                           {.registered_bytes = std::ranges::min(registered_bytes),
+                            .ample_bytes = std::ranges::max(ample_bytes)});
+}
+
+}  // namespace
+
+Made MakeCollectives(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options) {
+  LMDBIO_TRY_VOID(CheckName(options.collective));
+  if (group.size() == 1) return SoloCollectives();
+  if (options.collective != "auto" && options.collective != "shm") {
+    return ForAll(group, OverLinks(group, health, options, group.rank()));
+  }
+  LMDBIO_TRY(const auto host, group.SplitByHost());
+  LMDBIO_TRY(ranks::HostTopology places, ranks::FindHostPlaces(group, *host));
+  if (places.host_count() == 1) return ForAll(group, OnHost(*host, health, options));
+  if (options.collective == "shm") {
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("collective 'shm' is for one host, and there are {}", places.host_count()));
+  }
+  if (places.host_count() == group.size()) {
+    return ForAll(group, OverLinks(group, health, options, group.rank()));
+  }
+  return OverTiers(group, *host, std::move(places), health, options);
+}
+
+}  // namespace lmdbio::sync

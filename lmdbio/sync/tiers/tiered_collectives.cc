@@ -1,0 +1,282 @@
+#include "lmdbio/sync/tiers/tiered_collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_wire/wire_agreement.h"
+#include "lmdbio/sync/over_wire/wire_chunks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Outcome = Result<CallOutcome>;
+
+// The tag of a call's stages: ranks that mean different calls have different ones.
+CallTag Marked(const CallTag& tag, WireCall kind, std::initializer_list<uint64_t> shape) {
+  std::vector<uint64_t> words{tag.digest, static_cast<uint64_t>(kind)};
+  words.insert(words.end(), shape);
+  return {.digest = DigestOf(words), .is_declined = tag.is_declined};
+}
+
+class Tiered final : public Collectives {
+ public:
+  Tiered(ranks::HostTopology places, int rank, std::unique_ptr<Collectives> host,
+         std::unique_ptr<Collectives> roots, const TieredOptions& options)
+      : places_(std::move(places)),
+        rank_(rank),
+        my_host_(places_.host_of[static_cast<size_t>(rank)]),
+        host_(std::move(host)),
+        roots_(std::move(roots)),
+        options_(options) {
+    LMDBIO_CHECK((roots_ != nullptr) == (host_->rank() == 0));
+    LMDBIO_CHECK(roots_ == nullptr || roots_->rank() == my_host_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(places_.host_of.size()); }
+  Outcome AllReduce(const CallTag& tag, const Values& values,
+                    const sync::Reduction& reduction) override;
+  Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                        std::span<const uint64_t> counts,
+                        const sync::Reduction& reduction) override;
+  Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                    std::span<const uint64_t> part_bytes) override;
+  Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
+  Outcome AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                   MutableBytes receive, std::span<const uint64_t> receive_bytes) override;
+  Outcome Barrier(const CallTag& tag) override {
+    return Agree(Marked(tag, WireCall::kBarrier, {}));
+  }
+  MutableBytes registered() const override {
+    return host_->registered().first(options_.registered_bytes);
+  }
+  // A call is one on the host, one between the roots, and one on the host again, each of which
+  // ranks have to be woken for: what is ample for one of them is not for all.
+  uint64_t ample_bytes() const override {
+    return std::max({host_->ample_bytes(), options_.ample_bytes, kUsualAmpleBytes});
+  }
+  std::string Description() const override;
+  void Stop(const Error& why) override {
+    host_->Stop(why);
+    if (roots_ != nullptr) roots_->Stop(why);
+  }
+
+ private:
+  // The three stages of a call, each with its tag.
+  template <typename Up, typename Across, typename Down>
+  Outcome Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down);
+  // What fails on one tier fails on both.
+  tl::unexpected<Error> Fallen(Error error) {
+    Stop(error);
+    return Fail(std::move(error));
+  }
+  Outcome Agree(const CallTag& tag);
+  Outcome ReduceThrough(const CallTag& tag, const Values& values, const sync::Reduction& reduction);
+  Outcome GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
+                       std::span<const uint64_t> part_bytes);
+
+  const ranks::HostTopology places_;
+  const int rank_;
+  const int my_host_;
+  const std::unique_ptr<Collectives> host_;
+  const std::unique_ptr<Collectives> roots_;
+  const TieredOptions options_;
+  std::vector<std::byte> scratch_;
+};
+
+template <typename Up, typename Across, typename Down>
+Outcome Tiered::Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down) {
+  CallTag next = tag;
+  Outcome outcome = up(next);
+  if (!outcome) return Fallen(std::move(outcome).error());
+  next.is_declined = *outcome == CallOutcome::kDeclined;
+  if (roots_ != nullptr) {
+    outcome = across(next);
+    if (!outcome) return Fallen(std::move(outcome).error());
+    next.is_declined = *outcome == CallOutcome::kDeclined;
+  }
+  outcome = down(next);
+  if (!outcome) return Fallen(std::move(outcome).error());
+  return outcome;
+}
+
+Outcome Tiered::Agree(const CallTag& tag) {
+  const auto on_host = [&](const CallTag& stage) { return host_->Barrier(stage); };
+  return Stages(
+      tag, on_host, [&](const CallTag& stage) { return roots_->Barrier(stage); }, on_host);
+}
+
+// In place: what was there is gone even if somebody declines. The roots scale, since their results
+// are those of all ranks.
+Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
+                              const sync::Reduction& reduction) {
+  const MutableBytes bytes(values.data, values.count * sync::ElementBytes(values.type));
+  return Stages(
+      tag, [&](const CallTag& stage) { return host_->AllReduce(stage, values, reduction.op); },
+      [&](const CallTag& stage) { return roots_->AllReduce(stage, values, reduction); },
+      [&](const CallTag& stage) { return host_->Broadcast(stage, bytes, 0); });
+}
+
+Outcome Tiered::AllReduce(const CallTag& tag, const Values& values,
+                          const sync::Reduction& reduction) {
+  const size_t bytes = values.count * sync::ElementBytes(values.type);
+  const CallTag marked =
+      Marked(tag, WireCall::kAllReduce,
+             {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
+              std::bit_cast<uint64_t>(reduction.scale)});
+  if (bytes > options_.apart_bytes_max) {
+    LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
+    return outcome == CallOutcome::kDeclined ? Outcome(outcome)
+                                             : ReduceThrough(marked, values, reduction);
+  }
+  scratch_.assign(values.data, values.data + bytes);
+  LMDBIO_TRY(const CallOutcome outcome,
+             ReduceThrough(marked, {scratch_.data(), values.count, values.type}, reduction));
+  if (outcome == CallOutcome::kDone) std::ranges::copy(scratch_, values.data);
+  return outcome;
+}
+
+Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                              std::span<const uint64_t> counts, const sync::Reduction& reduction) {
+  const size_t element_bytes = sync::ElementBytes(input.type);
+  const size_t bytes = input.count * element_bytes;
+  const CallTag marked =
+      Marked(tag, WireCall::kReduceScatter,
+             {bytes, static_cast<uint64_t>(input.type), static_cast<uint64_t>(reduction.op),
+              std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)});
+  scratch_.assign(input.data, input.data + bytes);
+  LMDBIO_TRY(const CallOutcome outcome,
+             ReduceThrough(marked, {scratch_.data(), input.count, input.type}, reduction));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
+  const Bounds bounds = BoundsOf(counts, element_bytes);
+  LMDBIO_CHECK(bounds.back() == bytes);
+  std::ranges::copy(PartOf(scratch_.data(), bounds, rank_), output);
+  return outcome;
+}
+
+// by_host  [sum of part_bytes] host after host, and rank after rank of each
+Outcome Tiered::GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
+                             std::span<const uint64_t> part_bytes) {
+  std::vector<uint64_t> host_parts;
+  std::vector<uint64_t> host_bytes;
+  for (int host = 0; host < places_.host_count(); ++host) {
+    host_bytes.push_back(0);
+    for (const int rank : places_.ranks[static_cast<size_t>(host)]) {
+      const uint64_t bytes = part_bytes[static_cast<size_t>(rank)];
+      host_bytes.back() += bytes;
+      if (host == my_host_) host_parts.push_back(bytes);
+    }
+  }
+  const MutableBytes block = PartOf(by_host.data(), BoundsOf(host_bytes), my_host_);
+  return Stages(
+      tag, [&](const CallTag& stage) { return host_->AllGather(stage, mine, block, host_parts); },
+      [&](const CallTag& stage) { return roots_->AllGather(stage, block, by_host, host_bytes); },
+      [&](const CallTag& stage) { return host_->Broadcast(stage, by_host, 0); });
+}
+
+Outcome Tiered::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                          std::span<const uint64_t> part_bytes) {
+  LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
+  const CallTag marked = Marked(tag, WireCall::kAllGather, {all.size(), DigestOf(part_bytes)});
+  const Bounds bounds = BoundsOf(part_bytes);
+  LMDBIO_CHECK(bounds.back() == all.size());
+  scratch_.resize(all.size());
+  LMDBIO_TRY(const CallOutcome outcome, GatherByHost(marked, mine, scratch_, part_bytes));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  const std::byte* from = scratch_.data();
+  for (const std::vector<int>& ranks : places_.ranks) {
+    for (const int rank : ranks) {
+      const MutableBytes part = PartOf(all.data(), bounds, rank);
+      std::copy_n(from, part.size(), part.data());
+      from += part.size();
+    }
+  }
+  return outcome;
+}
+
+Outcome Tiered::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
+  const CallTag marked =
+      Marked(tag, WireCall::kBroadcast, {bytes.size(), static_cast<uint64_t>(root)});
+  LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_CHECK(root >= 0 && root < size());
+  const int root_host = places_.host_of[static_cast<size_t>(root)];
+  const bool is_root_host = my_host_ == root_host;
+  const int place = places_.place_of[static_cast<size_t>(root)];
+  return Stages(
+      marked,
+      [&](const CallTag& stage) {
+        return is_root_host ? host_->Broadcast(stage, bytes, place) : CallOutcome::kDone;
+      },
+      [&](const CallTag& stage) { return roots_->Broadcast(stage, bytes, root_host); },
+      [&](const CallTag& stage) {
+        return is_root_host ? CallOutcome::kDone : host_->Broadcast(stage, bytes, 0);
+      });
+}
+
+Outcome Tiered::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                         MutableBytes receive, std::span<const uint64_t> receive_bytes) {
+  const auto count = static_cast<size_t>(size());
+  LMDBIO_CHECK(send_bytes.size() == count && receive_bytes.size() == count);
+  // Who sends how much to whom: row after row, by host.
+  std::vector<uint64_t> rows(count * count);
+  const std::vector<uint64_t> row_bytes(count, count * sizeof(uint64_t));
+  CallTag marked = Marked(tag, WireCall::kAllToAll, {});
+  LMDBIO_TRY(CallOutcome outcome, GatherByHost(marked, std::as_bytes(send_bytes),
+                                               std::as_writable_bytes(std::span(rows)), row_bytes));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  std::vector<int> order;
+  for (const auto& ranks : places_.ranks) order.insert(order.end(), ranks.begin(), ranks.end());
+  std::vector<uint64_t> sent_bytes(count);
+  bool fits = true;
+  for (size_t i = 0; i < count; ++i) {
+    const std::span<const uint64_t> row(&rows[i * count], count);
+    const auto from = static_cast<size_t>(order[i]);
+    sent_bytes[from] = std::accumulate(row.begin(), row.end(), uint64_t{0});
+    fits = fits && row[static_cast<size_t>(rank_)] == receive_bytes[from];
+  }
+  scratch_.resize(std::accumulate(sent_bytes.begin(), sent_bytes.end(), uint64_t{0}));
+  marked.is_declined = !fits;
+  LMDBIO_TRY(outcome, GatherByHost(marked, send, scratch_, sent_bytes));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  const Bounds received = BoundsOf(receive_bytes);
+  LMDBIO_CHECK(received.back() == receive.size());
+  const std::byte* from = scratch_.data();
+  for (size_t i = 0; i < count; ++i) {
+    const Bounds parts = BoundsOf(std::span<const uint64_t>(&rows[i * count], count));
+    const MutableBytes part = PartOf(receive.data(), received, order[i]);
+    std::copy_n(from + parts[static_cast<size_t>(rank_)], part.size(), part.data());
+    from += parts.back();
+  }
+  return outcome;
+}
+
+std::string Tiered::Description() const {
+  const std::string on_host = host_->Description();
+  std::string text = fmt::format("on each host: {}", on_host.empty() ? "one rank" : on_host);
+  if (roots_ != nullptr) {
+    text += fmt::format("\nbetween {} hosts:\n{}", places_.host_count(), roots_->Description());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Collectives> TieredCollectives(ranks::HostTopology places, int rank,
+                                               std::unique_ptr<Collectives> host,
+                                               std::unique_ptr<Collectives> roots,
+                                               const TieredOptions& options) {
+  return std::make_unique<Tiered>(std::move(places), rank, std::move(host), std::move(roots),
+                                  options);
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,29 @@
+/* tests/api/c/c_check.h - a check for programs in C: prints what does not hold, and counts. */
+#ifndef TESTS_CAPI_C_CHECK_H_
+#define TESTS_CAPI_C_CHECK_H_
+
+#include <stdio.h>
+#include <string.h>
+
+static int c_check_failures = 0;
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
+      ++c_check_failures;                                                           \
+    }                                                                               \
+  } while (0)
+
+/* Checks a status, and prints the message of its handle if it is another. */
+#define CHECK_STATUS(expected, call, message)                                                      \
+  do {                                                                                             \
+    const int status_ = (call);                                                                    \
+    if (status_ != (expected)) {                                                                   \
+      fprintf(stderr, "%s:%d: %s gives %d (%s), not %d: %s\n", __FILE__, __LINE__, #call, status_, \
+              lmdbio_strerror(status_), (int)(expected), (message));                               \
+      ++c_check_failures;                                                                          \
+    }                                                                                              \
+  } while (0)
+
+#endif /* TESTS_CAPI_C_CHECK_H_ */

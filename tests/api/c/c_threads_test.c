@@ -1,0 +1,126 @@
+/* c_threads_test DIGITS: threads that share a handle, on the database that lmdbio-make digits
+ * writes. Calls that only race must all succeed; with the lock that rule 3 of lmdbio.h asks for,
+ * each thread gets the records it asked for. The oracle is what one thread has read before. */
+#include <lmdbio.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/api/c/c_check.h"
+
+enum { RECORD_COUNT = 1797, THREAD_COUNT = 8, ROUND_COUNT = 150, LIST_MAX = 40 };
+
+static lmdbio_dataset* dataset;
+static lmdbio_loader* loader;
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t failures_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+  void* bytes;
+  size_t size;
+} values[RECORD_COUNT];
+
+/* CHECK is for one thread at a time. */
+static void check_in_thread(int holds, const char* what) {
+  if (holds) return;
+  pthread_mutex_lock(&failures_lock);
+  fprintf(stderr, "%s\n", what);
+  ++c_check_failures;
+  pthread_mutex_unlock(&failures_lock);
+}
+
+static void read_values(void) {
+  for (uint64_t i = 0; i < RECORD_COUNT; ++i) {
+    const lmdbio_record* record = NULL;
+    CHECK_STATUS(LMDBIO_OK, lmdbio_dataset_read(dataset, &i, 1, &record),
+                 lmdbio_dataset_message(dataset));
+    values[i].size = record->value_size;
+    values[i].bytes = malloc(record->value_size + 1u);
+    if (record->value_size > 0) memcpy(values[i].bytes, record->value, record->value_size);
+  }
+}
+
+/* 1 to LIST_MAX numbers. */
+static size_t any_numbers(unsigned* seed, uint64_t* numbers) {
+  const size_t count = 1 + (size_t)rand_r(seed) % LIST_MAX;
+  for (size_t i = 0; i < count; ++i) numbers[i] = (uint64_t)rand_r(seed) % RECORD_COUNT;
+  return count;
+}
+
+static void* only_call(void* seed_of_thread) {
+  unsigned seed = *(unsigned*)seed_of_thread;
+  uint64_t numbers[LIST_MAX];
+  for (int i = 0; i < ROUND_COUNT; ++i) {
+    const lmdbio_record* records = NULL;
+    const size_t count = any_numbers(&seed, numbers);
+    check_in_thread(lmdbio_dataset_read(dataset, numbers, count, &records) == LMDBIO_OK,
+                    "lmdbio_dataset_read fails beside others");
+  }
+  return NULL;
+}
+
+static void* call_and_compare(void* seed_of_thread) {
+  unsigned seed = *(unsigned*)seed_of_thread;
+  uint64_t numbers[LIST_MAX];
+  for (int i = 0; i < ROUND_COUNT; ++i) {
+    const lmdbio_record* records = NULL;
+    const size_t count = any_numbers(&seed, numbers);
+    pthread_mutex_lock(&own_lock);
+    check_in_thread(lmdbio_dataset_read(dataset, numbers, count, &records) == LMDBIO_OK,
+                    "lmdbio_dataset_read fails");
+    for (size_t k = 0; k < count && records != NULL; ++k) {
+      check_in_thread(
+          records[k].position == numbers[k] && records[k].value_size == values[numbers[k]].size &&
+              memcmp(records[k].value, values[numbers[k]].bytes, records[k].value_size) == 0,
+          "another record than was asked for");
+    }
+    pthread_mutex_unlock(&own_lock);
+  }
+  return NULL;
+}
+
+static void* use_loader(void* seed_of_thread) {
+  unsigned seed = *(unsigned*)seed_of_thread;
+  for (int i = 0; i < ROUND_COUNT; ++i) {
+    const lmdbio_batch* batch = NULL;
+    const lmdbio_counters* counters = NULL;
+    const char* text = NULL;
+    check_in_thread(lmdbio_next(loader, &batch) == LMDBIO_OK, "lmdbio_next fails beside others");
+    const int status = rand_r(&seed) % 2 == 0 ? lmdbio_get_counters(loader, &counters)
+                                              : lmdbio_save(loader, &text);
+    check_in_thread(status == LMDBIO_OK, "a call on a loader fails beside others");
+    check_in_thread(lmdbio_errno(loader) == 0, "errno without a failure");
+  }
+  return NULL;
+}
+
+static void run(void* (*work)(void*)) {
+  pthread_t threads[THREAD_COUNT];
+  unsigned seeds[THREAD_COUNT];
+  for (unsigned i = 0; i < THREAD_COUNT; ++i) {
+    seeds[i] = 100 + i;
+    CHECK(pthread_create(&threads[i], NULL, work, &seeds[i]) == 0);
+  }
+  for (unsigned i = 0; i < THREAD_COUNT; ++i) pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fprintf(stderr, "c_threads_test DIGITS\n");
+    return 2;
+  }
+  CHECK(lmdbio_dataset_open(argv[1], NULL, &dataset) == LMDBIO_OK);
+  read_values();
+  run(only_call);
+  run(call_and_compare);
+  CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
+  for (size_t i = 0; i < RECORD_COUNT; ++i) free(values[i].bytes);
+
+  CHECK(lmdbio_open(argv[1], NULL, &loader) == LMDBIO_OK);
+  run(use_loader);
+  const lmdbio_counters* counters = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_get_counters(loader, &counters), lmdbio_message(loader));
+  CHECK(counters->batch_count == THREAD_COUNT * ROUND_COUNT);
+  CHECK(lmdbio_close(loader) == LMDBIO_OK);
+  return c_check_failures > 0;
+}

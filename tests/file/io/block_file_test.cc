@@ -1,0 +1,107 @@
+// Goal: the parts of a block are the block, and what is called direct is aligned in every respect.
+// Method: the parts must tile the block; the largest one possible must be direct.
+#include "lmdbio/file/blocks/block_file.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/random.h"
+
+namespace lmdbio::file {
+namespace {
+
+// Addresses only: nothing is read or written.
+class Addresses {
+ public:
+  static constexpr uint64_t kBytes = uint64_t{4} << 30;
+
+  Addresses() {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    begin_ = static_cast<std::byte*>(::mmap(nullptr, kBytes, PROT_NONE, flags, -1, 0));
+    REQUIRE(begin_ != MAP_FAILED);
+  }
+  ~Addresses() { ::munmap(begin_, kBytes); }
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+
+  MutableBytes At(uint64_t shift, uint64_t length_bytes) const {
+    return MutableBytes(begin_, kBytes).subspan(shift, length_bytes);
+  }
+
+ private:
+  std::byte* begin_;
+};
+
+// Checks that the parts tile the block; returns the bytes that are direct.
+uint64_t DirectBytes(const ReadRequest& block, const std::vector<BlockPart>& parts,
+                     const DirectAlignment& alignment) {
+  uint64_t done_bytes = 0;
+  uint64_t direct_bytes = 0;
+  for (const BlockPart& part : parts) {
+    const uint64_t length_bytes = part.destination.size();
+    CHECK(part.offset == block.offset + done_bytes);
+    CHECK(part.destination.data() == block.destination.data() + done_bytes);
+    CHECK(length_bytes > 0);
+    CHECK(length_bytes <= kPartBytesMax);
+    if (part.is_direct) {
+      CHECK(part.offset % alignment.offset_bytes == 0);
+      CHECK(length_bytes % alignment.offset_bytes == 0);
+      CHECK(reinterpret_cast<uintptr_t>(part.destination.data()) % alignment.memory_bytes == 0);
+      direct_bytes += length_bytes;
+    }
+    done_bytes += length_bytes;
+  }
+  CHECK(done_bytes == block.destination.size());
+  return direct_bytes;
+}
+
+TEST_CASE("SplitBlock makes parts of any block", "[io][block-file]") {
+  const Addresses addresses;
+  test::Random random(3);
+  for (const DirectAlignment& alignment :
+       {DirectAlignment{512, 4}, DirectAlignment{512, 512}, DirectAlignment{4096, 4096}}) {
+    for (int i = 0; i < 2000; ++i) {
+      const uint64_t unit = alignment.offset_bytes;
+      const uint64_t offset = random.Below(100) * unit + (i % 3 == 0 ? 0 : random.Below(unit));
+      const uint64_t length_bytes = random.Below(i % 5 == 0 ? 10 * unit : 2 * unit);
+      const uint64_t shift = i % 2 == 0 ? offset : random.Below(10'000);
+      INFO("offset " << offset << " length " << length_bytes << " shift " << shift);
+      const ReadRequest block{offset, addresses.At(shift, length_bytes)};
+      std::vector<BlockPart> parts;
+      SplitBlock(block, alignment, parts);
+      const uint64_t begin = (offset + unit - 1) / unit * unit;
+      const uint64_t end = (offset + length_bytes) / unit * unit;
+      const bool is_possible = begin < end && (shift - offset) % alignment.memory_bytes == 0;
+      CHECK(DirectBytes(block, parts, alignment) == (is_possible ? end - begin : 0));
+      CHECK(parts.size() <= 3);
+
+      parts.clear();
+      SplitBlock(block, std::nullopt, parts);
+      CHECK(DirectBytes(block, parts, alignment) == 0);
+      CHECK(parts.size() == (length_bytes > 0 ? 1 : 0));
+    }
+  }
+}
+
+TEST_CASE("SplitBlock cuts what is too large for one read", "[io][block-file]") {
+  const Addresses addresses;
+  const uint64_t large_bytes = 3 * kPartBytesMax + 100;
+  for (const uint64_t offset : {uint64_t{0}, uint64_t{4096}, uint64_t{4000}}) {
+    INFO("offset " << offset);
+    const ReadRequest block{offset, addresses.At(offset, large_bytes)};
+    std::vector<BlockPart> parts;
+    SplitBlock(block, DirectAlignment{}, parts);
+    CHECK(DirectBytes(block, parts, {}) / 4096 == 3 * kPartBytesMax / 4096);
+    parts.clear();
+    SplitBlock(block, std::nullopt, parts);
+    CHECK(DirectBytes(block, parts, {}) == 0);
+    CHECK(parts.size() == 4);
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::file

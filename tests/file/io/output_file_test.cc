@@ -1,0 +1,57 @@
+// Goal: an OutputFile holds the bytes of all writes, in order, and nothing is left of one that was
+// never published. tests/file/io/small_file_test.cc tries every kind of path.
+#include "lmdbio/file/io/output_file.h"
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::file {
+namespace {
+
+namespace fs = std::filesystem;
+using test::AsBytes;
+
+auto FileCount(const fs::path& directory) {
+  return std::distance(fs::directory_iterator(directory), {});
+}
+
+TEST_CASE("OutputFile holds what was written, in order", "[io][output-file]") {
+  const test::TempDir dir;
+  const fs::path path = dir.path() / "file";
+  test::Random random(3);
+  std::string expected;
+  const auto file = OutputFile::Create(path);
+  REQUIRE(file);
+  // Around the size of the buffer, and far below and above.
+  for (const size_t size_bytes : {1, 0, 65'535, 1, 65'536, 65'537, 7, 300'000, 9}) {
+    const std::string part = random.BytesOf(size_bytes);
+    REQUIRE((*file)->Write(AsBytes(part)));
+    expected += part;
+  }
+  CHECK_FALSE(fs::exists(path));
+  REQUIRE((*file)->Publish());
+  CHECK(test::ReadWholeTextFile(path) == expected);
+  CHECK(FileCount(dir.path()) == 1);
+}
+
+TEST_CASE("An OutputFile that is not published leaves the old file", "[io][output-file]") {
+  const test::TempDir dir;
+  const fs::path path = dir.path() / "file";
+  test::WriteWholeFile(path, AsBytes("old"));
+  {
+    const auto file = OutputFile::Create(path);
+    REQUIRE(file);
+    REQUIRE((*file)->Write(AsBytes(std::string(100'000, 'x'))));
+  }
+  CHECK(test::ReadWholeTextFile(path) == "old");
+  CHECK(FileCount(dir.path()) == 1);
+}
+
+}  // namespace
+}  // namespace lmdbio::file

@@ -1,0 +1,429 @@
+// Goal: every source hands out exactly the bytes of the file, at every edge, in any order and to
+// several threads at once, and says so when the file ends first.
+// Method: one file of random bytes larger than the buffers inside; the oracle is its content.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/source/file_source.h"
+#include "lmdbio/file/source/map_source.h"
+#include "lmdbio/file/source/read_ahead_source.h"
+#include "tests/support/catch.h"
+#include "tests/support/check_failure.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_dir.h"
+
+// Rings of different threads may lie at one address, one after another. liburing maps and unmaps
+// them where ThreadSanitizer does not see it, which then takes them for one piece of memory.
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() { return "race:io_uring_\n"; }
+
+namespace lmdbio::file {
+namespace {
+
+namespace fs = std::filesystem;
+using test::AsText;
+using test::TempDir;
+
+// What ReadAheadSource reads at a time, the largest read it serves from that, and how far ahead of
+// it a pass may skip. Only the choice of edges depends on them.
+constexpr uint64_t kWindowBytes = 256 << 10;
+constexpr uint64_t kServedBytesMax = kWindowBytes / 2;
+constexpr uint64_t kSkipBytesMax = 64 << 10;
+
+constexpr uint64_t kFileBytes = 3 * kWindowBytes + 4097;
+
+template <typename Source>
+std::unique_ptr<ByteSource> Open(const fs::path& path) {
+  auto source = Source::Open(path);
+  if (!source) throw std::runtime_error(source.error().message());
+  return std::move(*source);
+}
+
+struct SourceKind {
+  const char* name;
+  std::function<std::unique_ptr<ByteSource>(const fs::path&)> open;
+};
+
+const std::vector<SourceKind>& SourceKinds() {
+  static const std::vector<SourceKind> kinds = {{"FileSource", Open<FileSource>},
+                                                {"ReadAheadSource", Open<ReadAheadSource>},
+                                                {"MapSource", Open<MapSource>}};
+  return kinds;
+}
+
+// A file and what it holds.
+class TestFile {
+ public:
+  explicit TestFile(uint64_t size_bytes = kFileBytes) {
+    test::Random random(1);
+    content_ = random.BytesOf(size_bytes);
+    test::WriteWholeFile(path(), test::AsBytes(content_));
+  }
+
+  fs::path path() const { return dir_.path() / "file"; }
+  const std::string& content() const { return content_; }
+  bool Holds(Extent extent) const {
+    return extent.offset <= content_.size() &&
+           extent.length_bytes <= content_.size() - extent.offset;
+  }
+  std::string_view At(Extent extent) const {
+    return std::string_view(content_).substr(extent.offset, extent.length_bytes);
+  }
+
+ private:
+  TempDir dir_;
+  std::string content_;
+};
+
+// Whether `source` answers as the file's content does.
+bool ReadsRight(const ByteSource& source, const TestFile& file, Extent extent) {
+  std::vector<std::byte> scratch(extent.length_bytes);
+  const Result<Bytes> bytes = source.Read(extent, scratch);
+  if (!file.Holds(extent)) return !bytes && bytes.error().code() == ErrorCode::kCorruption;
+  return bytes && AsText(*bytes) == file.At(extent);
+}
+
+std::vector<Extent> EdgeExtents() {
+  const std::vector<uint64_t> edges = {0,
+                                       4096,
+                                       kSkipBytesMax,
+                                       kServedBytesMax,
+                                       kWindowBytes,
+                                       kWindowBytes + kSkipBytesMax,
+                                       2 * kWindowBytes,
+                                       kFileBytes};
+  std::vector<uint64_t> numbers;
+  for (const uint64_t edge : edges) {
+    if (edge > 0) numbers.push_back(edge - 1);
+    numbers.push_back(edge);
+    numbers.push_back(edge + 1);
+  }
+  std::vector<Extent> extents;
+  for (const uint64_t offset : numbers) {
+    for (const uint64_t length_bytes : numbers) {
+      // Whether nothing at all can be read from behind the end is nobody's business.
+      if (length_bytes == 0 && offset > kFileBytes) continue;
+      extents.push_back({offset, length_bytes});
+    }
+  }
+  return extents;
+}
+
+TEST_CASE("Every source reads extents at every edge", "[io][source]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    const std::unique_ptr<ByteSource> used = kind.open(file.path());
+    for (const Extent& extent : EdgeExtents()) {
+      INFO(kind.name << " offset " << extent.offset << " length " << extent.length_bytes);
+      CHECK(ReadsRight(*used, file, extent));
+      CHECK(ReadsRight(*kind.open(file.path()), file, extent));
+    }
+  }
+}
+
+TEST_CASE("Every source reads in any order", "[io][source]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    test::Random random(7);
+    uint64_t offset = 0;
+    for (int step = 0; step < 3000; ++step) {
+      const uint64_t length_bytes = random.Below(random.Below(10) == 0 ? kWindowBytes : 5000);
+      // On, back into what was just read, a little further, or anywhere.
+      switch (random.Below(6)) {
+        case 0:
+          offset = random.Below(kFileBytes);
+          break;
+        case 1:
+          offset -= std::min(offset, random.Below(kWindowBytes));
+          break;
+        case 2:
+          offset += random.Below(2 * kSkipBytesMax);
+          break;
+        default:
+          break;
+      }
+      if (step % 500 == 0) source->Advise(AccessPattern::kSequential);
+      if (step % 500 == 250) source->Advise(AccessPattern::kRandom);
+      INFO(kind.name << " step " << step << " offset " << offset << " length " << length_bytes);
+      REQUIRE(ReadsRight(*source, file, {offset, length_bytes}));
+      offset = offset + length_bytes > kFileBytes ? 0 : offset + length_bytes;
+    }
+  }
+}
+
+TEST_CASE("Every source knows its name, its size and what it has handed out", "[io][source]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    CHECK(source->name() == file.path());
+    CHECK(source->SizeBytes() == kFileBytes);
+    CHECK(source->counters().request_count == 0);
+    std::vector<std::byte> scratch(kServedBytesMax + 1);
+    REQUIRE(source->Read({5, scratch.size()}, scratch));  // too large to be read ahead
+    CHECK(source->counters().request_count == 1);
+    CHECK(source->counters().bytes == scratch.size());
+  }
+}
+
+TEST_CASE("Every source reads an empty file", "[io][source]") {
+  const TestFile file(0);
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    CHECK(source->SizeBytes() == 0);
+    CHECK(ReadsRight(*source, file, {0, 0}));
+    CHECK(ReadsRight(*source, file, {0, 1}));
+    source->Advise(AccessPattern::kSequential);
+  }
+}
+
+TEST_CASE("A prefetch of anything at all does no harm", "[io][source]") {
+  const TestFile file(GENERATE(uint64_t{0}, kFileBytes));
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    for (const uint64_t offset : {uint64_t{0}, kFileBytes - 1, kFileBytes, ~uint64_t{0}}) {
+      for (const uint64_t length_bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, ~uint64_t{0}}) {
+        source->Prefetch({offset, length_bytes});
+      }
+    }
+    CHECK(source->counters().bytes == 0);
+    CHECK(ReadsRight(*source, file, {0, file.content().size()}));
+  }
+}
+
+TEST_CASE("Every source says which file cannot be opened", "[io][source]") {
+  const TempDir dir;
+  const fs::path missing = dir.path() / "missing";
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    CHECK_THROWS_WITH(kind.open(missing),
+                      missing.string() + ": cannot be opened: No such file or directory");
+  }
+  CHECK(FileSource::Open(missing).error().code() == ErrorCode::kNotFound);
+  CHECK(ReadAheadSource::Open(missing).error().code() == ErrorCode::kNotFound);
+  CHECK(MapSource::Open(missing).error().code() == ErrorCode::kNotFound);
+}
+
+// `extents` as requests into one buffer, and whether it then holds what the file does.
+bool ReadsManyRight(const ByteSource& source, const TestFile& file,
+                    const std::vector<Extent>& extents) {
+  uint64_t total_bytes = 0;
+  for (const Extent& extent : extents) total_bytes += extent.length_bytes;
+  std::vector<std::byte> buffer(total_bytes);
+  std::vector<ReadRequest> requests;
+  std::string expected;
+  for (const Extent& extent : extents) {
+    requests.push_back(
+        {extent.offset, MutableBytes(buffer).subspan(expected.size(), extent.length_bytes)});
+    expected += file.At(extent);
+  }
+  return source.ReadMany(requests) && AsText(buffer) == expected;
+}
+
+TEST_CASE("Every source reads any number of requests at once", "[io][source]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    // Below and above what a ring is set up for, and more than its depth.
+    for (const uint64_t count : {0U, 1U, 3U, 4U, FileSource::kReadsInFlight, 1000U}) {
+      INFO(kind.name << " " << count << " requests");
+      test::Random random(count + 1);
+      std::vector<Extent> scattered(count);
+      for (Extent& extent : scattered) {
+        extent.offset = random.Below(kFileBytes);
+        extent.length_bytes = random.Below(std::min<uint64_t>(3000, kFileBytes - extent.offset));
+      }
+      CHECK(ReadsManyRight(*source, file, scattered));
+      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kFileBytes - 100, 100})));
+      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kFileBytes, 0})));
+    }
+    INFO(kind.name);
+    CHECK(ReadsManyRight(*source, file, std::vector<Extent>(5, {0, kFileBytes})));
+  }
+}
+
+TEST_CASE("Every source fails many requests when the file ends before one", "[io][source]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    for (const size_t count : {1U, 3U, 4U, 1000U}) {
+      for (const size_t wrong : {size_t{0}, count / 2, count - 1}) {
+        INFO(kind.name << " request " << wrong << " of " << count);
+        std::vector<std::byte> buffer(count * 16);
+        std::vector<ReadRequest> requests;
+        for (size_t i = 0; i < count; ++i) {
+          requests.push_back(
+              {i == wrong ? kFileBytes - 15 : 16 * i, MutableBytes(buffer).subspan(16 * i, 16)});
+        }
+        const Status read = source->ReadMany(requests);
+        REQUIRE_FALSE(read.has_value());
+        CHECK(read.error().code() == ErrorCode::kCorruption);
+        requests[wrong].offset = kFileBytes - 16;
+        CHECK(source->ReadMany(requests).has_value());
+      }
+    }
+  }
+}
+
+TEST_CASE("A file that was cut short gives an error, not a signal", "[io][source]") {
+  for (const SourceKind& kind : SourceKinds()) {
+    if (kind.name == std::string("MapSource")) continue;  // its contract excludes this
+    INFO(kind.name);
+    const TestFile file;
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    std::vector<std::byte> scratch(4096);
+    REQUIRE(source->Read({0, 4096}, scratch));
+    constexpr uint64_t kLeftBytes = 2 * kWindowBytes;
+    fs::resize_file(file.path(), kLeftBytes);
+    CHECK(source->SizeBytes() == kLeftBytes);
+    CHECK(ReadsRight(*source, file, {kLeftBytes - 4096, 4096}));
+    for (const uint64_t offset : {kLeftBytes - 1, kLeftBytes, kFileBytes - 4096}) {
+      const Result<Bytes> bytes = source->Read({offset, 4096}, scratch);
+      REQUIRE_FALSE(bytes.has_value());
+      CHECK(bytes.error().code() == ErrorCode::kCorruption);
+    }
+    const ReadRequest beyond{kLeftBytes, scratch};
+    CHECK_FALSE(source->ReadMany(std::vector<ReadRequest>(200, beyond)).has_value());
+  }
+}
+
+TEST_CASE("A file that has grown can be read to its new end", "[io][source]") {
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const TestFile file(5000);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    REQUIRE(ReadsRight(*source, file, {4900, 100}));
+    REQUIRE(ReadsRight(*source, file, {4900, 101}));
+    fs::resize_file(file.path(), 6000);
+    const bool is_map = kind.name == std::string("MapSource");  // as large as it was when mapped
+    CHECK(source->SizeBytes() == (is_map ? 5000 : 6000));
+    std::vector<std::byte> scratch(1100);
+    const Result<Bytes> bytes = source->Read({4900, 1100}, scratch);
+    REQUIRE(bytes.has_value() == !is_map);
+    if (!is_map) {
+      CHECK(AsText(*bytes) == std::string(file.At({4900, 100})) + std::string(1000, '\0'));
+    }
+  }
+}
+
+TEST_CASE("MapSource says how large a file is that has shrunk", "[io][source]") {
+  const TestFile file;
+  const std::unique_ptr<ByteSource> source = Open<MapSource>(file.path());
+  fs::resize_file(file.path(), 4096);
+  CHECK(source->SizeBytes() == 4096);
+}
+
+TEST_CASE("MapSource takes hints about anything, also behind the file's end", "[io][source]") {
+  const TestFile file;
+  const auto source = MapSource::Open(file.path());
+  REQUIRE(source);
+  const uint64_t huge = uint64_t{1} << 62;
+  for (const Extent& extent :
+       {Extent{0, 0}, Extent{0, kFileBytes}, Extent{5000, 100'000}, Extent{kFileBytes - 1, 1},
+        Extent{kFileBytes, 1}, Extent{kFileBytes - 7, huge}, Extent{huge, huge}}) {
+    (*source)->Expect(extent);
+    (*source)->Await(extent);
+    (*source)->Prefetch(extent);
+  }
+  CHECK(ReadsRight(**source, file, {0, kFileBytes}));
+  std::filesystem::resize_file(file.path(), 0);
+  (*source)->Expect({0, kFileBytes});
+  (*source)->Await({0, kFileBytes});  // touches nothing
+}
+
+// The pages of [offset, +length_bytes) of this process's map that are mapped, as the kernel says.
+uint64_t MappedPages(Bytes map, uint64_t offset, uint64_t length_bytes) {
+  const UniqueFd fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  std::vector<uint64_t> entries(length_bytes / 4096);
+  const auto first = (reinterpret_cast<std::uintptr_t>(map.data()) + offset) / 4096;
+  const size_t want = entries.size() * sizeof(uint64_t);
+  REQUIRE(::pread(fd.get(), entries.data(), want, static_cast<off_t>(first * sizeof(uint64_t))) ==
+          static_cast<ssize_t>(want));
+  return static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(),
+                                             [](uint64_t entry) { return (entry >> 63) != 0; }));
+}
+
+TEST_CASE("MapSource makes pages ready piece by piece, each once", "[io][source]") {
+  const TestFile file;
+  const auto source = MapSource::Open(file.path());
+  REQUIRE(source);
+  const Bytes map = (*source)->map();
+  constexpr uint64_t kPiece = 64 << 10;
+  (*source)->Populate({5 * kPiece + 4096, kPiece});  // parts of two pieces
+  CHECK(MappedPages(map, 5 * kPiece + 4096, kPiece) == 16);
+  (*source)->Populate({3 * kPiece, 6 * kPiece});  // also what they lacked
+  CHECK(MappedPages(map, 3 * kPiece, 6 * kPiece) == 6 * 16);
+  // What is taken from the map behind its back stays so until it is touched.
+  REQUIRE(::madvise(const_cast<std::byte*>(map.data()) + 4 * kPiece, kPiece, MADV_DONTNEED) == 0);
+  (*source)->Populate({3 * kPiece, 6 * kPiece});
+  CHECK(MappedPages(map, 4 * kPiece, kPiece) == 0);
+  CHECK(ReadsRight(**source, file, {4 * kPiece, kPiece}));
+}
+
+TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][source]") {
+  const TestFile file;
+  const std::unique_ptr<ByteSource> source = Open<ReadAheadSource>(file.path());
+  uint64_t reads = 0;
+  for (uint64_t offset = 0; offset + 4096 <= kFileBytes; offset += 4096, ++reads) {
+    REQUIRE(ReadsRight(*source, file, {offset, 4096}));
+  }
+  // One to start the pass, then one for each window.
+  // The first 128 KiB are never buffered: 32 reads of a page.
+  CHECK(source->counters().request_count <= 2 + 32 + kFileBytes / kWindowBytes);
+  CHECK(reads > 100);
+}
+
+TEST_CASE("A failed check of the library names its file by the path in the tree", "[io][source]") {
+  const TestFile file;
+  const std::unique_ptr<ByteSource> source = Open<FileSource>(file.path());
+  std::vector<std::byte> scratch(9);
+  const std::string line = test::LineOfFailedCheck([&] {
+    static_cast<void>(source->Read({0, 10}, scratch));
+  });
+  INFO(line);
+  CHECK(line.find("lmdbio/file/source/file_source.cc:") == 0);
+}
+
+TEST_CASE("Several threads read one source", "[io][source][threads]") {
+  const TestFile file;
+  for (const SourceKind& kind : SourceKinds()) {
+    INFO(kind.name);
+    const std::unique_ptr<ByteSource> source = kind.open(file.path());
+    source->Advise(AccessPattern::kSequential);
+    std::atomic<int> wrong_count{0};
+    const auto pass = [&](uint64_t seed) {
+      test::Random random(seed);
+      for (uint64_t offset = 0; offset < kFileBytes; offset += random.Below(20000)) {
+        const uint64_t length_bytes = std::min(random.Below(9000), kFileBytes - offset);
+        if (!ReadsRight(*source, file, {offset, length_bytes})) ++wrong_count;
+        if (seed % 2 == 0 &&
+            !ReadsManyRight(*source, file, std::vector<Extent>(6, {offset, length_bytes}))) {
+          ++wrong_count;
+        }
+      }
+    };
+    std::vector<std::thread> threads;
+    for (uint64_t seed = 0; seed < 4; ++seed) threads.emplace_back(pass, seed);
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong_count == 0);
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::file

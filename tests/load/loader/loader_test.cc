@@ -1,0 +1,303 @@
+// The one promise of the loader: whoever reads, however, all ranks together get the sequence that
+// liblmdb's cursor gives, each record once and to its owner.
+#include "lmdbio/load/loader/loader.h"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include "lmdbio/file/writer/record_provenance.h"
+#include "lmdbio/load/loader/open_decision.h"
+#include "tests/load/loader/stream_oracle.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+namespace {
+
+using load::LoaderOptions;
+using load::Share;
+using load::Strategy;
+using load::Tail;
+
+struct Kind {
+  const char* name;
+  void (*fill)(TinyDb& db);
+  const char* database;
+};
+
+constexpr std::array<Kind, 4> kKinds = {{{"inline", &FillInline, ""},
+                                         {"overflow", &FillOverflow, ""},
+                                         {"mixed", &FillMixed, ""},
+                                         {"duplicates", &FillDuplicates, "duplicates"}}};
+
+std::filesystem::path Make(const TempDir& dir, const Kind& kind) {
+  TinyDb db(dir.path());
+  kind.fill(db);
+  db.Commit();
+  file::RecordProvenanceOptions provenance;
+  provenance.path = dir.path().string();
+  provenance.database_name = kind.database;
+  REQUIRE(file::RecordProvenance(provenance).has_value());
+  return db.data_file();
+}
+
+void CheckStream(ranks::ThreadRanks ranks, const std::filesystem::path& data_file,
+                 const LoaderOptions& options) {
+  const Delivered got = Deliver(ranks, data_file, options);
+  for (const auto& error : got.errors) {
+    INFO((error ? error->message() : ""));
+    REQUIRE_FALSE(error.has_value());
+  }
+  CHECK(got.twice_count == 0);
+  CHECK(got.foreign_count == 0);
+  CHECK(got.skipped_count == 0);
+  CHECK((got.records == Expected(data_file, options)));
+}
+
+TEST_CASE("Every strategy delivers liblmdb's sequence at any number of ranks", "[loader]") {
+  for (const Kind& kind : kKinds) {
+    const TempDir dir;
+    const std::filesystem::path data_file = Make(dir, kind);
+    for (const auto& row : load::kStrategies) {
+      for (const int ranks : {1, 2, 3, 5, 8}) {
+        for (const Share share : {Share::kBlock, Share::kRoundRobin}) {
+          INFO(kind.name << ", " << row.name << ", " << ranks << " ranks");
+          LoaderOptions options;
+          options.database_name = kind.database;
+          options.strategy = row.strategy;
+          options.share = share;
+          options.batch_size = 96;
+          options.batch_count_max = 11;
+          options.readers_per_host = ranks > 2 ? 2 : 1;
+          CheckStream({ranks, ranks == 5 ? 2 : 64}, data_file, options);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Engines, cache policies and block sizes do not show in what is delivered", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[2]);
+  for (const file::EngineKind engine :
+       {file::EngineKind::kMmap, file::EngineKind::kPread, file::EngineKind::kUring}) {
+    for (const file::CachePolicy cache :
+         {file::CachePolicy::kBuffered, file::CachePolicy::kDirect}) {
+      for (const uint64_t block_bytes : {4096U, 1U << 20}) {
+        INFO(file::EngineKindName(engine) << ", blocks of " << block_bytes);
+        LoaderOptions options;
+        options.strategy = Strategy::kScan;
+        options.engine = engine;
+        options.cache = cache;
+        options.block_bytes = block_bytes;
+        options.queue_depth = 3;
+        options.batch_size = 50;
+        options.batch_count_max = 20;
+        CheckStream({2, 64}, data_file, options);
+      }
+    }
+  }
+}
+
+TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);  // 700 records
+  for (const Tail tail : {Tail::kWrap, Tail::kShort, Tail::kDrop}) {
+    for (const uint64_t batch_size : {1U, 3U, 48U, 65U, 64U, 699U, 700U, 2101U, 2102U}) {
+      if (tail == Tail::kDrop && batch_size > 700) continue;
+      const Strategy strategy = batch_size % 2 == 0 ? Strategy::kScan : Strategy::kLmdb;
+      INFO("tail " << static_cast<int>(tail) << ", batches of " << batch_size);
+      LoaderOptions options;
+      options.strategy = strategy;
+      options.tail = tail;
+      options.batch_size = batch_size;
+      options.batch_count_max = batch_size < 64 ? 800 : 40;
+      options.memory_budget_bytes = 2 << 20;  // many slots, used again and again
+      CheckStream({4, 64}, data_file, options);
+    }
+  }
+}
+
+TEST_CASE("Chunked order refuses options that make no sense with it", "[loader]") {
+  LoaderOptions options;
+  options.order = load::Order::kChunked;
+  options.group_batches = 1024;
+  CHECK(load::CheckOptions(options).has_value());
+  options.share = Share::kRoundRobin;
+  CHECK(load::CheckOptions(options).error().message().find("round-robin") != std::string::npos);
+  options.share = Share::kBlock;
+  options.group_batches = 1025;
+  CHECK(load::CheckOptions(options).error().code() == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);  // 300 records of 3,080 bytes
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.order = load::Order::kChunked;
+  options.group_batches = 60;
+  options.batch_size = 5;
+  options.batch_count_max = 60;
+  options.memory_budget_bytes = 1 << 20;
+  const Delivered got = Deliver({2, 64}, data_file, options);
+  REQUIRE(got.errors[0].has_value());
+  CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
+  INFO(got.errors[0]->message());
+  CHECK(got.errors[0]->message().find("make the group smaller") != std::string::npos);
+  options.group_batches = 0;  // as many as hold 32 MiB: all of them
+  options.memory_budget_bytes = 64 << 20;
+  const Delivered whole = Deliver({2, 64}, data_file, options);
+  REQUIRE(!whole.errors[0].has_value());
+  options.group_batches = 60;
+  CHECK(whole.records == Expected(data_file, options));
+}
+
+TEST_CASE("Open refuses what cannot be served, on every rank", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  const auto error_of = [&](const std::filesystem::path& path, const LoaderOptions& options) {
+    Delivered got = Deliver({3, 64}, path, options);
+    CHECK(got.records.empty());
+    for (const auto& error : got.errors) REQUIRE(error.has_value());
+    CHECK(got.errors[1]->code() == ErrorCode::kPeerFailed);
+    return std::move(*got.errors[0]);
+  };
+  CHECK(error_of(dir.path() / "missing", {}).code() == ErrorCode::kNotFound);
+  LoaderOptions drop;
+  drop.tail = Tail::kDrop;
+  drop.batch_size = 701;
+  CHECK(error_of(data_file, drop).code() == ErrorCode::kInvalidArgument);
+  const TempDir empty_dir;
+  TinyDb(empty_dir.path()).Put("a", "b").Delete("a").Commit();
+  CHECK(error_of(empty_dir.path(), {}).code() == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("Ranks with different options are told which option and which rank", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  ranks::RunAsThreads({3, 64}, [&](ranks::Group& group) {
+    LoaderOptions options;
+    if (group.rank() == 2) options.batch_size = 65;
+    const auto loader = load::Loader::Open(group, data_file.string(), options);
+    if (loader) std::terminate();  // Catch's assertions are not for several threads
+    if (loader.error().message().find("rank 2") == std::string::npos) std::terminate();
+    if (loader.error().message().find("batch size") == std::string::npos) std::terminate();
+  });
+}
+
+TEST_CASE("Provenance of another state is refused, and auto scans instead", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[0]);
+  TinyDb(dir.path()).Put("zz", "one more").Commit();
+  LoaderOptions options;
+  options.batch_count_max = 12;
+  options.strategy = Strategy::kLmmDioProv;
+  const Delivered refused = Deliver({2, 64}, data_file, options);
+  REQUIRE(refused.errors[0].has_value());
+  CHECK(refused.errors[0]->code() == ErrorCode::kStale);
+  options.strategy = Strategy::kAuto;
+  const Delivered scanned = Deliver({2, 64}, data_file, options);
+  REQUIRE_FALSE(scanned.errors[0].has_value());
+  CHECK((scanned.records == Expected(data_file, options)));
+  CHECK(std::count_if(scanned.notes.begin(), scanned.notes.end(), [](const std::string& note) {
+          return note.find("scanning the tree instead") != std::string::npos;
+        }) == 1);
+}
+
+TEST_CASE("What is in the page cache is looked at in place, and read where that is not wanted",
+          "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  {
+    std::ifstream stream(data_file, std::ios::binary);
+    while (stream.ignore(1 << 20)) continue;
+  }
+  LoaderOptions options;
+  options.batch_size = 7;
+  options.batch_count_max = 100;
+  const auto how = [&] {
+    const auto group = ranks::SoloGroup();
+    const auto loader = load::Loader::Open(*group, data_file.string(), options);
+    REQUIRE(loader);
+    std::string text = (*loader)->Describe();
+    uint64_t bytes = 0;
+    for (Result<bool> more = (*loader)->Next(); more && *more; more = (*loader)->Next()) {
+      bytes = (*loader)->counters().bytes_read;
+    }
+    CHECK((bytes == 0) == (text.find("in place") != std::string::npos));
+    return text;
+  };
+  CHECK(how() == "provenance; in place, in a map");
+  CHECK((Deliver({3, 64}, data_file, options).records == Expected(data_file, options)));
+  options.snapshot = load::SnapshotMode::kOptimistic;  // pages may change under a batch
+  CHECK(how().find("in place") == std::string::npos);
+  options.snapshot = load::SnapshotMode::kImmutable;
+  options.in_place = false;
+  CHECK(how().find("pread, buffered") != std::string::npos);
+  CHECK((Deliver({3, 64}, data_file, options).records == Expected(data_file, options)));
+  options.in_place = true;
+  options.engine = file::EngineKind::kUring;
+  CHECK(how().find("in place") == std::string::npos);
+}
+
+// Goal: a rank that waits for another one's memory can look up, and loses nothing by it.
+TEST_CASE("NextWithin comes back without a batch, and with it later", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  constexpr uint64_t kBatchCount = 400;
+  std::atomic<bool> is_stuck = false;
+  std::array<std::vector<uint64_t>, 2> numbers;
+  ranks::RunAsThreads({2, 64}, [&](ranks::Group& group) {
+    LoaderOptions options;
+    options.batch_size = 10;
+    options.batch_count_max = kBatchCount;
+    options.memory_budget_bytes = 1 << 20;
+    options.in_place = false;
+    options.keep_bytes_max = 0;
+    const auto loader = load::Loader::Open(group, data_file.string(), options);
+    if (!loader) std::terminate();  // Catch's assertions are not for several threads
+    auto& mine = numbers[static_cast<size_t>(group.rank())];
+    if (group.rank() == 1) is_stuck.wait(false);
+    while (true) {
+      const auto step = (*loader)->NextWithin(std::chrono::milliseconds(20));
+      if (!step) std::terminate();
+      if (*step == load::Loader::Step::kEnd) break;
+      if (*step == load::Loader::Step::kBatch) {
+        mine.push_back((*loader)->batch().number());
+      } else if ((*loader)->batch().record_count() > 0) {
+        std::terminate();
+      } else if (group.rank() == 0) {
+        is_stuck = true;
+        is_stuck.notify_all();
+      }
+    }
+  });
+  std::vector<uint64_t> all(kBatchCount);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(is_stuck);
+  CHECK(numbers[0] == all);
+  CHECK(numbers[1] == all);
+}
+
+TEST_CASE("A batch larger than the memory budget is refused with its size", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  LoaderOptions options;
+  options.batch_size = 300;
+  options.batch_count_max = 2;
+  options.memory_budget_bytes = 1 << 20;
+  options.in_place = false;
+  const Delivered got = Deliver({2, 64}, data_file, options);
+  for (const auto& error : got.errors) REQUIRE(error.has_value());
+  CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
+  CHECK(got.errors[0]->message().find("memory budget") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace lmdbio::test

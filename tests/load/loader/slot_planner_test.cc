@@ -1,0 +1,171 @@
+// Goal: a slot of scattered records is as large as it is worth, and no larger.
+// Method: plans of databases that are not there, cut by the limits that a loader takes for them.
+// Expected numbers are counts of records; nothing is timed.
+#include "lmdbio/load/slots/slot_planner.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lmdbio/load/loader/open_decision.h"
+#include "lmdbio/load/order/keyed_permutation.h"
+#include "tests/support/catch.h"
+#include "tests/support/good.h"
+
+namespace lmdbio::load {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kRingBytes = 256 << 20;
+constexpr uint64_t kFirstFillBytes = 8 << 20;  // of a slot, on the only host
+// A planner that wants so many records for one slot is stopped.
+constexpr uint64_t kLocatedMax = 2 * kScatteredRecordsMax;
+
+struct Records {
+  uint64_t count = 0;
+  uint64_t per_leaf = 1;     // whose keys, or nodes, stand on one leaf page
+  uint64_t value_pages = 0;  // of a value's overflow run; 0: the value stands on the leaf page
+
+  uint64_t leaf_count() const { return (count + per_leaf - 1) / per_leaf; }
+  // Behind each overflow run there is a page that no record needs.
+  uint64_t run_pages() const { return value_pages > 0 ? value_pages + 1 : 0; }
+  uint64_t file_pages() const { return 2 + leaf_count() + count * run_pages(); }
+};
+
+// Overflow runs lie in random order, as in a database that was filled in random order.
+class MadeUpPlaces final : public Locator {
+ public:
+  explicit MadeUpPlaces(const Records& records) : records_(records), place_of_(records.count, 1) {}
+
+  void BeginSlot() { located_count_ = 0; }
+
+  Result<uint64_t> RecordCount() override { return records_.count; }
+
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    located_count_ += count;
+    if (located_count_ > kLocatedMax) {
+      return Fail(ErrorCode::kResourceExhausted, "one slot has asked for too many records");
+    }
+    const uint64_t end = first.value + count;
+    for (uint64_t i = first.value; i < end;) {
+      const uint64_t leaf = i / records_.per_leaf;
+      const uint64_t run_end = std::min(end, (leaf + 1) * records_.per_leaf);
+      values_.clear();
+      for (uint64_t k = i; k < run_end; ++k) values_.push_back(ValueOf(k));
+      file::RecordRun run;
+      run.first_record = {i};
+      run.leaf = run.home = PageNo{2 + leaf};
+      run.first_node = static_cast<uint32_t>(i % records_.per_leaf);
+      run.values = values_;
+      LMDBIO_TRY_VOID(sink.Add(run));
+      i = run_end;
+    }
+    return {};
+  }
+
+ private:
+  Extent ValueOf(uint64_t i) const {
+    const uint64_t leaf = i / records_.per_leaf;
+    if (records_.value_pages == 0) return {(2 + leaf) * kPageBytes + 100, 16};
+    const uint64_t page = 2 + records_.leaf_count() + place_of_(i) * records_.run_pages();
+    return {page * kPageBytes + 16, records_.value_pages * kPageBytes - 16};
+  }
+
+  Records records_;
+  load::KeyedPermutation place_of_;
+  std::vector<Extent> values_;
+  uint64_t located_count_ = 0;
+};
+
+// How many records the first slots of a host's stream plan for.
+// ranks  of the job; the host has rank 0 alone
+std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions options, int ranks,
+                                     size_t slot_count) {
+  OpenDecision facts;
+  facts.record_count = records.count;
+  facts.page_bytes_total =
+      (records.leaf_count() + records.count * records.value_pages) * kPageBytes;
+  load::ScheduleOptions schedule_options;
+  schedule_options.walk = {records.count, options.order, options.shuffle, options.seed, 1};
+  schedule_options.batch_size = options.batch_size;
+  const load::Schedule schedule(schedule_options);
+  options.strategy = Strategy::kScan;
+  const SlotLimits limits = LimitsFor(facts, options, schedule, 1, 1, kRingBytes);
+  load::ReadPlanOptions plan_options;
+  plan_options.page_format = file::PageFormat(file::DataVersion::k1, kPageBytes);
+  plan_options.file_size_bytes = records.file_pages() * kPageBytes;
+  MadeUpPlaces places(records);
+  SlotPlanner planner(schedule, 0, {ranks, {0}, Share::kBlock, ReuseAmong::kRank}, places, limits);
+  std::vector<uint64_t> counts;
+  PlannedSlot slot(plan_options);
+  while (counts.size() < slot_count) {
+    places.BeginSlot();
+    REQUIRE(test::Good(planner.Next(slot)));
+    REQUIRE(slot.is_scattered);
+    counts.push_back(slot.plan.values().size());
+  }
+  return counts;
+}
+
+TEST_CASE("A slot does not read a small scattered database again and again", "[loader][slots]") {
+  const Records records{.count = 469, .per_leaf = 100, .value_pages = 2};
+  LoaderOptions options;
+  options.batch_size = 157;
+  int ranks = 1;
+  SECTION("in the database's order") {}
+  SECTION("shuffled") { options.order = Order::kShuffle; }
+  SECTION("shuffled, shared by two shards") {
+    options.order = Order::kShuffle;
+    ranks = 2;
+  }
+  // The number of records that a slot of any database gets; here it is more than one epoch.
+  const uint64_t first_fill = kFirstFillBytes / (records.value_pages * kPageBytes);
+  for (const uint64_t count : RecordsOfSlots(records, options, ranks, 12)) {
+    CHECK(count >= records.count);
+    CHECK(count <= first_fill + options.batch_size);
+  }
+}
+
+TEST_CASE("A slot plans no record of a scattered database more often than once an epoch",
+          "[loader][slots]") {
+  // 24 MB: more than a first filling, less than a scattered slot may hold.
+  const Records records{.count = 3000, .per_leaf = 100, .value_pages = 2};
+  LoaderOptions options;
+  options.batch_size = 100;
+  options.order = Order::kShuffle;
+  for (const uint64_t count : RecordsOfSlots(records, options, 1, 12)) CHECK(count == 3000);
+}
+
+TEST_CASE("A slot of many records on few pages has a bounded plan", "[loader][slots]") {
+  // 82 MB of pages, with 100 records on each.
+  const Records records{.count = 2'000'000, .per_leaf = 100};
+  LoaderOptions options;
+  options.batch_size = 256;
+  options.order = Order::kShuffle;
+  const std::vector<uint64_t> counts = RecordsOfSlots(records, options, 1, 4);
+  REQUIRE(counts.size() == 4);
+  for (const uint64_t count : counts) CHECK(count < kScatteredRecordsMax + options.batch_size);
+  // Each page that is read serves many of them.
+  CHECK(counts.back() > 5 * records.leaf_count());
+}
+
+TEST_CASE("Slots of a large scattered database grow to half of the ring", "[loader][slots]") {
+  const Records records{.count = 1'000'000, .per_leaf = 100, .value_pages = 1};
+  LoaderOptions options;
+  options.batch_size = 256;
+  options.order = Order::kShuffle;
+  const std::vector<uint64_t> counts = RecordsOfSlots(records, options, 1, 5);
+  REQUIRE(counts.size() == 5);
+  // A value's page, most of a leaf page, and an entry.
+  const auto least = [](uint64_t slot_bytes) {
+    return static_cast<uint64_t>(0.95 * static_cast<double>(slot_bytes) /
+                                 (2 * kPageBytes + sizeof(RecordEntry)));
+  };
+  CHECK(counts[0] > least(32 << 20));
+  CHECK(counts[1] > least(64 << 20));
+  for (size_t slot = 2; slot < 5; ++slot) CHECK(counts[slot] > least(126 << 20));
+}
+
+}  // namespace
+}  // namespace lmdbio::load

@@ -1,0 +1,52 @@
+// tests/load/loader/stream_oracle.h - what a loader delivers, and what it should: liblmdb's serial
+// pass.
+#ifndef TESTS_LOADER_STREAM_ORACLE_H_
+#define TESTS_LOADER_STREAM_ORACLE_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/load/loader/loader.h"
+#include "lmdbio/ranks/group/thread_group.h"
+#include "tests/fixtures/lmdb_oracle.h"
+#include "tests/fixtures/tiny_db.h"
+
+namespace lmdbio::test {
+
+// What was delivered, by position, whoever got it; and what went wrong, by rank.
+struct Delivered {
+  std::map<uint64_t, KeyValue> records;
+  uint64_t twice_count = 0;    // records whose position had been delivered before
+  uint64_t foreign_count = 0;  // records that are another rank's
+  uint64_t skipped_count = 0;
+  std::vector<std::optional<Error>> errors;  // [rank]
+  std::vector<std::string> notes;
+  std::string state;              // of rank 0, at the end
+  load::LoaderCounters counters;  // of rank 0
+};
+
+// Runs a loader on threads that play ranks, to the end of its stream.
+Delivered Deliver(ranks::ThreadRanks ranks, const std::filesystem::path& path,
+                  const load::LoaderOptions& options);
+
+// The same positions by liblmdb's cursor and plain arithmetic; of shuffled and reused streams, by
+// asking load::Schedule for one record after the other.
+std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
+                                      const load::LoaderOptions& options);
+
+// The same of records that are known already.
+std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
+                                        const load::LoaderOptions& options);
+
+// Small databases of each kind that matters: a name, and how to fill it.
+void FillInline(TinyDb& db);
+void FillOverflow(TinyDb& db);
+void FillMixed(TinyDb& db);
+void FillDuplicates(TinyDb& db);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_LOADER_STREAM_ORACLE_H_

@@ -1,0 +1,65 @@
+// tests/ranks/forked_ranks.h - ranks that are processes, without MPI, for tests that kill and stop
+// them.
+#ifndef TESTS_SYNC_FORKED_RANKS_H_
+#define TESTS_SYNC_FORKED_RANKS_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/ranks/group/group.h"
+#include "tests/support/shared_bytes.h"
+
+namespace lmdbio::test {
+
+// One job. Its ranks are children of this process; what they report stays here.
+class ForkedJob {
+ public:
+  // [the same on every machine] what a rank has to say; "" if all is well.
+  using Body = std::function<std::string(ranks::Group& group, ForkedJob& job)>;
+
+  // ranks_per_host  neighbours that count as one host
+  ForkedJob(int rank_count, int ranks_per_host);
+  // Kills what still runs.
+  ~ForkedJob();
+  ForkedJob(const ForkedJob&) = delete;
+  ForkedJob& operator=(const ForkedJob&) = delete;
+
+  // Forks the ranks. Requires: no other thread runs
+  void Start(const Body& body);
+
+  // In a rank: this one is where the test wants it.
+  void SayReady();
+  // Waits until all ranks have said so, but not for ever: false then.
+  bool AwaitReady();
+
+  // To one rank, at a time that its peers can ask for.
+  void Send(int signal, int rank);
+  void SendAll(int signal);
+  // Since the last signal that was sent to a rank; < 0 if there was none yet.
+  double SecondsSinceSignal() const;
+
+  // Waits for the end of a rank, but not for ever. What it has reported; "killed" or "hangs" if it
+  // could not.
+  std::string EndOf(int rank, std::chrono::seconds limit = std::chrono::seconds(20));
+
+  int size() const { return rank_count_; }
+
+ private:
+  struct Board;
+  Board& board() const;
+  char* ReportOf(int rank) const;
+
+  int rank_count_;
+  int ranks_per_host_;
+  SharedBytes memory_;
+  std::vector<pid_t> children_;
+};
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SYNC_FORKED_RANKS_H_

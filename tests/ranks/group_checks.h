@@ -1,0 +1,42 @@
+// tests/ranks/group_checks.h - what any group must do, whoever its ranks are.
+//
+// Threads that play ranks cannot use Catch2's macros, so a check collects complaints and its caller
+// asserts that there are none. The expected values are computed from rank and size alone.
+#ifndef TESTS_COMM_GROUP_CHECKS_H_
+#define TESTS_COMM_GROUP_CHECKS_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdbio/ranks/group/group.h"
+
+namespace lmdbio::test {
+
+class Complaints {
+ public:
+  void Expect(bool holds, const std::string& what) {
+    if (!holds) list_.push_back(what);
+  }
+  void Expect(const Status& status, const std::string& what) {
+    if (!status) list_.push_back(what + ": " + status.error().message());
+  }
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  std::vector<std::string> list_;
+};
+
+// Collective over the group.
+struct GroupCheck {
+  const char* name;
+  void (*run)(ranks::Group& group, Complaints& complaints);
+};
+
+std::span<const GroupCheck> GroupChecks();
+
+// A value that tells (rank, index) pairs apart, for patterns.
+std::byte PatternByte(int rank, size_t index);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_COMM_GROUP_CHECKS_H_

@@ -1,0 +1,66 @@
+// tests/ranks/hooked_group.h - a group whose shared memory a test may refuse or look into.
+#ifndef TESTS_COMM_HOOKED_GROUP_H_
+#define TESTS_COMM_HOOKED_GROUP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/ranks/group/group.h"
+
+namespace lmdbio::ranks {
+
+// Memory that the group did not like to take.
+class NotedMemory final : public SharedMemory {
+ public:
+  NotedMemory(std::unique_ptr<SharedMemory> memory, std::string note)
+      : memory_(std::move(memory)), note_(std::move(note)) {}
+  MutableBytes bytes() const override { return memory_->bytes(); }
+  void Abandon() override { memory_->Abandon(); }
+  std::string_view note() const override { return note_; }
+
+ private:
+  std::unique_ptr<SharedMemory> memory_;
+  std::string note_;
+};
+
+// Its parts have the same hook.
+class HookedGroup final : public Group {
+ public:
+  // In place of host.AllocateShared(size_bytes).
+  using Hook =
+      std::function<Result<std::unique_ptr<SharedMemory>>(Group& host, uint64_t size_bytes)>;
+
+  // group  must outlive this
+  HookedGroup(Group& group, Hook hook) : group_(&group), hook_(std::move(hook)) {}
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  const std::string& host_name() const override { return group_->host_name(); }
+  Status Barrier() override { return group_->Barrier(); }
+  Status Broadcast(int root, MutableBytes bytes) override { return group_->Broadcast(root, bytes); }
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override { return group_->AllGather(mine); }
+  Result<std::unique_ptr<Group>> SplitByHost() override { return Hooked(group_->SplitByHost()); }
+  Result<std::unique_ptr<Group>> Split(int color) override { return Hooked(group_->Split(color)); }
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
+    return hook_(*group_, size_bytes);
+  }
+
+ private:
+  Result<std::unique_ptr<Group>> Hooked(Result<std::unique_ptr<Group>> part) {
+    LMDBIO_TRY(std::unique_ptr<Group> own, std::move(part));
+    auto hooked = std::make_unique<HookedGroup>(*own, hook_);
+    hooked->own_ = std::move(own);
+    return hooked;
+  }
+
+  std::unique_ptr<Group> own_;  // null: somebody else's
+  Group* group_;
+  Hook hook_;
+};
+
+}  // namespace lmdbio::ranks
+#endif  // TESTS_COMM_HOOKED_GROUP_H_

@@ -1,0 +1,40 @@
+// The same over memory of MPI's, with processes as ranks.
+#include <mpi.h>
+
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "lmdbio/sync/over_memory/host_collectives.h"
+#include "tests/support/catch.h"
+#include "tests/sync/collective/collective_checks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+TEST_CASE("HostCollectives over MPI's memory does what any collectives do", "[collective]") {
+  auto group = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(group);
+  ranks::SoloHealth health;
+  auto all =
+      HostCollectives(**group, health, {.staging_bytes = 320 << 10, .registered_bytes = 1 << 20});
+  REQUIRE(all);
+  test::Complaints complaints;
+  const test::CollectiveSizes sizes{.small = {0, 8, 40, 1000}, .large = {65'544, 300'008}};
+  for (const test::CollectiveCheck& check : test::CollectiveChecks()) {
+    check.run(**all, sizes, complaints);
+  }
+  CHECK(complaints.list() == std::vector<std::string>{});
+}
+
+// The memory is abandoned, and MPI_Finalize does not wait for it.
+TEST_CASE("HostCollectives over MPI's memory stops", "[collective]") {
+  auto group = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(group);
+  ranks::SoloHealth health;
+  auto all = HostCollectives(**group, health, {});
+  REQUIRE(all);
+  test::Complaints complaints;
+  test::CheckStop(**all, complaints);
+  CHECK(complaints.list() == std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

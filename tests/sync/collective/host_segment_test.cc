@@ -1,0 +1,73 @@
+#include "lmdbio/sync/over_memory/host_segment.h"
+
+#include <optional>
+
+#include "tests/support/catch.h"
+#include "tests/support/shared_bytes.h"
+
+namespace lmdbio::sync {
+namespace {
+
+ranks::SoloHealth good_health;
+
+// Two ranks at one table, which this thread moves in turn.
+struct TwoRanks {
+  HostSegmentShape shape{.rank_count = 2, .slot_bytes = 64, .buffer_bytes = 64};
+  test::SharedBytes memory{HostSegment::BytesNeeded(shape)};
+  HostSegment first{memory.bytes(), shape, 0, WaitMode::kSleep, good_health};
+  HostSegment second{memory.bytes(), shape, 1, WaitMode::kSleep, good_health};
+
+  void ComeToNextCall() {
+    for (HostSegment* table : {&first, &second}) {
+      REQUIRE(table->Begin());
+      table->Arrive({}, {});
+    }
+    for (HostSegment* table : {&first, &second}) REQUIRE(table->Await(0));
+  }
+};
+
+TEST_CASE("HostSegment: pieces that others have done hold up nobody", "[collective]") {
+  TwoRanks ranks;
+  for (int call = 0; call < 5; ++call) {
+    CAPTURE(call);
+    ranks.ComeToNextCall();
+    // The other rank does not run meanwhile.
+    for (uint64_t piece = 0; piece < 3; ++piece) {
+      REQUIRE(ranks.first.TakePiece(3) == piece);
+      ranks.first.FinishPiece(3, 1);
+    }
+    CHECK(ranks.first.TakePiece(3) == std::nullopt);
+    REQUIRE(ranks.first.Await(1));
+    // It comes when all is done, and the first rank is in the next call.
+    REQUIRE(ranks.first.Begin());
+    ranks.first.Arrive({}, {});
+    CHECK(ranks.second.TakePiece(3) == std::nullopt);
+    REQUIRE(ranks.second.Await(1));
+    REQUIRE(ranks.second.Begin());
+    ranks.second.Arrive({}, {});
+    REQUIRE(ranks.first.Await(0));
+    REQUIRE(ranks.second.Await(0));
+    // Both take their share of this one, and it is over with the last piece that is done.
+    REQUIRE(ranks.second.TakePiece(2) == uint64_t{0});
+    REQUIRE(ranks.first.TakePiece(2) == uint64_t{1});
+    CHECK(ranks.first.TakePiece(2) == std::nullopt);
+    ranks.first.FinishPiece(2, 1);
+    ranks.second.FinishPiece(2, 1);
+    REQUIRE(ranks.first.Await(1));
+    REQUIRE(ranks.second.Await(1));
+    ranks.ComeToNextCall();  // one without pieces
+  }
+}
+
+TEST_CASE("HostSegment: who has done a piece waits for those of others", "[collective]") {
+  TwoRanks ranks;
+  ranks.ComeToNextCall();
+  REQUIRE(ranks.second.TakePiece(2) == uint64_t{0});
+  REQUIRE(ranks.first.TakePiece(2) == uint64_t{1});
+  ranks.first.FinishPiece(2, 1);
+  ranks.first.Stop(Error(ErrorCode::kPeerFailed, "enough"));  // or it would wait for ever
+  CHECK_FALSE(ranks.first.Await(1));
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

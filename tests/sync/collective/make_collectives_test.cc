@@ -1,0 +1,118 @@
+// Goal: by each name there are collectives that do what any do, wherever the ranks are; what cannot
+// be made is refused on every rank, by name.
+// Method: ranks played by threads, on made-up hosts.
+#include "lmdbio/sync/tiers/make_collectives.h"
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/ranks/group/thread_group.h"
+#include "tests/ranks/hooked_group.h"
+#include "tests/support/catch.h"
+#include "tests/sync/collective/collective_checks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Complaint = std::string;
+
+ranks::SoloHealth& Healthy() {
+  static ranks::SoloHealth health;
+  return health;
+}
+
+// Of all ranks.
+std::vector<Complaint> ComplaintsAbout(ranks::ThreadRanks ranks, const CollectiveOptions& options,
+                                       std::string& description) {
+  const auto rank_count = static_cast<size_t>(ranks.rank_count);
+  std::vector<test::Complaints> complaints(rank_count);
+  const test::CollectiveSizes sizes{.small = {0, 8, 40, 1000}, .large = {65'528, 200'008}};
+  ranks::RunAsThreads(ranks, [&](ranks::Group& group) {
+    test::Complaints& mine = complaints[static_cast<size_t>(group.rank())];
+    const auto made = MakeCollectives(group, Healthy(), options);
+    mine.Expect(made.has_value(), "not made: " + (made ? "" : made.error().message()));
+    if (!made) return;
+    for (const auto& check : test::CollectiveChecks()) check.run(**made, sizes, mine);
+    if (group.rank() == 0) description = (*made)->Description();
+    const uint64_t ample_bytes = (*made)->ample_bytes();
+    const auto all = group.AllGather(std::as_bytes(std::span(&ample_bytes, 1)));
+    for (size_t at = 0; at < all->size(); at += sizeof ample_bytes) {
+      mine.Expect(std::memcmp(&(*all)[at], &ample_bytes, sizeof ample_bytes) == 0, "ample_bytes");
+    }
+    if (group.size() > 1) test::CheckStop(**made, mine);
+  });
+  std::vector<Complaint> all;
+  for (const auto& one : complaints) all.insert(all.end(), one.list().begin(), one.list().end());
+  return all;
+}
+
+CollectiveOptions Named(const std::string& name) {
+  return {
+      .collective = name, .registered_bytes = 1 << 20, .trial_time = std::chrono::milliseconds(10)};
+}
+
+TEST_CASE("By each name there are collectives for ranks anywhere", "[collective][make]") {
+  const auto ranks =
+      GENERATE(ranks::ThreadRanks{1, 1}, ranks::ThreadRanks{3, 3}, ranks::ThreadRanks{4, 2},
+               ranks::ThreadRanks{3, 1}, ranks::ThreadRanks{5, 4});
+  const std::string name = GENERATE("auto", "ring", "halving", "direct");
+  INFO(name << ", " << ranks.rank_count << " ranks, " << ranks.ranks_per_host << " a host");
+  std::string description;
+  CHECK(ComplaintsAbout(ranks, Named(name), description) == std::vector<Complaint>{});
+  const bool is_tiered = ranks.ranks_per_host > 1 && ranks.rank_count > ranks.ranks_per_host;
+  CHECK((description.find("between 2 hosts") != std::string::npos) ==
+        (name == "auto" && is_tiered));
+}
+
+TEST_CASE("The note of shared memory is part of the description", "[collective][make]") {
+  const int ranks_per_host = GENERATE(2, 4);
+  std::string description;
+  ranks::RunAsThreads({4, ranks_per_host}, [&](ranks::Group& group) {
+    ranks::HookedGroup hooked(
+        group,
+        [](ranks::Group& host, uint64_t bytes) -> Result<std::unique_ptr<ranks::SharedMemory>> {
+          LMDBIO_TRY(auto memory, host.AllocateShared(bytes));
+          return std::make_unique<ranks::NotedMemory>(std::move(memory), "memory of another kind");
+        });
+    const auto made = MakeCollectives(hooked, Healthy(), Named("auto"));
+    if (made && group.rank() == 0) description = (*made)->Description();
+  });
+  CHECK(description.find("memory of another kind") != std::string::npos);
+}
+
+TEST_CASE("Shared memory is for the ranks of a host", "[collective][make]") {
+  std::string description;
+  CHECK(ComplaintsAbout({3, 3}, Named("shm"), description) == std::vector<Complaint>{});
+}
+
+TEST_CASE("What there is not is refused by name", "[collective][make]") {
+  struct Refused {
+    std::string name;
+    ErrorCode code;
+    std::string words;
+  };
+  const auto refused = GENERATE(
+      Refused{"magic", ErrorCode::kInvalidArgument,
+              "'magic' is no collective: there are auto, shm, ring, halving, direct, mpi"},
+      Refused{"doubling", ErrorCode::kInvalidArgument,
+              "'doubling' is no collective: there are auto, shm, ring, halving, direct, mpi"},
+      Refused{"shm", ErrorCode::kUnsupported, "collective 'shm' is for one host, and there are 2"},
+      Refused{
+          "mpi", ErrorCode::kUnsupported,
+          "collective 'mpi' is made from a communicator: lmdbio/sync/over_mpi/mpi_collectives.h"});
+  std::vector<Complaint> heard(4);
+  ranks::RunAsThreads({4, 2}, [&](ranks::Group& group) {
+    const auto made = MakeCollectives(group, Healthy(), Named(refused.name));
+    if (!made && made.error().code() == refused.code) {
+      heard[static_cast<size_t>(group.rank())] = made.error().message();
+    }
+  });
+  CHECK(heard == std::vector<Complaint>(4, refused.words));
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

@@ -1,0 +1,73 @@
+// tests/sync/control/control_simulator.h - all ranks of a coordinator in one thread, in random
+// order.
+//
+// Every rank runs its own program: iterations over the same random tensors, with its own order and
+// pace. The oracle derives the expected responses from the programs alone.
+#ifndef TESTS_CONTROL_CONTROL_SIMULATOR_H_
+#define TESTS_CONTROL_CONTROL_SIMULATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/sync/control/coordinator.h"
+
+namespace lmdbio::test {
+
+// Executes the exchanges of ranks that run in one thread.
+class FakeTransport {
+ public:
+  // host_of  [ranks] or empty: one host
+  FakeTransport(int rank_count, std::vector<int> host_of);
+
+  sync::Ranks RanksOf(int rank) const;
+
+  // This rank enters an exchange. If it is the last one of the scope, all get their replies.
+  // Returns: "" or the mismatch between the ranks
+  std::string Post(int rank, sync::Exchange exchange);
+  bool HasReply(int rank) const { return has_reply_[static_cast<size_t>(rank)] != 0; }
+  sync::Reply TakeReply(int rank);
+  bool is_anybody_waiting() const { return waiting_count_ > 0; }
+
+ private:
+  struct Meeting {
+    std::vector<int> members;
+    std::vector<sync::Exchange> exchanges;  // [members]
+    std::vector<uint8_t> has_come;          // [members]
+    size_t come_count = 0;
+  };
+  std::string Hold(Meeting& meeting);
+
+  int rank_count_;
+  std::vector<int> host_of_;
+  std::vector<Meeting> hosts_;
+  Meeting all_;
+  Meeting roots_;
+  std::vector<sync::Reply> replies_;
+  std::vector<uint8_t> has_reply_;
+  int waiting_count_ = 0;
+};
+
+// The coordinators of all ranks, which run their rounds in step.
+class Ensemble {
+ public:
+  Ensemble(const sync::CoordinatorOptions& options, int rank_count,
+           const std::vector<int>& host_of = {});
+
+  sync::Coordinator& operator[](int rank) { return *coordinators_[static_cast<size_t>(rank)]; }
+  // One round of all ranks.
+  // Returns: the responses, which must be the same for all ranks
+  std::vector<sync::Response> Round();
+
+ private:
+  FakeTransport transport_;
+  std::vector<std::unique_ptr<sync::Coordinator>> coordinators_;
+};
+
+// Runs one random job.
+// Returns: "" or the failure
+std::string Simulate(const std::string& kind, int rank_count, uint64_t seed);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_CONTROL_CONTROL_SIMULATOR_H_

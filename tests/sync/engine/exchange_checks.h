@@ -1,0 +1,18 @@
+// tests/sync/engine/exchange_checks.h - what any transport does.
+//
+// Oracle: what a loop over all ranks' contributions gives.
+#ifndef TESTS_SYNC_EXCHANGE_CHECKS_H_
+#define TESTS_SYNC_EXCHANGE_CHECKS_H_
+
+#include "lmdbio/sync/transport/transport.h"
+
+namespace lmdbio::test {
+
+enum class Waiting { kAsleep, kByTests };
+
+// Collective over the transport's ranks. Makes exchanges of all kinds, scopes and sizes, and counts
+// the wrong replies.
+int WrongExchanges(sync::Transport& transport, Waiting waiting);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SYNC_EXCHANGE_CHECKS_H_

@@ -1,0 +1,218 @@
+// Goal: memory in which a call may go on after it has failed is not freed; an average takes no pass
+// over the values, neither before nor after the collective call.
+#include "lmdbio/sync/engine/executor.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/kept_memory.h"
+#include "tests/support/catch.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using sync::CallOutcome;
+using sync::CallTag;
+using sync::Operation;
+using sync::Values;
+
+// Every call fails, and goes on if it is to.
+class Failing : public sync::Collectives {
+ public:
+  using Outcome = Result<CallOutcome>;
+  bool goes_on = false;
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Outcome AllReduce(const CallTag&, const Values&, const sync::Reduction&) override {
+    return Gone();
+  }
+  Outcome ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
+                        const sync::Reduction&) override {
+    return Gone();
+  }
+  Outcome AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
+    return Gone();
+  }
+  Outcome Broadcast(const CallTag&, MutableBytes, int) override { return Gone(); }
+  Outcome AllToAll(const CallTag&, Bytes, std::span<const uint64_t>, MutableBytes,
+                   std::span<const uint64_t>) override {
+    return Gone();
+  }
+  Outcome Barrier(const CallTag&) override { return Gone(); }
+  bool writes_after_failure() const override { return goes_on; }
+  void Stop(const Error&) override {}
+
+ private:
+  static Outcome Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
+};
+
+constexpr float kReduced = 7;
+
+// Keeps what it is given, and writes the same number over all that it is to reduce, whatever the
+// reduction. If it is to decline, it writes nothing.
+class Recording final : public Failing {
+ public:
+  bool declines = false;
+  std::vector<sync::Reduction> reductions;
+  std::vector<float> brought;  // to the last call
+
+  Outcome AllReduce(const CallTag&, const Values& values,
+                    const sync::Reduction& reduction) override {
+    return Reduce(values, values.data, values.count, reduction);
+  }
+  Outcome ReduceScatter(const CallTag&, const Values& input, std::byte* output,
+                        std::span<const uint64_t> counts,
+                        const sync::Reduction& reduction) override {
+    return Reduce(input, output, counts[0], reduction);
+  }
+
+ private:
+  Outcome Reduce(const Values& values, std::byte* output, size_t count,
+                 const sync::Reduction& reduction) {
+    reductions.push_back(reduction);
+    brought.resize(values.count);
+    std::memcpy(brought.data(), values.data, values.count * sizeof(float));
+    if (declines) return CallOutcome::kDeclined;
+    const std::vector<float> reduced(count, kReduced);
+    std::memcpy(output, reduced.data(), count * sizeof(float));
+    return CallOutcome::kDone;
+  }
+};
+
+sync::Request RequestOf(Operation operation, std::string name) {
+  sync::Request request;
+  request.name = std::move(name);
+  request.operation = operation;
+  request.shape = {4};
+  request.root = 1;
+  return request;
+}
+
+// A call that fails, of tensors of which this rank has the first `task_count`.
+void Perform(Executor& executor, Operation operation, size_t tensor_count, size_t task_count) {
+  sync::Response response;
+  std::vector<float> values(16, 1.0F);
+  std::vector<Task> tasks(tensor_count);
+  std::vector<Task*> given;
+  for (size_t i = 0; i < tensor_count; ++i) {
+    response.tensors.push_back(RequestOf(operation, "t" + std::to_string(i)));
+    tasks[i].submission.request = response.tensors.back();
+    tasks[i].submission.input = reinterpret_cast<const std::byte*>(&values[4 * i]);
+    tasks[i].submission.output = reinterpret_cast<std::byte*>(&values[4 * i]);
+    given.push_back(i < task_count ? &tasks[i] : nullptr);
+  }
+  response.rows = operation == Operation::kAllToAll ? std::vector<int64_t>{2, 2, 2, 2}
+                                                    : std::vector<int64_t>{4, 4};
+  const auto outcome = executor.Perform(response, given, {.digest = 1});
+  REQUIRE_FALSE(outcome);
+}
+
+TEST_CASE("Executor keeps memory in which a call that has failed goes on", "[sync][executor]") {
+  Failing collectives;
+  collectives.goes_on = GENERATE(true, false);
+  const size_t one = collectives.goes_on ? 1 : 0;
+  SyncTracer witness(nullptr);
+  const size_t before = KeptCount();
+  {
+    Executor executor(collectives, witness, 1000, 1000);
+    Perform(executor, Operation::kAllGather, 1, 1);
+    CHECK(KeptCount() == before + one);
+    Perform(executor, Operation::kAllToAll, 1, 1);
+    CHECK(KeptCount() == before + 2 * one);
+    Perform(executor, Operation::kBroadcast, 1, 0);
+    CHECK(KeptCount() == before + 3 * one);
+    Perform(executor, Operation::kAllReduce, 1, 0);
+    CHECK(KeptCount() == before + 4 * one);
+    Perform(executor, Operation::kReduceScatter, 1, 1);
+    CHECK(KeptCount() == before + 6 * one);  // what it reads and what it writes
+    Perform(executor, Operation::kAllReduce, 3, 2);
+    CHECK(KeptCount() == before + 6 * one);
+  }
+  CHECK(KeptCount() == before + 8 * one);  // the fusion buffer and the gradients
+}
+
+// Tensors of four floats each, 8, 9, 10 and so on over all of them; with both scales.
+struct Averaged {
+  explicit Averaged(Operation operation, size_t tensor_count, bool is_in_place)
+      : inputs(4 * tensor_count), outputs(4 * tensor_count), tasks(tensor_count) {
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = static_cast<float>(8 + i);
+    for (size_t i = 0; i < tensor_count; ++i) {
+      response.tensors.push_back(RequestOf(operation, "t" + std::to_string(i)));
+      response.tensors[i].prescale = 0.5;
+      response.tensors[i].postscale = 1.0 / 3;
+      Submission& submission = tasks[i].submission;
+      submission.request = response.tensors[i];
+      auto* const output = is_in_place ? &inputs[4 * i] : &outputs[4 * i];
+      submission.input = reinterpret_cast<const std::byte*>(&inputs[4 * i]);
+      submission.output = reinterpret_cast<std::byte*>(output);
+      given.push_back(&tasks[i]);
+    }
+  }
+  std::vector<float> inputs;
+  std::vector<float> outputs;
+  std::vector<Task> tasks;
+  std::vector<Task*> given;
+  sync::Response response;
+};
+
+// The executor must bring halves of 8, 9, ..., those of one tensor on each cache line.
+void CheckBrought(const std::vector<float>& brought, size_t tensor_count) {
+  for (size_t i = 0; i < 4 * tensor_count; ++i) {
+    CHECK(brought.at(i / 4 * 16 + i % 4) == static_cast<float>(8 + i) / 2);
+  }
+}
+
+TEST_CASE("Executor lets the collective call scale, and scales nothing after it",
+          "[sync][executor]") {
+  const size_t tensor_count = GENERATE(1, 3);
+  const bool is_in_place = GENERATE(true, false);
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, is_in_place);
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  REQUIRE(collectives.reductions.size() == 1);
+  CHECK(collectives.reductions[0].op == sync::ReduceOp::kSum);
+  CHECK(collectives.reductions[0].scale == 1.0 / 3);
+  CheckBrought(collectives.brought, tensor_count);
+  const auto& results = is_in_place ? averaged.inputs : averaged.outputs;
+  CHECK(results == std::vector<float>(4 * tensor_count, kReduced));
+}
+
+TEST_CASE("Executor lets a ReduceScatter scale", "[sync][executor]") {
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kReduceScatter, 1, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  CHECK(collectives.reductions.at(0).scale == 1.0 / 3);
+  CheckBrought(collectives.brought, 1);
+  CHECK(averaged.inputs == before);
+  std::vector<float> result(2);
+  REQUIRE(averaged.tasks[0].result.size() == sizeof(float) * result.size());
+  std::memcpy(result.data(), averaged.tasks[0].result.data(), sizeof(float) * result.size());
+  CHECK(result == std::vector<float>(2, kReduced));
+}
+
+TEST_CASE("Executor puts back what it has scaled if the call is declined", "[sync][executor]") {
+  const size_t tensor_count = GENERATE(1, 3);
+  Recording collectives;
+  collectives.declines = true;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDeclined);
+  CheckBrought(collectives.brought, tensor_count);
+  CHECK(averaged.inputs == before);
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

@@ -1,0 +1,274 @@
+// Goal: whatever happens to a rank, all others hear of it in words that name it, within 5 s, and
+// nothing hangs. Method: ranks are processes, of which one is killed or stopped.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/sync/engine/synchronizer.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/support/catch.h"
+#include "tests/sync/engine/sync_job.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ForkedJob;
+using test::GradientOf;
+using test::SumOf;
+using test::SyncJob;
+
+constexpr double kSecondsMax = 5.0;
+constexpr size_t kLargeCount = (64 << 20) / sizeof(float);
+const std::vector<std::string> kCoordinators = {"horovod", "cache", "hierarchical", "topo"};
+
+// Where the ranks are when it happens.
+enum class Place { kIdle, kInRounds, kInLarge, kLacking };
+
+struct Scene {
+  Place place;
+  int victim;
+  int signal;
+  int rank_count = 3;
+  int ranks_per_host = 1 << 20;
+};
+
+// The same tensors a few times, so that plans are learnt and caches full.
+std::string Train(Synchronizer& synchronizer, int first, int last) {
+  const int rank = synchronizer.rank();
+  for (int iteration = first; iteration < last; ++iteration) {
+    std::vector<std::vector<float>> values;
+    std::vector<Handle> handles;
+    for (int tensor = 0; tensor < 4; ++tensor) {
+      auto& one = values.emplace_back(GradientOf(rank, tensor, iteration, 100));
+      auto handle =
+          synchronizer.Submit(AllReduceOf(fmt::format("w{}", tensor), one.data(), one.data(), 100));
+      if (!handle) return handle.error().message();
+      handles.push_back(std::move(*handle));
+    }
+    for (Handle& handle : handles) {
+      const Status status = handle.Wait();
+      if (!status) return status.error().message();
+    }
+    for (int tensor = 0; tensor < 4; ++tensor) {
+      if (values[static_cast<size_t>(tensor)] != SumOf(synchronizer.size(), tensor, iteration, 100))
+        return "a wrong sum";
+    }
+  }
+  return "";
+}
+
+// The first note, which tells why a synchronizer ends.
+class Notes {
+ public:
+  void Add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    text_ += line + "\n";
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  bool Await(std::string_view part, std::chrono::seconds limit) const {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (text().find(part) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(5ms);
+    }
+    return true;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+// Goes on until it fails, and says how; a rank that is killed never does.
+Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene& scene,
+                        const Notes& notes) {
+  const bool is_victim = synchronizer.rank() == scene.victim;
+  std::vector<float> values(scene.place == Place::kInLarge ? kLargeCount : 1000, 1.0F);
+  if (scene.place == Place::kInRounds || scene.place == Place::kInLarge) {
+    for (int call = 0;; ++call) {
+      const std::string name =
+          scene.place == Place::kInRounds ? fmt::format("x{}", call % 40) : "x";
+      LMDBIO_TRY_VOID(SyncJob::Sum(synchronizer, name, values));
+      if (call == 2) job.SayReady();
+    }
+  }
+  job.SayReady();
+  if (scene.place == Place::kLacking && !is_victim) {
+    return SyncJob::Sum(synchronizer, "lacking", values);
+  }
+  if (!notes.Await("rank", 20s)) return Fail(ErrorCode::kInternal, "nobody has said anything");
+  return Fail(ErrorCode::kPeerFailed, notes.text());
+}
+
+std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coordinator,
+                    const Scene& scene) {
+  Notes notes;
+  SyncOptions options;
+  options.coordinator = coordinator;
+  SyncParts parts;
+  // Who is told that it is over can submit nothing more.
+  std::atomic<Synchronizer*> asked{nullptr};
+  std::atomic<bool> takes_more{false};
+  float more = 1;
+  parts.log = [&](const std::string& line) {
+    Synchronizer* const told = scene.place == Place::kIdle ? asked.load() : nullptr;
+    if (told != nullptr && told->Submit(AllReduceOf("more", &more, &more, 1))) takes_more = true;
+    notes.Add(line);
+  };
+  auto made = Synchronizer::Create(group, options, std::move(parts));
+  if (!made) return "Create: " + made.error().message();
+  Synchronizer& synchronizer = **made;
+  if (const std::string wrong = Train(synchronizer, 0, 6); !wrong.empty()) return wrong;
+  asked.store(&synchronizer);
+  const Status how = GoOnUntilItFails(synchronizer, job, scene, notes);
+  const double seconds = job.SecondsSinceSignal();
+  std::string wrong;
+  if (how || how.error().code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
+  const std::string message = how ? "no error" : how.error().message();
+  const std::string expected = fmt::format("rank {}", scene.victim);
+  if (message.find(expected) == std::string::npos) wrong += "does not name the rank; ";
+  if (scene.signal == SIGSTOP && message.find("is it stopped?") == std::string::npos) {
+    wrong += "does not ask whether it is stopped; ";
+  }
+  if (group.rank() != scene.victim && (seconds < 0 || seconds > kSecondsMax)) wrong += "late; ";
+  float value = 1;
+  const auto late = synchronizer.Submit(AllReduceOf("late", &value, &value, 1));
+  if (late || late.error().code() != ErrorCode::kPeerFailed) wrong += "goes on; ";
+  if (takes_more) wrong += "takes more when it has said why it ends; ";
+  const auto closed = synchronizer.Shutdown();
+  if (closed) wrong += "shuts down; ";
+  const auto began = std::chrono::steady_clock::now();
+  made->reset();
+  if (std::chrono::steady_clock::now() - began > 2s) wrong += "closing takes long; ";
+  if (wrong.empty()) return "";
+  return fmt::format("{}after {:.2f} s: {}; notes: {}", wrong, seconds, message, notes.text());
+}
+
+// All coordinators at once: most of the time is waiting.
+std::vector<std::string> Play(const Scene& scene) {
+  std::vector<std::string> wrong;
+  std::vector<std::unique_ptr<ForkedJob>> jobs;
+  for (const std::string& coordinator : kCoordinators) {
+    auto& job =
+        jobs.emplace_back(std::make_unique<ForkedJob>(scene.rank_count, scene.ranks_per_host));
+    job->Start([&](ranks::Group& group, ForkedJob& own) {
+      return RunRank(group, own, coordinator, scene);
+    });
+  }
+  for (auto& job : jobs) {
+    if (!job->AwaitReady()) wrong.emplace_back("a job does not become ready");
+  }
+  if (scene.place != Place::kInLarge) std::this_thread::sleep_for(300ms);
+  for (auto& job : jobs) job->Send(scene.signal, scene.victim);
+  const auto end = [&](size_t job, int rank) {
+    const std::string how = jobs[job]->EndOf(rank);
+    const bool is_killed = rank == scene.victim && scene.signal == SIGKILL;
+    if (how == (is_killed ? "killed" : "")) return;
+    wrong.push_back(fmt::format("{}, rank {}: {}", kCoordinators[job], rank, how));
+  };
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    for (int rank = 0; rank < scene.rank_count; ++rank) {
+      if (rank != scene.victim) end(job, rank);
+    }
+  }
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    jobs[job]->Send(SIGCONT, scene.victim);
+    end(job, scene.victim);
+  }
+  return wrong;
+}
+
+TEST_CASE("A rank that is killed is named by all others", "[sync][failure]") {
+  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
+  const int victim = GENERATE(0, 1);
+  CAPTURE(static_cast<int>(place), victim);
+  CHECK(Play({.place = place, .victim = victim, .signal = SIGKILL}) == std::vector<std::string>());
+}
+
+TEST_CASE("A rank that is stopped is named by all others, and hears of it when it goes on",
+          "[sync][failure]") {
+  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
+  const int victim = place == Place::kIdle || place == Place::kInLarge ? 0 : 1;
+  CAPTURE(static_cast<int>(place), victim);
+  CHECK(Play({.place = place, .victim = victim, .signal = SIGSTOP}) == std::vector<std::string>());
+}
+
+TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][hosts]") {
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
+  const int victim = place == Place::kIdle || place == Place::kInLarge ? 2 : GENERATE(0, 3);
+  CAPTURE(signal, static_cast<int>(place), victim);
+  CHECK(Play({.place = place,
+              .victim = victim,
+              .signal = signal,
+              .rank_count = 5,
+              .ranks_per_host = 2}) == std::vector<std::string>());
+}
+
+// Iterates until the whole job has been stopped for long and goes on, and a while longer.
+std::string RunThroughAPause(ranks::Group& group, ForkedJob& job, const std::string& coordinator) {
+  Notes notes;
+  SyncOptions options;
+  options.coordinator = coordinator;
+  options.stall_limit = 7s;
+  SyncParts parts;
+  parts.log = [&notes](const std::string& line) { notes.Add(line); };
+  auto made = Synchronizer::Create(group, options, std::move(parts));
+  if (!made) return "Create: " + made.error().message();
+  int iteration = 0;
+  for (bool is_over = false; !is_over; ++iteration) {
+    std::string wrong = Train(**made, iteration, iteration + 1);
+    if (!wrong.empty()) return wrong;
+    if (iteration == 8) {
+      // One rank is late, so that the others are stopped while they wait.
+      job.SayReady();
+      if (group.rank() == 1) std::this_thread::sleep_for(600ms);
+    }
+    // All ranks decide alike.
+    std::vector<float> going_on(1, job.SecondsSinceSignal() < 1 ? 1.0F : 0.0F);
+    const Status told = SyncJob::Sum(**made, "going on", going_on);
+    if (!told) return told.error().message();
+    is_over = iteration > 8 && going_on[0] == 0;
+  }
+  std::string wrong = Train(**made, iteration, iteration + 8);
+  if (!wrong.empty()) return wrong;
+  const Status down = (*made)->Shutdown();
+  if (!down) return "Shutdown: " + down.error().message();
+  return notes.text().find("rank") == std::string::npos ? "" : notes.text();
+}
+
+TEST_CASE("A job that is stopped as a whole, and goes on, has no failed rank", "[sync][failure]") {
+  constexpr int kRanks = 3;
+  std::vector<std::unique_ptr<ForkedJob>> jobs;
+  for (size_t i = 0; i < 2 * kCoordinators.size(); ++i) {
+    auto& job = jobs.emplace_back(std::make_unique<ForkedJob>(kRanks, i % 2 == 0 ? kRanks : 2));
+    job->Start([&](ranks::Group& group, ForkedJob& own) {
+      return RunThroughAPause(group, own, kCoordinators[i / 2]);
+    });
+  }
+  for (auto& job : jobs) CHECK(job->AwaitReady());
+  for (auto& job : jobs) job->SendAll(SIGSTOP);
+  std::this_thread::sleep_for(10s);
+  for (auto& job : jobs) job->SendAll(SIGCONT);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      CAPTURE(kCoordinators[i / 2], i % 2, rank);
+      CHECK(jobs[i]->EndOf(rank).empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

@@ -1,0 +1,60 @@
+// tests/sync/engine/sync_job.h - ranks that are threads, each with a synchronizer.
+#ifndef TESTS_SYNC_SYNC_JOB_H_
+#define TESTS_SYNC_SYNC_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lmdbio/ranks/group/thread_group.h"
+#include "lmdbio/sync/engine/synchronizer.h"
+
+namespace lmdbio::test {
+
+// What went wrong, or was said, on any rank.
+class Findings {
+ public:
+  void Add(int rank, const std::string& what);
+  void Expect(bool holds, int rank, const std::string& what) {
+    if (!holds) Add(rank, what);
+  }
+  // An error is a finding.
+  bool Expect(const Status& status, int rank, const std::string& what);
+  std::vector<std::string> lines() const;
+  bool empty() const { return lines().empty(); }
+  // Whether a line contains this.
+  bool Has(const std::string& part) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+struct SyncJob {
+  ranks::ThreadRanks ranks;
+  sync::SyncOptions options;
+  Findings wrong;  // what should not be
+  Findings notes;  // what synchronizers logged
+
+  using Body = std::function<void(sync::Synchronizer& synchronizer)>;
+  // Runs `body` on every rank, and then Shutdown, unless the body has ended it.
+  void Run(const Body& body);
+  // The same without Shutdown: the body returns, and the synchronizer is gone.
+  void RunAndLeave(const Body& body);
+
+  // One tensor of float32, reduced in place; waits. Errors: as Handle::Wait
+  static Status Sum(sync::Synchronizer& synchronizer, const std::string& name,
+                    std::vector<float>& values);
+};
+
+// What rank `rank` brings for tensor `tensor` in iteration `iteration`: small whole numbers, whose
+// sums are exact.
+std::vector<float> GradientOf(int rank, int tensor, int iteration, size_t count);
+// The sum of all ranks'.
+std::vector<float> SumOf(int rank_count, int tensor, int iteration, size_t count);
+
+}  // namespace lmdbio::test
+#endif  // TESTS_SYNC_SYNC_JOB_H_

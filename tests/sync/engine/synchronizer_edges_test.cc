@@ -1,0 +1,248 @@
+// Goal: what is at the edge of what a program may do works, or is refused in words.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/sync/engine/synchronizer.h"
+#include "tests/support/catch.h"
+#include "tests/sync/engine/sync_job.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SyncJob;
+
+TEST_CASE("A group that just fits into a buffer of an odd size stays within it", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.collective = "ring";  // so that the buffer is the synchronizer's own
+  job.options.fusion_threshold_bytes = 100;
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<float> first(16, 1.0F);
+    std::vector<float> second(9, 2.0F);
+    auto handles = synchronizer.SubmitGroup({AllReduceOf("a", first.data(), first.data(), 16),
+                                             AllReduceOf("b", second.data(), second.data(), 9)});
+    if (!handles) return job.wrong.Add(synchronizer.rank(), handles.error().message());
+    for (Handle& handle : *handles) {
+      job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait");
+    }
+    job.wrong.Expect(first == std::vector(16, 2.0F), synchronizer.rank(), "the first sum");
+    job.wrong.Expect(second == std::vector(9, 4.0F), synchronizer.rank(), "the second sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Gradients may be placed up to the last byte of an odd size", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.collective = GENERATE("ring", "auto");
+  job.options.gradient_bytes = GENERATE(100, 101);
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    const auto first = synchronizer.Place(64);
+    const auto second = synchronizer.Place(36);
+    if (!first || !second) return job.wrong.Add(rank, "Place");
+    for (int iteration = 0; iteration < 6; ++iteration) {
+      auto* const a = reinterpret_cast<float*>(first->data());
+      auto* const b = reinterpret_cast<float*>(second->data());
+      std::fill_n(a, 16, 1.0F);
+      std::fill_n(b, 9, 2.0F);
+      std::vector<float> packed(40, 3.0F);
+      auto handles =
+          synchronizer.SubmitGroup({AllReduceOf("a", a, a, 16), AllReduceOf("b", b, b, 9)});
+      if (!handles) return job.wrong.Add(rank, handles.error().message());
+      job.wrong.Expect(SyncJob::Sum(synchronizer, "c", packed), rank, "Sum");
+      for (Handle& handle : *handles) job.wrong.Expect(handle.Wait(), rank, "Wait");
+      job.wrong.Expect(a[15] == 2.0F && b[8] == 4.0F && packed[39] == 6.0F, rank, "the sums");
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Names that the synchronizer needs for itself are refused", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<float> value(100, 1.0F);
+    for (const char* const name : {"lmdbio.shutdown", "lmdbio.plan.1", "lmdbio."}) {
+      const auto handle = synchronizer.Submit(AllReduceOf(name, value.data(), value.data(), 1));
+      job.wrong.Expect(!handle && handle.error().code() == ErrorCode::kInvalidArgument,
+                       synchronizer.rank(), name);
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Options that no machine can follow are errors on every rank", "[sync][edges]") {
+  SyncOptions options;
+  options.collective = GENERATE("auto", "ring");
+  const int rank_count = GENERATE(1, 2);
+  const int which = GENERATE(0, 1, 2);
+  if (which == 0) options.fusion_threshold_bytes = ~uint64_t{0};
+  if (which == 1) options.gradient_bytes = ~uint64_t{0} - 100;
+  if (which == 2) options.pacing = "sometimes";
+  CAPTURE(rank_count, which, options.collective);
+  std::atomic<int> refused{0};
+  ranks::RunAsThreads({.rank_count = rank_count}, [&](ranks::Group& group) {
+    const auto made = Synchronizer::Create(group, options, {});
+    if (!made && !made.error().message().empty()) ++refused;
+  });
+  CHECK(refused == rank_count);
+}
+
+TEST_CASE("A wait may be as long as can be said", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.Run([&](Synchronizer& synchronizer) {
+    if (synchronizer.rank() == 1) std::this_thread::sleep_for(50ms);
+    float value = 1;
+    auto handle = synchronizer.Submit(AllReduceOf("a", &value, &value, 1));
+    if (!handle) return job.wrong.Add(synchronizer.rank(), "Submit");
+    const auto waited = handle->WaitFor(std::chrono::milliseconds::max());
+    job.wrong.Expect(waited && *waited && value == 2, synchronizer.rank(), "WaitFor");
+    const auto again = handle->WaitFor(std::chrono::milliseconds::min());
+    job.wrong.Expect(again && *again, synchronizer.rank(), "it stays done");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Handles outlive their synchronizer, and several threads wait for one", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  std::array<std::vector<Handle>, 2> kept;
+  std::array<std::vector<float>, 2> values;
+  values.fill(std::vector<float>(100, 1.0F));
+  job.RunAndLeave([&](Synchronizer& synchronizer) {
+    const auto rank = static_cast<size_t>(synchronizer.rank());
+    float* const place = values[rank].data();
+    auto done = synchronizer.Submit(AllReduceOf("done", place, place, 100));
+    if (!done) return job.wrong.Add(synchronizer.rank(), "Submit");
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 5; ++i) {
+      threads.emplace_back([&] {
+        if (!done->Wait()) job.wrong.Add(synchronizer.rank(), "Wait");
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    kept[rank].push_back(std::move(*done));
+    if (rank == 1) return;
+    auto never = synchronizer.Submit(AllReduceOf("never", place, place, 1));
+    if (never) kept[rank].push_back(std::move(*never));
+  });
+  for (auto& handles : kept) {
+    REQUIRE(!handles.empty());
+    CHECK(handles[0].Wait());
+  }
+  for (size_t i = 1; i < kept[0].size(); ++i) {
+    const Status status = kept[0][i].Wait();
+    REQUIRE_FALSE(status);
+    CHECK(status.error().code() == ErrorCode::kPeerFailed);
+  }
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("A tensor of more than 2 GiB is reduced like any other", "[.][huge]") {
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.collective = GENERATE("auto", "ring");
+  constexpr size_t kCount = 600'000'000;
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<float> values(kCount, 1.0F);
+    values.back() = 3.0F;
+    job.wrong.Expect(SyncJob::Sum(synchronizer, "huge", values), synchronizer.rank(), "Sum");
+    const auto twos = static_cast<size_t>(std::count(values.begin(), values.end(), 2.0F));
+    job.wrong.Expect(twos == kCount - 1 && values.back() == 6.0F, synchronizer.rank(), "the sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+// Submits the next tensor of a chain whenever one is done.
+struct Chain {
+  Synchronizer& synchronizer;
+  std::vector<float> values;
+  std::atomic<int> done{0};
+  std::atomic<bool> is_over{false};
+
+  void Next() {
+    Submission next = AllReduceOf(done % 2 == 0 ? "even" : "same", values.data(), values.data(), 8);
+    if (done > 50) next.request.name = "same";  // under way until its callback is called
+    next.callback = [this](const Status& status) {
+      if (!status || ++done == 100) {
+        is_over = true;
+      } else {
+        Next();
+      }
+    };
+    if (!synchronizer.Submit(std::move(next))) is_over = true;
+  }
+};
+
+TEST_CASE("Callbacks submit the next tensor, also of the same name", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 3;
+  job.options.coordinator = GENERATE("cache", "topo");
+  job.Run([&](Synchronizer& synchronizer) {
+    Chain chain{.synchronizer = synchronizer, .values = std::vector<float>(8, 0.0F)};
+    chain.Next();
+    while (!chain.is_over) std::this_thread::sleep_for(1ms);
+    job.wrong.Expect(chain.done == 100, synchronizer.rank(), fmt::format("{}", chain.done.load()));
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+// Two tensors that look as if they lay in a fusion buffer, but begin within a line: what is between
+// them is the beginning of the second place.
+TEST_CASE("Tensors that begin within a line leave what is before them alone", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = GENERATE(1, 3);
+  job.options.gradient_bytes = 1 << 12;
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    const auto first = synchronizer.Place(100);
+    const auto second = synchronizer.Place(64);
+    if (!first || !second) return job.wrong.Add(rank, "Place");
+    auto* const a = reinterpret_cast<float*>(first->data()) + 1;
+    auto* const before_b = reinterpret_cast<float*>(second->data());
+    std::fill_n(a, 24, 1.0F);
+    std::fill_n(before_b, 16, 1.0F);
+    std::vector<Submission> group;
+    group.push_back(AllReduceOf("a", a, a, 24));
+    group.push_back(AllReduceOf("b", before_b + 1, before_b + 1, 15));
+    auto handles = synchronizer.SubmitGroup(std::move(group));
+    if (!handles) return job.wrong.Add(rank, handles.error().message());
+    for (Handle& handle : *handles) job.wrong.Expect(handle.Wait(), rank, "Wait");
+    const auto size = static_cast<float>(synchronizer.size());
+    job.wrong.Expect(*before_b == 1.0F, rank, "what no tensor holds was reduced");
+    job.wrong.Expect(a[0] == size && a[23] == size && before_b[15] == size, rank, "the sum");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Ranks that name their joins differently join", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 3;
+  job.options.coordinator = GENERATE("horovod", "cache", "hierarchical");
+  job.options.stall_limit = 10s;
+  job.Run([&](Synchronizer& synchronizer) {
+    Submission join;
+    join.request.operation = sync::Operation::kJoin;
+    join.request.name = synchronizer.rank() == 0 ? "" : fmt::format("{}", synchronizer.rank());
+    auto handle = synchronizer.Submit(std::move(join));
+    if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());
+    const auto is_done = handle->WaitFor(10s);
+    job.wrong.Expect(is_done && *is_done, synchronizer.rank(), "the join is done");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

@@ -1,0 +1,134 @@
+// Goal: MPI's collectives, and our algorithms over MPI's messages, do what any collectives do, with
+// pieces so small that they take many; a rank that stops is heard of by ranks that sleep for it.
+// Method: ranks are processes.
+#include "lmdbio/sync/over_mpi/mpi_collectives.h"
+
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lmdbio/ranks/mpi/mpi_group.h"
+#include "lmdbio/sync/over_mpi/mpi_wire.h"
+#include "lmdbio/sync/over_wire/wire_collectives.h"
+#include "lmdbio/sync/tiers/make_collectives.h"
+#include "tests/support/catch.h"
+#include "tests/sync/collective/collective_checks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using sync::Collectives;
+using sync::WireAlgorithm;
+using test::Complaints;
+using Result = std::unique_ptr<Collectives>;
+
+ranks::SoloHealth& Healthy() {
+  static ranks::SoloHealth health;
+  return health;
+}
+
+std::vector<std::string> ComplaintsAbout(Collectives& all) {
+  Complaints complaints;
+  const test::CollectiveSizes sizes{.small = {0, 8, 40, 1000}, .large = {65'528, 100'008}};
+  for (const auto& check : test::CollectiveChecks()) check.run(all, sizes, complaints);
+  return complaints.list();
+}
+
+// What a host's ranks tell each other of their ends, in shared memory.
+class SharedHealth final : public ranks::Health {
+ public:
+  explicit SharedHealth(MutableBytes memory)
+      : state_(*reinterpret_cast<std::atomic<uint32_t>*>(memory.data())),
+        words_(memory.subspan(64)) {}
+  Status Check() override {
+    if (state_.load() == 0) return {};
+    return Fail(ErrorCode::kPeerFailed, reinterpret_cast<const char*>(words_.data()));
+  }
+  void GiveUp(const Error& why) override {
+    std::memcpy(words_.data(), why.message().c_str(), why.message().size() + 1);
+    state_.store(1);
+  }
+
+ private:
+  std::atomic<uint32_t>& state_;
+  MutableBytes words_;
+};
+
+TEST_CASE("MPI's collectives do what any collectives do", "[collective]") {
+  const auto waiting = GENERATE(MpiWaiting::kBlock, MpiWaiting::kSleep);
+  const uint64_t piece_bytes_max = GENERATE(uint64_t{1} << 30, uint64_t{20'000});
+  const auto made = MpiCollectives(MPI_COMM_WORLD, Healthy(),
+                                   {.waiting = waiting,
+                                    .caller = ranks::MpiCaller::kMainThread,
+                                    .piece_bytes_max = piece_bytes_max});
+  REQUIRE(made);
+  CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
+}
+
+TEST_CASE("Our algorithms work over MPI's messages", "[collective]") {
+  const auto algorithm = GENERATE(WireAlgorithm::kDoubling, WireAlgorithm::kRing,
+                                  WireAlgorithm::kHalving, WireAlgorithm::kDirect);
+  auto wire = MpiWire(MPI_COMM_WORLD, Healthy(), {.piece_bytes_max = 8'000});
+  REQUIRE(wire);
+  const auto made = sync::WireCollectives(std::move(*wire),
+                                          {.table = sync::OneWireAlgorithm(algorithm, 20'000, 3)});
+  REQUIRE(made);
+  CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
+}
+
+TEST_CASE("Collectives of processes do what any collectives do", "[collective]") {
+  const std::string name = GENERATE("auto", "shm", "ring");
+  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(world);
+  const auto made = sync::MakeCollectives(**world, Healthy(), {.collective = name});
+  REQUIRE(made);
+  CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
+}
+
+TEST_CASE("A rank that stops is heard of by ranks that sleep for it", "[collective]") {
+  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(world);
+  if ((*world)->size() == 1) return;
+  const auto memory = (*world)->AllocateShared(4096);
+  REQUIRE(memory);
+  SharedHealth health((*memory)->bytes());
+  const bool is_wire = GENERATE(true, false);
+  (*memory)->bytes()[0] = std::byte{0};
+  REQUIRE((*world)->Barrier());
+  Result all;
+  if (is_wire) {
+    auto wire = MpiWire(MPI_COMM_WORLD, health);
+    REQUIRE(wire);
+    all = *sync::WireCollectives(std::move(*wire), {.table = sync::UsualWireTable()});
+  } else {
+    all = *MpiCollectives(MPI_COMM_WORLD, health, {.caller = ranks::MpiCaller::kMainThread});
+  }
+  Complaints complaints;
+  test::CheckStop(*all, complaints);
+  CHECK(complaints.list() == std::vector<std::string>{});
+  REQUIRE((*world)->Barrier());
+}
+
+TEST_CASE("Threads that may not call MPI are refused", "[collective]") {
+  int given = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&given);
+  CHECK(ranks::CheckMpiThread(ranks::MpiCaller::kMainThread));
+  CHECK(ranks::CheckMpiThread(ranks::MpiCaller::kOneAtATime).has_value() ==
+        (given >= MPI_THREAD_SERIALIZED));
+  CHECK(ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread).has_value() ==
+        (given >= MPI_THREAD_MULTIPLE));
+  if (given == MPI_THREAD_FUNNELED) {
+    const auto refused = MpiCollectives(MPI_COMM_WORLD, Healthy(), {});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message() ==
+          "a thread of its own may not call MPI: it was initialized with MPI_THREAD_FUNNELED, and "
+          "MPI_THREAD_MULTIPLE is needed");
+  }
+  std::thread other([] { CHECK_FALSE(ranks::CheckMpiThread(ranks::MpiCaller::kMainThread)); });
+  other.join();
+}
+
+}  // namespace
+}  // namespace lmdbio::sync

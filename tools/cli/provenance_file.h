@@ -1,0 +1,25 @@
+// tools/cli/provenance_file.h - the provenance file beside a data file.
+#ifndef LMDBIO_TOOLS_CLI_PROVENANCE_FILE_H_
+#define LMDBIO_TOOLS_CLI_PROVENANCE_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "lmdbio/file/layout/database.h"
+#include "lmdbio/file/provenance/provenance.h"
+
+namespace lmdbio::tools {
+
+struct ProvenanceFile {
+  std::string path;
+  uint64_t size_bytes = 0;
+  file::Provenance provenance;
+};
+
+// Reads the provenance file of `database`. Whether it fits is CheckFingerprint's to say.
+// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported; kInvalidArgument (something other
+//         than a file): all name it
+Result<ProvenanceFile> ReadProvenanceFile(const file::Database& database);
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_CLI_PROVENANCE_FILE_H_

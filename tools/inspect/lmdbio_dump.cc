@@ -1,0 +1,213 @@
+// lmdbio-dump: prints databases in the text form of LMDB's own mdb_dump, byte for byte, so that
+// mdb_load can read it - but without LMDB, without its lock file, and with every page checked.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/file/layout/database.h"
+#include "lmdbio/file/layout/record_scan.h"
+#include "lmdbio/file/source/read_ahead_source.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/flag_names.h"
+#include "tools/inspect/lock_file.h"
+
+namespace {
+
+using lmdbio::Bytes;
+using lmdbio::Fail;
+using lmdbio::Result;
+using lmdbio::Status;
+using lmdbio::file::Database;
+using lmdbio::file::Environment;
+using lmdbio::tools::Invocation;
+using lmdbio::tools::Misuse;
+using lmdbio::tools::WriteOutput;
+
+// How a dump spells each byte. All spellings are copied as if they were kSpellingBytesMax long,
+// which spares the copy a branch.
+constexpr size_t kSpellingBytesMax = 3;
+struct Spelling {
+  std::array<char, kSpellingBytesMax> text{};
+  uint8_t length_bytes = 0;
+};
+struct Notation {
+  const char* name;  // in the header of a dump
+  std::array<Spelling, 256> spellings{};
+};
+
+constexpr Notation HexNotation() {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  Notation notation{.name = "bytevalue"};
+  for (size_t byte = 0; byte < notation.spellings.size(); ++byte) {
+    notation.spellings[byte] = {{kDigits[byte >> 4], kDigits[byte & 15]}, 2};
+  }
+  return notation;
+}
+
+// ASCII as it is, a backslash doubled, any other byte as backslash and two digits. (mdb_dump before
+// 0.9.25 left the backslash single, and mdb_load could not tell what was meant.)
+constexpr Notation PrintableNotation() {
+  Notation notation = HexNotation();
+  notation.name = "print";
+  for (size_t byte = 0; byte < notation.spellings.size(); ++byte) {
+    const std::array<char, kSpellingBytesMax> hex = notation.spellings[byte].text;
+    const bool is_printable = byte >= ' ' && byte <= '~';
+    notation.spellings[byte] =
+        is_printable ? Spelling{{static_cast<char>(byte)}, 1} : Spelling{{'\\', hex[0], hex[1]}, 3};
+  }
+  notation.spellings['\\'] = {{'\\', '\\'}, 2};
+  return notation;
+}
+
+constexpr Notation kHex = HexNotation();
+constexpr Notation kPrintable = PrintableNotation();
+
+// The text of a dump on its way to standard output, in memory that does not grow with the values.
+class DumpText {
+ public:
+  explicit DumpText(const Notation& notation) : notation_(notation) {}
+
+  const Notation& notation() const { return notation_; }
+
+  // A key or a value: a line that begins with a blank.
+  Status AddBytes(Bytes bytes) {
+    LMDBIO_TRY_VOID(Add(" "));
+    while (!bytes.empty()) {
+      LMDBIO_TRY_VOID(FlushUnlessFits(kSpellingBytesMax));
+      const size_t count = std::min(bytes.size(), (kBufferBytes - used_bytes_) / kSpellingBytesMax);
+      Spell(bytes.first(count));
+      bytes = bytes.subspan(count);
+    }
+    return Add("\n");
+  }
+
+  // Requires: text.size() <= kBufferBytes
+  Status Add(std::string_view text) {
+    LMDBIO_TRY_VOID(FlushUnlessFits(text.size()));
+    std::memcpy(buffer_.data() + used_bytes_, text.data(), text.size());
+    used_bytes_ += text.size();
+    return {};
+  }
+
+  Status Flush() { return WriteOutput({buffer_.data(), std::exchange(used_bytes_, 0)}); }
+
+ private:
+  static constexpr size_t kBufferBytes = 1 << 20;
+
+  Status FlushUnlessFits(size_t size_bytes) {
+    return size_bytes <= kBufferBytes - used_bytes_ ? Status() : Flush();
+  }
+
+  // Requires: room for kSpellingBytesMax for each byte
+  void Spell(Bytes bytes) {
+    char* to = buffer_.data() + used_bytes_;
+    for (const std::byte byte : bytes) {
+      const Spelling& spelling = notation_.spellings[static_cast<uint8_t>(byte)];
+      std::memcpy(to, spelling.text.data(), kSpellingBytesMax);
+      to += spelling.length_bytes;
+    }
+    used_bytes_ = static_cast<size_t>(to - buffer_.data());
+  }
+
+  const Notation& notation_;
+  std::vector<char> buffer_ = std::vector<char>(kBufferBytes);
+  size_t used_bytes_ = 0;
+};
+
+std::string Header(const Environment& environment, const Database& database,
+                   const Notation& notation) {
+  const auto& snapshot = environment.snapshot();
+  const uint64_t map_address = snapshot.meta.map_address;
+  std::string text = fmt::format("VERSION=3\nformat={}\n", notation.name);
+  if (!database.name().empty()) text += fmt::format("database={}\n", database.name());
+  text += fmt::format("type=btree\nmapsize={}\n", lmdbio::tools::MapSizeBytes(snapshot));
+  if (map_address != 0) text += fmt::format("mapaddr=0x{:x}\n", map_address);
+  text += fmt::format("maxreaders={}\n",
+                      lmdbio::tools::ReaderSlots(environment.pages().source().name()));
+  if (database.record().has_duplicates()) text += "duplicates=1\n";
+  for (const auto& [flag, name] : lmdbio::tools::kFlagNames) {
+    if ((database.record().flags & flag) != 0) text += fmt::format("{}=1\n", name);
+  }
+  return text + fmt::format("db_pagesize={}\nHEADER=END\n", snapshot.page_format.page_size_bytes());
+}
+
+// The last line is the promise that all before it was read from one state of the file: whoever sees
+// it has a whole dump, whatever happens after.
+Status DumpDatabase(const Environment& environment, const Database& database, DumpText& out) {
+  LMDBIO_TRY_VOID(out.Add(Header(environment, database, out.notation())));
+  lmdbio::file::RecordScan scan(database);
+  for (;;) {
+    LMDBIO_TRY(const bool found, scan.Next());
+    if (!found) break;
+    LMDBIO_TRY(const Bytes value, scan.cursor().Value());
+    LMDBIO_TRY_VOID(out.AddBytes(scan.cursor().key()));
+    LMDBIO_TRY_VOID(out.AddBytes(value));
+  }
+  LMDBIO_TRY_VOID(environment.CheckHolds());
+  return out.Add("DATA=END\n");
+}
+
+Result<std::vector<Database>> Chosen(const Environment& environment, const Invocation& invocation,
+                                     const std::string& path) {
+  std::vector<Database> chosen;
+  if (invocation.has("name")) {
+    LMDBIO_TRY(Database named, environment.Named(invocation.option<std::string>("name")));
+    chosen.push_back(std::move(named));
+  } else if (invocation.has("all")) {
+    LMDBIO_TRY(const std::vector<std::string> names, environment.Names());
+    for (const std::string& name : names) {
+      LMDBIO_TRY(Database named, environment.Named(name));
+      chosen.push_back(std::move(named));
+    }
+    if (chosen.empty()) {
+      return Fail(lmdbio::ErrorCode::kNotFound,
+                  path + ": does not contain named databases (dump it without -a)");
+    }
+  } else {
+    chosen.push_back(environment.Main());
+  }
+  return chosen;
+}
+
+Status DumpChosen(const Environment& environment, const Invocation& invocation) {
+  LMDBIO_TRY(const std::vector<Database> chosen,
+             Chosen(environment, invocation, invocation.operand("PATH")));
+  DumpText out(invocation.has("printable") ? kPrintable : kHex);
+  for (const Database& database : chosen) {
+    LMDBIO_TRY_VOID(DumpDatabase(environment, database, out));
+  }
+  return out.Flush();
+}
+
+Status Dump(const Invocation& invocation) {
+  if (invocation.has("all") && invocation.has("name")) throw Misuse("-a and -s exclude each other");
+  LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
+  LMDBIO_TRY(const auto source, lmdbio::file::ReadAheadSource::Open(data_path));
+  LMDBIO_TRY(const Environment environment, Environment::Open(*source));
+  Status dumped = DumpChosen(environment, invocation);
+  // A writer at work explains what looks like damage.
+  if (!dumped) LMDBIO_TRY_VOID(environment.CheckHolds());
+  return dumped;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace po = boost::program_options;
+  const std::array commands = {lmdbio::tools::Command{
+      "", "PATH", "Prints the records of an LMDB database as mdb_dump does.",
+      [](po::options_description_easy_init options) {
+        options("all,a", "all named databases instead of the main one");
+        options("name,s", po::value<std::string>()->value_name("NAME"), "this named database");
+        options("printable,p", "printable characters as they are, others as \\xx");
+      },
+      &Dump, lmdbio::tools::Output::kText}};
+  return lmdbio::tools::RunTool("lmdbio-dump", "Prints an LMDB database.", commands, argc, argv);
+}

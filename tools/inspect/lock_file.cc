@@ -1,0 +1,36 @@
+#include "tools/inspect/lock_file.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace lmdbio::tools {
+namespace {
+
+constexpr uint64_t kDefaultSlots = 126;
+
+// Of LMDB's lock file on 64-bit Linux.
+constexpr uint64_t kHeaderBytes = 128;
+constexpr uint64_t kSlotBytes = 64;
+
+// X/data.mdb has its lock file in X/lock.mdb; any other data file X in X-lock.
+std::filesystem::path LockPath(const std::filesystem::path& data_path) {
+  if (data_path.filename() == "data.mdb") return data_path.parent_path() / "lock.mdb";
+  return data_path.string() + "-lock";
+}
+
+}  // namespace
+
+uint64_t ReaderSlots(const std::string& data_path) {
+  std::error_code none;
+  const uint64_t size_bytes = std::filesystem::file_size(LockPath(data_path), none);
+  if (none || size_bytes < kHeaderBytes) return kDefaultSlots;
+  return std::max(kDefaultSlots, (size_bytes - kHeaderBytes) / kSlotBytes);
+}
+
+uint64_t MapSizeBytes(const file::Snapshot& snapshot) {
+  const uint64_t used_bytes =
+      (snapshot.meta.last_page.value + 1) * snapshot.page_format.page_size_bytes();
+  return std::max(snapshot.meta.map_size_bytes, used_bytes);
+}
+
+}  // namespace lmdbio::tools

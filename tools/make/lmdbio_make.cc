@@ -1,0 +1,16 @@
+// lmdbio-make: writes databases to train and measure with.
+#include <array>
+
+#include "tools/cli/cli.h"
+#include "tools/make/make_cifar10.h"
+#include "tools/make/make_digits.h"
+#include "tools/make/make_images.h"
+#include "tools/make/make_synthetic.h"
+
+int main(int argc, char** argv) {
+  using namespace lmdbio::tools;
+  const std::array commands = {SyntheticCommand(), Cifar10Command(), ImagesCommand(),
+                               DigitsCommand()};
+  return RunTool("lmdbio-make", "Writes an LMDB database and, beside it, its provenance.", commands,
+                 argc, argv);
+}

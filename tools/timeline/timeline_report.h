@@ -1,0 +1,96 @@
+// tools/timeline/timeline_report.h - where the time of synchronisation goes, by the timelines of
+// all ranks.
+#ifndef LMDBIO_TOOLS_TIMELINE_TIMELINE_REPORT_H_
+#define LMDBIO_TOOLS_TIMELINE_TIMELINE_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/timeline/time_spans.h"
+
+namespace lmdbio::tools {
+
+// Takes events and counts; tells at the end. Times in microseconds, of one clock for all ranks.
+// Threads: one at a time.
+class TimelineReport {
+ public:
+  // One event, as TimelineFile::ReadAll gives it.
+  void Take(const nlohmann::json& event);
+
+  // Members of the outcome: phases, tensors, who was last, what is missing, exposed time, buckets,
+  // and advice.
+  // tensor_count_max  the slowest so many are named
+  nlohmann::ordered_json Outcome(size_t tensor_count_max) const;
+
+ private:
+  using Durations = std::vector<float>;
+  // A tensor of a rank: what stands in its row of the file.
+  struct ReportTrack {
+    size_t tensor = 0;  // in tensors_
+    bool has_name = false;
+    bool is_negotiating = false;
+    double begin = 0;  // of the submission
+    bool has_begin = false;
+  };
+  // The bucket of a rank that ended last, and the transfers since then.
+  struct BucketTimes {
+    uint64_t number = 0;
+    double end = 0;
+    double pack = 0, transfer = 0, unpack = 0;  // how long
+    double first_transfer = 0, transfer_so_far = 0;
+    bool has_transfer = false;
+  };
+  struct Rank {
+    std::map<uint64_t, ReportTrack> rows;
+    BucketTimes bucket;
+    TimeSpans under_way, transferring, negotiating, waiting;
+    std::vector<double> bucket_bytes;
+    double first = 0, last = 0;  // of any event
+    bool has_event = false;
+    uint64_t lost_count = 0;
+  };
+  struct Tensor {
+    std::string name;
+    Durations total;
+    std::map<std::string, double> phase_us;  // summed up
+  };
+  // One tensor, submitted for the n-th time.
+  struct SubmissionTime {
+    std::vector<int> ranks;
+    int last_rank = -1;
+    double last = 0, before_last = 0;
+  };
+
+  size_t TensorNamed(const std::string& name);
+  void TakeMetadata(const nlohmann::json& event, Rank& rank);
+  void TakeBegin(const nlohmann::json& event, int rank_number, Rank& rank, double at);
+  void TakeEnd(const nlohmann::json& event, Rank& rank, double at);
+  void TakeSpan(const nlohmann::json& event, Rank& rank, double at);
+  void TakeBucket(const nlohmann::json& event, Rank& rank, double at, double end);
+  void TakeOperation(const nlohmann::json& event, Rank& rank, double at, double end);
+  void CountPhase(const char* name, Tensor& tensor, double took);
+  void CountSubmission(size_t tensor, uint64_t number, int rank, double at);
+
+  nlohmann::ordered_json DescribePhases() const;
+  nlohmann::ordered_json DescribeTensors(size_t count_max) const;
+  nlohmann::ordered_json DescribeLast(nlohmann::ordered_json& advice) const;
+  nlohmann::ordered_json DescribeMissing() const;
+  nlohmann::ordered_json DescribeExposed(nlohmann::ordered_json& advice) const;
+  nlohmann::ordered_json DescribeBuckets(nlohmann::ordered_json& advice) const;
+
+  std::map<int, Rank> ranks_;
+  std::map<std::string, Durations> phases_;
+  std::vector<Tensor> tensors_;
+  std::unordered_map<std::string, size_t> tensor_of_name_;
+  std::map<std::pair<uint64_t, size_t>, SubmissionTime> submissions_;  // by number and tensor
+};
+
+}  // namespace lmdbio::tools
+#endif  // LMDBIO_TOOLS_TIMELINE_TIMELINE_REPORT_H_
