@@ -1,4 +1,4 @@
-// lmdbio/base/align.h - the next multiple.
+// lmdbio/base/align.h - rounds a number up to a multiple of a unit.
 #ifndef LMDBIO_BASE_ALIGN_H_
 #define LMDBIO_BASE_ALIGN_H_
 
@@ -6,7 +6,7 @@
 
 namespace lmdbio {
 
-// The least multiple of `unit` that is not below `n`.
+// The smallest multiple of `unit` that is at least `n`.
 // Requires: unit > 0; n + unit does not overflow
 constexpr uint64_t AlignUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 

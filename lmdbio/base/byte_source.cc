@@ -8,6 +8,7 @@ Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
   for (const ReadRequest& request : requests) {
     LMDBIO_TRY(const Bytes bytes,
                Read({request.offset, request.destination.size()}, request.destination));
+    // A source with memory of its own returns a pointer into it.
     if (!bytes.empty() && bytes.data() != request.destination.data()) {
       std::memcpy(request.destination.data(), bytes.data(), bytes.size());
     }

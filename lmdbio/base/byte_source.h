@@ -1,7 +1,8 @@
-// lmdbio/base/byte_source.h - where bytes of a data file come from, for code that knows no files.
+// lmdbio/base/byte_source.h - the bytes of a data file, for parsers that know no files.
 //
-// The parsers above (format, layout) ask for extents and check what they get; the implementations
-// (lmdbio/io, or a buffer in a test) know offsets and nothing of pages. See lmdbio/docs/format.md.
+// The parsers (file/format, file/layout) ask for extents and check the bytes that they get. The
+// implementations (file/source, or a buffer in a test) know offsets and nothing of pages. See
+// lmdbio/docs/format.md.
 #ifndef LMDBIO_BASE_BYTE_SOURCE_H_
 #define LMDBIO_BASE_BYTE_SOURCE_H_
 
@@ -20,10 +21,10 @@ struct ReadRequest {
   MutableBytes destination;
 };
 
-// How the next reads will walk through a source.
+// The order in which the next reads visit the bytes of a source.
 enum class AccessPattern { kSequential, kRandom };
 
-// What a source has handed out so far.
+// The bytes that a source has handed out so far.
 struct ReadCounters {
   uint64_t request_count = 0;
   uint64_t bytes = 0;
@@ -37,7 +38,7 @@ class ByteSource {
   // Names the source in messages: the path of a file.
   virtual const std::string& name() const = 0;
 
-  // The size right now. A file may grow or shrink while it is open.
+  // The current size. A file may grow or shrink while it is open.
   // Errors: kIo
   virtual Result<uint64_t> SizeBytes() const = 0;
 
@@ -50,15 +51,16 @@ class ByteSource {
   // Lifetime: until `scratch` is written again or the source is destroyed
   virtual Result<Bytes> Read(Extent extent, MutableBytes scratch) const = 0;
 
-  // Performs all of `requests`, in any order and as many at once as the source can. On failure the
-  // contents of the destinations are unspecified and the error is that of one failed request.
+  // Performs all of `requests` in any order, as many at once as the source can. After a failure the
+  // contents of the destinations are unspecified. The error is that of one failed request.
   // Errors: as Read
   virtual Status ReadMany(std::span<const ReadRequest> requests) const;
 
   // A hint; costs at most a system call.
   virtual void Advise(AccessPattern pattern) const;
 
-  // `extent` will be read soon. Costs no system call; ignored where that would take one.
+  // A hint that `extent` is read soon. It never makes a system call; a source that would need one
+  // ignores the hint.
   virtual void Prefetch(Extent extent) const;
 
   virtual ReadCounters counters() const = 0;

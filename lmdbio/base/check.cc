@@ -15,7 +15,7 @@ void WriteToStandardError(const char* line) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-CheckFailureHook g_hook = &WriteToStandardError;  // the one process-wide switch; see the header
+CheckFailureHook g_hook = &WriteToStandardError;  // the only global setting; see the header
 
 }  // namespace
 

@@ -1,17 +1,17 @@
-// lmdbio/base/check.h - the end of the process when *we* are wrong.
+// lmdbio/base/check.h - ends the process when an invariant of lmdbio is broken.
 //
-// LMDBIO_CHECK guards our own invariants and stays on in Release: silently wrong training data is
-// worse than a dead job. Anything that comes from a file, a peer, the kernel or a caller is no
-// invariant of ours and must become an Error (lmdbio/base/status.h).
+// LMDBIO_CHECK stays on in Release, because silently wrong training data is worse than a dead job.
+// Data from a file, a peer, the kernel or a caller is never checked this way: it yields an Error
+// (lmdbio/base/status.h).
 #ifndef LMDBIO_BASE_CHECK_H_
 #define LMDBIO_BASE_CHECK_H_
 
 namespace lmdbio {
 
-// Called with one line ("FILE:LINE: CHECK failed: EXPR") before the process aborts. A host such as
-// a language runtime may install its own to unwind or report; it should not return. nullptr
-// restores the default, which writes the line to standard error. Threads: install before other
-// threads run.
+// Called with one line ("FILE:LINE: CHECK failed: EXPR") before the process aborts. A language
+// runtime may install a hook of its own, to unwind or to report. The hook should not return.
+// nullptr restores the default, which writes the line to standard error.
+// Threads: install before other threads run.
 using CheckFailureHook = void (*)(const char* line);
 void SetCheckFailureHook(CheckFailureHook hook);
 
@@ -27,7 +27,7 @@ namespace internal {
     }                                                                  \
   } while (false)
 
-// For hot loops: on where NDEBUG is not defined, as in the dev, tsan and fuzz presets.
+// For hot loops. It is on without NDEBUG, as in the dev, tsan and fuzz presets.
 #ifdef NDEBUG
 #define LMDBIO_DCHECK(condition) \
   do {                           \

@@ -1,4 +1,4 @@
-// lmdbio/base/digest.h - a 64-bit digest that ranks may compare, the same in every build.
+// lmdbio/base/digest.h - a 64-bit digest that ranks compare; it is the same in every build.
 #ifndef LMDBIO_BASE_DIGEST_H_
 #define LMDBIO_BASE_DIGEST_H_
 
@@ -7,9 +7,9 @@
 
 namespace lmdbio {
 
-// XXH3 with 64 bits, of the bytes of `text`. The algorithm is frozen, so compilers, libraries and
-// byte orders do not matter; std::hash differs between all of them.
-// seed  0, or the digest of what comes before
+// The 64-bit XXH3 hash of the bytes of `text`. The algorithm is frozen, so the digest does not
+// depend on compiler, library or byte order. std::hash depends on all three.
+// seed  0, or the digest of the preceding text
 uint64_t TextDigest(std::string_view text, uint64_t seed = 0);
 
 }  // namespace lmdbio

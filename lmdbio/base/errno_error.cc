@@ -9,6 +9,7 @@
 namespace lmdbio {
 namespace {
 
+// A code stands for the remedy: another path, other permissions, more resources, or none.
 ErrorCode CodeOf(int error_number) {
   switch (error_number) {
     case ENOENT:

@@ -8,8 +8,8 @@
 
 namespace lmdbio {
 
-// "PATH: WHAT: strerror", with the code that tells the caller what to do about `error_number`.
-// The error keeps the number. path may be empty where the caller adds it.
+// "PATH: WHAT: strerror", with the ErrorCode that fits `error_number`. The error keeps the number.
+// path  may be empty if the caller adds it (Error::Within)
 Error ErrnoError(int error_number, std::string_view path, std::string_view what);
 
 }  // namespace lmdbio

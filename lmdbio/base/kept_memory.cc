@@ -11,7 +11,7 @@ struct Kept {
   std::vector<std::shared_ptr<void>> all;
 };
 
-// Not even at the end of the process: whoever writes may still be there.
+// Allocated and never destroyed: a thread of MPI may write during the exit of the process.
 Kept& TheKept() {
   static auto& kept = *new Kept();
   return kept;

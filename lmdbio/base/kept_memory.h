@@ -1,7 +1,7 @@
-// lmdbio/base/kept_memory.h - memory that outlives those who made it.
+// lmdbio/base/kept_memory.h - memory that is never freed, on purpose.
 //
-// A call of MPI's that is waited for no longer goes on, and may write to its memory until MPI has
-// ended. Such memory is never freed, on purpose.
+// When lmdbio abandons an MPI call, MPI may still write to the memory of the call until
+// MPI_Finalize. Such memory is kept until the process ends.
 #ifndef LMDBIO_BASE_KEPT_MEMORY_H_
 #define LMDBIO_BASE_KEPT_MEMORY_H_
 
@@ -11,16 +11,18 @@
 
 namespace lmdbio {
 
-// Threads: any. Cost: the memory, until the process ends
+// Keeps `memory` until the process ends.
+// Threads: any
 void KeepShared(std::shared_ptr<void> memory);
 
-// Keeps what `memory` owns where it is: a vector's elements, or what a pointer points to.
+// Keeps the memory that `memory` owns at its address: the elements of a vector, or the object of a
+// smart pointer.
 template <typename Owner>
 void KeepForever(Owner memory) {
   KeepShared(std::make_shared<Owner>(std::move(memory)));
 }
 
-// How many have been kept.
+// The number of objects kept so far.
 size_t KeptCount();
 
 }  // namespace lmdbio

@@ -16,12 +16,12 @@
 namespace lmdbio {
 namespace {
 
-constexpr int kCoreMax = (1 << 20) - 1;  // no kernel has more
+constexpr int kCoreMax = (1 << 20) - 1;  // above the limit of every kernel
 
 // Compute, input, synchronisation.
 constexpr size_t kScpCoresMin = 3;
 
-// A set of cores of any size, for the kernel.
+// A cpu_set_t for any number of cores.
 class CoreSet {
  public:
   explicit CoreSet(int core_count)
@@ -43,12 +43,13 @@ class CoreSet {
   std::unique_ptr<cpu_set_t, FreeCores> set_;
 };
 
+// The kernel refuses a set that is smaller than its own. So this tries sets of growing size.
 HostCores ReadProcessCores() {
   HostCores cores;
   for (int size = 1024; size <= kCoreMax + 1; size *= 4) {
     CoreSet set(size);
     if (!set.ReadFromThisThread()) {
-      if (errno == EINVAL) continue;  // the kernel has room for more cores
+      if (errno == EINVAL) continue;  // the set of the kernel is larger
       break;
     }
     for (int core = 0; core < size; ++core) {
@@ -61,7 +62,7 @@ HostCores ReadProcessCores() {
   return cores;
 }
 
-// Takes what stands before the first `separator` off the front of `text`.
+// Removes and returns the text before the first `separator`. The separator is removed, too.
 std::string_view TakeUntil(char separator, std::string_view& text) {
   const size_t end = std::min(text.find(separator), text.size());
   const std::string_view part = text.substr(0, end);
@@ -73,7 +74,7 @@ Result<int> ParseCore(std::string_view text) {
   int core = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), core);
   if (error != std::errc() || end != text.data() + text.size() || core < 0 || core > kCoreMax) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is no core", text));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a core number", text));
   }
   return core;
 }
@@ -106,17 +107,20 @@ Status TakePart(std::string_view text, const HostCores& cores, Placement& placem
   const auto part = std::ranges::find(kParts, name, &CorePart::name);
   if (equals == std::string_view::npos || part == kParts.end()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is none of scp, compute=CORES, input=CORES, sync=CORES", text));
+                fmt::format("'{}' is invalid; expected scp, or compute=CORES, input=CORES and "
+                            "sync=CORES, separated by commas",
+                            text));
   }
   CoreList& to = placement.*part->cores;
   if (!to.empty()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is there twice", name));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is given twice", name));
   }
   LMDBIO_TRY(to, ParseCores(text.substr(equals + 1)));
   return CheckCores(to, cores);
 }
 
-// "compute=0-2,4,input=6": a comma begins another part where an equals sign comes before the next.
+// Parses "compute=0-2,4,input=6". A comma ends a part only if an equals sign follows before the
+// next comma. Otherwise the comma separates two cores of the same part.
 Result<Placement> ParseGroup(std::string_view text, const HostCores& cores) {
   Placement placement;
   if (text.ends_with(',')) {
@@ -134,18 +138,21 @@ Result<Placement> ParseGroup(std::string_view text, const HostCores& cores) {
   return placement;
 }
 
-// This rank's group of "GROUP;GROUP".
+// The group of this rank in "GROUP;GROUP". A single group is for all ranks.
 Result<std::string_view> GroupOf(std::string_view text, const CoreShare& place) {
   const auto count = 1 + std::ranges::count(text, ';');
   if (count != 1 && count != place.ranks_on_host) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} groups for the {} ranks of this host", count, place.ranks_on_host));
+                fmt::format("{} groups for the {} ranks of this host; give one group, or one for "
+                            "each rank",
+                            count, place.ranks_on_host));
   }
   std::string_view group = TakeUntil(';', text);
   for (int i = 0; i < place.rank_on_host && count > 1; ++i) group = TakeUntil(';', text);
   return group;
 }
 
+// Adds a note for each pair of parts with a common core.
 void NoteShared(Placement& placement) {
   for (size_t i = 0; i < kParts.size(); ++i) {
     for (size_t k = i + 1; k < kParts.size(); ++k) {
@@ -159,6 +166,8 @@ void NoteShared(Placement& placement) {
   }
 }
 
+// "scp": the ranks that share the allowed cores get contiguous ranges of nearly equal size. The
+// last core of a range synchronises, the last but one reads, the others compute.
 Placement PlaceAlone(const HostCores& cores, const CoreShare& place) {
   const uint64_t count = cores.allowed.size();
   const auto ranks = static_cast<uint64_t>(place.ranks_on_cores);
@@ -167,12 +176,12 @@ Placement PlaceAlone(const HostCores& cores, const CoreShare& place) {
   const uint64_t first = rank * count / ranks;
   const std::span<const int> mine = all.subspan(first, (rank + 1) * count / ranks - first);
   Placement placement;
-  // All of them or none: a rank that computes on any core would disturb those that do not.
+  // All ranks are pinned or none: an unpinned rank would disturb the pinned ones.
   if (count / ranks < kScpCoresMin) {
     placement.notes.push_back(fmt::format(
-        "placement: {} cores for {} rank{} are fewer than the {} a rank that scp needs: nothing is "
+        "placement: scp needs {} cores for each rank, but {} rank{} may use {} cores; nothing is "
         "pinned",
-        count, ranks, ranks == 1 ? "" : "s", kScpCoresMin));
+        kScpCoresMin, ranks, ranks == 1 ? "" : "s", count));
     return placement;
   }
   placement.compute.assign(mine.begin(), mine.end() - 2);
@@ -233,12 +242,13 @@ Result<CoreList> ParseCores(std::string_view text) {
 Result<HostCores> ProcessCores() {
   static const HostCores kCores = ReadProcessCores();
   if (kCores.allowed.empty()) {
-    return Fail(ErrorCode::kInternal, "the kernel does not say which cores this process may use");
+    return Fail(ErrorCode::kInternal,
+                "the kernel does not report which cores this process may use");
   }
   return kCores;
 }
 
-// FNV-1a over the numbers.
+// FNV-1a over the four bytes of each core number, so the order of the cores matters.
 uint64_t CoresDigest(std::span<const int> cores) {
   uint64_t digest = 14695981039346656037U;
   for (const int core : cores) {
@@ -275,18 +285,18 @@ Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
   NoteShared(*placement);
   if (place.ranks_on_host > 1 && text.find(';') == std::string_view::npos) {
     placement->notes.push_back(fmt::format(
-        "placement: the same cores for all {} ranks of this host", place.ranks_on_host));
+        "placement: all {} ranks of this host use the same cores", place.ranks_on_host));
   }
   return placement;
 }
 
 Status PinThisThread(std::span<const int> cores) {
   if (cores.empty()) return {};
-  LMDBIO_TRY_VOID(ProcessCores());  // before anything is changed
+  LMDBIO_TRY_VOID(ProcessCores());  // keeps the answer from before the first pinning
   int most = 0;
   for (const int core : cores) {
     if (core < 0 || core > kCoreMax) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is no core", core));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a core number", core));
     }
     most = std::max(most, core);
   }

@@ -4,6 +4,7 @@
 
 namespace lmdbio {
 
+// Logs and JSON contain these names, so they never change.
 std::string_view ErrorCodeName(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:

@@ -1,7 +1,7 @@
-// lmdbio/base/status.h - how every call of this library reports failure: as a value.
+// lmdbio/base/status.h - every call of this library reports failure as a value.
 //
-// Data from a file, a peer, the kernel or a caller is never asserted on: it yields an Error. Our
-// own broken invariants go through lmdbio/base/check.h instead.
+// Bad data from a file, a peer, the kernel or a caller yields an Error. Broken invariants of lmdbio
+// itself end the process (lmdbio/base/check.h).
 #ifndef LMDBIO_BASE_STATUS_H_
 #define LMDBIO_BASE_STATUS_H_
 
@@ -14,31 +14,31 @@
 
 namespace lmdbio {
 
-// What the caller can do about a failure. The numbers are append-only.
+// The kind of a failure, by the action that can help. The numbers are append-only.
 enum class ErrorCode : int {
-  kInvalidArgument = 1,    // the call was wrong: mend the arguments
-  kNotFound = 2,           // the file, database, key or record is not there
-  kPermission = 3,         // there, but this process may not read or write it
+  kInvalidArgument = 1,    // the call was wrong: correct the arguments
+  kNotFound = 2,           // the file, database, key or record does not exist
+  kPermission = 3,         // it exists, but this process may not read or write it
   kIo = 4,                 // the storage failed; the message names offset and errno
   kCorruption = 5,         // the bytes break a rule of the format; restore the file
-  kUnsupported = 6,        // well-formed, but of a kind this library refuses by name
-  kStale = 7,              // the file is not (or no longer) the one that was described or opened
+  kUnsupported = 6,        // well-formed, but of a kind that this library does not support
+  kStale = 7,              // the file differs from the one that was described or opened
   kResourceExhausted = 8,  // memory, disk or a configured limit ran out
   kInternal = 9,           // a dependency broke its contract
-  kPeerFailed = 10,        // another rank failed; the message names it and says why
+  kPeerFailed = 10,        // another rank failed; the message names the rank and its reason
 };
 
 // "corruption", "not found", ... : a stable lower-case word for logs and JSON.
 std::string_view ErrorCodeName(ErrorCode code);
 
-// Why a call failed. One pointer wide, so that Result<T> stays cheap to return on the good path.
+// The reason why a call failed. It is one pointer wide, so Result<T> stays cheap to return.
 class [[nodiscard]] Error {
  public:
-  // error_number  errno of the system call that failed; 0: no system call did
+  // error_number  errno of the system call that failed; 0 if none failed
   Error(ErrorCode code, std::string message, int error_number = 0);
 
   ErrorCode code() const { return detail_->code; }
-  // One line, no trailing newline; names what, where and why.
+  // One line without a newline: the object, the operation and the reason.
   const std::string& message() const { return detail_->message; }
   // errno of the system call behind this error, on the rank where it failed; 0 if there is none.
   int error_number() const { return detail_->error_number; }

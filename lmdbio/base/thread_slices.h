@@ -1,9 +1,8 @@
-// lmdbio/base/thread_slices.h - for how long the kernel runs a thread at a time where others want
-// the core, too.
+// lmdbio/base/thread_slices.h - the time slice of a thread on a core that it shares with others.
 //
-// Who asks for short slices gets no more processor time, but gets it sooner: a thread that works
-// for some microseconds whenever it is woken need not wait for the slices of those that compute to
-// end. No privilege is needed.
+// A thread with short slices gets no more processor time, but gets it sooner. A thread that works
+// for a few microseconds after each wake-up does not wait for the long slices of computing threads
+// to end. The call needs no privilege.
 //
 // See Documentation/scheduler/sched-eevdf.rst of Linux, and sched_setattr(2).
 #ifndef LMDBIO_BASE_THREAD_SLICES_H_
@@ -14,15 +13,16 @@
 
 namespace lmdbio {
 
-// The least that the kernel grants.
+// The shortest slice that the kernel grants.
 constexpr auto kShortSlice = std::chrono::microseconds(100);
 
-// Of the calling thread. None: this kernel does not tell (before Linux 6.12), or forbids to ask.
+// The slice of the calling thread. nullopt if the kernel does not report it (before Linux 6.12) or
+// forbids the call.
 std::optional<std::chrono::nanoseconds> ThreadSlice();
 
-// From now on the calling thread, and those it starts, run in slices of kShortSlice. Does nothing
-// where the kernel has no slices for single threads (before Linux 6.12), or forbids it, or where
-// the thread has a realtime policy.
+// Gives the calling thread, and the threads that it starts later, slices of kShortSlice. Does
+// nothing if the kernel has no slices for single threads (before Linux 6.12), if it forbids the
+// call, or if the thread has a realtime policy.
 void ShortenThreadSlices();
 
 }  // namespace lmdbio

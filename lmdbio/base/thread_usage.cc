@@ -16,7 +16,8 @@
 namespace lmdbio {
 namespace {
 
-// The second number of "cpu run_delay timeslices", if the kernel keeps such a file.
+// Reads the second number of "cpu run_delay timeslices". Returns false if the kernel does not
+// provide the file.
 bool ReadRunDelay(const std::string& path, uint64_t& run_delay_ns) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return false;
@@ -45,7 +46,7 @@ ThreadWatch::ThreadWatch()
 Result<ThreadUsage> ThreadWatch::Read() const {
   timespec time = {};
   if (::clock_gettime(clock_, &time) != 0) {
-    return Fail(ErrorCode::kNotFound, fmt::format("thread {} is gone", thread_id_));
+    return Fail(ErrorCode::kNotFound, fmt::format("thread {} has ended", thread_id_));
   }
   ThreadUsage usage;
   usage.cpu_ns =

@@ -1,4 +1,4 @@
-// lmdbio/base/thread_usage.h - the processor time of one thread, and how long it had none.
+// lmdbio/base/thread_usage.h - the processor time of one thread, and its waits for a core.
 #ifndef LMDBIO_BASE_THREAD_USAGE_H_
 #define LMDBIO_BASE_THREAD_USAGE_H_
 
@@ -12,22 +12,22 @@
 
 namespace lmdbio {
 
-// Since the thread began, in nanoseconds.
+// Totals since the thread began, in nanoseconds.
 struct ThreadUsage {
   uint64_t cpu_ns = 0;
-  uint64_t run_delay_ns = 0;   // it could run, and had no core
-  bool has_run_delay = false;  // whether this kernel counts that
+  uint64_t run_delay_ns = 0;   // time in which the thread was runnable and had no core
+  bool has_run_delay = false;  // whether the kernel counts run_delay_ns
 };
 
-// Threads: any; made by the thread that is watched.
-// Lifetime: may outlive the thread
+// Threads: any thread may call Read; the constructor runs in the watched thread.
+// Lifetime: may outlive the watched thread
 class ThreadWatch {
  public:
   // Watches the calling thread.
   ThreadWatch();
 
-  // What the thread has used so far.
-  // Errors: kNotFound  the thread has ended, or is one of another process (after fork)
+  // The usage of the thread so far.
+  // Errors: kNotFound  the thread has ended, or belongs to another process (after fork)
   // Cost: four system calls
   Result<ThreadUsage> Read() const;
 

@@ -1,4 +1,4 @@
-// lmdbio/base/types.h - the words everyone shares: page numbers, record ordinals, extents.
+// lmdbio/base/types.h - types that all rooms share: page numbers, record numbers, extents.
 #ifndef LMDBIO_BASE_TYPES_H_
 #define LMDBIO_BASE_TYPES_H_
 
@@ -26,7 +26,7 @@ struct RecordIndex {
   friend constexpr auto operator<=>(RecordIndex, RecordIndex) = default;
 };
 
-// A run of bytes of the data file.
+// Consecutive bytes of the data file.
 struct Extent {
   uint64_t offset = 0;  // bytes from the start of the file
   uint64_t length_bytes = 0;

@@ -1,4 +1,4 @@
-// lmdbio/base/unique_fd.h - a file descriptor that is closed once.
+// lmdbio/base/unique_fd.h - owns a file descriptor and closes it once.
 #ifndef LMDBIO_BASE_UNIQUE_FD_H_
 #define LMDBIO_BASE_UNIQUE_FD_H_
 

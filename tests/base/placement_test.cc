@@ -114,7 +114,7 @@ TEST_CASE("A placement in words is taken at its word", "[base]") {
   CHECK(Good(PlaceThreads(groups, eight, {1, 2, 1, 2})).sync == CoreList{7});
   const Placement same = Good(PlaceThreads("sync=3", eight, {1, 2, 1, 2}));
   REQUIRE(same.notes.size() == 1);
-  CHECK(same.notes[0].find("same cores for all 2 ranks") != std::string::npos);
+  CHECK(same.notes[0].find("all 2 ranks of this host use the same cores") != std::string::npos);
 
   CHECK(Good(PlaceThreads("", eight, {})).Describe().empty());
 }
@@ -125,7 +125,7 @@ TEST_CASE("A placement that cannot be is refused by name", "[base]") {
   CHECK(WhyNot("compute=0-3", some)
             .find("core 3 may not be used by this process, which may use "
                   "0-2,6") != std::string::npos);
-  CHECK(WhyNot("sync=0,sync=1", some).find("sync is there twice") != std::string::npos);
+  CHECK(WhyNot("sync=0,sync=1", some).find("sync is given twice") != std::string::npos);
   CHECK(WhyNot("sync=0;sync=1;sync=2", some, {0, 2, 0, 2}).find("3 groups for the 2 ranks") !=
         std::string::npos);
   for (const std::string bad : {"SCP", "scp,sync=1", "0-3", "sync", "sync=", "=1", "gpu=1",
