@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char kMagic[8] = {'d', 'i', 'g', 'i', 't', 's', '0', '1'};
-static const char kIsOtherThanFile[] = "is no regular file: name a file, or a link to one";
+static const char kIsOtherThanFile[] = "is not a regular file: name a file, or a link to one";
 enum { kLinksMax = 40 }; /* as the kernel follows */
 
 _Static_assert(sizeof(struct checkpoint) ==

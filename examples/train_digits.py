@@ -174,7 +174,7 @@ def parse_options():
     options = parser.parse_args()
     checkpoint = options.checkpoint
     if checkpoint and os.path.exists(checkpoint) and not os.path.isfile(checkpoint):
-        parser.error(f"--checkpoint {checkpoint}: is no regular file")
+        parser.error(f"--checkpoint {checkpoint}: is not a regular file")
     return options
 
 

@@ -142,7 +142,7 @@ class TrainDigits(unittest.TestCase):
 
     def test_a_checkpoint_that_is_no_file(self):
         os.mkfifo(self.checkpoint)
-        self.assert_fails(1, [str(self.checkpoint), "no regular file"], "--checkpoint",
+        self.assert_fails(1, [str(self.checkpoint), "not a regular file"], "--checkpoint",
                           self.checkpoint, self.train, self.test)
         self.assertTrue(self.checkpoint.is_fifo())
 

@@ -173,11 +173,11 @@ TEST_CASE("lmdbio-provenance names a provenance file that cannot be one", "[tool
   SECTION("none") { reason = "No such file or directory"; }
   SECTION("a folder") {
     fs::create_directory(file);
-    reason = "is no regular file";
+    reason = "is not a regular file";
   }
   SECTION("a pipe, from which nothing ever comes") {
     REQUIRE(RunCommand({"mkfifo", file.string()}).exit_code == 0);
-    reason = "is no regular file";
+    reason = "is not a regular file";
   }
   SECTION("a link to itself") {
     fs::create_symlink(file, file);

@@ -22,7 +22,7 @@ Status CheckIsFile(const std::string& path) {
   std::error_code none;
   const std::filesystem::file_status found = std::filesystem::status(path, none);
   if (!std::filesystem::exists(found) || std::filesystem::is_regular_file(found)) return {};
-  return Fail(ErrorCode::kInvalidArgument, path + ": is no regular file");
+  return Fail(ErrorCode::kInvalidArgument, path + ": is not a regular file");
 }
 
 }  // namespace

@@ -26,10 +26,11 @@ Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
   LMDBIO_TRY(const std::string data_path, FindDataFile(path));
   if (options.queue_depth == 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a queue of depth 0 reads nothing", data_path));
+                fmt::format("{}: queue depth 0 is out of range; give at least 1", data_path));
   }
   if (options.kind == EngineKind::kMmap) return MmapEngine::Open(data_path, options);
   if (options.kind == EngineKind::kPread) return PreadEngine::Open(data_path, options);
+  // Only a refused io_uring leads to pread. Other failures would fail there, too.
   Result<std::unique_ptr<BlockEngine>> engine = UringEngine::Open(data_path, options);
   if (engine || engine.error().code() != ErrorCode::kUnsupported) return engine;
   LMDBIO_TRY(std::unique_ptr<PreadEngine> instead, PreadEngine::Open(data_path, options));

@@ -1,18 +1,18 @@
 // lmdbio/file/blocks/block_engine.h - a list of blocks in, completed blocks out, in any order.
 //
-// A block is one request to storage: some bytes of the data file and the memory they belong in. An
-// engine keeps many of them under way and hands each back once it is filled or has failed for good.
-// Three engines do the same work:
+// A block is one read request: an extent of the data file and the memory for it. An engine keeps
+// many blocks in flight. It hands a block back when the block is filled or has finally failed. The
+// three engines differ only in how they read:
 //
-//   mmap   copies from a map of the file; the kernel reads as it sees fit, or as it is told
+//   mmap   copies from a map of the file; the kernel reads by its own rules, or as announced
 //   pread  a small pool of threads, one blocking read each
-//   uring  io_uring: as many reads in flight as the queue is deep, one thread
+//   uring  io_uring: one thread, as many reads in flight as the queue is deep
 //
-// Direct reads are opportunistic: of each block the part that is aligned in the file and in memory
-// goes around the page cache, the edges go through it, and a file system that refuses O_DIRECT is
-// read through the page cache altogether (see TakeNotes).
+// Direct reads are used if possible. The part of a block that is aligned in file and memory goes
+// around the page cache; the edges go through it. If the file system refuses O_DIRECT, all reads go
+// through the page cache, and TakeNotes reports it.
 //
-// Source: dissertation 5.1.1 (what mmap costs), 5.1.2 (block size), 5.2.1;
+// Source: dissertation 5.1.1 (the cost of mmap), 5.1.2 (block size), 5.2.1;
 // docs/loader.md "Engines".
 #ifndef LMDBIO_FILE_BLOCKS_BLOCK_ENGINE_H_
 #define LMDBIO_FILE_BLOCKS_BLOCK_ENGINE_H_
@@ -37,45 +37,44 @@ const char* EngineKindName(EngineKind kind);
 
 enum class CachePolicy {
   kBuffered,  // through the page cache
-  kDirect,    // around it where alignment and file system allow
+  kDirect,    // around it, as far as alignment and file system allow
 };
 
 struct EngineOptions {
   EngineKind kind = EngineKind::kUring;
   CachePolicy cache = CachePolicy::kBuffered;
-  // Reads under way at once; threads of the pread engine, up to 32; MiB that the kernel is told of
-  // in advance by the mmap engine, of which 1 tells it nothing.
+  // uring: reads in flight. pread: threads, at most 32. mmap: MiB that are announced to the kernel
+  // in advance; 1 announces nothing.
   uint32_t queue_depth = 32;
-  // Memory that most destinations will lie in, page-aligned; the uring engine registers it with the
-  // kernel where that is allowed, which brings all of it into RAM. Borrowed for the engine's life;
-  // may be empty.
+  // Page-aligned memory of most destinations. The uring engine registers it with the kernel if that
+  // is allowed, which brings all of it into RAM. Borrowed for the engine's life; may be empty.
   MutableBytes memory = {};
-  // Whether the kernel may read more than it is asked for into the page cache, which is for nothing
-  // where other hosts need what follows. The mmap engine has its own rules.
+  // Whether the kernel may read ahead into the page cache. Reading ahead is wasted if other hosts
+  // need the following bytes. The mmap engine ignores this.
   bool reads_ahead = true;
-  // After the first failure of a read, until it is tried again; later pauses are 4 and 16 times as
-  // long. Other reads go on meanwhile. The mmap engine reads by page faults and retries nothing.
+  // The pause between the first failure of a read and its retry. Later pauses are 4 and 16 times as
+  // long. Other reads continue meanwhile. The mmap engine reads by page faults and never retries.
   std::chrono::milliseconds retry_pause = kRetryPause;
 };
 
 struct BlockRead {
   uint64_t offset = 0;       // bytes from the start of the file
-  MutableBytes destination;  // the caller's; the engine's alone until the block is done
-  uint64_t tag = 0;          // the caller's; comes back with the block
+  MutableBytes destination;  // the caller's; only the engine uses it until the block is done
+  uint64_t tag = 0;          // the caller's; BlockDone returns it
 };
 
 struct BlockDone {
   uint64_t tag = 0;
-  // kIo (offset and errno), kCorruption (the file ends inside the block), others by errno; what
-  // the destination then holds is unspecified.
+  // kIo (offset and errno), kCorruption (the file ends inside the block), others by errno. After a
+  // failure the content of the destination is unspecified.
   Status status;
 };
 
-// A read counts once it has come back.
+// Completed reads.
 struct EngineCounters {
-  uint64_t request_count = 0;  // reads issued to the kernel; of the mmap engine, blocks
-  uint64_t bytes = 0;          // that those reads brought
-  uint64_t direct_bytes = 0;   // of these, around the page cache
+  uint64_t request_count = 0;  // reads by the kernel; for the mmap engine, blocks
+  uint64_t bytes = 0;          // bytes of these reads
+  uint64_t direct_bytes = 0;   // the part of `bytes` that went around the page cache
   uint64_t retry_count = 0;    // reads issued again after a failure or a short read
 };
 
@@ -84,47 +83,47 @@ class BlockEngine {
  public:
   static constexpr auto kNoLimit = std::chrono::milliseconds::max();
 
-  // Waits for what is under way and drops the rest: afterwards nobody writes to any destination.
+  // Waits for the reads in flight and drops the others. Afterwards no destination is written.
   virtual ~BlockEngine() = default;
 
-  // What it is in the end, as "uring, direct, 32 deep": a kernel without io_uring gives "pread".
+  // The engine in use, as "uring, direct, 32 deep". Without io_uring it begins with "pread".
   virtual std::string Describe() const = 0;
 
-  // Takes over `blocks`, any number of them, and starts as many as the queue has room for. The
-  // rest starts by itself as others complete (during WaitSome).
-  // Errors: kIo  the engine itself has failed: nothing is under way any more, no destination is
-  //              written again, and every further call fails the same
-  //         kResourceExhausted  no thread could be started; nothing was taken over
+  // Takes over any number of `blocks` and starts as many as the queue has room for. The others
+  // start as blocks complete, during WaitSome.
+  // Errors: kIo  the engine itself has failed: no read is in flight, no destination is written
+  //              again, and every later call returns the same error
+  //         kResourceExhausted  no thread could be started; the engine took over no block
   virtual Status Start(std::span<const BlockRead> blocks) = 0;
 
-  // Sleeps until at least one block is done, and returns all that are. Empty if outstanding() is 0,
-  // or if nothing is done for `limit` (which the mmap engine and kernels before 5.11 disregard).
-  // A transient failure (EINTR, EAGAIN, EIO, short read) has been retried with growing pauses, a
-  // bounded number of times, before it is reported.
+  // Sleeps until at least one block is done, and returns all blocks that are done. The result is
+  // empty if outstanding() is 0 or `limit` passes. The mmap engine and kernels before 5.11 ignore
+  // `limit`. A transient failure (EINTR, EAGAIN, EIO, short read) is retried a few times, with
+  // growing pauses, before it is reported.
   // Errors: kIo  the engine itself has failed, as in Start
-  // Lifetime: until the next WaitSome or Poll; Start leaves it alone
+  // Lifetime: until the next WaitSome or Poll; Start does not end it
   virtual Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) = 0;
   Result<std::span<BlockDone>> WaitSome() { return WaitSome(kNoLimit); }
 
-  // The same without sleeping: empty if nothing is done yet. (The mmap engine does its work in
-  // these two calls, one block in each, and so takes its time in both.)
+  // As WaitSome, without sleeping: empty if no block is done. The mmap engine copies one block in
+  // each WaitSome or Poll, so both take the time of that copy.
   // Errors: as WaitSome
   virtual Result<std::span<BlockDone>> Poll() = 0;
 
-  // Blocks taken over and not handed back.
+  // The number of blocks that were taken over and not handed back.
   virtual uint64_t outstanding() const = 0;
 
   virtual EngineCounters counters() const = 0;
 
-  // One line for each compromise that was made, as "PATH: O_DIRECT is refused (...): reading
-  // through the page cache". Each is said once. Drained by the call.
+  // One line for each compromise, as "PATH: O_DIRECT is refused (...): reading through the page
+  // cache". The call removes the lines, so each is returned once.
   virtual std::vector<std::string> TakeNotes() = 0;
 };
 
-// Opens the data file at `path` (file/io/data_path.h) and an engine over it. Asking for uring where
-// the kernel or a container refuses io_uring gives a pread engine and a note.
+// Opens the data file at `path` (file/io/data_path.h) and an engine for it. If the kernel or a
+// container refuses io_uring, kUring yields a pread engine and a note.
 // Errors: kNotFound, kPermission, kInvalidArgument (queue depth 0), kResourceExhausted, kIo
-//         kStale  the file was replaced by another while it was opened
+//         kStale  the file was replaced while it was being opened
 Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
                                                      const EngineOptions& options);
 

@@ -18,11 +18,10 @@ namespace {
 
 constexpr uint64_t kFileBytesMax = std::numeric_limits<off_t>::max();
 
-// The kernel silently cuts one announcement to its window for reading ahead, of which this is the
-// default size.
+// The kernel silently limits one announcement to its read-ahead window. This is the default window.
 constexpr uint64_t kAnnounceStepBytes = 128 << 10;
 
-// Appends the bytes [begin, end) of the file, a stretch of `block`, in parts of bounded size.
+// Appends the bytes [begin, end) of the file, which belong to `block`, in parts of bounded size.
 void AppendParts(const ReadRequest& block, uint64_t begin, uint64_t end, bool is_direct,
                  std::vector<BlockPart>& parts) {
   for (uint64_t offset = begin; offset < end; offset += kPartBytesMax) {
@@ -41,8 +40,9 @@ Result<bool> IsSameFile(int fd, int other_fd) {
   return found.st_dev == other.st_dev && found.st_ino == other.st_ino;
 }
 
-// What the file system says a direct read of this file must be aligned to; nullopt if it allows
-// none. Kernels before 6.1 and some file systems do not say: then a page, which nearly all accept.
+// The alignment of direct reads that the file system requires; nullopt if it allows none. Kernels
+// before 6.1 and some file systems do not report it. Then one page is assumed, which nearly all
+// file systems accept.
 std::optional<DirectAlignment> FindAlignment([[maybe_unused]] int fd) {
 #ifdef STATX_DIOALIGN
   struct statx found = {};
@@ -60,6 +60,8 @@ std::optional<DirectAlignment> FindAlignment([[maybe_unused]] int fd) {
 void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& alignment,
                 std::vector<BlockPart>& parts) {
   const uint64_t end = block.offset + block.destination.size();
+  // The direct part is the largest aligned range of the file inside the block. It is used only if
+  // the memory at its begin is aligned as well.
   uint64_t direct_begin = end;
   uint64_t direct_end = end;
   if (alignment) {
@@ -99,7 +101,7 @@ Status BlockFile::OpenDirect() {
              }));
   if (!is_same) {
     return Fail(ErrorCode::kStale,
-                fmt::format("{}: another file took its place while it was opened", path_));
+                fmt::format("{}: the file was replaced while it was being opened", path_));
   }
   const std::optional<DirectAlignment> alignment = FindAlignment(fd.get());
   if (!alignment) {
@@ -109,13 +111,14 @@ Status BlockFile::OpenDirect() {
   direct_fd_ = std::move(fd);
   alignment_ = *alignment;
   is_direct_.store(true, std::memory_order_relaxed);
-  // Only edges of blocks go through the cache now: reading ahead of them would be for nothing.
+  // Only the edges of blocks go through the cache now, so reading ahead of them would be wasted.
   ::posix_fadvise(buffered_fd_.get(), 0, 0, POSIX_FADV_RANDOM);
   return {};
 }
 
 void BlockFile::Announce(std::span<const BlockRead> blocks) const {
   if (reads_ahead_ || is_direct()) return;
+  // Joins blocks that are adjacent in the file; a single block needs no announcement.
   for (size_t i = 0; i < blocks.size();) {
     const uint64_t begin = blocks[i].offset;
     uint64_t end = begin + blocks[i].destination.size();
@@ -133,7 +136,7 @@ void BlockFile::Announce(std::span<const BlockRead> blocks) const {
 }
 
 void BlockFile::RefuseDirect(int error_number) {
-  // Of several threads whose reads are refused one speaks.
+  // If reads of several threads are refused, only the first thread adds a note.
   const bool was_direct = is_direct_.exchange(false, std::memory_order_relaxed);
   if (direct_fd_ && !was_direct) return;
   if (reads_ahead_) ::posix_fadvise(buffered_fd_.get(), 0, 0, POSIX_FADV_NORMAL);
@@ -144,8 +147,9 @@ void BlockFile::RefuseDirect(int error_number) {
 Status BlockFile::Split(const BlockRead& block, std::vector<BlockPart>& parts) const {
   const uint64_t length_bytes = block.destination.size();
   if (block.offset > kFileBytesMax || length_bytes > kFileBytesMax - block.offset) {
-    return Fail(ErrorCode::kCorruption, fmt::format("{}: no file is long enough for {} bytes at {}",
-                                                    path_, length_bytes, block.offset));
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("{}: {} bytes at offset {} end beyond the largest file offset", path_,
+                            length_bytes, block.offset));
   }
   SplitBlock({block.offset, block.destination},
              is_direct() ? std::optional(alignment_) : std::nullopt, parts);

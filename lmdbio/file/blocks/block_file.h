@@ -1,8 +1,7 @@
-// lmdbio/file/blocks/block_file.h - a data file as engines read it: through the page cache and
-// around it.
+// lmdbio/file/blocks/block_file.h - a data file with buffered and direct reads.
 //
-// A direct read must be aligned in the file and in memory. A block is therefore split: what is
-// aligned in both goes around the page cache, the edges before and behind it go through.
+// A direct read must be aligned in the file and in memory. A block is therefore split: its aligned
+// part goes around the page cache, the edges before and after it go through the cache.
 #ifndef LMDBIO_FILE_BLOCKS_BLOCK_FILE_H_
 #define LMDBIO_FILE_BLOCKS_BLOCK_FILE_H_
 
@@ -21,13 +20,13 @@
 
 namespace lmdbio::file {
 
-// What a direct read must be a multiple of, in bytes: its offset and length, and its address.
+// The alignment of direct reads in bytes: of offset and length, and of the memory address.
 struct DirectAlignment {
   uint32_t offset_bytes = 4096;
   uint32_t memory_bytes = 4096;
 };
 
-// What one call of the system reads: a block, or a piece of it.
+// The unit of one system call: a block, or a part of it.
 struct BlockPart {
   uint64_t offset = 0;
   MutableBytes destination;
@@ -37,37 +36,37 @@ struct BlockPart {
 // The kernel reads at most 2 GiB less one page at once, and registers at most 1 GiB as one buffer.
 inline constexpr uint64_t kPartBytesMax = uint64_t{1} << 30;
 
-// Appends the parts of `block` in the order of the file, none for an empty one. Without `alignment`
-// none of them is direct.
+// Appends the parts of `block` in file order. An empty block has no parts. Without `alignment` no
+// part is direct.
 void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& alignment,
                 std::vector<BlockPart>& parts);
 
 // Threads: every method may be called by several threads at once.
 class BlockFile {
  public:
-  // Opens the file for buffered reads and, if `options.cache` asks for it, once more for direct
-  // ones. Where those are refused there is a note, and all reads are buffered.
-  // options  of which `cache` and `reads_ahead` count
+  // Opens the file for buffered reads and, if `options.cache` asks for it, a second time for direct
+  // reads. If direct reads are refused, all reads are buffered and TakeNotes reports it.
+  // options  only `cache` and `reads_ahead` are used
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo
-  //         kStale  another file took the place of this one meanwhile
+  //         kStale  the file was replaced between the two openings
   static Result<std::unique_ptr<BlockFile>> Open(const std::string& data_path,
                                                  const EngineOptions& options);
 
   const std::string& path() const { return path_; }
-  // Whether direct reads are still made: once one is refused, none are.
+  // Whether reads are direct. After the first refusal this is false.
   bool is_direct() const { return is_direct_.load(std::memory_order_relaxed); }
   int buffered_fd() const { return buffered_fd_.get(); }
-  int direct_fd() const { return direct_fd_.get(); }  // -1 if there is none
+  int direct_fd() const { return direct_fd_.get(); }  // -1 without direct reads
 
-  // SplitBlock, as direct as the file allows now.
-  // Errors: kCorruption  no file is long enough for the block
+  // SplitBlock with the alignment of this file, or without direct parts after a refusal.
+  // Errors: kCorruption  the block ends beyond the largest file offset
   Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
 
-  // Tells the kernel of blocks that follow each other, where it reads nothing ahead by itself: it
-  // then asks the storage for them together. Does nothing for single blocks and direct reads.
+  // Announces adjacent blocks to the kernel, which then requests them from storage together. Does
+  // nothing if the kernel reads ahead, for single blocks and for direct reads.
   void Announce(std::span<const BlockRead> blocks) const;
 
-  // A direct read was refused: from now on none are made, and there is a note.
+  // Records that a direct read was refused. All later reads are buffered, and a note reports it.
   void RefuseDirect(int error_number);
 
   void AddNote(std::string note);
@@ -83,7 +82,7 @@ class BlockFile {
   bool reads_ahead_;
   UniqueFd direct_fd_;
   DirectAlignment alignment_;
-  // Says which descriptor to use and guards no data, so nothing needs to be ordered by it.
+  // Selects the descriptor only. It guards no other data, so relaxed order suffices.
   std::atomic<bool> is_direct_{false};
   std::mutex notes_mutex_;
   std::vector<std::string> notes_;

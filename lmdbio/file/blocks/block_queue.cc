@@ -19,6 +19,7 @@ void BlockQueue::AddOne(const BlockRead& block) {
     done_.Add(block.tag, std::move(status));
     return;
   }
+  // An entry of blocks_ is used again after its block is done, so indices stay valid.
   if (free_blocks_.empty()) {
     free_blocks_.push_back(blocks_.size());
     blocks_.emplace_back();
@@ -48,6 +49,8 @@ void BlockQueue::Count(const PendingRead& part, ssize_t got) {
   if (part.is_retry) counters_.retry_count += 1;
 }
 
+// The pause before the part is read again. The first answer to a direct read is never final: a
+// failed or short one is continued through the page cache at once.
 Result<milliseconds> BlockQueue::Judge(PendingRead& part, ssize_t got) {
   if (part.is_direct) {
     if (got == -EINVAL) file_.RefuseDirect(EINVAL);
@@ -65,6 +68,7 @@ void BlockQueue::Take(PendingRead part, ssize_t got) {
     parts_.AddAgain(part, *pause);
     return;
   }
+  // The block keeps the error of its first failed part, and is done with its last part.
   Block& block = blocks_[part.owner];
   if (!pause && block.status) block.status = Fail(std::move(pause).error().Within(file_.path()));
   if (--block.parts_left > 0) return;

@@ -3,10 +3,10 @@
 //
 //   Add -> parts wait -> Next -> the engine reads -> Take -> block is done -> TakeDone
 //              ^                                      |
-//              +---- the part has come short, or failed for a moment: after a pause
+//              +---- short read or transient failure: again after a pause
 //
-// A part that failed goes back to the queue with the time of its next try, because a retry that
-// sleeps where completions are reaped, or in one of few threads, would hold up all other blocks.
+// A failed part returns to the queue with the time of its retry. Sleeping in the thread that takes
+// completions, or in one of few threads, would delay all other blocks.
 #ifndef LMDBIO_FILE_BLOCKS_BLOCK_QUEUE_H_
 #define LMDBIO_FILE_BLOCKS_BLOCK_QUEUE_H_
 
@@ -33,35 +33,34 @@ class BlockQueue {
   BlockQueue(BlockFile& file, std::chrono::milliseconds retry_pause)
       : file_(file), retry_pause_(retry_pause) {}
 
-  // Takes over `blocks`. One that no file can hold, or that is empty, is done.
+  // Takes over `blocks`. A block that is empty or ends beyond the largest file offset is done.
   void Add(std::span<const BlockRead> blocks);
 
-  // The part to be read next, from Descriptor(part); nullopt if there is none, or none whose time
-  // has come.
+  // The part to read next, from Descriptor(part); nullopt if no part is due.
   std::optional<PendingRead> Next();
   int Descriptor(const PendingRead& part) const {
     return part.is_direct ? file_.direct_fd() : file_.buffered_fd();
   }
 
-  // When the first of the parts that wait for their time may be read; nullopt if none waits.
+  // The due time of the earliest retry; nullopt if no retry waits.
   std::optional<ReadQueue::Clock::time_point> next_due() const { return parts_.next_due(); }
 
-  // Takes back a part and what the call for it came back with (as ReadProgress::Take wants it). The
-  // rest of a direct read that fell short is read through the page cache.
+  // Takes back a part with the result of its call.
+  // got  as for ReadProgress::Take. The rest of a short direct read goes through the page cache
   void Take(PendingRead part, ssize_t got);
 
   bool has_done() const { return !done_.empty(); }
   // Lifetime: until the next call
   std::span<BlockDone> TakeDone();
 
-  // Drops the parts that wait.
+  // Drops the waiting parts.
   void Clear() { parts_.Clear(); }
 
-  uint64_t outstanding() const { return outstanding_; }  // blocks added and not handed back
+  uint64_t outstanding() const { return outstanding_; }  // blocks that were not handed back
   const EngineCounters& counters() const { return counters_; }
 
  private:
-  // A block that was taken over, until its last part is done. Its place is then used again.
+  // A block that was taken over. Its entry is reused after its last part is done.
   struct Block {
     uint64_t tag = 0;
     uint64_t parts_left = 0;
@@ -74,9 +73,9 @@ class BlockQueue {
 
   BlockFile& file_;
   const std::chrono::milliseconds retry_pause_;
-  ReadQueue parts_;  // their owners are places in blocks_
+  ReadQueue parts_;  // their owners are indices of blocks_
   std::vector<Block> blocks_;
-  std::vector<size_t> free_blocks_;  // places in blocks_
+  std::vector<size_t> free_blocks_;  // indices of blocks_
   std::vector<BlockPart> split_;     // the parts of the block being taken over
   uint64_t outstanding_ = 0;
   DoneList done_;

@@ -1,5 +1,4 @@
-// lmdbio/file/blocks/done_list.h - blocks that are done: collected by an engine, handed out all at
-// once.
+// lmdbio/file/blocks/done_list.h - completed blocks, collected by an engine and returned together.
 #ifndef LMDBIO_FILE_BLOCKS_DONE_LIST_H_
 #define LMDBIO_FILE_BLOCKS_DONE_LIST_H_
 
@@ -17,7 +16,7 @@ class DoneList {
   void Add(uint64_t tag, Status status) { fresh_.push_back({tag, std::move(status)}); }
   bool empty() const { return fresh_.empty(); }
 
-  // What was added since the last call. Lifetime: until the next call; Add leaves it alone.
+  // The blocks added since the last call. Lifetime: until the next call; Add does not end it.
   std::span<BlockDone> Take() {
     handed_.clear();
     handed_.swap(fresh_);

@@ -17,9 +17,9 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kRunBytes = 4 * kMiB;
-// Blocks that lie no further apart belong to one run.
+// Blocks with a smaller gap between them belong to one run.
 constexpr uint64_t kRunGapBytes = 64 << 10;
-// A system call for each small block would cost more than its copy.
+// The file size is checked once for so many bytes: a system call costs more than a small copy.
 constexpr uint64_t kCheckEveryBytes = kMiB;
 
 }  // namespace
@@ -40,7 +40,7 @@ Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_pa
   }
   if (options.cache == CachePolicy::kDirect) {
     file->AddNote(
-        fmt::format("{}: a map has no direct reads: reading through the page cache", data_path));
+        fmt::format("{}: mmap has no direct reads: reading through the page cache", data_path));
   }
   return std::unique_ptr<BlockEngine>(new MmapEngine(std::move(file), map, options.queue_depth));
 }
@@ -51,7 +51,7 @@ MmapEngine::~MmapEngine() {
 
 Status MmapEngine::Start(std::span<const BlockRead> blocks) {
   waiting_.insert(waiting_.end(), blocks.begin(), blocks.end());
-  known_bytes_ = 0;  // whatever was known is old
+  known_bytes_ = 0;  // the file may have changed since the last Start
   return {};
 }
 
@@ -59,7 +59,8 @@ uint64_t MmapEngine::AheadBytes(uint32_t queue_depth) {
   return queue_depth > 1 ? queue_depth * kMiB : 0;
 }
 
-// Tells the kernel of the next blocks, in runs.
+// Announces the next blocks to the kernel until ahead_bytes_max_ bytes are announced. Blocks that
+// are close in the file are joined to runs of about kRunBytes.
 void MmapEngine::Announce() {
   Extent run;
   const auto finish = [&] {
@@ -72,7 +73,7 @@ void MmapEngine::Announce() {
        ++announced_count_) {
     const BlockRead& block = waiting_[announced_count_];
     announced_bytes_ += block.destination.size();
-    if (block.offset >= map_.size()) continue;  // Copy says so
+    if (block.offset >= map_.size()) continue;  // Copy reports the error
     const uint64_t run_end = run.offset + run.length_bytes;
     const bool fits = run.length_bytes > 0 && run.length_bytes < kRunBytes &&
                       block.offset >= run.offset && block.offset <= run_end + kRunGapBytes;
@@ -87,7 +88,8 @@ void MmapEngine::Announce() {
   finish();
 }
 
-// Sleeps until the last page of the run that the next block belongs to is there.
+// Sleeps until the last page of the next block's run is in memory. The first block of a run pays
+// for the whole run; for the others the run is no longer in runs_.
 void MmapEngine::AwaitRun() {
   const uint64_t offset = waiting_.front().offset;
   while (!runs_.empty() && offset >= runs_.front().offset) {
@@ -118,7 +120,7 @@ Result<std::span<BlockDone>> MmapEngine::Poll() {
   return done_.Take();
 }
 
-// A page of the map behind the file's end would end the process.
+// Touching a page of the map beyond the end of the file would end the process with SIGBUS.
 Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
   LMDBIO_TRY(uint64_t end, FileSizeBytes(file_->buffered_fd()).map_error([this](Error&& error) {
     return std::move(error).Within(file_->path());

@@ -1,12 +1,12 @@
 // lmdbio/file/blocks/mmap_engine.h - blocks copied from a map of the file.
 //
-// This is how LMDB reads, and with a queue depth of 1 the engine exists to measure what that costs:
-// a fault for every few pages that are not in the page cache, taken one after another by the one
-// thread that copies. The kernel is told nothing; its reading ahead is what it does by itself.
+// LMDB reads this way. With a queue depth of 1 the engine measures the cost of it: the copying
+// thread takes a fault for every few pages that are not in the page cache, one after another. The
+// kernel gets no hint and reads ahead by its own rules.
 //
-// With a deeper queue it tells the kernel what it will copy (MADV_WILLNEED), so many MiB ahead, in
-// runs of neighbouring blocks, and sleeps for the last page of a run before it touches the first:
-// one sleep for some MiB instead of one for each of the kernel's pieces.
+// With a deeper queue the engine announces the next blocks to the kernel (MADV_WILLNEED), so many
+// MiB ahead, in runs of nearby blocks. It sleeps for the last page of a run before it touches the
+// first. So it sleeps once for some MiB instead of once for each read-ahead window of the kernel.
 //
 // Source: dissertation 5.1.1.
 #ifndef LMDBIO_FILE_BLOCKS_MMAP_ENGINE_H_
@@ -26,19 +26,19 @@
 
 namespace lmdbio::file {
 
-// Nothing is under way outside of a call: each WaitSome or Poll copies one block, and both take the
-// time that the storage takes.
+// Nothing happens outside a call: each WaitSome or Poll copies one block and takes as long as the
+// storage does.
 //
-// A file that was cut short gives kCorruption: its size is looked up after each Start and after
-// each MiB. One that is cut short meanwhile, or whose storage fails under it, ends the process with
+// The engine looks up the file size after each Start and after each MiB, and reports a truncated
+// file as kCorruption. A truncation between two checks, or a storage failure, ends the process with
 // SIGBUS.
 //
 // Threads: one at a time.
 class MmapEngine final : public BlockEngine {
  public:
-  // Maps the file as long as it is now; what is appended later cannot be read. The depth of the
-  // queue is how many MiB the kernel is told of in advance (1: nothing). Direct reads are
-  // impossible, which gives a note.
+  // Maps the current bytes of the file; bytes appended later cannot be read. The queue depth is the
+  // number of MiB announced to the kernel in advance (1: none). Direct reads are impossible; a
+  // request for them yields a note.
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo
   static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
@@ -67,11 +67,11 @@ class MmapEngine final : public BlockEngine {
   Bytes map_;
   uint64_t ahead_bytes_max_;
   std::deque<BlockRead> waiting_;
-  size_t announced_count_ = 0;    // of the waiting blocks
-  uint64_t announced_bytes_ = 0;  // of these
-  std::deque<Extent> runs_;       // announced, and not yet slept for
-  uint64_t known_bytes_ = 0;      // the file's size when it was last looked up; at most the map's
-  uint64_t unchecked_bytes_ = 0;  // copied since
+  size_t announced_count_ = 0;    // announced blocks at the front of waiting_
+  uint64_t announced_bytes_ = 0;  // bytes of these blocks
+  std::deque<Extent> runs_;       // announced, and not yet awaited
+  uint64_t known_bytes_ = 0;      // the file size at the last check, at most the map's size
+  uint64_t unchecked_bytes_ = 0;  // bytes copied since that check
   DoneList done_;
   EngineCounters counters_;
 };

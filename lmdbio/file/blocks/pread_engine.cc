@@ -12,7 +12,8 @@
 namespace lmdbio::file {
 namespace {
 
-// While it lives, threads that this one starts take no signals: handlers belong to the program.
+// Blocks all signals in threads that the calling thread starts during the object's life. Signal
+// handlers of the program must run in its own threads.
 class NoSignals {
  public:
   NoSignals() {
@@ -56,7 +57,7 @@ std::string PreadEngine::Describe() const {
                      threads_max_);
 }
 
-// Fewer threads than wanted do the same work, later; none at all is an error.
+// Fewer threads than wanted do the same work in more time, so only zero threads are an error.
 Status PreadEngine::StartThreads(uint64_t wanted) {
   const NoSignals no_signals;
   try {
@@ -65,10 +66,10 @@ Status PreadEngine::StartThreads(uint64_t wanted) {
     }
   } catch (const std::system_error& error) {
     if (threads_.empty()) {
-      return Fail(
-          ErrorCode::kResourceExhausted,
-          fmt::format("{}: no thread to read with: {}", file_->path(), error.code().message()),
-          error.code().value());
+      return Fail(ErrorCode::kResourceExhausted,
+                  fmt::format("{}: cannot start a reading thread: {}", file_->path(),
+                              error.code().message()),
+                  error.code().value());
     }
   }
   return {};
@@ -82,7 +83,7 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
     const std::scoped_lock lock(mutex_);
     queue_.Add(blocks);
   }
-  // No more threads than there are blocks: those that wake for nothing cost as much as a read.
+  // Wakes no more threads than there are blocks: waking a thread in vain costs as much as a read.
   for (size_t i = 0; i < std::min(blocks.size(), threads_.size()); ++i) work_came_.notify_one();
   return {};
 }
@@ -95,7 +96,7 @@ void PreadEngine::Work() {
       AwaitWork(lock);
       continue;
     }
-    // This read may take long. If a part waits for its time, an idle thread watches the clock.
+    // This read may take long. If a retry waits for its due time, wake an idle thread to await it.
     if (queue_.next_due()) work_came_.notify_one();
     lock.unlock();
     const ssize_t got = CallPread(queue_.Descriptor(*part), part->progress);

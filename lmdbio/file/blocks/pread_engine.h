@@ -1,6 +1,6 @@
 // lmdbio/file/blocks/pread_engine.h - blocks read by a pool of threads, one blocking read each.
 //
-// Needs nothing of the kernel but pread, so it is what stands in where io_uring is refused.
+// The engine needs only pread of the kernel, so it replaces uring where io_uring is refused.
 //
 // Source: dissertation 5.2.1 (explicit reads in place of the map).
 #ifndef LMDBIO_FILE_BLOCKS_PREAD_ENGINE_H_
@@ -24,12 +24,11 @@ namespace lmdbio::file {
 // Threads: one at a time. The pool's own threads take no signals.
 class PreadEngine final : public BlockEngine {
  public:
-  // A deeper queue gets no more threads than this: each costs a stack and a context switch for each
-  // read, and one drive or mount is busy with fewer.
+  // The most threads of an engine, however deep its queue. Each thread costs a stack, and a context
+  // switch for each read; fewer threads keep one drive or mount busy.
   static constexpr uint32_t kThreadsMax = 32;
 
-  // Starts no thread: they come with the blocks, as many as there are blocks, at most as many as
-  // the queue is deep.
+  // Starts no thread. Start starts one for each block, up to the queue depth and kThreadsMax.
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
   static Result<std::unique_ptr<PreadEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
@@ -44,7 +43,7 @@ class PreadEngine final : public BlockEngine {
   EngineCounters counters() const override;
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
 
-  // Says why it is this engine and no other.
+  // Adds a note with the reason for this engine.
   void AddNote(std::string note) { file_->AddNote(std::move(note)); }
 
  private:
@@ -57,7 +56,7 @@ class PreadEngine final : public BlockEngine {
   const uint32_t threads_max_;
   std::vector<std::thread> threads_;
 
-  mutable std::mutex mutex_;  // of everything below
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable work_came_;
   std::condition_variable block_done_;
   BlockQueue queue_;

@@ -20,7 +20,7 @@ struct Freed {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
 
-// Reads at random places, all asked for at once. Returns seconds for each.
+// Reads `count` pieces at random offsets, all at once. Returns the mean seconds of one read.
 Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_bytes,
                          uint64_t file_bytes, MutableBytes memory, std::mt19937_64& random) {
   std::vector<BlockRead> reads;
@@ -43,7 +43,7 @@ Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_by
 
 Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uint64_t file_bytes,
                                   MutableBytes memory) {
-  // Each process tries other places, or the second would find what the first has brought.
+  // Each process reads at other offsets. Otherwise the second would read from the page cache.
   std::mt19937_64 random(std::random_device{}());
   StorageCost cost;
   LMDBIO_TRY(cost.request_s,
@@ -64,9 +64,9 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
   const uint64_t memory_bytes = std::max(kSmallReads * kPageBytes, kLargeReads * large_bytes);
   const std::unique_ptr<std::byte, Freed> memory(
       static_cast<std::byte*>(std::aligned_alloc(kPageBytes, AlignUp(memory_bytes, kPageBytes))));
-  if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory to try reads into");
+  if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   const MutableBytes bytes(memory.get(), memory_bytes);
-  std::fill(bytes.begin(), bytes.end(), std::byte{0});  // the first touch is no cost of storage's
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});  // page faults must not count as storage
   EngineOptions own = options;
   own.memory = {};
   LMDBIO_TRY(const auto engine, OpenBlockEngine(path, own));

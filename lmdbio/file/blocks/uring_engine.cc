@@ -36,7 +36,7 @@ void UringEngine::RegisterMemory(MutableBytes memory) {
   if (!buffers.empty() && ring_->RegisterBuffers(buffers)) fixed_memory_ = memory;
 }
 
-// The index of the buffer that `destination` lies in as a whole, or -1.
+// The index of the registered buffer that contains all of `destination`, or -1.
 int UringEngine::RegisteredBuffer(MutableBytes destination) const {
   const auto begin = reinterpret_cast<uintptr_t>(destination.data());
   const auto memory = reinterpret_cast<uintptr_t>(fixed_memory_.data());
@@ -57,7 +57,7 @@ Status UringEngine::CheckRing() const {
   return {};
 }
 
-// The ring itself has failed: no call starts another read.
+// Keeps the first failure of the ring itself. After it every call fails and no read starts.
 Status UringEngine::Checked(Status status) {
   if (status) return status;
   failure_.emplace(std::move(status).error().Within(file_->path()));
@@ -72,7 +72,7 @@ Status UringEngine::Start(std::span<const BlockRead> blocks) {
   return Checked(ring_->Submit());
 }
 
-// Moves waiting parts into the ring while it has room. The kernel learns of them by Submit.
+// Moves waiting parts into the ring while it has room. Submit passes them to the kernel.
 void UringEngine::PrepareReads() {
   while (ring_->HasRoom()) {
     const std::optional<PendingRead> part = queue_.Next();
@@ -96,13 +96,14 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
   Reap();
   PrepareReads();
   while (!queue_.has_done() && queue_.outstanding() > 0) {
+    // Sleeps until the next retry is due or the limit passes, whichever is earlier.
     const std::optional<Clock::time_point> due = queue_.next_due();
     LMDBIO_TRY_VOID(Checked(ring_->SubmitAndWait(due && (!end || *due < *end) ? due : end)));
     Reap();
     PrepareReads();
     if (end && Clock::now() >= *end) break;
   }
-  // The storage stays busy while the caller works on the blocks that are done.
+  // Submit before returning, so the storage stays busy while the caller uses the blocks.
   LMDBIO_TRY_VOID(Checked(ring_->Submit()));
   return queue_.TakeDone();
 }

@@ -21,12 +21,12 @@
 
 namespace lmdbio::file {
 
-// Threads: one at a time; blocks may be started by one thread and awaited by another.
+// Threads: one at a time; one thread may start blocks and another await them.
 class UringEngine final : public BlockEngine {
  public:
-  // Registers the file and options.memory with the kernel where that is allowed. Registered memory
-  // stays in RAM for the engine's life, and all of its pages are there from now on.
-  // Errors: kUnsupported  this kernel (before 5.6) or container has no io_uring for us
+  // Registers the file and options.memory with the kernel if that is allowed. All pages of
+  // registered memory are then in RAM for the engine's life.
+  // Errors: kUnsupported  the kernel (before 5.6) or the container refuses io_uring
   //         kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
   static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
@@ -56,9 +56,9 @@ class UringEngine final : public BlockEngine {
   std::unique_ptr<BlockFile> file_;
   BlockQueue queue_;
   std::unique_ptr<UringRing> ring_;
-  bool has_files_ = false;        // registered: 0 is the buffered descriptor, 1 the direct one
-  MutableBytes fixed_memory_;     // registered, in buffers of kPartBytesMax; empty if it is not
-  std::optional<Error> failure_;  // of the ring; empty while it works
+  bool has_files_ = false;        // files are registered: 0 is buffered, 1 is direct
+  MutableBytes fixed_memory_;     // registered in buffers of kPartBytesMax; empty if refused
+  std::optional<Error> failure_;  // the failure of the ring; empty while it works
 };
 
 }  // namespace lmdbio::file

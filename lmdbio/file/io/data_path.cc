@@ -35,7 +35,7 @@ Result<std::string> FindDataFile(const std::string& path) {
     mode = *inside;
   }
   if (!S_ISREG(mode) && !S_ISBLK(mode)) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is no regular file", data_path));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is not a regular file", data_path));
   }
   return data_path;
 }

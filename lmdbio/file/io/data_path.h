@@ -1,4 +1,4 @@
-// lmdbio/file/io/data_path.h - from the path that a user gives to the files behind it.
+// lmdbio/file/io/data_path.h - finds the data file and the provenance file of a user's path.
 #ifndef LMDBIO_FILE_IO_DATA_PATH_H_
 #define LMDBIO_FILE_IO_DATA_PATH_H_
 
@@ -9,15 +9,16 @@
 
 namespace lmdbio::file {
 
-// LMDB users have environments of two kinds: a directory with a file data.mdb in it, or a single
-// file (MDB_NOSUBDIR). Both are given by one path.
+// An LMDB environment is a directory with a file data.mdb, or a single file (MDB_NOSUBDIR). `path`
+// names either.
 //
 // Returns: the path of the data file, which exists and is a regular file or a block device
-// Errors:  kNotFound, kPermission, kInvalidArgument (something else), kIo; each names the path
+// Errors:  kNotFound, kPermission, kIo, kInvalidArgument (another kind of file); each names the
+// path
 Result<std::string> FindDataFile(const std::string& path);
 
-// Where the provenance of a data file lies: DATA.prov, or DATA.NAME.prov for a named database, with
-// every byte of the name that a file name should not hold written as %XX.
+// The path of the provenance file of a data file: DATA.prov, or DATA.NAME.prov for a named
+// database. Bytes of NAME other than letters, digits, '-' and '_' are written as %XX.
 std::string ProvenancePath(const std::string& data_path, std::string_view database_name);
 
 }  // namespace lmdbio::file

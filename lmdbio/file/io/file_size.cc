@@ -17,9 +17,9 @@ struct SizeAndMode {
   mode_t mode = 0;
 };
 
-// Asks for no more than that. The time of the last access, which fstat wants too, is out of date
-// after every read, and filesystems over a network would ask their server for it each time. fstat
-// serves where an old kernel or a sandbox refuses statx.
+// Asks the kernel for size and type only. fstat also asks for the time of the last access, which
+// changes with every read, so network file systems would contact their server each time. fstat is
+// the fallback if an old kernel or a sandbox refuses statx.
 Result<SizeAndMode> Look(int fd) {
   struct statx found = {};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &found) == 0) {

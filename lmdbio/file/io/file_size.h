@@ -1,4 +1,4 @@
-// lmdbio/file/io/file_size.h - how many bytes an open file has.
+// lmdbio/file/io/file_size.h - the size of an open file.
 #ifndef LMDBIO_FILE_IO_FILE_SIZE_H_
 #define LMDBIO_FILE_IO_FILE_SIZE_H_
 
@@ -8,7 +8,7 @@
 
 namespace lmdbio::file {
 
-// The size of a regular file or of a block device right now.
+// The current size of a regular file or of a block device.
 // Errors: kIo; the caller adds the path (Error::Within)
 Result<uint64_t> FileSizeBytes(int fd);
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// The kernel silently cuts one request to its window for reading ahead, of which this is the
-// default size and for network file systems often the size.
+// The kernel silently limits one request to its read-ahead window. This is the default window, and
+// often the window of network file systems.
 constexpr uint64_t kStepBytes = 128 << 10;
 
 }  // namespace

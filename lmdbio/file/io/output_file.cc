@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kBufferBytes = 64 << 10;
-constexpr int kLinksMax = 40;  // as the kernel follows
+constexpr int kLinksMax = 40;  // the kernel's own limit
 
 Error CannotBeWritten(int error_number, const std::string& path) {
   return ErrnoError(error_number, path, "cannot be written");
@@ -35,22 +35,22 @@ Result<std::optional<struct stat>> Look(const std::string& path) {
   return Fail(CannotBeWritten(errno, path));
 }
 
-// The name at the end of the links that begin at `path`. Unlike realpath it also follows a link to
-// a file that does not exist yet.
+// The path at the end of the chain of links that begins at `path`. Unlike realpath, this also
+// follows a link to a file that does not exist yet.
 Result<std::string> FollowLinks(const std::string& path) {
   fs::path name = path;
   for (int i = 0; i < kLinksMax; ++i) {
     std::error_code is_no_link;
     const fs::path next = fs::read_symlink(name, is_no_link);
     if (is_no_link) return name.string();
-    name = name.parent_path() / next;  // just `next` if that is absolute
+    name = name.parent_path() / next;  // equals `next` if that is absolute
   }
   return Fail(CannotBeWritten(ELOOP, path));
 }
 
-// Whether `target`, the end of the links that begin at `path`, may be replaced. Some links in /proc
-// lead to files that no name leads to. Which file `target` names is not compared with `found`:
-// another writer may have just replaced it.
+// Whether a rename may replace `target`, the end of the chain of links that begins at `path`. Some
+// links in /proc lead to files without a name, which cannot be replaced. The function does not
+// compare `target` with `found`, because another writer may just have replaced the file.
 bool IsReplaceable(const std::optional<struct stat>& found, const std::string& path,
                    const std::string& target) {
   if (!found) return true;
@@ -68,8 +68,8 @@ Status WriteFully(int fd, const std::string& path, Bytes bytes) {
   return {};
 }
 
-// Makes a rename in `directory` survive a crash. Filesystems that cannot sync a directory say so;
-// the file itself is safe either way.
+// Makes a rename in `directory` survive a crash. Errors are ignored: some file systems cannot sync
+// a directory, and the content of the file is already on storage.
 void SyncDirectory(const fs::path& directory) {
   const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd) ::fsync(fd.get());
@@ -96,6 +96,7 @@ Result<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) 
   LMDBIO_TRY(std::string target, FollowLinks(path));
   std::string temporary;
   UniqueFd fd;
+  // The temporary file is in the directory of the target, so the rename stays in one file system.
   if (IsReplaceable(found, path, target)) {
     temporary = fmt::format("{}.{:08x}.tmp", target, std::random_device()());
     fd = UniqueFd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -122,7 +123,7 @@ Status OutputFile::Flush() {
 
 Status OutputFile::Publish() {
   LMDBIO_TRY_VOID(Flush());
-  // Most devices have nothing to sync.
+  // Devices and FIFOs are not synced, because most of them refuse it.
   const bool is_synced = temporary_.empty() || ::fsync(fd_.get()) == 0;
   if (!is_synced || ::close(fd_.release()) != 0) return Fail(CannotBeWritten(errno, path_));
   return temporary_.empty() ? Status() : Replace();

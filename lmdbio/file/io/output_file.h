@@ -1,5 +1,4 @@
-// lmdbio/file/io/output_file.h - a file to write, which readers of its path see whole or not at
-// all.
+// lmdbio/file/io/output_file.h - an output file that appears at its path complete or not at all.
 //
 //   LMDBIO_TRY(const auto file, OutputFile::Create("report.json"));
 //   LMDBIO_TRY_VOID(file->Write(bytes));
@@ -18,32 +17,32 @@
 
 namespace lmdbio::file {
 
-// The kind of file at the path decides:
+// The file that exists at the path decides how the output is written:
 //
-//   nothing, or a regular file   a new file beside it takes its place in Publish
-//   a symbolic link              the link stays, the rule above applies to the file it leads to
-//   a device or a FIFO           the bytes go into it as they are written
+//   none, or a regular file   Publish renames a new file from the same directory to the path
+//   a symbolic link           the link stays; the rule applies to the file at its end
+//   a device or a FIFO        Write sends the bytes to it directly
 //
 // Threads: one at a time.
 class OutputFile {
  public:
-  // Opens the file for writing. As any program does, it waits for the reader of a FIFO.
+  // Opens the file for writing. If it is a FIFO, the call waits for a reader.
   // Errors: kNotFound           the directory does not exist
   //         kPermission         the directory, or the device, may not be written
   //         kInvalidArgument    `path` is a directory or a socket
   //         kResourceExhausted, kIo
   static Result<std::unique_ptr<OutputFile>> Create(const std::string& path);
 
-  // Without Publish, a regular file stays as it was and nothing new is left behind.
+  // Without Publish, a regular file stays as it was, and the new file is removed.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  // Appends `bytes`. They are collected and written many at a time.
+  // Appends `bytes` to a buffer. The file is written when the buffer is full.
   // Errors: kResourceExhausted (disk full), kIo
   Status Write(Bytes bytes);
 
-  // Ends the file. A regular file is now the new one, also after a crash. Called once, last.
+  // Completes the file. A regular file is replaced by the new one, durably. Called once, last.
   // Errors: as Write; kPermission, kInvalidArgument if the old file cannot be replaced
   Status Publish();
 
@@ -52,9 +51,9 @@ class OutputFile {
   Status Flush();
   Status Replace();
 
-  const std::string path_;    // as the caller names it
-  const std::string target_;  // the name that Publish replaces
-  std::string temporary_;     // the new file until then; empty: the bytes go into `path_` itself
+  const std::string path_;    // the path that the caller gave
+  const std::string target_;  // the path that Publish replaces
+  std::string temporary_;     // the new file before Publish; empty if `path_` is written directly
   UniqueFd fd_;
   std::vector<std::byte> buffer_;
 };

@@ -30,6 +30,7 @@ Result<milliseconds> ReadProgress::Take(ssize_t got, milliseconds first_pause) {
                 fmt::format("the file ends at byte {}, inside a read of {} bytes at {}", offset(),
                             size_bytes, request_.offset));
   }
+  // An interrupted call does not count as a failure, because a signal says nothing about storage.
   const int error_number = static_cast<int>(-got);
   if (error_number == EINTR) return milliseconds(0);
   if (!MayPass(error_number) || ++failure_count_ == kReadFailuresMax) {
@@ -37,7 +38,7 @@ Result<milliseconds> ReadProgress::Take(ssize_t got, milliseconds first_pause) {
         ErrnoError(error_number, "",
                    fmt::format("read of {} bytes at offset {}", size_bytes, request_.offset)));
   }
-  return first_pause * (1 << 2 * (failure_count_ - 1));
+  return first_pause * (1 << 2 * (failure_count_ - 1));  // each pause is four times the last
 }
 
 ssize_t CallPread(int fd, const ReadProgress& progress) {

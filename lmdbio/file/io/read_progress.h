@@ -1,8 +1,8 @@
-// lmdbio/file/io/read_progress.h - how far a read has come, and what follows each of its calls.
+// lmdbio/file/io/read_progress.h - the state of one read, and the decision after each of its calls.
 //
-// Reads of a network file system fail for a moment, come back short or are interrupted. Every path
-// that reads a data file asks this class, so that all of them try as often and word the failure the
-// same. The class neither reads nor sleeps.
+// Reads from a network file system fail temporarily, return short or are interrupted. All code that
+// reads a data file uses this class, so retries and messages are the same everywhere. The class
+// neither reads nor sleeps.
 #ifndef LMDBIO_FILE_IO_READ_PROGRESS_H_
 #define LMDBIO_FILE_IO_READ_PROGRESS_H_
 
@@ -17,13 +17,13 @@
 
 namespace lmdbio::file {
 
-// Failures of one read after which it is given up. Each pause is four times as long as the one
-// before it: 2, 8 and 32 ms.
+// A read is abandoned after this many failures. Each pause is four times as long as the last: 2, 8
+// and 32 ms.
 inline constexpr int kReadFailuresMax = 4;
 inline constexpr auto kRetryPause = std::chrono::milliseconds(2);
 
-// Whether the same read may work a moment later: EINTR, EAGAIN, EIO; ECANCELED, which io_uring
-// answers when the thread that submitted the read ends.
+// Whether the same read may succeed later: EINTR, EAGAIN, EIO and ECANCELED. io_uring returns
+// ECANCELED when the thread that submitted the read ends.
 bool MayPass(int error_number);
 
 class ReadProgress {
@@ -35,11 +35,12 @@ class ReadProgress {
   MutableBytes rest() const { return request_.destination.subspan(done_bytes_); }
   bool is_done() const { return done_bytes_ == request_.destination.size(); }
 
-  // Takes what a call for offset() and rest() came back with: as pread, but the negative number of
-  // an error. Returns how long to wait before the next call; 0 also if none is needed.
+  // Takes the result of a call for offset() and rest(). Returns the pause before the next call; 0
+  // also if the read is complete.
   //
-  // first_pause  after the first failure
-  // Errors: kIo and others by errno  the read has failed for good
+  // got          bytes read, or a negative errno
+  // first_pause  the pause after the first failure
+  // Errors: kIo and others by errno  the read has failed finally
   //         kCorruption              the file ends inside the request
   //         No message names the file; the caller adds it (Error::Within).
   Result<std::chrono::milliseconds> Take(ssize_t got,
@@ -51,10 +52,10 @@ class ReadProgress {
   int failure_count_ = 0;
 };
 
-// One call of pread for what `progress` lacks. Returns what Take wants.
+// Calls pread once for the bytes that `progress` still lacks. Returns the argument for Take.
 ssize_t CallPread(int fd, const ReadProgress& progress);
 
-// Performs one read alone: the calling thread sleeps through the pauses.
+// Performs one read; the calling thread sleeps during the pauses.
 // Errors: as ReadProgress::Take
 Status ReadFully(int fd, const ReadRequest& request);
 

@@ -3,6 +3,7 @@
 namespace lmdbio::file {
 
 void ReadQueue::AddAgain(const PendingRead& read, std::chrono::milliseconds pause) {
+  // Without a pause the rest of a read is next, so that the read completes early.
   if (pause.count() == 0) {
     ready_.push_front(read);
   } else {
@@ -12,6 +13,7 @@ void ReadQueue::AddAgain(const PendingRead& read, std::chrono::milliseconds paus
 
 std::optional<PendingRead> ReadQueue::Next() {
   std::optional<PendingRead> next;
+  // Retries that are due come first: their blocks have waited longest.
   if (!later_.empty() && later_.begin()->first <= Clock::now()) {
     next = later_.begin()->second;
     later_.erase(later_.begin());

@@ -1,5 +1,4 @@
-// lmdbio/file/io/read_queue.h - reads that wait: for room in the order in which they came, after a
-// failure for their time.
+// lmdbio/file/io/read_queue.h - the queue of reads: new reads in order, retries at their due time.
 #ifndef LMDBIO_FILE_IO_READ_QUEUE_H_
 #define LMDBIO_FILE_IO_READ_QUEUE_H_
 
@@ -13,10 +12,10 @@
 
 namespace lmdbio::file {
 
-// A read on its way from its owner to the kernel and back, as often as it takes.
+// A read that is not complete. It may go to the kernel several times.
 struct PendingRead {
   ReadProgress progress;
-  size_t owner = 0;  // what it belongs to: the owner's number for it
+  size_t owner = 0;  // the caller's number for the object that the read belongs to
   bool is_direct = false;
   bool is_retry = false;
 };
@@ -28,13 +27,14 @@ class ReadQueue {
 
   void Add(const PendingRead& read) { ready_.push_back(read); }
 
-  // A read that came back unfinished. It goes before the others, but not before `pause` is over.
+  // Adds a read that is not complete yet. It precedes new reads, but is not due before `pause`
+  // ends.
   void AddAgain(const PendingRead& read, std::chrono::milliseconds pause);
 
-  // Takes out the read to perform next; nullopt if there is none, or none whose time has come.
+  // Removes and returns the next read to perform; nullopt if no read is due.
   std::optional<PendingRead> Next();
 
-  // When the first of the reads that wait for their time may be performed; nullopt if none waits.
+  // The due time of the earliest retry; nullopt if no retry waits.
   std::optional<Clock::time_point> next_due() const;
 
   void Clear();

@@ -12,6 +12,8 @@ Status ReadBatch(std::unique_ptr<UringRing> ring, std::span<const ReadRequest> r
   for (size_t i = 0; i < requests.size(); ++i) {
     queue.Add({.progress = ReadProgress(requests[i]), .owner = i});
   }
+  // Each turn fills the ring, sleeps until a read completes or a retry is due, and takes the
+  // results. An early return destroys the ring, which waits for the reads in flight.
   for (size_t left = requests.size(); left > 0;) {
     while (ring->HasRoom()) {
       const std::optional<PendingRead> next = queue.Next();

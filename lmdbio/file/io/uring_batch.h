@@ -1,4 +1,4 @@
-// lmdbio/file/io/uring_batch.h - a list of reads, as many in flight as a ring is deep.
+// lmdbio/file/io/uring_batch.h - performs a list of reads through one io_uring.
 #ifndef LMDBIO_FILE_IO_URING_BATCH_H_
 #define LMDBIO_FILE_IO_URING_BATCH_H_
 
@@ -16,14 +16,14 @@ namespace lmdbio::file {
 
 struct BatchOptions {
   int fd = -1;
-  // Called once for each request that has been read whole, in order of completion.
+  // Called once for each completed request, in order of completion.
   std::function<void(const ReadRequest& request)> on_done;
   std::chrono::milliseconds retry_pause = kRetryPause;
 };
 
-// Performs `requests`. A read that fails for a moment is retried as ReadProgress says, while the
-// others go on. After a failure nothing new is started and the reads in flight are awaited: when
-// this returns, the kernel writes to no destination any more.
+// Performs `requests`, as many at once as the ring is deep. ReadProgress decides about retries;
+// other reads continue meanwhile. After a final failure no read starts, and the call waits for the
+// reads in flight. When it returns, the kernel writes to no destination any more.
 // Errors: as ReadProgress::Take, of the first request that failed; kIo if the ring itself fails
 Status ReadBatch(std::unique_ptr<UringRing> ring, std::span<const ReadRequest> requests,
                  const BatchOptions& options);

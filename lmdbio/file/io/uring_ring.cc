@@ -20,10 +20,10 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
-constexpr int kRefusalsMax = 8;            // with nothing in flight: after 255 ms in all
+constexpr int kRefusalsMax = 8;            // with nothing in flight: 255 ms in total
 constexpr size_t kReadBytesMax = 1 << 30;  // the kernel reads at most 2 GiB less a page at once
 
-// Of a call; the kernel may have resources for it a moment later.
+// Whether the same call may succeed later, when the kernel has resources again.
 bool IsTransient(int error_number) {
   return error_number == EINTR || error_number == EAGAIN || error_number == EBUSY;
 }
@@ -40,9 +40,9 @@ void UringRing::RingDeleter::operator()(io_uring* ring) const {
   delete ring;
 }
 
-// None of the flags that tie a ring to the thread which made it, faster as they are: an engine is
-// opened by one thread and used by another. IORING_SETUP_CLAMP came with the same kernel, 5.6, as
-// the read requests made here, so that earlier ones refuse the ring and not each read.
+// The faster flags that tie a ring to its creating thread are not used, because one thread opens an
+// engine and another uses it. IORING_SETUP_CLAMP and the read requests below both came with kernel
+// 5.6. So an older kernel refuses the ring as a whole, not each read.
 Result<std::unique_ptr<UringRing>> UringRing::Create(uint32_t depth) {
   auto memory = std::make_unique<io_uring>();
   const int rc = io_uring_queue_init(depth, memory.get(), IORING_SETUP_CLAMP);
@@ -53,7 +53,7 @@ Result<std::unique_ptr<UringRing>> UringRing::Create(uint32_t depth) {
   return std::unique_ptr<UringRing>(new UringRing(std::move(ring), std::min(depth, entries)));
 }
 
-// Makes one request that does nothing. Some sandboxes allow a ring and refuse its use.
+// Submits one empty request, because some sandboxes allow a ring to be created but not to be used.
 Status UringRing::Try(io_uring* ring) {
   io_uring_prep_nop(io_uring_get_sqe(ring));
   int rc = 0;
@@ -84,7 +84,7 @@ bool UringRing::RegisterBuffers(std::span<const iovec> buffers) {
 
 void UringRing::Prepare(const PendingRead& read, const RingFile& file) {
   io_uring_sqe* sqe = io_uring_get_sqe(ring_.get());
-  LMDBIO_CHECK(HasRoom() && sqe != nullptr);  // the ring has as many entries as places_, or more
+  LMDBIO_CHECK(HasRoom() && sqe != nullptr);  // the ring has at least places_.size() entries
   const uint32_t place = free_places_.back();
   free_places_.pop_back();
   places_[place] = {read, file.fd};
@@ -108,7 +108,8 @@ Status UringRing::Submit() {
   return rc < 0 && !IsTransient(-rc) ? FailRing(-rc) : Status();
 }
 
-// Kernels before 5.11 take no limit; liburing's way around it needs room in the ring.
+// Kernels before 5.11 take no time limit. The workaround of liburing needs an entry of the ring, so
+// this waits without a limit there.
 int UringRing::SubmitAndSleep(std::optional<TimePoint> until) {
   if (!until || (ring_->features & IORING_FEAT_EXT_ARG) == 0) {
     return io_uring_submit_and_wait(ring_.get(), 1);
@@ -123,7 +124,7 @@ int UringRing::SubmitAndSleep(std::optional<TimePoint> until) {
 
 Status UringRing::SubmitAndWait(std::optional<TimePoint> until) {
   if (free_places_.size() == places_.size()) {
-    LMDBIO_CHECK(until.has_value());  // nothing would end the sleep
+    LMDBIO_CHECK(until.has_value());  // without a read or a limit the sleep would never end
     std::this_thread::sleep_until(*until);
     return {};
   }
@@ -132,7 +133,7 @@ Status UringRing::SubmitAndWait(std::optional<TimePoint> until) {
     const int rc = SubmitAndSleep(until);
     if (rc >= 0 || rc == -EINTR || rc == -ETIME) return {};
     if (!IsTransient(-rc)) return FailRing(-rc);
-    // The kernel has no resources for more. The reads in flight will give some back.
+    // The kernel lacks resources. A completed read returns some, so wait for one.
     if (InFlight() > 0) {
       io_uring_cqe* cqe = nullptr;
       const int waited = io_uring_wait_cqe(ring_.get(), &cqe);
@@ -158,17 +159,19 @@ std::optional<RingResult> UringRing::Take() {
   io_uring_cqe_seen(ring_.get(), cqe);
   free_places_.push_back(place);
   const auto& [read, fd] = places_[place];
+  // A final error may come from the ring and not from the storage; pread decides.
   if (got < 0 && !MayPass(static_cast<int>(-got))) got = CallPread(fd, read.progress);
   return RingResult{read, got};
 }
 
-// Reads that the kernel has taken and not completed. A prepared one is not among them.
+// The number of reads that the kernel has taken and not completed. Prepared reads do not count.
 uint32_t UringRing::InFlight() const {
   return static_cast<uint32_t>(places_.size() - free_places_.size()) -
          io_uring_sq_ready(ring_.get());
 }
 
-// Works without the system call, if that fails: completions come to the ring by themselves.
+// Waits until the kernel has completed all reads that it has taken. If the system call fails, this
+// polls: completions appear in the ring without a call.
 void UringRing::AwaitInFlight() {
   while (InFlight() > 0) {
     io_uring_cqe* cqe = nullptr;

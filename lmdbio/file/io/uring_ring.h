@@ -1,7 +1,8 @@
-// lmdbio/file/io/uring_ring.h - reads through one io_uring, as many in flight as it is deep.
+// lmdbio/file/io/uring_ring.h - reads through one io_uring, as many in flight as the ring is deep.
 //
-// The one driver of a ring: it submits, sleeps, reaps, and leaves no read in flight at its end. Its
-// user decides which read comes next and what follows a read that came back (file/io/read_queue.h).
+// This class is the only driver of io_uring. It submits reads, sleeps and takes completions. Its
+// destructor leaves no read in flight. The caller chooses the next read and decides about retries
+// (file/io/read_queue.h).
 #ifndef LMDBIO_FILE_IO_URING_RING_H_
 #define LMDBIO_FILE_IO_URING_RING_H_
 
@@ -21,16 +22,16 @@ struct io_uring;
 
 namespace lmdbio::file {
 
-// The file of a read, and what of it the ring knows in advance.
+// The file of a read, and the indices of registered resources that the read may use.
 struct RingFile {
   int fd = -1;
-  int registered_file = -1;    // its index among the registered files; -1: none
-  int registered_buffer = -1;  // of the buffer in which all of the destination lies; -1: none
+  int registered_file = -1;    // index among the registered files; -1: not registered
+  int registered_buffer = -1;  // index of the buffer with the whole destination; -1: none
 };
 
 struct RingResult {
   PendingRead read;
-  ssize_t got = 0;  // as ReadProgress::Take wants it
+  ssize_t got = 0;  // the argument for ReadProgress::Take
 };
 
 // Threads: one at a time.
@@ -38,10 +39,10 @@ class UringRing {
  public:
   using TimePoint = ReadQueue::Clock::time_point;
 
-  // A ring for `depth` reads at once, or for as many as the kernel allows. It may be made by one
-  // thread and used by another.
-  // Errors: kUnsupported  "io_uring is refused (REASON)": this kernel (before 5.6) or container has
-  //                       none for us, or refuses the first request
+  // A ring for `depth` reads at once, or for as many as the kernel allows. One thread may create it
+  // and another use it.
+  // Errors: kUnsupported  "io_uring is refused (REASON)": the kernel (before 5.6) or the container
+  //                       refuses the ring or its first request
   static Result<std::unique_ptr<UringRing>> Create(uint32_t depth);
 
   // Waits for the reads in flight: afterwards the kernel writes to no destination.
@@ -52,27 +53,28 @@ class UringRing {
   uint32_t depth() const { return static_cast<uint32_t>(places_.size()); }
   bool HasRoom() const { return !free_places_.empty(); }
 
-  // Registering saves the kernel some work for each read. False where it is refused: by a
-  // container, or by a limit on locked memory. Reads work without.
+  // Registration saves the kernel work for each read. Returns false if a container or the limit on
+  // locked memory forbids it; reads then work without.
   bool RegisterFiles(std::span<const int> fds);
   bool RegisterBuffers(std::span<const iovec> buffers);
 
-  // Puts a read into the ring. The kernel learns of it by Submit or SubmitAndWait.
+  // Puts a read into the ring. Submit or SubmitAndWait passes it to the kernel.
   // Requires: HasRoom()
   void Prepare(const PendingRead& read, const RingFile& file);
 
-  // Reads for which the kernel lacks resources stay in the ring until the next call.
-  // Errors: kIo  the ring has failed; nothing is in flight any more. The message names no file.
+  // Passes the prepared reads to the kernel. Reads for which the kernel lacks resources stay in the
+  // ring until the next call.
+  // Errors: kIo  the ring has failed and no read is in flight; the message names no file
   Status Submit();
 
-  // The same, and sleeps until a read has come back, a signal came or it is `until` (nullopt: no
-  // limit). Kernels before 5.11 disregard the limit while reads are in the ring.
+  // As Submit, then sleeps until a read completes, a signal arrives or the time is `until`
+  // (nullopt: no limit). Kernels before 5.11 ignore the limit while reads are in the ring.
   // Requires: a read is in the ring, or there is a limit
   // Errors: as Submit
   Status SubmitAndWait(std::optional<TimePoint> until);
 
-  // A read that has come back; nullopt if there is none. A read that the ring refuses, for another
-  // reason than one that may pass, has been tried with pread.
+  // A completed read; nullopt if there is none. If the ring reports a permanent error for a read,
+  // Take has tried the read again with pread.
   std::optional<RingResult> Take();
 
  private:
@@ -93,8 +95,8 @@ class UringRing {
   void AwaitInFlight();
 
   UniqueRing ring_;
-  std::vector<Place> places_;          // [depth] of the reads in the ring; user data is the index
-  std::vector<uint32_t> free_places_;  // in places_
+  std::vector<Place> places_;          // [depth] reads in the ring; their user data is the index
+  std::vector<uint32_t> free_places_;  // free indices of places_
 };
 
 }  // namespace lmdbio::file

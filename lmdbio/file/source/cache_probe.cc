@@ -21,11 +21,12 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr int kProbes = 64;
 
-// Counting walks every page: 32 MiB of a larger file, some 50 us, are enough to judge it by.
+// The kernel visits every page of a counted range. 32 MiB of a larger file, about 50 us, suffice
+// for an estimate.
 constexpr uint64_t kStretchPages = 64;
 constexpr uint64_t kStretchesMax = 128;
 
-// Linux 6.5; the C library has no name for it yet.
+// cachestat, since Linux 6.5. The C library has no name for it yet.
 constexpr long kCachestatCall = 451;
 struct CachestatRange {
   uint64_t offset;
@@ -36,8 +37,7 @@ struct CachestatAnswer {
   uint64_t other[4];
 };
 
-// The pages of `extent` that are cached. None where the kernel does not know the call, or does not
-// tell us.
+// The number of cached pages of `extent`; nullopt if the kernel lacks the call or forbids it.
 std::optional<uint64_t> CountCachedPages(int fd, Extent extent) {
   CachestatRange range{extent.offset, extent.length_bytes};
   CachestatAnswer answer{};
@@ -45,7 +45,8 @@ std::optional<uint64_t> CountCachedPages(int fd, Extent extent) {
   return answer.cached_pages;
 }
 
-// Counts everything, or one stretch at a random place of each of as many equal parts.
+// The cached share by counting. A small file is counted as a whole. A larger file is divided into
+// kStretchesMax equal parts, and kStretchPages pages at a random offset of each part are counted.
 std::optional<double> CountedShare(int fd, uint64_t size_bytes) {
   const uint64_t page_count = (size_bytes + kPageBytes - 1) / kPageBytes;
   const uint64_t stretch_pages = std::min(kStretchPages, page_count);
@@ -57,7 +58,7 @@ std::optional<double> CountedShare(int fd, uint64_t size_bytes) {
   for (uint64_t i = 0; i < stretches; ++i) {
     const bool is_last = i + 1 == stretches;
     const uint64_t part_end = is_last ? page_count : (i + 1) * part_pages;
-    // All of a file that is small enough.
+    // A file of fewer stretches is small: count the whole part.
     const uint64_t length = stretches < kStretchesMax ? part_end - i * part_pages : stretch_pages;
     std::uniform_int_distribution<uint64_t> place(i * part_pages, part_end - length);
     const auto pages = CountCachedPages(fd, {place(random) * kPageBytes, length * kPageBytes});
@@ -68,8 +69,8 @@ std::optional<double> CountedShare(int fd, uint64_t size_bytes) {
   return std::min(1.0, static_cast<double>(cached) / static_cast<double>(looked_at));
 }
 
-// Reads a byte here and there that must not wait. Even then the kernel may begin to fetch what it
-// did not have, so the places are new ones each time, and nothing around them is read ahead.
+// The cached share by kProbes reads of one byte that must not wait (RWF_NOWAIT). The kernel may
+// still begin to fetch a missing page. Therefore the offsets are random and read-ahead is off.
 double ProbedShare(int fd, uint64_t size_bytes) {
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   std::mt19937_64 random{std::random_device{}()};
@@ -87,7 +88,7 @@ double ProbedShare(int fd, uint64_t size_bytes) {
 
 bool IsCached(int fd, uint64_t size_bytes, Extent extent) {
   if (extent.length_bytes == 0 || extent.offset >= size_bytes) return true;
-  // A length of 0 would mean all the rest of the file.
+  // cachestat takes length 0 for the whole rest of the file, so `end` lies past the offset here.
   const uint64_t end = extent.offset + std::min(extent.length_bytes, size_bytes - extent.offset);
   const uint64_t page_count = (end + kPageBytes - 1) / kPageBytes - extent.offset / kPageBytes;
   const auto cached = CountCachedPages(fd, {extent.offset, end - extent.offset});

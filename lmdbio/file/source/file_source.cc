@@ -13,7 +13,7 @@
 namespace lmdbio::file {
 namespace {
 
-// Fewer reads than this are not worth setting up a ring.
+// Fewer reads take less time than the setup of a ring.
 constexpr size_t kUringRequestsMin = 4;
 
 }  // namespace
@@ -47,7 +47,7 @@ void FileSource::Advise(AccessPattern pattern) const {
                   pattern == AccessPattern::kRandom ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL);
 }
 
-// Statistics only: nothing is ordered by these.
+// Statistics only, so relaxed order suffices.
 void FileSource::Count(uint64_t bytes) const {
   request_count_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(bytes, std::memory_order_relaxed);

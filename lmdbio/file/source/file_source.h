@@ -1,7 +1,7 @@
 // lmdbio/file/source/file_source.h - a data file read with pread, many extents at once through
 // io_uring.
 //
-// A file that is truncated, replaced or failing gives an Error, never a signal: nothing is mapped.
+// A truncated, replaced or failing file gives an Error, never a signal, because nothing is mapped.
 //
 // Source: dissertation 5.2.1 (explicit reads instead of mmap); docs/architecture.md "Sources".
 #ifndef LMDBIO_FILE_SOURCE_FILE_SOURCE_H_
@@ -20,8 +20,8 @@ namespace lmdbio::file {
 // Threads: as ByteSource; every method from any number of threads.
 class FileSource final : public ByteSource {
  public:
-  // Opens a data file for reading. No lock file is touched.
-  // data_path  of the file itself (file/io/data_path.h finds it)
+  // Opens a data file for reading. The lock file is neither read nor written.
+  // data_path  the path of the file itself (file/io/data_path.h finds it)
   // Errors: kNotFound, kPermission, kIo; the message names the path
   static Result<std::unique_ptr<FileSource>> Open(const std::string& data_path);
 
@@ -31,8 +31,8 @@ class FileSource final : public ByteSource {
   // Copies into `scratch`. A transient failure (EINTR, EAGAIN, EIO) is retried a few times.
   Result<Bytes> Read(Extent extent, MutableBytes scratch) const override;
 
-  // Keeps up to kReadsInFlight reads under way through io_uring; where the kernel or a container
-  // refuses that, one read after another.
+  // Keeps up to kReadsInFlight reads in flight through io_uring. If the kernel or a container
+  // refuses io_uring, reads one extent after another.
   Status ReadMany(std::span<const ReadRequest> requests) const override;
 
   void Advise(AccessPattern pattern) const override;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// More at once would push out of the first-level cache what is being read.
+// More bytes would evict the data in use from the first-level cache.
 constexpr uint64_t kPrefetchBytesMax = 4 << 10;
 constexpr size_t kCacheLineBytes = 64;
 
@@ -64,7 +64,7 @@ Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
                 fmt::format("the file ends at byte {}, inside a read of {} bytes at {}",
                             map_.size(), extent.length_bytes, extent.offset));
   }
-  // Statistics and hints only: nothing is ordered by these.
+  // Statistics only, so relaxed order suffices. An increment may be lost between two threads.
   request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);
   bytes_.store(bytes_.load(std::memory_order_relaxed) + extent.length_bytes,
@@ -80,7 +80,7 @@ void MapSource::Prefetch(Extent extent) const {
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
 }
 
-// Hints only: at worst pages are made ready twice, or fault one piece at a time.
+// The bits are hints. A lost update makes pages ready twice, or leaves them to page faults.
 bool MapSource::IsPopulated(uint64_t piece) const {
   return (populated_[piece / 64].load(std::memory_order_relaxed) >> piece % 64 & 1) != 0;
 }
@@ -88,7 +88,8 @@ void MapSource::NotePopulated(uint64_t piece) const {
   populated_[piece / 64].fetch_or(uint64_t{1} << piece % 64, std::memory_order_relaxed);
 }
 
-// The kernel looks at every page that it is asked for, also at those that are mapped already.
+// The kernel visits every page of a request, mapped or not. So this requests only runs of pieces
+// without a bit in populated_.
 void MapSource::Populate(Extent extent) const {
   const uint64_t begin = extent.offset / kPageBytes * kPageBytes;
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
@@ -109,7 +110,7 @@ void MapSource::Populate(Extent extent) const {
 #endif
 }
 
-// To announce what is cached costs a search for each page, in many steps, and gains nothing.
+// Announcing cached pages costs a search for each page and gains nothing.
 bool MapSource::Expect(Extent extent) const {
   if (IsCached(fd_.get(), map_.size(), extent)) return true;
   AdviseWillNeed(map_, extent);

@@ -1,10 +1,11 @@
-// lmdbio/file/source/map_source.h - a data file in a read-only map: no copy, no system call a page.
+// lmdbio/file/source/map_source.h - a data file in a read-only map, without copies and system
+// calls.
 //
-// For local files that nobody truncates: touching a page of a file that has shrunk ends the process
-// with SIGBUS, as it does with liblmdb. file/source/file_source.h has no such edge and is the
-// default everywhere; this source is the faster one when the file is in the page cache.
+// Use it for local files that no program truncates: touching a missing page of a shrunken file ends
+// the process with SIGBUS, as with liblmdb. FileSource has no such failure and is the default.
+// MapSource is faster if the file is in the page cache.
 //
-// Source: dissertation 2.4.2 and 3.1 (what the map costs); docs/architecture.md "Sources".
+// Source: dissertation 2.4.2 and 3.1 (the cost of the map); docs/architecture.md "Sources".
 #ifndef LMDBIO_FILE_SOURCE_MAP_SOURCE_H_
 #define LMDBIO_FILE_SOURCE_MAP_SOURCE_H_
 
@@ -21,7 +22,7 @@ namespace lmdbio::file {
 // Threads: as ByteSource; every method from any number of threads.
 class MapSource final : public ByteSource {
  public:
-  // Maps the data file at `data_path` as large as it is now.
+  // Maps the data file at `data_path` with its current size.
   // Errors: kNotFound, kPermission, kResourceExhausted (address space), kIo
   static Result<std::unique_ptr<MapSource>> Open(const std::string& data_path);
   ~MapSource() override;
@@ -32,33 +33,33 @@ class MapSource final : public ByteSource {
   // Points into the map; `scratch` may be empty.
   Result<Bytes> Read(Extent extent, MutableBytes scratch) const override;
 
-  // kSequential turns the kernel's read-ahead on, kRandom (the default) off. Pages are left to
-  // faults, of which Linux serves 16 cached pages each: MADV_POPULATE_READ takes more processor
-  // time, because it looks up every single page.
+  // kSequential turns the kernel's read-ahead on, kRandom (the default) off. Page faults bring the
+  // pages: Linux maps 16 cached pages for one fault. MADV_POPULATE_READ would take more processor
+  // time, because it looks up each page.
   void Advise(AccessPattern pattern) const override;
 
   void Prefetch(Extent extent) const override;
 
   Bytes map() const { return map_; }
 
-  // Whether the file still has `expected_bytes`: a page of the map behind the file's end would end
-  // the process.
-  // Errors: kStale  it has shrunk; names both sizes. kIo
+  // Checks that the file still has `expected_bytes`. Touching a page of the map beyond the end of
+  // the file would end the process.
+  // Errors: kStale  the file has shrunk; the message names both sizes. kIo
   Status CheckNotShrunk(uint64_t expected_bytes) const;
 
-  // Makes the pages of `extent` ready to be touched, in one go, but for those of pieces of 64 KiB
-  // that were made ready before.
+  // Maps the pages of `extent` in advance, with few system calls. Pieces of 64 KiB that were mapped
+  // before are left out.
   void Populate(Extent extent) const;
 
-  // Tells the kernel that `extent` will be read; and sleeps until its last page is there, before
-  // which most of the others are. What lies behind the file's end is left out.
-  // Expect returns whether all of it is known to be there already.
+  // Expect announces to the kernel that `extent` is read soon. It returns true if all of the extent
+  // is already in the page cache. Await sleeps until the last page of `extent` is in memory; most
+  // other pages have then arrived. Bytes beyond the file's end are ignored.
   bool Expect(Extent extent) const;
   void Await(Extent extent) const;
   ReadCounters counters() const override;
 
  private:
-  static constexpr uint64_t kPieceBytes = 64 << 10;  // as much as Linux maps for one fault
+  static constexpr uint64_t kPieceBytes = 64 << 10;  // Linux maps so many bytes for one fault
 
   MapSource(std::string path, UniqueFd fd, Bytes map)
       : path_(std::move(path)),

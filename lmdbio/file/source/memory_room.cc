@@ -9,7 +9,7 @@
 namespace lmdbio::file {
 namespace {
 
-// The first number behind `name` in a file of lines "name value ...".
+// The number after `name` in a file of lines "name value ...".
 std::optional<uint64_t> ValueOf(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   std::string line;
@@ -22,7 +22,7 @@ std::optional<uint64_t> ValueOf(const std::string& path, const std::string& name
   return std::nullopt;
 }
 
-// None where it is "max" or missing.
+// The number in the file at `path`; nullopt if the file is missing or contains "max".
 std::optional<uint64_t> NumberIn(const std::filesystem::path& path) {
   std::ifstream file(path);
   uint64_t value = 0;
@@ -30,7 +30,8 @@ std::optional<uint64_t> NumberIn(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
-// What one control group leaves: its limit without what it holds that is no file.
+// The bytes that one control group leaves: its limit minus its memory other than cached files. The
+// kernel can drop cached files at any time.
 std::optional<uint64_t> RoomOfGroup(const std::filesystem::path& group, const char* limit_name,
                                     const char* current_name, const char* file_name) {
   const auto limit = NumberIn(group / limit_name);
@@ -41,7 +42,7 @@ std::optional<uint64_t> RoomOfGroup(const std::filesystem::path& group, const ch
   return *limit - std::min(*limit, fixed);
 }
 
-// The same of a group and all that it lies in.
+// The smallest of these over a group and all groups around it.
 uint64_t RoomOfGroups(std::filesystem::path group, const std::filesystem::path& root,
                       bool is_version_1) {
   uint64_t room = ~uint64_t{0};

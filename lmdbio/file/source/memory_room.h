@@ -1,4 +1,4 @@
-// lmdbio/file/source/memory_room.h - how much memory there is still to take.
+// lmdbio/file/source/memory_room.h - the memory that this process can still allocate.
 //
 // Source: docs/order.md "Reads".
 #ifndef LMDBIO_FILE_SOURCE_MEMORY_ROOM_H_
@@ -9,16 +9,17 @@
 
 namespace lmdbio::file {
 
-// Where the kernel tells: for tests, files of the same form elsewhere.
+// The files in which the kernel reports memory. Tests pass other files of the same form.
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string cgroup_of_process = "/proc/self/cgroup";
   std::string cgroup_root = "/sys/fs/cgroup";
 };
 
-// Bytes that may be taken without anything being swapped out or killed: what the host has
-// available, and what the limits of this process's control groups (version 2, or the memory
-// controller of version 1) leave beside memory that cannot be given back. 0 where nobody tells.
+// The number of bytes that this process can allocate without swapping and without being killed. It
+// is the smaller of the host's available memory and the rest of the control groups' limits (version
+// 2, or the memory controller of version 1). Reclaimable memory counts as free. 0 if the kernel
+// does not report it.
 uint64_t MemoryRoomBytes(const MemoryFiles& files = {});
 
 }  // namespace lmdbio::file

@@ -8,15 +8,15 @@
 namespace lmdbio::file {
 namespace {
 
-// Large enough to make the system call cheap, small enough to stay in the second-level cache
-// between the kernel's copy and ours.
+// Large enough to make the system call cheap. Small enough to stay in the second-level cache
+// between the copy by the kernel and the copy to the caller.
 constexpr uint64_t kBufferBytes = 256 << 10;
 
-// How far behind the buffer a request may start and still count as the continuation of the pass.
+// A request may start so many bytes after the end of the buffer and still continue the pass.
 constexpr uint64_t kSkipBytesMax = 64 << 10;
 
-// What starts here is never buffered: a file may tell of changes at its head (two meta pages of at
-// most 64 KiB), and whoever looks there again wants to see them.
+// Reads below this offset are never buffered. The head of the file has two meta pages of at most 64
+// KiB, which show commits by a writer, so a caller must see their current bytes.
 constexpr uint64_t kHeadBytes = 128 << 10;
 
 }  // namespace
@@ -37,7 +37,8 @@ bool ReadAheadSource::Continues(Extent extent) const {
          extent.offset <= end + kSkipBytesMax;
 }
 
-// Fewer bytes than a buffer are no error here: the file may end. Who asks for more learns it.
+// Reads up to kBufferBytes at `offset`. A file that ends earlier is no error here; a request past
+// the end fails when it reads the file directly.
 Status ReadAheadSource::Fill(uint64_t offset) const {
   held_ = {};
   LMDBIO_TRY(const uint64_t size_bytes, file_->SizeBytes());
@@ -53,7 +54,7 @@ Result<Bytes> ReadAheadSource::Read(Extent extent, MutableBytes scratch) const {
   LMDBIO_CHECK(scratch.size() >= extent.length_bytes);
   if (extent.offset < kHeadBytes) return file_->Read(extent, scratch);
   const std::lock_guard lock(mutex_);
-  // A failed fill is not an answer to this request: the direct read below words its own error.
+  // If the fill fails, the direct read below reports the error of this request.
   if (!Holds(extent) && Continues(extent) && !Fill(extent.offset)) held_ = {};
   if (!Holds(extent)) {
     // The next request may continue from here.

@@ -1,10 +1,9 @@
-// lmdbio/file/source/read_ahead_source.h - a data file read in large pieces, for passes in file
-// order.
+// lmdbio/file/source/read_ahead_source.h - large reads of a data file, for passes in file order.
 //
-// A scan asks for a page here and a value there, mostly close behind what it asked for before. This
-// source reads 256 KiB at a time into a buffer of its own and serves such requests out of it: one
-// system call instead of sixty, and no map (see file/source/map_source.h for what a map risks).
-// Requests that do not continue a pass go to the file directly.
+// A scan requests small extents, mostly shortly after the previous one. This source reads 256 KiB
+// at a time into a buffer and serves such requests from it: one system call instead of sixty, and
+// no map (file/source/map_source.h has the risks of a map). Requests that do not continue a pass go
+// to the file directly.
 //
 // Source: dissertation 5.1.2 (block size) and 5.2.1.
 #ifndef LMDBIO_FILE_SOURCE_READ_AHEAD_SOURCE_H_
@@ -19,8 +18,7 @@
 
 namespace lmdbio::file {
 
-// Threads: as ByteSource; the buffer is shared under a lock, so several passes at once gain
-// nothing.
+// Threads: as ByteSource. A lock guards the one buffer, so concurrent passes gain nothing.
 class ReadAheadSource final : public ByteSource {
  public:
   // Errors: as FileSource::Open
@@ -43,8 +41,8 @@ class ReadAheadSource final : public ByteSource {
 
   std::unique_ptr<FileSource> file_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::byte> buffer_;  // guarded by mutex_, as all below
-  mutable Extent held_;                    // what the buffer holds
+  mutable std::vector<std::byte> buffer_;  // guarded by mutex_
+  mutable Extent held_;                    // the extent in buffer_; guarded by mutex_
 };
 
 }  // namespace lmdbio::file

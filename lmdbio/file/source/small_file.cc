@@ -11,11 +11,11 @@
 namespace lmdbio::file {
 
 Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t size_bytes_max) {
-  // Opening a FIFO would wait for a writer.
+  // Checked before opening, because opening a FIFO would wait for a writer.
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is no regular file", path));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is not a regular file", path));
   }
   LMDBIO_TRY(const std::unique_ptr<FileSource> file, FileSource::Open(path));
   const auto with_path = [&](Error&& error) { return std::move(error).Within(path); };

@@ -1,4 +1,5 @@
-// lmdbio/file/source/small_file.h - whole small files: read with a bound, written all or nothing.
+// lmdbio/file/source/small_file.h - small files as a whole: read with a size limit, replaced
+// atomically.
 #ifndef LMDBIO_FILE_SOURCE_SMALL_FILE_H_
 #define LMDBIO_FILE_SOURCE_SMALL_FILE_H_
 
@@ -15,9 +16,9 @@ namespace lmdbio::file {
 // Errors: kNotFound, kPermission, kIo; kResourceExhausted if it is larger than size_bytes_max
 Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t size_bytes_max);
 
-// Makes `bytes` the content of the file at `path`. A reader of the path sees the old file or the
-// new one, whole, also after a crash. On failure nothing is left behind. A symbolic link stays, and
-// a device or FIFO receives the bytes (file/io/output_file.h).
+// Makes `bytes` the content of the file at `path`. A reader of the path sees the complete old file
+// or the complete new file, also after a crash. A failure leaves no other file. A symbolic link
+// stays, and a device or FIFO receives the bytes (file/io/output_file.h).
 // Errors: as OutputFile
 Status WriteFileAtomically(const std::string& path, Bytes bytes);
 

@@ -1,7 +1,6 @@
-// Goal: every engine fills every block with the bytes of the file, whatever its place and size, and
-// however many there are; and hands each back once.
-// Method: every kind of engine, buffered and direct, with queues of several depths; the oracle is
-// plain pread.
+// Goal: every engine fills every block with the bytes of the file, at any offset, of any size and
+// for any number of blocks. It returns each block once. Method: every kind of engine, buffered and
+// direct, with queues of several depths. The oracle is plain pread.
 #include "lmdbio/file/blocks/block_engine.h"
 
 #include <fcntl.h>
@@ -60,12 +59,12 @@ TEST_CASE("Every engine fills every block as pread does", "[io][engine]") {
       CHECK(Drain(*engine).empty());
       CHECK(blocks.HoldWhat(file));
       CHECK(engine->counters().bytes == blocks.bytes());
-      CHECK(engine->counters().retry_count == 0);  // the right bytes at the first try
+      CHECK(engine->counters().retry_count == 0);
     }
   }
 }
 
-TEST_CASE("Every engine reads at the end of the file, and nothing from behind it", "[io][engine]") {
+TEST_CASE("Every engine reads up to the end of the file and not beyond it", "[io][engine]") {
   const EngineFile file(kFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
@@ -87,13 +86,15 @@ TEST_CASE("Every engine reads at the end of the file, and nothing from behind it
     CHECK(failures.size() == behind.reads().size() - 1);
     for (const auto& [tag, message] : failures) {
       CHECK_THAT(message, StartsWith(file.path() + ": "));
-      CHECK_THAT(message, ContainsSubstring(" at " + std::to_string(behind.reads()[tag].offset)) ||
+      const std::string offset = std::to_string(behind.reads()[tag].offset);
+      CHECK_THAT(message, ContainsSubstring(" at " + offset) ||
+                              ContainsSubstring(" at offset " + offset) ||
                               ContainsSubstring(" at byte " + std::to_string(kFileBytes)));
     }
   }
 }
 
-TEST_CASE("Every engine says when a file has been cut short", "[io][engine][fault]") {
+TEST_CASE("Every engine reports a truncated file", "[io][engine][fault]") {
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     const EngineFile file(1 << 20);
@@ -122,7 +123,7 @@ TEST_CASE("Every engine says when a file has been cut short", "[io][engine][faul
   }
 }
 
-TEST_CASE("Blocks may be started while others are under way", "[io][engine]") {
+TEST_CASE("Blocks may be started while others are in flight", "[io][engine]") {
   const EngineFile file(kFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
@@ -140,7 +141,7 @@ TEST_CASE("Blocks may be started while others are under way", "[io][engine]") {
       const auto limit = *(limits.begin() + random.Below(limits.size()));
       const auto done = random.Below(4) == 0 ? engine->WaitSome(limit) : engine->Poll();
       REQUIRE(done);
-      REQUIRE(engine->Start(reads.subspan(started, count)));  // what is done stays as it is
+      REQUIRE(engine->Start(reads.subspan(started, count)));  // must not change done blocks
       started += count;
       for (const BlockDone& block : *done) {
         CHECK(block.status);
@@ -152,8 +153,9 @@ TEST_CASE("Blocks may be started while others are under way", "[io][engine]") {
   }
 }
 
-// Oracle: the kernel's account of what its page cache holds of the file.
-TEST_CASE("An engine reads no more than it is asked for where it is told so", "[io][engine]") {
+// Oracle: the kernel's count of cached pages of the file.
+TEST_CASE("An engine without read-ahead brings only the requested pages into the page cache",
+          "[io][engine]") {
   constexpr uint64_t asked_bytes = 256 << 10;
   for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
     for (const bool reads_ahead : {false, true}) {
@@ -162,12 +164,12 @@ TEST_CASE("An engine reads no more than it is asked for where it is told so", "[
       const UniqueFd fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
       ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
       if (*CachedShare(file.path()) > 0) {
-        WARN("this file system cannot forget a file");
+        WARN("this file system cannot drop the cached pages of a file");
         return;
       }
       EngineOptions options{kind, CachePolicy::kBuffered, 1, {}};
       options.reads_ahead = reads_ahead;
-      // Large ones, and small ones that the kernel is told of together.
+      // Large blocks, and adjacent small blocks that are announced together.
       BlockList blocks(1 << 20);
       for (uint64_t at = 0; at < asked_bytes / 2; at += 64 << 10) blocks.Add(at, 64 << 10);
       for (uint64_t at = 0; at < asked_bytes / 2; at += 4096) blocks.Add((8 << 20) + at, 4096);
@@ -175,13 +177,13 @@ TEST_CASE("An engine reads no more than it is asked for where it is told so", "[
       REQUIRE(engine->Start(blocks.reads()));
       REQUIRE(Drain(*engine).empty());
       CHECK(blocks.HoldWhat(file));
-      // Less where somebody has emptied the machine's caches meanwhile.
+      // Fewer pages if another process has dropped the caches meanwhile.
       if (!reads_ahead) CHECK(*CachedShare(file.path()) * (16 << 20) <= asked_bytes);
     }
   }
 }
 
-TEST_CASE("An engine with nothing to do does not sleep", "[io][engine]") {
+TEST_CASE("WaitSome without outstanding blocks does not sleep", "[io][engine]") {
   for (const uint64_t size_bytes : {uint64_t{0}, uint64_t{5000}}) {
     const EngineFile file(size_bytes);
     for (const EngineOptions& options : AllOptions()) {
@@ -209,14 +211,14 @@ TEST_CASE("An engine may be destroyed with blocks outstanding", "[io][engine]") 
     REQUIRE(engine->Start(blocks.reads()));
     if (options.queue_depth == 3) CHECK(engine->WaitSome());
     engine.reset();
-    // Whoever still writes to a destination has a while to be caught at it.
+    // A late write to a destination has this time to be detected.
     blocks.Erase();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     CHECK(blocks.IsErased());
   }
 }
 
-TEST_CASE("Blocks may be started by a thread that ends and awaited by another",
+TEST_CASE("One thread may start blocks and end, and another may await them",
           "[io][engine][threads]") {
   const EngineFile file(kFileBytes);
   for (const EngineOptions& options : AllOptions()) {
@@ -246,8 +248,8 @@ TEST_CASE("An engine counts its reads", "[io][engine]") {
     CHECK(counters.bytes == blocks.bytes());
     CHECK(counters.retry_count == 0);
     if (engine->Describe() == Name(options) && options.cache == CachePolicy::kDirect) {
-      // The second block has a page at each end that is not whole; the third is aligned nowhere,
-      // except perhaps to a unit smaller than a page.
+      // The second block has a partial page at each end. The third is not aligned, except perhaps
+      // to a unit smaller than a page.
       CHECK(counters.direct_bytes >= 15 * kPageBytes);
       CHECK(counters.request_count >= 5);
       CHECK(engine->TakeNotes().empty());
@@ -258,7 +260,7 @@ TEST_CASE("An engine counts its reads", "[io][engine]") {
   }
 }
 
-TEST_CASE("OpenBlockEngine names what it cannot open", "[io][engine]") {
+TEST_CASE("OpenBlockEngine names the path that it cannot open", "[io][engine]") {
   const EngineFile file(0);
   for (EngineOptions options : AllOptions()) {
     INFO(Name(options));
@@ -286,13 +288,13 @@ TEST_CASE("OpenBlockEngine finds the data file of a directory", "[io][engine]") 
   }
 }
 
-TEST_CASE("A map says that it has no direct reads", "[io][engine]") {
+TEST_CASE("MmapEngine notes that it has no direct reads", "[io][engine]") {
   const EngineFile file(5000);
   const auto engine = OpenOrThrow(file.path(), {EngineKind::kMmap, CachePolicy::kDirect, 1, {}});
   CHECK(engine->Describe() == "mmap, buffered");
   CHECK(engine->TakeNotes() ==
         std::vector<std::string>{file.path() +
-                                 ": a map has no direct reads: reading through the page cache"});
+                                 ": mmap has no direct reads: reading through the page cache"});
   CHECK(engine->TakeNotes().empty());
 }
 
