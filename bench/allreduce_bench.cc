@@ -3,10 +3,10 @@
 //
 //   mpirun -n 4 allreduce_bench [--wait spin|sleep] [--json FILE]
 //
-// State: warm, in place, the ranks have nothing else to do. For each size the three take turns,
-// repetition after repetition; of each repetition the slowest rank's time per call counts. Without
-// Gloo on this machine its columns stay empty. lmdbio is measured twice: with the caller's memory,
-// and with registered memory ("in place"), which a fusion buffer is.
+// State: warm, in place, the ranks do nothing else. For each size the three take turns, repetition
+// after repetition. The time of a repetition is the time per call of the slowest rank. Without Gloo
+// its columns stay empty. lmdbio is measured twice: with memory of the caller, and with registered
+// memory ("in place"), which a fusion buffer uses.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ struct Options {
   size_t registered_bytes = 64 << 20;
   size_t staging_bytes = sync::HostOptions{}.staging_bytes;
   int repetitions = 9;
-  double seconds = 0.02;  // a repetition takes about so long
+  double seconds = 0.02;  // the approximate time of a repetition
   std::string wait;
   std::string way = "auto";
   std::string json_path;
@@ -82,7 +82,7 @@ double SlowestOf(double mine) {
   return slowest;
 }
 
-// The slowest rank's microseconds per call.
+// The microseconds per call on the slowest rank.
 double Measure(const Way& way, size_t count, int calls) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto start = std::chrono::steady_clock::now();
@@ -91,7 +91,7 @@ double Measure(const Way& way, size_t count, int calls) {
   return SlowestOf(took.count() / calls);
 }
 
-// Values whose sum is exact, whatever the order.
+// Fills in values with an exact sum in any order.
 float ValueAt(int rank, size_t index) {
   return static_cast<float>((index * 7 + static_cast<size_t>(rank) * 13) % 1000);
 }
@@ -106,7 +106,7 @@ void CheckSum(const Way& way, size_t count) {
       Die(fmt::format("{}: element {} of {} is {}, not {}", way.name, i, count, way.memory[i],
                       expected));
     }
-    way.memory[i] = 0;  // sums of sums stay finite
+    way.memory[i] = 0;  // repeated sums stay finite
   }
 }
 
@@ -115,7 +115,8 @@ Times TimesOf(std::vector<double> samples) {
   return {samples[samples.size() / 2], samples.front(), samples.back()};
 }
 
-// How many calls take about so many seconds. The first calls after other ways may wait for a core.
+// The number of calls that take about `seconds`. The first calls after another way may wait for a
+// core.
 int CallsIn(double seconds, const Way& way, size_t count) {
   constexpr int kCallsMax = 20'000;
   double once_us = 0;
@@ -144,7 +145,7 @@ std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count, const
   return times;
 }
 
-// Whether MPI's ranks spin while they wait, as far as it tells.
+// How the ranks of MPI wait, as far as MPI reports it.
 std::string MpiWaitMode(unsigned cores) {
   const char* const asked = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   if (asked != nullptr) return asked[0] == '0' ? "spins (asked)" : "yields (asked)";
@@ -158,7 +159,7 @@ std::string Cell(const Times& times) {
 }
 std::string Ratio(double a, double b) { return b == 0 ? "-" : fmt::format("{:.2f}", a / b); }
 
-// The bytes that each rank must send at least, in a second.
+// The rate of the bytes that each rank must send at least, in GB/s.
 double BusGigabytes(size_t bytes, double us) {
   const double ranks = RankCount();
   return us == 0 ? 0 : 2 * (ranks - 1) / ranks * static_cast<double>(bytes) / us / 1000;
@@ -189,15 +190,16 @@ Options ParseCommandLine(int argc, char** argv) {
   Options options;
   po::options_description known("mpirun -n RANKS allreduce_bench [OPTION...]");
   known.add_options()("help", "this text")  //
-      ("min", po::value(&options.bytes_min), "least size, bytes")(
-          "max", po::value(&options.bytes_max), "largest size, bytes")(
-          "registered", po::value(&options.registered_bytes), "registered memory, bytes")(
-          "staging", po::value(&options.staging_bytes), "staging of each rank, bytes")(
-          "repetitions", po::value(&options.repetitions), "of each measurement")(
-          "seconds", po::value(&options.seconds), "about how long a repetition takes")(
-          "wait", po::value(&options.wait), "spin or sleep; spin if every rank has a core")(
-          "way", po::value(&options.way), "auto, one-shot or two-shot")(
-          "json", po::value(&options.json_path), "writes the figures to this file, too");
+      ("min", po::value(&options.bytes_min), "smallest size in bytes")(
+          "max", po::value(&options.bytes_max), "largest size in bytes")(
+          "registered", po::value(&options.registered_bytes), "bytes of registered memory")(
+          "staging", po::value(&options.staging_bytes), "staging bytes of each rank")(
+          "repetitions", po::value(&options.repetitions), "repetitions of each measurement")(
+          "seconds", po::value(&options.seconds), "approximate seconds of a repetition")(
+          "wait", po::value(&options.wait),
+          "spin or sleep (default: spin if every rank has a core)")(
+          "way", po::value(&options.way), "algorithm: auto, one-shot or two-shot")(
+          "json", po::value(&options.json_path), "also write the figures to this file");
   try {
     po::variables_map given;
     po::store(po::parse_command_line(argc, argv, known), given);
@@ -221,7 +223,7 @@ sync::HostAlgorithm ParseWay(const std::string& name) {
   if (name == "auto") return sync::HostAlgorithm::kAuto;
   if (name == "one-shot") return sync::HostAlgorithm::kOneShot;
   if (name == "two-shot") return sync::HostAlgorithm::kTwoShot;
-  Die("--way is auto, one-shot or two-shot");
+  Die("--way must be auto, one-shot or two-shot");
 }
 
 template <typename T>

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs allreduce_bench for several numbers of ranks, and sets its sums beside MPI's and Gloo's.
+"""Runs allreduce_bench for several numbers of ranks, and compares lmdbio with MPI and Gloo.
 
     bench/allreduce_matrix.py [--ranks 2,3,4,5,6,7,8] [--waits spin,yield] [--out FOLDER] ...
 
-By default MPI spins where every rank has a core, and yields where ranks share them, which is what
-suits it best. Options that are not known here go to allreduce_bench. Tables go to standard output
-and OUT/matrix.md, all figures to OUT/matrix.json.
+By default MPI spins if every rank has a core, and yields if ranks share cores; that is best for
+MPI. Unknown options are passed to allreduce_bench. Tables go to standard output and OUT/matrix.md,
+all figures to OUT/matrix.json.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def time_text(time_us):
 
 
 def table(cells):
-    # A Synchronizer's thread always waits asleep; what spins is for ranks with cores of their own.
+    # The helper thread of a Synchronizer always sleeps. Spinning is for ranks with own cores.
     heads = [f"{cell['ranks']} ranks, MPI {cell['mpi_wait']}, lmdbio {cell['wait']}"
              for cell in cells]
     lines = ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both)", "",
@@ -95,8 +95,8 @@ def verdict(cells):
              f"better one's time, with {cell['ranks']} ranks, MPI {cell['mpi_wait']}, "
              f"{size_text(row['bytes'])}"]
     if small:
-        lines.append(f"times of Gloo's speed up to 1 MiB: {min(small):.1f} at least, "
-                     f"{statistics.median(small):.1f} in the middle")
+        lines.append(f"speed relative to Gloo up to 1 MiB: {min(small):.1f} at least, "
+                     f"{statistics.median(small):.1f} at the median")
     return lines
 
 
@@ -104,7 +104,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", default="2,3,4,5,6,7,8",
                         type=lambda text: [int(word) for word in text.split(",")])
-    parser.add_argument("--waits", default="", help="spin, yield or both; default: what suits MPI")
+    parser.add_argument("--waits", default="", help="spin, yield or both (default: best for MPI)")
     parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
     parser.add_argument("--out", default=ROOT / "build" / "allreduce_matrix", type=pathlib.Path)
     parser.add_argument("--mpirun", default="mpirun")

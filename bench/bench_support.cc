@@ -53,7 +53,7 @@ void Write(const std::string& path, const DatabaseSpec& spec) {
   if (!summary) Die(summary.error().message());
 }
 
-// Collects every repetition instead of printing it, then prints one line for each benchmark.
+// Collects all repetitions and prints one line for each benchmark at the end.
 class RatioReporter final : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -216,7 +216,8 @@ uint64_t StorageBytesRead() {
 }
 
 void Agreement::Check(std::string_view what, uint64_t checksum) {
-  if (any_ && checksum != checksum_) Die(fmt::format("{}: found something else", what));
+  if (any_ && checksum != checksum_)
+    Die(fmt::format("{}: the checksum differs from that of the other ways", what));
   any_ = true;
   checksum_ = checksum;
 }

@@ -1,8 +1,8 @@
-// bench/bench_support.h - what the benchmarks share: databases to read, cold caches, ratios.
+// bench/bench_support.h - databases, cold caches and ratios for all benchmarks.
 //
-// A benchmark program compares ways of doing one thing within one run, interleaved, and prints each
-// way's median beside that of the baseline. `--scale tiny` runs the same code on little data, so
-// that it cannot rot; its figures mean nothing.
+// A benchmark program compares several ways to do one thing in one run. The ways are interleaved;
+// each median is printed beside the median of the baseline. `--scale tiny` runs the same code on
+// little data, as a test; its figures mean nothing.
 #ifndef LMDBIO_BENCH_BENCH_SUPPORT_H_
 #define LMDBIO_BENCH_BENCH_SUPPORT_H_
 
@@ -20,11 +20,11 @@
 namespace lmdbio::bench {
 
 struct BenchOptions {
-  std::string directory;  // where databases are kept between runs
+  std::string directory;  // databases are kept here between runs
   bool is_tiny = false;
 };
 
-// Takes --scale tiny|full and --dir DIR off the command line, leaves the rest to Google Benchmark.
+// Removes --scale tiny|full and --dir DIR from the command line. Google Benchmark parses the rest.
 // Ends the program on misuse.
 BenchOptions ParseOptions(int& argc, char** argv);
 
@@ -40,25 +40,25 @@ struct DatabaseSpec {
 tools::ValueSizes FixedSize(uint64_t value_bytes);
 tools::ValueSizes LogNormalSize(double median_bytes, double sigma);
 
-// The path of the database, with its provenance file beside it; made the first time. Ends the
+// The path of the database, which has a provenance file. The first call creates both. Ends the
 // program on failure.
 std::string DatabaseFor(const BenchOptions& options, const DatabaseSpec& spec);
 
-// Sum of the 64-bit words of a value: touches all of it, and proves that two readers saw the same.
+// The sum of the 64-bit words of a value. It touches all bytes, and equal sums show that two
+// readers saw the same bytes.
 uint64_t SumWords(Bytes value);
 
-// A pass over all records of the database at `path` by liblmdb's own cursor in a fresh environment,
+// Passes over all records of the database at `path` with liblmdb's cursor in a new environment
 // without locks, as a training job opens it. Returns the sum of SumWords over all values.
 uint64_t ScanWithLmdb(const std::string& path);
 
-// Drops the pages of the file from the page cache. Returns the share that stayed, 0 if all are
-// gone.
+// Drops the pages of the file from the page cache. Returns the share that stayed cached.
 double EvictFromCache(const std::string& data_path);
 
-// Bytes that this process has caused to be fetched from storage.
+// The bytes that storage has delivered for this process.
 uint64_t StorageBytesRead();
 
-// Ends the program with a message if the ways of a benchmark did not find the same.
+// Ends the program with a message if two ways of a benchmark have different checksums.
 class Agreement {
  public:
   void Check(std::string_view what, uint64_t checksum);
@@ -68,9 +68,9 @@ class Agreement {
   uint64_t checksum_ = 0;
 };
 
-// Runs the registered benchmarks, `repetitions` times each and interleaved, and prints medians with
-// minimum and maximum. Within a group - the part of a name before '/' - the first is the baseline
-// and the others are printed as multiples of its speed.
+// Runs the registered benchmarks `repetitions` times each, interleaved, and prints medians with
+// minimum and maximum. A group is the part of a name before '/'. The first benchmark of a group is
+// the baseline; the others are printed as multiples of its speed.
 int RunAndCompare(int argc, char** argv, int repetitions);
 
 }  // namespace lmdbio::bench

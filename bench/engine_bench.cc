@@ -1,9 +1,9 @@
 // Question: how fast does each block engine bring a cold file into memory, in order and in random
 // order, through the page cache and around it, compared with one pread of 1 MiB after another?
 //
-// State: cold. The file's pages are dropped from the page cache before every repetition (not
-// timed); the share that stayed is printed. Opening is timed, as is touching every byte. Every way
-// reads every block once; their sums must agree.
+// State: cold. The pages of the file are dropped from the page cache before every repetition (not
+// timed); the share that stayed is printed. The time includes opening the file and touching every
+// byte. Every way reads every block once, and all sums must agree.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -66,7 +66,7 @@ std::vector<uint64_t> Offsets(const TestFile& file, uint64_t block_bytes, Record
   return offsets;
 }
 
-// Memory for some blocks, its pages touched before anything is timed.
+// Memory for some blocks. Its pages are touched before the time starts.
 class BlockMemory {
  public:
   explicit BlockMemory(uint64_t size_bytes)
@@ -81,7 +81,7 @@ class BlockMemory {
   uint64_t size_bytes_;
 };
 
-// What one way of reading found: the sum of all words, and how it came by them.
+// The outcome of one way of reading: the sum of all words, and the engine's description.
 struct EnginePass {
   uint64_t sum = 0;
   file::EngineCounters counters;
@@ -98,7 +98,7 @@ Result<EnginePass> ReadOneByOne(const std::string& path, const std::vector<uint6
   return pass;
 }
 
-// Keeps as many blocks under way as `options.memory` has room for.
+// Keeps as many blocks in flight as fit into `options.memory`.
 Result<EnginePass> ReadThroughEngine(const std::string& path, const std::vector<uint64_t>& offsets,
                                      uint64_t block_bytes, const EngineOptions& options) {
   LMDBIO_TRY(const std::unique_ptr<BlockEngine> engine, file::OpenBlockEngine(path, options));
@@ -161,7 +161,7 @@ void RegisterEngine(const std::string& group, const TestFile& file, RecordOrder 
   const auto memory = std::make_shared<BlockMemory>(options.queue_depth * block_bytes);
   options.memory = memory->all();
   const std::vector<uint64_t> offsets = Offsets(file, block_bytes, order);
-  // The row keeps its memory, which `options` only borrows.
+  // The row owns the memory that `options` borrows.
   RegisterCold(name, file, agreement, [=, owned = memory, path = file.path] {
     return ReadThroughEngine(path, offsets, block_bytes, options);
   });
@@ -174,7 +174,7 @@ void RegisterGroup(const std::string& group, const TestFile& file, RecordOrder o
   RegisterCold(group + "/plain pread, 1024 KiB, buffered", file, agreement,
                [=, path = file.path] { return ReadOneByOne(path, offsets, block->all()); });
   for (const uint64_t block_bytes : {64 * uint64_t{1024}, kMiB}) {
-    // A map has no direct reads, and nothing under way that could be deep.
+    // mmap has no direct reads and no queue.
     RegisterEngine(group, file, order, block_bytes,
                    {EngineKind::kMmap, CachePolicy::kBuffered, 1, {}}, agreement);
     for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {

@@ -29,7 +29,7 @@ class GlooRing final : public GlooRanks {
   std::shared_ptr<gloo::Context> context_;
 };
 
-// A new directory of rank 0's, whose name all get.
+// Rank 0 creates a directory and broadcasts its name.
 std::string CommonDirectory(int rank, const GatherFromAll& gather) {
   std::vector<char> name(4096);
   if (rank == 0) {
@@ -50,7 +50,7 @@ std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFro
   gloo::rendezvous::FileStore store(directory);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, rank_count);
   context->connectFullMesh(store, device);
-  gather({'x'});  // all are connected
+  gather({'x'});  // a barrier: all ranks are connected
   if (rank == 0) std::filesystem::remove_all(directory);
   return std::make_unique<GlooRing>(std::move(context));
 }

@@ -1,4 +1,4 @@
-// bench/gloo_ranks.h - Gloo among the ranks of an MPI program, where this machine has it.
+// bench/gloo_ranks.h - Gloo among the ranks of an MPI program, if this machine has Gloo.
 #ifndef BENCH_GLOO_RANKS_H_
 #define BENCH_GLOO_RANKS_H_
 
@@ -12,13 +12,13 @@ namespace lmdbio::bench {
 class GlooRanks {
  public:
   virtual ~GlooRanks() = default;
-  // Its default: the ring.
+  // With Gloo's default algorithm, the ring.
   virtual void AllReduceSum(float* values, size_t count) = 0;
 };
 
-// Collective. Over TCP and the loopback interface; nullptr where the program is built without Gloo.
-// gather  what every rank brings, rank after rank; the same size on all ranks
-// Throws what Gloo throws
+// Collective. Connects the ranks over TCP and the loopback interface. Returns nullptr if the
+// program is built without Gloo. Throws the exceptions of Gloo.
+// gather  returns the bytes of all ranks in rank order; all ranks give the same number of bytes
 using GatherFromAll = std::function<std::vector<char>(const std::vector<char>& mine)>;
 std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFromAll& gather);
 

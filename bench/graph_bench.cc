@@ -1,8 +1,9 @@
-// Question: how long does the one pass over a computation graph take, and does the time grow with
-// nodes and edges only? Graphs with the node and edge counts of Pumma et al., table I.
+// Question: how long does the pass over a computation graph take, and does the time grow with nodes
+// and edges only? The graphs have the node and edge counts of Pumma et al., table I.
 //
-// State: no storage: a graph in memory. The baseline is a copy of the graph, which touches every
-// node and edge once too. The paper's times are of another machine; they are printed for scale.
+// State: a graph in memory, without storage. The baseline is a copy of the graph, which also
+// touches every node and edge once. The times of the paper are from another machine and printed for
+// comparison.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -50,8 +51,8 @@ class Numbers {
   uint64_t state_ = 1;
 };
 
-// As a network is: each node needs one shortly before it, and the edges that are left over skip a
-// little further. The tensors lie in the second half, where gradients are made.
+// Builds a graph like that of a network. Each node depends on one shortly before it; the remaining
+// edges skip a little farther. The tensors are in the second half, where gradients are computed.
 sync::Graph MakeGraph(const Network& network) {
   constexpr uint32_t kNear = 8;
   constexpr uint32_t kFar = 200;
@@ -93,7 +94,7 @@ double MedianMs(int repetitions, Way way) {
   return times[static_cast<size_t>(repetitions / 2)];
 }
 
-// Of log y over log x: the power with which time grows.
+// The slope of log y over log x, which is the power with which the time grows.
 double SlopeOf(const std::vector<double>& xs, const std::vector<double>& ys) {
   double sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (size_t i = 0; i < xs.size(); ++i) {
@@ -116,7 +117,7 @@ int Run(int repetitions) {
     const auto ordered = sync::OrderTensors(graph);
     if (!ordered || graph.node_count() != network.node_count ||
         graph.edge_count() != network.edge_count || ordered->size() != network.tensor_count) {
-      fmt::print(stderr, "{}: not the graph that was asked for\n", network.name);
+      fmt::print(stderr, "{}: the graph has other numbers of nodes or edges\n", network.name);
       return 1;
     }
     const double copy_ms = MedianMs(repetitions, [&] { return sync::Graph(graph); });
@@ -130,7 +131,7 @@ int Run(int repetitions) {
                network.node_count, network.edge_count, network.tensor_count, copy_ms, order_ms,
                plan_ms, network.paper_ms);
   }
-  fmt::print("time grows with (nodes + edges) to the power of {:.2f}; of the copy {:.2f}\n",
+  fmt::print("the time grows as (nodes + edges)^{:.2f}, that of the copy as ^{:.2f}\n",
              SlopeOf(sizes, times), SlopeOf(sizes, copy_times));
   return 0;
 }

@@ -1,11 +1,11 @@
 // Question: how fast does one thread go through all records of a file in the page cache, touching
 // every value, compared with liblmdb's cursor?
 //
-// State: warm (each variant's first repetition follows a pass that read everything). Every
-// repetition opens the file anew, as liblmdb's does, so page faults count for both.
+// State: warm; a pass over the file precedes each variant. Every repetition opens the file again,
+// as liblmdb does, so page faults count for both.
 //
-// The raw rows sum up all bytes of the file in order and know nothing of records: what a map and
-// what explicit reads can give at best. (A cursor may beat them: it leaves unused bytes alone.)
+// The raw rows sum all bytes of the file in order, without records. They are the limit of a map and
+// of explicit reads. A cursor may be faster, because it skips unused bytes.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -1,7 +1,7 @@
-// Question: how long until we know where every record of a cold file lies, and how much of the file
-// must be read for it, compared with liblmdb walking it?
+// Question: how long does it take to find the location of every record of a cold file, and how much
+// of the file must be read, compared with a pass of liblmdb's cursor?
 //
-// State: cold. The file's pages are dropped from the page cache before every repetition (not
+// State: cold. The pages of the file are dropped from the page cache before every repetition (not
 // timed); the share that stayed is printed.
 #include <chrono>
 
@@ -27,7 +27,7 @@ Result<Walked> Walk(const std::string& data_path) {
   return Walked{builder.Finish().record_count(), source->counters().bytes};
 }
 
-// Times `work` with a cold cache, and counts what it made the storage deliver.
+// Times `work` with a cold cache, and counts the bytes that storage delivers.
 template <typename Work>
 void RunCold(benchmark::State& state, const std::string& data_path, Work work) {
   for (auto _ : state) {
@@ -57,7 +57,7 @@ void Register(const BenchOptions& options, const DatabaseSpec& spec) {
                                  RunCold(state, data_path, [&](benchmark::State& inner) {
                                    const Result<Walked> walked = Walk(data_path);
                                    if (!walked || walked->record_count != spec.record_count) {
-                                     inner.SkipWithError("cannot be walked");
+                                     inner.SkipWithError("the page walk failed");
                                      return;
                                    }
                                    inner.counters["MB requested"] =

@@ -1,8 +1,8 @@
-// Question: how many positions of a shuffled sequence are computed in a second, one after the other
-// and one by one, and does that depend on the number of records?
+// Question: how many positions of a shuffled sequence are computed in a second, in order and
+// individually, and does the rate depend on the number of records?
 //
-// State: no storage, no database: an order is arithmetic. The baseline is what it takes to draw as
-// many random numbers, with which some records would come twice and others never.
+// State: no storage and no database; an order is arithmetic. The baseline draws as many random
+// numbers, which would repeat some records and omit others.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -25,12 +25,12 @@ using load::Schedule;
 using load::Shuffle;
 using load::WalkOptions;
 
-constexpr uint64_t kBlockRecords = 256;  // about 1 MiB of 3,080 B each
+constexpr uint64_t kBlockRecords = 256;  // about 1 MiB of records of 3,080 B
 constexpr uint64_t kBatchSize = 256;
 constexpr uint64_t kGroupBatches = 32;
-constexpr uint64_t kFillRecords = 256;  // at a time
+constexpr uint64_t kFillRecords = 256;  // records computed in one call
 
-// `count` places of a walk, from the middle on and over its end: each once if there are so many.
+// `count` indices of a walk, from the middle on and wrapping at the end, each at most once.
 template <typename Visitor>
 void VisitPlaces(uint64_t record_count, uint64_t count, Visitor visit) {
   uint64_t place = record_count / 2;

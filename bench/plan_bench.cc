@@ -1,8 +1,7 @@
 // Question: how fast are the reads of a slot planned, for records in file order and in random
-// order, compared with merely sorting their offsets? And what rate of storage would planning alone
-// allow?
+// order, compared with sorting their offsets? At which storage rate would planning be the limit?
 //
-// State: warm, no storage: plans are computed from places alone.
+// State: warm, no storage; plans are computed from record locations only.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -22,10 +21,10 @@ constexpr uint64_t kRecordsPerLeaf = 150;
 
 struct Records {
   uint64_t value_bytes = 0;
-  std::vector<Extent> values;  // in the order in which they are asked for
+  std::vector<Extent> values;  // in the order of requests
 };
 
-// Values of a load in key order: each on pages of its own, a leaf page after every 150.
+// The values of a load in key order: each on its own pages, with a leaf page after every 150.
 Records MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
   const uint64_t pages_each = (value_bytes + 16 + kPageBytes - 1) / kPageBytes;
   const tools::Permutation shuffle(3, count);

@@ -1,7 +1,7 @@
-// Question: how small is a provenance file, and how soon does it give the layout back?
+// Question: how small is a provenance file, and how fast does it yield the layout?
 //
-// The loads are replayed and encoded without a data file, as their writer would have described
-// them; that a replay equals the file is the tests' business (tests/provenance).
+// The loads are replayed and encoded without a data file, from the description that a writer would
+// give. Tests check that a replay equals the file (tests/file/provenance).
 #include <cmath>
 #include <random>
 
@@ -34,7 +34,7 @@ Layout Expand(const Provenance& file) {
   return builder.Finish();
 }
 
-// A fingerprint as it would be of the finished database.
+// The fingerprint that the finished database would have.
 Fingerprint FingerprintOf(uint64_t record_count, const file::ReplayTotals& totals) {
   Fingerprint fingerprint;
   fingerprint.page_format = kFormat;
@@ -63,10 +63,10 @@ std::vector<std::byte> OrderedFile(const OrderedLoad& load) {
   return file::EncodeOrderedLoad(FingerprintOf(load.record_count, *totals), load, *totals);
 }
 
-// The same records, their overflow pages dealt out at random.
+// The same records, with overflow pages in random order.
 std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
   file::ExactEncoder encoder(kFormat);
-  constexpr uint64_t kRecordsPerLeaf = 50;  // what pages split in random order hold on average
+  constexpr uint64_t kRecordsPerLeaf = 50;  // the mean of leaf pages after random insertions
   const uint64_t leaf_count = (record_count + kRecordsPerLeaf - 1) / kRecordsPerLeaf;
   const tools::Permutation shuffle(5, record_count + leaf_count);
   uint64_t record = 0;

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""What Python adds to a batch: the time of lmdbio.Loader less that of the C call behind it.
+"""Measures the overhead of Python for a batch: the time of lmdbio.Loader minus that of its C call.
 
     LMDBIO_LIBRARY=build/release/lib/liblmdbio.so bench/python_overhead.py PATH [--batch-size N,...]
 
-Each row is the least of several epochs, read from the page cache (which is filled first), so that
-the C call sleeps for nothing. `array(copy=True)` moves the bytes besides.
+Each row is the minimum of several epochs. The page cache is filled first, so the C call never
+sleeps. `array(copy=True)` also copies the bytes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def fill_page_cache(path):
 
 
 def seconds_of_c(path, batch_size):
-    """Of lmdbio_next_within, for each batch of an epoch."""
+    """The seconds of lmdbio_next_within for a batch, from one epoch."""
     with lmdbio.Loader(path, batch_size) as loader:
         handle, count = loader._use(), len(loader)
         pointer = ctypes.POINTER(_capi.BatchStruct)()

@@ -1,9 +1,9 @@
-// Question: what does it cost to hand a slot of the window to 2 to 8 ranks and to get it back,
-// compared with two meetings at a barrier, which is how shared buffers are commonly guarded?
+// Question: how long does it take to announce a slot of the window to 2 to 8 ranks and to get it
+// back, compared with two barriers, the common protection of shared buffers?
 //
-// State: warm, no storage, slots hold nothing. Each rank is a process of its own, the reader a
-// thread of the first, as in a job. More ranks than cores is what is measured where there are
-// fewer cores than ranks; nobody spins for long, so MPI's wait mode plays no role.
+// State: warm, no storage, empty slots. Each rank is a process, and the reader is a thread of the
+// first rank, as in a job. On a machine with few cores, ranks share cores. No rank spins for long,
+// so MPI's wait mode has no influence.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -52,7 +52,8 @@ void Require(bool holds, const char* what) {
   std::exit(1);
 }
 
-// Runs `rank_body` as each of the ranks, rank 0 in a thread of this process, and `reader` here.
+// Runs `rank_body` in a process for each rank, for rank 0 in a thread of this process, and `reader`
+// in the calling thread.
 void RunJob(int rank_count, const std::function<void(int)>& rank_body,
             const std::function<void()>& reader) {
   std::vector<pid_t> children;
@@ -75,7 +76,7 @@ void RunJob(int rank_count, const std::function<void(int)>& rank_body,
   }
 }
 
-// in_flight  slots that the reader may be ahead; 1: hand over, and wait until it is back
+// in_flight  slots that the reader may be ahead; 1: announce a slot and wait for its release
 void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
   const WindowShape shape{rank_count, 1, 0};
   const SharedPages memory(Window::BytesNeeded(shape));
@@ -83,7 +84,7 @@ void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
     Window window(memory.bytes(), shape, rank, rank);
     for (uint64_t slot = 0; slot < slot_count; ++slot) {
       const auto head = window.AwaitSlot(slot);
-      Require(head && head->first_batch == slot, "another slot came");
+      Require(head && head->first_batch == slot, "the window returned another slot");
       window.LetGo(slot + 1);
     }
     window.Leave();

@@ -1,6 +1,5 @@
 // check_records PATH: reads every record of a database through lmdbio and through liblmdb, compares
-// them byte for byte, and prints how fast each goes through the file. On a busy machine, compare
-// the processor times.
+// them byte for byte, and prints the speed of both. On a busy machine, compare the processor times.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -67,7 +66,8 @@ Status CompareEveryRecord(const std::string& data_path) {
   LMDBIO_TRY(bool theirs, reader.Next());
   for (uint64_t record = 0; ours || theirs; ++record) {
     const auto differs = [&] {
-      return Fail(ErrorCode::kInternal, fmt::format("record {} differs from liblmdb's", record));
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("record {} differs between lmdbio and liblmdb", record));
     };
     if (ours != theirs) return differs();
     LMDBIO_TRY(const Bytes value, cursor.Value());
@@ -91,8 +91,8 @@ void Print(const char* reader, std::vector<Pass> passes) {
 Status Run(const std::string& path) {
   LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(path));
   LMDBIO_TRY_VOID(CompareEveryRecord(data_path));
-  // The comparison has brought the file into the page cache: all passes are warm. The readers take
-  // turns, so that whatever else the machine does meets each of them.
+  // The comparison has brought the file into the page cache, so all passes are warm. The readers
+  // take turns, so that other load on the machine affects all of them.
   std::vector<Pass> lmdb, map, read_ahead;
   for (int round = 0; round < kRounds; ++round) {
     LMDBIO_TRY(lmdb.emplace_back(), Timed([&] { return ReadWithLmdb(data_path); }));

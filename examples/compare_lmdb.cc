@@ -1,10 +1,10 @@
-// compare_lmdb PATH [ROUNDS]: records a second of one process through liblmdb and through lmdbio's
-// loader: from storage (cold) and from the page cache (warm), in order and shuffled.
+// compare_lmdb PATH [ROUNDS]: compares liblmdb with lmdbio's loader, in records per second of one
+// process: from storage (cold) and from the page cache (warm), in order and shuffled.
 //
-// Both readers look at every byte of every value. Each pass opens the database anew, which counts,
-// and ends after all records or kPassSeconds. liblmdb runs with the kernel's read-ahead and without
-// (MDB_NORDAHEAD). For shuffled passes it is given all keys in a random order, free of charge. The
-// readers take turns, so that other work on the machine meets all of them.
+// Both readers touch every byte of every value. The time of a pass includes opening the database. A
+// pass ends after all records or kPassSeconds. liblmdb runs with the kernel's read-ahead and
+// without (MDB_NORDAHEAD). For shuffled passes it gets a list of all keys in random order; the time
+// for that list does not count. The readers take turns, so that other load affects all of them.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -55,7 +55,7 @@ constexpr std::array<Reader, 3> kReaders = {
 
 class Deadline {
  public:
-  // Looks at the clock once a batch.
+  // The clock is read once for each batch.
   bool IsOver(uint64_t record_count) const {
     return record_count % kBatchRecords == 0 && Clock::now() >= end_;
   }
@@ -113,7 +113,7 @@ Result<Pass> ReadWithLoader(const std::string& path, Order order, uint64_t seed)
   return pass;
 }
 
-// Passes that read all records must have read the same ones.
+// Passes over all records must have equal checksums.
 Status CheckSame(const std::vector<Pass>& passes, uint64_t record_count) {
   const Pass* whole = nullptr;
   for (const Pass& pass : passes) {
@@ -135,7 +135,7 @@ double MedianRate(const std::vector<Pass>& passes) {
   return rates[rates.size() / 2];
 }
 
-// The caches' state in words comes back in `state`.
+// state  receives the description of the cache state
 Result<std::array<double, kReaders.size()>> Measure(const Row& row, const std::string& path,
                                                     int rounds, std::vector<std::string>& keys,
                                                     std::string& state) {

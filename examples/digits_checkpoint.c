@@ -14,7 +14,7 @@ enum { kLinksMax = 40 }; /* as the kernel follows */
 
 _Static_assert(sizeof(struct checkpoint) ==
                    8 + 3 * sizeof(uint64_t) + 2 * sizeof(struct network) + 1024 + sizeof(uint64_t),
-               "a checkpoint has no padding, which would hold anything");
+               "a checkpoint must not have padding, whose bytes are undefined");
 
 /* FNV-1a. */
 static uint64_t checksum_of(const struct checkpoint* checkpoint) {
@@ -35,14 +35,14 @@ static int write_file(const char* path, const struct checkpoint* checkpoint) {
   return fclose(file) != 0 && is_written ? errno : error;
 }
 
-/* Nothing else can be replaced by a rename, and reading a FIFO would wait. */
+/* A rename can replace only a regular file, and reading a FIFO would wait for a writer. */
 static bool is_other_than_file(const char* path) {
   struct stat found;
   return stat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
-/* The name at the end of the symbolic links that begin at `path`: links stay, and the file that
- * they lead to is replaced. realpath would want that file to be there. */
+/* The path at the end of the chain of symbolic links that begins at `path`. Links stay, and the
+ * file at their end is replaced. realpath does not serve, because that file need not exist. */
 static int follow_links(const char* path, char target[PATH_MAX]) {
   const size_t path_bytes = strlen(path);
   if (path_bytes >= PATH_MAX) return ENAMETOOLONG;
@@ -87,9 +87,9 @@ const char* checkpoint_read(const char* path, struct checkpoint* out_checkpoint)
   const int error = ferror(file) ? errno : 0;
   fclose(file);
   if (error != 0) return strerror(error);
-  if (!is_whole) return "is no checkpoint, or one that was cut short";
-  if (memcmp(found.magic, kMagic, sizeof kMagic) != 0) return "is no checkpoint";
-  if (found.checksum != checksum_of(&found)) return "is damaged: its checksum does not fit";
+  if (!is_whole) return "is not a checkpoint, or is truncated";
+  if (memcmp(found.magic, kMagic, sizeof kMagic) != 0) return "is not a checkpoint";
+  if (found.checksum != checksum_of(&found)) return "is damaged: its checksum does not match";
   found.state[sizeof found.state - 1] = '\0';
   *out_checkpoint = found;
   return NULL;

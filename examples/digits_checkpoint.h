@@ -1,4 +1,4 @@
-/* digits_checkpoint.h - all that a training job needs to go on as if it had never stopped. */
+/* digits_checkpoint.h - the state from which a training job continues exactly. */
 #ifndef EXAMPLES_DIGITS_CHECKPOINT_H_
 #define EXAMPLES_DIGITS_CHECKPOINT_H_
 
@@ -6,7 +6,7 @@
 
 #include "examples/digits_network.h"
 
-/* The file is this struct, in this machine's order of bytes. */
+/* The file consists of this struct, in the byte order of this machine. */
 struct checkpoint {
   char magic[8];
   uint64_t epoch_count; /* trained */
@@ -18,14 +18,14 @@ struct checkpoint {
   uint64_t checksum; /* of all before it */
 };
 
-/* Both return NULL, or what is wrong. */
+/* Both functions return NULL, or a text with the reason of the failure. */
 
-/* Writes a file beside `path`, brings it to the disk and gives it its name: whenever the job is
- * stopped, `path` is the last whole checkpoint. A symbolic link stays, and the file that it leads
- * to is replaced. Sets magic and checksum. */
+/* Writes a new file, syncs it to the disk and renames it to `path`. So `path` is always the last
+ * complete checkpoint. A symbolic link stays, and the file at its end is replaced. Sets magic and
+ * checksum. */
 const char* checkpoint_write(const char* path, struct checkpoint* checkpoint);
 
-/* Without a file, *out_checkpoint stays as it is. */
+/* If the file does not exist, *out_checkpoint does not change. */
 const char* checkpoint_read(const char* path, struct checkpoint* out_checkpoint);
 
 #endif /* EXAMPLES_DIGITS_CHECKPOINT_H_ */

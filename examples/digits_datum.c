@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A field is a tag, field number * 8 + wire type, and what the wire type says. */
+/* A field is a tag (field number * 8 + wire type), followed by data of that wire type. */
 enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
 enum { TAG_DATA = 4 * 8 + WIRE_BYTES, TAG_LABEL = 5 * 8 + WIRE_VARINT };
 
@@ -12,7 +12,7 @@ struct cursor {
   const uint8_t* end;
 };
 
-/* Seven bits a byte, the lowest first; the high bit says that more follow. */
+/* Seven bits in each byte, the lowest first. The high bit is set if another byte follows. */
 static bool take_varint(struct cursor* cursor, uint64_t* number) {
   *number = 0;
   for (int shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
@@ -58,7 +58,7 @@ const char* digit_parse(const void* datum, size_t size, struct digit* out_digit)
   struct field data = {0}, label = {.number = LABEL_COUNT};
   while (rest.at < rest.end) {
     struct field field = {0};
-    if (!take_field(&rest, &field)) return "is no Datum, or one that was cut short";
+    if (!take_field(&rest, &field)) return "is not a Datum, or is truncated";
     if (field.tag == TAG_DATA) data = field;
     if (field.tag == TAG_LABEL) label = field;
   }

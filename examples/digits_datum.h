@@ -1,4 +1,4 @@
-/* digits_datum.h - a handwritten digit, from the record that Caffe keeps of it. */
+/* digits_datum.h - reads a handwritten digit from Caffe's record. */
 #ifndef EXAMPLES_DIGITS_DATUM_H_
 #define EXAMPLES_DIGITS_DATUM_H_
 
@@ -12,9 +12,10 @@ struct digit {
   uint8_t label;               /* below LABEL_COUNT */
 };
 
-/* Reads a Datum, in protobuf's wire format; two fields matter (tools/datum/caffe_datum.proto).
- * datum    [size] bytes of anything; nothing beyond them is touched
- * Returns  NULL, or what is wrong, as "has no 64 bytes of data" */
+/* Reads a Datum in protobuf's wire format. Two of its fields are used
+ * (tools/datum/caffe_datum.proto).
+ * datum    [size] untrusted bytes; no byte beyond them is touched
+ * Returns  NULL, or the reason of the failure, as "has no 64 bytes of data" */
 const char* digit_parse(const void* datum, size_t size, struct digit* out_digit);
 
 #endif /* EXAMPLES_DIGITS_DATUM_H_ */

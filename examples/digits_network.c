@@ -7,14 +7,14 @@ enum { WEIGHT_COUNT = sizeof(struct network) / sizeof(double) };
 
 static const double kMomentum = 0.9;
 
-/* What a digit brings about in the network. */
+/* The activations of the network for one digit. */
 struct activity {
   double pixels[PIXEL_COUNT];
   double hidden[HIDDEN_COUNT];
   double output[LABEL_COUNT];
 };
 
-/* The seed's index-th number, from -1 to 1 (SplitMix64). */
+/* Number `index` of the sequence of `seed`, from -1 to 1 (SplitMix64). */
 static double draw(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * UINT64_C(0x9E3779B97F4A7C15);
   z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -68,7 +68,7 @@ int network_guess(const struct network* network, const struct digit* digit) {
   return largest(activity.output);
 }
 
-/* Turns output into the loss's slope there: softmax less one at the true label.
+/* Replaces the output by the gradient of the loss: softmax, minus one at the true label.
  * Returns  the loss */
 static double output_slope(double output[LABEL_COUNT], int label) {
   const double max = output[largest(output)]; /* taken off, so that exp does not overflow */

@@ -1,7 +1,7 @@
-/* digits_network.h - a network that reads digits: 64 pixels, 64 hidden units (ReLU), 10 labels
- * (softmax, cross entropy); trained by gradient descent with momentum.
+/* digits_network.h - a network that recognises digits: 64 pixels, 64 hidden units (ReLU), 10 labels
+ * (softmax, cross entropy). It is trained by gradient descent with momentum.
  *
- * All in double: then the order in which ranks add up gradients hardly shows in a loss curve.
+ * All numbers are double, so the order in which ranks add gradients hardly changes a loss curve.
  */
 #ifndef EXAMPLES_DIGITS_NETWORK_H_
 #define EXAMPLES_DIGITS_NETWORK_H_
@@ -12,7 +12,7 @@
 
 enum { HIDDEN_COUNT = 64 };
 
-/* Doubles only. A gradient and a velocity have the same shape. */
+/* Contains only doubles. A gradient and a velocity have the same shape. */
 struct network {
   double hidden[HIDDEN_COUNT][PIXEL_COUNT];
   double hidden_bias[HIDDEN_COUNT];
@@ -20,19 +20,19 @@ struct network {
   double output_bias[LABEL_COUNT];
 };
 
-/* Weights that depend on the seed alone: every rank draws the same. */
+/* Sets weights that depend only on the seed, so all ranks draw the same. */
 void network_init(struct network* network, uint64_t seed);
 
-/* Adds the gradient of the digit's loss to *gradient.
+/* Adds the gradient of the loss for one digit to *gradient.
  * Returns  the loss */
 double network_add_gradient(const struct network* network, const struct digit* digit,
                             struct network* gradient);
 
-/* The label that the network takes the digit for. */
+/* The label that the network assigns to the digit. */
 int network_guess(const struct network* network, const struct digit* digit);
 
-/* A step down the gradient.
- * rate  the learning rate, divided by the number of records whose gradients were added up */
+/* One step of gradient descent.
+ * rate  the learning rate, divided by the number of records in the sum of gradients */
 void network_step(struct network* network, struct network* velocity, const struct network* gradient,
                   double rate);
 

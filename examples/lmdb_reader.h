@@ -1,4 +1,4 @@
-// Shared by check_records and compare_lmdb: the reader through liblmdb, and the result of a pass.
+// The reader through liblmdb and the result of a pass, for check_records and compare_lmdb.
 #ifndef LMDBIO_EXAMPLES_LMDB_READER_H_
 #define LMDBIO_EXAMPLES_LMDB_READER_H_
 
@@ -17,13 +17,13 @@
 
 namespace examples {
 
-// Equal for two readers that saw the same records, in whatever order.
+// Two readers of the same records get equal sums, in any order.
 struct Pass {
   uint64_t record_count = 0;
   uint64_t value_bytes = 0;
   uint64_t word_sum = 0;
   double seconds = 0;
-  double cpu_seconds = 0;  // of the calling thread
+  double cpu_seconds = 0;  // processor time of the calling thread
 
   void Add(lmdbio::Bytes value) {
     ++record_count;
@@ -42,7 +42,7 @@ inline double ThreadCpuSeconds() {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
-// work() returns a Result<Pass>, and opens the database: that counts.
+// Times work(), which opens the database and returns a Result<Pass>.
 template <typename Work>
 lmdbio::Result<Pass> Timed(Work work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -55,7 +55,7 @@ lmdbio::Result<Pass> Timed(Work work) {
   return pass;
 }
 
-// liblmdb's cursor over the main database, opened and closed by this object.
+// Owns a cursor of liblmdb over the main database.
 class LmdbReader {
  public:
   explicit LmdbReader(const std::string& data_path, unsigned flags = 0) {
@@ -87,7 +87,7 @@ class LmdbReader {
     return Found();
   }
   lmdbio::Result<bool> Get(const std::string& key) {
-    key_ = {key.size(), const_cast<char*>(key.data())};  // liblmdb only reads it
+    key_ = {key.size(), const_cast<char*>(key.data())};  // liblmdb only reads the key
     if (rc_ == 0) rc_ = mdb_get(transaction_, database_, &key_, &value_);
     return Found();
   }

@@ -1,4 +1,4 @@
-// read_all PATH: reads each record of a database once, and says how many there are and how large.
+// read_all PATH: reads each record of a database once, and prints their number and total size.
 #include <cstdint>
 #include <cstdio>
 #include <string>

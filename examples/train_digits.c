@@ -4,15 +4,16 @@
  *   lmdbio-make digits test.lmdb --part test
  *   mpirun -n 4 train_digits train.lmdb test.lmdb --checkpoint digits.checkpoint
  *
- * Every rank has the whole network. Of each batch it gets its share of the records from lmdbio and
- * adds up their gradients; then lmdbio's synchronizer adds up what the ranks have, layer by layer,
- * and each makes the same step. What is in a batch does not depend on the number of ranks, so
- * neither does the loss.
+ * Every rank has the whole network. A rank gets its share of each batch from lmdbio and adds the
+ * gradients of these records. The synchronizer of lmdbio then adds the gradients of all ranks,
+ * layer by layer, and every rank makes the same step. The content of a batch does not depend on the
+ * number of ranks, so the loss does not, either.
  *
- * A rank that cannot go on notes why (fail) and comes to the next collective call all the same,
- * where all ranks learn of it: no rank ever waits for one that has left. One whose synchronizer
- * fails closes it, which the others are told. Functions that are marked "collective" are called by
- * all ranks and return the same to each. MPI itself ends the job when one of its calls fails.
+ * A rank that cannot continue records the reason (fail) and still joins the next collective call,
+ * in which all ranks learn of it. So no rank waits for a rank that has left. If the synchronizer of
+ * a rank fails, the rank closes it, which informs the others. All ranks call the functions that are
+ * marked "collective" and get the same result. MPI itself ends the job when one of its calls
+ * fails.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -33,23 +34,23 @@
 
 static const char kHelp[] =
     "Usage: train_digits [OPTION]... TRAIN TEST\n"
-    "Trains a network on the digits of one database and tests it on another's: see\n"
-    "lmdbio-make digits --part. Under mpirun, all ranks share the work.\n"
+    "Trains a network on the digits of TRAIN and tests it on those of TEST (see\n"
+    "lmdbio-make digits --part). Under mpirun, all ranks share the work.\n"
     "\n"
-    "  --epochs E (=30)             passes over all records\n"
-    "  --batch-size B (=64)         records between two steps, of all ranks together\n"
-    "  --seed S (=0)                of the first weights, and of the order of records\n"
-    "  --learning-rate L (=0.1)     of a step along the mean gradient of a batch\n"
-    "  --checkpoint FILE            written after each epoch; if it is there, training goes on\n"
-    "                               from it, with as many ranks as there are now\n"
+    "  --epochs E (=30)             number of passes over all records\n"
+    "  --batch-size B (=64)         records between two steps, for all ranks together\n"
+    "  --seed S (=0)                seed of the first weights and of the order of records\n"
+    "  --learning-rate L (=0.1)     step size along the mean gradient of a batch\n"
+    "  --checkpoint FILE            write FILE after each epoch; if it exists, training continues\n"
+    "                               from it, with any number of ranks\n"
     "  --stop-after E               end after epoch E, as if the job had been stopped there\n"
-    "  --coordinator C (=topo)      who orders gradients: topo, cache, horovod or hierarchical\n"
-    "  --pacing P (=event)          when ranks ask each other: event, cycle, gs or nbcs\n"
-    "  --collective M (=auto)       how gradients are added up: auto, shm, ring, halving, direct,\n"
-    "                               or mpi, where MPI has MPI_THREAD_MULTIPLE\n"
+    "  --coordinator C (=topo)      order of gradients: topo, cache, horovod or hierarchical\n"
+    "  --pacing P (=event)          begin of rounds: event, cycle, gs or nbcs\n"
+    "  --collective M (=auto)       algorithm: auto, shm, ring, halving, direct, or mpi (needs\n"
+    "                               MPI_THREAD_MULTIPLE)\n"
     "  --help                       print this text and exit\n";
 
-/* What ranks add up for each batch. */
+/* The sums over all ranks for one batch. */
 struct batch_sums {
   struct network gradient;
   double loss;
@@ -81,9 +82,9 @@ struct trainer {
   struct checkpoint now; /* the network, and how far it is */
 };
 
-/* --- What ranks do together ----------------------------------------------------------------- */
+/* --- Calls of all ranks together ------------------------------------------------------------ */
 
-/* Notes the first reason why this rank cannot go on. */
+/* Records the first reason why this rank cannot continue. */
 static void fail(struct trainer*, const char*, ...) __attribute__((format(printf, 2, 3)));
 static void fail(struct trainer* trainer, const char* format, ...) {
   if (trainer->failure[0] != '\0') return;
@@ -93,13 +94,13 @@ static void fail(struct trainer* trainer, const char* format, ...) {
   va_end(arguments);
 }
 
-/* Tells ranks that wait for this one that it does not go on. */
+/* Informs ranks that wait for this one that it has stopped. */
 static void close_sync(struct trainer* trainer) {
   (void)lmdbio_sync_close(trainer->sync); /* refuses only what is no handle */
   trainer->sync = NULL;
 }
 
-/* Collective. Whether no rank has failed; if some have, the first of them says why. */
+/* Collective. Returns whether no rank has failed. The first failed rank prints its reason. */
 static bool agree(const struct trainer* trainer) {
   const int mine = trainer->failure[0] != '\0' ? trainer->rank : trainer->rank_count;
   int first = 0;
@@ -108,9 +109,9 @@ static bool agree(const struct trainer* trainer) {
   return first == trainer->rank_count;
 }
 
-/* Collective: the sums of all ranks, in place. All tensors are asked for before any is awaited, as
- * a trainer that computes layer by layer asks for each when it is ready.
- * Returns  false, with the reason noted, if the synchronizer has failed; that is over then */
+/* Collective. Computes the sums over all ranks in place. It submits all tensors before it awaits
+ * one, like a trainer that submits each layer when its gradient is ready.
+ * Returns  false, with the reason recorded, if the synchronizer has failed and was closed */
 static bool sum_over_ranks(struct trainer* trainer) {
   struct batch_sums* sums = trainer->sums;
   struct network* gradient = &sums->gradient;
@@ -220,11 +221,12 @@ static void parse_options(struct trainer* trainer, int argc, char** argv) {
         trainer->wants_help = true;
         break;
       default:
-        fail(trainer, "'%s' is no option, or lacks its value; see --help", argv[optind - 1]);
+        fail(trainer, "'%s' is not an option, or its value is missing; see --help",
+             argv[optind - 1]);
     }
   }
   if (argc - optind != 2) {
-    fail(trainer, "takes two databases, TRAIN and TEST; see --help");
+    fail(trainer, "needs two databases, TRAIN and TEST; see --help");
     return;
   }
   trainer->train_path = argv[optind];
@@ -246,7 +248,7 @@ static bool take_digit(struct trainer* trainer, const char* path, const lmdbio_r
   return false;
 }
 
-/* Every rank tests with each rank_count-th record, and keeps these in memory. */
+/* Every rank tests with every rank_count-th record and keeps its records in memory. */
 static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
   const uint64_t rank_count = (uint64_t)trainer->rank_count;
   uint64_t total = 0;
@@ -254,7 +256,7 @@ static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
   if (status != LMDBIO_OK) return status;
   if (total == 0) fail(trainer, "%s: the database holds no records", trainer->test_path);
   trainer->test_digits = calloc(total / rank_count + 1, sizeof *trainer->test_digits);
-  if (trainer->test_digits == NULL) fail(trainer, "no memory for the records to test with");
+  if (trainer->test_digits == NULL) fail(trainer, "no memory for the test records");
 
   uint64_t number = (uint64_t)trainer->rank;
   while (status == LMDBIO_OK && trainer->failure[0] == '\0' && number < total) {
@@ -271,7 +273,7 @@ static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
   return status;
 }
 
-/* --- Beginning ------------------------------------------------------------------------------ */
+/* --- Start ---------------------------------------------------------------------------------- */
 
 /* Collective. */
 static bool open_test(struct trainer* trainer) {
@@ -283,7 +285,7 @@ static bool open_test(struct trainer* trainer) {
   return agree(trainer);
 }
 
-/* Rank 0: as the checkpoint says, or from the beginning. */
+/* Called on rank 0. Starts from the checkpoint, or from the beginning if there is none. */
 static void load_network(struct trainer* trainer) {
   struct checkpoint* now = &trainer->now;
   const char* path = trainer->checkpoint_path;
@@ -293,11 +295,11 @@ static void load_network(struct trainer* trainer) {
   const char* flaw = path == NULL ? NULL : checkpoint_read(path, now);
   if (flaw != NULL) fail(trainer, "%s: %s", path, flaw);
   if (now->seed != trainer->seed) {
-    fail(trainer, "%s: was begun with --seed %llu, not %llu", path, (unsigned long long)now->seed,
+    fail(trainer, "%s: was written with --seed %llu, not %llu", path, (unsigned long long)now->seed,
          (unsigned long long)trainer->seed);
   }
   if (now->batch_size != trainer->batch_size) {
-    fail(trainer, "%s: was begun with --batch-size %llu, not %llu", path,
+    fail(trainer, "%s: was written with --batch-size %llu, not %llu", path,
          (unsigned long long)now->batch_size, (unsigned long long)trainer->batch_size);
   }
 }
@@ -349,8 +351,8 @@ static void add_batch(struct trainer* trainer, const lmdbio_batch* batch) {
   }
 }
 
-/* Collective: one epoch.
- * out_loss  the mean of all records, each at the time of its batch */
+/* Collective. Trains one epoch.
+ * out_loss  the mean loss of all records, each computed with the weights before its batch */
 static bool train_epoch(struct trainer* trainer, double* out_loss) {
   double loss = 0, record_count = 0;
   for (bool is_over = false; !is_over;) {
@@ -373,12 +375,12 @@ static bool train_epoch(struct trainer* trainer, double* out_loss) {
     is_over = batch->ends_epoch != 0;
   }
   *out_loss = loss / record_count;
-  if (!isfinite(*out_loss)) fail(trainer, "the loss is no number: lower the --learning-rate");
+  if (!isfinite(*out_loss)) fail(trainer, "the loss is not finite: lower the --learning-rate");
   ++trainer->now.epoch_count;
   return agree(trainer);
 }
 
-/* Collective. The share of test records that the network reads rightly. */
+/* Collective. The share of test records with a correct label. */
 static double test_accuracy(const struct trainer* trainer) {
   double sums[2] = {0, (double)trainer->test_count};
   for (uint64_t i = 0; i < trainer->test_count; ++i) {
@@ -389,7 +391,7 @@ static double test_accuracy(const struct trainer* trainer) {
   return sums[0] / sums[1];
 }
 
-/* Rank 0: what is saved is enough for all ranks, for their streams stand at the same place. */
+/* Called on rank 0. Its state serves all ranks, because their streams are at the same position. */
 static void save(struct trainer* trainer) {
   const char* state = NULL;
   if (lmdbio_save(trainer->loader, &state) != LMDBIO_OK) {
@@ -403,7 +405,7 @@ static void save(struct trainer* trainer) {
   if (flaw != NULL) fail(trainer, "%s: cannot be written: %s", trainer->checkpoint_path, flaw);
 }
 
-/* Prints what was saved only. */
+/* Prints an epoch only after its checkpoint was written. */
 static void report(struct trainer* trainer, double loss, double accuracy) {
   if (trainer->checkpoint_path != NULL) save(trainer);
   if (trainer->failure[0] != '\0') return;
@@ -447,7 +449,7 @@ static bool run(struct trainer* trainer) {
 int main(int argc, char** argv) {
   static struct trainer trainer = {.epoch_count = 30, .batch_size = 64, .learning_rate = 0.1};
   parse_options(&trainer, argc, argv);
-  /* lmdbio reads and synchronises in threads of its own, which call MPI only if they are told to */
+  /* lmdbio reads and synchronises in its own threads, which call MPI only if requested */
   const bool is_mpi_collective =
       trainer.collective != NULL && strcmp(trainer.collective, "mpi") == 0;
   int provided = 0;

@@ -7,8 +7,8 @@
     torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb
     mpirun -n 2 train_digits.py train.lmdb test.lmdb --sync lmdbio
 
-What is in a batch does not depend on the number of ranks, nor on --workers, so neither does the
-loss. With --checkpoint a run that was stopped goes on, with as many ranks as there are then.
+The content of a batch does not depend on the number of ranks or on --workers, so the loss does not,
+either. With --checkpoint a stopped run continues, with any number of ranks.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PIXELS = 64
 
 
 def parse_varint(data, at):
-    """(number, where it ends) of protobuf's variable-length numbers."""
+    """Reads a variable-length number of protobuf. Returns the number and the offset of its end."""
     number = shift = 0
     while True:
         number |= (data[at] & 0x7F) << shift
@@ -38,7 +38,7 @@ def parse_varint(data, at):
 
 
 def parse_datum(data):
-    """(pixels, label) of Caffe's Datum: of its fields, data is 4 and label 5."""
+    """(pixels, label) of Caffe's Datum. The field data has number 4, label has number 5."""
     fields, at = {}, 0
     while at < len(data):
         tag, at = parse_varint(data, at)
@@ -48,12 +48,12 @@ def parse_datum(data):
         else:
             fields[tag >> 3], at = parse_varint(data, at)
     if len(fields.get(4, b"")) != PIXELS or not 0 <= fields.get(5, -1) < 10:
-        raise ValueError("a record is no digit of 8 x 8 pixels")
+        raise ValueError("a record is not a digit of 8 x 8 pixels")
     return fields[4], fields[5]
 
 
 def decode(batch):
-    """(images [n, 64], labels [n]); of a last batch that is short, n may be 0."""
+    """(images [n, 64], labels [n]). In a short last batch n may be 0."""
     digits = [parse_datum(value) for value in batch.values()]
     pixels = np.frombuffer(b"".join(data for data, _ in digits), np.uint8)
     images = torch.from_numpy(pixels.reshape(-1, PIXELS) / 16.0)
@@ -68,7 +68,7 @@ def make_network(seed):
 
 
 class TorchRanks:
-    """One process, or the ranks of torch.distributed: gradients in one message after each batch."""
+    """One process, or the ranks of torch.distributed, which add all gradients in one message."""
 
     def __init__(self, network):
         self._parameters = list(network.parameters())
@@ -82,7 +82,7 @@ class TorchRanks:
         return tensor
 
     def sum_gradients(self, more):
-        """Every .grad becomes the sum of all ranks'; so does `more`, which is returned."""
+        """Replaces every .grad by its sum over all ranks. Returns `more`, summed as well."""
         mine = [parameter.grad.flatten() for parameter in self._parameters]
         sums = self.sum(torch.cat([*mine, more]))
         parts = sums.split([part.numel() for part in [*mine, more]])
@@ -98,7 +98,7 @@ class TorchRanks:
 
 
 class LmdbioRanks:
-    """The ranks of an MPI job: each gradient is added up as soon as it is there."""
+    """The ranks of an MPI job, which add each gradient as soon as it is computed."""
 
     def __init__(self, network):
         from mpi4py import MPI
@@ -121,11 +121,11 @@ class LmdbioRanks:
         return self
 
     def __exit__(self, *error):
-        self._sync.__exit__(*error)  # after an error without a shutdown, so the others hear of it
+        self._sync.__exit__(*error)  # after an error it skips the shutdown and informs the others
 
 
 def train_epoch(network, optimizer, batches, ranks):
-    """The mean loss of all records, each at the time of its batch."""
+    """The mean loss of all records, each computed with the weights before its batch."""
     total = torch.zeros(2, dtype=torch.float64)
     for images, labels in batches:
         optimizer.zero_grad()
@@ -140,7 +140,7 @@ def train_epoch(network, optimizer, batches, ranks):
 
 
 def test_accuracy(network, path, ranks):
-    """The share of records that the network reads rightly; ranks test in turn."""
+    """The share of records with a correct label. Each rank tests its part of the records."""
     with lmdbio.Dataset(path) as dataset:
         digits = [parse_datum(record.value) for record in dataset[ranks.rank::ranks.count]]
     images = torch.tensor([list(data) for data, _ in digits], dtype=torch.float64) / 16
@@ -152,7 +152,7 @@ def test_accuracy(network, path, ranks):
 
 
 def save(path, network, optimizer, epoch, stream):
-    path = os.path.realpath(path)  # a link stays, and the file that it leads to is replaced
+    path = os.path.realpath(path)  # a link stays, and the file at its end is replaced
     torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(),
                 "epoch": epoch, "stream": stream}, f"{path}.tmp")
     os.replace(f"{path}.tmp", path)
@@ -163,14 +163,15 @@ def parse_options():
     parser.add_argument("train", metavar="TRAIN")
     parser.add_argument("test", metavar="TEST")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch-size", type=int, default=64, help="of all ranks together")
+    parser.add_argument("--batch-size", type=int, default=64, help="records for all ranks together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--workers", type=int, default=0, help="processes that decode")
-    parser.add_argument("--checkpoint", metavar="FILE", help="where to go on from, and to save")
+    parser.add_argument("--workers", type=int, default=0, help="number of decoding processes")
+    parser.add_argument("--checkpoint", metavar="FILE",
+                        help="write FILE after each epoch; continue from it if it exists")
     parser.add_argument("--sync", choices=("torch", "lmdbio"), default="torch",
-                        help="who adds up gradients: torch.distributed, or lmdbio under mpirun")
-    parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="as if stopped there")
+                        help="sum gradients with torch.distributed, or with lmdbio under mpirun")
+    parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="end after this epoch")
     options = parser.parse_args()
     checkpoint = options.checkpoint
     if checkpoint and os.path.exists(checkpoint) and not os.path.isfile(checkpoint):
@@ -180,7 +181,8 @@ def parse_options():
 
 def train(options, network, ranks):
     if options.batch_size % ranks.count != 0:
-        raise ValueError(f"batches of {options.batch_size} do not divide by {ranks.count} ranks")
+        raise ValueError(f"--batch-size {options.batch_size} is not a multiple of the "
+                         f"{ranks.count} ranks")
     optimizer = torch.optim.SGD(network.parameters(), options.learning_rate, momentum=0.9)
     dataset = lmdbio.torch.IterableDataset(
         options.train, options.batch_size // ranks.count, shuffle=True, seed=options.seed,
@@ -207,7 +209,7 @@ def train(options, network, ranks):
 
 
 def check_launcher(options):
-    """Ranks that know nothing of each other would each train a network of their own."""
+    """Refuses a launch in which every rank would train its own network."""
     world_size = os.environ.get("WORLD_SIZE")  # set by torchrun and its like
     if options.sync == "torch":
         if world_size is None and int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
@@ -217,14 +219,14 @@ def check_launcher(options):
 
         if MPI.COMM_WORLD.size != int(world_size):
             raise ValueError(f"WORLD_SIZE is {world_size}, but MPI has {MPI.COMM_WORLD.size} "
-                             "ranks: --sync lmdbio is for mpirun")
+                             "ranks; start --sync lmdbio with mpirun")
 
 
 def main():
     options = parse_options()
     try:
         check_launcher(options)
-        if "WORLD_SIZE" in os.environ:  # torchrun, or another launcher, has started this
+        if "WORLD_SIZE" in os.environ:  # torchrun or another launcher started this process
             torch.distributed.init_process_group("gloo")
         network = make_network(options.seed)
         with (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network) as ranks:

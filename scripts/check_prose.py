@@ -7,9 +7,9 @@ Without pages it reads README.md, CONTRIBUTING.md and every lmdbio/**/*.md. For 
 the mean number of words per sentence and the longest sentence. It fails if the mean of a page is
 above 18 words, or if a line outside tables and code has more than 110 columns.
 
-Code blocks, headings, pictures, HTML tags and the targets of links are no prose. A span of code
-counts as one word. A cell of a table is prose from six words on: a shorter one is a label. Every
-item of a list, every such cell and every paragraph ends a sentence.
+Code blocks, headings, pictures, HTML tags and the targets of links are not prose. A span of code
+counts as one word. A cell of a table is prose if it has six words or more; a shorter cell is a
+label. Every item of a list, every such cell and every paragraph ends a sentence.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import sys
 WORDS_MEAN_MAX = 18
 LINE_COLUMNS_MAX = 110
 CELL_WORDS_MIN = 6      # a shorter cell of a table is a label
-SENTENCE_WORDS_MIN = 3  # a shorter fragment is no sentence
+SENTENCE_WORDS_MIN = 3  # a shorter fragment is not a sentence
 PAGES = ("README.md", "CONTRIBUTING.md")
 
 _FENCE = re.compile(r"\s*(?:```|~~~)")
@@ -39,7 +39,7 @@ _REPLACED = (
 @dataclasses.dataclass
 class Page:
     path: str
-    sentences: list  # of text, in order
+    sentences: list  # strings, in order
     long_lines: list  # numbers of lines that are too long
 
     def words_mean(self):
@@ -55,7 +55,7 @@ class Page:
 
 
 def word_count(text):
-    """Words hold a letter or a digit; a dash or an operator is none."""
+    """A word contains a letter or a digit; a dash or an operator is not a word."""
     return sum(any(one.isalnum() for one in word) for word in text.split())
 
 
@@ -77,14 +77,14 @@ def is_table(line):
 
 
 def cells_of(line):
-    """The cells of a table's row that are prose."""
+    """The prose cells of a table row."""
     text = re.sub(r"`[^`]*`", "CODE", line.replace("\\|", " "))
     return [cell for cell in text.strip().strip("|").split("|")
             if word_count(strip_markup(cell)) >= CELL_WORDS_MIN]
 
 
 def blocks_of(text):
-    """Paragraphs, items and cells that hold prose, and the numbers of the lines outside tables and
+    """Paragraphs, items and cells with prose, and the numbers of the lines outside tables and
     code."""
     blocks, paragraph, prose_lines = [], [], []
     in_fence, in_list = False, False

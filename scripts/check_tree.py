@@ -77,7 +77,7 @@ MAY_INCLUDE = {
         "sync/engine", "sync/over_mpi"],
 }
 
-# Where a foreign header may be included: folders or files, as prefixes of the path.
+# The folders or files that may include a foreign header, as prefixes of the path.
 MAY_INCLUDE_FOREIGN = {
     "mpi.h": ["lmdbio/ranks/mpi/", "lmdbio/sync/over_mpi/", "lmdbio/api/c/lmdbio_mpi.h", "tools/",
               "tests/", "bench/", "examples/"],
@@ -89,7 +89,7 @@ MAY_INCLUDE_FOREIGN = {
                "bench/", "examples/"],
 }
 
-# What library code does not call, and what it does instead. Only check.cc may end the process.
+# Calls that library code must not make, with their replacements. Only check.cc may end the process.
 BANNED_IN_LIBRARY = [
     (r"\bthrow\b", "`throw`", "return Fail(...), see lmdbio/base/status.h"),
     (r"\babort\s*\(", "`abort(`", "return Fail(...), or LMDBIO_CHECK for an invariant of ours"),
@@ -141,7 +141,7 @@ class SourceFile:
 
 
 class Tree:
-    """The files of one tree, and what was found wrong with them."""
+    """The files of one tree, and the findings about them."""
 
     def __init__(self, root):
         self.root = pathlib.Path(root)
@@ -173,7 +173,7 @@ def _read_texts(root):
 
 
 def _list_paths(root):
-    """What git tracks or would track; without a repository at `root`, every file."""
+    """The files that git tracks or would track; without a repository at `root`, every file."""
     if (root / ".git").exists():
         listing = subprocess.run(
             ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
@@ -218,7 +218,7 @@ def _check_library_include(tree, file, line, quote, target):
 
 
 def check_sizes(tree):
-    """Functions, files and lines stay within what a reader takes in at once."""
+    """Functions, files and lines stay short enough to be read at once."""
     for file in tree.files:
         if not file.is_code:
             continue
@@ -237,7 +237,7 @@ def check_sizes(tree):
 
 
 def check_interfaces(tree):
-    """Public calls take no bool, and say how they fail."""
+    """Public calls take no bool, and their comments name their errors."""
     for file in tree.files:
         if not file.is_library_header:
             continue
@@ -263,7 +263,7 @@ def _returns_status(head):
 
 
 def _has_errors_line(file, line):
-    """Looks at the lines above, up to a blank one: neighbours may share a comment."""
+    """Searches the lines above, up to a blank line, because neighbours may share a comment."""
     for text in reversed(file.lines[: line - 1]):
         if not text.strip():
             return False
@@ -284,7 +284,7 @@ def check_calls(tree):
 
 
 def check_words(tree):
-    """No unfinished business, and nothing that is true on one machine only."""
+    """The tree has no markers of unfinished work and no paths of one machine."""
     for file in tree.files:
         for number, text in enumerate(file.lines, 1):
             if marker := _MARKER.search(text):
@@ -297,7 +297,7 @@ def check_words(tree):
 
 
 def check_registration(tree):
-    """Every file that could be built is; nothing is switched off by a comment."""
+    """CMake builds every source file, and no comment disables a target."""
     cmake_texts = {}
     for file in tree.files:
         if file.is_cmake:
@@ -333,7 +333,7 @@ def _cmake_paths_for(path):
 
 
 def check_names(tree):
-    """A file name says which file is meant."""
+    """A file name identifies one file."""
     by_name = collections.defaultdict(list)
     for file in tree.files:
         if file.suffix in CPP_SUFFIXES + (".py", ".proto") and file.name != "__init__.py":
@@ -345,7 +345,7 @@ def check_names(tree):
 
 
 def check_sources(tree):
-    """A `Source:` tag leads somewhere: to a document that exists, or to a row of the paper map.
+    """A `Source:` tag names a document that exists, or its file has a row in the paper map.
 
     Parts of a tag are separated by `;`. A part that names docs/X.md needs that file. Any other part
     names a paper, and the paper map must then list the file by its path.

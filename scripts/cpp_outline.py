@@ -57,13 +57,13 @@ def strip_literals(text):
 
 @dataclasses.dataclass
 class Callable:
-    """A function, or something that reads like one, outside any function body."""
+    """A function outside any function body, or text that looks like one."""
 
-    head: str  # its text up to `{` or `;`, blanked as by strip_literals
+    head: str  # the text up to `{` or `;`, blanked as by strip_literals
     first_line: int  # counts from 1
-    last_line: int  # of the closing brace; of the `;` for a declaration
-    is_public: bool  # every scope around it may be named by a user of the header
-    scope_line: int  # where the head of the class or namespace around it starts; 1 for the file
+    last_line: int  # line of the closing brace; of the `;` for a declaration
+    is_public: bool  # a user of the header may name every scope around it
+    scope_line: int  # first line of the enclosing class or namespace; 1 for the file
     has_body: bool = False
 
     def parameters(self):
@@ -85,8 +85,8 @@ class Callable:
 class _Scope:
     kind: str  # "file", "namespace", "class", "body" or "init"
     is_public: bool = True
-    first_line: int = 1  # of its head
-    callable_index: int = -1  # of the function whose body this is
+    first_line: int = 1  # first line of the head
+    callable_index: int = -1  # index of the function with this body
     resume_depth: int = 0  # parentheses open around an "init" scope
 
 
@@ -98,7 +98,7 @@ class _Outliner:
         self.tokens = _TOKEN.finditer(code)
         self.code = _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
         self.found = []
-        self.branches = []  # the state at each open #if, to take up again at its #else
+        self.branches = []  # the state at each open #if, restored at its #else
         self.state = ([_Scope("file")], 0, 0, [])  # scopes, head start, parenthesis depth, holes
 
     def run(self):
@@ -117,7 +117,7 @@ class _Outliner:
             branch_start, state = self.branches[-1]
             scopes, start, depth, holes = copy.deepcopy(state)
             if not self.code[start:branch_start].strip():
-                start = token.end()  # nothing of the head stands before the #if
+                start = token.end()  # the head begins after the #if
             self.state = (scopes, start, depth, holes)
         elif word == "endif" and self.branches:
             self.branches.pop()
@@ -166,7 +166,7 @@ class _Outliner:
 
     def _close(self, token, scopes, start, depth, holes):
         if len(scopes) == 1:
-            return scopes, token.end(), 0, []  # unbalanced; the compiler will say so
+            return scopes, token.end(), 0, []  # unbalanced; the compiler reports it
         scope = scopes.pop()
         if scopes[-1].kind in ("body", "init"):
             return scopes, start, depth, holes
@@ -215,7 +215,7 @@ def without_template(head):
 
 
 def _flatten(head):
-    """`head` with the insides of () taken out, <> too, and operator names made words."""
+    """`head` without the contents of () and <>, and with operator names as words."""
     text = _OPERATOR.sub("operator_", without_template(head)).replace("->", " RETURNS ")
     flat, parentheses, angles = [], 0, 0
     for mark in text:
@@ -231,7 +231,7 @@ def _flatten(head):
 
 
 def classify(head):
-    """What a brace after `head` opens: "namespace", "class", "body" or "init"."""
+    """The kind of scope that a brace after `head` opens: "namespace", "class", "body", "init"."""
     flat = _flatten(head)
     if re.match(r"(?:inline\s+)?namespace\b|extern\s*\"\s*\"$", flat):
         return "namespace"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes a man page for each call of the C API, from the comment in front of its declaration.
+"""Writes a man page for each call of the C API, from the comment before its declaration.
 
     scripts/man_pages.py --version VERSION OUT HEADER...
 
-The comment at the top of each header, its options and structs become a page of the header's name,
-as lmdbio(3). The headers stay the only place where the calls are described.
+The comment at the top of each header, its options and its structs become a page with the name of
+the header, as lmdbio(3). Only the headers describe the calls.
 """
 
 import argparse
@@ -19,7 +19,7 @@ _CALLBACKS_AND_STRUCTS = re.compile(r"(?:/\*(?:(?!\*/).)*\*/\s*)?(?:typedef|enum
 
 
 def escape(text):
-    """Text as roff takes it, line by line."""
+    """Text escaped for roff, line by line."""
     lines = []
     for line in text.splitlines():
         line = line.replace("\\", "\\e").replace("-", "\\-")
@@ -28,7 +28,7 @@ def escape(text):
 
 
 def comment_text(comment):
-    """A comment without its stars."""
+    """The text of a comment, without stars."""
     lines = [re.sub(r"^\s*\* ?", "", line) for line in comment.strip().splitlines()]
     return "\n".join(line.rstrip() for line in lines).strip()
 
@@ -42,12 +42,12 @@ def page(name, version, summary, sections):
 
 
 def summary_of(text):
-    """The first sentence, in one line."""
+    """The first sentence in one line."""
     return re.split(r"[.:](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
 
 
 def calls_of(path):
-    """(name, declaration, comment) of each call a header declares."""
+    """(name, declaration, comment) of each call in a header."""
     for comment, declaration in _CALL.findall(path.read_text(encoding="utf-8")):
         yield _NAME.search(declaration)[1], " ".join(declaration.split()), comment_text(comment)
 

@@ -6,7 +6,7 @@
 JSON holds one comparison for each condition (cold, warm, remote), as `bench/peers/compare.py
 --condition NAME --json JSON` adds them; bench/peers/README.md has the commands. By default it is
 lmdbio/docs/results/peers.json, and the picture is peers.svg beside it. Each condition becomes a
-panel. Every number of the picture is one of the file.
+panel. Every number of the picture comes from the file.
 
 Needs matplotlib: `scripts/setup --reproduce` installs it for /usr/bin/python3.
 """
@@ -29,7 +29,7 @@ except ImportError as missing:
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "lmdbio" / "docs" / "results"
 ORDERS = (("sequential", "in order"), ("shuffled", "shuffled"))
-# (legend, the readers of the file that it stands for, colour); of several the fastest is drawn.
+# (legend, the readers of the file that belong to it, colour). The fastest reader is drawn.
 SERIES = (("py-lmdb", re.compile(r"py-lmdb"), "#9aa5b1"),
           ("PyTorch's DataLoader over py-lmdb", re.compile(r"DataLoader, \d+ workers?"), "#e0a458"),
           ("lmdbio in a DataLoader", re.compile(r"lmdbio\.torch, \d+ workers?"), "#2a6f97"))
@@ -46,9 +46,9 @@ def load_conditions(path):
     try:
         conditions = json.loads(path.read_text(encoding="utf-8"))["conditions"]
     except OSError as error:
-        raise Failure(f"{error}; bench/peers/README.md says how to make it") from error
+        raise Failure(f"{error}; bench/peers/README.md has the commands that make it") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise Failure(f"{path} is no file of conditions; make it with bench/peers/compare.py "
+        raise Failure(f"{path} is not a file of conditions; make it with bench/peers/compare.py "
                       "--condition") from error
     if not conditions:
         raise Failure(f"{path} holds no condition")
@@ -67,7 +67,7 @@ def fastest(condition, comparison, order, series):
 
 
 def rate_text(rate):
-    """Three digits: 765k, 1.23M, 774."""
+    """The rate with three digits: 765k, 1.23M, 774."""
     for unit, suffix in ((1e6, "M"), (1e3, "k")):
         if rate >= unit:
             return f"{float(f'{rate / unit:.3g}'):g}{suffix}"
@@ -98,7 +98,7 @@ def draw_panel(axis, condition, comparison):
 
 
 def caption(conditions):
-    """Data, machine and commands; facts that all conditions share stand once."""
+    """Data, machine and commands. A fact that all conditions share appears once."""
     settings = {name: comparison["setting"] for name, comparison in conditions.items()}
 
     def shared(text_of):
@@ -110,8 +110,8 @@ def caption(conditions):
     size = next(iter(conditions.values()))["summary"][0]
     record_bytes = round(size["bytes_per_s"] / size["records_per_s"])
     lines = [
-        "Median; lines show the least and the most. Each panel has a scale of its own. Of the runs "
-        "with different numbers of workers the fastest is drawn.",
+        "Medians; lines show minimum and maximum. Each panel has its own scale. Of the runs with "
+        "different numbers of workers the fastest is drawn.",
         shared(lambda one: f"{one['records']:,} records of about {record_bytes:,} B, batches of "
                            f"{one['batch_size']}, {one['repeat']} run(s)"),
         shared(lambda one: f"{one['date']}, {one['cores']} cores, {one['memory_gib']} GiB, Linux "
@@ -122,7 +122,7 @@ def caption(conditions):
 
 
 def svg_of(figure):
-    """Without dates and trailing spaces: the same file gives the same picture."""
+    """The SVG without dates and trailing spaces, so that the same file gives the same picture."""
     text = io.StringIO()
     figure.savefig(text, format="svg", facecolor="white", bbox_inches="tight",
                    metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
@@ -147,7 +147,8 @@ def draw(conditions):
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("json", metavar="JSON", nargs="?", type=pathlib.Path,
-                        default=RESULTS / "peers.json", help="default: that of lmdbio/docs/results")
+                        default=RESULTS / "peers.json",
+                        help="default: lmdbio/docs/results/peers.json")
     parser.add_argument("svg", metavar="SVG", nargs="?", type=pathlib.Path,
                         help="default: beside JSON")
     options = parser.parse_args(words)

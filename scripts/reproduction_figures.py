@@ -1,8 +1,8 @@
-"""What scripts/reproduce shows for each figure of the dissertation: tables, claims and panels to
-draw, computed from the results of its passes. Nothing here knows a measured number.
+"""The output of scripts/reproduce for each figure of the dissertation: tables, claims and panels,
+computed from the results of its passes. This file contains no measured number.
 
     Section   one figure: tables, claims, panels
-    Claim     what the dissertation found, a criterion for it here, and where that is met
+    Claim     a finding of the dissertation, a criterion for it, and the hosts that meet it
 """
 
 import dataclasses
@@ -11,31 +11,31 @@ import statistics
 SERIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
           "lmm-dio-prov-coal-stag", "scan", "auto")
 STAG = "lmm-dio-prov-coal-stag"
-# Figures that compare read times: the strategies, of which the last is the new one.
+# Figures that compare read times: their strategies; the last is the new one.
 COMPARED = {"3.6": SERIES[:2], "4.6": SERIES[:3], "5.5": SERIES[:4], "5.7": SERIES[:5],
             "5.8": SERIES[:6], "5.9": SERIES[:7]}
 ORDERED = ("lmm-dio-prov", "lmm-dio-prov-coal", STAG, "auto")
-# Which pass a figure takes, and the strategies in it.
+# The pass of each figure, and its strategies.
 NEEDS = {"3.6": ("runs", SERIES[:2]), "3.7": ("runs", ("lmm",)), "3.8": ("runs", SERIES[:2]),
          "4.2": ("storage", SERIES), "4.6": ("runs", SERIES[:3]), "4.10": ("guesses", ("lmm-dm",)),
          "4.11": ("runs", ("lmm-dm",)), "5.2": ("storage", ORDERED), "5.5": ("runs", SERIES[:4]),
          "5.6": ("runs", ("lmm-dio",)), "5.7": ("runs", SERIES[:5]), "5.8": ("runs", SERIES[:6]),
          "5.9": ("runs", SERIES[:7]), "all": ("runs", SERIES)}
 NAMES = tuple(NEEDS)
-TOLERANCE = 1.05  # within which two read times are the same
+TOLERANCE = 1.05  # read times within this factor count as equal
 MIB = 1 << 20
 
 
 def strategies_for(kind, figures, known):
-    """What a pass has to run for these figures, in the order of the series."""
+    """The strategies that a pass runs for these figures, in the order of the series."""
     wanted = {name for figure in figures if NEEDS[figure][0] == kind for name in NEEDS[figure][1]}
     return [name for name in SERIES if name in wanted and name in known]
 
 
 @dataclasses.dataclass
 class Claim:
-    paper: str      # in our words, with the section
-    criterion: str  # when we say that it holds here
+    paper: str      # the finding, paraphrased, with the section
+    criterion: str  # the condition under which the claim holds here
     values: list    # (where: "8x1" or "8", as text, whether it is met)
 
     def measured(self):
@@ -59,8 +59,8 @@ class Panel:
     title: str
     x_label: str
     y_label: str
-    ticks: list  # of x; lines and bars stand at 0, 1, ...
-    series: list  # (name, values) or, of dots, (host, x values, y values)
+    ticks: list  # labels of x; lines and bars are at 0, 1, ...
+    series: list  # (name, values) or, for dots, (host, x values, y values)
     is_log: bool = False
 
 
@@ -74,7 +74,7 @@ class Section:
 
 
 def spread(values, decimals=3):
-    """The median, and the extremes where there are several."""
+    """The median, and the extremes if there are several values."""
     text = f"{statistics.median(values):.{decimals}f}"
     if len(values) == 1:
         return text
@@ -88,7 +88,7 @@ def readers(run):
 
 
 class Data:
-    """Results, asked for by strategy and (hosts, ranks of each)."""
+    """Results by strategy and (hosts, ranks of each)."""
 
     def __init__(self, results):
         self.results = results
@@ -114,7 +114,7 @@ class Data:
         return self.median(strategy, shape, lambda run: run["seconds"])
 
     def part(self, strategy, shape, key, over):
-        """The median run's mean (or max) over readers of a time."""
+        """The median over runs of the mean (or maximum) of a time over readers."""
         return self.median(strategy, shape, lambda run: over([r[key] for r in readers(run)]))
 
     def share(self, strategy, shape, key, over=statistics.mean):
@@ -147,7 +147,7 @@ def several(shapes):
 # --- Read time ---
 
 def read_time(data, compared, new):
-    """Tables and panels of one comparison; `new` is what the others are compared with."""
+    """Tables and panels of one comparison of `new` with the others."""
     shown = [name for name in compared if data.has(name)]
     others = [name for name in shown if name != new]
     head = ["hosts", "ranks each", *(f"`{name}` s" for name in shown), f"`lmdb` / `{new}`"]
@@ -194,7 +194,8 @@ def add_breakdown(section, data, name):
 
 
 def faster(data, new, others, paper, shapes, tolerance=1.0):
-    """`new` reads faster than each of the others; the number is the best other's time over its."""
+    """The claim that `new` reads faster than each of the others. The number is the time of the
+    fastest other strategy divided by that of `new`."""
     others = [name for name in others if data.has(name)]
     words = f"`{others[0]}`" if len(others) == 1 else "the fastest other strategy"
     ratio = f"read time of {words} divided by that of `{new}`"
@@ -340,7 +341,7 @@ def by_rank(data, name, key, word):
 
 
 def rank_correlation(values):
-    """Spearman's, of values with their places: 1 where they only grow."""
+    """Spearman's rank correlation of values with their indices; 1 if the values only grow."""
     if len(values) < 3 or len(set(values)) == 1:
         return 0.0
     ranks = [sum(other < value for other in values) + sum(other == value for other in values) / 2
@@ -550,8 +551,7 @@ BUILDERS = {"3.6": figure_3_6, "3.7": figure_3_7, "3.8": figure_3_8, "4.2": figu
 
 
 def sections(results):
-    """(name, Section) of each figure asked for, and the names of those whose strategy was left
-    out."""
+    """(name, Section) of each requested figure, and the names of figures without their strategy."""
     data = Data(results)
     built, absent = [], []
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""Writes what scripts/reproduce has measured: reproduction.md and one SVG for each figure."""
+"""Writes the results of scripts/reproduce: reproduction.md and one SVG for each figure."""
 
 import io
 import math
@@ -12,7 +12,7 @@ import reproduction_figures
 matplotlib.use("svg")
 from matplotlib import pyplot, ticker  # pylint: disable=wrong-import-position
 
-# Text stays text, and the same results give the same bytes.
+# SVG keeps text as text, and the same results give the same bytes.
 pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "lmdbio", "font.size": 8,
                         "font.family": "sans-serif", "axes.grid": True, "grid.linewidth": 0.4,
                         "grid.color": "#d0d0d0", "path.simplify": False, "axes.axisbelow": True})
@@ -88,8 +88,8 @@ def file_name(name):
 
 
 def write(results, folder):
-    """Writes the report into `folder`, the plots into a folder beside it. Returns the report's
-    path."""
+    """Writes the report into `folder` and the plots into a folder beside it. Returns the path of
+    the report."""
     sections, absent = reproduction_figures.sections(results)
     plots = folder / "reproduction"
     plots.mkdir(exist_ok=True)
@@ -161,7 +161,7 @@ def draw_bars(axis, panel):
 
 
 def draw_dots(axis, panel):
-    """Points as short strokes in one path for each host: small, where markers are not."""
+    """Draws points as short strokes in one path for each host, which is smaller than markers."""
     colours = matplotlib.colormaps["tab20"]
     length_s = max(time_s for _, times, _ in panel.series for time_s in times) / 200
     for host, times, offsets in panel.series:
@@ -171,7 +171,7 @@ def draw_dots(axis, panel):
 
 
 def add_legend(axis, panel):
-    """Below, for lines go anywhere."""
+    """Places the legend below the panels, because lines may cross any part of a panel."""
     if len(panel.series) > 1:
         axis.legend(fontsize=6, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2),
                     ncol=3, columnspacing=1.0)
@@ -186,7 +186,7 @@ _DECIMALS = re.compile(r"(\.\d\d)\d+")
 
 
 def svg_of(figure):
-    """Two decimals of a point are enough for a picture."""
+    """Rounds coordinates to two decimals of a point, which is enough for a picture."""
     text = io.StringIO()
     figure.savefig(text, format="svg", facecolor="white",
                    metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

@@ -1,4 +1,5 @@
-# Writes the commit that is checked out at SOURCE into the header OUTPUT, if it is not there yet.
+# Writes the commit that is checked out at SOURCE into the header OUTPUT, unless OUTPUT has it
+# already.
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=10
                 OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT commit)

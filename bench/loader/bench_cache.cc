@@ -23,7 +23,7 @@ Result<std::string> DropCaches(const std::string& data_path) {
   const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
   if (const int rc = ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED); rc != 0) {
-    return Fail(ErrnoError(rc, data_path, "its cache cannot be dropped"));
+    return Fail(ErrnoError(rc, data_path, "cannot drop its cached pages"));
   }
   return "cold (caches of the file dropped)";
 }

@@ -1,4 +1,4 @@
-// bench/loader/bench_cache.h - what the page cache holds when a run begins.
+// bench/loader/bench_cache.h - the state of the page cache at the begin of a run.
 #ifndef LMDBIO_BENCH_LOADER_BENCH_CACHE_H_
 #define LMDBIO_BENCH_LOADER_BENCH_CACHE_H_
 
@@ -11,14 +11,13 @@ namespace lmdbio::tools {
 
 enum class CacheState {
   kAsItWas,
-  kCold,  // nothing of the file
-  kWarm,  // all of the file, as far as it fits
+  kCold,  // no page of the file
+  kWarm,  // all pages of the file, as far as they fit
 };
 
-// Collective. Brings the page cache of every host into `state`; the first rank of each host does
-// it. Cold: all caches are dropped where that is allowed, else those of the file. Warm: the file is
-// read through.
-// Returns: the state as a report names it, "cold (all caches of every host dropped)"
+// Collective. The first rank of each host brings its page cache into `state`. kCold drops all
+// caches if that is allowed, otherwise only the pages of the file. kWarm reads the whole file.
+// Returns: the name of the state in a report, as "cold (all caches of every host dropped)"
 // Errors: kIo, kNotFound, kPermission; kPeerFailed
 Result<std::string> PrepareCache(ranks::Group& group, CacheState state,
                                  const std::string& data_path);

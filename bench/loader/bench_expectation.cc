@@ -19,7 +19,7 @@
 namespace lmdbio::tools {
 namespace {
 
-// Counts each page of records [0, limit) once.
+// Counts each page of the records [0, limit) once.
 class PageCounter final : public file::RecordRunSink {
  public:
   PageCounter(uint64_t page_count, uint64_t page_size_bytes)
@@ -59,7 +59,7 @@ Result<load::StreamState> StreamOf(const file::Database& database, uint64_t reco
   return load::StreamFor(facts, options);
 }
 
-// What the pages of the walk's places [begin, end), of one epoch, hold.
+// The bytes of the pages for the walk indices [begin, end), which belong to one epoch.
 Result<uint64_t> PageBytesOfWalk(const file::Layout& layout, const file::Snapshot& snapshot,
                                  const load::Schedule& schedule, uint64_t begin, uint64_t end) {
   PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
@@ -72,8 +72,8 @@ Result<uint64_t> PageBytesOfWalk(const file::Layout& layout, const file::Snapsho
   return pages.bytes();
 }
 
-// The same of several epochs: of the first and the last as they are, of whole ones between them as
-// of one.
+// The page bytes of a run of several epochs. Whole epochs read the same pages, so one of them is
+// counted and multiplied. The first and the last epoch may be partial and are counted separately.
 Result<uint64_t> PageBytesOfRun(const file::Layout& layout, const file::Snapshot& snapshot,
                                 const Expectation& expected) {
   const load::Schedule& schedule = expected.schedule;
@@ -85,6 +85,7 @@ Result<uint64_t> PageBytesOfRun(const file::Layout& layout, const file::Snapshot
   const uint64_t an_epoch = drops ? n / schedule.batch_size() * schedule.batch_size() : n;
   uint64_t sum = 0;
   while (begin < end) {
+    // From the begin of a whole epoch, counts one epoch and skips as many as are complete.
     const uint64_t epoch = begin / n;
     const bool is_whole = begin % n == 0 && epoch * n + an_epoch <= end;
     const uint64_t epochs = is_whole ? std::max<uint64_t>(1, (end - begin) / n) : 1;
@@ -96,7 +97,7 @@ Result<uint64_t> PageBytesOfRun(const file::Layout& layout, const file::Snapshot
   return sum;
 }
 
-// Keys and values of all records, where liblmdb's map has them.
+// Keys and values of all records, as offsets in liblmdb's map.
 struct RecordTable {
   std::vector<load::RecordEntry> entries;  // [records] positions are record indices
   std::uintptr_t base = 0;
@@ -119,7 +120,9 @@ Result<file::Database> OpenDatabase(const file::Environment& environment, const 
 }
 
 Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptions& options) {
-  if (options.batch_size == 0) return Fail(ErrorCode::kInvalidArgument, "the batch size is 0");
+  if (options.batch_size == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "batch size 0 is out of range; give at least 1");
+  }
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
   LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
@@ -135,8 +138,8 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
   }
   if (options.tail == load::Tail::kDrop && options.batch_size > expected.record_count) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a batch of {} is more than the {} records there are, and the rest "
-                            "is to be dropped: nothing would be left",
+                fmt::format("{}: the batch size {} exceeds the {} records, and --tail drop drops "
+                            "the incomplete batch: nothing would be left",
                             data_path, options.batch_size, expected.record_count));
   }
   LMDBIO_TRY(const load::StreamState stream, StreamOf(database, expected.record_count, options));
@@ -148,7 +151,7 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
                            : stream.next_batch + expected.schedule.batches_per_epoch();
   if (expected.batch_end <= expected.first_batch) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the stream stands at batch {}, where {} were asked for",
+                fmt::format("the restored stream is at batch {} already, but --iterations is {}",
                             expected.first_batch, expected.batch_end));
   }
   LMDBIO_TRY(expected.page_bytes, PageBytesOfRun(layout, snapshot, expected));

@@ -1,5 +1,4 @@
-// bench/loader/bench_expectation.h - what a run must deliver, found out by other means than the
-// loader's.
+// bench/loader/bench_expectation.h - the expected outcome of a run, computed without the loader.
 #ifndef LMDBIO_BENCH_LOADER_BENCH_EXPECTATION_H_
 #define LMDBIO_BENCH_LOADER_BENCH_EXPECTATION_H_
 
@@ -14,27 +13,28 @@
 namespace lmdbio::tools {
 
 struct Expectation {
-  uint64_t record_count = 0;  // of the database
-  uint64_t first_batch = 0;   // of the run: 0, or of the saved state
-  uint64_t batch_end = 0;     // one behind the last: as asked for, or after one epoch
-  uint64_t page_bytes = 0;    // of the pages that hold what is delivered, each as often as an epoch
-                              // reads it; where batches share groups, of whole groups
-  uint64_t bytes_per_record = 0;  // of the pages, in the mean
+  uint64_t record_count = 0;  // records of the database
+  uint64_t first_batch = 0;   // first batch of the run: 0, or that of the saved state
+  uint64_t batch_end = 0;     // one past the last batch: as requested, or after one epoch
+  uint64_t page_bytes = 0;    // bytes of the pages of the delivered records, once for each epoch;
+                              // if batches share groups, of whole groups
+  uint64_t bytes_per_record = 0;  // mean page bytes of a record
   load::Schedule schedule{load::ScheduleOptions()};
 
   uint64_t batch_count() const { return batch_end - first_batch; }
 };
 
-// The database of that name, or the main one if it is empty. Errors: as Environment::Named
+// The database `name`, or the main database if `name` is empty. Errors: as Environment::Named
 Result<file::Database> OpenDatabase(const file::Environment& environment, const std::string& name);
 
-// From a page walk. Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...
+// Computes the expectation from a page walk.
+// Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...
 Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptions& options);
 
-// The sum of RecordChecksum over the run's records, looked up in a table of where a
-// pass of liblmdb's cursor has found them.
-// options  with batch_count_max set
-// Errors: liblmdb's words
+// The sum of RecordChecksum over the records of the run. The records are looked up in a table that
+// a pass of liblmdb's cursor fills.
+// options  batch_count_max must be set
+// Errors: the messages of liblmdb
 Result<uint64_t> SerialChecksum(const std::string& data_path, const load::LoaderOptions& options);
 
 }  // namespace lmdbio::tools

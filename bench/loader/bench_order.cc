@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kBinCount = 1024;
 constexpr uint64_t kPairsMax = 200'000;
 constexpr uint64_t kPositionsMax = 1'000'000;
-constexpr uint64_t kSampleKey = 0x6d6978;  // any: which pairs are looked at
+constexpr uint64_t kSampleKey = 0x6d6978;  // an arbitrary seed for the choice of pairs
 
 struct NamedOrder {
   const char* name;
@@ -35,7 +35,7 @@ constexpr std::array<NamedOrder, 4> kOrders = {
      {"block shuffle", load::Order::kShuffle, load::Shuffle::kBlock},
      {"global shuffle", load::Order::kShuffle, load::Shuffle::kGlobal}}};
 
-// The first epoch of a schedule that begins there: which record has which position.
+// The first epoch of a schedule: the position of each record.
 class FirstEpoch {
  public:
   explicit FirstEpoch(const load::ScheduleOptions& options)
@@ -49,7 +49,7 @@ class FirstEpoch {
   uint64_t record_count() const { return schedule_.record_count(); }
   uint64_t position_count() const { return position_count_; }
 
-  // None if the epoch leaves the record out.
+  // nullopt if the epoch leaves the record out.
   std::optional<uint64_t> PositionOf(RecordIndex record) const {
     const uint64_t place = walk_.PlaceOf(record);
     if (place >= position_count_) return std::nullopt;
@@ -57,7 +57,7 @@ class FirstEpoch {
     return group.PositionOf(group.PlaceOf(place - group.first_walk, /*pass=*/0));
   }
 
-  // Calls visit(record) for the first `count` positions, in their order.
+  // Calls visit(record) for the first `count` positions, in order.
   template <typename Visitor>
   void Visit(uint64_t count, Visitor visit) const {
     for (uint64_t number = 0, position = 0; position < count; ++number) {
@@ -76,13 +76,13 @@ class FirstEpoch {
   uint64_t position_count_ = 0;
 };
 
-// Distances of up to kPairsMax pairs. The database is cut into as many parts, and a pair taken at
-// random from each: taken at a fixed step, pairs would be in step with blocks.
+// Distances of up to kPairsMax pairs. The database is divided into as many parts, and each part
+// yields a random pair. Pairs at a fixed step would coincide with the blocks of an order.
 std::vector<uint64_t> PairDistances(const FirstEpoch& epoch) {
   const uint64_t pair_count = epoch.record_count() - 1;
   const uint64_t sample_count = std::min(pair_count, kPairsMax);
   const uint64_t part = pair_count / sample_count;
-  const uint64_t longer_parts = pair_count % sample_count;  // by one: the first ones
+  const uint64_t longer_parts = pair_count % sample_count;  // the first parts have one more pair
   std::vector<uint64_t> distances;
   distances.reserve(sample_count);
   for (uint64_t i = 0; i < sample_count; ++i) {
@@ -114,7 +114,7 @@ double DistanceEntropy(const std::vector<uint64_t>& distances, uint64_t record_c
   return EntropyBits(counts, static_cast<double>(distances.size()));
 }
 
-// Fills in what is found by going through the sequence from its beginning.
+// Measures the speed of the sequence and the share of adjacent records, from its beginning.
 void GoThrough(const FirstEpoch& epoch, OrderMix& mix) {
   const uint64_t count = std::min(epoch.position_count(), kPositionsMax);
   uint64_t adjacent_count = 0;
@@ -145,8 +145,8 @@ Result<OrderMix> Measure(const NamedOrder& named, const load::OpenDecision& fact
   mix.pair_count = distances.size();
   if (distances.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: no two neighbours of the {} records are in one epoch", named.name,
-                            facts.record_count));
+                fmt::format("{}: no two neighbours of the {} records are in the same epoch",
+                            named.name, facts.record_count));
   }
   mix.entropy_bits = DistanceEntropy(distances, facts.record_count);
   const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
@@ -161,7 +161,7 @@ double ShareOfRandom(const OrderMix& mix) { return mix.entropy_bits / RandomOrde
 }  // namespace
 
 double RandomOrderEntropy() {
-  // The integral of 2 (1 - x) over bin k, times the square of the number of bins.
+  // Weight k is the integral of 2 (1 - x) over bin k, times the square of the number of bins.
   std::array<double, kBinCount> weights{};
   for (uint64_t k = 0; k < kBinCount; ++k) {
     weights[k] = static_cast<double>(2 * (kBinCount - k) - 1);
@@ -176,7 +176,7 @@ Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::Loade
   LMDBIO_TRY(const auto facts, load::LookAtDatabase(database, data_path, options));
   if (facts.record_count == 1) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: one record has no neighbours", data_path));
+                fmt::format("{}: one record has no neighbours; give a larger database", data_path));
   }
   OrderMixes mixes{facts.record_count, {}};
   for (const NamedOrder& named : kOrders) {
@@ -188,7 +188,7 @@ Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::Loade
 
 std::string OrderTable(const OrderMixes& mixes) {
   std::string text = fmt::format(
-      "# records: {}, {} pairs of neighbours looked at\n# entropy of a random order: {:.3f} bits\n",
+      "# records: {}, {} sampled pairs of neighbours\n# entropy of a random order: {:.3f} bits\n",
       mixes.record_count, mixes.orders.front().pair_count, RandomOrderEntropy());
   text +=
       fmt::format("{:<14} {:>8} {:>7} {:>8} {:>11} {:>12} {:>11} {:>12}\n", "order", "block",

@@ -1,5 +1,4 @@
-// bench/loader/bench_order.h - how well an order mixes the records of a database, by arithmetic
-// alone.
+// bench/loader/bench_order.h - computes how well an order mixes the records of a database.
 //
 // Source: docs/order.md "Mixing".
 #ifndef LMDBIO_BENCH_LOADER_BENCH_ORDER_H_
@@ -17,17 +16,18 @@
 
 namespace lmdbio::tools {
 
-// One order, over its first epoch. Pairs are of records that are neighbours in the database, both
-// of which the epoch hands out; a pair's distance is that of their positions in the sequence.
+// The figures of one order in its first epoch. A pair consists of two records that are neighbours
+// in the database and are both in the epoch. Its distance is that of their positions in the
+// sequence.
 struct OrderMix {
   std::string order;
-  std::optional<uint64_t> block_records;  // where the order has blocks
+  std::optional<uint64_t> block_records;  // nullopt if the order has no blocks
   uint64_t group_batches = 1;
-  uint64_t pair_count = 0;  // looked at
-  double entropy_bits = 0;  // of the distances
+  uint64_t pair_count = 0;  // sampled pairs
+  double entropy_bits = 0;  // entropy of their distances
   uint64_t median_distance = 0;
-  double adjacent_share = 0;   // of adjacent positions: their records are neighbours
-  double positions_per_s = 0;  // computed, one after the other
+  double adjacent_share = 0;   // share of adjacent positions with neighbouring records
+  double positions_per_s = 0;  // rate of computing positions in order
 };
 
 struct OrderMixes {
@@ -35,18 +35,18 @@ struct OrderMixes {
   std::vector<OrderMix> orders;
 };
 
-// The entropy, in bits, of the distances in an order that leaves nothing but chance.
+// The entropy, in bits, of the distances in a random order.
 double RandomOrderEntropy();
 
-// Sequential, chunked, block shuffle, global shuffle.
-// options  everything but order, shuffle, reuse, epoch and state is obeyed
-// Errors: kInvalidArgument (options that do not go together, no two records), kIo, kCorruption, ...
+// Measures the orders sequential, chunked, block shuffle and global shuffle.
+// options  order, shuffle, reuse, epoch and state are ignored
+// Errors: kInvalidArgument (incompatible options, fewer than two records), kIo, kCorruption, ...
 // Cost: a few pages of the file, a second at most
 Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::LoaderOptions& options);
 
 std::string OrderTable(const OrderMixes& mixes);
 
-// Its members "records", "random_entropy_bits" and, for each order, "orders".
+// An object with "records", "random_entropy_bits" and "orders", an array with one entry each.
 nlohmann::ordered_json ToJson(const OrderMixes& mixes);
 
 }  // namespace lmdbio::tools

@@ -21,11 +21,11 @@
 namespace lmdbio::tools {
 namespace {
 
-// Of one reader.
+// The figures of one reader.
 constexpr uint64_t kBufferBytesMax = uint64_t{1} << 30;
 constexpr uint64_t kAlignBytes = 4096;
 
-// Which of the job's readers a rank is.
+// The number of a rank among the readers of the job.
 struct Role {
   int index = -1;  // -1: it does not read
   int count = 0;
@@ -71,7 +71,7 @@ RawPart PartOf(const RawBenchOptions& request, uint64_t total_bytes, const Role&
   return part;
 }
 
-// A ring of buffers, each one read after the other, so that memory stays small and in use.
+// Reads into a few buffers in rotation, so that the memory is small and stays in the cache.
 Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes memory,
                 const RawBenchOptions& request) {
   const size_t buffers = memory.size() / request.transfer_bytes;
@@ -98,8 +98,8 @@ Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes mem
   return {};
 }
 
-// Room for the transfers under way of every rank of a host, of the kind that the loader's window is
-// of: which pages a destination has is part of what storage can do.
+// Memory for the transfers in flight of every rank of a host. It is of the same kind as the window
+// of the loader, because the page size of a destination influences the rate.
 Result<std::unique_ptr<ranks::SharedMemory>> AllocateBuffers(ranks::Group& host,
                                                              const RawBenchOptions& request,
                                                              uint64_t total_bytes) {
@@ -141,7 +141,7 @@ Result<RawResult> MeasureRaw(ranks::Group& group, const RawBenchOptions& request
   const auto start = std::chrono::steady_clock::now();
   Status read = ReadPart(**engine, part, buffer, request);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  // Ranks that wait in MPI take processor time from those that read.
+  // A rank that waits in MPI takes processor time from the ranks that read.
   LMDBIO_TRY_VOID(ranks::Agree(group, barrier->Meet(std::move(read))));
   struct Mine {
     double seconds;

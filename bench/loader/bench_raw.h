@@ -1,4 +1,4 @@
-// bench/loader/bench_raw.h - what the storage gives when nobody knows anything of records.
+// bench/loader/bench_raw.h - the rate of the storage for plain reads of a file.
 //
 // Source: dissertation 5.1.2, Figure 5.1 (read bandwidth against block size).
 #ifndef LMDBIO_BENCH_LOADER_BENCH_RAW_H_
@@ -18,26 +18,26 @@ struct RawBenchOptions {
   std::string data_path;
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kDirect;
-  uint64_t transfer_bytes = 1 << 20;  // of one read
+  uint64_t transfer_bytes = 1 << 20;  // bytes of one read
   uint32_t queue_depth = 32;
-  uint64_t total_bytes = 0;                       // of all readers; 0: the whole file
+  uint64_t total_bytes = 0;                       // bytes of all readers; 0: the whole file
   bool is_random = false;                         // transfers in random order
-  uint64_t sample_bytes = 0;                      // in random order: read no more; 0: all
+  uint64_t sample_bytes = 0;                      // most bytes in random order; 0: no limit
   CacheState cache_state = CacheState::kAsItWas;  // before reading
-  uint32_t readers_per_host = 1;  // ranks that read, the first ones of each host; each its own part
+  uint32_t readers_per_host = 1;  // the first ranks of each host read, each its own part
 };
 
 struct RawResult {
   uint64_t bytes = 0;
   uint64_t requests = 0;
-  int readers = 0;  // of all hosts
+  int readers = 0;  // readers of all hosts
   std::string cache_words;
-  double seconds = 0;  // of the slowest reader
+  double seconds = 0;  // time of the slowest reader
   double bytes_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
 // Collective. Every rank gets the result.
-// Errors: of opening and reading the file; kPeerFailed
+// Errors: as OpenBlockEngine and WaitSome; kPeerFailed
 Result<RawResult> MeasureRaw(ranks::Group& group, const RawBenchOptions& request);
 
 }  // namespace lmdbio::tools

@@ -28,11 +28,11 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What one rank has to tell.
+// The figures of one rank.
 struct RankResult {
   load::LoaderCounters counters;
   uint64_t checksum = 0;
-  uint64_t storage_bytes = 0;  // that this process made storage deliver
+  uint64_t storage_bytes = 0;  // bytes that storage delivered for this process
   double seconds = 0;
   double first_batch_s = 0;
   double compute_s = 0;
@@ -56,7 +56,7 @@ Usage UsageNow() {
           static_cast<uint64_t>(usage.ru_inblock) * kBlockBytesOfRusage};
 }
 
-// Arithmetic that takes a known time on an idle core, however long it takes on a busy one.
+// Arithmetic with a known time on an idle core. On a busy core it takes longer.
 class EmulatedCompute {
  public:
   EmulatedCompute(double seconds, ComputeKind kind) : seconds_(seconds), kind_(kind) {
@@ -117,7 +117,7 @@ struct ReadPass {
   std::vector<std::string> notes;
 };
 
-// While it lives, the thread runs on some cores only; none: on all that it may.
+// Pins the thread to some cores during the object's life. An empty list pins nothing.
 class OnCores {
  public:
   explicit OnCores(const CoreList& cores)
@@ -150,12 +150,12 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
   if (!request.options.placement.empty()) {
     LMDBIO_TRY_VOID(ranks::Agree(group, on_cores.TakeStatus()));
   }
-  uint64_t meeting_switches = 0;  // the emulated trainers' own
+  uint64_t meeting_switches = 0;  // context switches at barriers of the emulated trainers
   while (true) {
     const auto asked = Clock::now();
     Result<bool> found = loader->Next();
     const auto answered = Clock::now();
-    // Whoever is at the end meets the others there, whenever that is.
+    // The last batch ends with a barrier, too, even if --meet-every has not come up.
     const bool goes_on = found && *found;
     const uint64_t batch_count = pass.latencies_s.size() + 1;
     if (!goes_on || (request.meet_every > 0 && batch_count % request.meet_every == 0)) {
@@ -179,6 +179,7 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
   pass.how = loader->Describe();
   pass.state = loader->Save();
   pass.mine.counters = loader->counters();
+  // Context switches at barriers belong to the emulated trainer, not to the loader.
   pass.mine.counters.context_switches -=
       std::min(meeting_switches, pass.mine.counters.context_switches);
   for (std::string& note : loader->TakeNotes()) pass.notes.push_back(std::move(note));
@@ -193,12 +194,13 @@ Result<std::vector<T>> Gather(ranks::Group& group, std::span<const T> mine) {
   return all;
 }
 
+// Adds counts of a rank, and takes maxima of its times.
 void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   const load::LoaderCounters& counters = rank.counters;
   sum.record_count += counters.record_count;
   sum.skipped_count += counters.skipped_count;
   sum.payload_bytes += counters.payload_bytes;
-  // Of all ranks already.
+  // These figures cover all ranks already.
   sum.epoch_count = std::max(sum.epoch_count, counters.epoch_count);
   sum.dropped_count = std::max(sum.dropped_count, counters.dropped_count);
   sum.wrapped_count = std::max(sum.wrapped_count, counters.wrapped_count);
@@ -241,7 +243,7 @@ void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
 }
 
 void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
-  std::map<int, int> hosts;  // by first rank
+  std::map<int, int> hosts;  // host numbers by first rank
   for (const RankResult& rank : ranks) {
     const auto host = hosts.try_emplace(rank.host_root, static_cast<int>(hosts.size())).first;
     const load::LoaderCounters& counters = rank.counters;

@@ -1,6 +1,6 @@
-// bench/loader/bench_read.h - one pass of the emulated trainer over a database, measured.
+// bench/loader/bench_read.h - measures one pass of an emulated trainer over a database.
 //
-// Source: dissertation 3.4.1 and 5.3.1 (the microbenchmark: reads as Caffe would, no training).
+// Source: dissertation 3.4.1 and 5.3.1 (the microbenchmark: the reads of Caffe without training).
 #ifndef LMDBIO_BENCH_LOADER_BENCH_READ_H_
 #define LMDBIO_BENCH_LOADER_BENCH_READ_H_
 
@@ -17,54 +17,54 @@ namespace lmdbio::tools {
 
 enum class ComputeKind {
   kWork,   // arithmetic on this processor
-  kSleep,  // an accelerator works, the processor is free
+  kSleep,  // an accelerator works; the processor is idle
 };
 
-// What is summed up over the records that are delivered.
+// The hash that is summed over all delivered records.
 enum class ChecksumKind {
-  kNone,     // nobody looks at them
+  kNone,     // no hash; the bytes are not touched
   kRecords,  // RecordChecksum: of position, key and value
-  kValues,   // XXH3-64 of the value alone: the same in any order, and for other readers to compute
+  kValues,   // XXH3-64 of the value; the same in any order, and other readers can compute it
 };
 
 struct ReadBenchOptions {
   std::string path;
   load::LoaderOptions options;
-  double compute_s = 0;  // for each batch, on each rank
+  double compute_s = 0;  // emulated work for each batch, on each rank
   ChecksumKind checksum = ChecksumKind::kRecords;
-  uint64_t meet_every = 1;  // batches; trainers wait for each other after so many, 0: at the end
+  uint64_t meet_every = 1;  // number of batches between two barriers; 0: one barrier at the end
   ComputeKind compute_kind = ComputeKind::kWork;
 };
 
-// What one rank spent, in seconds. Reading goes on beside waiting, so the parts overlap.
+// The times of one rank in seconds. Its reader works while the rank waits, so the times overlap.
 struct RankTimes {
-  int host = 0;       // hosts count from 0, in the order of their first ranks
-  double seek_s = 0;  // of this rank's reader, as the next two; 0 on ranks that do not read
+  int host = 0;       // hosts are numbered from 0, in the order of their first ranks
+  double seek_s = 0;  // this and the next two: of this rank's reader; 0 on ranks that do not read
   double io_s = 0;
   double turn_s = 0;  // see load::LoaderCounters
-  double wait_s = 0;  // for its own batches
-  double meet_s = 0;  // with its batch at hand, until the slowest rank had its own
+  double wait_s = 0;  // waiting for own batches
+  double meet_s = 0;  // at barriers, waiting for the slowest rank
 };
 
 struct ReadResult {
-  uint64_t record_count = 0;  // delivered, all ranks
+  uint64_t record_count = 0;  // delivered records of all ranks
   uint64_t skipped_count = 0;
   uint64_t payload_bytes = 0;
-  uint64_t epoch_count = 0;  // ended; and the records that their ends left out, or took along
+  uint64_t epoch_count = 0;  // completed epochs; next, records that their ends dropped or repeated
   uint64_t dropped_count = 0;
   uint64_t wrapped_count = 0;
   std::string state;  // Loader::Save of rank 0, after the last batch
-  // See ChecksumKind; over all records. None if it was not asked for.
+  // The sum over all records (ChecksumKind). nullopt if it was not requested.
   std::optional<uint64_t> checksum;
   int hosts = 1;
-  double began_unix_s = 0;   // when the clock of `seconds` began, by rank 0's calendar
+  double began_unix_s = 0;   // begin of `seconds`, by the calendar of rank 0
   double seconds = 0;        // from before Open until the slowest rank has its last batch
-  double first_batch_s = 0;  // of the slowest rank
+  double first_batch_s = 0;  // maximum of the ranks
   double compute_s = 0;      // mean of the ranks
-  double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;     // of the slowest rank
-  double seek_s_mean = 0, io_s_mean = 0, skew_s_mean = 0;  // of readers; skew: of all ranks
-  double turn_s_max = 0;    // of readers that take turns; see load::LoaderCounters
-  uint64_t bytes_read = 0;  // through the engine; for maps, what storage delivered
+  double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;     // maximum of the ranks
+  double seek_s_mean = 0, io_s_mean = 0, skew_s_mean = 0;  // mean of readers; skew: of all ranks
+  double turn_s_max = 0;    // maximum of readers that take turns; see load::LoaderCounters
+  uint64_t bytes_read = 0;  // bytes through the engine; for maps, bytes from storage
   uint64_t bytes_useful = 0;
   uint64_t read_requests = 0;
   uint64_t retry_count = 0;
@@ -72,28 +72,28 @@ struct ReadResult {
   uint64_t major_faults = 0;
   uint64_t missed_pages = 0;  // see load::LocatorCounters
   uint64_t redundant_pages = 0;
-  double cpu_s = 0;                 // of all processes, everything included
-  double loader_cpu_s = 0;          // of these, in the loader: reading threads and calls of Next
-  double loader_cpu_share_max = 0;  // of one core, of the rank that used most
-  uint64_t memory_bytes_max = 0;    // resident, of the largest rank
-  std::vector<RankTimes> ranks;     // in the order of ranks
-  std::vector<float> latencies_s;   // of every batch on every rank, unordered
+  double cpu_s = 0;                 // processor time of all processes
+  double loader_cpu_s = 0;          // its part in the loader: reading threads and calls of Next
+  double loader_cpu_share_max = 0;  // the largest loader share of one core among the ranks
+  uint64_t memory_bytes_max = 0;    // resident memory of the largest rank
+  std::vector<RankTimes> ranks;     // in rank order
+  std::vector<float> latencies_s;   // latency of every batch on every rank, unordered
   std::string how;                  // Loader::Describe of rank 0
   std::vector<std::string> notes;   // of rank 0
 
-  // The share of its time that the accelerator was busy, from the first batch on.
+  // The busy share of the accelerator, from the first batch on.
   double utilisation() const {
     const double running_s = seconds - first_batch_s;
     return running_s > 0 ? compute_s / running_s : 0;
   }
 };
 
-// A number for one record; sums of it do not depend on who read what when.
+// A hash of one record. Sums of it do not depend on the readers and their order.
 uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value);
 
-// Collective. Ranks meet after every batch, as trainers do to average their gradients. Every rank
-// gets the result; latencies, how and notes are rank 0's only.
-// Errors: of the loader
+// Collective. The ranks wait for each other as trainers do to average gradients (meet_every). Every
+// rank gets the result; only rank 0 gets latencies, how and notes.
+// Errors: as the loader
 Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& request);
 
 }  // namespace lmdbio::tools

@@ -63,7 +63,7 @@ struct Column {
   int decimals;
 };
 
-// The order of the columns is that of the questions: how fast, why, at what cost.
+// The columns answer these questions in this order: how fast, why, at what cost.
 std::vector<Column> Columns() {
   const auto per_gb = [](const BenchRun& run, double value) {
     return run.page_bytes > 0 ? value / (static_cast<double>(run.page_bytes) / kGiga) : 0;
@@ -136,7 +136,7 @@ std::string XmlText(std::string_view text) {
         out += "&lt;";
         break;
       default:
-        // Control characters have no place in XML, and only ASCII is sure to be UTF-8.
+        // XML forbids control characters, and only ASCII is certainly valid UTF-8.
         out += c >= ' ' && c < 0x7F ? c : '?';
     }
   }
@@ -196,7 +196,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["records_per_s"] = run.records_per_s();
   out["bytes_per_s"] = run.payload_bytes_per_s();
   out["page_bytes_per_s"] = run.page_bytes_per_s();
-  // null: not measured
+  // null means not measured
   out["raw_bytes_per_s"] = nullptr;
   out["raw_fraction"] = nullptr;
   if (run.raw_bytes_per_s > 0) {
@@ -229,7 +229,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["first_batch_s"] = read.first_batch_s;
   out["utilisation"] = read.utilisation();
   out["memory_bytes_max"] = read.memory_bytes_max;
-  out["began_unix_s"] = read.began_unix_s;  // to find the run in a log of the storage
+  out["began_unix_s"] = read.began_unix_s;  // identifies the run in a log of the storage
   out["seconds"] = read.seconds;
   out["checksum"] = nullptr;
   if (read.checksum) out["checksum"] = fmt::format("{:016x}", *read.checksum);
@@ -246,7 +246,8 @@ double Quantile(std::vector<float> values, double q) {
   return *place;
 }
 
-// A strategy a column, a figure a line: there are more figures than strategies, and they are long.
+// One column for each strategy, one line for each figure, because figures outnumber strategies and
+// have long names.
 std::string Table(const std::vector<BenchRun>& runs) {
   const auto groups = ByStrategy(runs);
   std::vector<std::vector<std::string>> lines(1, {"strategy"});

@@ -1,4 +1,4 @@
-// bench/loader/bench_report.h - runs of the microbenchmark as a table, as JSON, as a picture.
+// bench/loader/bench_report.h - runs of the microbenchmark as a table, as JSON and as a picture.
 #ifndef LMDBIO_BENCH_LOADER_BENCH_REPORT_H_
 #define LMDBIO_BENCH_LOADER_BENCH_REPORT_H_
 
@@ -13,35 +13,36 @@
 
 namespace lmdbio::tools {
 
-// One pass of one strategy, and the raw rate measured right before it.
+// One pass of one strategy, and the raw rate that was measured immediately before.
 struct BenchRun {
   std::string strategy;
   int ranks = 1;
   std::string order;
   uint64_t batch_size = 0;
   ReadResult read;
-  uint64_t page_bytes = 0;     // of the pages that hold the delivered records
+  uint64_t page_bytes = 0;     // bytes of the pages of the delivered records
   double raw_bytes_per_s = 0;  // 0: not measured
 
   double records_per_s() const;
   double payload_bytes_per_s() const;
   double page_bytes_per_s() const;
-  double raw_fraction() const;  // of page_bytes_per_s
+  double raw_fraction() const;  // page_bytes_per_s as a share of the raw rate
 };
 
-// What holds for all runs: machine, kernel, commit, cache state, MPI's wait mode, command line.
+// Describes the setting of all runs: machine, kernel, commit, cache state, MPI's wait mode, command
+// line.
 nlohmann::ordered_json DescribeMachine();
 
-// Sums and extremes over ranks, and the times of each rank (RankTimes) under "by_rank".
+// Sums and extremes over the ranks, and the times of each rank (RankTimes) as "by_rank".
 nlohmann::ordered_json ToJson(const BenchRun& run);
 
-// For each strategy, in order of first appearance, medians of its runs with minimum and maximum.
+// Medians of the runs of each strategy with minimum and maximum, in order of first appearance.
 std::string Table(const std::vector<BenchRun>& runs);
 
-// Bars of median records/s for each strategy, with the raw rate as a line. SVG.
+// An SVG picture: a bar of median records/s for each strategy, with the raw rate as a line.
 std::string Plot(const std::vector<BenchRun>& runs, std::string_view title);
 
-// The q-th quantile (0 to 1) of `values`; 0 of none.
+// The q-th quantile (0 to 1) of `values`; 0 without values.
 double Quantile(std::vector<float> values, double q);
 
 // Errors: kPermission, kIo, ...; the message names the path

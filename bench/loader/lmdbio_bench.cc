@@ -1,10 +1,10 @@
-// lmdbio-bench: how fast a file can be read, and how much of that an LMDB reader gets.
+// lmdbio-bench: measures how fast a file can be read, and the share that an LMDB reader gets.
 //
-//   lmdbio-bench raw FILE    what the storage gives, in transfers of one size
-//   lmdbio-bench read PATH   strategies over one database, each beside the raw rate of the same run
-//   lmdbio-bench order PATH  how well each order mixes the records of a database; reads none
+//   lmdbio-bench raw FILE    the rate of the storage, in transfers of one size
+//   lmdbio-bench read PATH   strategies on one database, each beside the raw rate of the same run
+//   lmdbio-bench order PATH  how well each order mixes the records; reads no record
 //
-// Runs alone or under mpirun.
+// The program runs alone or under mpirun.
 #include <array>
 #include <optional>
 #include <sstream>
@@ -48,7 +48,7 @@ using nlohmann::ordered_json;
 namespace ranks = lmdbio::ranks;
 namespace po = lmdbio::tools::po;
 
-std::string g_command_line;  // as it was given, for the report
+std::string g_command_line;  // for the report
 
 // The value of option `name` among `choices`; Misuse lists them.
 template <typename T, size_t N>
@@ -66,23 +66,23 @@ T Choose(const Invocation& invocation, const char* name,
 constexpr std::array<std::pair<const char*, EngineKind>, 3> kEngines = {
     {{"mmap", EngineKind::kMmap}, {"pread", EngineKind::kPread}, {"uring", EngineKind::kUring}}};
 
-constexpr uint64_t kTransferBytesMax = uint64_t{1} << 30;  // for each, there must be memory
+constexpr uint64_t kTransferBytesMax = uint64_t{1} << 30;  // every transfer needs memory
 
-// The parts of the option `name`, at least one.
+// The comma-separated parts of the option `name`; at least one.
 std::vector<std::string> SplitList(const Invocation& invocation, const char* name) {
   std::vector<std::string> parts;
   std::istringstream in(invocation.option<std::string>(name));
   for (std::string part; std::getline(in, part, ',');) {
     if (!part.empty()) parts.push_back(part);
   }
-  if (parts.empty()) throw Misuse(fmt::format("--{} names none", name));
+  if (parts.empty()) throw Misuse(fmt::format("--{} needs at least one name", name));
   return parts;
 }
 
 uint32_t Small(const Invocation& invocation, const char* name) {
   const uint64_t value = invocation.whole(name);
   if (value == 0 || value > 65536) {
-    throw Misuse(fmt::format("--{} must lie between 1 and 65536", name));
+    throw Misuse(fmt::format("--{} must be between 1 and 65536", name));
   }
   return static_cast<uint32_t>(value);
 }
@@ -111,12 +111,12 @@ std::string Headline(const ordered_json& run) {
   return text;
 }
 
-// A path in it may have any bytes; those that are no UTF-8 are replaced.
+// Paths may contain any bytes. Bytes that are not valid UTF-8 are replaced.
 std::string JsonText(const ordered_json& outcome) {
   return outcome.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-// Collective. The data file behind `path`, which every rank must see.
+// Collective. Finds the data file of `path`, which every rank must see.
 Result<std::string> FindFile(ranks::Group& group, const std::string& path) {
   Result<std::string> found = lmdbio::file::FindDataFile(path);
   LMDBIO_TRY_VOID(ranks::Agree(group, found ? Status() : lmdbio::Fail(std::move(found).error())));
@@ -135,20 +135,20 @@ CacheState CacheStateOf(const Invocation& invocation) {
 
 void DescribeRaw(po::options_description_easy_init options) {
   options("engine", po::value<std::string>()->default_value("all")->value_name("LIST"),
-          "mmap, pread, uring, several of them, or all")  //
+          "engines: mmap, pread, uring, several of them, or all")  //
       ("transfer-size,t", po::value<std::string>()->default_value("1M")->value_name("LIST"),
-       "bytes of one read, as 4K,1M,1G; several are measured one after the other")  //
+       "bytes of one read, as 4K,1M,1G; several sizes are measured one after another")  //
       ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
-       "reads under way at once, for each rank (threads of pread)")  //
+       "reads in flight for each rank (threads of pread)")  //
       ("direct", po::value<std::string>()->default_value("off")->value_name("on|off|both"),
-       "around the page cache (not for mmap)")  //
-      ("random", "transfers in random order")   //
+       "read around the page cache (not with mmap)")  //
+      ("random", "read in random order")              //
       ("size,s", po::value<std::string>()->default_value("0")->value_name("BYTES"),
-       "read only so much of the file")                                                           //
+       "read only the first BYTES of the file")                                                   //
       ("drop-caches", "drop the page cache of every host before each run")                        //
       ("warm-caches", "read the file into the page cache of every host before each run")          //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"), "runs of each kind")  //
-      ("json", po::value<std::string>()->value_name("FILE"), "write all runs there");
+      ("json", po::value<std::string>()->value_name("FILE"), "write all runs to FILE");
 }
 
 struct RawRow {
@@ -175,7 +175,7 @@ std::vector<uint64_t> TransferSizes(const Invocation& invocation) {
   for (const std::string& text : SplitList(invocation, "transfer-size")) {
     sizes.push_back(ParseSize(text, "transfer-size"));
     if (sizes.back() == 0 || sizes.back() > kTransferBytesMax) {
-      throw Misuse("--transfer-size must lie between 1 and 1G");
+      throw Misuse("--transfer-size must be between 1 and 1G");
     }
   }
   return sizes;
@@ -267,21 +267,21 @@ Status Raw(const Invocation& invocation) {
 
 // --- read and order ---
 
-// What positions records have, whatever the order.
+// Options of the sequence that all orders share.
 void DescribeStream(po::options_description_easy_init options) {
   options("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
           "use this named database instead of the main one")  //
       ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
-       "records of a batch, of all ranks together")  //
+       "records in a batch, for all ranks together")  //
       ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
-       "wrap, short or drop: what happens at the end of an epoch")                       //
-      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "of shuffling")  //
+       "last batch of an epoch: wrap, short or drop")                                         //
+      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "seed of shuffling")  //
       ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
-       "records of a block; 0: as many as fill 1 MiB")  //
+       "records in a shuffle block; 0: as many as fill 1 MiB")  //
       ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
-       "batches that records are dealt out to in chunked order, block shuffle and with reuse; 0: "
-       "as many as hold 32 MiB")  //
-      ("json", po::value<std::string>()->value_name("FILE"), "write the outcome there");
+       "batches in a batch group, for chunked order, block shuffle and reuse; 0: as many as fill "
+       "32 MiB")  //
+      ("json", po::value<std::string>()->value_name("FILE"), "write the outcome to FILE");
 }
 
 void SetStream(const Invocation& invocation, LoaderOptions& options) {
@@ -299,13 +299,14 @@ void SetStream(const Invocation& invocation, LoaderOptions& options) {
 // --- order ---
 
 constexpr const char* kOrderDetails =
-    "Neighbour entropy: of records that are neighbours in the database, d is the distance of "
-    "their\n"
-    "positions in the sequence. It is the entropy, in bits, of a histogram of d / N in 1,024 "
-    "equal\n"
-    "bins, N being the number of records; up to 200,000 pairs are looked at. '% of random': as a\n"
-    "share of what chance gives, where d / N has the density 2 (1 - x). 'median dist.' is that of\n"
-    "d. 'adjacent %': of positions next to each other, how many hold such neighbours.";
+    "Two records are neighbours if they are adjacent in the database. Their distance d is the\n"
+    "distance of their positions in the sequence; N is the number of records.\n"
+    "  entropy       entropy in bits of a histogram of d / N with 1,024 equal bins, from up to\n"
+    "                200,000 sampled pairs\n"
+    "  % of random   the entropy as a share of that of a random order, in which d / N has the\n"
+    "                density 2 (1 - x)\n"
+    "  median dist.  the median of d\n"
+    "  adjacent %    the share of adjacent positions with neighbouring records";
 
 Status MixOrders(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
@@ -328,23 +329,24 @@ Status MixOrders(const Invocation& invocation) {
 
 void DescribeOrder(po::options_description_easy_init options) {
   options("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
-          "sequential; chunked: batches in a row take turns with neighbours; or shuffle")  //
+          "sequential; chunked: the batches of a group share neighbours evenly; or shuffle")  //
       ("shuffle", po::value<std::string>()->default_value("global")->value_name("SHUFFLE"),
-       "global: exactly; or block: blocks of neighbours, mixed within groups of batches")  //
+       "global: any record at any position; block: shuffled blocks, mixed within batch groups")  //
       ("epoch", po::value<Whole>()->default_value({0})->value_name("N"),
-       "the epoch to begin with")  //
+       "first epoch")  //
       ("reuse", po::value<Whole>()->default_value({1})->value_name("N"),
-       "how often each record is handed out while it is in memory, in batches composed anew")  //
+       "deliver each batch group N times, composed differently, while it is in memory")  //
       ("reuse-among", po::value<std::string>()->default_value("rank")->value_name("rank|host"),
-       "who gets it again: the same rank, or another of the host")  //
+       "a reused record goes to the same rank, or to any rank of the host")  //
       ("num-shards", po::value<Whole>()->default_value({1})->value_name("N"),
-       "jobs that share each batch")  //
+       "number of jobs that share each batch")  //
       ("shard-id", po::value<Whole>()->default_value({0})->value_name("N"),
-       "which of them this is")  //
+       "number of this job among them, from 0")  //
       ("restore", po::value<std::string>()->value_name("FILE"),
-       "go on where another run stood; --iterations counts from that stream's first batch")  //
+       "continue from a saved stream state; --iterations counts from the first batch of the "
+       "stream")  //
       ("save", po::value<std::string>()->value_name("FILE"),
-       "write down where the stream stands after the last run");
+       "write the stream state after the last run to FILE");
 }
 
 void DescribeRead(po::options_description_easy_init options) {
@@ -356,50 +358,50 @@ void DescribeRead(po::options_description_easy_init options) {
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
           help.c_str())  //
       ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
-       "batches to read; 0: one epoch")  //
+       "number of batches to read; 0: one epoch")  //
       ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
-       "block, round-robin or fill: which records of a batch are a rank's")  //
+       "assignment of a batch to ranks: block, round-robin or fill")  //
       ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
-       "what happens to a record that cannot be read")  //
+       "fail at a record that cannot be read, or skip it")  //
       ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
-       "immutable, optimistic or pinned: how a writer at work is dealt with")  //
+       "protection from an active writer: immutable, optimistic or pinned")  //
       ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
-       "ranks of each host that read")  //
+       "number of ranks of each host that read")  //
       ("placement", po::value<std::string>()->default_value("")->value_name("TEXT"),
-       "which cores are whose: scp, or compute=0-5,input=6,sync=7")  //
+       "core placement: scp, or compute=0-5,input=6,sync=7")  //
       ("stagger", po::value<Whole>()->default_value({0})->value_name("N"),
-       "readers that read at a time, where a strategy has them take turns; 0: by a trial")  //
+       "number of readers that read at a time, for strategies with turns; 0: by a trial")  //
       ("engine", po::value<std::string>()->value_name("ENGINE"),
-       "mmap, pread or uring where the strategy leaves it open")  //
+       "mmap, pread or uring, for strategies that do not fix the engine")  //
       ("direct", po::value<std::string>()->value_name("on|off"),
-       "around the page cache or through it, where the strategy leaves it open")  //
+       "read around the page cache, for strategies that do not fix it")  //
       ("in-place", po::value<std::string>()->default_value("on")->value_name("on|off"),
-       "auto may look at a file that is all cached in a map, and copy nothing")  //
+       "allow auto to use a fully cached file in a map, without a copy")  //
       ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
-       "reads under way at once, for each reader")  //
+       "reads in flight for each reader")  //
       ("block-size", po::value<std::string>()->default_value("1M")->value_name("BYTES"),
-       "the largest read")  //
+       "largest read")  //
       ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
-       "of a host, for the window")  //
+       "memory of a host for the window")  //
       ("keep", po::value<std::string>()->default_value("auto")->value_name("auto|off|BYTES"),
-       "memory of a host in which auto may keep the file as far as it was read; auto: an eighth of "
-       "what is free, for scattered records")  //
+       "memory of a host for the file cache of strategy auto; auto: an eighth of the free memory, "
+       "if records are scattered")  //
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
-       "emulated training after each batch")  //
+       "time of emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
-       "on the processor, or on an accelerator that leaves the processor free")  //
+       "emulate training on the processor, or on an accelerator")  //
       ("checksum", po::value<std::string>()->default_value("records")->value_name("KIND"),
-       "of records: position, key and value; or of values alone, whatever their order")        //
-      ("no-checksum", "do not look at the bytes that are delivered: raw reads do not either")  //
+       "records: of position, key and value; values: of values in any order")  //
+      ("no-checksum", "do not touch the delivered bytes, as in raw reads")     //
       ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
-       "ranks wait for each other after so many batches, as trainers do; 0: at the end only")     //
-      ("drop-caches", "drop the page cache of every host before each run, also each raw run")     //
-      ("warm-caches", "read the file into the page cache of every host before each run")          //
-      ("no-raw", "do not measure the raw rate, which reads as much of the file before each run")  //
+       "ranks wait for each other after N batches, as trainers do; 0: only at the end")        //
+      ("drop-caches", "drop the page cache of every host before each run, also each raw run")  //
+      ("warm-caches", "read the file into the page cache of every host before each run")       //
+      ("no-raw", "skip the raw reads of as many bytes before each run")                        //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
-       "runs of each strategy, taken in turn")                                         //
-      ("verify", "compare what was delivered with a serial pass of liblmdb's cursor")  //
-      ("plot", po::value<std::string>()->value_name("FILE"), "draw the bars there (SVG)");
+       "runs of each strategy, interleaved")                                              //
+      ("verify", "compare the delivered records with a serial pass of liblmdb's cursor")  //
+      ("plot", po::value<std::string>()->value_name("FILE"), "draw the rates as bars (SVG)");
 }
 
 std::vector<std::string> Strategies(const Invocation& invocation) {
@@ -416,7 +418,7 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
   return names;
 }
 
-// Of a saved state there is never so much.
+// A saved state is always smaller.
 constexpr uint64_t kStateBytesMax = 64 << 10;
 
 void SetOrder(const Invocation& invocation, LoaderOptions& options) {
@@ -488,16 +490,16 @@ struct ReadSeries {
   std::vector<std::string> strategies;
   std::string order;
   RawBenchOptions raw;
-  int raw_reader_count = 0;  // known once it ran
-  std::string cache_words;   // known once a run was prepared
+  int raw_reader_count = 0;  // set by the first raw run
+  std::string cache_words;   // set when the first run is prepared
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
   CacheState cache_state = CacheState::kAsItWas;
   bool measures_raw = true;
 };
 
-// Finds the file, on every rank, and what a run will deliver, on rank 0, which looks at every page
-// of the tree once.
+// Every rank finds the file. Rank 0 computes the expected outcome, which reads every page of the
+// tree once.
 Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSeries& plan,
                  lmdbio::tools::Expectation& expectation) {
   LMDBIO_TRY(plan.raw.data_path, lmdbio::file::FindDataFile(plan.request.path));
@@ -510,8 +512,8 @@ Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSe
   return {};
 }
 
-// A shuffled run is held against random reads of a record's size; of small records not all of them,
-// which would take minutes.
+// A shuffled run is compared with random reads of the size of a record. Of small records only a
+// sample is read, because all of them would take minutes.
 void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadSeries& plan) {
   using lmdbio::load::Order;
   using lmdbio::load::Shuffle;
@@ -526,8 +528,8 @@ void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadSeries& plan) {
   plan.raw.sample_bytes = std::min(expectation.page_bytes, kSampleReads * plan.raw.transfer_bytes);
 }
 
-// Collective. What has to be known before the clock runs. The tree is in the cache of rank 0's
-// host afterwards.
+// Collective. Prepares a run before its clock starts. Afterwards the tree is in the page cache of
+// rank 0's host.
 Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& plan) {
   lmdbio::tools::Expectation expectation;
   LMDBIO_TRY_VOID(ranks::Agree(group, LookAhead(group, invocation, plan, expectation)));
@@ -541,8 +543,8 @@ Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& pl
   return {};
 }
 
-// Collective. Raw reads of a warm file go through the page cache. Rank 0 looks for all: what is
-// cached changes while ranks look.
+// Collective. Raw reads of a warm file go through the page cache. Rank 0 decides for all ranks,
+// because the cached share changes while ranks look.
 Status ChooseRawEngine(ranks::Group& group, ReadSeries& plan) {
   if (plan.cache_state == CacheState::kCold) return {};
   Result<double> cached = 1;
@@ -645,7 +647,7 @@ void SetChecksum(const Invocation& invocation, ReadBenchOptions& request) {
       {{{"records", ChecksumKind::kRecords}, {"values", ChecksumKind::kValues}}});
   if (invocation.has("no-checksum")) request.checksum = ChecksumKind::kNone;
   if (request.checksum != ChecksumKind::kRecords && invocation.has("verify")) {
-    throw Misuse("--verify compares checksums of records: leave out --no-checksum, --checksum");
+    throw Misuse("--verify compares checksums of records; leave out --no-checksum and --checksum");
   }
 }
 
@@ -660,11 +662,11 @@ Status Read(const Invocation& invocation) {
   }
   plan.request.compute_s = invocation.option<double>("compute-time");
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
-    throw Misuse("--compute-time must lie between 0 and 3600");
+    throw Misuse("--compute-time must be between 0 and 3600");
   }
   SetChecksum(invocation, plan.request);
   if (plan.request.options.num_shards > 1 && invocation.has("verify")) {
-    throw Misuse("--verify compares whole batches: a shard has a part of each");
+    throw Misuse("--verify compares whole batches; leave out --num-shards");
   }
   plan.request.meet_every = invocation.whole("meet-every");
   using lmdbio::tools::ComputeKind;
@@ -698,13 +700,13 @@ int main(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) g_command_line += fmt::format("{}{}", i > 0 ? " " : "", argv[i]);
   const lmdbio::tools::MpiRun mpi(argc, argv);
   const std::array commands = {
-      lmdbio::tools::Command{"raw", "FILE", "Measures what the storage gives.", &DescribeRaw, &Raw,
+      lmdbio::tools::Command{"raw", "FILE", "Measures the rate of the storage.", &DescribeRaw, &Raw,
                              lmdbio::tools::Output::kText},
       lmdbio::tools::Command{"read", "PATH",
-                             "Reads a database as a trainer would, by one or more strategies.",
+                             "Reads a database like a trainer, with one or more strategies.",
                              &DescribeRead, &Read, lmdbio::tools::Output::kText},
       lmdbio::tools::Command{
-          "order", "PATH", "Says how well each order mixes a database's records; reads none.",
+          "order", "PATH", "Computes how well each order mixes the records; reads no record.",
           &DescribeStream, &MixOrders, lmdbio::tools::Output::kText, kOrderDetails},
   };
   return lmdbio::tools::RunTool("lmdbio-bench", "Measures how fast databases are read.", commands,

@@ -32,10 +32,10 @@ MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
 
 MpiRun::~MpiRun() { MPI_Finalize(); }
 
-// Open MPI tells through a control variable; it sets it by itself when there are more ranks than
-// slots, so the command line does not tell.
+// Open MPI reports its wait mode in a control variable. It changes the mode itself if there are
+// more ranks than slots, so the command line is not enough.
 std::string MpiWaitMode() {
-  // In Open MPI this sets the level of all of MPI, and so asks for the one that there is.
+  // In Open MPI this call sets the thread level of all of MPI, so it requests the current level.
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
   int provided = 0;
@@ -47,7 +47,7 @@ std::string MpiWaitMode() {
     int count = 0;
     int value = 0;
     if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
-      // A bool of one byte or an int: the low byte tells both.
+      // The variable is a bool of one byte or an int; the low byte suffices for both.
       if (count == 1 && MPI_T_cvar_read(handle, &value) == MPI_SUCCESS) {
         mode = (value & 0xFF) != 0 ? "yield" : "spin";
       }

@@ -1,4 +1,4 @@
-// bench/loader/mpi_run.h - a program under mpirun, or alone.
+// bench/loader/mpi_run.h - MPI for a program that runs under mpirun or alone.
 #ifndef LMDBIO_BENCH_LOADER_MPI_RUN_H_
 #define LMDBIO_BENCH_LOADER_MPI_RUN_H_
 
@@ -6,12 +6,12 @@
 
 namespace lmdbio::tools {
 
-// Which threads of the program may call MPI.
+// The threads of the program that may call MPI.
 enum class MpiThreads { kMain, kAll };
 
-// MPI for the life of the object: initialises it (at MPI_THREAD_FUNNELED or, if MPI has it, at
-// MPI_THREAD_MULTIPLE), ends it. Only rank 0 keeps its standard streams; what other ranks have to
-// say reaches rank 0 as an error.
+// Initialises MPI at MPI_THREAD_FUNNELED or, if MPI provides it, MPI_THREAD_MULTIPLE. The
+// destructor finalizes it. Only rank 0 keeps its standard streams; errors of other ranks reach rank
+// 0 as Errors.
 class MpiRun {
  public:
   MpiRun(int& argc, char**& argv, MpiThreads threads = MpiThreads::kMain);
@@ -20,7 +20,7 @@ class MpiRun {
   MpiRun& operator=(const MpiRun&) = delete;
 };
 
-// How MPI waits: "spin", "yield", or "unknown". Every figure of several ranks depends on it.
+// The wait mode of MPI: "spin", "yield" or "unknown". All figures of several ranks depend on it.
 std::string MpiWaitMode();
 
 }  // namespace lmdbio::tools

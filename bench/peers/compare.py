@@ -3,8 +3,8 @@
 
     bench/peers/compare.py PATH [--batch-size N] [--workers 0,2] [--order sequential,shuffled] ...
 
-What is timed, and how fair it is, says bench/peers/README.md. `scripts/setup --bench` installs the
-modules. Exits with 1 if a reader fails or, with --verify, if two delivered different records.
+bench/peers/README.md explains the timing and its fairness. `scripts/setup --bench` installs the
+modules. Exits with 1 if a reader fails or, with --verify, if two readers deliver different records.
 """
 
 import argparse
@@ -35,7 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LMDBIO_BENCH = ROOT / "build" / "release" / "bin" / "lmdbio-bench"
 LMDBIO_LIBRARY = ROOT / "build" / "release" / "lib" / "liblmdbio.so"
 sys.path.insert(0, str(ROOT / "lmdbio" / "api" / "python"))
-# What each order is called by lmdbio-bench; the Python readers know those of PYTHON_ORDERS.
+# The options of lmdbio-bench for each order. The Python readers support only PYTHON_ORDERS.
 ORDERS = {
     "sequential": ("--order", "sequential"),
     "shuffled": ("--order", "shuffle", "--shuffle", "global"),
@@ -47,12 +47,12 @@ UINT64_MASK = (1 << 64) - 1
 
 
 class Failure(Exception):
-    """What ends the program with one line."""
+    """Ends the program with one line on standard error."""
 
 
 @dataclasses.dataclass
 class Run:
-    """One reading of the database. A checksum of None was not asked for."""
+    """One pass over the database. The checksum is None if it was not requested."""
 
     reader: str
     order: str
@@ -64,13 +64,13 @@ class Run:
 
 @dataclasses.dataclass
 class Records:
-    """The records to read: all, or the first `--records` in the order of their keys."""
+    """The records to read: all, or the first `--records` in key order."""
 
     path: str
     batch_size: int
     readahead: bool
-    keys: list  # of all records to read, in order
-    shuffled: list  # numbers of keys, in the order of a shuffled reading
+    keys: list  # keys of all records to read, in order
+    shuffled: list  # indices of keys, in the order of a shuffled pass
 
     def open(self):
         return lmdb.open(self.path, subdir=os.path.isdir(self.path), readonly=True, lock=False,
@@ -78,7 +78,7 @@ class Records:
 
 
 def list_records(options):
-    """Finds the keys; this is not timed, see README.md."""
+    """Finds the keys, outside the measured time (README.md)."""
     records = Records(options.path, options.batch_size, not options.no_readahead, [], [])
     with records.open() as environment, environment.begin() as transaction:
         keys = transaction.cursor().iternext(keys=True, values=False)
@@ -86,19 +86,19 @@ def list_records(options):
     if not records.keys:
         raise Failure(f"{options.path} has no records")
     if len(set(records.keys)) < len(records.keys):
-        raise Failure(f"{options.path} has duplicates, which a key does not tell apart")
+        raise Failure(f"{options.path} has duplicates, which a key does not distinguish")
     records.shuffled = list(range(len(records.keys)))
     random.Random(options.seed).shuffle(records.shuffled)
     return records
 
 
 def make_batch(values):
-    """Copies the values into one buffer, as a training step wants them: this reads every byte."""
+    """Copies the values into one buffer, as a training step needs them. This reads every byte."""
     return bytearray().join(values), [len(value) for value in values]
 
 
 def batches_by_lmdb(records, order):
-    """One process, one transaction; values are views of the map until they go into the batch."""
+    """One process and one transaction. Values are views of the map until the batch copies them."""
     with records.open() as environment, environment.begin(buffers=True) as transaction:
         if order == "sequential":
             cursor = transaction.cursor().iternext(keys=False, values=True)
@@ -110,7 +110,7 @@ def batches_by_lmdb(records, order):
 
 
 class LmdbDataset(torch.utils.data.Dataset):
-    """Record by number. Each worker opens the database for itself, after the fork."""
+    """Records by number. Each worker opens the database itself, after the fork."""
 
     def __init__(self, records):
         self.records = records
@@ -131,7 +131,7 @@ def collate(values):
 
 
 def batches_by_loader(records, order, worker_count):
-    """A DataLoader; its workers make the batches and hand them over in shared memory."""
+    """A DataLoader. Its workers build the batches and pass them through shared memory."""
     numbers = records.shuffled if order == "shuffled" else range(len(records.keys))
     loader = torch.utils.data.DataLoader(
         LmdbDataset(records), batch_size=records.batch_size, sampler=numbers,
@@ -141,7 +141,7 @@ def batches_by_loader(records, order, worker_count):
 
 
 def values_of(batch):
-    """Of lmdbio's batches: the same as collate's."""
+    """Converts a batch of lmdbio to the result of collate."""
     rows, sizes = batch.array(copy=True), batch.sizes.tolist()
     if all(size == rows.shape[1] for size in sizes):
         return torch.from_numpy(rows.reshape(-1)), sizes
@@ -149,7 +149,7 @@ def values_of(batch):
 
 
 def batches_by_lmdbio(options, order, worker_count):
-    """lmdbio.torch in a DataLoader, which without workers hands on what the loader has read."""
+    """lmdbio.torch in a DataLoader. Without workers the DataLoader passes the batches on."""
     import lmdbio.torch
 
     dataset = lmdbio.torch.IterableDataset(
@@ -161,7 +161,7 @@ def batches_by_lmdbio(options, order, worker_count):
 
 
 def batch_checksum(data, sizes):
-    """The sum of the XXH3-64 of every value, which does not depend on the order."""
+    """The sum of the XXH3-64 hashes of all values. It does not depend on the order."""
     view, total, offset = memoryview(data), 0, 0
     for size in sizes:
         total += xxhash.xxh3_64_intdigest(view[offset : offset + size])
@@ -187,7 +187,8 @@ def time_batches(reader, order, batches, verify):
 
 
 def run_lmdbio(options, order):
-    """The runs that lmdbio-bench reports, or why there are none. It computes its own checksum."""
+    """The runs that lmdbio-bench reports, or the reason for their absence. lmdbio-bench computes
+    the checksum itself."""
     if not options.lmdbio_bench.is_file():
         return [], "not built"
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +200,7 @@ def run_lmdbio(options, order):
              *(["--drop-caches"] if options.cold else [])],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode != 0:
-            lines = result.stderr.strip().splitlines() or ["it says nothing"]
+            lines = result.stderr.strip().splitlines() or ["no message"]
             raise Failure(f"lmdbio-bench failed: {lines[-1]}")
         runs = json.loads(report.read_text(encoding="utf-8"))["runs"]
     return [lmdbio_run(run, order) for run in runs], None
@@ -219,7 +220,7 @@ def drop_caches():
 
 
 def run_all(options, records):
-    """All runs, taken in turn so that a drift of the machine meets all alike."""
+    """All runs, interleaved, so that a drift of the machine affects all readers equally."""
     runs, note = [], None
     for _ in range(options.repeat):
         for order in options.order:
@@ -245,7 +246,7 @@ def run_python(options, records, order):
 
 
 def run_lmdbio_torch(options, order):
-    """None without the library, which run_lmdbio's note speaks of."""
+    """None without the library; the note of run_lmdbio reports its absence."""
     runs = []
     for worker_count in options.workers if options.lmdbio_library.is_file() else []:
         os.environ["LMDBIO_LIBRARY"] = str(options.lmdbio_library)
@@ -258,7 +259,7 @@ def run_lmdbio_torch(options, order):
 
 
 def summarize(runs):
-    """One row for each order and reader, in the order of their first runs: median, least, most."""
+    """One row for each order and reader, in the order of first runs: median, minimum, maximum."""
     groups = {}
     for run in runs:
         groups.setdefault((run.order, run.reader), []).append(run)
@@ -296,7 +297,7 @@ def print_table(rows, note):
 
 
 def command_line(options):
-    """The command that gives these figures again; paths of this machine are left out."""
+    """The command that repeats these figures, without the paths of this machine."""
     words = ["PATH" if word == options.path else word for word in sys.argv[1:]]
     words = [pathlib.Path(word).name if os.path.isabs(word) else word for word in words]
     return shlex.join(["bench/peers/compare.py", *words])
@@ -313,7 +314,7 @@ def commit():
 
 
 def describe(options, records):
-    """What the numbers depend on."""
+    """The setting on which the figures depend."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.date.today().isoformat(), "commit": commit(),
@@ -335,7 +336,7 @@ def number_list(text):
 
 def order_list(text):
     if not set(text.split(",")) <= set(ORDERS):
-        raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(ORDERS)}, or several")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of {', '.join(ORDERS)}")
     return text.split(",")
 
 
@@ -350,27 +351,28 @@ def parse_options():
     parser.add_argument("path", metavar="PATH", help="a directory with data.mdb, or a single file")
     parser.add_argument("--batch-size", type=positive, default=256, metavar="N")
     parser.add_argument("--workers", type=number_list, default=[0, 2], metavar="N,...",
-                        help="of the DataLoader; 0: it reads in the process itself (default: 0,2)")
+                        help="workers of the DataLoader; 0: none, it reads itself (default: 0,2)")
     parser.add_argument("--order", type=order_list, default=list(ORDERS), metavar="ORDER,...",
-                        help="sequential, shuffled, and block, of lmdbio alone (default: all)")
+                        help="sequential, shuffled, or block (lmdbio only) (default: all)")
     parser.add_argument("--records", type=positive, metavar="N",
-                        help="only the first N, for the Python readers (default: all)")
+                        help="the Python readers read only the first N records (default: all)")
     parser.add_argument("--no-readahead", action="store_true",
-                        help="open with readahead=False, as is usual for shuffled reading")
+                        help="open LMDB with readahead=False, as usual for shuffled reading")
     parser.add_argument("--cold", action="store_true",
-                        help="drop the page caches before each run; root only")
+                        help="drop the page caches before each run (needs root)")
     parser.add_argument("--verify", action="store_true",
-                        help="checksum what is delivered, within the time that is measured")
+                        help="compute checksums of the records, within the measured time")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the shuffled order")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all runs there")
+    parser.add_argument("--seed", type=int, default=1, metavar="N",
+                        help="seed of the shuffled order")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all runs to FILE")
     parser.add_argument("--condition", metavar="NAME",
-                        help="with --json: add the runs to FILE under this name, in place of "
-                             "earlier ones of the name; scripts/plot_readme.py draws such a file")
+                        help="with --json: store the runs in FILE under this name and replace "
+                             "earlier runs of the name; scripts/plot_readme.py draws such a file")
     parser.add_argument("--lmdbio-bench", type=pathlib.Path, default=LMDBIO_BENCH,
-                        metavar="PROGRAM", help="default: the one in build/release/bin")
+                        metavar="PROGRAM", help="lmdbio-bench (default: in build/release/bin)")
     parser.add_argument("--lmdbio-library", type=pathlib.Path, default=LMDBIO_LIBRARY,
-                        metavar="FILE", help="default: the one in build/release/lib")
+                        metavar="FILE", help="liblmdbio (default: in build/release/lib)")
     options = parser.parse_args()
     if options.cold and os.geteuid() != 0:
         parser.error("--cold needs root")
@@ -380,7 +382,8 @@ def parse_options():
 
 
 def check_checksums(rows, records_limit):
-    """All readings of the whole database delivered the same records; lmdbio knows no limit."""
+    """Checks that all passes over the whole database delivered the same records. lmdbio has no
+    --records, so limited passes are not compared with it."""
     found = {checksum for row in rows for checksum in row["checksums"]
              if records_limit is None or not row["reader"].startswith("lmdbio")}
     if len(found) > 1:
@@ -388,13 +391,13 @@ def check_checksums(rows, records_limit):
 
 
 def load_conditions(path):
-    """The comparisons that earlier runs have put into a file, by condition."""
+    """The comparisons of earlier runs in a file, by condition."""
     if not path.exists():
         return {}
     try:
         conditions = json.loads(path.read_text(encoding="utf-8"))["conditions"]
     except (ValueError, LookupError, TypeError) as error:
-        raise Failure(f"{path} is no file of conditions; name another file") from error
+        raise Failure(f"{path} is not a file of conditions; name another file") from error
     return conditions
 
 
@@ -405,7 +408,7 @@ def save(options, conditions, result):
 
 
 def compare(options):
-    # Before anything is measured: a file of another kind is refused now.
+    # A file of another kind is refused before the measurements.
     conditions = load_conditions(options.json) if options.condition is not None else {}
     records = list_records(options)
     setting = describe(options, records)

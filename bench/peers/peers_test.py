@@ -2,7 +2,7 @@
 
     peers_test.py [LMDBIO_BENCH]
 
-The oracle is the checksum of the records as they were put. Exits with 77 without the modules.
+The oracle is the checksum of the records that were put. Exits with 77 without the modules.
 """
 
 import importlib.util
@@ -22,8 +22,7 @@ SKIPPED = 77
 RECORD_COUNT = 100
 LMDBIO_BENCH = sys.argv[1] if len(sys.argv) > 1 else None
 
-# Reports what lmdbio-bench would, with the checksum that was put in its place; its strategy says in
-# which order it was to read.
+# Reports like lmdbio-bench, with a given checksum. Its strategy names the requested order.
 STAND_IN = """#!{python}
 import json, sys
 def option(name):
@@ -37,7 +36,7 @@ json.dump(dict(runs=[run]), open(path, "w"))
 
 
 def write_database(path, record_count):
-    """Returns the checksum of what was put."""
+    """Returns the checksum of the records."""
     import lmdb
     import xxhash
     source, total = random.Random(7), 0
@@ -61,7 +60,7 @@ class CompareTest(unittest.TestCase):
         return subprocess.run(
             [sys.executable, "-B", COMPARE, *options], stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False, timeout=120,
-            # MPI loses memory of its own.
+            # MPI leaks memory.
             env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0"})
 
     def stand_in(self, checksum):
@@ -111,7 +110,8 @@ class CompareTest(unittest.TestCase):
             report.write_text(text, encoding="utf-8")
             result = self.compare(self.folder / "db", "--json", report, "--condition", "cold")
             self.assertEqual(result.returncode, 1)
-            self.assertRegex(result.stderr, r"\Acompare.py: .+ is no file of conditions[^\n]+\n\Z")
+            self.assertRegex(result.stderr,
+                             r"\Acompare.py: .+ is not a file of conditions[^\n]+\n\Z")
             self.assertEqual(report.read_text(encoding="utf-8"), text)
         result = self.compare(self.folder / "db", "--condition", "cold")
         self.assertIn("--condition needs --json", result.stderr)

@@ -1,9 +1,10 @@
 // caffe_mpi_train SOLVER.prototxt [--weights FILE,...] [--snapshot FILE]: data-parallel training
-// with Caffe on CPUs, one rank a solver. Of Caffe it uses what every program may: its set-up calls
-// and the solver's callbacks.
+// with Caffe on CPUs, one solver for each rank. It uses only the public set-up calls of Caffe and
+// the callbacks of the solver.
 //
-// Gradients are averaged over ranks before each update, as Caffe does it for several GPUs, so that
-// P ranks with batches of B take the steps of one with batches of P*B. Rank 0 tests and snapshots.
+// Gradients are averaged over ranks before each update, as Caffe does for several GPUs. So P ranks
+// with batches of B take the same steps as one rank with batches of P*B. Rank 0 tests and writes
+// snapshots.
 #include <mpi.h>
 
 #include <climits>
@@ -16,8 +17,8 @@
 
 #include "examples/caffe/lmdbio_data_layer.h"
 
-DEFINE_string(weights, "", "weights to begin with, files separated by ','");
-DEFINE_string(snapshot, "", "solver state to go on with");
+DEFINE_string(weights, "", "initial weights, files separated by ','");
+DEFINE_string(snapshot, "", "solver state from which training continues");
 
 namespace {
 
@@ -25,7 +26,7 @@ using caffe::Caffe;
 namespace SolverAction = caffe::SolverAction;
 using Solver = caffe::Solver<float>;
 
-// Makes one training job of the solvers of all ranks.
+// Joins the solvers of all ranks into one training job.
 class RankSolver : public Solver::Callback {
  public:
   RankSolver(Solver* solver, int rank_count)
@@ -36,7 +37,7 @@ class RankSolver : public Solver::Callback {
     solver_->SetActionFunction([this] { return TakeAction(); });
   }
 
-  // Seeds differ between ranks, and with them the first weights.
+  // Seeds differ between ranks, so the first weights do, too. Rank 0 broadcasts its weights.
   void BroadcastWeights() {
     for (caffe::Blob<float>* blob : solver_->net()->learnable_params()) {
       MPI_Bcast(blob->mutable_cpu_data(), blob->count(), MPI_FLOAT, 0, MPI_COMM_WORLD);
@@ -56,8 +57,8 @@ class RankSolver : public Solver::Callback {
   }
 
  private:
-  // A signal may reach some ranks only, or between different iterations: what one is asked to do,
-  // all do after this iteration.
+  // A signal may reach only some ranks, or ranks in different iterations. So the ranks exchange
+  // their requests, and all obey after the same iteration.
   void AgreeOnAction() {
     int asked = signals_.GetActionFunction()();
     MPI_Allreduce(MPI_IN_PLACE, &asked, 1, MPI_INT, MPI_BOR, MPI_COMM_WORLD);
@@ -104,7 +105,7 @@ void Train(const char* solver_path, int rank_count) {
   } else {
     solver->Step(param.max_iter() - solver->iter());
   }
-  // Rank 0 may still have tested. Loaders that share memory are closed together.
+  // Rank 0 may still be testing. Loaders that share memory are closed together.
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

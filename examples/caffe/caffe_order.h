@@ -1,7 +1,8 @@
 /* caffe_order.h - Caffe's order of records, in options of lmdbio.
  *
- * Solver r of S with batches of B gets in iteration t as item i record ((t*B + i)*S + r) mod N of
- * the N in key order: solvers take turns, epochs run into each other, batches are always full.
+ * In iteration t, item i of solver r of S, with batches of B, is record ((t*B + i)*S + r) mod N in
+ * key order, where N is the number of records. Solvers take turns. An epoch continues in the batch
+ * in which the last one ends, so batches are always full.
  *
  * Plain C, so that the order can be tested without Caffe: tests/api/c/c_caffe_order_test.c. */
 #ifndef EXAMPLES_CAFFE_CAFFE_ORDER_H_

@@ -14,19 +14,19 @@
 namespace caffe {
 namespace {
 
-// How long the prefetching thread sleeps in lmdbio before it looks whether it is to stop.
+// The longest sleep of the prefetching thread in lmdbio between two checks for a request to stop.
 constexpr uint32_t kLookUpMs = 100;
 
 OpenTogether open_together = nullptr;
 
-// 0 where the environment says nothing.
+// 0 if the environment variable is not set.
 uint64_t MemoryBudgetBytes() {
   const char* text = std::getenv("LMDBIO_CAFFE_MEMORY_BUDGET");
   if (text == nullptr) return 0;
   char* end = nullptr;
   const uint64_t bytes = std::strtoull(text, &end, 10);
   CHECK(bytes > 0 && *end == '\0')
-      << "LMDBIO_CAFFE_MEMORY_BUDGET=" << text << " is no number of bytes";
+      << "LMDBIO_CAFFE_MEMORY_BUDGET=" << text << " is not a number of bytes";
   return bytes;
 }
 
@@ -41,14 +41,14 @@ void Decode(const lmdbio_record& record, const std::string& path, Datum* datum) 
   const bool is_datum =
       record.value_size <= static_cast<uint32_t>(std::numeric_limits<int>::max()) &&
       datum->ParseFromArray(record.value, static_cast<int>(record.value_size));
-  CHECK(is_datum) << path << ": what comes at position " << record.position << " is no Datum";
+  CHECK(is_datum) << path << ": the record at position " << record.position << " is not a Datum";
 }
 
-// The Data layer takes its first shape from record 0 whatever the solver's rank; that record may
-// be in no batch of ours.
+// The Data layer takes its first shape from record 0 on every rank. That record may be in no batch
+// of this rank, so it is read separately.
 Datum ReadFirstDatum(const std::string& path) {
   lmdbio_options options = CommonOptions();
-  options.log = nullptr;  // the layer's own loader will say the same
+  options.log = nullptr;  // the loader of the layer logs the same lines
   options.batch_size = 1;
   options.batch_count_max = 1;
   lmdbio_loader* loader = nullptr;
@@ -76,7 +76,7 @@ LmdbioDataLayer<Dtype>::LmdbioDataLayer(const LayerParameter& param)
 
 template <typename Dtype>
 LmdbioDataLayer<Dtype>::~LmdbioDataLayer() {
-  // The thread calls load_batch, which is gone once this destructor is through.
+  // The thread calls the virtual load_batch, so it must end before this destructor returns.
   this->StopInternalThread();
   lmdbio_close(loader_);
 }
@@ -87,7 +87,7 @@ void LmdbioDataLayer<Dtype>::OpenLoader() {
   const int solver_count = is_training ? Caffe::solver_count() : 1;
   lmdbio_options options = CommonOptions();
   set_caffe_order(&options, static_cast<uint64_t>(batch_size()), solver_count);
-  // Every rank builds the test nets, but only the root runs them.
+  // Every rank builds the test nets, but only rank 0 runs them.
   if (!is_training && !Caffe::root_solver()) options.prefetch_batches = 1;
 
   const char* path = this->layer_param_.data_param().source().c_str();
@@ -133,14 +133,14 @@ const lmdbio_batch& LmdbioDataLayer<Dtype>::NextBatch() {
     const int status = lmdbio_next_within(loader_, kLookUpMs, &batch);
     if (status == LMDBIO_OK) return *batch;
     CHECK_EQ(status, LMDBIO_TIMEOUT) << lmdbio_message(loader_);
-    // At a job's end other ranks may have stopped, and then no further batch comes. The base class
-    // expects what this throws.
+    // At the end of a job other ranks may have stopped, and then no further batch arrives. The base
+    // class expects this exception.
     boost::this_thread::interruption_point();
   }
 }
 
-// A rank that has all it needs never asks again, while the root still runs the train net once for
-// its last line. What fails here fails again when NextBatch asks.
+// Releases the batch early: a rank that has all its batches never calls again, while rank 0 runs
+// the train net once more for its last line. A failure here is reported by the next NextBatch.
 template <typename Dtype>
 void LmdbioDataLayer<Dtype>::ReleaseBatch() {
   if (lmdbio_next_within(loader_, 0, &ahead_) != LMDBIO_OK) ahead_ = nullptr;
@@ -154,13 +154,13 @@ void LmdbioDataLayer<Dtype>::load_batch(Batch<Dtype>* batch) {
   for (int item = 0; item < batch_size(); ++item) {
     Decode(records.records[item], this->layer_param_.data_param().source(), &datum);
     if (item == 0) {
-      // With one image to a batch each may have its own size.
+      // With one image in a batch, each image may have another size.
       vector<int> shape = this->data_transformer_->InferBlobShape(datum);
       this->transformed_data_.Reshape(shape);
       shape[0] = batch_size();
       batch->data_.Reshape(shape);
     }
-    // Once an item and in order: the transformer draws random numbers.
+    // Once for each item and in order, because the transformer draws random numbers.
     Dtype* to = batch->data_.mutable_cpu_data() + batch->data_.offset(item);
     this->transformed_data_.set_cpu_data(to);
     this->data_transformer_->Transform(datum, &this->transformed_data_);
@@ -178,9 +178,9 @@ REGISTER_LAYER_CLASS(LmdbioData);
 
 namespace {
 
-// Takes "Data" over for databases of LMDB; others go to the layer that had it. The registry refuses
-// a second creator, so its map is written. Caffe's own layers are in it already: a library is
-// initialised after those that it depends on.
+// Takes over "Data" for LMDB databases; the original layer serves others. The registry refuses a
+// second creator, so this writes to its map. Caffe's own layers are registered already, because a
+// library is initialised after its dependencies.
 template <typename Dtype>
 void TakeDataOver() {
   auto& creator = LayerRegistry<Dtype>::Registry()["Data"];

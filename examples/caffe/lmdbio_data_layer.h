@@ -1,7 +1,7 @@
-// lmdbio_data_layer.h - Caffe's Data layer with lmdbio in the place of LMDB's cursor.
+// lmdbio_data_layer.h - Caffe's Data layer with lmdbio instead of LMDB's cursor.
 //
-// Serves `type: "LmdbioData"`; where LMDBIO_CAFFE_DATA=1 is in the environment also `type: "Data"`
-// with backend LMDB. What it hands to the net is bit for bit what the Data layer hands over.
+// Serves `type: "LmdbioData"`. With LMDBIO_CAFFE_DATA=1 in the environment it also serves
+// `type: "Data"` with backend LMDB. Its output equals that of the Data layer bit for bit.
 #ifndef EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
 #define EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
 
@@ -16,11 +16,13 @@ namespace caffe {
 using OpenTogether = int (*)(const char* path, const lmdbio_options* options,
                              lmdbio_loader** out_loader);
 
-// From now on TRAIN layers are opened by `open`, in the order in which nets are built; with null
-// each solver opens its own. TEST layers are never opened together: they may live on one rank only.
+// Sets the function that opens the loaders of TRAIN layers, in the order in which nets are built.
+// With null each solver opens its own loader. TEST layers are never opened together, because they
+// may exist on one rank only.
 void SetLmdbioOpenTogether(OpenTogether open);
 
-// Threads: as its base class. load_batch runs in the prefetching thread and meets no other rank.
+// Threads: as its base class. load_batch runs in the prefetching thread and waits for no other
+// rank.
 template <typename Dtype>
 class LmdbioDataLayer : public BasePrefetchingDataLayer<Dtype> {
  public:
@@ -39,13 +41,13 @@ class LmdbioDataLayer : public BasePrefetchingDataLayer<Dtype> {
  private:
   int batch_size() const { return static_cast<int>(this->layer_param_.data_param().batch_size()); }
   void OpenLoader();
-  // Sleeps until the next batch is there, or this thread is to stop.
+  // Sleeps until the next batch is ready or this thread must stop.
   const lmdbio_batch& NextBatch();
-  // Lets go of the batch at hand: other ranks may wait for its place in memory.
+  // Releases the current batch, because other ranks may wait for its memory.
   void ReleaseBatch();
 
   lmdbio_loader* loader_ = nullptr;
-  const lmdbio_batch* ahead_ = nullptr;  // came with ReleaseBatch; null: none did
+  const lmdbio_batch* ahead_ = nullptr;  // the batch that ReleaseBatch received; null: none
 };
 
 }  // namespace caffe

@@ -173,6 +173,7 @@ Placement PlaceAlone(const HostCores& cores, const CoreShare& place) {
   const auto ranks = static_cast<uint64_t>(place.ranks_on_cores);
   const auto rank = static_cast<uint64_t>(place.rank_on_cores);
   const std::span<const int> all(cores.allowed);
+  // Rounding down both bounds gives ranges without gap or overlap; their sizes differ by at most 1.
   const uint64_t first = rank * count / ranks;
   const std::span<const int> mine = all.subspan(first, (rank + 1) * count / ranks - first);
   Placement placement;
@@ -203,6 +204,7 @@ std::string Placement::Describe() const {
   return line;
 }
 
+// Joins consecutive numbers to ranges: {0, 1, 2, 5} becomes "0-2,5".
 std::string CoresText(std::span<const int> cores) {
   std::string text;
   for (size_t i = 0; i < cores.size();) {
@@ -259,6 +261,7 @@ uint64_t CoresDigest(std::span<const int> cores) {
   return digest;
 }
 
+// Ranks with equal digests may use the same cores and divide them in rank order.
 CoreShare PlaceAmong(int rank_on_host, std::span<const uint64_t> digests) {
   CoreShare place;
   place.rank_on_host = rank_on_host;
@@ -293,7 +296,7 @@ Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
 Status PinThisThread(std::span<const int> cores) {
   if (cores.empty()) return {};
   LMDBIO_TRY_VOID(ProcessCores());  // keeps the answer from before the first pinning
-  int most = 0;
+  int most = 0;                     // the largest core number, which determines the size of the set
   for (const int core : cores) {
     if (core < 0 || core > kCoreMax) {
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a core number", core));

@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: the C API as shared libraries with headers, man pages, a CMake
-# package and pkg-config files; the C++ modules as static libraries with theirs.
+# The files of `cmake --install`: the C API as shared libraries with headers, man pages, a CMake
+# package and pkg-config files; the C++ modules as static libraries with their headers.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lmdbio)
@@ -38,7 +38,7 @@ write_basic_package_version_file(lmdbioConfigVersion.cmake COMPATIBILITY SameMin
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lmdbioConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/lmdbioConfigVersion.cmake
         DESTINATION ${package_dir})
-# Wherever the tree is moved to, a pkg-config file finds it from its own place.
+# A pkg-config file finds the tree relative to its own path, so an installed tree can be moved.
 file(RELATIVE_PATH package_to_prefix
      ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" package_to_prefix "${package_to_prefix}")
@@ -48,7 +48,7 @@ foreach(name IN LISTS c_libraries)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
-# A man page for each call, from the comment in front of it.
+# A man page for each call, from the comment before its declaration.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   set(man_dir ${CMAKE_CURRENT_BINARY_DIR}/man3)

@@ -1,4 +1,4 @@
-// Oracle: the vectors that xxHash itself is tested with (tests/sanity_test_vectors.h).
+// Oracle: the test vectors of xxHash itself (tests/sanity_test_vectors.h).
 #include "lmdbio/base/digest.h"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr Vector kVectors[] = {
     {80, 0, 0xBCDEFBBB2C47C90A},    {195, 0, 0xCD94217EE362EC3A},   {2240, 0, 0x6E73A90539CF2948},
 };
 
-// The bytes that the vectors are about.
+// The input bytes of the vectors.
 std::string SanityBytes(size_t length_bytes) {
   std::string bytes;
   uint64_t generator = 2654435761;
@@ -35,7 +35,7 @@ std::string SanityBytes(size_t length_bytes) {
   return bytes;
 }
 
-TEST_CASE("A text's digest is XXH3's in every build", "[base][digest]") {
+TEST_CASE("TextDigest is XXH3 in every build", "[base][digest]") {
   for (const auto& [length_bytes, seed, digest] : kVectors) {
     CAPTURE(length_bytes, seed);
     CHECK(TextDigest(SanityBytes(length_bytes), seed) == digest);

@@ -1,4 +1,4 @@
-// Goal: cores are shared out so that no two parts or ranks get the same one, or nothing is pinned.
+// Goal: the partition gives no core to two parts or two ranks; otherwise nothing is pinned.
 
 #include <sched.h>
 
@@ -30,7 +30,7 @@ std::string WhyNot(const std::string& text, const HostCores& cores, const CoreSh
   return placement.error().message();
 }
 
-TEST_CASE("Lists of cores are read and written", "[base]") {
+TEST_CASE("ParseCores and CoresText convert lists of cores", "[base]") {
   CHECK(Good(ParseCores("0-5,8")) == CoreList{0, 1, 2, 3, 4, 5, 8});
   CHECK(Good(ParseCores("7")) == CoreList{7});
   CHECK(Good(ParseCores("3,1,2,2-3")) == CoreList{1, 2, 3});
@@ -45,7 +45,7 @@ TEST_CASE("Lists of cores are read and written", "[base]") {
   }
 }
 
-TEST_CASE("scp gives each part of each rank cores of its own", "[base]") {
+TEST_CASE("scp gives separate cores to each part of each rank", "[base]") {
   for (int core_count = 1; core_count <= 40; ++core_count) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
       std::set<int> taken;
@@ -74,7 +74,7 @@ TEST_CASE("scp gives each part of each rank cores of its own", "[base]") {
   }
 }
 
-TEST_CASE("Ranks that were bound to cores of their own do not share them", "[base]") {
+TEST_CASE("Ranks that are bound to different cores do not share them", "[base]") {
   const uint64_t low = CoresDigest(CoreList{0, 1, 2, 3});
   const uint64_t high = CoresDigest(CoreList{4, 5, 6, 7});
   REQUIRE(low != high);
@@ -91,7 +91,7 @@ TEST_CASE("Ranks that were bound to cores of their own do not share them", "[bas
   CHECK(alone.sync == CoreList{7});
 }
 
-TEST_CASE("A placement in words is taken at its word", "[base]") {
+TEST_CASE("PlaceThreads follows an explicit placement", "[base]") {
   const HostCores eight = FirstCores(8);
   const Placement all = Good(PlaceThreads("compute=0-3,5,input=6,sync=7", eight, {}));
   CHECK(all.compute == CoreList{0, 1, 2, 3, 5});
@@ -119,7 +119,7 @@ TEST_CASE("A placement in words is taken at its word", "[base]") {
   CHECK(Good(PlaceThreads("", eight, {})).Describe().empty());
 }
 
-TEST_CASE("A placement that cannot be is refused by name", "[base]") {
+TEST_CASE("PlaceThreads refuses an impossible placement and names the fault", "[base]") {
   const HostCores some{{0, 1, 2, 6}, 8};
   CHECK(WhyNot("sync=9", some).find("core 9 does not exist: this host has 8") != std::string::npos);
   CHECK(WhyNot("compute=0-3", some)
@@ -135,14 +135,14 @@ TEST_CASE("A placement that cannot be is refused by name", "[base]") {
   }
 }
 
-TEST_CASE("A pinned thread runs where it was told, and the process is remembered", "[base]") {
+TEST_CASE("PinThisThread pins a thread and keeps the cores of the process", "[base]") {
   const HostCores before = Good(ProcessCores());
   REQUIRE_FALSE(before.allowed.empty());
   std::thread([&] {
     const int last = before.allowed.back();
     REQUIRE(PinThisThread(CoreList{last}).has_value());
     CHECK(::sched_getcpu() == last);
-    // What it starts inherits that; what the process may use is still known.
+    // A thread that it starts inherits the pinning. ProcessCores still returns all cores.
     std::thread([&] { CHECK(::sched_getcpu() == last); }).join();
     CHECK(Good(ProcessCores()).allowed == before.allowed);
     CHECK(PinThisThread({}).has_value());

@@ -24,7 +24,7 @@ Status CheckEven(int n) {
   return {};
 }
 
-TEST_CASE("LMDBIO_TRY passes values on and errors out", "[base]") {
+TEST_CASE("LMDBIO_TRY declares the value or returns the error", "[base]") {
   CHECK(Quarter(12) == 3);
   const Result<int> odd = Quarter(6);
   REQUIRE_FALSE(odd.has_value());
@@ -34,13 +34,13 @@ TEST_CASE("LMDBIO_TRY passes values on and errors out", "[base]") {
   CHECK_FALSE(CheckEven(1).has_value());
 }
 
-TEST_CASE("Error puts the place in front of the reason", "[base]") {
+TEST_CASE("Error::Within prefixes the message", "[base]") {
   const Error error = Error(ErrorCode::kCorruption, "page 7: too short").Within("a/data.mdb");
   CHECK(error.message() == "a/data.mdb: page 7: too short");
   CHECK(error.code() == ErrorCode::kCorruption);
 }
 
-TEST_CASE("Error keeps errno, wherever it is passed on", "[base]") {
+TEST_CASE("Error keeps errno in Within and Copy", "[base]") {
   CHECK(Error(ErrorCode::kCorruption, "no slot").error_number() == 0);
   const Error error = Error(ErrorCode::kIo, "read failed", EIO).Within("data.mdb");
   CHECK(error.error_number() == EIO);
@@ -55,14 +55,14 @@ TEST_CASE("Error keeps errno, wherever it is passed on", "[base]") {
   CHECK(passed_on().error().error_number() == ENOSPC);
 }
 
-TEST_CASE("Every error code has a word", "[base]") {
+TEST_CASE("Every error code has a name", "[base]") {
   for (int code = 1; code <= 9; ++code) {
     CHECK(ErrorCodeName(static_cast<ErrorCode>(code)) != "unknown error");
   }
   CHECK(ErrorCodeName(static_cast<ErrorCode>(1000)) == "unknown error");
 }
 
-// A result must stay as cheap as a pointer beside its value.
+// A Result must be no larger than its value and a pointer.
 static_assert(sizeof(Error) == sizeof(void*));
 static_assert(sizeof(Result<bool>) == 2 * sizeof(void*));
 

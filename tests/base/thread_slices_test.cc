@@ -1,4 +1,4 @@
-// Goal: a thread can ask for short slices, keeps everything else, and others are left alone.
+// Goal: a thread can request short slices. Its other attributes and other threads do not change.
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ TEST_CASE("A thread with short slices keeps its niceness, and others keep their 
   const auto before = ThreadSlice();
   if (!before) {
     WARN("SKIPPED: this kernel has no slices for single threads");
-    ShortenThreadSlices();  // does nothing, and does not fail
+    ShortenThreadSlices();  // must do nothing
     return;
   }
   CHECK(*before > kShortSlice);
@@ -32,14 +32,13 @@ TEST_CASE("A thread with short slices keeps its niceness, and others keep their 
     CHECK(ThreadSlice() == kShortSlice);
     CHECK(NiceOfThisThread() == nice);
     CHECK(::sched_getscheduler(0) == SCHED_OTHER);
-    ShortenThreadSlices();  // again
+    ShortenThreadSlices();  // a second call changes nothing
     CHECK(ThreadSlice() == kShortSlice);
   }).join();
   CHECK(ThreadSlice() == before);
 }
 
-TEST_CASE("A thread that is nice and of the batch policy stays so with short slices",
-          "[thread_slices]") {
+TEST_CASE("Short slices keep niceness and batch policy of a thread", "[thread_slices]") {
   std::thread([] {
     const auto id = static_cast<id_t>(::syscall(SYS_gettid));
     REQUIRE(::setpriority(PRIO_PROCESS, id, NiceOfThisThread() + 1) == 0);

@@ -1,4 +1,4 @@
-// Goal: another thread's processor time can be read while it runs, and its end is no accident.
+// Goal: the processor time of another thread can be read while it runs; its end gives an error.
 
 #include <atomic>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 using test::Good;
 
-TEST_CASE("ThreadWatch tells a thread that works from one that sleeps", "[base]") {
+TEST_CASE("ThreadWatch distinguishes a working thread from a sleeping one", "[base]") {
   std::atomic<bool> stop{false};
   std::atomic<int> ready{0};
   std::optional<ThreadWatch> worker, sleeper;
@@ -32,7 +32,7 @@ TEST_CASE("ThreadWatch tells a thread that works from one that sleeps", "[base]"
   while (ready.load() < 2) std::this_thread::yield();
   const ThreadUsage before = Good(worker->Read());
   uint64_t grown = 0;
-  // However busy the machine is, at some time it has worked for 20 ms.
+  // Even on a busy machine the thread reaches 20 ms of processor time at some time.
   while (grown < 20'000'000) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const ThreadUsage now = Good(worker->Read());

@@ -1,7 +1,7 @@
-"""How the tests of examples/caffe run Caffe, and what they read in its log.
+"""Runs Caffe for the tests of examples/caffe and parses its log.
 
-A test is called as TEST CAFFE LAYER LAUNCHER MAKE MPIEXEC..., where the last word of MPIEXEC is the
-flag that the number of ranks follows.
+A test is called as TEST CAFFE LAYER LAUNCHER MAKE MPIEXEC... The last word of MPIEXEC is the flag
+before the number of ranks.
 """
 
 import os
@@ -17,7 +17,7 @@ import unittest
 import zlib
 
 CAFFE, LAYER, LAUNCHER, MAKE, *MPIEXEC = sys.argv[1:] if len(sys.argv) > 5 else ("",) * 5
-SECONDS_MAX = 120  # of one job; none comes near
+SECONDS_MAX = 120  # for one job; all take much less
 
 NET = """
 layer {{
@@ -60,30 +60,30 @@ NET_DEFAULTS = {"type": "Data", "transform": "scale: 0.0625", "batch": 64, "test
 
 
 def environment(**more):
-    """Sums of several threads would differ from run to run."""
+    """An environment with one thread, because sums of several threads differ between runs."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("LMDBIO_")}
     return plain | {"GLOG_logtostderr": "1", "OPENBLAS_NUM_THREADS": "1"} | more
 
 
 def caffe(*arguments):
-    """The stock binary, as it is."""
+    """The stock binary."""
     return [CAFFE, "train", "--solver=solver.prototxt", *arguments], {}
 
 
 def caffe_with_layer(*arguments, take_over="1", **more):
-    """The stock binary with our library."""
+    """The stock binary with the layer of lmdbio."""
     command, _ = caffe(*arguments)
     return command, {"LD_PRELOAD": LAYER, "LMDBIO_CAFFE_DATA": take_over} | more
 
 
 def launcher(rank_count, *arguments):
-    """Our launcher; a single rank comes without mpirun."""
+    """The launcher of examples/caffe; a single rank runs without mpirun."""
     ranks = [*MPIEXEC, str(rank_count)] if rank_count > 1 else []
     return ([*ranks, LAUNCHER, "solver.prototxt", *arguments], {"LMDBIO_CAFFE_DATA": "1"})
 
 
 class Job:
-    """A training job in a directory of its own, which has ended."""
+    """A completed training job in its own directory."""
 
     def __init__(self, directory, how, iterations=200, until=None, **net):
         write_job(directory, iterations, **net)
@@ -101,18 +101,18 @@ class Job:
         self.exit_code = process.returncode
 
     def numbers(self):
-        """Every loss and accuracy in the log, without the time and place of the line."""
+        """Every loss and accuracy in the log, without the prefix of the line."""
         lines = [re.sub(r"\(\S+ iter/s, \S+/\d+ iters\), ", "", line.split("] ", 1)[-1]).strip()
                  for line in self.log.splitlines() if re.search(r"(loss|accuracy) = ", line)]
         return lines
 
     def test_numbers(self):
-        """As numbers, those of the TEST phase."""
+        """The losses and accuracies of the TEST phase as numbers."""
         return [float(number) for number in
                 re.findall(r"Test net output #\d+: \w+ = ([^\s(]+)", self.log)]
 
     def fatal_lines(self):
-        """What glog calls fatal, without time and place."""
+        """The fatal lines of glog, without their prefix."""
         return [line.split("] ", 1)[-1] for line in self.log.splitlines()
                 if re.match(r"F\d{4}", line)]
 
@@ -123,7 +123,7 @@ class Job:
 
 
 def end(process):
-    """Ends a job that hangs. mpirun ends its ranks when asked to, and not when it is killed."""
+    """Ends a hanging job with SIGTERM first, because a killed mpirun leaves its ranks."""
     process.terminate()
     try:
         process.communicate(timeout=10)
@@ -140,7 +140,7 @@ def write_job(directory, iterations, **net):
 
 
 def interrupt_at(iteration, find_process=None):
-    """For Job's `until`: reads the log to an iteration, then sends SIGINT."""
+    """An `until` for Job: reads the log up to an iteration, then sends SIGINT."""
     def until(process):
         lines = []
         for line in process.stderr:
@@ -158,7 +158,7 @@ def make(*arguments):
 
 
 def drop_from_cache(path):
-    """Has the kernel forget a file, so that the next reader reads it from the disk."""
+    """Drops the cached pages of a file, so that the next reader reads from the disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -183,7 +183,7 @@ def write_png(path, width, height, seed):
 
 
 def write_images(root, count, size_of):
-    """`count` images in three folders, which are their labels; size_of(i) is (width, height)."""
+    """`count` images in three folders, which are the labels; size_of(i) is (width, height)."""
     for i in range(count):
         folder = root / f"label{i % 3}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def write_images(root, count, size_of):
 
 
 def wait_for(path, seconds=30):
-    """The text of a file that somebody else is about to write."""
+    """Waits for a file that another process writes, and returns its text."""
     for _ in range(int(seconds * 20)):
         if path.exists() and path.read_text(encoding="utf-8").endswith("\n"):
             return path.read_text(encoding="utf-8")
@@ -200,7 +200,7 @@ def wait_for(path, seconds=30):
 
 
 class JobTest(unittest.TestCase):
-    """Jobs in one temporary directory, which has a database of digits."""
+    """Jobs in one temporary directory with a database of digits."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains with Caffe's own Data layer and with lmdbio's: every loss is the same to the last digit,
-and however a job ends, it ends by itself.
+"""Trains with Caffe's Data layer and with lmdbio's: all losses are equal to the last digit, and
+every job ends by itself.
 
     caffe_layer_test.py CAFFE LAYER LAUNCHER MAKE MPIEXEC...
 
-The oracle is the stock binary, on the same database with the same seed. The programs of Caffe lie
+The oracle is the stock binary on the same database with the same seed. The programs of Caffe are
 beside CAFFE.
 """
 
@@ -19,7 +19,8 @@ import caffe_jobs
 from caffe_jobs import JobTest, caffe, caffe_with_layer
 
 MIRRORED_CROPS = "mirror: true crop_size: 6 mean_value: 3 scale: 0.1"
-# Iterations 0 to 199: two lines each; one after the last; the TEST phase 5 times two lines.
+# Iterations 0 to 199 have two lines each. One line follows the last. The TEST phase has 5 times
+# two.
 LINES_OF_200 = 200 * 2 + 1 + 5 * 2
 
 
@@ -89,7 +90,7 @@ class Layer(JobTest):
         self.assert_same_training(prefetch=1, batch=7)
 
     def test_not_asked(self):
-        """The library is there, but the prototxt and the environment name none of its types."""
+        """The library is loaded, but neither the prototxt nor the environment selects its types."""
         job = self.run_job("not_asked", caffe_with_layer(take_over="0"))
         self.assertEqual(job.log.count("lmdbio reads "), 0)
         self.assertEqual(job.numbers(), self.train("stock", caffe()).numbers())
@@ -118,7 +119,7 @@ class Layer(JobTest):
         database.parent.mkdir()
         caffe_jobs.make("synthetic", "--count", "10", "--value-size", "100", database)
         self.assert_one_fatal_line(self.run_job("bytes", caffe_with_layer(), source=database),
-                                   str(database), "position 0", "is no Datum")
+                                   str(database), "position 0", "is not a Datum")
 
     def damage(self, database):
         """Fills a copy of a database with ones from its middle on."""
@@ -126,7 +127,7 @@ class Layer(JobTest):
         shutil.copytree(database, damaged)
         with open(damaged / "data.mdb", "r+b") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(size // 8192 * 4096)  # a page's beginning
+            file.seek(size // 8192 * 4096)  # the begin of a page
             file.write(b"\xff" * (size // 4))
         return damaged
 
@@ -137,7 +138,7 @@ class Layer(JobTest):
         self.assert_one_fatal_line(job, str(database), "page")
 
     def test_damaged_record(self):
-        """The job begins, and ends when it comes to the record: its page or its bytes are wrong."""
+        """The job starts, and ends at the record with the wrong page or bytes."""
         database = self.damage(self.make_images(60, lambda i: (8, 8), "--resize", "64x64"))
         job = self.run_job("damaged", caffe_with_layer(), source=database, batch=5, test_batch=1,
                            prefetch=1)
@@ -145,7 +146,7 @@ class Layer(JobTest):
         self.assert_one_fatal_line(job, str(database))
 
     def test_memory_budget(self):
-        for budget, words in ("many", "=many is no number"), ("1000", "budget, 1000 bytes"):
+        for budget, words in ("many", "=many is not a number"), ("1000", "budget, 1000 bytes"):
             job = self.run_job(budget, caffe_with_layer(LMDBIO_CAFFE_MEMORY_BUDGET=budget))
             self.assert_one_fatal_line(job, words)
         enough = caffe_with_layer(LMDBIO_CAFFE_MEMORY_BUDGET=str(2**20))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains with the MPI launcher of examples/caffe: P ranks with batches of B take the steps of one
-with batches of P*B, and jobs end however their ranks prefetch.
+"""Trains with the MPI launcher of examples/caffe: P ranks with batches of B take the same steps as
+one rank with batches of P*B, and jobs end although their ranks prefetch differently.
 
     caffe_ranks_test.py CAFFE LAYER LAUNCHER MAKE MPIEXEC...
 
-The oracle is the stock binary, which has one rank. Its losses are met to the last digit by one rank
-and up to rounding by several, if the transformation draws no random numbers.
+The oracle is the stock binary, which has one rank. One rank gives its losses to the last digit.
+Several ranks give them up to rounding, if the transformation draws no random numbers.
 """
 
 import re
@@ -15,8 +15,8 @@ import unittest
 import caffe_jobs
 from caffe_jobs import JobTest, caffe, launcher
 
-# How far test losses of the same steps may lie apart after 200 iterations when only sums are
-# rounded differently. With other records they lie further: test_another_batch_is_told_apart.
+# The largest difference of test losses after 200 iterations if only sums are rounded differently.
+# Other records give larger differences: test_another_batch_is_told_apart.
 LOSS_DISTANCE_MAX = 1e-3
 
 
@@ -31,7 +31,7 @@ class Ranks(JobTest):
         self.assertLess(loss_distance(job, other), LOSS_DISTANCE_MAX)
 
     def ranks(self, rank_count, *arguments, name=None, **net):
-        """A job of so many ranks, each of which has built one test net."""
+        """A job of several ranks. Each rank builds one test net."""
         job = self.run_job(name or f"ranks{rank_count}", launcher(rank_count, *arguments), **net)
         self.assertEqual(job.exit_code, 0, job.log[-3000:])
         self.assertEqual(job.log.count("lmdbio reads "), 2, "the root's; others are silent")
@@ -61,7 +61,7 @@ class Ranks(JobTest):
         self.assert_close(self.ranks(2, batch=32), stock)
 
     def test_more_ranks_than_records(self):
-        """Batches of a rank wrap several times."""
+        """The batches of a rank wrap around the database several times."""
         images, database = self.folder / "images", self.folder / "few"
         caffe_jobs.write_images(images, 3, lambda i: (12, 12))
         caffe_jobs.make("images", images, database)
@@ -70,18 +70,18 @@ class Ranks(JobTest):
                           self.train("stock", caffe(), batch=20, **net))
 
     def test_prefetched_batches_are_left_over(self):
-        """Ranks end with different numbers of batches loaded, none of which is waited for."""
+        """Ranks end with different numbers of prefetched batches, and no rank waits for them."""
         for prefetch in 1, 2, 30:
             self.ranks(2, name=f"prefetch{prefetch}", batch=32, iterations=7, prefetch=prefetch)
 
     def test_memory_for_one_batch(self):
-        """The last batch, which only the root needs, has its place when all let go of theirs."""
+        """The last batch, which only rank 0 needs, gets memory when all ranks release theirs."""
         images, database = self.folder / "squares", self.folder / "large"
         caffe_jobs.write_images(images, 50, lambda i: (8, 8))
         caffe_jobs.make("images", "--resize", "64x64", images, database)
         caffe_jobs.drop_from_cache(database / "data.mdb")
         command, more = launcher(2)
-        more["LMDBIO_CAFFE_MEMORY_BUDGET"] = str(3 * 2**19)  # two batches of 80 x 16 kB are more
+        more["LMDBIO_CAFFE_MEMORY_BUDGET"] = str(3 * 2**19)  # less than two batches of 80 x 16 kB
         job = self.run_job("tight", (command, more), source=database, batch=40, test_batch=10,
                            iterations=3, prefetch=1)
         self.assertEqual(job.exit_code, 0, job.log[-3000:])
@@ -102,7 +102,7 @@ class Ranks(JobTest):
         self.assert_close(self.ranks(2, f"--weights={weights}", batch=32, iterations=100), stock)
 
     def test_one_rank_is_interrupted(self):
-        """A signal to one rank ends all of them, after the same iteration."""
+        """A signal to one rank ends all ranks after the same iteration."""
         directory = self.folder / self.id() / "interrupted"
         directory.mkdir(parents=True)
         command, more = launcher(2)

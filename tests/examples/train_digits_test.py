@@ -3,9 +3,9 @@
 
     train_digits_test.py TRAIN_DIGITS MAKE MPIEXEC...
 
-The oracle is the trainer itself, on one rank and never stopped: all else must give its loss curve.
-Ranks add up gradients in another order, which double precision rounds in the 16th digit; what
-training makes of that stays far below TOLERANCE, and one record taken twice or left out, far above.
+The oracle is the trainer itself, on one rank without a stop. All other runs must give its loss
+curve. Ranks add gradients in another order, which changes the 16th digit. The effect on training
+stays far below TOLERANCE. The effect of one repeated or missing record is far above.
 """
 
 import os
@@ -69,7 +69,7 @@ class TrainDigits(unittest.TestCase):
                 self.assertEqual(outcome.flaw_of_failure(exit_code, *words), "")
 
     def database(self, name, *values):
-        """One that holds these values, under keys 'key 0' and so on."""
+        """A database with these values under the keys 'key 0', 'key 1', ..."""
         lines = "".join(f" {f'key {i}'.encode().hex()}\n {value.hex()}\n"
                         for i, value in enumerate(values))
         path = self.folder / name
@@ -89,7 +89,7 @@ class TrainDigits(unittest.TestCase):
                 self.assert_same(self.curve(ranks), self.whole)
 
     def test_any_coordinator_gives_the_same_curve(self):
-        # In the memory of a host every way adds up in the order of the ranks: the same bits.
+        # Within a host every algorithm adds in rank order, so the bits are equal.
         ways = [("--coordinator", name) for name in ("cache", "horovod", "hierarchical")]
         ways += [("--pacing", name) for name in ("cycle", "gs", "nbcs")]
         ways += [("--collective", name) for name in ("shm", "ring", "halving", "direct", "mpi")]
@@ -110,7 +110,7 @@ class TrainDigits(unittest.TestCase):
         self.assertGreater(abs(one.loss / other.loss - 1), 1e-3)
 
     def test_batches_of_any_size(self):
-        # The smaller the batch, the smaller the steps that it bears.
+        # Smaller batches need smaller steps.
         for batch_size, rate in ((1, 0.002), (3, 0.005), (10**6, 0.1)):
             words = "--batch-size", batch_size, "--learning-rate", rate
             with self.subTest(words=words):
@@ -154,7 +154,7 @@ class TrainDigits(unittest.TestCase):
         job.stdout.close()
         job.stderr.close()
         self.assert_same(curve, self.whole[:3])
-        # It may have come further than it was read: the struct's second field knows.
+        # The job may be further than its output; the second field of the struct has the epoch.
         trained, = struct.unpack_from("=Q", self.checkpoint.read_bytes(), 8)
         self.assertGreaterEqual(trained, 3)
         end = "--epochs", trained + 2
@@ -174,13 +174,14 @@ class TrainDigits(unittest.TestCase):
         self.assert_fails(1, ["record count"], *here, self.test, self.test)
         for size in (0, 7, len(content) // 2, len(content) - 1):
             self.checkpoint.write_bytes(content[:size])
-            self.assert_fails(1, [name, "cut short"], *here, *databases)
+            self.assert_fails(1, [name, "truncated"], *here, *databases)
         for place in (20, len(content) // 2, len(content) - 1):
             damaged = bytearray(content)
             damaged[place] ^= 1
             self.checkpoint.write_bytes(damaged)
             self.assert_fails(1, [name, "checksum"], *here, *databases)
-        for foreign, word in ((b"x" * len(content), "no checkpoint"), (content + b"x", "is no")):
+        for foreign, word in ((b"x" * len(content), "not a checkpoint"),
+                              (content + b"x", "is not")):
             self.checkpoint.write_bytes(foreign)
             self.assert_fails(1, [name, word], *here, *databases)
         self.assertEqual(self.checkpoint.read_bytes(), content + b"x")  # never overwritten
@@ -200,15 +201,15 @@ class TrainDigits(unittest.TestCase):
 
     def test_records_that_are_no_digits(self):
         for i, (value, flaw) in enumerate((
-                (b"", "no 64 bytes"), (b"\xff" * 12, "no Datum"), (b"\x22", "no Datum"),
-                (b"\x22\x40" + bytes(63), "no Datum"), (b"\x0f", "no Datum"),
-                (b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "no Datum"),
+                (b"", "no 64 bytes"), (b"\xff" * 12, "not a Datum"), (b"\x22", "not a Datum"),
+                (b"\x22\x40" + bytes(63), "not a Datum"), (b"\x0f", "not a Datum"),
+                (b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "not a Datum"),
                 (datum(pixels=bytes(63)), "no 64 bytes"), (datum(label=10), "no label"),
                 (datum()[:-2], "no label"), (datum(pixels=b"\x11" * 64), "above 16"))):
             bad = self.database(f"bad-{i}", datum(), datum(), value)
             words = "'key 2'", flaw
             self.assert_fails(1, words, self.train, bad)
-        # With batches of two, one of two ranks has it, and the other two have no records.
+        # In a batch of two, one rank has the bad record, and two of four ranks have no record.
         self.assert_fails(1, words, "--batch-size", 2, bad, self.test, all_ranks=(0, 2, 4))
 
     def test_takes_fields_that_it_does_not_know(self):

@@ -1,10 +1,9 @@
-"""An installed lmdbio, as somebody else's project meets it.
+"""Uses an installed lmdbio from a separate project.
 
     install_test.py BUILD LMDBIO_MAKE FLAGS MPIEXEC...
 
-BUILD is the build folder to install from, FLAGS what compilers and linker need besides
-(sanitizers), MPIEXEC the words that start two ranks. The oracle is what lmdbio-make says it
-has written.
+BUILD is the build folder to install from. FLAGS are additional flags of compilers and linker
+(sanitizers). MPIEXEC starts two ranks. The oracle is the report of lmdbio-make.
 """
 
 import json
@@ -24,14 +23,14 @@ CAPI = HERE.parents[1] / "lmdbio" / "api" / "c"
 
 
 def declared_in(*headers):
-    """The calls that headers declare."""
+    """The names of the calls in the headers."""
     return {name for header in headers
             for name in re.findall(r"LMDBIO_API[^;(]*?(lmdbio_\w+)\(",
                                    (CAPI / header).read_text(encoding="utf-8"))}
 
 
 def run(*words, **options):
-    """What a command prints; its errors are the test's."""
+    """Returns the output of a command. A failure of the command fails the test."""
     words = [str(word) for word in words]
     result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             check=False, **options)
@@ -65,7 +64,7 @@ class InstallTest(unittest.TestCase):
         run("cmake", "--build", build)
         for program in ("in_c", "c_from_cpp", "in_cpp"):
             self.assertEqual(run(build / program, self.folder / "digits"), self.expected)
-        no_leaks = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}  # MPI's own
+        no_leaks = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}  # MPI leaks memory
         self.assertEqual(run(*MPIEXEC, build / "with_mpi", self.folder / "digits", env=no_leaks),
                          self.expected)
         self.assertEqual(run(*MPIEXEC, build / "sync_with_mpi", env=no_leaks),
@@ -76,7 +75,7 @@ class InstallTest(unittest.TestCase):
         self.assertRegex(failed.stderr, r"\A[^\n]*nowhere[^\n]*\n\Z")
 
     def test_a_consumer_of_pkg_config(self):
-        # A path with a blank in it is one that pkg-config's output must quote.
+        # pkg-config must quote a path with a blank.
         package = self.library("lmdbio.pc").parent
         environment = os.environ | {"PKG_CONFIG_PATH": str(package)}
         words = shlex.split(run("pkg-config", "--cflags", "--libs", "lmdbio", env=environment))

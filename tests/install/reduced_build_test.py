@@ -1,10 +1,10 @@
-"""The library alone: built, installed and used without liblmdb, MPI and what the programs need.
+"""Builds, installs and uses the library alone: without liblmdb, MPI and the packages of programs.
 
     reduced_build_test.py LMDBIO_MAKE CMAKE_OPTION...
 
-CMAKE_OPTION names the compilers. CMake finds none of the packages that the reduced library must not
-need, and pkg-config knows its three libraries and no others; what it is linked to and which headers
-its files include is looked up afterwards. It is built without optimisation: nothing is measured.
+CMAKE_OPTION names the compilers. CMake cannot find packages that the reduced library must not need,
+and pkg-config finds only its three libraries. The test then checks the linked libraries and the
+included headers. The build has no optimisation, because the test measures no time.
 """
 
 import os
@@ -31,7 +31,7 @@ UNSUPPORTED = 6
 
 
 def run(*words, **options):
-    """What a command prints; its errors are the test's."""
+    """Returns the output of a command. A failure of the command fails the test."""
     words = [str(word) for word in words]
     result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             check=False, **options)

@@ -1,7 +1,7 @@
-"""Tests of scripts/cluster: what hosts share and what they do not, and what is left of them.
+"""Tests of scripts/cluster: resources that hosts share or separate, and complete removal of hosts.
 
 The oracles are the file itself and the kernel's tables of processes, mounts and network devices.
-Exits with 77 where no hosts can be made.
+Exits with 77 if hosts cannot be made.
 """
 
 import json
@@ -47,7 +47,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["database"])
 
     def fail_with(self, text, cluster, command, *words):
-        """Runs a command that must fail with one line that holds `text`."""
+        """Runs a command that must fail with one line that contains `text`."""
         done = cluster.call(command, *words)
         self.assertNotEqual(done.returncode, 0, words)
         self.assertEqual(done.stdout, "")
@@ -63,7 +63,7 @@ class ClusterTest(unittest.TestCase):
         self.assertFalse(os.path.exists("/dev/shm/mine"))
         addresses = {self.cluster.on(host, "sh", "-c", f"getent hosts {names[0]}")
                      for host in (1, 2, 3)}
-        self.assertEqual(len(addresses), 1)  # all know the first by the same address
+        self.assertEqual(len(addresses), 1)  # all hosts have the same address for the first
         routes = json.loads(self.cluster.on(2, "ip", "-json", "route"))
         self.assertEqual([route["dev"] for route in routes], ["eth0"])
         self.cluster.succeed("down")
@@ -164,7 +164,7 @@ class ClusterTest(unittest.TestCase):
                                   env=self.cluster.environment, check=False, capture_output=True)
             self.assertEqual(done.returncode, 1)
             self.assertEqual(done.stderr,
-                             "scripts/cluster: hosts are namespaces, which takes root\n")
+                             "scripts/cluster: needs root, because hosts are namespaces\n")
 
     def test_misuse_is_told_apart(self):
         for words in (("up", 0, "a", "b"), ("up", 65, "a", "b"), ("up", "two", "a", "b"),
@@ -190,7 +190,7 @@ class ClusterTest(unittest.TestCase):
                 time.sleep(0.01)
             self.assert_nothing_left()
 
-    def test_who_has_said_that_it_is_up_is_interrupted_no_more(self):
+    def test_up_ignores_signals_after_it_has_reported_success(self):
         for _ in range(3):
             process = subprocess.Popen(
                 self.cluster.words("up", 1, self.database, self.cluster.mountpoint),

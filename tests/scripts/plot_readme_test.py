@@ -1,5 +1,5 @@
-"""scripts/plot_readme.py on a made-up file: every bar, error line and word of the picture is one of
-the file, and a file that lacks something gives one line.
+"""Tests scripts/plot_readme.py with an invented file: every bar, error bar and word of the picture
+comes from the file, and an incomplete file gives one line.
 
 The oracle reads the SVG as text and the heights of the bars from the paths. Exits with 77 without
 matplotlib.
@@ -24,8 +24,8 @@ RATES = {"py-lmdb": 1000.0, "DataLoader, 0 workers": 250.0, "DataLoader, 2 worke
 
 
 def comparison(scale, **setting):
-    """As compare.py writes it. Shuffled reading has half the rate, and a wider spread, so that bars
-    of the least or the most would have other heights."""
+    """A comparison as compare.py writes it. Shuffled reading has half the rate and a wider spread,
+    so bars of the minimum or maximum would have other heights."""
     rows = [{"order": order, "reader": reader, "runs": 3, "records_per_s": rate * scale * part,
              "records_per_s_min": rate * scale * (part - 0.1),
              "records_per_s_max": rate * scale * (part + 0.1),
@@ -106,7 +106,8 @@ class PlotTest(unittest.TestCase):
         for content, words in (({"conditions": without}, "condition 'warm' has no run of lmdbio"),
                                ({"conditions": no_date}, "lacks 'date'"),
                                ({"conditions": {}}, "holds no condition"),
-                               ({"summary": []}, "is no file of conditions"), ("{", "is no file")):
+                               ({"summary": []}, "is not a file of conditions"),
+                               ("{", "is not a file")):
             result = self.plot(content)
             self.assertEqual(result.returncode, 1, result.stderr)
             self.assertRegex(result.stderr, r"\Aplot_readme.py: [^\n]+\n\Z")
@@ -115,7 +116,7 @@ class PlotTest(unittest.TestCase):
 
 
 def main():
-    # The script's own interpreter and modules: those of the system.
+    # The script runs with the interpreter and modules of the system.
     probe = subprocess.run([sys.executable, "-c", "import matplotlib"], capture_output=True,
                            check=False)
     if probe.returncode != 0:

@@ -1,7 +1,7 @@
-"""Tests of scripts/remote-storage: what a mount delivers, counts, and leaves behind.
+"""Tests of scripts/remote-storage: the bytes and counts of a mount, and its complete removal.
 
-The oracles are the file itself, the log that nbdkit writes of every request, and the kernel's
-tables of mounts and processes. Exits with 77 where nothing can be mounted.
+The oracles are the file itself, nbdkit's log of all requests, and the kernel's tables of mounts and
+processes. Exits with 77 if mounting is not possible.
 """
 
 import json
@@ -24,7 +24,7 @@ FILE_BYTES = 5 * 1024 * 1024 + 4096  # ends within a read-ahead window and withi
 
 
 def cold_bytes(path):
-    """The whole file, which a mount reads anew after each open."""
+    """The whole file; a mount reads it again after each open."""
     with open(path, "rb", buffering=0) as file:
         return b"".join(iter(lambda: file.read(1 << 20), b""))
 
@@ -54,7 +54,7 @@ class RemoteStorageTest(unittest.TestCase):
         return result.stdout
 
     def fail_with(self, text, *words):
-        """Runs a command that must fail with one line that holds `text`."""
+        """Runs a command that must fail with one line that contains `text`."""
         result = self.run_script(*words)
         self.assertNotEqual(result.returncode, 0, words)
         self.assertEqual(result.stdout, "")
@@ -108,13 +108,13 @@ class RemoteStorageTest(unittest.TestCase):
         self.assertIn(f"{self.mountpoint}: 0 bytes in 0 ", self.succeed("stats", self.mountpoint))
         final = self.succeed("down", self.mountpoint)
         self.assertIn(f": {crossed} bytes in {len(reads)} requests", final)
-        self.assertIn(f"read: {len(reads)} ops", final)  # what nbdkit itself counted
+        self.assertIn(f"read: {len(reads)} ops", final)  # the count of nbdkit itself
         log.unlink()
         self.assert_nothing_left()
 
     def test_mounts_share_a_server_but_no_page_cache(self):
         self.up("--mounts", "3", "--keep-cache")
-        for _ in range(2):  # the second time each mount has it all
+        for _ in range(2):  # the second time each mount has cached the file
             for number in (1, 2, 3):
                 path = self.folder / f"mount.{number}" / "data.mdb"
                 self.assertEqual(cold_bytes(path), self.bytes)
@@ -144,7 +144,7 @@ class RemoteStorageTest(unittest.TestCase):
         start = time.monotonic()
         with open(self.mountpoint / "data.mdb", "rb", buffering=0) as file:
             file.read(4096)
-        self.assertGreaterEqual(time.monotonic() - start, 0.020)  # a delay is the promise here
+        self.assertGreaterEqual(time.monotonic() - start, 0.020)  # the delay is guaranteed
         self.succeed("down", self.mountpoint)
         self.assert_nothing_left()
 
@@ -174,7 +174,7 @@ class RemoteStorageTest(unittest.TestCase):
             self.fail_with("is in use", "down", self.mountpoint)
             self.assertEqual(self.stats()["bytes"], 0)
             self.succeed("down", self.mountpoint, "--force")
-        self.mountpoint.rmdir()  # it was there before, so it is there after
+        self.mountpoint.rmdir()  # `down` keeps a directory that existed before `up`
         self.assert_nothing_left()
 
     def test_dead_server_is_cleaned_up(self):
@@ -197,11 +197,11 @@ class RemoteStorageTest(unittest.TestCase):
             if process.wait(timeout=60) == 0:  # it was faster
                 self.succeed("down", self.mountpoint)
             give_up = time.monotonic() + 10
-            while self.pids() and time.monotonic() < give_up:  # a child with nothing left to do
+            while self.pids() and time.monotonic() < give_up:  # a child may be about to end
                 time.sleep(0.01)
             self.assert_nothing_left()
 
-    def test_who_has_said_that_it_is_up_is_interrupted_no_more(self):
+    def test_up_ignores_signals_after_it_has_reported_success(self):
         environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
         for _ in range(3):
             process = subprocess.Popen([SCRIPT, "up", self.database, self.mountpoint],

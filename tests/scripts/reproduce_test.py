@@ -1,10 +1,10 @@
-"""Test of scripts/reproduce, end to end at tiny scale: what the report says is what was measured,
-every plot is there, and nothing is left of its hosts.
+"""Tests scripts/reproduce end to end at tiny scale: the report has the measured numbers, every plot
+exists, and all hosts are removed.
 
     reproduce_test.py BENCH MAKE
 
-The oracle of the tables are the results that the script keeps. No time is asserted. Exits with 77
-where no hosts can be made or drawn about.
+The oracle of the tables is the file of results. The test asserts no time. Exits with 77 if hosts or
+plots cannot be made.
 """
 
 import json
@@ -25,10 +25,10 @@ from remote_mount import run_unless
 
 SCRIPT = remote_mount.ROOT / "scripts" / "reproduce"
 BENCH, MAKE = sys.argv[1:3] if len(sys.argv) > 2 else ("", "")
-REFUSED = "scan"  # which the bench of this test does not know
+REFUSED = "scan"  # a strategy that the wrapper below does not know
 SCALE = ("--hosts", "1,2", "--ranks-per-host", "1", "--repeat", "2", "--records", "3000",
          "--batch", "500", "--iterations", "4", "--delay", "0", "--rate", "none")
-# As lmdbio-bench, but for a strategy; and leaks are looked for elsewhere, as in bench_program.py.
+# Runs lmdbio-bench, but refuses one strategy. Leak detection is off, as in bench_program.py.
 WRAPPER = """#!/bin/sh
 if [ "$3" = {refused} ]; then echo "lmdbio-bench: no strategy is called '$3'" >&2; exit 2; fi
 ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" exec "{bench}" "$@"
@@ -37,7 +37,7 @@ VERDICT = re.compile(r"\*\*(holds|does not hold|holds at .+; not at .+|cannot be
 
 
 def tables_of(section):
-    """Each table as its head and rows, by caption; the last is that of the claims."""
+    """(head, rows) of each table by caption; the last table has the claims."""
     found = []
     for block in section.split("\n\n"):
         lines = block.splitlines()
@@ -197,7 +197,7 @@ class Reproduce(unittest.TestCase):
 
 
 def why_no_plots():
-    """Why nothing can be drawn here, or None."""
+    """The reason why plots cannot be drawn, or None."""
     python = SCRIPT.read_text(encoding="utf-8").splitlines()[0].removeprefix("#!")
     try:
         drawn = subprocess.run([python, "-c", "import matplotlib"], check=False,

@@ -1,7 +1,7 @@
 """Tests the networks of bench/sync: published totals, and edges that a training step can follow.
 
-The oracle is what the papers and their widely used implementations say of each network as a whole;
-the generator spells out layer by layer.
+The oracle is the published totals of each network, from papers and common implementations. The
+generator computes them from the layers.
 """
 
 import json
@@ -14,9 +14,9 @@ import unittest
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "sync"
 
 # Parameters: torchvision 0.14's documentation of each model's weights (num_params), Inception-v3
-# less its auxiliary classifier; GoogLeNet as Caffe's bvlc_googlenet without its auxiliary
-# classifiers. Multiply-adds in thousand millions: the same documentation (GFLOPS), GoogLeNet: its
-# paper says 1.5. Tensors: counted in the papers' tables.
+# without its auxiliary classifier; GoogLeNet as Caffe's bvlc_googlenet without its auxiliary
+# classifiers. Multiply-adds in thousand millions: the same documentation (GFLOPS); GoogLeNet: 1.5
+# in its paper. Tensors: counted in the tables of the papers.
 PUBLISHED = {
     "alexnet": (16, 61_100_840, 0.71),
     "efficientnet_b0": (213, 5_288_548, 0.39),

@@ -1,7 +1,7 @@
-"""How tests start lmdbio-bench, or another program, under mpirun, and what a user sees of it.
+"""Starts lmdbio-bench, or another program, under mpirun, and checks its output.
 
-A test is called as TEST BENCH MAKE MPIEXEC... where the last word of MPIEXEC is the flag that the
-number of ranks follows. What is set for Open MPI is in tests/CMakeLists.txt.
+A test is called as TEST BENCH MAKE MPIEXEC... The last word of MPIEXEC is the flag before the
+number of ranks. tests/CMakeLists.txt has the settings for Open MPI.
 """
 
 import json
@@ -13,18 +13,18 @@ import tempfile
 
 BENCH, MAKE, *MPIEXEC = sys.argv[1:] if len(sys.argv) > 1 else ("", "")
 NAME = pathlib.Path(BENCH).name + ": "
-SECONDS_MAX = 120  # of one job; none comes near
+SECONDS_MAX = 120  # for one job; all take much less
 
 
 def environment(**more):
-    """As it is, with `more`. MPI loses memory of its own, and MPI_Finalize unloads the libraries by
-    which it could be told from ours (tests/support/mpi_main.cc): leaks are looked for there."""
+    """The environment with `more`, without leak detection. MPI leaks memory, and MPI_Finalize
+    unloads the libraries that identify these leaks. tests/support/mpi_main.cc looks for leaks."""
     options = os.environ.get("ASAN_OPTIONS", "")
     return os.environ | {"ASAN_OPTIONS": f"{options}:detect_leaks=0"} | more
 
 
 def end(process):
-    """Ends a job that was started, and waits for it. mpirun ends its ranks when it is asked to."""
+    """Ends a job with SIGTERM and waits for it; mpirun then ends its ranks."""
     process.terminate()
     try:
         process.wait(timeout=10)
@@ -34,7 +34,7 @@ def end(process):
 
 
 class Outcome:
-    """A job that has ended. `errors` is standard error without what mpirun itself says."""
+    """A completed job. `errors` is standard error without the messages of mpirun."""
 
     def __init__(self, process, output, errors):
         self.exit_code = process.returncode
@@ -43,8 +43,8 @@ class Outcome:
         self.errors = _without_frames(errors)
 
     def flaw_of_failure(self, exit_code, *words):
-        """What is wrong with a failure as a user sees it; "" if it ended with `exit_code` and one
-        line that begins with the program's name and holds all `words`."""
+        """The flaw of a failure as a user sees it. It is "" if the job ended with `exit_code` and
+        one line that begins with the program's name and contains all `words`."""
         lines = self.errors.splitlines()
         if self.exit_code != exit_code:
             return f"exit code {self.exit_code}: {self.all_errors}"
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def _without_frames(errors):
-    """mpirun puts what it says between two lines of dashes."""
+    """Removes the messages of mpirun, which stand between two lines of dashes."""
     kept, is_inside = [], False
     for line in errors.splitlines():
         if line.startswith("-----"):
@@ -66,8 +66,8 @@ def _without_frames(errors):
 
 
 def start(ranks, *words):
-    """A job that goes on while the test does something. No ranks: one process without mpirun,
-    which takes a second to end a job that fails."""
+    """Starts a job and does not wait for it. Without ranks it is one process without mpirun,
+    because mpirun takes a second to end a failed job."""
     launcher = [*MPIEXEC, str(ranks)] if ranks else []
     return subprocess.Popen([*launcher, BENCH, *map(str, words)], text=True,
                             errors="replace", env=environment(), stdin=subprocess.DEVNULL,
@@ -75,7 +75,7 @@ def start(ranks, *words):
 
 
 def await_end(process, seconds_max=SECONDS_MAX):
-    """The outcome of a job; a job that hangs is ended, and fails the test."""
+    """Waits for the outcome of a job. A hanging job is ended and fails the test."""
     try:
         output, errors = process.communicate(timeout=seconds_max)
     except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def run(ranks, *words):
 
 
 def report(ranks, *words):
-    """Runs a job that must succeed without a word on standard error, and returns its JSON."""
+    """Runs a job that must succeed with empty standard error, and returns its JSON."""
     with tempfile.TemporaryDirectory(prefix="lmdbio-test-") as folder:
         path = pathlib.Path(folder) / "report.json"
         outcome = run(ranks, *words, "--json", path)

@@ -12,7 +12,7 @@ PROGRAMS = ("ip", "mpirun", "nsenter", "tc", "unshare")
 
 
 def why_not_here():
-    """Why no hosts can be made here, or None."""
+    """The reason why hosts cannot be made, or None."""
     reason = remote_mount.why_not_here()
     if reason is not None:
         return reason
@@ -47,7 +47,7 @@ class BoxCluster:
                               check=False, timeout=timeout_s)
 
     def succeed(self, command, *words, **options):
-        """What a command that must succeed prints."""
+        """The output of a command that must succeed."""
         done = self.call(command, *words, **options)
         if done.returncode != 0:
             raise AssertionError(f"{command} {words}: exit code {done.returncode}: "
@@ -62,5 +62,5 @@ class BoxCluster:
         return self.succeed("exec", host, *words)
 
     def down(self):
-        """Whatever state it is in."""
+        """Takes the cluster down in any state."""
         self.call("down", "--force")

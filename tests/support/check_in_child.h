@@ -28,7 +28,7 @@ namespace lmdbio::test {
 // Requires: no other thread runs
 inline void CheckInChild(const std::function<Verdict()>& check) {
   const Verdict verdict = InChild(check);
-  if (verdict == Verdict::kCannotTell) WARN("skipped: no such refusal can be arranged here");
+  if (verdict == Verdict::kCannotTell) WARN("skipped: this system cannot refuse the call");
   CHECK(verdict != Verdict::kWrong);
 }
 

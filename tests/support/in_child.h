@@ -29,7 +29,7 @@ struct RefusedCall {
 bool RefuseSystemCall(const RefusedCall& call);
 
 // Refuses memory without a file to this process, if the environment has LMDBIO_TEST_NO_MEMFD: ranks
-// then share windows of MPI's. Ends the program with 77, a skip, where that cannot be arranged.
+// then share windows of MPI. Ends the program with 77, a skip, if that is not possible.
 void RefuseMemfdIfAsked();
 
 }  // namespace lmdbio::test

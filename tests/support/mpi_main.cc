@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, asked, &provided);
   if (provided < asked) {
-    std::fprintf(stderr, "MPI gives no such level of thread support\n");
+    std::fprintf(stderr, "MPI does not provide the requested thread level\n");
     EndAllRanks();
   }
   const int result = RunTests(argc, argv);

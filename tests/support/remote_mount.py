@@ -14,7 +14,7 @@ CAP_SYS_ADMIN = 1 << 21
 
 
 def why_not_here():
-    """Why nothing can be mounted here, or None."""
+    """The reason why mounting is not possible, or None."""
     if os.geteuid() != 0:
         return "it needs root"
     for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
@@ -29,7 +29,7 @@ def why_not_here():
 
 
 def processes_of(folder):
-    """The living processes that have a path in `folder` among their words: {pid: name}."""
+    """The running processes with a path in `folder` in their command line: {pid: name}."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -42,8 +42,8 @@ def processes_of(folder):
 
 
 def assert_crossed(test, count, least):
-    """That `count` bytes crossed where `least` had to: a kernel that drops a few cached pages, as
-    it may at any time, has them cross again, but never as many once more."""
+    """Checks that at least `least` bytes crossed, and less than 1.2 times as many. The kernel may
+    drop cached pages at any time, so a few bytes may cross again."""
     test.assertGreaterEqual(count, least)
     test.assertLess(count, 1.2 * least)
 
@@ -64,7 +64,7 @@ class RemoteMount:
                               timeout=60).stdout
 
     def take_stats(self):
-        """JSON: what has crossed since the last call, or since the mount was made."""
+        """JSON with the counts since the last call, or since the mount was made."""
         return self._run("stats", self.mountpoint, "--json", "--reset")
 
     def server_pid(self):
@@ -77,7 +77,8 @@ class RemoteMount:
 
 
 def run_unless(reason, argv=None):
-    """The exit status of the calling test program: runs its tests, or says why they are skipped."""
+    """Runs the tests of the calling program, or prints the reason for a skip. Returns the exit
+    status."""
     if reason is not None:
         print(f"{pathlib.Path(sys.argv[0]).stem}: skipped: {reason}")
         return SKIPPED

@@ -1,4 +1,4 @@
-"""A test in a mount namespace of its own, whose /dev/shm is as small as in a container.
+"""Runs a test in its own mount namespace with a /dev/shm as small as in a container.
 
     if __name__ == "__main__":
         small_shm.enter()
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-SIZE_BYTES = 64 << 20  # what docker gives without --shm-size
+SIZE_BYTES = 64 << 20  # docker's size without --shm-size
 SKIPPED = 77
 _INSIDE = "LMDBIO_TEST_SMALL_SHM"
 _UNSHARE = ("unshare", "--mount", "--propagation", "private")
@@ -26,8 +26,8 @@ def _skip(reason):
 
 
 def enter():
-    """Starts this program again in the namespace, or mounts the small /dev/shm if it is there.
-    Exits with 77 where neither root nor a user namespace may do so."""
+    """Restarts this program in a new namespace; in the namespace it mounts the small /dev/shm.
+    Exits with 77 if neither root nor a user namespace may do so."""
     if os.environ.get(_INSIDE) == "1":
         mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", "/dev/shm"]
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
@@ -40,4 +40,4 @@ def enter():
         if _can(command):
             os.environ[_INSIDE] = "1"
             os.execvp(command[0], [*command, sys.executable, "-B", *sys.argv])
-    _skip("nothing may be mounted here, by root or in a user namespace")
+    _skip("mounting is not permitted, neither to root nor in a user namespace")

@@ -1,4 +1,4 @@
-"""The names of all files that come to be in a folder, however short their lives are."""
+"""Records the names of all files that are created in a folder, even short-lived ones."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ _EVENT = struct.Struct("iIII")  # of inotify: watch, mask, cookie, length of the
 
 
 class WatchedFolder:
-    """Watches from `with` on: with WatchedFolder("/dev/shm") as watch: ... watch.created()"""
+    """Watches inside a `with`: with WatchedFolder("/dev/shm") as watch: ... watch.created()"""
 
     def __init__(self, path):
         self._path = path
@@ -25,7 +25,7 @@ class WatchedFolder:
         os.close(self._fd)
 
     def created(self):
-        """The names since the last call."""
+        """The names of files created since the last call."""
         names = []
         while True:
             try:

@@ -1,6 +1,5 @@
-// Goal: whatever a path leads to, every program answers a failure with one line that names it, exit
-// code 1 and nothing on standard output that could be taken for a result; and misuse with exit
-// code 2.
+// Goal: for any path, every program reports a failure with one line that names the path, exit code
+// 1 and no result on standard output. Misuse gives exit code 2.
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -50,7 +49,7 @@ std::vector<std::byte> SoundFile() {
 
 struct BadPath {
   const char* about;
-  std::function<void(const fs::path&)> make;  // puts it at this path
+  std::function<void(const fs::path&)> make;  // creates the object at the path
   std::string reason;
 };
 
@@ -116,21 +115,21 @@ void CheckRefused(const BadPath& bad, const fs::path& path) {
   }
 }
 
-TEST_CASE("The programs say what is wrong with a path", "[tools][fault]") {
+TEST_CASE("The programs name the fault of a path", "[tools][fault]") {
   for (const BadPath& bad : PathsToNoFile()) {
     const TempDir dir;
     CheckRefused(bad, dir.path() / "bad");
   }
 }
 
-TEST_CASE("The programs say what is wrong with a file", "[tools][fault]") {
+TEST_CASE("The programs name the fault of a file", "[tools][fault]") {
   for (const BadPath& bad : FilesOfOtherKinds()) {
     const TempDir dir;
     CheckRefused(bad, dir.path() / "bad");
   }
 }
 
-TEST_CASE("The programs name a path of any characters", "[tools][fault]") {
+TEST_CASE("The programs name a path with any characters", "[tools][fault]") {
   const BadPath nothing = {"nothing", [](const fs::path&) {}, "No such file or directory"};
   const TempDir dir;
   for (const char* name : {"\xc3\xa4\xe6\xbc\xa2", "with blank", "{} %s %n", "-x", "\xff"}) {
@@ -141,7 +140,7 @@ TEST_CASE("The programs name a path of any characters", "[tools][fault]") {
                dir.path() / std::string(256, 'n'));
 }
 
-// A message is one line, also for those who read it by machine.
+// A message is one line, so that scripts can parse it.
 TEST_CASE("The programs name a path with a line break in one line", "[tools][fault]") {
   const TempDir dir;
   for (const Program& program : AllPrograms()) {
@@ -150,21 +149,21 @@ TEST_CASE("The programs name a path with a line break in one line", "[tools][fau
   }
 }
 
-TEST_CASE("The programs may not read what is forbidden", "[tools][fault]") {
+TEST_CASE("The programs report a file without read permission", "[tools][fault]") {
   const TempDir dir;
   fs::permissions(dir.path(), fs::perms(0755));
   const fs::path path = dir.path() / "secret";
   WriteWholeFile(path, SoundFile());
   fs::permissions(path, fs::perms(0200));
   std::vector<std::string> as_nobody;
-  if (geteuid() == 0) {  // whom no permission stops
+  if (geteuid() == 0) {  // permissions do not stop root
     as_nobody = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
   }
   for (Program program : AllPrograms()) {
     program.words.insert(program.words.begin(), as_nobody.begin(), as_nobody.end());
     const CommandResult result = Run(program, path);
     if (result.exit_code > 2) {
-      WARN("skipped: cannot run a program as somebody else: " << result.errors);
+      WARN("skipped: cannot run a program as another user: " << result.errors);
       return;
     }
     CHECK(FlawOfFailure(result, program, path.string() + ": cannot be opened: Permission denied") ==
@@ -172,7 +171,7 @@ TEST_CASE("The programs may not read what is forbidden", "[tools][fault]") {
   }
 }
 
-TEST_CASE("The programs tell misuse from failure", "[tools]") {
+TEST_CASE("The programs distinguish misuse from failure", "[tools]") {
   for (const Program& program : AllPrograms()) {
     for (const std::vector<std::string>& operands :
          {std::vector<std::string>{}, {"a", "b"}, {"--unknown", "a"}, {"-z", "a"}, {"--js", "a"}}) {
@@ -193,7 +192,8 @@ TEST_CASE("The programs tell misuse from failure", "[tools]") {
   CHECK(Run(ProvenanceProgram("repair"), "x").exit_code == 2);
 }
 
-// Where a file of a few hundred pages may end: at the ends of its pages, beside them, and inside.
+// Lengths at which a file of a few hundred pages is cut: at page ends, next to them, and in
+// between.
 std::set<uint64_t> Cuts(uint64_t size_bytes) {
   std::set<uint64_t> cuts = {1, 2, 23, 24, 100, 151, 152, 153, 4095};
   for (uint64_t page = 4096; page < size_bytes; page += 4096 * (1 + page / 65536)) {
@@ -203,9 +203,9 @@ std::set<uint64_t> Cuts(uint64_t size_bytes) {
   return cuts;
 }
 
-// A dump may have begun before the damage is met, but then its last line is missing. What a cut
-// file has lost may also be free pages, which nobody misses.
-TEST_CASE("The programs refuse a file that has been cut", "[tools][fault]") {
+// A dump may start before it reaches the damage, but then its last line is missing. A cut that
+// removes only free pages has no effect.
+TEST_CASE("The programs refuse a truncated file", "[tools][fault]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("updated"), dir.path());
   const std::string whole_dump = Run(DumpProgram(), fixture.data_file).output;
@@ -240,7 +240,7 @@ CommandResult RunShell(const Program& program, const std::string& line, const fs
   return RunCommand({"bash", "-c", line, program.words[0], path.string()});
 }
 
-TEST_CASE("The programs notice that nobody gets their output", "[tools][fault]") {
+TEST_CASE("The programs fail if their output cannot be written", "[tools][fault]") {
   const TempDir dir;
   const fs::path path = WriteFixture(FindFixture("named"), dir.path()).data_file;
   for (const Program& program : {DumpProgram(), StatProgram()}) {
@@ -251,8 +251,8 @@ TEST_CASE("The programs notice that nobody gets their output", "[tools][fault]")
   }
 }
 
-// As every other program of a pipe: ended by the signal, without a word.
-TEST_CASE("lmdbio-dump ends quietly when its reader has had enough", "[tools][fault]") {
+// As usual in a pipe, SIGPIPE ends the program without a message.
+TEST_CASE("lmdbio-dump ends silently when the reader closes the pipe", "[tools][fault]") {
   const TempDir dir;
   const fs::path path = WriteFixture(FindFixture("ordered"), dir.path()).data_file;
   const CommandResult result =

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Jobs whose storage or whose ranks fail: they end soon, with one clear line, and leave nothing.
+"""Jobs with failing storage or ranks: they end soon with one line, and leave no process or file.
 
     bench_fault_test.py BENCH MAKE MPIEXEC...
 
-The storage is a mount that reads through a server which fails on request. Exits with 77 where
-nothing can be mounted.
+The storage is a mount of a server that fails on request. Exits with 77 if mounting is not possible.
 """
 
 import json
@@ -25,7 +24,7 @@ READING = ("scan", "lmm-dio-prov-coal", "auto")
 
 
 def ranks_of(job):
-    """The processes of a job that were started by its mpirun."""
+    """The processes that the mpirun of a job has started."""
     children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text(encoding="ascii")
     return [int(pid) for pid in children.split()]
 
@@ -51,8 +50,8 @@ class BenchFault(unittest.TestCase):
         return mount
 
     def endless_job(self, path, *options, ranks=4, strategy="scan"):
-        """A job that reads epoch after epoch, slowly; returns it when it is at work. It reads past
-        the page cache, which would hide for ever that the storage fails."""
+        """Starts a job that reads epoch after epoch slowly, and returns when it reads. It reads
+        around the page cache, which would hide the failure of the storage."""
         job = bench_program.start(ranks, "read", path, "--strategy", strategy, "--batch-size", 64,
                                   "--iterations", 100000, "--memory-budget", "2M", "--no-raw",
                                   "--in-place", "off", "--direct", "on",
@@ -76,7 +75,7 @@ class BenchFault(unittest.TestCase):
         for engine in ("uring", "pread"):
             for direct in ("on", "off"):
                 with self.subTest(engine=engine, direct=direct):
-                    # Small blocks: many reads. Opening retries as well, but not for ever.
+                    # Small blocks give many reads. Opening retries, too, a few times.
                     runs = bench_program.report(
                         4, "read", mount.mountpoint, "--no-raw", "--repeat", 1, "--in-place", "off",
                         "--strategy", ",".join(READING), "--engine", engine, "--direct", direct,
@@ -85,7 +84,7 @@ class BenchFault(unittest.TestCase):
                     self.assertGreater(sum(run["retries"] for run in runs), 0)
 
     def test_transient_errors_do_not_show_in_a_shuffled_stream(self):
-        """Neither in blocks that have gaps, nor in chunks that are kept."""
+        """Transient errors change no record, in blocks with gaps or chunks of the file cache."""
         shuffled = ("--order", "shuffle", "--batch-size", 48, "--no-raw", "--repeat", 1)
         (sound,) = bench_program.report(4, "read", self.database, "--verify", *shuffled)["runs"]
         mount = self.mount("--error-rate", "5%")
@@ -135,7 +134,7 @@ class BenchFault(unittest.TestCase):
 
     def test_rank_that_is_killed_ends_the_job(self):
         before = shared_files()
-        for which in (0, 3):  # the reader, and one that only waits
+        for which in (0, 3):  # the reader, and a rank that only waits
             with self.subTest(rank=which):
                 job = self.endless_job(self.database)
                 ranks = ranks_of(job)
@@ -150,8 +149,8 @@ class BenchFault(unittest.TestCase):
         self.assertEqual(shared_files() - before, set())
 
     def test_nothing_crosses_that_is_not_needed(self):
-        """At most 1.05 times the pages that hold the records. What is read before the runs does
-        not count: it is the same for one run and for three."""
+        """A run reads at most 1.05 times the pages of its records. Reads before the runs are equal
+        for one run and for three, so the difference of both excludes them."""
         mount = self.mount()
         for strategy in READING:
             with self.subTest(strategy=strategy):

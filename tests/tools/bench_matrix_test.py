@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Every way to read a database delivers the same: lmdbio-bench, from outside, under mpirun.
+"""All strategies and options of lmdbio-bench deliver the same records, under mpirun.
 
     bench_matrix_test.py BENCH MAKE MPIEXEC...
 
-Each job runs all strategies with --verify, whose oracle is one serial pass of liblmdb's cursor; the
-checksums that the report gives must also be one over all jobs. By default jobs are chosen so that
-every pair of values of two parameters occurs; LMDBIO_TEST_FULL=1 runs every combination.
+Each job runs all strategies with --verify. Its oracle is a serial pass of liblmdb's cursor. The
+checksums in the reports must be equal for all jobs. By default the jobs contain every pair of
+values of two parameters; LMDBIO_TEST_FULL=1 runs every combination.
 """
 
 import itertools
@@ -30,7 +30,7 @@ WITHOUT_PROVENANCE = "lmdb,lmm,lmm-dm,lmm-dio,scan,auto"
 
 
 def pairwise(parameters):
-    """Combinations among which each two values of different parameters meet; greedy."""
+    """Combinations that contain every pair of values of different parameters; greedy."""
     names = list(parameters)
     left = {((a, x), (b, y)) for a, b in itertools.combinations(names, 2)
             for x in parameters[a] for y in parameters[b]}
@@ -54,14 +54,14 @@ class BenchMatrix(unittest.TestCase):
         cls.checksums = {}
         bench_program.make("digits", cls.folder / "digits")
         bench_program.make("synthetic", "--count", 600, "--value-size", 3080, cls.folder / "equal")
-        # Values within leaves and on overflow pages of 1 to some tens, in the order of insertion.
+        # Values in leaves and in overflow runs of one to some tens of pages, in insertion order.
         bench_program.make("synthetic", "--count", 400, "--value-size-lognormal", "1500:1.2",
                            "--order", "random", cls.folder / "mixed")
         bench_program.make("synthetic", "--count", 500, "--value-size-uniform", "0:9000",
                            "--no-provenance", cls.folder / "bare")
 
     def read(self, database, ranks, **options):
-        """The runs of one job; all of them have delivered `records` and the same checksum."""
+        """The runs of one job. All must deliver `records` and the same checksum."""
         strategies = WITHOUT_PROVENANCE if database == "bare" else "all"
         words = ["read", "--verify", "--repeat", 1, "--strategy", strategies]
         for name, value in options.items():
@@ -76,7 +76,7 @@ class BenchMatrix(unittest.TestCase):
         return runs
 
     def assert_same_as_before(self, sequence, runs):
-        """`sequence` names what is delivered; the first job of a sequence says what it is."""
+        """Compares the checksum of a job with that of the first job of `sequence`."""
         first = self.checksums.setdefault(sequence, runs[0]["checksum"])
         self.assertEqual(runs[0]["checksum"], first, sequence)
 
@@ -97,7 +97,7 @@ class BenchMatrix(unittest.TestCase):
                 runs = self.one_epoch(job["database"], job["ranks"], share=job["share"],
                                       engine=job["engine"], direct=job["direct"],
                                       readers_per_host=job["readers-per-host"], batch_size=64)
-                # Where the strategy leaves the engine open it is the one that was asked for.
+                # If the strategy does not fix the engine, it is the requested one.
                 how = next(run["how"] for run in runs if run["strategy"] == "auto")
                 self.assertIn("page walk" if job["database"] == "bare" else "provenance", how)
                 self.assertIn(job["engine"], how)
@@ -116,8 +116,8 @@ class BenchMatrix(unittest.TestCase):
         self.one_epoch("equal", 2, readers_per_host=8)
 
     def test_ranks_decide_together_what_is_cached(self):
-        """While rank 0 verifies, the others looked at a file that was not cached yet, and measured
-        the raw rate in another way than rank 0, beyond the end of the memory that they shared."""
+        """A former bug: while rank 0 verified, the others saw a file that was not cached yet. They
+        measured the raw rate otherwise than rank 0, beyond the end of the shared memory."""
         for _ in range(5):
             with open(self.folder / "equal" / "data.mdb", "rb") as file:
                 os.fsync(file.fileno())
@@ -131,7 +131,7 @@ class BenchMatrix(unittest.TestCase):
                                batch_size=64)
 
     def test_epochs_follow_each_other(self):
-        """Batches of 64 of 1,797 records: an epoch is 28 whole ones and 5 records."""
+        """With batches of 64, an epoch of 1,797 records has 28 full batches and 5 records."""
         for ranks, share in ((1, "block"), (3, "block"), (4, "round-robin"), (8, "block")):
             with self.subTest(ranks=ranks, share=share):
                 for tail, records in (("wrap", 100 * 64), ("short", 97 * 64 + 3 * 5),
@@ -149,7 +149,7 @@ class BenchMatrix(unittest.TestCase):
                 self.assert_same_as_before("mixed, 1000", runs)
 
     def test_different_sequences_have_different_checksums(self):
-        """So that equal ones mean something."""
+        """Different records give different checksums, so equal checksums are significant."""
         self.one_epoch("digits", 2)
         short = self.read("digits", 2, iterations=1, batch_size=1796)
         self.assertNotEqual(short[0]["checksum"], self.checksums["digits"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How well orders mix, as lmdbio-bench order tells it.
+"""Tests lmdbio-bench order, which computes how well orders mix.
 
     bench_order_test.py BENCH MAKE MPIEXEC...
 
-What it says of the chunked order, which takes no key, is computed here again from its definition.
-Of the shuffled orders the oracle is chance itself.
+The chunked order has no seed, so the test computes its figures from the definition. The oracle of
+the shuffled orders is the statistics of a random order.
 """
 
 import collections
@@ -17,14 +17,15 @@ import unittest
 
 import bench_program
 
-RECORD_COUNT = 20000  # so many that 1,024 bins show no lack of records
+RECORD_COUNT = 20000  # enough records for 1,024 bins
 BIN_COUNT = 1024
 ORDERS = ["sequential", "chunked", "block shuffle", "global shuffle"]
 SHAPE = ("--batch-size", 64, "--shuffle-block", 100, "--group-batches", 8)
 
 
 def chunked_positions(record_count, batch_size, group_batches):
-    """Where each record comes: groups of whole batches, dealt out in turn; the rest as it is."""
+    """The positions of the chunked order: records of a group of batches are dealt out in turn; the
+    remaining records keep their order."""
     positions = []
     while len(positions) < record_count:
         first = len(positions)
@@ -38,7 +39,7 @@ def chunked_positions(record_count, batch_size, group_batches):
 
 
 def mix_of(positions):
-    """Entropy of the distances of neighbours, their median, and the share that stay neighbours."""
+    """The entropy and the median of neighbour distances, and the share of distance 1."""
     distances = [abs(one - other) for one, other in zip(positions, positions[1:])]
     bins = collections.Counter(d * BIN_COUNT // len(positions) for d in distances)
     shares = [count / len(distances) for count in bins.values()]
@@ -86,7 +87,7 @@ class BenchOrder(unittest.TestCase):
                 row = self.rows(*SHAPE, "--seed", seed)["global shuffle"]
                 self.assertTrue(0.97 < row["entropy_share"] < 1.03, row)
                 self.assertAlmostEqual(row["entropy_share"], row["entropy_bits"] / random_bits)
-                # Half of all pairs are closer than 1 - sqrt(1/2) of the records.
+                # In a random order half of all pairs are closer than (1 - sqrt(1/2)) N.
                 self.assertAlmostEqual(row["median_distance"] / RECORD_COUNT, 1 - math.sqrt(0.5),
                                        delta=0.015)
                 self.assertLess(row["adjacent_share"], 0.001)
@@ -111,7 +112,7 @@ class BenchOrder(unittest.TestCase):
         dropped = RECORD_COUNT % 96
         rows = self.rows("--batch-size", 96, "--tail", "drop")
         self.assertEqual(rows["sequential"]["pairs"], RECORD_COUNT - 1 - dropped)
-        # Each record that is left out takes two pairs with it, but for those next to each other.
+        # Each dropped record removes two pairs; two adjacent dropped records remove three.
         missing = RECORD_COUNT - 1 - rows["global shuffle"]["pairs"]
         self.assertTrue(dropped < missing <= 2 * dropped, missing)
 

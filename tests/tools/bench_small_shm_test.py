@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Jobs where /dev/shm has 64 MB, as docker makes it: memory of our own needs none of it.
+"""Jobs with a /dev/shm of 64 MB, as in docker: lmdbio's own shared memory does not use it.
 
     bench_small_shm_test.py BENCH MAKE MPIEXEC...
 
-LMDBIO_TEST_MPI_ENDINGS is the path of mpi_endings. Exits with 77 where nothing can be mounted.
+LMDBIO_TEST_MPI_ENDINGS is the path of mpi_endings. Exits with 77 if mounting is not possible.
 """
 
 import os
@@ -21,16 +21,16 @@ import small_shm
 import watched_folder
 
 SHARED_MEMORY = "/dev/shm"
-MPI_MESSAGES = "vader_segment."  # by which Open MPI's ranks send them
+MPI_MESSAGES = "vader_segment."  # the prefix of Open MPI's own files
 MPI_OWN = ("open_mpi.", MPI_MESSAGES)
 RECORDS = 500
 KILL_ROUNDS = 16
-KILL_SPAN_S = 0.4  # from a rank's first sign of MPI to well behind Open
+KILL_SPAN_S = 0.4  # from the first file of MPI until after Open
 SECONDS_MAX = 60
 
 
 def ranks_in_mpi(job, count):
-    """The ranks of a job, once one of them has got as far as MPI's own memory; none if it ends."""
+    """Waits until a rank has created MPI's own memory, and returns the ranks; none if it ends."""
     children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children")
     while job.poll() is None:
         try:
@@ -93,7 +93,7 @@ class BenchSmallShm(unittest.TestCase):
             self.assertIn(words, ended.stdout)
 
     def test_a_rank_that_is_killed_while_it_opens_leaves_nothing(self):
-        """No file with a name ever comes to be, so there is no moment to leave one."""
+        """No named file is ever created, so no kill can leave one."""
         moments = random.Random(1)
         with watched_folder.WatchedFolder(SHARED_MEMORY) as watch:
             for which in range(KILL_ROUNDS):

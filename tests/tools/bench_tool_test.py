@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lmdbio-bench as a user sees it: its help, its complaints, its table, its JSON and its plot.
+"""The user interface of lmdbio-bench: help, errors, table, JSON and plot.
 
     bench_tool_test.py BENCH MAKE MPIEXEC...
 """
@@ -44,7 +44,7 @@ class BenchTool(unittest.TestCase):
         bench_program.make("synthetic", "--count", 300, "--value-size", 3080, cls.equal)
 
     def copy(self, name):
-        """A copy of the digits to be spoilt; returns the directory and the data file."""
+        """A copy of the digits for a test to damage; returns the directory and the data file."""
         shutil.copytree(self.digits, self.folder / name)
         return self.folder / name, self.folder / name / "data.mdb"
 
@@ -128,7 +128,7 @@ class BenchTool(unittest.TestCase):
         self.assert_fails(1, ["holds no records"], "read", "--strategy", "all", empty)
 
     def test_damage_is_found_by_every_strategy_that_looks(self):
-        """liblmdb does not look, so the baseline stays out."""
+        """liblmdb does not check pages, so the baseline is left out."""
         _, data = self.copy("cut")
         os.truncate(data, data.stat().st_size - 3 * PAGE_BYTES)
         self.assert_fails(1, [str(data)], "read", "--strategy", "scan", data)
@@ -140,7 +140,7 @@ class BenchTool(unittest.TestCase):
             self.assert_fails(1, [str(data), "page 20"], "read", "--strategy", strategy, folder)
 
     def test_damage_that_shows_while_reading(self):
-        """The walk before the runs does not see overflow pages; the reader's checks do."""
+        """The walk before the runs does not read overflow pages; the reader checks them."""
         shutil.copytree(self.equal, self.folder / "large")
         bench_program.make("synthetic", "--count", 50, "--value-size", 9000, "--append",
                            self.folder / "overflow")
@@ -152,7 +152,7 @@ class BenchTool(unittest.TestCase):
                  + b"\0\0\4\0" + (3).to_bytes(4, "little")]
         self.assertGreater(len(heads), 40)
         victim = heads[len(heads) // 2]
-        content[victim + 10] = 2  # a leaf, it says now
+        content[victim + 10] = 2  # the flags of a leaf page
         data.write_bytes(content)
         for strategy in STRATEGIES[1:]:
             self.assert_fails(1, [str(data), f"page {victim // PAGE_BYTES}"], "read",
@@ -194,7 +194,7 @@ class BenchTool(unittest.TestCase):
                           ranks=(2,))
 
     def test_nothing_left_to_read(self):
-        self.assert_fails(1, ["a batch of 301", "300 records"], "read", "--tail", "drop",
+        self.assert_fails(1, ["batch size 301", "300 records"], "read", "--tail", "drop",
                           "--batch-size", 301, "--iterations", 5, self.equal)
 
     def test_reports_that_cannot_be_written(self):
@@ -240,14 +240,14 @@ class BenchTool(unittest.TestCase):
             for key in ("seek_s", "io_s", "skew_s"):
                 self.assertLessEqual(one[key]["mean"], one[key]["max"] * (1 + 1e-9), key)
             self.assertRegex(one["checksum"], r"\A[0-9a-f]{16}\Z")
-            # All but two meta pages, branch pages and what the writer freed.
+            # All pages except two meta pages, branch pages and free pages.
             self.assertGreater(one["bytes_useful"], 0.95 * data_bytes)
             self.assertLessEqual(one["bytes_useful"], data_bytes)
             if one["strategy"] == "auto":  # the file is in the page cache
                 self.assertIn("in place", one["how"])
                 self.assertEqual(one["bytes_read"], 0)
             elif not one["strategy"].startswith("lm") or "dio" in one["strategy"]:
-                # For maps, the others, it is what storage delivered.
+                # For maps it is the bytes from storage.
                 self.assertGreaterEqual(one["bytes_read"], one["bytes_useful"])
                 self.assertGreater(one["read_requests"], 0)
                 self.assertAlmostEqual(one["raw_fraction"], one["bytes_useful"] / one["seconds"]
@@ -343,7 +343,7 @@ class BenchTool(unittest.TestCase):
                                       "sleep", "--repeat", 1, "-b", 100, self.digits)
         one = report["runs"][0]
         self.assertGreater(one["utilisation"], 0)
-        self.assertGreaterEqual(one["seconds"], 18 * 0.002)  # what was slept, at least
+        self.assertGreaterEqual(one["seconds"], 18 * 0.002)  # at least the time slept
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// Goal: lmdbio-dump prints what mdb_dump prints, byte for byte, for whatever LMDB can write.
-// Method: the catalogue of fixtures; the oracle is the system's mdb_dump, and for the files of
-// version 3 what the mdb_dump of LMDB 1.0 printed.
+// Goal: lmdbio-dump prints the same bytes as mdb_dump for every file of LMDB. Method: the catalogue
+// of fixtures. The oracle is the system's mdb_dump; for files of version 3 it is the stored output
+// of the mdb_dump of LMDB 1.0.
 
 #include <algorithm>
 #include <filesystem>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a user passes to both programs: the directory, or a single file and -n for mdb_dump.
+// The operands of both programs: the directory, or a single file with -n for mdb_dump.
 struct Operand {
   explicit Operand(const fs::path& data_file) : path(data_file) {
     if (data_file.filename() == "data.mdb") {
@@ -55,7 +55,7 @@ std::string LmdbioDump(const Operand& operand, const std::vector<std::string>& o
   return result.output;
 }
 
-// Keeps Catch from printing two dumps of megabytes.
+// Compares dumps. Prints only the first difference, because dumps have megabytes.
 void CheckEqual(const std::string& dump, const std::string& expected) {
   if (dump == expected) return;
   const auto [differs, end] = std::ranges::mismatch(dump, expected);
@@ -66,7 +66,7 @@ void CheckEqual(const std::string& dump, const std::string& expected) {
 
 int DigitOf(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// A line of a dump in format=print, from the same in format=bytevalue.
+// Converts a line of a dump from format=bytevalue to format=print.
 std::string PrintableLine(std::string_view line, std::string_view backslash) {
   std::string text = " ";
   for (size_t i = 1; i + 2 < line.size(); i += 2) {
@@ -83,7 +83,7 @@ std::string PrintableLine(std::string_view line, std::string_view backslash) {
   return text + '\n';
 }
 
-// The whole dump.
+// Converts a whole dump.
 std::string Printable(std::string_view dump, std::string_view backslash) {
   std::string text;
   while (!dump.empty()) {
@@ -98,7 +98,7 @@ std::string Printable(std::string_view dump, std::string_view backslash) {
   return text;
 }
 
-// mdb_dump before 0.9.25 leaves a backslash single, so that nobody can tell what it stands for.
+// mdb_dump before 0.9.25 does not double a backslash, so its output is ambiguous.
 void CheckPrintable(const Operand& operand) {
   const std::string hex = MdbDump(operand, {});
   const std::string expected = Printable(hex, "\\\\");
@@ -116,7 +116,7 @@ void CheckAll(const Operand& operand, const Fixture& fixture) {
   CHECK(FlawOfFailure(none, DumpProgram(), operand.path.string() + ": ") == "");
 }
 
-TEST_CASE("lmdbio-dump prints what mdb_dump prints", "[tools][conformance]") {
+TEST_CASE("lmdbio-dump equals mdb_dump", "[tools][conformance]") {
   for (const FixtureSpec& spec : FixtureCatalogue(FixtureScale::kSmall)) {
     if (spec.bulk == FixtureBulk::kHuge) continue;
     const TempDir dir;
@@ -133,8 +133,7 @@ TEST_CASE("lmdbio-dump prints what mdb_dump prints", "[tools][conformance]") {
   }
 }
 
-TEST_CASE("lmdbio-dump prints what mdb_dump prints of a file beyond 4 GiB",
-          "[tools][conformance]") {
+TEST_CASE("lmdbio-dump equals mdb_dump for a file beyond 4 GiB", "[tools][conformance]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("behind-4-gib"), dir.path());
   REQUIRE(std::filesystem::file_size(fixture.data_file) > uint64_t{1} << 32);
@@ -145,7 +144,7 @@ TEST_CASE("lmdbio-dump prints what mdb_dump prints of a file beyond 4 GiB",
   CheckPrintable(operand);
 }
 
-TEST_CASE("lmdbio-dump prints what mdb_dump of LMDB 1.0 printed", "[tools][conformance]") {
+TEST_CASE("lmdbio-dump equals mdb_dump of LMDB 1.0", "[tools][conformance]") {
   for (const std::string& name : V3FixtureNames()) {
     const TempDir dir;
     const Operand operand(dir.path() / "file");
@@ -169,7 +168,7 @@ struct CloseEnvironment {
   void operator()(MDB_env* environment) const { mdb_env_close(environment); }
 };
 
-// Writes an environment with slots for that many readers.
+// Writes an environment with `reader_count` reader slots.
 void WriteWithReaders(const fs::path& path, unsigned flags, unsigned reader_count) {
   MDB_env* created = nullptr;
   ThrowUnlessOk(mdb_env_create(&created), "mdb_env_create");
@@ -205,7 +204,7 @@ TEST_CASE("lmdbio-dump prints the address of a fixed map", "[tools]") {
   CheckEqual(dump, MdbDump(operand, {}));
 }
 
-TEST_CASE("lmdbio-dump -p is what mdb_load -f reads", "[tools]") {
+TEST_CASE("mdb_load reads the output of lmdbio-dump -p", "[tools]") {
   const TempDir dir;
   std::string every_byte;
   for (int byte = 0; byte < 256; ++byte) {
@@ -225,7 +224,7 @@ TEST_CASE("lmdbio-dump -p is what mdb_load -f reads", "[tools]") {
   CHECK(LmdbRecords(dir.path() / "to/data.mdb") == LmdbRecords(dir.path() / "from/data.mdb"));
 }
 
-// A value of which the text is many times the program's buffer, at every place in it.
+// Values with texts around the size of the program's buffer, and many times larger.
 TEST_CASE("lmdbio-dump prints values of every size around its buffer", "[tools]") {
   const TempDir dir;
   TinyDb db(dir.path());
@@ -240,7 +239,7 @@ TEST_CASE("lmdbio-dump prints values of every size around its buffer", "[tools]"
   CheckPrintable(operand);
 }
 
-TEST_CASE("lmdbio-dump names what it does not find", "[tools]") {
+TEST_CASE("lmdbio-dump names a missing database", "[tools]") {
   const TempDir dir;
   TinyDb db(dir.path());
   db.Put("record", "value").Use("there").Put("k", "v").Commit();

@@ -1,7 +1,7 @@
-// Goal: while a writer commits, a program tells of one state of the database, or that it changed -
-// never of a mixture.
-// Method: a child process commits without end; each transaction changes records anywhere and one
-// record that describes the state it leaves. A dump is sound if it agrees with that record.
+// Goal: while a writer commits, a program reports one state of the database, or that the database
+// changed, but never a mixture of states. Method: a child process commits continuously. Each
+// transaction changes random records and one record that describes the new state. A dump is sound
+// if it agrees with that record.
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -32,21 +32,21 @@ namespace {
 
 constexpr const char* kStateKey = "state";
 
-// kTree: some records anywhere, of several sizes, and deletions: pages become others' pages, so
-// that a mixture of states looks like damage. kValues: always the same records, last in key order,
-// and no size: the same leaves come back to the same places, and a mixture looks like a sound tree.
+// kTree: changes and deletes random records of several sizes. Pages are reused for others, so a
+// mixture of states looks like damage. kValues: always changes the same last records without their
+// sizes. The same leaves return to the same pages, so a mixture looks like a sound tree.
 enum class Changes { kTree, kValues };
 
 uint64_t HashOf(const std::string& key, const std::string& value) {
   return std::hash<std::string>()(key + '=' + value);
 }
 
-// Records, and their description: the transaction, their number, and the sum of their hashes.
+// The records and their description: transaction, number of records, and sum of their hashes.
 class ChangingRecords {
  public:
   explicit ChangingRecords(Changes changes) : changes_(changes) {}
 
-  // Changes records and commits them with the description that they have now.
+  // Changes records and commits them with their new description.
   void Commit(TinyDb& db, uint64_t transaction) {
     constexpr uint64_t kKeyCount = 3000;
     const bool is_all = transaction == 1;
@@ -82,7 +82,7 @@ class ChangingRecords {
   uint64_t hash_sum_ = 0;
 };
 
-// The description that a dump's records should have.
+// The description that the records of a dump must have.
 std::string Describe(const DumpedDatabase& dump) {
   uint64_t hash_sum = 0;
   uint64_t count = 0;
@@ -98,7 +98,7 @@ std::string Describe(const DumpedDatabase& dump) {
   return fmt::format("{} {} {:020}", transaction, count, hash_sum);
 }
 
-// A child process that commits until the object is gone.
+// A child process that commits until the destructor ends it.
 class LiveWriter {
  public:
   LiveWriter(const std::filesystem::path& directory, Changes changes) {
@@ -119,7 +119,7 @@ class LiveWriter {
   LiveWriter(const LiveWriter&) = delete;
   LiveWriter& operator=(const LiveWriter&) = delete;
 
-  // Between two commits, in microseconds.
+  // The pause between two commits in microseconds.
   void set_pause_us(int pause_us) { *pause_us_ = pause_us; }
 
  private:
@@ -147,7 +147,7 @@ struct Outcomes {
   int changed_count = 0;
 };
 
-// Runs the program once. Returns: what it printed; "" if it said that the database changed
+// Runs the program once. Returns: its output; "" if it reported that the database changed
 std::string RunOnce(const Program& program, const std::filesystem::path& path, Outcomes& outcomes,
                     const std::vector<std::string>& options = {}) {
   CommandResult result = Run(program, path, options);
@@ -166,8 +166,8 @@ std::string RunOnce(const Program& program, const std::filesystem::path& path, O
   return "";
 }
 
-// The pauses of the writer, each for a number of runs: from one so short that every run comes too
-// late to one so long that hardly any does, however slow the program and the machine.
+// The pauses of the writer, each for a number of runs. With the shortest almost every run fails,
+// with the longest almost every run succeeds, on any machine.
 void ForEveryPause(LiveWriter& writer, int runs_each, const std::function<void()>& run) {
   for (const int pause_us : {0, 300, 1000, 3000, 10000, 100000, 2000000}) {
     INFO("pause " << pause_us << " us");
@@ -176,14 +176,14 @@ void ForEveryPause(LiveWriter& writer, int runs_each, const std::function<void()
   }
 }
 
-// Runs on until one came through, however the scheduler deals with the two processes.
+// Continues until one run succeeds, because the scheduler may favour either process.
 void RunUntilTold(LiveWriter& writer, const Outcomes& outcomes, const std::function<void()>& run) {
   writer.set_pause_us(2000000);
   for (int i = 0; i < 100 && outcomes.told_count == 0; ++i) run();
   CHECK(outcomes.told_count > 0);
 }
 
-// The same until the writer was in the way of one: else the test would show nothing.
+// Continues until the writer disturbs one run, because otherwise the test would prove nothing.
 void RunUntilChanged(LiveWriter& writer, const Outcomes& outcomes,
                      const std::function<void()>& run) {
   writer.set_pause_us(0);
@@ -226,7 +226,7 @@ TEST_CASE("lmdbio-stat never mixes the states of a database", "[tools][fault]") 
   RunUntilTold(writer, outcomes, run);
 }
 
-TEST_CASE("lmdbio-provenance never tells of two states at once", "[tools][fault]") {
+TEST_CASE("lmdbio-provenance never mixes the states of a database", "[tools][fault]") {
   const TempDir dir;
   LiveWriter writer(dir.path(), GENERATE(Changes::kTree, Changes::kValues));
   Outcomes created, verified;

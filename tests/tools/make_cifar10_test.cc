@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPixelBytes = 3072;
 
-// The six files of the binary version, of a few records each, and what they hold.
+// The six files of the binary version with a few records each, and their content.
 class TinyCifar {
  public:
   explicit TinyCifar(fs::path directory) : directory_(std::move(directory)) {
@@ -53,7 +53,7 @@ void CheckPart(const fs::path& data_file, const std::vector<std::pair<int, std::
     INFO("record " << i);
     REQUIRE(records[i].key.size() == 5);
     REQUIRE(std::stoul(records[i].key) == i);
-    REQUIRE(records[i].value_bytes == 3083);  // as convert_cifar_data writes them
+    REQUIRE(records[i].value_bytes == 3083);  // the size in convert_cifar_data
     REQUIRE(datum.channels() == 3);
     REQUIRE(datum.height() == 32);
     REQUIRE(datum.width() == 32);
@@ -77,7 +77,7 @@ TEST_CASE("lmdbio-make cifar10 stores both parts", "[tools]") {
   CheckPart(out / "cifar10_test_lmdb/data.mdb", cifar.test);
 }
 
-TEST_CASE("lmdbio-make cifar10 refuses bad input before it writes", "[tools]") {
+TEST_CASE("lmdbio-make cifar10 refuses bad input before it writes a database", "[tools]") {
   const TempDir dir;
   const TinyCifar cifar(dir.path() / "in");
   const fs::path out = dir.path() / "out";
@@ -89,7 +89,7 @@ TEST_CASE("lmdbio-make cifar10 refuses bad input before it writes", "[tools]") {
   }
   SECTION("a short file") {
     fs::resize_file(batch, fs::file_size(batch) - 1);
-    message = "data_batch_3.bin: 70678 bytes are no whole number of records of 3073 bytes";
+    message = "data_batch_3.bin: 70678 bytes; expected a positive multiple of 3073";
   }
   SECTION("an empty file") {
     fs::resize_file(batch, 0);
@@ -109,7 +109,7 @@ TEST_CASE("lmdbio-make cifar10 refuses bad input before it writes", "[tools]") {
   CHECK_FALSE(fs::exists(out));
 }
 
-TEST_CASE("lmdbio-make cifar10 names a label that cannot be", "[tools]") {
+TEST_CASE("lmdbio-make cifar10 names an impossible label", "[tools]") {
   const TempDir dir;
   const TinyCifar cifar(dir.path() / "in");
   const fs::path batch = dir.path() / "in/data_batch_2.bin";
@@ -126,7 +126,7 @@ TEST_CASE("lmdbio-make cifar10 names a label that cannot be", "[tools]") {
   CHECK(NamesIn(dir.path() / "out").empty());
 }
 
-TEST_CASE("lmdbio-make cifar10 leaves what exists alone", "[tools]") {
+TEST_CASE("lmdbio-make cifar10 does not change an existing database", "[tools]") {
   const TempDir dir;
   const TinyCifar cifar(dir.path() / "in");
   fs::create_directories(dir.path() / "out/cifar10_test_lmdb");

@@ -1,4 +1,4 @@
-// What every command of every program owes its user, shown on lmdbio-make.
+// Tests the common command line of all programs with lmdbio-make.
 #include <unistd.h>
 
 #include <csignal>
@@ -17,19 +17,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs a shell line in which $MAKE is the program and $OUT a path that is free.
+// Runs a shell line with $MAKE as the program and $OUT as an unused path.
 CommandResult RunShell(const std::string& line, const fs::path& out) {
   return RunCommand({"sh", "-c", "MAKE=$0; OUT=$1; " + line, LMDBIO_MAKE_PROGRAM, out.string()});
 }
 
-TEST_CASE("lmdbio-make tells misuse from failure", "[tools]") {
+TEST_CASE("lmdbio-make distinguishes misuse from failure", "[tools]") {
   struct Case {
     std::vector<std::string> arguments;
     std::string errors;
   };
   const auto [arguments, errors] = GENERATE(values<Case>({
       {{}, "lmdbio-make: missing COMMAND (try lmdbio-make --help)\n"},
-      {{"digit"}, "lmdbio-make: no command 'digit' (try lmdbio-make --help)\n"},
+      {{"digit"}, "lmdbio-make: unknown command 'digit' (try lmdbio-make --help)\n"},
       {{"digits"}, "lmdbio-make: missing OUT (try lmdbio-make digits --help)\n"},
       {{"images", "in"}, "lmdbio-make: missing OUT (try lmdbio-make images --help)\n"},
       {{"digits", "a", "b"},
@@ -43,7 +43,7 @@ TEST_CASE("lmdbio-make tells misuse from failure", "[tools]") {
   CHECK(result.output.empty());
 }
 
-TEST_CASE("lmdbio-make explains itself on standard output", "[tools]") {
+TEST_CASE("lmdbio-make --help writes to standard output", "[tools]") {
   const auto arguments = GENERATE(values<std::vector<std::string>>(
       {{"--help"}, {"digits", "--help"}, {"synthetic", "--count", "1", "--help"}}));
   const CommandResult result = RunMake(arguments);
@@ -53,19 +53,19 @@ TEST_CASE("lmdbio-make explains itself on standard output", "[tools]") {
   CHECK(result.errors.empty());
 }
 
-TEST_CASE("lmdbio-make knows its version", "[tools]") {
+TEST_CASE("lmdbio-make --version prints the version", "[tools]") {
   const CommandResult result = RunMake({"--version"});
   CHECK(result.exit_code == 0);
   CHECK(result.output.starts_with("lmdbio-make "));
   CHECK(RunMake({"digits", "--version"}).output == result.output);
 }
 
-TEST_CASE("lmdbio-make reports in words or as one JSON object", "[tools]") {
+TEST_CASE("lmdbio-make reports as text or as one JSON object", "[tools]") {
   const TempDir dir;
   const std::string out = (dir.path() / "words").string();
   const CommandResult result = RunMake({"digits", out});
   CHECK(result.exit_code == 0);
-  CHECK(result.errors.empty());  // no progress bar where there is no terminal
+  CHECK(result.errors.empty());  // no progress bar without a terminal
   CHECK(result.output.find("database      " + out + "\nrecords       1797\n") != std::string::npos);
 
   const nlohmann::json outcome = Make({"digits", (dir.path() / "json").string()});
@@ -74,7 +74,7 @@ TEST_CASE("lmdbio-make reports in words or as one JSON object", "[tools]") {
   CHECK(fs::exists(outcome["provenance"]["file"].get<std::string>()));
 }
 
-TEST_CASE("lmdbio-make leaves what exists alone", "[tools]") {
+TEST_CASE("lmdbio-make does not change an existing database", "[tools]") {
   const TempDir dir;
   const fs::path out = dir.path() / "db";
   WriteWholeFile(out, AsBytes("precious"));
@@ -92,15 +92,15 @@ TEST_CASE("lmdbio-make writes a single file without provenance if asked", "[tool
   CHECK(CaffeRecords(dir.path() / "db").size() == 1797);
 }
 
-TEST_CASE("lmdbio-make names the directory it may not write to", "[tools]") {
-  // Root may write anywhere but to a file system without files of that kind.
+TEST_CASE("lmdbio-make names a directory without write permission", "[tools]") {
+  // Root may write anywhere, except to a file system that creates no files.
   const std::string out = geteuid() == 0 ? "/proc/db" : "/db";
   const CommandResult result = RunMake({"digits", out});
   CHECK(result.exit_code == 1);
   CHECK(result.errors.starts_with("lmdbio-make: " + out + ".partial: "));
 }
 
-TEST_CASE("lmdbio-make notices that its report is lost", "[tools]") {
+TEST_CASE("lmdbio-make fails if its report cannot be written", "[tools]") {
   const TempDir dir;
   CommandResult result = RunShell("\"$MAKE\" digits \"$OUT\" > /dev/full", dir.path() / "full");
   CHECK(result.exit_code == 1);
@@ -108,12 +108,12 @@ TEST_CASE("lmdbio-make notices that its report is lost", "[tools]") {
   result = RunShell("\"$MAKE\" digits \"$OUT\" >&-", dir.path() / "closed");
   CHECK(result.exit_code == 1);
   CHECK(result.errors == "lmdbio-make: standard output: Bad file descriptor\n");
-  // What was meant for the closed stream must not have gone into a file that took its number.
+  // Output for the closed stream must not be in a file that took its descriptor number.
   CHECK(CaffeRecords(dir.path() / "closed/data.mdb").size() == 1797);
 }
 
-// Goal: an interrupted load ends as a signal ends programs, and its half-done work is gone. Whether
-// the signal comes before, during or after the first record, the outcome is the same.
+// Goal: an interrupted load ends by the signal, and its unfinished files are removed. The outcome
+// is the same for a signal before, during or after the first record.
 TEST_CASE("lmdbio-make removes its work when it is interrupted", "[tools]") {
   const TempDir dir;
   const CommandResult result = RunCommand(

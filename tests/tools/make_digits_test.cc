@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kTable = LMDBIO_TEST_DATA_DIR "/digits/digits.csv.gz";
 
-// Goal: the built-in digits are those of the file, all of them, in its order.
+// Goal: the built-in digits are all digits of the file in the same order.
 TEST_CASE("lmdbio-make digits stores the table", "[tools]") {
   const TempDir dir;
   Make({"digits", (dir.path() / "db").string()});
@@ -39,7 +39,7 @@ TEST_CASE("lmdbio-make digits stores the table", "[tools]") {
   }
   CHECK(records.size() == 1797);
   CHECK(expected == table.output);
-  // As published with the data set.
+  // The counts published with the data set.
   CHECK(counts == std::array<int, 10>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180});
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("lmdbio-make digits takes another table", "[tools]") {
   CHECK(records[1].datum.data()[17] == 0);
 }
 
-// Goal: train and test share no record and have all of them, each under its key, unchanged.
+// Goal: train and test share no record and together have all of them, with unchanged keys.
 TEST_CASE("lmdbio-make digits stores a part of the table", "[tools]") {
   const TempDir dir;
   const auto records_of = [&](const std::string& part) {
@@ -86,7 +86,7 @@ TEST_CASE("lmdbio-make digits stores a part of the table", "[tools]") {
   CHECK(*std::min_element(counts.begin(), counts.end()) >= 20);  // about 30 of each digit
 }
 
-TEST_CASE("lmdbio-make digits refuses a part that there is not", "[tools]") {
+TEST_CASE("lmdbio-make digits refuses an unknown part", "[tools]") {
   const TempDir dir;
   const std::string part = GENERATE("", "Test", "validation");
   const CommandResult result = RunMake({"digits", (dir.path() / "db").string(), "--part", part});
@@ -96,7 +96,7 @@ TEST_CASE("lmdbio-make digits refuses a part that there is not", "[tools]") {
   CHECK(NamesIn(dir.path()).empty());
 }
 
-TEST_CASE("lmdbio-make digits refuses a part that holds nothing", "[tools]") {
+TEST_CASE("lmdbio-make digits refuses an empty part", "[tools]") {
   const TempDir dir;
   std::string line;
   for (int pixel = 0; pixel < 64; ++pixel) line += "0,";
@@ -141,7 +141,7 @@ TEST_CASE("lmdbio-make digits refuses a bad table", "[tools]") {
   CHECK(NamesIn(dir.path()) == std::vector<std::string>{"table"});
 }
 
-TEST_CASE("lmdbio-make digits names a table that is not there", "[tools]") {
+TEST_CASE("lmdbio-make digits names a missing table", "[tools]") {
   const TempDir dir;
   const CommandResult result = RunMake({"digits", (dir.path() / "db").string(), "--data", "/none"});
   CHECK(result.exit_code == 1);

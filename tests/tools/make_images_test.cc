@@ -26,7 +26,7 @@ struct Picture {
   std::string rgb;
 };
 
-// A picture in which every byte says where it stands.
+// A picture with a value in each byte that identifies its position.
 Picture Gradient(int width, int height) {
   Picture picture{width, height, {}};
   for (int i = 0; i < width * height * 3; ++i) picture.rgb += static_cast<char>(i % 251);
@@ -39,7 +39,7 @@ Picture Flat(int width, int height, const std::string& rgb) {
   return picture;
 }
 
-// What Caffe stores: a plane for blue, for green, for red.
+// The pixels in Caffe's form: a plane each for blue, green and red.
 std::string BgrPlanes(const Picture& picture) {
   std::string planes;
   for (const size_t channel : {2U, 1U, 0U}) {
@@ -130,7 +130,7 @@ TEST_CASE("lmdbio-make images stores pixels as Caffe does", "[tools]") {
     CHECK(record.datum.width() == 7);
     CHECK(record.datum.data() == BgrPlanes(picture));
     CHECK(record.datum.label() == (record.key[9] == 'd' ? 1 : 0));
-    CHECK(record.datum.has_encoded());  // two bytes that convert_imageset writes
+    CHECK(record.datum.has_encoded());  // convert_imageset writes this field
     CHECK_FALSE(record.datum.encoded());
   }
 }
@@ -165,7 +165,7 @@ TEST_CASE("lmdbio-make images keeps encoded files", "[tools]") {
   CHECK_FALSE(records[0].datum.has_width());
 }
 
-TEST_CASE("lmdbio-make images resizes and greys", "[tools]") {
+TEST_CASE("lmdbio-make images resizes and converts to grey", "[tools]") {
   ImageTree tree;
   tree.Add("x/flat.png", Png(Flat(40, 30, "\x64\x64\x64")));
   tree.Add("x/steps.pgm", "P5\n2 1\n255\n" + std::string("\x00\xf0", 2));
@@ -178,11 +178,11 @@ TEST_CASE("lmdbio-make images resizes and greys", "[tools]") {
     CHECK(record.datum.height() == 2);
   }
   CHECK(records[0].datum.data() == std::string(8, '\x64'));
-  // Linear between the centres of the two source pixels, by hand: 0, 1/4, 3/4, 1 of 240.
+  // Linear between the centres of the two source pixels, computed by hand: 0, 1/4, 3/4, 1 of 240.
   CHECK(records[1].datum.data() == std::string("\x00\x3c\xb4\xf0\x00\x3c\xb4\xf0", 8));
 }
 
-TEST_CASE("lmdbio-make images names broken files and goes on", "[tools]") {
+TEST_CASE("lmdbio-make images names broken files and continues", "[tools]") {
   const Picture picture = Gradient(30, 30);
   ImageTree tree;
   tree.Add("x/a.jpg", Jpeg(picture).substr(0, 500)).Add("x/b.ppm", Ppm(picture));
@@ -219,7 +219,7 @@ TEST_CASE("lmdbio-make images fails if nothing can be stored", "[tools]") {
     fs::create_directory(tree.root() / "x");
     message = "no image could be stored";
   }
-  SECTION("no folder") { message = "holds no folders to take labels from"; }
+  SECTION("no folder") { message = "contains no folder; each folder is a label"; }
   SECTION("no root") {
     fs::remove(tree.root());
     message = "No such file or directory";
@@ -240,7 +240,7 @@ TEST_CASE("lmdbio-make images fails if nothing can be stored", "[tools]") {
   CHECK_FALSE(fs::exists(tree.labels_file()));
 }
 
-// Goal: the order is another, depends on the seed alone, and every image keeps its label.
+// Goal: the order changes and depends only on the seed, and every image keeps its label.
 TEST_CASE("lmdbio-make images shuffles by a seed", "[tools]") {
   ImageTree tree;
   for (int i = 0; i < 20; ++i) {
@@ -278,7 +278,7 @@ TEST_CASE("lmdbio-make images skips a name that is too long for a key", "[tools]
   CHECK(tree.records()[0].key.size() == 511);
 }
 
-TEST_CASE("lmdbio-make images refuses options that cannot be", "[tools]") {
+TEST_CASE("lmdbio-make images refuses invalid options", "[tools]") {
   const auto options = GENERATE(values<std::vector<std::string>>({{"--resize", "4"},
                                                                   {"--resize", "0x4"},
                                                                   {"--resize", "4x4x4"},

@@ -31,7 +31,7 @@ uint64_t NumberIn(const std::string& value) {
   return number;
 }
 
-// How many values of a byte occur: a constant or a counter gives few, random bytes give all.
+// The number of different byte values. A constant or a counter has few, random bytes have all.
 size_t DistinctBytes(const std::string& value) {
   return std::set<char>(value.begin() + 8, value.end()).size();
 }
@@ -51,7 +51,7 @@ TEST_CASE("lmdbio-make synthetic writes numbered records", "[tools]") {
   }
 }
 
-TEST_CASE("lmdbio-make synthetic repeats itself by its seed", "[tools]") {
+TEST_CASE("lmdbio-make synthetic writes the same database for the same seed", "[tools]") {
   const TempDir dir;
   const std::vector<std::string> options = {"--count", "100", "--value-size-lognormal", "500:1"};
   auto other_options = options;
@@ -62,7 +62,7 @@ TEST_CASE("lmdbio-make synthetic repeats itself by its seed", "[tools]") {
   for (size_t i = 0; i < records.size(); ++i) CHECK(others[i].second != records[i].second);
 }
 
-// Goal: the order of insertion is another, and nothing else is.
+// Goal: only the order of insertion changes.
 TEST_CASE("lmdbio-make synthetic puts the same records in random order", "[tools]") {
   const TempDir dir;
   const std::vector<std::string> options = {"--count", "3000", "--value-size", "100"};
@@ -86,7 +86,7 @@ TEST_CASE("lmdbio-make synthetic appends to full pages", "[tools]") {
         LmdbStat(dir.path() / "put/data.mdb").ms_leaf_pages);
 }
 
-TEST_CASE("lmdbio-make synthetic spreads sizes as asked", "[tools]") {
+TEST_CASE("lmdbio-make synthetic writes the requested distribution of sizes", "[tools]") {
   const TempDir dir;
   SECTION("uniform") {
     const auto records =
@@ -148,15 +148,15 @@ TEST_CASE("Permutation reaches numbers beyond 32 bits", "[tools]") {
   CHECK(*places.rbegin() > count / 2);
 }
 
-// Goal: a command that cannot be carried out says why in one line and leaves nothing behind.
-TEST_CASE("lmdbio-make synthetic refuses what cannot be", "[tools]") {
+// Goal: an impossible command gives its reason in one line and leaves no file.
+TEST_CASE("lmdbio-make synthetic refuses impossible options", "[tools]") {
   struct Case {
     std::vector<std::string> options;
     std::string message;
   };
   const std::string huge = "18446744073709551615";
   const auto [options, message] = GENERATE_COPY(values<Case>({
-      {{"--count", "0", "--value-size", "1"}, "a count of 0"},
+      {{"--count", "0", "--value-size", "1"}, "count 0 is out of range"},
       {{"--count", "-1", "--value-size", "1"},
        "the argument ('-1') for option '--count' is invalid"},
       {{"--count", "1e3", "--value-size", "1"},
@@ -172,12 +172,12 @@ TEST_CASE("lmdbio-make synthetic refuses what cannot be", "[tools]") {
       {{"--count", "1", "--value-size-uniform", "5"}, "is not of the form A:B"},
       {{"--count", "1", "--value-size-uniform", "5:4"}, "MIN is above MAX"},
       {{"--count", "1", "--value-size-uniform", "a:4"}, "'a' is not a whole number"},
-      {{"--count", "1", "--value-size-lognormal", "0:1"}, "a median of 0"},
+      {{"--count", "1", "--value-size-lognormal", "0:1"}, "the median must be at least 1"},
       {{"--count", "1", "--value-size-lognormal", "9:nan"}, "sigma 'nan' is not a number"},
       {{"--count", "1", "--value-size", "1", "--order", "sorted"}, "neither sequential nor random"},
       {{"--count", "1", "--value-size", "1", "--order", "random", "--append"}, "--append needs"},
       {{"--count", "100", "--value-size", "1", "--key-digits", "1"}, "need keys of 2 digits"},
-      {{"--count", "1", "--value-size", "1", "--key-digits", "512"}, "LMDB takes up to 511"},
+      {{"--count", "1", "--value-size", "1", "--key-digits", "512"}, "LMDB takes at most 511"},
   }));
   const TempDir dir;
   std::vector<std::string> arguments = {"synthetic", (dir.path() / "db").string()};

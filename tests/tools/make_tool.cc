@@ -24,7 +24,7 @@ std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file) {
   std::vector<CaffeRecord> records;
   for (const auto& [key, value] : LmdbRecords(data_file)) {
     CaffeRecord record{key, {}, value.size()};
-    if (!record.datum.ParseFromString(value)) throw std::runtime_error(key + ": no Datum");
+    if (!record.datum.ParseFromString(value)) throw std::runtime_error(key + ": not a Datum");
     records.push_back(std::move(record));
   }
   return records;

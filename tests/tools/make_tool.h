@@ -1,4 +1,4 @@
-// tests/tools/make_tool.h - the built lmdbio-make, and its records as Caffe understands them.
+// tests/tools/make_tool.h - runs the built lmdbio-make and parses its records as Caffe does.
 #ifndef TESTS_TOOLS_MAKE_TOOL_H_
 #define TESTS_TOOLS_MAKE_TOOL_H_
 
@@ -16,7 +16,7 @@ namespace lmdbio::test {
 // Runs lmdbio-make with these arguments.
 CommandResult RunMake(std::vector<std::string> arguments);
 
-// The same with --json; throws unless it succeeds. Returns what it reports.
+// The same with --json. Returns the report; throws if the program fails.
 nlohmann::json Make(std::vector<std::string> arguments);
 
 struct CaffeRecord {
@@ -25,7 +25,7 @@ struct CaffeRecord {
   size_t value_bytes = 0;
 };
 
-// The records in key order; throws if one is no Datum.
+// The records in key order. Throws if a record is not a Datum.
 std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file);
 
 // The names in a directory, sorted.

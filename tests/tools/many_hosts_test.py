@@ -1,8 +1,8 @@
-"""Loader and lmdbio-bench on several hosts, made by scripts/cluster: one sequence however many
-hosts read it, how much crosses to the storage for it, and what a job says when a host fails.
+"""Loader and lmdbio-bench on several hosts, made by scripts/cluster: the same sequence for any
+number of hosts, the bytes that storage sends, and the message when a host fails.
 
 The oracles are a serial pass of liblmdb (--verify), the checksum of one process, and the bytes that
-the storage server counts. Exits with 77 where no hosts can be made.
+the storage server counts. Exits with 77 if hosts cannot be made.
 """
 
 import json
@@ -20,7 +20,7 @@ from box_cluster import BoxCluster, why_not_here
 from remote_mount import run_unless
 
 HOSTS_MAX = 4
-# Hosts, ranks of each, readers of each: every value of each at least with two of the others.
+# Hosts, ranks of each, readers of each. Every value occurs with at least two others.
 SHAPES = ((1, 1, 1), (1, 3, 2), (2, 1, 1), (2, 2, 2), (2, 3, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2))
 
 
@@ -118,8 +118,8 @@ class ManyHosts(unittest.TestCase):
         self.assertGreater(shares[2], 1.5 * shares[0])
 
     def share_crossed(self, cluster, hosts, strategy):
-        """What the storage sent for one epoch, of the pages that hold the records. Preparing a job
-        reads, too, so this is the difference of one epoch and two."""
+        """The bytes that storage sent for one epoch, divided by the pages of the records. It is the
+        difference between two epochs and one, because the preparation of a job reads, too."""
         crossed = []
         for strategies in (strategy, f"{strategy},{strategy}"):
             cluster.succeed("stats", "--reset")
@@ -128,7 +128,7 @@ class ManyHosts(unittest.TestCase):
         return (crossed[1] - crossed[0]) / runs[0]["bytes_useful"]
 
     def fail_naming(self, cluster, *words):
-        """A job on two hosts that must fail soon with one line of lmdbio-bench that holds words."""
+        """Runs a job on two hosts that must fail soon with one line that contains all words."""
         done = cluster.call("run", *self.words(cluster, 2, 2, "--strategy", "auto"), timeout_s=60)
         self.assertNotEqual(done.returncode, 0)
         lines = [line for line in done.stderr.splitlines() if line.startswith("lmdbio-bench: ")]
@@ -153,7 +153,7 @@ class ManyHosts(unittest.TestCase):
             raise AssertionError("the job hangs") from None
 
     def begin(self, cluster, strategy="lmm-dio-prov-coal"):
-        """A job of two hosts that takes its time, once it reads."""
+        """Starts a slow job on two hosts and returns when it reads."""
         words = self.words(cluster, 2, 2, "--strategy", strategy, "--iterations",
                            100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep",
                            "--stagger", 1)
@@ -185,8 +185,8 @@ class ManyHosts(unittest.TestCase):
     def test_a_killed_rank_ends_the_job_on_all_hosts(self):
         cluster = self.make_cluster("equal")
         for strategy, victim in (("lmm-dio-prov-coal", 0),  # a reader
-                                 ("lmm-dio-prov-coal", 1),  # one who is not
-                                 ("lmm-dm", 0),             # one whom the others wait for
+                                 ("lmm-dio-prov-coal", 1),  # a rank that does not read
+                                 ("lmm-dm", 0),             # a rank that the others wait for
                                  ("lmm-dio-prov-coal-stag", 0)):
             process = self.begin(cluster, strategy)
             os.kill(self.readers(cluster, 2)[victim], signal.SIGKILL)

@@ -1,4 +1,4 @@
-// tests/tools/program.h - the built programs that read databases, and what a user sees of them.
+// tests/tools/program.h - runs the built programs that read databases, and checks their output.
 #ifndef TESTS_TOOLS_PROGRAM_H_
 #define TESTS_TOOLS_PROGRAM_H_
 
@@ -12,9 +12,9 @@
 
 namespace lmdbio::test {
 
-// A program with the words that come before its operand: {"/.../lmdbio-provenance", "show"}.
+// A program with the words before its operand: {"/.../lmdbio-provenance", "show"}.
 struct Program {
-  std::string name;  // as it calls itself in messages
+  std::string name;  // its name in messages
   std::vector<std::string> words;
 };
 
@@ -22,19 +22,19 @@ Program DumpProgram();
 Program StatProgram();
 Program ProvenanceProgram(std::string command);  // create, show or verify
 
-// The three above, the last with each of its commands.
+// All programs above, the last with each of its commands.
 std::vector<Program> AllPrograms();
 
 // Runs the program with `options` and the operand `path`.
 CommandResult Run(const Program& program, const std::filesystem::path& path,
                   const std::vector<std::string>& options = {});
 
-// The same with --json; throws unless it succeeds. Returns what it reports, members in its order.
+// The same with --json. Returns the report with members in order; throws if the program fails.
 nlohmann::ordered_json Report(const Program& program, const std::filesystem::path& path,
                               std::vector<std::string> options = {});
 
-// What is wrong with a failure as a user sees it: "" if it is exit code 1, nothing on standard
-// output, and one line on standard error that begins with the program's name and holds `words`.
+// The flaw of a failure as a user sees it. It is "" if the exit code is 1, standard output is
+// empty, and standard error is one line that begins with the program's name and contains `words`.
 std::string FlawOfFailure(const CommandResult& result, const Program& program,
                           const std::string& words);
 

@@ -1,5 +1,5 @@
-// A program of its own: it mounts a file system of 1 MiB that only it can see, which needs a kernel
-// that lets it, and is skipped (exit code 77) where it may not.
+// A separate program. It mounts a file system of 1 MiB that only it can see. It is skipped (exit
+// code 77) if the kernel does not permit that.
 #define CATCH_CONFIG_RUNNER
 #include <sched.h>
 #include <sys/mount.h>
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr int kSkipped = 77;
 fs::path g_small_disk;  // set by main before the tests run
 
-// Returns: whether `directory` is now a file system of 1 MiB in a mount namespace of our own
+// Returns: whether `directory` is now a file system of 1 MiB in a separate mount namespace
 bool MountSmallDisk(const fs::path& directory) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -45,10 +45,10 @@ std::set<fs::path> FilesOf(const fs::path& directory) {
   return {begin(files), end(files)};
 }
 
-TEST_CASE("lmdbio-provenance says that the disk is full and leaves nothing", "[tools][fault]") {
+TEST_CASE("lmdbio-provenance reports a full disk and leaves no file", "[tools][fault]") {
   TinyDb db(g_small_disk);
   Random random(7);
-  // Values of many sizes, put in no order: their provenance takes several pages.
+  // Values of many sizes in random order, so that the provenance takes several pages.
   for (int i = 0; i < 4000; ++i) db.Put(random.BytesOf(8), random.BytesOf(random.Below(90)));
   db.Commit();
   FillDisk(g_small_disk / "filler");

@@ -1,5 +1,5 @@
-// Goal: what lmdbio-provenance creates it can show and verify; what does not fit or is damaged it
-// refuses in one line; and a failed creation leaves nothing behind.
+// Goal: lmdbio-provenance can show and verify the files that it creates. It refuses damaged files
+// and files of another database with one line. A failed creation leaves no file.
 
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// Creates, shows and verifies the provenance of one database; returns what `create` reported.
+// Creates, shows and verifies the provenance of one database. Returns the report of `create`.
 ordered_json CheckRoundTrip(const fs::path& data_file, const std::string& name) {
   const std::vector<std::string> options =
       name.empty() ? std::vector<std::string>() : std::vector<std::string>{"-s", name};
@@ -50,7 +50,7 @@ ordered_json CheckRoundTrip(const fs::path& data_file, const std::string& name) 
   return made;
 }
 
-TEST_CASE("lmdbio-provenance creates what it can verify", "[tools]") {
+TEST_CASE("lmdbio-provenance verifies the files that it creates", "[tools]") {
   struct Case {
     const char* fixture;
     const char* name;
@@ -77,15 +77,15 @@ TEST_CASE("lmdbio-provenance creates what it can verify", "[tools]") {
   CHECK(made["kind"] == kind);
 }
 
-// Commits that fall into the same leaf, whether every 1,000 records or every 1,010, leave the same
-// pages for a while: the search must not take the first difference for the first commit.
+// Commits every 1,000 or every 1,010 records may fall into the same leaf, and then leave the same
+// pages for a while. The search must not take the first difference for the first commit.
 TEST_CASE("lmdbio-provenance finds the commit interval of small records", "[tools]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("ordered"), dir.path());
   CHECK(CheckRoundTrip(fixture.data_file, "")["kind"] == "ordered load");
 }
 
-TEST_CASE("lmdbio-provenance takes the commit interval that it is told", "[tools]") {
+TEST_CASE("lmdbio-provenance uses the given commit interval", "[tools]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("ordered"), dir.path());
   const ordered_json told =
@@ -96,7 +96,7 @@ TEST_CASE("lmdbio-provenance takes the commit interval that it is told", "[tools
   CHECK(Run(ProvenanceProgram("verify"), fixture.data_file).exit_code == 0);
 }
 
-TEST_CASE("lmdbio-provenance knows an empty database", "[tools]") {
+TEST_CASE("lmdbio-provenance supports an empty database", "[tools]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture(GENERATE("fresh", "emptied")), dir.path());
   CHECK(CheckRoundTrip(fixture.data_file, "")["records"] == 0);
@@ -118,7 +118,7 @@ TEST_CASE("lmdbio-provenance names the field that differs", "[tools]") {
   CHECK(FlawOfFailure(verified, ProvenanceProgram("verify"), reason) == "");
 }
 
-// A database of few records, its provenance file, and what the programs say once it is spoilt.
+// A database of few records with its provenance file, and a check of programs on a damaged file.
 class SpoiltProvenance {
  public:
   SpoiltProvenance() {
@@ -129,7 +129,7 @@ class SpoiltProvenance {
 
   const std::vector<std::byte>& content() const { return content_; }
 
-  // Checks that `content` in place of the file is refused.
+  // Checks that the programs refuse `content` as the provenance file.
   void CheckRefused(Bytes content, const Program& program) const {
     WriteWholeFile(file_, content);
     REQUIRE(FlawOfFailure(Run(program, dir_.path()), program, file_.string() + ": ") == "");
@@ -164,7 +164,7 @@ TEST_CASE("lmdbio-provenance refuses a file cut at any length", "[tools]") {
   spoilt.CheckRefused(longer, ProvenanceProgram("verify"));
 }
 
-TEST_CASE("lmdbio-provenance names a provenance file that cannot be one", "[tools]") {
+TEST_CASE("lmdbio-provenance names an impossible provenance file", "[tools]") {
   const TempDir dir;
   TinyDb db(dir.path());
   db.Put("a", "1").Commit();
@@ -175,7 +175,7 @@ TEST_CASE("lmdbio-provenance names a provenance file that cannot be one", "[tool
     fs::create_directory(file);
     reason = "is not a regular file";
   }
-  SECTION("a pipe, from which nothing ever comes") {
+  SECTION("a pipe without a writer") {
     REQUIRE(RunCommand({"mkfifo", file.string()}).exit_code == 0);
     reason = "is not a regular file";
   }
@@ -204,18 +204,18 @@ std::vector<std::string> NamesOf(const fs::path& directory) {
   return names;
 }
 
-TEST_CASE("lmdbio-provenance create leaves nothing where it may not write", "[tools]") {
+TEST_CASE("lmdbio-provenance create leaves no file without write permission", "[tools]") {
   const TempDir dir;
   fs::permissions(dir.path(), fs::perms(0755));
   TinyDb(dir.path()).Put("a", "1").Commit();
   fs::permissions(dir.path(), fs::perms(0555));
   const std::vector<std::string> names = NamesOf(dir.path());
   Program create = ProvenanceProgram("create");
-  if (geteuid() == 0) {  // whom no permission stops
+  if (geteuid() == 0) {  // permissions do not stop root
     create.words.insert(create.words.begin(),
                         {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
     if (RunCommand({create.words.begin(), create.words.begin() + 4}).exit_code == 127) {
-      WARN("skipped: no setpriv here");
+      WARN("skipped: setpriv is not installed");
       return;
     }
   }
@@ -226,7 +226,7 @@ TEST_CASE("lmdbio-provenance create leaves nothing where it may not write", "[to
   CHECK(NamesOf(dir.path()) == names);
 }
 
-TEST_CASE("lmdbio-provenance create leaves what cannot be replaced alone", "[tools]") {
+TEST_CASE("lmdbio-provenance create does not change a path that it cannot replace", "[tools]") {
   const TempDir dir;
   TinyDb(dir.path()).Put("a", "1").Commit();
   fs::create_directory(dir.path() / "data.mdb.prov");

@@ -1,6 +1,6 @@
-// Goal: lmdbio-stat tells what mdb_stat tells, and the truth about how the records lie.
-// Method: what it reports as JSON is put into mdb_stat's words and compared with mdb_stat itself,
-// and for the files of version 3 with what the mdb_stat of LMDB 1.0 printed.
+// Goal: lmdbio-stat prints the figures of mdb_stat, and the correct locations of records. Method:
+// the test converts the JSON report to the text of mdb_stat and compares it with mdb_stat itself.
+// For files of version 3 the oracle is the stored output of the mdb_stat of LMDB 1.0.
 
 #include <algorithm>
 #include <filesystem>
@@ -45,7 +45,7 @@ std::string Section(const ordered_json& tree, const ordered_json& environment,
   return text;
 }
 
-// `mdb_stat -e -f -a`, as far as one who opens no map and no lock file can tell.
+// The output of `mdb_stat -e -f -a`, as far as it does not depend on a map or the lock file.
 std::string InWordsOfMdbStat(const ordered_json& report, MdbStatVersion version) {
   const ordered_json& environment = report["environment"];
   std::string text = "Environment Info\n";
@@ -68,7 +68,7 @@ std::string InWordsOfMdbStat(const ordered_json& report, MdbStatVersion version)
   return text;
 }
 
-// What mdb_stat printed, without what only it can know, and with names as JSON can carry them.
+// The output of mdb_stat without figures of map and lock file, and with names as JSON writes them.
 std::string Comparable(std::string_view stat) {
   std::string text;
   while (!stat.empty()) {
@@ -110,7 +110,7 @@ void CheckSizes(const ordered_json& database, const fs::path& data_file, const s
   CHECK(Sum(sizes["records_by_value_bytes"]) == count);
 }
 
-TEST_CASE("lmdbio-stat tells what mdb_stat tells", "[tools][conformance]") {
+TEST_CASE("lmdbio-stat agrees with mdb_stat", "[tools][conformance]") {
   for (const FixtureSpec& spec : FixtureCatalogue(FixtureScale::kSmall)) {
     const TempDir dir;
     const Fixture fixture = WriteFixture(spec, dir.path());
@@ -130,7 +130,7 @@ TEST_CASE("lmdbio-stat tells what mdb_stat tells", "[tools][conformance]") {
   }
 }
 
-TEST_CASE("lmdbio-stat tells what mdb_stat of LMDB 1.0 told", "[tools][conformance]") {
+TEST_CASE("lmdbio-stat agrees with mdb_stat of LMDB 1.0", "[tools][conformance]") {
   for (const std::string& name : V3FixtureNames()) {
     const TempDir dir;
     WriteWholeFile(dir.path() / "file", V3FixtureBytes(name));
@@ -149,7 +149,7 @@ uint64_t LineCount(const ordered_json& report) {
   return count;
 }
 
-TEST_CASE("lmdbio-stat without --json says the same in lines", "[tools]") {
+TEST_CASE("lmdbio-stat without --json prints the same figures as text", "[tools]") {
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("named"), dir.path());
   const CommandResult words = Run(StatProgram(), dir.path());
@@ -161,7 +161,7 @@ TEST_CASE("lmdbio-stat without --json says the same in lines", "[tools]") {
   CHECK(words.output.find(" dupsort dupfixed\n") != std::string::npos);
 }
 
-// A database of `count` records of two pages each, put in the order of `numbers`.
+// A database with records of two pages each, put in the order of `numbers`.
 ordered_json OrderOf(const std::vector<uint64_t>& numbers) {
   const TempDir dir;
   TinyDb db(dir.path());
@@ -171,7 +171,7 @@ ordered_json OrderOf(const std::vector<uint64_t>& numbers) {
   return Report(StatProgram(), dir.path())["main"]["steps_in_key_order_percent"];
 }
 
-TEST_CASE("lmdbio-stat tells an ordered load from a random one", "[tools]") {
+TEST_CASE("lmdbio-stat distinguishes an ordered load from a random one", "[tools]") {
   std::vector<uint64_t> numbers(3000);
   for (uint64_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
   const ordered_json ordered = OrderOf(numbers);
@@ -184,17 +184,17 @@ TEST_CASE("lmdbio-stat tells an ordered load from a random one", "[tools]") {
                        steps["forward_within_64_kib"].get<double>();
     CHECK(sum == Approx(100).margin(0.03));
   }
-  // A new leaf page now and then stands between two runs.
+  // A new leaf page lies between two runs from time to time.
   CHECK(ordered["adjacent"] > 90.0);
   CHECK(ordered["forward_farther"] == 0.0);
   CHECK(ordered["backward"] == 0.0);
-  // Every step leads anywhere, with equal chances forwards and backwards.
+  // Steps go forwards and backwards with equal probability.
   CHECK(random["adjacent"] < 1.0);
   CHECK(random["forward_farther"] == Approx(50).margin(3));
   CHECK(random["backward"] == Approx(50).margin(3));
 }
 
-TEST_CASE("lmdbio-stat tells whether there is provenance and whether it fits", "[tools]") {
+TEST_CASE("lmdbio-stat reports whether provenance exists and fits", "[tools]") {
   const TempDir dir;
   TinyDb db(dir.path());
   db.Put("key", "value").Commit();

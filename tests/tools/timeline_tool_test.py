@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""lmdbio-timeline: several ranks become one with their clocks aligned; the report finds what was
-put into the files; files that were cut short are taken, damaged ones refused with one line.
+"""Tests lmdbio-timeline: it merges several ranks and aligns their clocks. The report has the
+figures of the files. Truncated files are accepted, damaged files are refused with one line.
 
     timeline_tool_test.py LMDBIO_TIMELINE
 """
@@ -21,7 +21,7 @@ def run(*words):
 
 
 class Trace:
-    """A file as a rank writes it; times are microseconds since its time 0."""
+    """A timeline file of a rank; times are microseconds since its time 0."""
 
     def __init__(self, rank, size=2, host="n0", boot_id="b0", steady_ns=0, day_ns=0):
         self.rank = rank
@@ -43,7 +43,7 @@ class Trace:
         self.add(ph="E", tid=row, ts=end)
 
     def bucket(self, number, times, bytes, done):
-        """times: begun, transfers [begin, end] ..., ended; done: {row: time}"""
+        """times: begin, transfers [begin, end] ..., end; done: {row: time}"""
         begin, *transfers, end = times
         for transfer in transfers:
             self.span("transfer", 0, *transfer, bytes=bytes)
@@ -75,7 +75,7 @@ class TimelineTest(unittest.TestCase):
         return json.loads(result.stdout)
 
     def refuse(self, words, *needles):
-        """One line on standard error that holds the needles, and nothing else."""
+        """Checks that standard error is one line with all needles, and standard output is empty."""
         result = run(*words)
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
@@ -84,7 +84,7 @@ class TimelineTest(unittest.TestCase):
             self.assertIn(str(needle), result.stderr)
 
     def two_ranks(self):
-        """Rank 1 submits everything 2 ms late; each bucket moves for 1 ms."""
+        """Rank 1 submits everything 2 ms late; each bucket is transferred in 1 ms."""
         paths = []
         for rank in range(2):
             trace = Trace(rank)
@@ -103,10 +103,10 @@ class TimelineTest(unittest.TestCase):
         return paths
 
     def test_merges_machines_by_their_times_of_day(self):
-        # Ranks 0 and 1 share a machine, and rank 1's time of day is off; rank 2 is elsewhere.
+        # Ranks 0 and 1 share a machine, and rank 1 has a wrong time of day. Rank 2 is on another.
         traces = [Trace(0, 3, steady_ns=5_000_000, day_ns=10**18),
                   Trace(1, 3, steady_ns=7_000_000, day_ns=10**18 + 10**12),
-                  # Of two the later counts.
+                  # The median of two is the later one.
                   Trace(2, 3, "n1", "b1", 1_000_000, 10**18 + 10**12 + 4_500_500)]
         for trace in traces:
             trace.add(name="cycle", ph="i", s="t", tid=0, ts=1.5)
@@ -115,7 +115,7 @@ class TimelineTest(unittest.TestCase):
         result = run("merge", "--json", out, *paths)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         outcome = json.loads(result.stdout)
-        self.assertIn("2 machines by their times of day", outcome["clocks"])
+        self.assertIn("the times of day between 2 machines", outcome["clocks"])
         self.assertEqual([file["moved_by_us"] for file in outcome["files"]], [0, 2000, 500.5])
         events = json.loads(out.read_text())
         self.assertEqual([e["ts"] for e in events if e.get("name") == "cycle"], [1.5, 2001.5, 502])
@@ -141,7 +141,7 @@ class TimelineTest(unittest.TestCase):
         self.assertEqual(report["missing"], [])
         exposed = report["exposed"]
         self.assertEqual(exposed["counted"], "while the program waited")
-        # Of rank 0's 3310 us and rank 1's 1310: negotiation 2100 and 100, transfer 1200 each.
+        # 3310 us on rank 0 and 1310 on rank 1: negotiation 2100 and 100, transfer 1200 each.
         self.assertEqual(exposed["negotiation_percent"], round(100 * 2200 / 4620, 1))
         self.assertEqual(exposed["transfer_percent"], round(100 * 2400 / 4620, 1))
         self.assertEqual(report["buckets"]["count"], 10)
@@ -159,7 +159,8 @@ class TimelineTest(unittest.TestCase):
         for report in (apart, merged):
             del report["files"], report["clocks"]
         self.assertEqual(apart, merged)
-        self.refuse(("merge", self.folder / "x", out, paths[0]), "a merged timeline stands alone")
+        self.refuse(("merge", self.folder / "x", out, paths[0]),
+                    "a merged timeline cannot be read with other files")
 
     def test_reports_what_a_rank_never_submits(self):
         traces = [Trace(0), Trace(1)]
@@ -189,8 +190,8 @@ class TimelineTest(unittest.TestCase):
             cut = self.write("cut", text[:end])
             result = run("report", "--json", cut, other)
             self.assertEqual(result.returncode, 0, (end, result.stderr))
-            self.assertEqual(result.stderr, f"lmdbio-timeline: {cut}: lacks its end; all before it "
-                             "is taken\n")
+            self.assertEqual(result.stderr, f"lmdbio-timeline: {cut}: is truncated; its complete "
+                             "events are used\n")
             self.assertTrue(json.loads(result.stdout)["files"][0]["is_cut"])
         out = self.folder / "out"
         self.assertEqual(run("merge", out, self.write("cut", text[:-700]), other).returncode, 0)
@@ -242,7 +243,7 @@ class TimelineTest(unittest.TestCase):
                             "another trace": b'[\n{"ph":"i","pid":0,"ts":1}\n]\n'}.items():
             with self.subTest(about):
                 bad = self.write("bad", text)
-                self.refuse(("report", whole, bad), bad, "no timeline of lmdbio")
+                self.refuse(("report", whole, bad), bad, "not an lmdbio timeline")
         self.refuse(("report", whole, self.write("again", whole.read_bytes())), whole, "again",
                     "both of rank 0")
         self.refuse(("merge", whole, whole), "is one of the files to merge")

@@ -1,4 +1,4 @@
-"""What scripts/check_prose.py counts as prose, where it ends a sentence, and what it refuses."""
+"""Tests scripts/check_prose.py: text that counts as prose, ends of sentences, and the limits."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ def words_of(count):
 
 class SentenceTest(unittest.TestCase):
     def expect(self, text, *counts):
-        """`text` has sentences of so many words."""
+        """Checks that the sentences of `text` have these numbers of words."""
         page = check_prose.read_page("page.md", text)
         self.assertEqual([check_prose.word_count(one) for one in page.sentences], list(counts))
 

@@ -1,7 +1,7 @@
-"""One canary for each rule of scripts/check_tree.py: a file that breaks it, and is found.
+"""One canary for each rule of scripts/check_tree.py: a file that breaks the rule and is found.
 
-Each test plants one file in a small tree that is otherwise clean and names the findings it expects,
-all of them: a rule that falls silent fails here, and so does one that cries wolf.
+Each test adds one file to a small clean tree and names all expected findings. So a missed finding
+and a false finding both fail the test.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import check_tree  # noqa: E402
 import cpp_outline  # noqa: E402
 
-MARKERS = ["FIX" + "ME", "TO" + "DO"]  # in pieces, for this file is checked too
+MARKERS = ["FIX" + "ME", "TO" + "DO"]  # in parts, because this file is checked, too
 MACHINE_PATHS = ["/" + folder + "/x" for folder in ("home", "tmp", "work")]
 
 CLEAN_TREE = {
@@ -45,7 +45,7 @@ def long_body(line_count):
 
 class TreeTest(unittest.TestCase):
     def findings(self, planted):
-        """[(path, line, rule)] of the clean tree with the files `planted` put in."""
+        """[(path, line, rule)] of the clean tree with the files `planted` added."""
         with tempfile.TemporaryDirectory() as folder:
             for path, text in (CLEAN_TREE | planted).items():
                 target = pathlib.Path(folder, path)
@@ -63,7 +63,7 @@ class TreeTest(unittest.TestCase):
         self.assertEqual(self.findings(planted), list(expected))
 
     def expect_in_page_cc(self, text, *expected):
-        """`text` stands in place of lmdbio/file/format/page.cc; expected: (line, rule)."""
+        """Replaces lmdbio/file/format/page.cc by `text`; expected: (line, rule)."""
         path = "lmdbio/file/format/page.cc"
         self.expect({path: text}, *[(path, line, rule) for line, rule in expected])
 

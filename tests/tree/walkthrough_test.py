@@ -1,10 +1,10 @@
-"""lmdbio/docs/walkthrough.md names files and symbols that exist, and each path stays short.
+"""Checks that lmdbio/docs/walkthrough.md names existing files and symbols in short paths.
 
     walkthrough_test.py
 
 A section of the page (`## `) is a path. In its steps, which begin with `1. `, a span of code that
-is a path names a file. The spans after it, up to the next file, name symbols that this file must
-contain; of `Type::Name` both parts. The text before the steps may hold any code.
+is a path names a file. The spans up to the next file name symbols that this file must contain; of
+`Type::Name` both parts. The text before the steps may contain any code.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ _SYMBOL = re.compile(r"~?\w+(?:(?:::|\.)~?\w+)*")
 
 
 def holds(text, symbol):
-    """Whether every part of `A::b` stands in the text as a word."""
+    """Whether every part of `A::b` is a word of the text."""
     return all(re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text)
                for part in re.split(r"::|\.", symbol))
 
@@ -89,7 +89,7 @@ class Canaries(unittest.TestCase):
         self.expect("AwaitSlot", "AwaitSlots",
                     "A record: a/b.h does not contain Window::AwaitSlots")
         self.expect("Loader.next", "Loader.nex", "A gradient: a/c.py does not contain Loader.nex")
-        # The class is missed as well as the method.
+        # A wrong class is found, as is a wrong method.
         self.expect("Window::AwaitSlot", "Door::AwaitSlot",
                     "A record: a/b.h does not contain Door::AwaitSlot")
 

@@ -1,4 +1,4 @@
-// tools/cli/as_text.h - bytes seen as characters, for what parses and prints.
+// tools/cli/as_text.h - views bytes as characters, for parsers and printers.
 #ifndef LMDBIO_TOOLS_CLI_AS_TEXT_H_
 #define LMDBIO_TOOLS_CLI_AS_TEXT_H_
 
@@ -8,7 +8,7 @@
 
 namespace lmdbio::tools {
 
-// Lifetime: that of what `bytes` views.
+// Lifetime: as long as the memory of `bytes`
 inline std::string_view AsText(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -26,12 +26,13 @@ constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kMisused = 2;
 
-// The number of the signal that asked to stop. A signal handler can reach nothing but a global.
+// The number of the first stop signal. These are globals because a signal handler reaches no
+// others.
 volatile std::sig_atomic_t g_stop_signal = 0;
 volatile std::time_t g_stop_time = 0;
 
-// One wish to stop may arrive as several signals at once, as from timeout(1) or a job launcher.
-// Only one that comes later means that the user's patience is over.
+// timeout(1) and job launchers send several signals at once for one request to stop. Only a signal
+// that arrives two seconds later ends the process immediately.
 extern "C" void NoteStopSignal(int signal_number) {
   constexpr std::time_t kPatienceSeconds = 2;
   const std::time_t now = std::time(nullptr);
@@ -79,8 +80,8 @@ po::options_description DescribeOptions(const Command& command) {
   return options;
 }
 
-// Splits the words after the command's name. Throws po::error or Misuse. With --help or --version,
-// missing operands and options do not matter.
+// Parses the words after the command's name. Throws po::error or Misuse. With --help or --version,
+// operands and required options may be missing.
 po::variables_map Parse(const Command& command, const std::vector<std::string>& words) {
   const std::vector<Operand> operands = SplitOperands(command.operands);
   po::options_description all = DescribeOptions(command);
@@ -93,7 +94,7 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
     }
     positions.add(operand.name.c_str(), operand.is_many ? -1 : 1);
   }
-  // Abbreviated options would change their meaning whenever a new option is added.
+  // Abbreviated options are refused, because a new option would change their meaning.
   const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   po::variables_map values;
   try {
@@ -135,8 +136,8 @@ std::string ToolHelp(const char* name, const char* summary, std::span<const Comm
 
 std::string VersionLine(const char* name) { return fmt::format("{} {}\n", name, LMDBIO_VERSION); }
 
-// If a standard stream is closed, the next file to be opened would take its number, and what is
-// printed would land in a database. Occupies the number so that writing to it fails.
+// If a standard stream is closed, the next opened file would take its number, and printed text
+// would end up in a database. This occupies the number, so that writing to it fails.
 void OccupyStandardStreams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (fcntl(descriptor, F_GETFD) == -1) {
@@ -145,8 +146,8 @@ void OccupyStandardStreams() {
   }
 }
 
-// The command that `words` names, which is removed from them; nullptr if they ask for the tool's
-// own help or version. Throws Misuse.
+// Finds the command named by the first word and removes that word. Returns nullptr if the words ask
+// for the help or version of the tool itself. Throws Misuse.
 const Command* TakeCommand(std::span<const Command> commands, std::vector<std::string>& words) {
   if (*commands.front().name == '\0') return &commands.front();
   if (words.empty()) throw Misuse("missing COMMAND");
@@ -158,10 +159,10 @@ const Command* TakeCommand(std::span<const Command> commands, std::vector<std::s
       return &command;
     }
   }
-  throw Misuse(fmt::format("no command '{}'", word));
+  throw Misuse(fmt::format("unknown command '{}'", word));
 }
 
-// `call` becomes what the user typed to reach the command: "lmdbio-x command".
+// call  receives the words that select the command: "lmdbio-x command"
 Status Run(const char* name, const char* summary, std::span<const Command> commands,
            std::vector<std::string> words, std::string& call) {
   const Command* command = TakeCommand(commands, words);
@@ -180,7 +181,7 @@ Status OutputError() {
   return Fail(ErrorCode::kIo, fmt::format("standard output: {}", std::strerror(errno)));
 }
 
-// A complaint is one line, whatever bytes a path in it has.
+// Prints one line. Control characters, for example in a path, are escaped.
 int Complain(const char* name, std::string_view message, int exit_code) {
   std::string line;
   for (const char c : message) {
@@ -195,8 +196,8 @@ int Complain(const char* name, std::string_view message, int exit_code) {
   return exit_code;
 }
 
-// Ends the process as the signal that was caught would have, so that a shell sees an interrupted
-// program and not one that failed.
+// Ends the process by the signal that was caught, so that a shell sees an interrupted program and
+// not a failed one.
 void ObeyStopSignal() {
   if (g_stop_signal == 0) return;
   const int signal_number = g_stop_signal;
@@ -210,8 +211,8 @@ std::string ValueText(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// A line for each member from `first` on: its name with blanks for underscores, and its value.
-// Objects follow indented; of the objects of an array, each under the value of its first member.
+// Appends one line for each member from `first` on: its name, with blanks for underscores, and its
+// value. Objects follow indented. Each object of an array follows the value of its first member.
 void AppendText(const ordered_json& object, ordered_json::const_iterator first, size_t indent,
                 std::string& text) {
   size_t width = 0;
@@ -263,7 +264,7 @@ Invocation::Invocation(std::string tool_name, po::variables_map values)
     : tool_name_(std::move(tool_name)), values_(std::move(values)) {}
 
 Status Invocation::Report(const nlohmann::ordered_json& outcome) const {
-  // Paths may hold bytes that are not UTF-8; they must not make the report throw.
+  // Paths may contain bytes that are not UTF-8. The report replaces them instead of throwing.
   if (wants_json()) {
     return WriteOutput(
         outcome.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");

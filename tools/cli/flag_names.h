@@ -1,4 +1,4 @@
-// tools/cli/flag_names.h - the flags of a database in the words of mdb_dump.
+// tools/cli/flag_names.h - the names that mdb_dump gives to the flags of a database.
 #ifndef LMDBIO_TOOLS_CLI_FLAG_NAMES_H_
 #define LMDBIO_TOOLS_CLI_FLAG_NAMES_H_
 

@@ -23,7 +23,7 @@ ProgressBar::ProgressBar(std::string label)
       next_draw_(std::chrono::steady_clock::now() + kFirstDraw) {}
 
 ProgressBar::~ProgressBar() {
-  // Erases the line; what was drawn has no line end.
+  // Erases the line, because the bar has no line end.
   if (is_visible_) std::fputs("\r\033[K", stderr);
 }
 

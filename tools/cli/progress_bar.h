@@ -1,4 +1,4 @@
-// tools/cli/progress_bar.h - a bar on standard error while a long run goes on.
+// tools/cli/progress_bar.h - a progress bar on standard error for long runs.
 #ifndef LMDBIO_TOOLS_CLI_PROGRESS_BAR_H_
 #define LMDBIO_TOOLS_CLI_PROGRESS_BAR_H_
 
@@ -8,21 +8,21 @@
 
 namespace lmdbio::tools {
 
-// Appears once the work has lasted a second, and only if standard error is a terminal: logs and
-// pipes never see it. Disappears with its object, so that what is printed next starts a clean line.
-// Cost: Update reads the clock at most; it draws ten times a second.
+// The bar appears after one second, and only if standard error is a terminal, so logs and pipes
+// never contain it. The destructor erases it, so the next output starts on a clean line.
+// Cost: Update reads the clock; it draws ten times a second
 class ProgressBar {
  public:
-  // label  what goes on, as "writing records"
+  // label  the work, as "writing records"
   explicit ProgressBar(std::string label);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // For the next step of the work.
+  // Replaces the label, for the next step of the work.
   void set_label(std::string label) { label_ = std::move(label); }
 
-  // fraction  [0, 1] of the work that is done; beyond is cut off
+  // fraction  the share of the work that is done; it is clamped to [0, 1]
   void Update(double fraction) {
     if (is_terminal_) UpdateOnTerminal(fraction);
   }

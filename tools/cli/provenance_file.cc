@@ -11,13 +11,13 @@
 namespace lmdbio::tools {
 namespace {
 
-// An exact layout takes about three bytes a record; nothing sane takes more than its data file, but
-// a database of a few records may.
+// An exact layout takes about three bytes for each record. No useful provenance file is larger than
+// its data file, except beside a database of a few records.
 uint64_t SizeBytesMax(const file::Snapshot& snapshot) {
   return snapshot.file_size_bytes + (1 << 20);
 }
 
-// Opening a pipe would wait for somebody to write into it.
+// Checked before opening, because opening a pipe would wait for a writer.
 Status CheckIsFile(const std::string& path) {
   std::error_code none;
   const std::filesystem::file_status found = std::filesystem::status(path, none);

@@ -16,9 +16,9 @@ struct ProvenanceFile {
   file::Provenance provenance;
 };
 
-// Reads the provenance file of `database`. Whether it fits is CheckFingerprint's to say.
-// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported; kInvalidArgument (something other
-//         than a file): all name it
+// Reads the provenance file of `database`. CheckFingerprint decides whether the file fits.
+// Errors: kNotFound, kPermission, kIo; kCorruption, kUnsupported; kInvalidArgument (not a regular
+//         file); all name the path
 Result<ProvenanceFile> ReadProvenanceFile(const file::Database& database);
 
 }  // namespace lmdbio::tools

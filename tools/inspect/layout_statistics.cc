@@ -7,7 +7,7 @@ namespace lmdbio::tools {
 
 void LayoutStatistics::AddValue(const Extent& value, PageNo home) {
   const uint64_t page_bytes = page_format_.page_size_bytes();
-  // An empty value may stand right behind the last byte of its page.
+  // An empty value may start right after the last byte of its page.
   const uint64_t first_page =
       std::min(value.offset, value.offset + value.length_bytes - 1) / page_bytes;
   const bool is_overflow = value.length_bytes > 0 && first_page != home.value;

@@ -1,4 +1,4 @@
-// tools/inspect/layout_statistics.h - what a walk over a database tells about its records.
+// tools/inspect/layout_statistics.h - sizes and locations of records, counted by a page walk.
 #ifndef LMDBIO_TOOLS_INSPECT_LAYOUT_STATISTICS_H_
 #define LMDBIO_TOOLS_INSPECT_LAYOUT_STATISTICS_H_
 
@@ -24,12 +24,12 @@ class LayoutStatistics final : public file::RecordRunSink {
   uint64_t key_bytes_max() const { return key_bytes_max_; }
   uint64_t overflow_record_count() const { return overflow_record_count_; }
 
-  // Records by value size: bucket 0 counts empty values, bucket b those of [2^(b-1), 2^b) bytes.
+  // Records by value size. Bucket 0 counts empty values, bucket b values of [2^(b-1), 2^b) bytes.
   static constexpr size_t kBucketCount = 34;
   const std::array<uint64_t, kBucketCount>& buckets() const { return buckets_; }
 
-  // How a pass in key order moves through the file, from the pages of one record to those of the
-  // next: on the same page or the one behind it; a little forward; far forward; backward.
+  // The steps of a pass in key order, from the pages of one record to those of the next. adjacent:
+  // the same page or the next. near: at most kNearBytes forward. far: farther forward. backward.
   static constexpr uint64_t kNearBytes = 64 << 10;
   uint64_t adjacent_count() const { return adjacent_count_; }
   uint64_t near_count() const { return near_count_; }
@@ -52,7 +52,7 @@ class LayoutStatistics final : public file::RecordRunSink {
   uint64_t near_count_ = 0;
   uint64_t far_count_ = 0;
   uint64_t backward_count_ = 0;
-  uint64_t previous_page_ = 0;  // the last page of the record before
+  uint64_t previous_page_ = 0;  // the last page of the previous record
 };
 
 }  // namespace lmdbio::tools

@@ -1,5 +1,5 @@
-// lmdbio-dump: prints databases in the text form of LMDB's own mdb_dump, byte for byte, so that
-// mdb_load can read it - but without LMDB, without its lock file, and with every page checked.
+// lmdbio-dump: prints databases in the text form of LMDB's mdb_dump, byte for byte, so that
+// mdb_load can read it. It needs neither LMDB nor the lock file, and it checks every page.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -30,8 +30,8 @@ using lmdbio::tools::Invocation;
 using lmdbio::tools::Misuse;
 using lmdbio::tools::WriteOutput;
 
-// How a dump spells each byte. All spellings are copied as if they were kSpellingBytesMax long,
-// which spares the copy a branch.
+// The text of each byte in a dump. Every text is copied with kSpellingBytesMax bytes, so the copy
+// needs no branch; the real length then advances the position.
 constexpr size_t kSpellingBytesMax = 3;
 struct Spelling {
   std::array<char, kSpellingBytesMax> text{};
@@ -51,8 +51,8 @@ constexpr Notation HexNotation() {
   return notation;
 }
 
-// ASCII as it is, a backslash doubled, any other byte as backslash and two digits. (mdb_dump before
-// 0.9.25 left the backslash single, and mdb_load could not tell what was meant.)
+// Printable ASCII is unchanged, a backslash is doubled, any other byte becomes a backslash and two
+// digits. mdb_dump before 0.9.25 did not double the backslash, so its output was ambiguous.
 constexpr Notation PrintableNotation() {
   Notation notation = HexNotation();
   notation.name = "print";
@@ -69,14 +69,14 @@ constexpr Notation PrintableNotation() {
 constexpr Notation kHex = HexNotation();
 constexpr Notation kPrintable = PrintableNotation();
 
-// The text of a dump on its way to standard output, in memory that does not grow with the values.
+// Buffers the text of a dump for standard output. The memory does not grow with the values.
 class DumpText {
  public:
   explicit DumpText(const Notation& notation) : notation_(notation) {}
 
   const Notation& notation() const { return notation_; }
 
-  // A key or a value: a line that begins with a blank.
+  // Adds a key or a value, as a line that begins with a blank.
   Status AddBytes(Bytes bytes) {
     LMDBIO_TRY_VOID(Add(" "));
     while (!bytes.empty()) {
@@ -138,8 +138,8 @@ std::string Header(const Environment& environment, const Database& database,
   return text + fmt::format("db_pagesize={}\nHEADER=END\n", snapshot.page_format.page_size_bytes());
 }
 
-// The last line is the promise that all before it was read from one state of the file: whoever sees
-// it has a whole dump, whatever happens after.
+// The last line, DATA=END, is written only after the check that all records came from one state of
+// the file. So a dump with that line is complete.
 Status DumpDatabase(const Environment& environment, const Database& database, DumpText& out) {
   LMDBIO_TRY_VOID(out.Add(Header(environment, database, out.notation())));
   lmdbio::file::RecordScan scan(database);
@@ -192,7 +192,7 @@ Status Dump(const Invocation& invocation) {
   LMDBIO_TRY(const auto source, lmdbio::file::ReadAheadSource::Open(data_path));
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Status dumped = DumpChosen(environment, invocation);
-  // A writer at work explains what looks like damage.
+  // An active writer makes a file look damaged, so check for one before reporting damage.
   if (!dumped) LMDBIO_TRY_VOID(environment.CheckHolds());
   return dumped;
 }
@@ -204,9 +204,10 @@ int main(int argc, char** argv) {
   const std::array commands = {lmdbio::tools::Command{
       "", "PATH", "Prints the records of an LMDB database as mdb_dump does.",
       [](po::options_description_easy_init options) {
-        options("all,a", "all named databases instead of the main one");
-        options("name,s", po::value<std::string>()->value_name("NAME"), "this named database");
-        options("printable,p", "printable characters as they are, others as \\xx");
+        options("all,a", "print all named databases instead of the main one");
+        options("name,s", po::value<std::string>()->value_name("NAME"),
+                "print this named database");
+        options("printable,p", "print printable characters unchanged, others as \\xx");
       },
       &Dump, lmdbio::tools::Output::kText}};
   return lmdbio::tools::RunTool("lmdbio-dump", "Prints an LMDB database.", commands, argc, argv);

@@ -1,4 +1,4 @@
-// lmdbio-provenance: makes, shows and verifies the provenance file beside an LMDB database.
+// lmdbio-provenance: creates, shows and verifies the provenance file of an LMDB database.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -48,14 +48,14 @@ Result<Database> Choose(const Environment& environment, const std::string& name)
   return environment.Named(name);
 }
 
-// Reports what `describe` finds out about the database that the command line names.
+// Opens the database of the command line and reports the result of `describe`.
 Status Inspect(const Invocation& invocation, Result<ordered_json> (*describe)(const Database&)) {
   LMDBIO_TRY(const std::string path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
   LMDBIO_TRY(const auto source, lmdbio::file::FileSource::Open(path));
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<ordered_json> outcome = Choose(environment, DatabaseName(invocation)).and_then(describe);
-  // A writer at work explains what looks like damage.
+  // An active writer makes a file look damaged, so check for one before reporting damage.
   if (!outcome) LMDBIO_TRY_VOID(environment.CheckHolds());
   if (!outcome) return Fail(std::move(outcome).error());
   return invocation.Report(*outcome);
@@ -115,7 +115,9 @@ class ComparingSink final : public lmdbio::file::RecordRunSink {
       if (record.value >= expected_.record_count() || expected_.Value(record) != run.values[i] ||
           expected_.Key(record) != lmdbio::file::KeyLocation{run.leaf, node}) {
         return Fail(lmdbio::ErrorCode::kStale,
-                    fmt::format("{}: record {} lies elsewhere", path_, record.value));
+                    fmt::format("{}: record {} has another location in the database; create the "
+                                "provenance again",
+                                path_, record.value));
       }
     }
     return {};
@@ -193,13 +195,13 @@ Status Verify(const Invocation& invocation) { return Inspect(invocation, &Compar
 
 void DescribeName(po::options_description_easy_init options) {
   options("name,s", po::value<std::string>()->value_name("NAME"),
-          "of this named database instead of the main one");
+          "use this named database instead of the main one");
 }
 
 void DescribeCreate(po::options_description_easy_init options) {
   DescribeName(options);
   options("commit-interval", po::value<lmdbio::tools::Whole>()->value_name("N"),
-          "the load committed every N records, if you know (it is found out otherwise)");
+          "number of records in one transaction of the load (default: found by trial)");
 }
 
 }  // namespace
@@ -211,9 +213,11 @@ int main(int argc, char** argv) {
       lmdbio::tools::Command{"show", "PATH", "Prints the provenance file and whether it fits.",
                              &DescribeName, &Show},
       lmdbio::tools::Command{"verify", "PATH",
-                             "Compares the layout it gives with the tree, record by record.",
+                             "Compares the layout of the provenance file with the tree, record by "
+                             "record.",
                              &DescribeName, &Verify},
   };
-  return lmdbio::tools::RunTool("lmdbio-provenance", "Tells where the records of a database lie.",
+  return lmdbio::tools::RunTool("lmdbio-provenance",
+                                "Manages the file with the record locations of an LMDB database.",
                                 commands, argc, argv);
 }

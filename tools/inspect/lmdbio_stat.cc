@@ -1,5 +1,5 @@
-// lmdbio-stat: what mdb_stat -ef -a tells, and how the records lie in the file - without LMDB and
-// without touching its lock file.
+// lmdbio-stat: prints the figures of mdb_stat -ef -a, and the locations of the records in the file.
+// It does not use LMDB and does not open the lock file.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -59,7 +59,7 @@ ordered_json DescribeTree(const DatabaseRecord& record) {
           {"entries", record.entry_count}};
 }
 
-// Each value of the free list is a count, then as many page numbers.
+// Each value of the free list is a count, followed by that many page numbers.
 Result<ordered_json> DescribeFreeList(const Environment& environment) {
   LMDBIO_TRY(const Database free_list, environment.FreeList());
   ordered_json outcome = DescribeTree(free_list.record());
@@ -110,7 +110,7 @@ ordered_json DescribeSizes(const LayoutStatistics& statistics) {
   return outcome;
 }
 
-// Of the steps from one record to the next in key order, how many of a hundred go where.
+// The percentage of steps, from one record to the next in key order, for each distance.
 ordered_json DescribeOrder(const LayoutStatistics& statistics) {
   const auto steps = static_cast<double>(std::max<uint64_t>(statistics.record_count(), 2) - 1);
   const auto percent = [&](uint64_t count) {
@@ -138,7 +138,7 @@ Result<ordered_json> DescribeDatabase(const Database& database) {
   lmdbio::tools::ProgressBar bar("walking " + (database.name().empty() ? "main" : database.name()));
   LMDBIO_TRY_VOID(
       lmdbio::file::WalkDatabase(database, statistics, [&](double done) { bar.Update(done); }));
-  if (statistics.record_count() != database.entry_count()) {  // LMDB has lost count
+  if (statistics.record_count() != database.entry_count()) {  // LMDB's own count is wrong
     outcome["records_found"] = statistics.record_count();
   }
   outcome["sizes"] = DescribeSizes(statistics);
@@ -169,7 +169,8 @@ Status Stat(const Invocation& invocation) {
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<ordered_json> outcome = Describe(environment);
-  // A writer at work explains what looks like damage, and spoils what looks whole.
+  // An active writer makes a file look damaged, and makes an intact outcome wrong. So this checks
+  // for one in both cases.
   LMDBIO_TRY_VOID(environment.CheckHolds());
   if (!outcome) return lmdbio::Fail(std::move(outcome).error());
   return invocation.Report(*outcome);
@@ -179,6 +180,7 @@ Status Stat(const Invocation& invocation) {
 
 int main(int argc, char** argv) {
   const std::array commands = {lmdbio::tools::Command{
-      "", "PATH", "Tells what an LMDB file holds and how its records lie in it.", nullptr, &Stat}};
+      "", "PATH", "Prints the databases, trees and record locations of an LMDB file.", nullptr,
+      &Stat}};
   return lmdbio::tools::RunTool("lmdbio-stat", "Describes an LMDB file.", commands, argc, argv);
 }

@@ -8,11 +8,11 @@ namespace {
 
 constexpr uint64_t kDefaultSlots = 126;
 
-// Of LMDB's lock file on 64-bit Linux.
+// Sizes in LMDB's lock file on 64-bit Linux.
 constexpr uint64_t kHeaderBytes = 128;
 constexpr uint64_t kSlotBytes = 64;
 
-// X/data.mdb has its lock file in X/lock.mdb; any other data file X in X-lock.
+// The lock file of X/data.mdb is X/lock.mdb; that of any other data file X is X-lock.
 std::filesystem::path LockPath(const std::filesystem::path& data_path) {
   if (data_path.filename() == "data.mdb") return data_path.parent_path() / "lock.mdb";
   return data_path.string() + "-lock";

@@ -1,5 +1,4 @@
-// tools/inspect/lock_file.h - the two figures that LMDB's programs report and a data file alone
-// does not hold.
+// tools/inspect/lock_file.h - two figures of LMDB's programs that the data file does not contain.
 #ifndef LMDBIO_TOOLS_INSPECT_LOCK_FILE_H_
 #define LMDBIO_TOOLS_INSPECT_LOCK_FILE_H_
 
@@ -10,11 +9,12 @@
 
 namespace lmdbio::tools {
 
-// How many readers the environment has slots for, from the size of its lock file alone: nothing in
-// that file is read, let alone locked. 126, LMDB's default, if there is none.
+// The number of reader slots of the environment, computed from the size of its lock file. The file
+// is neither read nor locked. Without a lock file it is 126, LMDB's default.
 uint64_t ReaderSlots(const std::string& data_path);
 
-// The map size that LMDB would choose: what a writer set, or what the file needs if that is more.
+// The map size that LMDB would choose: the size that a writer set, or the used size if that is
+// larger.
 uint64_t MapSizeBytes(const file::Snapshot& snapshot);
 
 }  // namespace lmdbio::tools

@@ -1,4 +1,4 @@
-// tools/make/caffe_record.h - keys and values as Caffe's conversion programs write them.
+// tools/make/caffe_record.h - keys and values in the form of Caffe's conversion programs.
 #ifndef LMDBIO_TOOLS_MAKE_CAFFE_RECORD_H_
 #define LMDBIO_TOOLS_MAKE_CAFFE_RECORD_H_
 
@@ -16,17 +16,17 @@ struct RawImage {
   std::string_view planes;  // [channels x height x width] bytes, borrowed for the call
 };
 
-// Whether a Datum says that it is not encoded, which is the default anyway: convert_imageset does,
-// at two bytes a record, and convert_cifar_data does not.
+// Whether a Datum contains the field "encoded" although it is false, the default. convert_imageset
+// writes it, which takes two bytes a record; convert_cifar_data does not.
 enum class EncodedField { kWritten, kLeftOut };
 
-// A serialized Datum that holds pixels.
+// A serialized Datum with pixels.
 std::string RawDatum(const RawImage& image, int32_t label, EncodedField encoded);
 
-// A serialized Datum that holds an image file as it is.
+// A serialized Datum with an unchanged image file.
 std::string EncodedDatum(std::string_view file_bytes, int32_t label);
 
-// `index` in decimal, at least `digits` wide.
+// `index` in decimal, with at least `digits` digits.
 std::string DecimalKey(uint64_t index, int digits);
 
 }  // namespace lmdbio::tools

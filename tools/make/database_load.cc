@@ -9,9 +9,9 @@ void DescribeDatabase(po::options_description_easy_init& options,
   options(
       "commit-interval",
       po::value<Whole>()->default_value(Whole{default_commit_interval_records})->value_name("N"),
-      "records in one transaction; 0: all of them");
-  options("append", "put with MDB_APPEND, which packs pages full");
-  options("single-file", "write OUT as one file, not as a directory that holds data.mdb");
+      "number of records in one transaction; 0: all records");
+  options("append", "put with MDB_APPEND, which fills pages completely");
+  options("single-file", "write OUT as one file, not as a directory with a data.mdb");
   options("no-provenance", "write no provenance file");
 }
 
@@ -33,6 +33,7 @@ DatabaseLoad::DatabaseLoad(std::unique_ptr<ProgressBar> bar, file::DatabaseWrite
       start_(std::chrono::steady_clock::now()) {}
 
 Result<DatabaseLoad> DatabaseLoad::Create(file::WriterOptions options, uint64_t expected_count) {
+  // From here on there are working files, which an interrupted load must remove.
   CatchStopSignals();
   auto bar = std::make_unique<ProgressBar>("loading records");
   options.provenance_progress = [bar = bar.get()](double fraction) { bar->Update(fraction); };

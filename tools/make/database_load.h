@@ -1,5 +1,4 @@
-// tools/make/database_load.h - the part that all commands of lmdbio-make share: one database being
-// loaded.
+// tools/make/database_load.h - the load of one database, which all commands of lmdbio-make share.
 #ifndef LMDBIO_TOOLS_MAKE_DATABASE_LOAD_H_
 #define LMDBIO_TOOLS_MAKE_DATABASE_LOAD_H_
 
@@ -19,18 +18,17 @@
 
 namespace lmdbio::tools {
 
-// Describes the options that every database has: --single-file, --commit-interval, --append,
-// --no-provenance.
+// Describes the options of every load: --single-file, --commit-interval, --append, --no-provenance.
 void DescribeDatabase(po::options_description_easy_init& options,
                       uint64_t default_commit_interval_records);
 
-// What those options say about the database at `path`.
+// The writer options for the database at `path`, from the options above.
 file::WriterOptions DatabaseOptions(const Invocation& invocation, const std::string& path);
 
-// A writer with a progress bar, which stops when the user asks for it.
+// A writer with a progress bar. It stops at the user's request.
 class DatabaseLoad {
  public:
-  // expected_count  records, for the progress bar; 0 if unknown
+  // expected_count  number of records, for the progress bar; 0 if unknown
   // Errors: as DatabaseWriter::Create
   static Result<DatabaseLoad> Create(file::WriterOptions options, uint64_t expected_count);
 

@@ -1,4 +1,4 @@
-// tools/make/digits_data.h - the handwritten digits that are part of the program.
+// tools/make/digits_data.h - the handwritten digits that are built into the program.
 #ifndef LMDBIO_TOOLS_MAKE_DIGITS_DATA_H_
 #define LMDBIO_TOOLS_MAKE_DIGITS_DATA_H_
 
@@ -6,7 +6,7 @@
 
 namespace lmdbio::tools {
 
-// The bytes of tests/data/digits/digits.csv.gz, put in by tools/make/embed_file.cmake.
+// The bytes of tests/data/digits/digits.csv.gz. tools/make/embed_file.cmake embeds them.
 extern const unsigned char kDigitsData[];
 extern const size_t kDigitsDataBytes;
 

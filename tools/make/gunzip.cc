@@ -13,10 +13,10 @@ Result<std::string> Gunzip(std::string_view bytes) {
   if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
   z_stream stream = {};
   if (inflateInit2(&stream, kGzipOnly) != Z_OK) {
-    return Fail(ErrorCode::kResourceExhausted, "no memory to unpack gzip data");
+    return Fail(ErrorCode::kResourceExhausted, "no memory to decompress gzip data");
   }
   const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
-  // zlib only reads its input; the type of next_in is older than const.
+  // zlib only reads its input, although next_in is not const.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::string unpacked;
@@ -28,7 +28,7 @@ Result<std::string> Gunzip(std::string_view bytes) {
     code = inflate(&stream, Z_NO_FLUSH);
     unpacked.append(chunk.data(), chunk.size() - stream.avail_out);
   }
-  if (code == Z_OK) return Fail(ErrorCode::kResourceExhausted, "gzip data beyond a gigabyte");
+  if (code == Z_OK) return Fail(ErrorCode::kResourceExhausted, "gzip data larger than 1 GB");
   if (code != Z_STREAM_END) return Fail(ErrorCode::kCorruption, "damaged gzip data");
   return unpacked;
 }

@@ -1,4 +1,4 @@
-// tools/make/gunzip.h - bytes of a gzip file, unpacked.
+// tools/make/gunzip.h - decompresses the bytes of a gzip file.
 #ifndef LMDBIO_TOOLS_MAKE_GUNZIP_H_
 #define LMDBIO_TOOLS_MAKE_GUNZIP_H_
 
@@ -9,8 +9,8 @@
 
 namespace lmdbio::tools {
 
-// Unpacks `bytes` if they are a gzip file; returns anything else as it is.
-// Errors: kCorruption        damaged, or cut off
+// Decompresses `bytes` if they are a gzip file; returns other bytes unchanged.
+// Errors: kCorruption        damaged or truncated
 //         kResourceExhausted  more than a gigabyte
 Result<std::string> Gunzip(std::string_view bytes);
 

@@ -15,7 +15,7 @@
 namespace lmdbio::tools {
 namespace {
 
-// Pixels as decoders give them: row by row, the channels of a pixel together, red first, opacity
+// Pixels in the order of decoders: row by row, the channels of a pixel together, red first, opacity
 // last.
 struct Interleaved {
   int channels = 0;
@@ -41,9 +41,9 @@ const unsigned char* Data(std::string_view bytes) {
 
 Error JpegError(tjhandle decoder) { return Error(ErrorCode::kCorruption, tjGetErrorStr2(decoder)); }
 
-// libjpeg-turbo warns about much that harms no pixel, such as stray bytes between segments, and
-// then the image counts. The one warning that matters is an early end: what is missing would be
-// grey.
+// libjpeg-turbo warns about defects that change no pixel, such as stray bytes between segments;
+// such an image is accepted. Only the warning about an early end is an error, because the missing
+// pixels would be grey.
 bool IsHarmless(tjhandle decoder) {
   return tjGetErrorCode(decoder) == TJERR_WARNING &&
          std::strstr(tjGetErrorStr2(decoder), "Premature end") == nullptr;
@@ -61,7 +61,7 @@ Result<Interleaved> DecodeJpeg(std::string_view file, ImageColors colors) {
     return Fail(JpegError(decoder.get()));
   }
   if (colorspace == TJCS_CMYK || colorspace == TJCS_YCCK) {
-    return Fail(ErrorCode::kUnsupported, "a JPEG in printing colours (CMYK)");
+    return Fail(ErrorCode::kUnsupported, "a JPEG in printing colours (CMYK) is not supported");
   }
   LMDBIO_TRY_VOID(CheckSize(image.size));
   image.bytes.resize(PixelCount(image.size) * static_cast<size_t>(image.channels));
@@ -74,8 +74,8 @@ Result<Interleaved> DecodeJpeg(std::string_view file, ImageColors colors) {
   return image;
 }
 
-// The lightness of pixels whose first three channels are red, green and blue, as JPEG defines it
-// (ITU-R BT.601) and OpenCV computes it for every kind of file.
+// The luma of pixels with red, green and blue as their first channels. The weights are those of
+// JPEG (ITU-R BT.601), which OpenCV uses for every kind of file.
 Interleaved ToGray(const Interleaved& image) {
   const auto channels = static_cast<size_t>(image.channels);
   Interleaved gray{1, image.size, std::vector<unsigned char>(PixelCount(image.size))};
@@ -87,8 +87,8 @@ Interleaved ToGray(const Interleaved& image) {
   return gray;
 }
 
-// Opacity, which trainers have no use for, is dropped and not blended: transparent pixels keep
-// their colour.
+// Opacity is dropped and not blended, because trainers do not use it. Transparent pixels keep their
+// colour.
 Result<Interleaved> DecodePng(std::string_view file) {
   png_image png = {};
   png.version = PNG_IMAGE_VERSION;
@@ -100,14 +100,14 @@ Result<Interleaved> DecodePng(std::string_view file) {
   LMDBIO_TRY_VOID(CheckSize(image.size));
   image.bytes.resize(PixelCount(image.size) * 4);
   png.format = PNG_FORMAT_RGBA;
-  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16-bit files would be taken for linear light
+  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng takes 16-bit files for linear light
   if (png_image_finish_read(&png, nullptr, image.bytes.data(), 0, nullptr) == 0) {
     return Fail(ErrorCode::kCorruption, png.message);
   }
   return image;
 }
 
-// TurboJPEG reads BMP, PGM and PPM as well, but only by name.
+// TurboJPEG also reads BMP, PGM and PPM, but only from a path.
 Result<Interleaved> DecodePlain(const std::string& path) {
   Interleaved image{3, {}, {}};
   int format = TJPF_RGB;
@@ -131,8 +131,8 @@ Result<Interleaved> Decode(const std::string& path, std::string_view file, Image
   return colors == ImageColors::kGray ? ToGray(image) : std::move(image);
 }
 
-// A triangle as wide as the coarser of the two grids: linear interpolation when enlarging, and no
-// aliasing when reducing. Values count as they are, without gamma, as trainers expect.
+// Resizes with a triangle filter as wide as the coarser of the two grids. Enlarging is then linear
+// interpolation, and reducing has no aliasing. Values are used without gamma, as trainers expect.
 Result<Interleaved> Resize(const Interleaved& image, ImageSize size) {
   LMDBIO_TRY_VOID(CheckSize(size));
   Interleaved scaled{image.channels, size, {}};
@@ -146,7 +146,8 @@ Result<Interleaved> Resize(const Interleaved& image, ImageSize size) {
   return scaled;
 }
 
-// Channels last, red first -> channels first, blue first. A fourth channel is left behind.
+// Converts from channels last, red first, to channels first, blue first. A fourth channel is
+// dropped.
 DecodedImage ToPlanes(const Interleaved& image) {
   const size_t pixel_count = PixelCount(image.size);
   const auto step = static_cast<size_t>(image.channels);

@@ -1,4 +1,4 @@
-// tools/make/image_decoder.h - image files become planes of pixels.
+// tools/make/image_decoder.h - decodes image files into planes of pixels.
 #ifndef LMDBIO_TOOLS_MAKE_IMAGE_DECODER_H_
 #define LMDBIO_TOOLS_MAKE_IMAGE_DECODER_H_
 
@@ -25,13 +25,13 @@ struct DecodedImage {
 
 // Decodes a JPEG, PNG, BMP, PGM or PPM file.
 //
-// path        of the file, for the decoders that open it themselves
-// file_bytes  its content
-// resize      the size to scale the image to, without regard to its proportions; empty: as it is
+// path        the path of the file, for decoders that open it themselves
+// file_bytes  the content of the file
+// resize      the new size, without regard to proportions; empty: the size stays
 //
-// Errors:  kUnsupported  none of these kinds; a kind of JPEG that libjpeg-turbo cannot turn
-//                        into colours
-//          kCorruption   damaged, or cut off; the message says how
+// Errors:  kUnsupported  another kind of file, or a JPEG that libjpeg-turbo cannot convert to
+//                        colours
+//          kCorruption   damaged or truncated; the message has the details
 //          kResourceExhausted  more than 2^28 pixels
 Result<DecodedImage> DecodeImage(const std::string& path, std::string_view file_bytes,
                                  ImageColors colors, std::optional<ImageSize> resize);

@@ -28,7 +28,7 @@ Status AppendFiles(const fs::path& root, const std::string& label_name, int32_t 
     if (IsHidden(entry->path())) {
       if (is_folder) entry.disable_recursion_pending();
     } else if (!is_folder) {
-      // A broken link, too, is listed: who reads it will say so by name.
+      // A broken link is listed, too. Reading it later fails with its path.
       files.push_back({entry->path().lexically_relative(root).generic_string(), label});
     }
     error.clear();
@@ -47,7 +47,7 @@ Result<ImageList> ListImages(const std::string& root) {
   fs::directory_iterator entry(root, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     if (IsHidden(entry->path())) continue;
-    std::error_code ignored;  // what cannot be looked at is no folder
+    std::error_code ignored;  // an entry that cannot be examined does not count as a folder
     if (entry->is_directory(ignored)) {
       list.labels.push_back(entry->path().filename().string());
     } else {
@@ -57,7 +57,7 @@ Result<ImageList> ListImages(const std::string& root) {
   if (error) return Fail(ErrnoError(error.value(), root, "cannot be read"));
   if (list.labels.empty()) {
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{}: holds no folders to take labels from", root));
+                fmt::format("{}: contains no folder; each folder is a label", root));
   }
   std::sort(list.labels.begin(), list.labels.end());
   for (size_t label = 0; label < list.labels.size(); ++label) {
@@ -67,7 +67,7 @@ Result<ImageList> ListImages(const std::string& root) {
 }
 
 void Shuffle(std::vector<LabelledFile>& files, uint64_t seed) {
-  // Fisher-Yates by hand: std::shuffle may differ from one standard library to the next.
+  // Fisher-Yates. std::shuffle is not used, because its result depends on the standard library.
   std::mt19937_64 random(seed);
   for (size_t rest = files.size(); rest > 1; --rest) {
     std::swap(files[rest - 1], files[random() % rest]);  // the bias is below rest / 2^64

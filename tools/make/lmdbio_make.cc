@@ -1,4 +1,4 @@
-// lmdbio-make: writes databases to train and measure with.
+// lmdbio-make: writes databases for training and measurements.
 #include <array>
 
 #include "tools/cli/cli.h"
@@ -11,6 +11,6 @@ int main(int argc, char** argv) {
   using namespace lmdbio::tools;
   const std::array commands = {SyntheticCommand(), Cifar10Command(), ImagesCommand(),
                                DigitsCommand()};
-  return RunTool("lmdbio-make", "Writes an LMDB database and, beside it, its provenance.", commands,
-                 argc, argv);
+  return RunTool("lmdbio-make", "Writes an LMDB database and its provenance file.", commands, argc,
+                 argv);
 }

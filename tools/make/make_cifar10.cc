@@ -17,13 +17,13 @@
 namespace lmdbio::tools {
 namespace {
 
-// The binary version of CIFAR-10: records of a label and three planes of 32 x 32 pixels, nothing
-// else.
+// The binary version of CIFAR-10. A file consists of records only; each is a label and three planes
+// of 32 x 32 pixels.
 constexpr int kSide = 32;
 constexpr int kChannels = 3;
 constexpr size_t kPixelBytes = size_t{kChannels} * kSide * kSide;
 constexpr size_t kRecordBytes = 1 + kPixelBytes;
-constexpr uint64_t kBatchBytesMax = uint64_t{1} << 30;  // the real ones have 30 MB
+constexpr uint64_t kBatchBytesMax = uint64_t{1} << 30;  // the published files have 30 MB
 constexpr int kLabelCount = 10;
 constexpr int kKeyDigits = 5;
 
@@ -41,7 +41,7 @@ std::vector<Cifar10Part> Parts(const std::string& in, const std::string& out) {
   return {std::move(train), Cifar10Part{out + "/cifar10_test_lmdb", {in + "/test_batch.bin"}}};
 }
 
-// Looks at all files before the first record is written.
+// Checks all files before the first record is written.
 Status CountRecords(Cifar10Part& part) {
   for (const std::string& batch : part.batches) {
     std::error_code error;
@@ -49,14 +49,14 @@ Status CountRecords(Cifar10Part& part) {
     if (error) return Fail(ErrnoError(error.value(), batch, "cannot be examined"));
     if (file_bytes == 0 || file_bytes % kRecordBytes != 0) {
       return Fail(ErrorCode::kCorruption,
-                  fmt::format("{}: {} bytes are no whole number of records of {} bytes", batch,
-                              file_bytes, kRecordBytes));
+                  fmt::format("{}: {} bytes; expected a positive multiple of {}, the record size",
+                              batch, file_bytes, kRecordBytes));
     }
     part.record_count += file_bytes / kRecordBytes;
   }
   if (std::error_code error; std::filesystem::exists(part.database, error)) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} exists; a database is only written anew", part.database));
+                fmt::format("{} exists; remove it or give another OUT", part.database));
   }
   return {};
 }
@@ -88,7 +88,7 @@ Result<nlohmann::ordered_json> LoadPart(const Invocation& invocation, const Cifa
 }
 
 void Describe(po::options_description_easy_init options) {
-  // convert_cifar_data commits once, and so do we unless told otherwise.
+  // convert_cifar_data commits once, so this is the default here, too.
   DescribeDatabase(options, 0);
 }
 

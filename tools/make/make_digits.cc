@@ -25,7 +25,8 @@ constexpr int kPixelMax = 16;
 constexpr int kLabelMax = 9;
 constexpr int kKeyDigits = 5;
 constexpr uint64_t kTableBytesMax = uint64_t{1} << 30;
-// Neighbours in the table are often by one hand, so the parts interleave: both have every hand's.
+// Adjacent digits of the table are often by one writer. The parts interleave, so that both contain
+// digits of every writer.
 constexpr uint64_t kTestStride = 6;
 
 struct Digit {
@@ -44,7 +45,7 @@ Result<std::string> ReadTable(const Invocation& invocation) {
   return table;
 }
 
-// Takes a number and the comma behind it off `line`; -1 if there is none from 0 to `max`.
+// Removes a number and the comma after it from `line`. Returns -1 unless the number is 0 to `max`.
 int TakeNumber(std::string_view& line, int max) {
   int number = -1;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -71,7 +72,7 @@ Result<Digit> ParseDigit(std::string_view line, uint64_t index) {
       fmt::format("line {}: not 64 pixels from 0 to 16 and a label from 0 to 9", index + 1));
 }
 
-// Whether `part` has the record of that index.
+// Whether the record `index` belongs to `part`.
 bool Holds(std::string_view part, uint64_t index) {
   if (part == "all") return true;
   const bool is_for_test = index % kTestStride == kTestStride - 1;
@@ -95,11 +96,10 @@ Status Load(std::string_view table, std::string_view part, DatabaseLoad& load) {
 }
 
 void Describe(po::options_description_easy_init options) {
-  options(
-      "data", po::value<std::string>()->value_name("FILE"),
-      "a table of the same form (65 numbers a line, may be gzipped) instead of the built-in one")(
+  options("data", po::value<std::string>()->value_name("FILE"),
+          "use this table instead of the built-in one (65 numbers a line, may be gzipped)")(
       "part", po::value<std::string>()->value_name("PART")->default_value("all"),
-      "all; test: every sixth record, from the sixth on; train: the others. Keys stay as they are");
+      "all, test (every sixth record, from the sixth on) or train (the others); keys stay");
   DescribeDatabase(options, 1000);
 }
 
@@ -120,8 +120,8 @@ Status Run(const Invocation& invocation) {
 }  // namespace
 
 Command DigitsCommand() {
-  return {"digits", "OUT",
-          "Stores 1,797 handwritten digits of 8 x 8 pixels, which it brings along.", Describe, Run};
+  return {"digits", "OUT", "Stores 1,797 built-in handwritten digits of 8 x 8 pixels.", Describe,
+          Run};
 }
 
 }  // namespace lmdbio::tools

@@ -30,10 +30,10 @@ struct ImagesJob {
 };
 
 void Describe(po::options_description_easy_init options) {
-  options("encoded", "store the image files as they are, not their pixels");
+  options("encoded", "store the unchanged image files, not their pixels");
   options("resize", po::value<std::string>()->value_name("WxH"), "scale every image to this size");
-  options("gray", "one channel instead of blue, green and red");
-  options("shuffle", "put the images in random order (default: by label and name)");
+  options("gray", "store one channel instead of blue, green and red");
+  options("shuffle", "store the images in random order (default: by label and name)");
   options("seed", po::value<Whole>()->default_value(Whole{1})->value_name("N"), "of --shuffle");
   DescribeDatabase(options, 1000);
 }
@@ -59,13 +59,13 @@ ImagesJob ParseJob(const Invocation& invocation) {
   if (invocation.has("gray")) job.colors = ImageColors::kGray;
   if (invocation.has("resize")) job.resize = ParseSize(invocation.option<std::string>("resize"));
   if (job.keeps_files && (job.resize || job.colors == ImageColors::kGray)) {
-    throw Misuse("--encoded keeps files as they are; it excludes --resize and --gray");
+    throw Misuse("--encoded stores unchanged files; it excludes --resize and --gray");
   }
   return job;
 }
 
-// The Datum of one image. Files that are stored as they are get decoded, too: a trainer must not be
-// the first to find that one is broken.
+// The Datum of one image. Files that are stored unchanged are decoded, too, so that a broken file
+// is found here and not during training.
 Result<std::string> MakeDatum(const ImagesJob& job, const LabelledFile& file) {
   const std::string path = job.root + "/" + file.path;
   LMDBIO_TRY(const std::vector<std::byte> bytes, file::ReadSmallFile(path, kImageBytesMax));
@@ -76,7 +76,8 @@ Result<std::string> MakeDatum(const ImagesJob& job, const LabelledFile& file) {
   return RawDatum(raw, file.label, EncodedField::kWritten);
 }
 
-// Puts what can be put and warns of the rest. Returns: the number of images passed over
+// Stores the images. Warns about each image that cannot be stored.
+// Returns: the number of skipped images
 Result<uint64_t> Load(const Invocation& invocation, const ImagesJob& job, const ImageList& list,
                       DatabaseLoad& load) {
   uint64_t skipped_count = 0;

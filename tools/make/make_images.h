@@ -1,4 +1,4 @@
-// tools/make/make_images.h - `lmdbio-make images`: a folder tree of images as Caffe stores it.
+// tools/make/make_images.h - `lmdbio-make images`: a folder tree of images in Caffe's form.
 #ifndef LMDBIO_TOOLS_MAKE_MAKE_IMAGES_H_
 #define LMDBIO_TOOLS_MAKE_MAKE_IMAGES_H_
 

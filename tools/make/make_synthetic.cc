@@ -32,15 +32,15 @@ void Describe(po::options_description_easy_init options) {
   const auto text = [](const char* shape) { return po::value<std::string>()->value_name(shape); };
   options("count", po::value<Whole>()->required()->value_name("N"), "number of records");
   options("value-size", po::value<Whole>()->value_name("BYTES"), "size of every value");
-  options("value-size-uniform", text("MIN:MAX"), "sizes spread evenly over [MIN, MAX] bytes");
+  options("value-size-uniform", text("MIN:MAX"), "uniformly distributed sizes of MIN to MAX bytes");
   options("value-size-lognormal", text("MEDIAN:SIGMA"),
-          "sizes with this median in bytes, whose logarithm has the standard deviation SIGMA");
+          "log-normal sizes: the median in bytes, and the standard deviation of the logarithm");
   options("key-digits", po::value<Whole>()->value_name("N"),
-          "width of the decimal keys (default: 8, more if the count needs it)");
+          "number of digits of the decimal keys (default: 8, more if the count needs it)");
   options("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
-          "in which records are put: sequential (in key order) or random");
+          "order in which records are put: sequential (key order) or random");
   options("seed", po::value<Whole>()->default_value(Whole{1})->value_name("N"),
-          "of contents, sizes and order");
+          "seed of contents, sizes and order");
   DescribeDatabase(options, 1000);
 }
 
@@ -57,7 +57,7 @@ std::pair<std::string_view, std::string_view> SplitPair(std::string_view text,
 double ParseSigma(std::string_view text) {
   double sigma = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sigma);
-  // Beyond 10 the sizes of ordinary samples leave the range that LMDB takes.
+  // With a larger sigma the sizes of ordinary samples exceed the limit of LMDB.
   if (error != std::errc() || end != text.data() + text.size() || !(sigma >= 0 && sigma <= 10)) {
     throw Misuse(fmt::format("sigma '{}' is not a number from 0 to 10", text));
   }
@@ -66,7 +66,8 @@ double ParseSigma(std::string_view text) {
 
 uint64_t CheckedValueBytes(uint64_t value_bytes) {
   if (value_bytes <= kValueBytesMax) return value_bytes;
-  throw Misuse(fmt::format("a value of {} bytes; LMDB takes less than 2^32", value_bytes));
+  throw Misuse(
+      fmt::format("a value size of {} bytes is too large; LMDB takes less than 2^32", value_bytes));
 }
 
 ValueSizes ParseSizes(const Invocation& invocation) {
@@ -89,7 +90,7 @@ ValueSizes ParseSizes(const Invocation& invocation) {
     sizes.kind = ValueSizes::SizeDistribution::kLogNormal;
     sizes.median_bytes =
         static_cast<double>(CheckedValueBytes(ParseWhole(median, "value-size-lognormal")));
-    if (sizes.median_bytes < 1) throw Misuse("value-size-lognormal: a median of 0");
+    if (sizes.median_bytes < 1) throw Misuse("value-size-lognormal: the median must be at least 1");
     sizes.sigma = ParseSigma(sigma);
   }
   return sizes;
@@ -104,7 +105,8 @@ uint64_t ParseKeyDigits(const Invocation& invocation, uint64_t count) {
     throw Misuse(fmt::format("{} records need keys of {} digits", count, needed_digits));
   }
   if (digits > kKeyBytesMax) {
-    throw Misuse(fmt::format("keys of {} digits; LMDB takes up to {}", digits, kKeyBytesMax));
+    throw Misuse(
+        fmt::format("key-digits {} is too large; LMDB takes at most {}", digits, kKeyBytesMax));
   }
   return digits;
 }
@@ -123,7 +125,7 @@ bool ParseOrder(const Invocation& invocation) {
 SyntheticJob ParseJob(const Invocation& invocation) {
   SyntheticJob job;
   job.count = invocation.whole("count");
-  if (job.count == 0) throw Misuse("a count of 0");
+  if (job.count == 0) throw Misuse("count 0 is out of range; give at least 1");
   job.sizes = ParseSizes(invocation);
   if (static_cast<double>(job.count) * std::max(1.0, MeanValueBytes(job.sizes)) >
       kAddressSpaceBytes) {
@@ -164,8 +166,7 @@ Status Run(const Invocation& invocation) {
 
 Command SyntheticCommand() {
   return {"synthetic", "OUT",
-          "Makes pseudo-random records; each says in its first 8 bytes which it is.", Describe,
-          Run};
+          "Stores pseudo-random records; the first 8 bytes of each are its number.", Describe, Run};
 }
 
 }  // namespace lmdbio::tools

@@ -22,12 +22,12 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// The state of an independent stream of random numbers; number k is Mix(state + k * kGolden).
+// The start of an independent stream of random numbers. Number k is Mix(state + k * kGolden).
 uint64_t StreamState(uint64_t seed, uint64_t stream) {
   return Mix(Mix(seed + kGolden) ^ (stream * kGolden));
 }
 
-// In (0, 1], so that its logarithm is finite.
+// A number in (0, 1], so that its logarithm is finite.
 double ToUnit(uint64_t bits) { return (static_cast<double>(bits >> 11) + 1.0) * 0x1.0p-53; }
 
 // Box-Muller transform.

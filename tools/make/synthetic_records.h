@@ -1,6 +1,6 @@
-// tools/make/synthetic_records.h - records that anybody can make again from a seed and a number.
+// tools/make/synthetic_records.h - pseudo-random records, computed from a seed and a record number.
 //
-// Every function here is pure, so a record can be made, or checked, without those before it.
+// Every function is pure, so any record can be made or checked without the others.
 #ifndef LMDBIO_TOOLS_MAKE_SYNTHETIC_RECORDS_H_
 #define LMDBIO_TOOLS_MAKE_SYNTHETIC_RECORDS_H_
 
@@ -10,11 +10,11 @@
 
 namespace lmdbio::tools {
 
-// How long the values are.
+// The distribution of the value sizes.
 struct ValueSizes {
   enum class SizeDistribution { kFixed, kUniform, kLogNormal };
   SizeDistribution kind = SizeDistribution::kFixed;
-  uint64_t min_bytes = 0;     // kFixed: of every value
+  uint64_t min_bytes = 0;     // kFixed: the size of every value
   uint64_t max_bytes = 0;     // kUniform
   double median_bytes = 0.0;  // kLogNormal
   double sigma = 0.0;         // kLogNormal: standard deviation of the logarithm
@@ -23,12 +23,12 @@ struct ValueSizes {
 // The size of the value of `record`, at most 2^32 - 1 bytes and for kLogNormal at least 1.
 uint64_t SyntheticValueBytes(const ValueSizes& sizes, uint64_t seed, uint64_t record);
 
-// The mean over many records.
+// The mean value size over many records.
 double MeanValueBytes(const ValueSizes& sizes);
 
-// Fills `value` with pseudo-random bytes; the first eight are the record's number, low byte first
-// (cut off if the value is shorter), so that a reader can tell which record it has got. Cost: about
-// 1 ns for 8 bytes
+// Fills `value` with pseudo-random bytes. The first eight are the record's number, low byte first
+// (truncated if the value is shorter), so that a reader can identify the record.
+// Cost: about 1 ns for 8 bytes
 void FillSyntheticValue(uint64_t seed, uint64_t record, MutableBytes value);
 
 // A seeded permutation of the numbers below `count`, in constant memory: a Feistel network over the

@@ -1,4 +1,4 @@
-// lmdbio-timeline: the timelines of all ranks as one, and what they tell.
+// lmdbio-timeline: merges the timelines of all ranks, and reports on them.
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -30,7 +30,7 @@ using lmdbio::tools::TimelineFile;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The files of a job, and how their clocks fit.
+// The timeline files of a job, and the alignment of their clocks.
 struct Inputs {
   std::vector<std::string> paths;
   std::vector<std::vector<TimelineClock>> clocks;  // [paths]
@@ -64,12 +64,12 @@ Result<Inputs> OpenInputs(const Invocation& invocation) {
     inputs.clocks.push_back(std::move(clocks));
   }
   if (is_merged && inputs.paths.size() > 1) {
-    return Fail(ErrorCode::kInvalidArgument, "a merged timeline stands alone");
+    return Fail(ErrorCode::kInvalidArgument, "a merged timeline cannot be read with other files");
   }
   LMDBIO_TRY_VOID(CheckRanks(inputs));
   auto shifts = lmdbio::tools::AlignClocks(firsts);
   inputs.shifts_us = std::move(shifts.us);
-  inputs.how = is_merged ? "as they were merged" : std::move(shifts.how);
+  inputs.how = is_merged ? "as in the merged file" : std::move(shifts.how);
   return inputs;
 }
 
@@ -84,10 +84,10 @@ ordered_json DescribeFile(const TimelineFile& file, const TimelineClock& clock,
 }
 
 void WarnIfCut(const Invocation& invocation, const TimelineFile& file) {
-  if (file.is_cut()) invocation.Warn(file.path() + ": lacks its end; all before it is taken");
+  if (file.is_cut()) invocation.Warn(file.path() + ": is truncated; its complete events are used");
 }
 
-// Reads all files, moves the times and marks the clocks.
+// Reads all files, shifts the times of their events to one clock, and passes the events to `take`.
 Result<ordered_json> ReadInputs(const Invocation& invocation, const Inputs& inputs,
                                 const std::function<Status(json& event)>& take) {
   ordered_json files = ordered_json::array();
@@ -154,7 +154,7 @@ Status Report(const Invocation& invocation) {
 
 void DescribeReport(po::options_description_easy_init options) {
   options("tensors", po::value<lmdbio::tools::Whole>()->value_name("N")->default_value({10}),
-          "name the N slowest tensors");
+          "report the N slowest tensors");
 }
 
 }  // namespace
@@ -165,11 +165,10 @@ int main(int argc, char** argv) {
                              "Writes the timelines of several ranks as one, for Chrome's "
                              "about:tracing or Perfetto.",
                              nullptr, &Merge, lmdbio::tools::Output::kReport,
-                             "Times are moved so that all are of one clock: files of one machine "
-                             "by its steady\nclock, several machines by their times of day."},
+                             "Times are shifted to one clock: files of one machine by its steady "
+                             "clock,\nfiles of several machines by their times of day."},
       lmdbio::tools::Command{"report", "IN...",
-                             "Tells where the time goes: phases, late ranks, exposed time, "
-                             "buckets.",
+                             "Reports the time of phases, late ranks, exposed time and buckets.",
                              &DescribeReport, &Report, lmdbio::tools::Output::kReport,
                              "IN are the files of all ranks, or one merged file."},
   };

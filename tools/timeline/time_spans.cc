@@ -6,7 +6,7 @@ namespace lmdbio::tools {
 
 void TimeSpans::Add(double begin, double end) {
   if (!(end > begin)) return;
-  // Spans that come almost in order take little memory.
+  // Spans that arrive almost in order are joined at once, so they take little memory.
   if (!spans_.empty() && begin >= spans_.back().begin && begin <= spans_.back().end) {
     spans_.back().end = std::max(spans_.back().end, end);
     return;
@@ -15,6 +15,7 @@ void TimeSpans::Add(double begin, double end) {
   spans_.push_back({begin, end});
 }
 
+// Sorts the spans by begin and joins those that overlap or touch. The result is kept.
 const std::vector<TimeSpan>& TimeSpans::Joined() const {
   if (is_joined_) return spans_;
   std::ranges::sort(spans_, {}, &TimeSpan::begin);
@@ -37,6 +38,7 @@ double TimeSpans::Length() const {
   return length;
 }
 
+// Merges two sorted lists: intersects the current spans and advances the one that ends first.
 TimeSpans TimeSpans::And(const TimeSpans& other) const {
   const std::vector<TimeSpan>& a = Joined();
   const std::vector<TimeSpan>& b = other.Joined();
@@ -52,6 +54,7 @@ TimeSpans TimeSpans::And(const TimeSpans& other) const {
   return both;
 }
 
+// Cuts the spans of `other` out of each span. `k` only grows, because both lists are sorted.
 TimeSpans TimeSpans::Without(const TimeSpans& other) const {
   const std::vector<TimeSpan>& b = other.Joined();
   TimeSpans rest;

@@ -1,4 +1,4 @@
-// tools/timeline/time_spans.h - sets of times: what is covered by spans that overlap.
+// tools/timeline/time_spans.h - sets of times, given by spans that may overlap.
 #ifndef LMDBIO_TOOLS_TIMELINE_TIME_SPANS_H_
 #define LMDBIO_TOOLS_TIMELINE_TIME_SPANS_H_
 
@@ -14,17 +14,17 @@ struct TimeSpan {
 // Threads: one at a time.
 class TimeSpans {
  public:
-  // Spans may come in any order and overlap. One that does not end after it begins is ignored.
+  // Adds a span. Spans may arrive in any order and may overlap. Empty spans are ignored.
   void Add(double begin, double end);
 
-  // How long at least one span covers.
+  // The total length of the set; overlapping spans count once.
   double Length() const;
-  // The times that both cover, and those that this covers and `other` does not.
+  // The intersection with `other`, and this set without `other`.
   TimeSpans And(const TimeSpans& other) const;
   TimeSpans Without(const TimeSpans& other) const;
 
  private:
-  const std::vector<TimeSpan>& Joined() const;  // in order, none touches the next
+  const std::vector<TimeSpan>& Joined() const;  // in order, without overlap or contact
 
   mutable std::vector<TimeSpan> spans_;
   mutable bool is_joined_ = true;

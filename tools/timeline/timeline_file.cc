@@ -65,7 +65,8 @@ Result<TimelineFile> TimelineFile::Open(const std::string& path) {
   if (!in) LMDBIO_TRY_VOID(OpenError(path));
   std::string line;
   if (!std::getline(in, line) || line != "[") {
-    return Fail(ErrorCode::kCorruption, path + ": no timeline of lmdbio: does not begin with [");
+    return Fail(ErrorCode::kCorruption,
+                path + ": not an lmdbio timeline: it does not begin with [");
   }
   return TimelineFile(path, std::move(in));
 }
@@ -80,13 +81,14 @@ Status TimelineFile::ReadAll(const Take& take) {
       is_cut_ = false;
       if (is_last) return {};
       return Fail(ErrorCode::kCorruption,
-                  fmt::format("{}: goes on after its end, line {}", path_, number));
+                  fmt::format("{}: line {}: more text follows the end ']'", path_, number));
     }
     if (line.ends_with(',')) line.pop_back();
     json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!IsEvent(event)) {
-      if (is_last) return {};  // as far as it came
-      return Fail(ErrorCode::kCorruption, fmt::format("{}: line {} is no event", path_, number));
+      if (is_last) return {};  // the process ended while it wrote this line
+      return Fail(ErrorCode::kCorruption,
+                  fmt::format("{}: line {} is not an event", path_, number));
     }
     LMDBIO_TRY_VOID(take(event));
   }
@@ -102,7 +104,7 @@ std::optional<TimelineClock> ClockIn(const json& event) {
   };
   if (!IsRank(args, "rank") || !IsRank(args, "size")) return std::nullopt;
   for (const char* name : {"steady_ns", "day_minus_steady_ns"}) {
-    // So that no sum or difference of two overflows.
+    // The limit prevents an overflow in a sum or difference of two times.
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
     if (!args.contains(name) || !args[name].is_number_integer()) return std::nullopt;
     const auto ns = args[name].get<int64_t>();
@@ -128,7 +130,7 @@ Result<std::vector<TimelineClock>> ReadClocks(const std::string& path) {
     return {};
   }));
   if (clocks.empty()) {
-    return Fail(ErrorCode::kCorruption, path + ": no timeline of lmdbio: does not tell its clock");
+    return Fail(ErrorCode::kCorruption, path + ": not an lmdbio timeline: it has no clock event");
   }
   return clocks;
 }
@@ -140,7 +142,8 @@ TimelineShifts AlignClocks(std::span<const TimelineClock> clocks) {
   }
   std::vector<int64_t> begins;
   for (const TimelineClock& clock : clocks) {
-    // The median: a time of day may have been set between two openings.
+    // The median of the machine, because the time of day may have been changed between two
+    // openings.
     std::vector<int64_t>& machine = days[MachineOf(clock)];
     std::ranges::sort(machine);
     begins.push_back(clock.steady_ns + machine[machine.size() / 2]);
@@ -151,12 +154,11 @@ TimelineShifts AlignClocks(std::span<const TimelineClock> clocks) {
   for (const int64_t begin : begins) {
     shifts.us.push_back(static_cast<double>(begin - origin) / 1000.0);
   }
-  shifts.how = shifts.machine_count <= 1
-                   ? "all by the steady clock of their machine"
-                   : fmt::format(
-                         "ranks of one machine by its steady clock, {} machines by their "
-                         "times of day",
-                         shifts.machine_count);
+  shifts.how =
+      shifts.machine_count <= 1
+          ? "the steady clock of the machine"
+          : fmt::format("the steady clock within a machine, the times of day between {} machines",
+                        shifts.machine_count);
   return shifts;
 }
 

@@ -1,5 +1,4 @@
-// tools/timeline/timeline_file.h - reads the files that lmdbio/trace/timeline.h writes, also their
-// remains.
+// tools/timeline/timeline_file.h - reads files of lmdbio/trace/timeline.h, also truncated ones.
 #ifndef LMDBIO_TOOLS_TIMELINE_TIMELINE_FILE_H_
 #define LMDBIO_TOOLS_TIMELINE_TIMELINE_FILE_H_
 
@@ -17,33 +16,33 @@
 
 namespace lmdbio::tools {
 
-// Whose file it is, and when it began.
+// The rank of a timeline file, and the start of its clock.
 struct TimelineClock {
   int rank = 0;
   int size = 1;  // ranks of the job
   std::string host;
-  std::string boot_id;    // of the kernel; "": not known
-  int64_t steady_ns = 0;  // at the file's time 0
+  std::string boot_id;    // boot id of the kernel; "" if unknown
+  int64_t steady_ns = 0;  // the steady clock at time 0 of the file
   int64_t day_minus_steady_ns = 0;
-  bool is_merged = false;  // its events' times are those of a merged file already
+  bool is_merged = false;  // the file is the output of `merge`, with aligned times
 };
 
 // Threads: one at a time.
 class TimelineFile {
  public:
   // Errors: kNotFound, kPermission, kIo  the file cannot be read
-  //         kCorruption                  no timeline
+  //         kCorruption                  the file is not a timeline
   static Result<TimelineFile> Open(const std::string& path);
 
-  // Calls `take` for each event in its order, from the first to the last that is whole.
-  // take  may be given any JSON object with a kind "ph", a whole "pid", and, but for "M", a "ts"
-  // Errors: kIo; kCorruption  a line that is no event, and is not the last; names file and line
-  //         of take
+  // Calls `take` for each complete event in file order.
+  // take  receives JSON objects with a kind "ph", a whole "pid" and, unless the kind is "M", a "ts"
+  // Errors: kIo; kCorruption  a line other than the last is not an event; names file and line
+  //         errors of `take`
   using Take = std::function<Status(nlohmann::json& event)>;
   Status ReadAll(const Take& take);
 
   const std::string& path() const { return path_; }
-  // After ReadAll: whether the end is missing, as of a process that was killed.
+  // After ReadAll: whether the end of the file is missing, for example after a kill.
   bool is_cut() const { return is_cut_; }
 
  private:
@@ -54,20 +53,20 @@ class TimelineFile {
   bool is_cut_ = true;
 };
 
-// The clock that an event tells of, if it does.
+// The clock in an event; nullopt if the event is not a clock event.
 std::optional<TimelineClock> ClockIn(const nlohmann::json& event);
 
-// The clocks of a file; those of a merged one are several.
-// Errors: as TimelineFile; kCorruption  there is none
+// The clocks of a file. A merged file has several.
+// Errors: as TimelineFile; kCorruption  the file has no clock
 Result<std::vector<TimelineClock>> ReadClocks(const std::string& path);
 
-// By how much the files' times, in microseconds, are to be moved so that they are of one clock
-// whose 0 is the earliest of all. Files of one machine have one steady clock, and need no time of
-// day; of several machines the times of day are taken as right.
+// The shifts, in microseconds, that bring the times of all files to one clock. Its 0 is the
+// earliest time of all files. Files of one machine are aligned by its steady clock, files of
+// several machines by their times of day, which are assumed to be right.
 struct TimelineShifts {
   std::vector<double> us;  // [clocks]
   size_t machine_count = 0;
-  std::string how;  // in words
+  std::string how;  // the method, as text for the report
 };
 TimelineShifts AlignClocks(std::span<const TimelineClock> clocks);
 

@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr size_t kMissingMax = 10;
 
-// With the nearest rank; 0 of none.
+// The quantile by the nearest-rank method; 0 without values.
 double Quantile(std::vector<float> values, double share) {
   if (values.empty()) return 0;
   const auto at = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
@@ -25,7 +25,7 @@ double Quantile(std::vector<float> values, double share) {
   return *place;
 }
 
-// To a tenth.
+// Rounds to one decimal.
 double Rounded(double value) { return std::round(value * 10) / 10; }
 
 double Percent(double part, double all) { return all > 0 ? Rounded(100 * part / all) : 0; }
@@ -95,6 +95,8 @@ void TimelineReport::TakeBegin(const json& event, int number, Rank& rank, double
   CountSubmission(row.tensor, ArgumentOf(event, "number"), number, at);
 }
 
+// Keeps the two latest submission times of a tensor over all ranks. Files are read one after
+// another, so the times arrive in any order.
 void TimelineReport::CountSubmission(size_t tensor, uint64_t number, int rank, double at) {
   SubmissionTime& submission = submissions_[{number, tensor}];
   submission.ranks.push_back(rank);
@@ -138,7 +140,8 @@ void TimelineReport::TakeSpan(const json& event, Rank& rank, double at) {
   }
 }
 
-// What is before its first transfer is packing; what is no transfer after that, unpacking.
+// Divides the time of a bucket. Packing lasts until the first transfer; the time after that outside
+// transfers is unpacking. A bucket without transfers counts as one transfer.
 void TimelineReport::TakeBucket(const json& event, Rank& rank, double at, double end) {
   const BucketTimes& before = rank.bucket;
   BucketTimes bucket = {.number = ArgumentOf(event, "number"), .end = end};
@@ -154,7 +157,8 @@ void TimelineReport::TakeBucket(const json& event, Rank& rank, double at, double
   rank.bucket_bytes.push_back(static_cast<double>(ArgumentOf(event, "bytes")));
 }
 
-// A tensor, from when all ranks had submitted it. It shares its bucket's phases with all others.
+// Counts a tensor from the time at which all ranks have submitted it. All tensors of a bucket get
+// the phases of the bucket.
 void TimelineReport::TakeOperation(const json& event, Rank& rank, double at, double end) {
   ReportTrack& row = rank.rows[WholeIn(event, "tid")];
   if (!row.has_name) return;
@@ -162,7 +166,7 @@ void TimelineReport::TakeOperation(const json& event, Rank& rank, double at, dou
   rank.under_way.Add(at, end);
   if (NameOf(event) == "declined") return CountPhase("declined", tensor, end - at);
   const BucketTimes& bucket = rank.bucket;
-  if (bucket.number != ArgumentOf(event, "bucket")) return;  // it has failed, or events are lost
+  if (bucket.number != ArgumentOf(event, "bucket")) return;  // it failed, or events were lost
   CountPhase("pack", tensor, bucket.pack);
   CountPhase("transfer", tensor, bucket.transfer);
   CountPhase("unpack", tensor, bucket.unpack);
@@ -182,7 +186,7 @@ ordered_json TimelineReport::DescribePhases() const {
   return phases;
 }
 
-// Those that took longest at their 95th percentile.
+// The tensors with the longest 95th percentile.
 ordered_json TimelineReport::DescribeTensors(size_t count_max) const {
   std::vector<std::pair<double, const Tensor*>> slowest;
   for (const Tensor& tensor : tensors_) {
@@ -202,6 +206,8 @@ ordered_json TimelineReport::DescribeTensors(size_t count_max) const {
   return tensors;
 }
 
+// Counts for each rank how often it was the last to submit, and by how much. A rank that is last
+// far more often than its fair share yields advice.
 ordered_json TimelineReport::DescribeLast(ordered_json& advice) const {
   std::map<int, std::vector<float>> behind;
   size_t all_count = 0;
@@ -224,14 +230,15 @@ ordered_json TimelineReport::DescribeLast(ordered_json& advice) const {
     if (percent >= std::min(90.0, 1.5 * fair) && Quantile(us, 0.5) > 100) {
       Advise(advice,
              fmt::format("rank {} was the last to submit in {} % of the cases, by {:.1f} ms "
-                         "at the median: all others wait for it",
+                         "at the median; the other ranks wait for it",
                          rank, percent, Quantile(us, 0.5) / 1000));
     }
   }
   return table;
 }
 
-// What some ranks submitted and another did not, although its file goes on after that.
+// Tensors that some ranks submitted and another did not, although the other rank's file has later
+// events. A file with lost events proves nothing.
 ordered_json TimelineReport::DescribeMissing() const {
   ordered_json missing = ordered_json::array();
   size_t count = 0;
@@ -254,8 +261,8 @@ ordered_json TimelineReport::DescribeMissing() const {
   return missing;
 }
 
-// Exposed is the time in which a program's thread waited; where none is drawn, that in which
-// tensors were under way, which is more.
+// Exposed time is the time in which a thread of the program waited. Without recorded waits it is
+// the time in which tensors were in flight, which is an upper bound.
 ordered_json TimelineReport::DescribeExposed(ordered_json& advice) const {
   bool has_waits = false;
   for (const auto& [number, rank] : ranks_) has_waits |= rank.waiting.Length() > 0;
@@ -269,19 +276,19 @@ ordered_json TimelineReport::DescribeExposed(ordered_json& advice) const {
   }
   if (negotiation > transfer && negotiation > 0.1 * all) {
     Advise(advice,
-           "most of the exposed time goes to negotiation: look at who is last to submit, "
-           "and whether a plan is followed");
+           "most of the exposed time is negotiation: check which rank submits last, and whether a "
+           "plan is active");
   } else if (transfer > 0.1 * all) {
     Advise(advice, "most of the exposed time is transfer: submit earlier, or move fewer bytes");
   }
-  return {{"counted", has_waits ? "while the program waited" : "while tensors were under way"},
+  return {{"counted", has_waits ? "while the program waited" : "while tensors were in flight"},
           {"percent_of_time", Percent(exposed, all)},
           {"negotiation_percent", Percent(negotiation, exposed)},
           {"transfer_percent", Percent(transfer, exposed)},
           {"other_percent", Percent(exposed - negotiation - transfer, exposed)}};
 }
 
-// Of the first rank that has any: they are the same on all.
+// The buckets of the first rank with buckets, because all ranks have the same.
 ordered_json TimelineReport::DescribeBuckets(ordered_json& advice) const {
   const std::vector<double>* bytes = nullptr;
   for (const auto& [number, rank] : ranks_) {
@@ -304,8 +311,8 @@ ordered_json TimelineReport::DescribeBuckets(ordered_json& advice) const {
   described["by_bytes"] = std::move(by_bytes);
   constexpr double kSmall = 256 << 10;
   if (bytes->size() >= 10 && median < kSmall) {
-    Advise(advice, fmt::format("half of the buckets are of {:.0f} bytes or less: a larger fusion "
-                               "threshold, or fewer groups, moves them together",
+    Advise(advice, fmt::format("half of the buckets have at most {:.0f} bytes: raise the fusion "
+                               "threshold or use fewer groups, so that buckets become larger",
                                median));
   }
   return described;

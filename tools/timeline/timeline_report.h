@@ -1,5 +1,5 @@
-// tools/timeline/timeline_report.h - where the time of synchronisation goes, by the timelines of
-// all ranks.
+// tools/timeline/timeline_report.h - the time of each part of synchronisation, from the timelines
+// of all ranks.
 #ifndef LMDBIO_TOOLS_TIMELINE_TIMELINE_REPORT_H_
 #define LMDBIO_TOOLS_TIMELINE_TIMELINE_REPORT_H_
 
@@ -17,33 +17,34 @@
 
 namespace lmdbio::tools {
 
-// Takes events and counts; tells at the end. Times in microseconds, of one clock for all ranks.
+// Takes events one by one and computes the report at the end. Times are in microseconds, of one
+// clock for all ranks.
 // Threads: one at a time.
 class TimelineReport {
  public:
-  // One event, as TimelineFile::ReadAll gives it.
+  // Takes one event of TimelineFile::ReadAll.
   void Take(const nlohmann::json& event);
 
-  // Members of the outcome: phases, tensors, who was last, what is missing, exposed time, buckets,
-  // and advice.
-  // tensor_count_max  the slowest so many are named
+  // Members of the outcome: phases, slowest tensors, last ranks, missing submissions, exposed time,
+  // buckets and advice.
+  // tensor_count_max  number of slowest tensors
   nlohmann::ordered_json Outcome(size_t tensor_count_max) const;
 
  private:
   using Durations = std::vector<float>;
-  // A tensor of a rank: what stands in its row of the file.
+  // The row of one tensor in the file of a rank.
   struct ReportTrack {
     size_t tensor = 0;  // in tensors_
     bool has_name = false;
     bool is_negotiating = false;
-    double begin = 0;  // of the submission
+    double begin = 0;  // time of the submission
     bool has_begin = false;
   };
-  // The bucket of a rank that ended last, and the transfers since then.
+  // The last completed bucket of a rank, and the transfers after it.
   struct BucketTimes {
     uint64_t number = 0;
     double end = 0;
-    double pack = 0, transfer = 0, unpack = 0;  // how long
+    double pack = 0, transfer = 0, unpack = 0;  // durations
     double first_transfer = 0, transfer_so_far = 0;
     bool has_transfer = false;
   };
@@ -52,16 +53,16 @@ class TimelineReport {
     BucketTimes bucket;
     TimeSpans under_way, transferring, negotiating, waiting;
     std::vector<double> bucket_bytes;
-    double first = 0, last = 0;  // of any event
+    double first = 0, last = 0;  // first begin and last end of all events
     bool has_event = false;
     uint64_t lost_count = 0;
   };
   struct Tensor {
     std::string name;
     Durations total;
-    std::map<std::string, double> phase_us;  // summed up
+    std::map<std::string, double> phase_us;  // sums by phase
   };
-  // One tensor, submitted for the n-th time.
+  // The n-th submission of one tensor on all ranks.
   struct SubmissionTime {
     std::vector<int> ranks;
     int last_rank = -1;

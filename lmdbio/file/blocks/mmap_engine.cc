@@ -105,6 +105,7 @@ void MmapEngine::AwaitRun() {
 
 Result<std::span<BlockDone>> MmapEngine::Poll() {
   if (!waiting_.empty()) {
+    // Announces again when half of the announced bytes are copied, so that storage stays busy.
     if (ahead_bytes_max_ > 0) {
       if (announced_bytes_ <= ahead_bytes_max_ / 2) Announce();
       AwaitRun();
@@ -136,6 +137,8 @@ Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
   return {};
 }
 
+// Copies one block. The file size is checked first if the block is beyond the known size, or if
+// kCheckEveryBytes were copied since the last check.
 Status MmapEngine::Copy(const BlockRead& block) {
   const uint64_t length_bytes = block.destination.size();
   if (length_bytes == 0) return {};

@@ -88,6 +88,7 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   return {};
 }
 
+// The loop of each thread. The lock is released only during the read itself.
 void PreadEngine::Work() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
@@ -106,6 +107,7 @@ void PreadEngine::Work() {
   }
 }
 
+// Sleeps until blocks arrive, a retry is due, or the engine ends.
 void PreadEngine::AwaitWork(std::unique_lock<std::mutex>& lock) {
   if (const auto due = queue_.next_due()) {
     work_came_.wait_until(lock, *due);

@@ -41,6 +41,7 @@ Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_by
   return took.count() / static_cast<double>(count);
 }
 
+// Small reads give the cost of a request, large reads the cost of a byte.
 Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uint64_t file_bytes,
                                   MutableBytes memory) {
   // Each process reads at other offsets. Otherwise the second would read from the page cache.

@@ -27,6 +27,7 @@ void UringEngine::RegisterFiles() {
   has_files_ = ring_->RegisterFiles(std::array{file_->buffered_fd(), file_->direct_fd()});
 }
 
+// Registers the memory as buffers of kPartBytesMax, the largest size that the kernel accepts.
 void UringEngine::RegisterMemory(MutableBytes memory) {
   std::vector<iovec> buffers;
   for (uint64_t begin = 0; begin < memory.size(); begin += kPartBytesMax) {
@@ -85,6 +86,7 @@ void UringEngine::PrepareReads() {
   }
 }
 
+// Passes all completed reads to the queue, which decides about retries.
 void UringEngine::Reap() {
   while (const std::optional<RingResult> back = ring_->Take()) queue_.Take(back->read, back->got);
 }

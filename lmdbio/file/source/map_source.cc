@@ -95,6 +95,8 @@ void MapSource::Populate(Extent extent) const {
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
 #ifdef MADV_POPULATE_READ
   for (uint64_t at = begin; at < end;) {
+    // Extends the run up to the next piece with a bit. Only whole pieces get a bit, because a
+    // later request may need the rest of a partial piece.
     const uint64_t run_begin = at;
     for (; at < end && !IsPopulated(at / kPieceBytes); at = (at / kPieceBytes + 1) * kPieceBytes) {
       const bool is_whole = at % kPieceBytes == 0 && end - at >= kPieceBytes;

@@ -31,6 +31,7 @@ bool ReadAheadSource::Holds(Extent extent) const {
          extent.offset - held_.offset <= held_.length_bytes - extent.length_bytes;
 }
 
+// Whether a request continues the pass: it is small, and starts in the buffer or shortly after it.
 bool ReadAheadSource::Continues(Extent extent) const {
   const uint64_t end = held_.offset + held_.length_bytes;
   return extent.length_bytes <= kBufferBytes / 2 && extent.offset >= held_.offset &&

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the data version 3 fixtures of this folder. See README.md for what each holds and why.
+"""Writes the data version 3 fixtures of this folder; README.md describes content and purpose.
 
 usage: make_fixtures.py --tools DIR [--checksum-module SO] [--cipher-module SO]
 
@@ -186,7 +186,7 @@ def write_named(env):
     fill(env, boundary_records(4096), env.open_db('näme with spaces/\t'.encode()))
 
 
-# The binding sets no flags on the main database, so whatever needs one lives in a named one.
+# The binding sets no flags on the main database, so named databases have all flags.
 WITH_NAMED_DATABASES = ('dupsort-small', 'dupsort-promoted', 'dupsort-long-values', 'dupfixed',
                         'integer-key', 'reverse-key', 'named')
 WRITERS = {

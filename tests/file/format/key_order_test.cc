@@ -1,4 +1,4 @@
-// Oracle: liblmdb's own comparison, mdb_cmp, in a database with the flags.
+// Oracle: liblmdb's comparison, mdb_cmp, in a database with the same flags.
 #include "lmdbio/file/format/key_order.h"
 
 #include <lmdb.h>
@@ -13,7 +13,7 @@
 namespace lmdbio::test {
 namespace {
 
-// A write transaction with a database of the given flags, to compare keys in.
+// A write transaction on a database with the given flags, for comparisons of keys.
 class LmdbOrder {
  public:
   explicit LmdbOrder(unsigned flags) {

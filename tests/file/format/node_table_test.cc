@@ -42,7 +42,7 @@ PageImage ThreeNodes(PageFormat format) {
   return image;
 }
 
-TEST_CASE("LeafPage reads the nodes that were put, in both data versions", "[format]") {
+TEST_CASE("LeafPage reads the nodes of both data versions", "[format]") {
   for (const PageFormat format : {kVersion1, kVersion3}) {
     const PageImage image = ThreeNodes(format);
     const Result<LeafPage> page = ParseLeaf(image);

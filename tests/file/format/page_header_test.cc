@@ -44,7 +44,7 @@ TEST_CASE("ParsePageHeader reads the transaction of version 3", "[format]") {
   CHECK(file::ParsePageHeader(format, image.bytes(), PageNo{7})->transaction_id == 99);
 }
 
-TEST_CASE("ParseOverflowHead accepts a run that is long enough", "[format]") {
+TEST_CASE("ParseOverflowHead accepts only a run that is long enough", "[format]") {
   PageImage image(kFormat, 7, 0x04);
   image.Set<uint32_t>(12, 2);
   const auto parse = [&](uint64_t value_bytes) {

@@ -61,7 +61,7 @@ class PageImage {
   size_t lower_at() const { return format_.header_bytes() - 4; }
   size_t upper_at() const { return format_.header_bytes() - 2; }
   size_t slot_at(size_t index) const { return format_.header_bytes() + 2 * index; }
-  // Where node `index` starts in the page.
+  // The offset of node `index` in the page.
   size_t node_at(size_t index) const {
     return Get<uint16_t>(slot_at(index)) + size_t{format_.pointer_base()};
   }

@@ -1,7 +1,7 @@
-// Goal: what the kernel or the file system refuses is done another way and said once; what fails is
-// reported for the blocks it concerns; nothing hangs and nobody writes where nobody should.
-// Method: a child process in which system calls are refused by a filter, or in which a descriptor
-// of the engine is replaced by one that fails.
+// Goal: if the kernel or the file system refuses a call, the engine uses another one and reports it
+// once. A failed read is reported for its block only. No call hangs, and no memory besides the
+// destinations is written. Method: a child process with a filter that refuses system calls, or in
+// which a failing descriptor replaces one of the engine.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ bool ReadsRight(BlockEngine& engine, const EngineFile& file) {
   return engine.Start(blocks.reads()) && Drain(engine).empty() && blocks.HoldWhat(file);
 }
 
-// The descriptors of this process for `path`, with O_DIRECT or without.
+// The descriptors of this process for `path`, with or without O_DIRECT.
 std::set<int> DescriptorsOf(const std::string& path, CachePolicy cache) {
   std::set<int> found;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -57,16 +57,16 @@ std::set<int> DescriptorsOf(const std::string& path, CachePolicy cache) {
   return found;
 }
 
-// Puts `fd` in the place of the descriptors that are `later` and were not there `before`.
+// Replaces by `fd` the descriptors of `later` that are not in `before`.
 void Replace(const std::set<int>& before, const std::set<int>& later, int fd) {
   for (const int engine_fd : later) {
     if (!before.contains(engine_fd)) ::dup2(fd, engine_fd);
   }
 }
 
-TEST_CASE("Where io_uring is refused, pread does its work", "[io][engine][fault]") {
+TEST_CASE("OpenBlockEngine falls back to pread if io_uring is refused", "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
-  // A sandbox may allow the ring and refuse its use.
+  // A sandbox may allow the setup of a ring and refuse its use.
   const long call = GENERATE(long{SYS_io_uring_setup}, long{SYS_io_uring_enter});
   const int error_number = GENERATE(EPERM, ENOSYS);
   CAPTURE(call, error_number);
@@ -83,7 +83,7 @@ TEST_CASE("Where io_uring is refused, pread does its work", "[io][engine][fault]
   });
 }
 
-TEST_CASE("Where nothing can be registered, io_uring reads without", "[io][engine][fault]") {
+TEST_CASE("UringEngine reads without registration if it is refused", "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
     if (!RefuseSystemCall({SYS_io_uring_register, EPERM})) return Verdict::kCannotTell;
@@ -98,7 +98,7 @@ TEST_CASE("Where nothing can be registered, io_uring reads without", "[io][engin
   });
 }
 
-TEST_CASE("Where a file cannot be opened with O_DIRECT, it is read through the page cache",
+TEST_CASE("An engine reads through the page cache if O_DIRECT is refused at open",
           "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
@@ -117,7 +117,7 @@ TEST_CASE("Where a file cannot be opened with O_DIRECT, it is read through the p
   });
 }
 
-TEST_CASE("Where nobody tells the alignment of direct reads, a page will do",
+TEST_CASE("Direct reads are aligned to a page if the kernel reports no alignment",
           "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
@@ -132,17 +132,17 @@ TEST_CASE("Where nobody tells the alignment of direct reads, a page will do",
   });
 }
 
-TEST_CASE("When a direct read is refused, this one and all others go through the page cache",
+TEST_CASE("After a refused direct read all reads go through the page cache",
           "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
-    // A registered file would stay what it is.
+    // The ring would keep a registered file, so the replacement would have no effect.
     if (!RefuseSystemCall({SYS_io_uring_register, EPERM})) return Verdict::kCannotTell;
     for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
       const auto engine = OpenOrThrow(file.path(), {kind, CachePolicy::kDirect, 4, {}});
       const std::set<int> direct = DescriptorsOf(file.path(), CachePolicy::kDirect);
       if (direct.empty()) return Verdict::kCannotTell;
-      // A file that can be opened (by root), but not read.
+      // A file that root can open but not read.
       const UniqueFd refusing(::open("/proc/self/clear_refs", O_RDONLY | O_CLOEXEC));
       char byte = 0;
       if (::pread(refusing.get(), &byte, 1, 0) != -1 || errno != EINVAL) {
@@ -162,14 +162,15 @@ TEST_CASE("When a direct read is refused, this one and all others go through the
   });
 }
 
-TEST_CASE("When the storage fails, each block says where", "[io][engine][fault]") {
+TEST_CASE("A storage failure is reported with file and offset for each block",
+          "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
     if (!RefuseSystemCall({SYS_io_uring_register, EPERM})) return Verdict::kCannotTell;
     for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
       const std::set<int> before = DescriptorsOf(file.path(), CachePolicy::kBuffered);
       const auto engine = OpenOrThrow(file.path(), {.kind = kind, .queue_depth = 4});
-      // The memory of this process, of which the first megabyte is not there: EIO.
+      // The memory of this process. Its first megabyte is not mapped, so reads give EIO.
       const UniqueFd failing(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
       char byte = 0;
       if (::pread(failing.get(), &byte, 1, 4096) != -1 || errno != EIO) {
@@ -193,7 +194,7 @@ TEST_CASE("When the storage fails, each block says where", "[io][engine][fault]"
   });
 }
 
-// An engine that reads `memory` instead of the file, the hole before all else.
+// An engine that reads `memory` instead of the file, starting with the hole.
 std::unique_ptr<BlockEngine> StartReading(const EngineFile& file, const HoledMemory& memory,
                                           BlockList& blocks, const EngineOptions& options) {
   const std::set<int> before = DescriptorsOf(file.path(), CachePolicy::kBuffered);
@@ -207,7 +208,7 @@ std::unique_ptr<BlockEngine> StartReading(const EngineFile& file, const HoledMem
   return engine;
 }
 
-// Waits for all blocks but the hole. Whether these and no others are done, and right.
+// Waits for all blocks except the hole. Returns whether exactly these are done and correct.
 bool ReadsAllButTheHole(BlockEngine& engine, const HoledMemory& memory, const BlockList& blocks) {
   for (uint64_t left = HoledMemory::kBlockCount; left > 0;) {
     const auto done = engine.WaitSome();
@@ -222,7 +223,7 @@ bool ReadsAllButTheHole(BlockEngine& engine, const HoledMemory& memory, const Bl
   return engine.outstanding() == 1;
 }
 
-TEST_CASE("While a failed read waits for its next try, all others are read",
+TEST_CASE("A failed read that waits for its retry does not delay other reads",
           "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   const EngineKind kind = GENERATE(EngineKind::kPread, EngineKind::kUring);
@@ -234,7 +235,7 @@ TEST_CASE("While a failed read waits for its next try, all others are read",
       return Verdict::kCannotTell;
     }
     BlockList blocks(1 << 20);
-    // The next try never comes.
+    // The retry is not due during the test.
     const auto engine =
         StartReading(file, memory, blocks,
                      {.kind = kind, .queue_depth = depth, .retry_pause = std::chrono::hours(1)});
@@ -243,11 +244,11 @@ TEST_CASE("While a failed read waits for its next try, all others are read",
     CHILD_CHECK(engine->WaitSome(std::chrono::milliseconds(1))->empty());
     CHILD_CHECK(engine->outstanding() == 1);
     CHILD_CHECK(engine->counters().request_count == HoledMemory::kBlockCount + 1);
-    return Verdict::kRight;  // nor does the engine's end wait for it
+    return Verdict::kRight;  // the destructor does not wait for the retry, either
   });
 }
 
-TEST_CASE("A read that failed for a moment is tried again and done", "[io][engine][fault]") {
+TEST_CASE("A read that fails temporarily is retried until it succeeds", "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   const EngineKind kind = GENERATE(EngineKind::kPread, EngineKind::kUring);
   const uint32_t depth = GENERATE(1, 4);
@@ -258,7 +259,7 @@ TEST_CASE("A read that failed for a moment is tried again and done", "[io][engin
       return Verdict::kCannotTell;
     }
     BlockList blocks(1 << 20);
-    // Tries for 10 s: as long as the others may take.
+    // Retries for 10 s, the limit for the other reads.
     const auto engine = StartReading(
         file, memory, blocks,
         {.kind = kind, .queue_depth = depth, .retry_pause = std::chrono::milliseconds(500)});
@@ -272,8 +273,7 @@ TEST_CASE("A read that failed for a moment is tried again and done", "[io][engin
   });
 }
 
-TEST_CASE("When the ring itself fails, the engine says so and nothing is left under way",
-          "[io][engine][fault]") {
+TEST_CASE("A failure of the ring is reported and leaves no read in flight", "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   for (const CachePolicy cache : {CachePolicy::kBuffered, CachePolicy::kDirect}) {
     CheckInChild([&] {
@@ -285,7 +285,7 @@ TEST_CASE("When the ring itself fails, the engine says so and nothing is left un
       CHILD_CHECK(engine->Start(blocks.reads()));
       if (!RefuseSystemCall({SYS_io_uring_enter, EBADR})) return Verdict::kCannotTell;
       Result<std::span<BlockDone>> done = engine->WaitSome();
-      while (done) done = engine->WaitSome();  // what had completed before
+      while (done) done = engine->WaitSome();  // blocks that completed before the failure
       CHILD_CHECK(done.error().code() == ErrorCode::kIo);
       const std::string message = file.path() + ": io_uring_enter: Invalid request descriptor";
       CHILD_CHECK(done.error().message() == message);
@@ -300,7 +300,7 @@ TEST_CASE("When the ring itself fails, the engine says so and nothing is left un
   }
 }
 
-TEST_CASE("Where no thread can be started, nothing is taken over", "[io][engine][fault]") {
+TEST_CASE("PreadEngine takes over no block if it can start no thread", "[io][engine][fault]") {
   const EngineFile file(kFileBytes);
   CheckInChild([&] {
     if (!RefuseSystemCall({SYS_clone, EAGAIN}) || !RefuseSystemCall({SYS_clone3, EAGAIN})) {

@@ -1,5 +1,5 @@
-// Goal: the parts of a block are the block, and what is called direct is aligned in every respect.
-// Method: the parts must tile the block; the largest one possible must be direct.
+// Goal: the parts of a block cover the block, and direct parts are aligned in file and memory.
+// Method: the parts must tile the block; the largest possible part must be direct.
 #include "lmdbio/file/blocks/block_file.h"
 
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 namespace lmdbio::file {
 namespace {
 
-// Addresses only: nothing is read or written.
+// Addresses only; the memory is neither read nor written.
 class Addresses {
  public:
   static constexpr uint64_t kBytes = uint64_t{4} << 30;
@@ -36,7 +36,7 @@ class Addresses {
   std::byte* begin_;
 };
 
-// Checks that the parts tile the block; returns the bytes that are direct.
+// Checks that the parts tile the block. Returns the number of direct bytes.
 uint64_t DirectBytes(const ReadRequest& block, const std::vector<BlockPart>& parts,
                      const DirectAlignment& alignment) {
   uint64_t done_bytes = 0;
@@ -59,7 +59,7 @@ uint64_t DirectBytes(const ReadRequest& block, const std::vector<BlockPart>& par
   return direct_bytes;
 }
 
-TEST_CASE("SplitBlock makes parts of any block", "[io][block-file]") {
+TEST_CASE("SplitBlock divides any block", "[io][block-file]") {
   const Addresses addresses;
   test::Random random(3);
   for (const DirectAlignment& alignment :
@@ -87,7 +87,7 @@ TEST_CASE("SplitBlock makes parts of any block", "[io][block-file]") {
   }
 }
 
-TEST_CASE("SplitBlock cuts what is too large for one read", "[io][block-file]") {
+TEST_CASE("SplitBlock divides a block that is too large for one read", "[io][block-file]") {
   const Addresses addresses;
   const uint64_t large_bytes = 3 * kPartBytesMax + 100;
   for (const uint64_t offset : {uint64_t{0}, uint64_t{4096}, uint64_t{4000}}) {

@@ -19,7 +19,7 @@
 namespace lmdbio::file {
 namespace {
 
-// What mincore says of the same file: the share of its pages that are in the page cache.
+// Oracle: the share of the file's pages in the page cache, by mincore.
 double ResidentShare(const std::string& path, uint64_t size_bytes) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   void* map = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -33,7 +33,7 @@ double ResidentShare(const std::string& path, uint64_t size_bytes) {
   return static_cast<double>(count) / static_cast<double>(resident.size());
 }
 
-// Asks the kernel to forget the file. It may refuse, as tmpfs does.
+// Asks the kernel to drop the cached pages of the file. It may refuse, as on tmpfs.
 void Forget(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ::fdatasync(fd.get());
@@ -58,9 +58,8 @@ TEST_CASE("CachedShare finds a file that was just written in the page cache", "[
   CHECK(*share > 0.9);
 }
 
-// A read that must not wait still made the kernel fetch, and the second look found a warm file.
-TEST_CASE("CachedShare finds nothing where nothing is, however often it looks",
-          "[io][cache_probe]") {
+// A read with RWF_NOWAIT made the kernel fetch the page, so a second probe found a warm file.
+TEST_CASE("CachedShare of a cold file stays 0 in repeated calls", "[io][cache_probe]") {
   const bool can_count = GENERATE(true, false);
   CAPTURE(can_count);
   const test::TempDir dir;
@@ -79,7 +78,7 @@ TEST_CASE("CachedShare finds nothing where nothing is, however often it looks",
         }) == test::Verdict::kRight);
 }
 
-TEST_CASE("CachedShare estimates where the kernel does not count", "[io][cache_probe]") {
+TEST_CASE("CachedShare estimates if the kernel does not count", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   if (ResidentShare(path, kFileBytes) < 1) return;  // short of memory
@@ -90,7 +89,7 @@ TEST_CASE("CachedShare estimates where the kernel does not count", "[io][cache_p
         }) == test::Verdict::kRight);
 }
 
-TEST_CASE("CachedShare tells how much of a file was read", "[io][cache_probe]") {
+TEST_CASE("CachedShare is the share of the file that was read", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   Forget(path);
@@ -104,7 +103,7 @@ TEST_CASE("CachedShare tells how much of a file was read", "[io][cache_probe]") 
   CHECK(*share == Approx(ResidentShare(path, kFileBytes)).margin(0.05));
 }
 
-TEST_CASE("IsCached tells of each part of a file whether it was read", "[io][cache_probe]") {
+TEST_CASE("IsCached is true for exactly the parts of a file that were read", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -119,7 +118,7 @@ TEST_CASE("IsCached tells of each part of a file whether it was read", "[io][cac
   CHECK_FALSE(IsCached(fd.get(), kFileBytes, {(2 << 20) - 1, 2}));
   CHECK_FALSE(IsCached(fd.get(), kFileBytes, {0, kFileBytes}));
   CHECK_FALSE(IsCached(fd.get(), kFileBytes, {kFileBytes - 1, uint64_t{1} << 62}));
-  CHECK(IsCached(fd.get(), kFileBytes, {kFileBytes, 1}));  // nothing of it is in the file
+  CHECK(IsCached(fd.get(), kFileBytes, {kFileBytes, 1}));  // the extent is beyond the file
 }
 
 TEST_CASE("CachedShare takes files of any size", "[io][cache_probe]") {
@@ -133,7 +132,7 @@ TEST_CASE("CachedShare takes files of any size", "[io][cache_probe]") {
   if (size_bytes == 0) CHECK(*share == 0);
 }
 
-TEST_CASE("CachedShare names a file that is not there", "[io][cache_probe]") {
+TEST_CASE("CachedShare names a missing file", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "none";
   const auto share = CachedShare(path);

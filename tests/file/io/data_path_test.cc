@@ -1,5 +1,5 @@
-// Goal: one path from the user leads to the data file of either kind of environment, or to an error
-// that names it; and no two databases share a provenance file.
+// Goal: a user's path yields the data file of either kind of environment, or an error that names
+// the path. No two databases share a provenance file.
 #include "lmdbio/file/io/data_path.h"
 
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::TempDir;
 
-// The code of the error, whose message must start with the path that is wrong.
+// The code of the error. Its message must start with the wrong path.
 ErrorCode FailureOf(const std::string& path, const std::string& named) {
   const Result<std::string> found = FindDataFile(path);
   REQUIRE_FALSE(found.has_value());
@@ -38,7 +38,7 @@ TEST_CASE("FindDataFile finds the file of either kind of environment", "[io][dat
   CHECK(FindDataFile(directory + "/link") == directory + "/link");
 }
 
-TEST_CASE("FindDataFile names what is missing", "[io][data-path]") {
+TEST_CASE("FindDataFile names the missing path", "[io][data-path]") {
   const TempDir dir;
   const std::string directory = dir.path();
   CHECK(FailureOf(directory + "/none", directory + "/none") == ErrorCode::kNotFound);
@@ -54,12 +54,12 @@ TEST_CASE("FindDataFile names what is missing", "[io][data-path]") {
   CHECK(FailureOf(file + "/data.mdb", file + "/data.mdb") == ErrorCode::kNotFound);
 }
 
-TEST_CASE("FindDataFile refuses what is no file", "[io][data-path]") {
+TEST_CASE("FindDataFile refuses pipes, devices and inner directories", "[io][data-path]") {
   const TempDir dir;
   const std::string directory = dir.path();
   const std::string pipe = directory + "/pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  CHECK(FailureOf(pipe, pipe) == ErrorCode::kInvalidArgument);  // and does not wait for a writer
+  CHECK(FailureOf(pipe, pipe) == ErrorCode::kInvalidArgument);  // without waiting for a writer
   CHECK(FailureOf("/dev/null", "/dev/null") == ErrorCode::kInvalidArgument);
   const std::string inner = directory + "/data.mdb";
   fs::create_directory(inner);
@@ -68,24 +68,24 @@ TEST_CASE("FindDataFile refuses what is no file", "[io][data-path]") {
   CHECK(FailureOf(endless, endless) == ErrorCode::kInvalidArgument);
 }
 
-TEST_CASE("ProvenancePath stands beside the data file", "[io][data-path]") {
+TEST_CASE("ProvenancePath is beside the data file", "[io][data-path]") {
   CHECK(ProvenancePath("dir/data.mdb", "") == "dir/data.mdb.prov");
   CHECK(ProvenancePath("dir/data.mdb", "train") == "dir/data.mdb.train.prov");
   CHECK(ProvenancePath("single", "Train-2_b") == "single.Train-2_b.prov");
 }
 
-TEST_CASE("ProvenancePath writes what a file name should not hold as %XX", "[io][data-path]") {
+TEST_CASE("ProvenancePath writes special bytes of a name as %XX", "[io][data-path]") {
   CHECK(ProvenancePath("d", "a b") == "d.a%20b.prov");
   CHECK(ProvenancePath("d", "../up") == "d.%2E%2E%2Fup.prov");
   CHECK(ProvenancePath("d", "100%") == "d.100%25.prov");
   CHECK(ProvenancePath("d", "%20") == "d.%2520.prov");
   CHECK(ProvenancePath("d", "\xC3\xA9") == "d.%C3%A9.prov");
   CHECK(ProvenancePath("d", std::string(1, '\0')) == "d.%00.prov");
-  // The data path itself is the user's affair.
+  // The data path itself is not changed.
   CHECK(ProvenancePath("with space/d", "") == "with space/d.prov");
 }
 
-TEST_CASE("ProvenancePath gives every database a file of its own", "[io][data-path]") {
+TEST_CASE("ProvenancePath is different for every database", "[io][data-path]") {
   std::set<std::string> paths{ProvenancePath("d", "")};
   size_t name_count = 1;
   const auto add = [&](const std::string& name) {

@@ -33,19 +33,19 @@ namespace lmdbio::file {
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint64_t kBlockBytesMax = 3 << 20;
 
-// A file of random bytes, gone with this object.
+// A file of random bytes. The destructor removes it.
 class EngineFile {
  public:
   explicit EngineFile(uint64_t size_bytes) : size_bytes_(size_bytes) {
     test::WriteWholeFile(path(), test::AsBytes(test::Random(1).BytesOf(size_bytes)));
     fd_ = UniqueFd(::open(path().c_str(), O_RDONLY | O_CLOEXEC));
-    // A direct read of what is not on disk yet would wait for it each time.
+    // Synced, because a direct read of dirty pages would wait for their write each time.
     if (!fd_ || ::fdatasync(fd_.get()) != 0) throw std::runtime_error("cannot open " + path());
   }
 
   std::string path() const { return dir_.path() / "file"; }
   uint64_t size_bytes() const { return size_bytes_; }
-  // The oracle: what plain pread finds there.
+  // The oracle: the bytes that plain pread returns.
   bool Holds(uint64_t offset, Bytes expected) const {
     std::vector<std::byte> bytes(expected.size());
     const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -59,8 +59,8 @@ class EngineFile {
   UniqueFd fd_;
 };
 
-// Blocks with their destinations in page-aligned memory, unwritten bytes between them. The tag of a
-// block is its place in the list.
+// Blocks with destinations in page-aligned memory, with gaps between them. The tag of a block is
+// its index in the list.
 class BlockList {
  public:
   explicit BlockList(uint64_t memory_bytes)
@@ -76,7 +76,7 @@ class BlockList {
   const std::vector<BlockRead>& reads() const { return reads_; }
   uint64_t bytes() const { return bytes_; }
 
-  // The destination lies `address_shift` bytes behind a page boundary.
+  // The destination starts `address_shift` bytes after a page boundary.
   BlockList& Add(uint64_t offset, uint64_t length_bytes, uint64_t address_shift = 0) {
     const uint64_t begin = (end_ / kPageBytes + 1) * kPageBytes + address_shift;
     if (begin + length_bytes > size_bytes_) throw std::runtime_error("too little memory");
@@ -86,8 +86,8 @@ class BlockList {
     return *this;
   }
 
-  // `count` blocks, of which a few are large and a few empty, while there is memory for them.
-  // Offset and address are aligned, or equally far from that, or neither.
+  // Adds up to `count` blocks while there is memory for them; a few are large, a few are empty.
+  // Offset and address are both aligned, both shifted by the same amount, or unrelated.
   BlockList& AddRandom(test::Random& random, uint64_t file_bytes, int count) {
     for (int i = 0; i < count; ++i) {
       const uint64_t kind = random.Below(20);
@@ -104,7 +104,7 @@ class BlockList {
     return *this;
   }
 
-  // Whether every block has the bytes of the file, and nothing else was written.
+  // Whether every block has the bytes of the file, and no gap was written.
   bool HoldWhat(const EngineFile& file) const {
     const std::byte* unwritten = memory_.get();
     for (const BlockRead& block : reads_) {
@@ -118,7 +118,7 @@ class BlockList {
 
  private:
   static constexpr std::byte kUnwritten{0xEE};
-  // All bytes are equal to their neighbours, and the first is as it should be.
+  // Compares the first byte, and each byte with its neighbour.
   static bool IsUnwritten(Bytes bytes) {
     if (bytes.empty()) return true;
     const std::string_view text = test::AsText(bytes);
@@ -128,7 +128,7 @@ class BlockList {
   uint64_t size_bytes_;
   std::unique_ptr<std::byte, void (*)(void*)> memory_;
   std::vector<BlockRead> reads_;
-  uint64_t end_ = 0;  // of what is taken of the memory
+  uint64_t end_ = 0;  // end of the used memory
   uint64_t bytes_ = 0;
 };
 
@@ -139,7 +139,7 @@ inline std::unique_ptr<BlockEngine> OpenOrThrow(const std::string& path,
   return std::move(*engine);
 }
 
-// Waits until nothing is outstanding. Returns the messages of the blocks that failed, by tag.
+// Waits until no block is outstanding. Returns the messages of failed blocks, by tag.
 inline std::map<uint64_t, std::string> Drain(BlockEngine& engine) {
   std::map<uint64_t, std::string> failures;
   while (engine.outstanding() > 0) {

@@ -6,7 +6,7 @@
 namespace lmdbio::file {
 namespace {
 
-TEST_CASE("ErrnoError says what to do, and keeps the number", "[io]") {
+TEST_CASE("ErrnoError chooses the fitting code and keeps errno", "[io]") {
   struct Case {
     int error_number;
     ErrorCode code;

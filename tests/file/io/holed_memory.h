@@ -1,4 +1,4 @@
-// tests/file/io/holed_memory.h - a "file" of which one read fails until the test says otherwise.
+// tests/file/io/holed_memory.h - a file with one failing read, until the test repairs it.
 //
 // The file is the memory of this process (/proc/self/mem). Offsets are addresses, and a page that
 // is not mapped gives EIO.
@@ -21,9 +21,9 @@ namespace lmdbio::file {
 
 class HoledMemory {
  public:
-  static constexpr uint64_t kHole = 1 << 20;  // nothing else is mapped so low
+  static constexpr uint64_t kHole = 1 << 20;  // no other memory is mapped at so low an address
   static constexpr uint64_t kBlockBytes = 1000;
-  static constexpr uint64_t kBlockCount = 60;  // that can be read
+  static constexpr uint64_t kBlockCount = 60;  // readable blocks
 
   HoledMemory() : fd_(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC)) {}
   ~HoledMemory() {
@@ -33,7 +33,7 @@ class HoledMemory {
   HoledMemory& operator=(const HoledMemory&) = delete;
 
   int fd() const { return fd_.get(); }
-  // Whether this system lets us read such a file.
+  // Whether this system allows reading such a file.
   bool Works() const {
     char byte = 0;
     return ::pread(fd(), &byte, 1, static_cast<off_t>(Offset(0))) == 1 &&
@@ -47,7 +47,7 @@ class HoledMemory {
     return std::string_view(content_).substr(block * kBlockBytes, kBlockBytes);
   }
 
-  // From now on the hole can be read, as zeros.
+  // Maps the hole, so that reads of it return zeros.
   bool Fill() {
     hole_ = ::mmap(Hole(), kBlockBytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -15,20 +15,20 @@ void Write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-TEST_CASE("This host says how much memory is free", "[io][room]") {
+TEST_CASE("MemoryRoomBytes reads the free memory of this host", "[io][room]") {
   const uint64_t room = MemoryRoomBytes();
   CHECK(room > 0);
   CHECK(room < uint64_t{1} << 50);
 }
 
-TEST_CASE("The narrowest limit counts", "[io][room]") {
+TEST_CASE("MemoryRoomBytes returns the smallest limit", "[io][room]") {
   const test::TempDir dir;
   MemoryFiles files;
   files.meminfo = (dir.path() / "meminfo").string();
   files.cgroup_of_process = (dir.path() / "cgroup").string();
   files.cgroup_root = (dir.path() / "root").string();
   const std::filesystem::path root = files.cgroup_root;
-  CHECK(MemoryRoomBytes(files) == 0);  // nobody tells
+  CHECK(MemoryRoomBytes(files) == 0);  // no file reports memory
 
   Write(files.meminfo, "MemTotal: 100 kB\nMemAvailable: 50 kB\n");
   CHECK(MemoryRoomBytes(files) == 50 * 1024);
@@ -36,7 +36,7 @@ TEST_CASE("The narrowest limit counts", "[io][room]") {
   Write(files.cgroup_of_process, "0::/job/step\n");
   Write(root / "job/step/memory.max", "max\n");
   CHECK(MemoryRoomBytes(files) == 50 * 1024);
-  // 40,000 of which 10,000 are held, 4,000 of these by files.
+  // A limit of 40,000 bytes. The group uses 10,000, of which 4,000 are cached files.
   Write(root / "job/memory.max", "40000\n");
   Write(root / "job/memory.current", "10000\n");
   Write(root / "job/memory.stat", "anon 6000\nfile 4000\n");
@@ -45,7 +45,7 @@ TEST_CASE("The narrowest limit counts", "[io][room]") {
   Write(root / "job/step/memory.current", "9000\n");
   CHECK(MemoryRoomBytes(files) == 0);
 
-  // Version 1.
+  // Control groups of version 1.
   Write(files.cgroup_of_process, "5:cpu:/other\n4:memory:/job\n");
   Write(root / "memory/job/memory.limit_in_bytes", "30000\n");
   Write(root / "memory/job/memory.usage_in_bytes", "20000\n");

@@ -1,5 +1,5 @@
-// Goal: an OutputFile holds the bytes of all writes, in order, and nothing is left of one that was
-// never published. tests/file/io/small_file_test.cc tries every kind of path.
+// Goal: an OutputFile contains the bytes of all writes in order. A file that is not published
+// leaves nothing. tests/file/io/small_file_test.cc tests every kind of path.
 #include "lmdbio/file/io/output_file.h"
 
 #include <filesystem>
@@ -21,14 +21,14 @@ auto FileCount(const fs::path& directory) {
   return std::distance(fs::directory_iterator(directory), {});
 }
 
-TEST_CASE("OutputFile holds what was written, in order", "[io][output-file]") {
+TEST_CASE("OutputFile contains the written bytes in order", "[io][output-file]") {
   const test::TempDir dir;
   const fs::path path = dir.path() / "file";
   test::Random random(3);
   std::string expected;
   const auto file = OutputFile::Create(path);
   REQUIRE(file);
-  // Around the size of the buffer, and far below and above.
+  // Sizes around that of the buffer, and much smaller and larger ones.
   for (const size_t size_bytes : {1, 0, 65'535, 1, 65'536, 65'537, 7, 300'000, 9}) {
     const std::string part = random.BytesOf(size_bytes);
     REQUIRE((*file)->Write(AsBytes(part)));

@@ -1,8 +1,7 @@
-// Goal: whatever one read meets on its way - interruptions, short reads, failures that pass and
-// failures that stay, the end of the file - it brings all bytes or names the reason, after a
-// bounded number of tries, with growing pauses.
-// Method: a read call that follows a script; the oracle is the memory it copies from. Nothing
-// sleeps: the pauses are collected.
+// Goal: a read returns all bytes or names the reason, after a bounded number of calls with growing
+// pauses. It may meet interruptions, short reads, transient and permanent failures, and the end of
+// the file. Method: a read call that follows a script. The oracle is the memory that it copies
+// from. The test does not sleep; it collects the pauses.
 #include "lmdbio/file/io/read_progress.h"
 
 #include <fcntl.h>
@@ -23,8 +22,8 @@
 namespace lmdbio::file {
 namespace {
 
-// Answers the n-th call with the n-th step: so many bytes at most, or a negative error number. All
-// later calls read what is wanted.
+// The n-th call returns the n-th step: at most so many bytes, or a negative error number. Later
+// calls read all requested bytes.
 class ScriptedFile {
  public:
   explicit ScriptedFile(std::vector<ssize_t> steps, size_t size_bytes = 1000)
@@ -51,7 +50,7 @@ class ScriptedFile {
 
 struct Outcome {
   Status status;
-  std::vector<int64_t> pauses_ms;  // those that are not 0
+  std::vector<int64_t> pauses_ms;  // pauses other than 0
 };
 
 Outcome ReadAll(ScriptedFile& file, const ReadRequest& request) {
@@ -67,7 +66,7 @@ Outcome ReadAll(ScriptedFile& file, const ReadRequest& request) {
   return outcome;
 }
 
-TEST_CASE("A read is done at once if everything comes at once", "[io][read-progress]") {
+TEST_CASE("A read is done after one complete call", "[io][read-progress]") {
   ScriptedFile file({});
   std::vector<std::byte> buffer(1000);
   REQUIRE(ReadAll(file, {0, buffer}).status);
@@ -75,13 +74,13 @@ TEST_CASE("A read is done at once if everything comes at once", "[io][read-progr
   CHECK(file.call_count() == 1);
 }
 
-TEST_CASE("An empty read needs no call and takes any", "[io][read-progress]") {
+TEST_CASE("An empty read needs no call and ignores any result", "[io][read-progress]") {
   ReadProgress progress({7, {}});
   CHECK(progress.is_done());
   CHECK(progress.Take(0) == std::chrono::milliseconds(0));
 }
 
-TEST_CASE("A read goes on after short reads, interruptions and failures that pass",
+TEST_CASE("A read continues after short reads, interruptions and transient failures",
           "[io][read-progress][fault]") {
   struct Case {
     std::vector<ssize_t> steps;
@@ -105,7 +104,7 @@ TEST_CASE("A read goes on after short reads, interruptions and failures that pas
   }
 }
 
-TEST_CASE("A read gives up on a failure that stays", "[io][read-progress][fault]") {
+TEST_CASE("A read fails after repeated transient failures", "[io][read-progress][fault]") {
   for (const int error_number : {EIO, EAGAIN, ECANCELED}) {
     ScriptedFile file(std::vector<ssize_t>(100, -error_number));
     std::vector<std::byte> buffer(1000);
@@ -119,7 +118,7 @@ TEST_CASE("A read gives up on a failure that stays", "[io][read-progress][fault]
   }
 }
 
-TEST_CASE("A read does not retry a failure that cannot pass", "[io][read-progress][fault]") {
+TEST_CASE("A read does not retry a permanent failure", "[io][read-progress][fault]") {
   ScriptedFile file({-EBADF});
   std::vector<std::byte> buffer(1000);
   const Outcome outcome = ReadAll(file, {0, buffer});
@@ -128,7 +127,7 @@ TEST_CASE("A read does not retry a failure that cannot pass", "[io][read-progres
   CHECK(file.call_count() == 1);
 }
 
-TEST_CASE("A read says where the file ends", "[io][read-progress][fault]") {
+TEST_CASE("A read past the end reports the file size", "[io][read-progress][fault]") {
   ScriptedFile file({100, -EIO});
   std::vector<std::byte> buffer(600);
   const Outcome outcome = ReadAll(file, {500, buffer});
@@ -139,7 +138,7 @@ TEST_CASE("A read says where the file ends", "[io][read-progress][fault]") {
   CHECK(test::AsText(buffer).substr(0, 500) == file.content().substr(500));
 }
 
-TEST_CASE("ReadFully reads a file, and says where it ends", "[io][read-progress]") {
+TEST_CASE("ReadFully reads a file and reports its end", "[io][read-progress]") {
   const test::TempDir dir;
   test::WriteWholeFile(dir.path() / "file", test::AsBytes("0123456789"));
   const UniqueFd fd(::open((dir.path() / "file").c_str(), O_RDONLY | O_CLOEXEC));

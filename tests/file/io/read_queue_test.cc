@@ -1,5 +1,5 @@
-// Goal: reads leave the queue in the order in which they came, and a failed one not before its
-// time. The pauses are 0 or an hour, so that no answer depends on how fast the test runs.
+// Goal: reads leave the queue in order, and a failed read not before its due time. The pauses are 0
+// or an hour, so that no result depends on the speed of the test.
 #include "lmdbio/file/io/read_queue.h"
 #include "tests/support/catch.h"
 
@@ -28,7 +28,7 @@ TEST_CASE("ReadQueue keeps the order of its reads", "[io][read-queue]") {
   CHECK(TakeAll(queue) == std::vector<size_t>{7, 0, 1, 2});
 }
 
-TEST_CASE("ReadQueue holds a failed read back, and no other", "[io][read-queue]") {
+TEST_CASE("ReadQueue delays only the failed read", "[io][read-queue]") {
   ReadQueue queue;
   CHECK_FALSE(queue.next_due());
   const auto before = ReadQueue::Clock::now();
@@ -43,7 +43,7 @@ TEST_CASE("ReadQueue holds a failed read back, and no other", "[io][read-queue]"
   CHECK_FALSE(queue.next_due());
 }
 
-TEST_CASE("ReadQueue hands out a read whose time has come before the others", "[io][read-queue]") {
+TEST_CASE("ReadQueue returns a due retry before other reads", "[io][read-queue]") {
   ReadQueue queue;
   queue.Add(Read(0));
   queue.AddAgain(Read(7), milliseconds(1));

@@ -1,6 +1,6 @@
-// Goal: sources and probes work where a sandbox or an old kernel refuses a system call that has an
-// older substitute. The engines are tried in block_engine_fault_test.cc.
-// Method: a child process in which a filter refuses the calls.
+// Goal: sources and probes work if a sandbox or an old kernel refuses a system call that has an
+// older substitute. block_engine_fault_test.cc tests the engines. Method: a child process with a
+// filter that refuses the calls.
 #include <fcntl.h>
 #include <sys/syscall.h>
 
@@ -28,7 +28,7 @@ using test::Verdict;
 constexpr uint64_t kFileBytes = 1 << 20;
 constexpr long kCachestatCall = 451;
 
-// Whether `source` tells the size of the file and reads all of it, in many requests.
+// Whether `source` returns the size of the file and reads all of it with many requests.
 bool ReadsRight(const ByteSource& source, const EngineFile& file) {
   std::vector<std::byte> bytes(kFileBytes);
   std::vector<ReadRequest> requests;

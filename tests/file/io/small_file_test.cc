@@ -1,5 +1,5 @@
-// Goal: a reader that opens a path written by WriteFileAtomically finds one whole file, and nothing
-// else is left beside it, whatever went wrong. Links, devices and FIFOs stay what they are.
+// Goal: a reader of a path written by WriteFileAtomically finds one complete file. No other file is
+// left beside it, after any failure. Links, devices and FIFOs are not replaced.
 #include "lmdbio/file/source/small_file.h"
 
 #include <fcntl.h>
@@ -81,7 +81,7 @@ TEST_CASE("WriteFileAtomically creates and replaces", "[io][small-file]") {
   }
 }
 
-TEST_CASE("WriteFileAtomically leaves an open file as it was", "[io][small-file]") {
+TEST_CASE("WriteFileAtomically does not change an open file", "[io][small-file]") {
   const TempDir dir;
   const fs::path path = dir.path() / "file";
   REQUIRE(WriteFileAtomically(path, AsBytes("old")).has_value());
@@ -102,7 +102,7 @@ TEST_CASE("WriteFileAtomically writes beside a name without a directory", "[io][
   CHECK(ReadWholeTextFile(dir.path() / "file") == "here");
 }
 
-TEST_CASE("WriteFileAtomically leaves nothing behind where it cannot write", "[io][small-file]") {
+TEST_CASE("WriteFileAtomically leaves no file if it cannot write", "[io][small-file]") {
   const TempDir dir;
   const fs::path directory = dir.path() / "directory";
   fs::create_directory(directory);
@@ -134,7 +134,7 @@ TEST_CASE("WriteFileAtomically keeps a symbolic link and replaces its target", "
   fs::create_symlink("../" + elsewhere.path().filename().string() + "/target",
                      dir.path() / "relative");
   const std::set<std::string> before = NamesIn(dir.path());
-  // The first link leads to a file that is not there yet.
+  // The first link leads to a file that does not exist yet.
   for (const std::string name : {"absolute", "chain", "relative"}) {
     INFO(name);
     REQUIRE(WriteFileAtomically(dir.path() / name, AsBytes("by " + name)).has_value());
@@ -164,7 +164,7 @@ TEST_CASE("WriteFileAtomically writes into a FIFO", "[io][small-file]") {
   const TempDir dir;
   const fs::path path = dir.path() / "fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  // A reader that was there before; the content fits into the pipe.
+  // The reader opens the FIFO first; the content fits into the pipe.
   const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const std::string content(50'000, 'x');
   REQUIRE(WriteFileAtomically(path, AsBytes(content)).has_value());
@@ -192,14 +192,14 @@ TEST_CASE("WriteFileAtomically refuses a socket", "[io][small-file]") {
 }
 
 TEST_CASE("WriteFileAtomically writes into a device", "[io][small-file]") {
-  // Nodes of our own: a defect must not cost the machine its own.
+  // Separate device nodes, so that a defect cannot destroy those of the machine.
   constexpr unsigned kMemoryDevices = 1, kNull = 3, kFull = 7;
   const TempDir dir;
   const fs::path null = dir.path() / "null", full = dir.path() / "full";
   if (::mknod(null.c_str(), S_IFCHR | 0600, makedev(kMemoryDevices, kNull)) != 0 ||
       ::mknod(full.c_str(), S_IFCHR | 0600, makedev(kMemoryDevices, kFull)) != 0 ||
       !UniqueFd(::open(null.c_str(), O_WRONLY | O_CLOEXEC))) {
-    WARN("skipped: no device can be made here");
+    WARN("skipped: cannot make a device node");
     return;
   }
   fs::create_symlink("null", dir.path() / "link");
@@ -215,7 +215,7 @@ TEST_CASE("WriteFileAtomically writes into a device", "[io][small-file]") {
   CHECK(NamesIn(dir.path()) == before);
 }
 
-TEST_CASE("WriteFileAtomically writes into a file that has no name any more", "[io][small-file]") {
+TEST_CASE("WriteFileAtomically writes into a file without a name", "[io][small-file]") {
   const TempDir dir;
   const fs::path path = dir.path() / "file";
   test::WriteWholeFile(path, AsBytes("something longer"));
@@ -227,7 +227,7 @@ TEST_CASE("WriteFileAtomically writes into a file that has no name any more", "[
   CHECK(NamesIn(dir.path()).empty());
 }
 
-// Writes `size_bytes` over a file that holds "old", and expects to fail with `code`.
+// Writes `size_bytes` over a file with the content "old", and expects the error `code`.
 Verdict FailsCleanly(const fs::path& directory, uint64_t size_bytes, ErrorCode code) {
   const std::set<std::string> before = NamesIn(directory);
   const Status written =
@@ -269,7 +269,7 @@ TEST_CASE("WriteFileAtomically keeps the old file in a directory that it may not
 TEST_CASE("WriteFileAtomically keeps the old file on a full disk", "[io][small-file][fault]") {
   const TempDir dir;
   const Verdict verdict = InChild([&] {
-    // A file system that only the child sees, and that goes with it.
+    // A file system in the namespace of the child, which ends with it.
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=64k") != 0) {
@@ -282,7 +282,7 @@ TEST_CASE("WriteFileAtomically keeps the old file on a full disk", "[io][small-f
   CHECK(verdict != Verdict::kWrong);
 }
 
-TEST_CASE("Concurrent writers leave one whole file, and readers see no other",
+TEST_CASE("Concurrent writers leave one complete file, and readers see only complete files",
           "[io][small-file][threads]") {
   constexpr int kWriterCount = 4;
   const auto content_of = [](int writer) {

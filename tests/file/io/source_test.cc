@@ -1,6 +1,6 @@
-// Goal: every source hands out exactly the bytes of the file, at every edge, in any order and to
-// several threads at once, and says so when the file ends first.
-// Method: one file of random bytes larger than the buffers inside; the oracle is its content.
+// Goal: every source returns exactly the bytes of the file, at every edge, in any order and to
+// several threads at once. It reports an error if the file ends before the extent. Method: a file
+// of random bytes that is larger than the internal buffers. The oracle is its content.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 
-// Rings of different threads may lie at one address, one after another. liburing maps and unmaps
-// them where ThreadSanitizer does not see it, which then takes them for one piece of memory.
+// Rings of different threads may use the same address, one after another. liburing maps and unmaps
+// them invisibly for ThreadSanitizer, which then takes them for the same memory.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "race:io_uring_\n"; }
 
@@ -37,8 +37,8 @@ namespace fs = std::filesystem;
 using test::AsText;
 using test::TempDir;
 
-// What ReadAheadSource reads at a time, the largest read it serves from that, and how far ahead of
-// it a pass may skip. Only the choice of edges depends on them.
+// Sizes in ReadAheadSource: its buffer, the largest read that it serves from the buffer, and the
+// largest gap within a pass. They only choose the edges to test.
 constexpr uint64_t kWindowBytes = 256 << 10;
 constexpr uint64_t kServedBytesMax = kWindowBytes / 2;
 constexpr uint64_t kSkipBytesMax = 64 << 10;
@@ -64,7 +64,7 @@ const std::vector<SourceKind>& SourceKinds() {
   return kinds;
 }
 
-// A file and what it holds.
+// A file and its content.
 class TestFile {
  public:
   explicit TestFile(uint64_t size_bytes = kFileBytes) {
@@ -88,7 +88,7 @@ class TestFile {
   std::string content_;
 };
 
-// Whether `source` answers as the file's content does.
+// Whether `source` returns the content of the file.
 bool ReadsRight(const ByteSource& source, const TestFile& file, Extent extent) {
   std::vector<std::byte> scratch(extent.length_bytes);
   const Result<Bytes> bytes = source.Read(extent, scratch);
@@ -114,7 +114,7 @@ std::vector<Extent> EdgeExtents() {
   std::vector<Extent> extents;
   for (const uint64_t offset : numbers) {
     for (const uint64_t length_bytes : numbers) {
-      // Whether nothing at all can be read from behind the end is nobody's business.
+      // An empty extent beyond the end may succeed or fail.
       if (length_bytes == 0 && offset > kFileBytes) continue;
       extents.push_back({offset, length_bytes});
     }
@@ -142,7 +142,7 @@ TEST_CASE("Every source reads in any order", "[io][source]") {
     uint64_t offset = 0;
     for (int step = 0; step < 3000; ++step) {
       const uint64_t length_bytes = random.Below(random.Below(10) == 0 ? kWindowBytes : 5000);
-      // On, back into what was just read, a little further, or anywhere.
+      // The next extent continues the last, overlaps it, skips a little, or is anywhere.
       switch (random.Below(6)) {
         case 0:
           offset = random.Below(kFileBytes);
@@ -165,7 +165,7 @@ TEST_CASE("Every source reads in any order", "[io][source]") {
   }
 }
 
-TEST_CASE("Every source knows its name, its size and what it has handed out", "[io][source]") {
+TEST_CASE("Every source returns its name, its size and its counters", "[io][source]") {
   const TestFile file;
   for (const SourceKind& kind : SourceKinds()) {
     INFO(kind.name);
@@ -192,7 +192,7 @@ TEST_CASE("Every source reads an empty file", "[io][source]") {
   }
 }
 
-TEST_CASE("A prefetch of anything at all does no harm", "[io][source]") {
+TEST_CASE("Prefetch accepts any extent", "[io][source]") {
   const TestFile file(GENERATE(uint64_t{0}, kFileBytes));
   for (const SourceKind& kind : SourceKinds()) {
     INFO(kind.name);
@@ -207,7 +207,7 @@ TEST_CASE("A prefetch of anything at all does no harm", "[io][source]") {
   }
 }
 
-TEST_CASE("Every source says which file cannot be opened", "[io][source]") {
+TEST_CASE("Every source names the file that cannot be opened", "[io][source]") {
   const TempDir dir;
   const fs::path missing = dir.path() / "missing";
   for (const SourceKind& kind : SourceKinds()) {
@@ -220,7 +220,7 @@ TEST_CASE("Every source says which file cannot be opened", "[io][source]") {
   CHECK(MapSource::Open(missing).error().code() == ErrorCode::kNotFound);
 }
 
-// `extents` as requests into one buffer, and whether it then holds what the file does.
+// Reads `extents` into one buffer with ReadMany, and compares it with the file.
 bool ReadsManyRight(const ByteSource& source, const TestFile& file,
                     const std::vector<Extent>& extents) {
   uint64_t total_bytes = 0;
@@ -240,7 +240,7 @@ TEST_CASE("Every source reads any number of requests at once", "[io][source]") {
   const TestFile file;
   for (const SourceKind& kind : SourceKinds()) {
     const std::unique_ptr<ByteSource> source = kind.open(file.path());
-    // Below and above what a ring is set up for, and more than its depth.
+    // Fewer and more requests than a ring is set up for, and more than its depth.
     for (const uint64_t count : {0U, 1U, 3U, 4U, FileSource::kReadsInFlight, 1000U}) {
       INFO(kind.name << " " << count << " requests");
       test::Random random(count + 1);
@@ -281,7 +281,7 @@ TEST_CASE("Every source fails many requests when the file ends before one", "[io
   }
 }
 
-TEST_CASE("A file that was cut short gives an error, not a signal", "[io][source]") {
+TEST_CASE("A truncated file gives an error, not a signal", "[io][source]") {
   for (const SourceKind& kind : SourceKinds()) {
     if (kind.name == std::string("MapSource")) continue;  // its contract excludes this
     INFO(kind.name);
@@ -311,7 +311,7 @@ TEST_CASE("A file that has grown can be read to its new end", "[io][source]") {
     REQUIRE(ReadsRight(*source, file, {4900, 100}));
     REQUIRE(ReadsRight(*source, file, {4900, 101}));
     fs::resize_file(file.path(), 6000);
-    const bool is_map = kind.name == std::string("MapSource");  // as large as it was when mapped
+    const bool is_map = kind.name == std::string("MapSource");  // keeps the size at its opening
     CHECK(source->SizeBytes() == (is_map ? 5000 : 6000));
     std::vector<std::byte> scratch(1100);
     const Result<Bytes> bytes = source->Read({4900, 1100}, scratch);
@@ -322,14 +322,14 @@ TEST_CASE("A file that has grown can be read to its new end", "[io][source]") {
   }
 }
 
-TEST_CASE("MapSource says how large a file is that has shrunk", "[io][source]") {
+TEST_CASE("MapSource returns the current size of a shrunken file", "[io][source]") {
   const TestFile file;
   const std::unique_ptr<ByteSource> source = Open<MapSource>(file.path());
   fs::resize_file(file.path(), 4096);
   CHECK(source->SizeBytes() == 4096);
 }
 
-TEST_CASE("MapSource takes hints about anything, also behind the file's end", "[io][source]") {
+TEST_CASE("MapSource accepts hints for any extent, also beyond the file", "[io][source]") {
   const TestFile file;
   const auto source = MapSource::Open(file.path());
   REQUIRE(source);
@@ -344,10 +344,10 @@ TEST_CASE("MapSource takes hints about anything, also behind the file's end", "[
   CHECK(ReadsRight(**source, file, {0, kFileBytes}));
   std::filesystem::resize_file(file.path(), 0);
   (*source)->Expect({0, kFileBytes});
-  (*source)->Await({0, kFileBytes});  // touches nothing
+  (*source)->Await({0, kFileBytes});  // must touch no page
 }
 
-// The pages of [offset, +length_bytes) of this process's map that are mapped, as the kernel says.
+// The number of mapped pages in [offset, +length_bytes) of this process's map, by the kernel.
 uint64_t MappedPages(Bytes map, uint64_t offset, uint64_t length_bytes) {
   const UniqueFd fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   std::vector<uint64_t> entries(length_bytes / 4096);
@@ -359,7 +359,7 @@ uint64_t MappedPages(Bytes map, uint64_t offset, uint64_t length_bytes) {
                                              [](uint64_t entry) { return (entry >> 63) != 0; }));
 }
 
-TEST_CASE("MapSource makes pages ready piece by piece, each once", "[io][source]") {
+TEST_CASE("MapSource::Populate maps each piece once", "[io][source]") {
   const TestFile file;
   const auto source = MapSource::Open(file.path());
   REQUIRE(source);
@@ -367,9 +367,9 @@ TEST_CASE("MapSource makes pages ready piece by piece, each once", "[io][source]
   constexpr uint64_t kPiece = 64 << 10;
   (*source)->Populate({5 * kPiece + 4096, kPiece});  // parts of two pieces
   CHECK(MappedPages(map, 5 * kPiece + 4096, kPiece) == 16);
-  (*source)->Populate({3 * kPiece, 6 * kPiece});  // also what they lacked
+  (*source)->Populate({3 * kPiece, 6 * kPiece});  // also the missing parts of these pieces
   CHECK(MappedPages(map, 3 * kPiece, 6 * kPiece) == 6 * 16);
-  // What is taken from the map behind its back stays so until it is touched.
+  // Pages that the test unmaps stay unmapped until they are touched.
   REQUIRE(::madvise(const_cast<std::byte*>(map.data()) + 4 * kPiece, kPiece, MADV_DONTNEED) == 0);
   (*source)->Populate({3 * kPiece, 6 * kPiece});
   CHECK(MappedPages(map, 4 * kPiece, kPiece) == 0);
@@ -383,7 +383,7 @@ TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][sour
   for (uint64_t offset = 0; offset + 4096 <= kFileBytes; offset += 4096, ++reads) {
     REQUIRE(ReadsRight(*source, file, {offset, 4096}));
   }
-  // One to start the pass, then one for each window.
+  // One read to start the pass, then one for each buffer.
   // The first 128 KiB are never buffered: 32 reads of a page.
   CHECK(source->counters().request_count <= 2 + 32 + kFileBytes / kWindowBytes);
   CHECK(reads > 100);

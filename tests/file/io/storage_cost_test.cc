@@ -1,4 +1,4 @@
-// Goal: the probe measures what it says, of any file, and is no reason to fail.
+// Goal: the probe returns plausible costs for any file, and reports errors of the file.
 #include "lmdbio/file/blocks/storage_cost.h"
 
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ std::string FileOf(const test::TempDir& dir, uint64_t size_bytes) {
   return path.string();
 }
 
-TEST_CASE("A request costs time, and so does a byte", "[io][cost]") {
+TEST_CASE("MeasureStorageCost returns plausible times of a request and a byte", "[io][cost]") {
   const test::TempDir dir;
   for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring, EngineKind::kMmap}) {
     for (const uint64_t file_bytes : {uint64_t{4096}, uint64_t{100'000}, uint64_t{8} << 20}) {
@@ -34,14 +34,14 @@ TEST_CASE("A request costs time, and so does a byte", "[io][cost]") {
       REQUIRE(cost);
       CHECK(cost->request_s > 0);
       CHECK(cost->byte_s > 0);
-      // Nothing here takes a second for a page, or for a thousandth of one.
+      // No storage takes a second for a page or for a thousandth of one.
       CHECK(cost->request_s < 1);
       CHECK(cost->byte_s < 1);
     }
   }
 }
 
-TEST_CASE("The probe passes on what its engine has to say", "[io][cost]") {
+TEST_CASE("MeasureStorageCost returns the notes of its engine", "[io][cost]") {
   const test::TempDir dir;
   const std::string path = FileOf(dir, 1 << 20);
   const test::Verdict verdict = test::InChild([&] {
@@ -56,17 +56,17 @@ TEST_CASE("The probe passes on what its engine has to say", "[io][cost]") {
   CHECK(verdict != test::Verdict::kWrong);
 }
 
-TEST_CASE("Too small a file is not tried", "[io][cost]") {
+TEST_CASE("MeasureStorageCost assumes the cost of a small file", "[io][cost]") {
   const test::TempDir dir;
   const auto cost = MeasureStorageCost(FileOf(dir, 100), {}, 100, 1 << 20);
   REQUIRE(cost);
   CHECK(cost->request_s == kAssumedCost.request_s);
 }
 
-TEST_CASE("What cannot be read has no cost", "[io][cost]") {
+TEST_CASE("MeasureStorageCost fails if the file cannot be read", "[io][cost]") {
   const test::TempDir dir;
   CHECK_FALSE(MeasureStorageCost((dir.path() / "none").string(), {}, 1 << 20, 1 << 20));
-  // Shorter than it is said to be.
+  // The file is shorter than the given size.
   CHECK_FALSE(MeasureStorageCost(FileOf(dir, 8192), {}, 64 << 20, 1 << 20));
 }
 

@@ -1,5 +1,5 @@
-// Goal: a read of a batch that fails for a moment holds up no other, and one that fails for good
-// ends the batch. Method: a file of which one read fails until all others are done.
+// Goal: a transient failure of one read does not delay the other reads of a batch. A final failure
+// ends the batch. Method: a file with one read that fails until all others are done.
 #include "lmdbio/file/io/uring_batch.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using test::CheckInChild;
 using test::Verdict;
 
-// The hole, and behind it all that can be read.
+// Requests for the hole and for all readable blocks after it.
 struct Requests {
   explicit Requests(const HoledMemory& memory)
       : bytes((HoledMemory::kBlockCount + 1) * HoledMemory::kBlockBytes, std::byte{1}) {
@@ -35,7 +35,7 @@ struct Requests {
   std::vector<ReadRequest> list;
 };
 
-TEST_CASE("A batch reads on while a failed read waits for its next try", "[io][uring][fault]") {
+TEST_CASE("ReadBatch continues while a failed read waits for its retry", "[io][uring][fault]") {
   const uint32_t depth = GENERATE(1, 4);
   CAPTURE(depth);
   CheckInChild([&] {
@@ -43,12 +43,12 @@ TEST_CASE("A batch reads on while a failed read waits for its next try", "[io][u
     auto ring = UringRing::Create(depth);
     if (!ring || !memory.Works()) return Verdict::kCannotTell;
     Requests requests(memory);
-    std::vector<uint64_t> order;  // in which they are done, by offset
+    std::vector<uint64_t> order;  // offsets in order of completion
     const auto on_done = [&](const ReadRequest& request) {
       order.push_back(request.offset);
       if (order.size() == HoledMemory::kBlockCount) memory.Fill();
     };
-    // Tries for 10 s: as long as the others may take.
+    // Retries for 10 s, the limit for the other reads.
     const Status status =
         ReadBatch(*std::move(ring), requests.list,
                   {memory.fd(), on_done, /*retry_pause=*/std::chrono::milliseconds(500)});
@@ -63,7 +63,7 @@ TEST_CASE("A batch reads on while a failed read waits for its next try", "[io][u
   });
 }
 
-TEST_CASE("A batch ends with a read that fails for good", "[io][uring][fault]") {
+TEST_CASE("ReadBatch ends after the final failure of a read", "[io][uring][fault]") {
   CheckInChild([&] {
     const HoledMemory memory;
     auto ring = UringRing::Create(4);

@@ -1,4 +1,4 @@
-// The same by the C API in C++.
+// As in_c.c, with the C API in C++.
 #include <cstdint>
 #include <iostream>
 

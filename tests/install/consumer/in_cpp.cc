@@ -1,4 +1,4 @@
-// The same by the C++ modules.
+// As in_c.c, with the C++ modules.
 #include <cstdint>
 #include <iostream>
 #include <string>

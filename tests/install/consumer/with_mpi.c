@@ -1,4 +1,4 @@
-/* The same by all ranks of a job, each its share. */
+/* As in_c.c, with all ranks of a job; each rank reads its share. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Opens a database in each way that needs liblmdb and prints what comes of it, a line for each. */
+/* Opens a database in each way that needs liblmdb, and prints the result of each in one line. */
 #include <stdio.h>
 
 #include <lmdbio.h>
