@@ -58,6 +58,7 @@ class Executor {
   // nobody's. Threads: any
   void AddPlace(MutableBytes place);
 
+  uint64_t fusion_bytes() const { return fusion_bytes_; }
   const ExecutorCounters& counters() const { return counters_; }
 
  private:

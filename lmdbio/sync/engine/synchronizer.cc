@@ -225,8 +225,8 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   try {
     engine = std::make_unique<Engine>(
         options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
-        placement.sync, std::move(timeline), std::move(parts.log));
-    started = engine->Start();
+        std::move(timeline), std::move(parts.log));
+    started = engine->Start(placement.sync);
   } catch (const std::bad_alloc&) {
     started = Fail(ErrorCode::kResourceExhausted,
                    fmt::format("no memory for {} bytes of gradients", options.gradient_bytes));
@@ -351,7 +351,7 @@ Status Synchronizer::Shutdown() {
 SyncCounters Synchronizer::counters() const { return impl_->engine->counters(); }
 
 std::vector<std::string> Synchronizer::FlightRecord() const {
-  return impl_->engine->witness().Lines();
+  return impl_->engine->tracer().Lines();
 }
 
 std::vector<std::string> Synchronizer::Description() const {

@@ -1,4 +1,4 @@
-#include "lmdbio/sync/engine/round_pacer.h"
+#include "lmdbio/sync/rounds/round_pacer.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,18 +11,18 @@
 namespace lmdbio::sync {
 namespace {
 
-// Who tests sleeps so long between two tests: short against a cycle, long against what a test
-// costs.
+// Sleep between two tests of an exchange: short against a cycle, long against the cost of a test.
 constexpr auto kTestPause = std::chrono::microseconds(50);
 
-// A time as so many of 64 parts of the cycle time, in ones: the intersection of several is the
-// least.
+// "gs" sends a time in one 64-bit word, in units of 1/64 of the cycle time.
 constexpr int kParts = 64;
 
 }  // namespace
 
-RoundPacer::RoundPacer(Transport& transport, sync::Coordinator& coordinator,
-                       const SyncOptions& options, std::function<Status()> on_nap)
+// MPI keeps the core while it waits. With "event" over MPI the rank therefore tests and sleeps, as
+// with "nbcs".
+RoundPacer::RoundPacer(Transport& transport, Coordinator& coordinator, const PacingOptions& options,
+                       std::function<Status()> on_nap)
     : transport_(transport),
       coordinator_(coordinator),
       on_nap_(std::move(on_nap)),
@@ -46,7 +46,7 @@ Status RoundPacer::TestAndSleep() {
   }
 }
 
-Result<sync::Reply> RoundPacer::Make(sync::Exchange exchange) {
+Result<Reply> RoundPacer::Make(Exchange exchange) {
   ++counters_.exchange_count;
   counters_.exchange_bytes += exchange.words.size() * sizeof(uint64_t) + exchange.bytes.size();
   LMDBIO_TRY_VOID(transport_.Start(std::move(exchange)));
@@ -61,17 +61,20 @@ Result<sync::Reply> RoundPacer::Make(sync::Exchange exchange) {
   }
 }
 
+// The minimum of the times of all ranks, in one intersection. A rank encodes a time of n parts as
+// the lowest n bits of a word. The bitwise AND of such words has as many bits as the smallest.
 Result<std::chrono::microseconds> RoundPacer::LeastOfAll(std::chrono::microseconds mine) {
   if (cycle_time_.count() == 0) return mine;
   const auto parts =
       static_cast<int>(std::clamp<int64_t>(mine.count() * kParts / cycle_time_.count(), 0, kParts));
   const uint64_t word = parts == kParts ? ~uint64_t{0} : (uint64_t{1} << parts) - 1;
-  LMDBIO_TRY(const sync::Reply reply, Make({.words = {word}, .bytes = {}}));
+  LMDBIO_TRY(const Reply reply, Make({.words = {word}, .bytes = {}}));
   return cycle_time_ * std::popcount(reply.words.at(0)) / kParts;
 }
 
-// The time left of a cycle; none if the last round took longer (dissertation 6.2.2). So a rank that
-// is late stays late, but for "gs", where all sleep the least time of all.
+// The sleep is the cycle time less the duration of the last round, and never negative (dissertation
+// 6.2.2). So a late rank stays late. With "gs" all ranks sleep for the minimum, so the late rank
+// catches up.
 Status RoundPacer::SleepToNextCycle() {
   const auto spent =
       std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - cycle_began_);
@@ -85,9 +88,9 @@ Status RoundPacer::SleepToNextCycle() {
 }
 
 Status RoundPacer::Run() {
-  std::optional<sync::Exchange> exchange = coordinator_.BeginRound();
+  std::optional<Exchange> exchange = coordinator_.BeginRound();
   while (exchange) {
-    LMDBIO_TRY(sync::Reply reply, Make(std::move(*exchange)));
+    LMDBIO_TRY(Reply reply, Make(std::move(*exchange)));
     LMDBIO_TRY(exchange, coordinator_.Continue(std::move(reply)));
   }
   return {};

@@ -1,0 +1,31 @@
+#include "lmdbio/sync/engine/counter_publisher.h"
+
+namespace lmdbio::sync {
+
+void CounterPublisher::Publish() {
+  const ExecutorCounters& executed = executor_.counters();
+  current_.collective_count = executed.collective_count;
+  current_.collective_bytes = executed.collective_bytes;
+  current_.collective_bytes_min = executed.collective_bytes_min;
+  current_.collective_bytes_max = executed.collective_bytes_max;
+  const std::lock_guard lock(mutex_);
+  published_ = current_;
+}
+
+void CounterPublisher::WatchThisThread() {
+  const std::lock_guard lock(mutex_);
+  thread_watch_.emplace();
+}
+
+SyncCounters CounterPublisher::Read() const {
+  const std::lock_guard lock(mutex_);
+  SyncCounters counters = published_;
+  if (!thread_watch_) return counters;
+  if (const auto usage = thread_watch_->Read()) {
+    counters.thread_cpu_ns = usage->cpu_ns;
+    counters.thread_run_delay_ns = usage->run_delay_ns;
+  }
+  return counters;
+}
+
+}  // namespace lmdbio::sync

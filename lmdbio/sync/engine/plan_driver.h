@@ -1,0 +1,109 @@
+// lmdbio/sync/engine/plan_driver.h - follows a plan: sends its buckets in order, without control
+// messages.
+//
+// A bucket is sent when the program has submitted all of its tensors and all buckets before it were
+// sent. If the program does something that is not in the plan, this rank declines the next bucket.
+// Then all ranks abandon the plan in that very call, and return to rounds.
+//
+// Source: dissertation 6.3.4 and figure 6.15; docs/coordinators.md "Abandoned plans".
+#ifndef LMDBIO_SYNC_ENGINE_PLAN_DRIVER_H_
+#define LMDBIO_SYNC_ENGINE_PLAN_DRIVER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/ranks/health/health.h"
+#include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/engine/executor.h"
+#include "lmdbio/sync/engine/submission_queue.h"
+#include "lmdbio/sync/engine/sync_tracer.h"
+#include "lmdbio/sync/engine/synchronizer.h"
+#include "lmdbio/sync/engine/task_table.h"
+#include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/request/request.h"
+#include "lmdbio/sync/transport/transport.h"
+
+namespace lmdbio::sync {
+
+// The remains of an abandoned plan.
+struct AbandonedPlan {
+  std::vector<Request> unsent;  // submitted, and not reduced: rounds take over
+  std::vector<Response> done;   // the buckets of the unfinished iteration that were reduced
+  bool is_called = false;       // another rank has sent a wake-up, and no bucket has answered it
+};
+
+// Threads: the helper thread.
+class PlanDriver {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // A rank abandons a plan after this many times the patience if no rank waits for its tensors.
+  static constexpr int kUnwaitedPatience = 10;
+
+  // All of them must outlive the driver.
+  struct Parts {
+    Transport& transport;
+    ranks::Health& health;
+    Collectives& collectives;
+    Executor& executor;
+    SubmissionQueue& queue;
+    SyncTracer& tracer;
+    TaskTable& tasks;
+    SyncCounters& counters;
+  };
+
+  // patience  as SyncOptions::plan_patience
+  PlanDriver(const Parts& parts, std::chrono::milliseconds patience);
+
+  bool is_following() const { return followed_.has_value(); }
+
+  // Follows this plan from now on. All ranks do, after the same responses.
+  // pending   requests of this rank without a response; they become part of the plan
+  // Requires: no plan is followed
+  void Follow(Plan plan, std::vector<Request> pending);
+
+  // The calls below require is_following.
+
+  // The program has submitted a tensor. If the plan does not contain it, the next bucket is
+  // declined.
+  void Submit(const Request& request);
+  // The submissions that are missing before the next bucket can be sent.
+  size_t missing_count() const { return followed_->progress.missing_count(); }
+
+  // Sends the next bucket if it is full, or declines it if this rank must abandon the plan.
+  // kAbandoned: another rank or this one has declined; TakeAbandoned follows.
+  // Errors: as Collectives and Health
+  enum class Outcome : uint8_t { kIdle, kSent, kAbandoned };
+  Result<Outcome> Step(Clock::time_point now);
+
+  // Stops following. The bucket that was declined has changed no tensor.
+  AbandonedPlan TakeAbandoned();
+
+ private:
+  // A plan that is followed.
+  struct Followed {
+    explicit Followed(Plan plan) : progress(std::move(plan)) {}
+    PlanProgress progress;
+    std::vector<Response> buckets;   // of the plan, in the form that the executor takes
+    uint64_t sent_count = 0;         // buckets since the plan was adopted
+    std::vector<Request> declined;   // the tensors of the bucket that a peer has declined
+    std::vector<Request> left_over;  // submitted, and not in the plan
+    bool must_decline = false;
+    bool is_called = false;  // another rank has sent a wake-up since the last bucket
+  };
+  Result<Outcome> SendBucket(const Bucket& bucket);
+  Result<Outcome> Decline();
+  uint64_t CallDigest() const;
+  bool is_out_of_patience(Clock::time_point now) const;
+
+  Parts parts_;
+  std::chrono::milliseconds patience_;
+  Clock::time_point last_progress_;
+  std::optional<Followed> followed_;  // none: rounds
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_ENGINE_PLAN_DRIVER_H_

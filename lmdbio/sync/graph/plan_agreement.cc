@@ -1,0 +1,113 @@
+#include "lmdbio/sync/graph/plan_agreement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::sync {
+
+PlanAgreement::PlanAgreement(const PlanOptions& options, Source source) : options_(options) {
+  if (source == Source::kLearned) learner_.emplace(options);
+}
+
+Request PlanAgreement::FollowOrder(std::vector<OrderedTensor> order) {
+  learner_.reset();
+  for (const OrderedTensor& one : order) order_names_.insert(one.tensor.name);
+  order_ = std::move(order);
+  epoch_ = 1;
+  return ProposalOfOrder();
+}
+
+// The digest travels as `extra` of a request, so rank 0 compares the plans of all ranks as it
+// compares any other request.
+Request PlanAgreement::ProposalOfOrder() const {
+  const uint64_t digest = Plan::FromOrder(order_, options_, epoch_).digest();
+  Request request;
+  request.name = fmt::format("lmdbio.plan.{}", epoch_);
+  request.operation = Operation::kAdoptPlan;
+  const Bytes bytes = std::as_bytes(std::span(&digest, 1));
+  request.extra.assign(bytes.begin(), bytes.end());
+  return request;
+}
+
+void PlanAgreement::OnSubmit(std::string_view name) {
+  if (learner_) learner_->OnSubmit(name);
+}
+
+void PlanAgreement::OnWaited(std::string_view name) {
+  if (learner_) learner_->OnWaited(name);
+}
+
+void PlanAgreement::OnAgreed(const Request& agreed) {
+  agreed_ = agreed;
+  agreed_age_ = 0;
+}
+
+void PlanAgreement::MarkDone(std::span<const Response> responses) {
+  for (const Response& response : responses) {
+    for (const Request& tensor : response.tensors) {
+      if (order_names_.count(tensor.name) > 0) order_done_.insert(tensor.name);
+    }
+  }
+}
+
+void PlanAgreement::OnDone(const std::vector<Response>& responses) {
+  if (learner_) {
+    learner_->OnDone(responses);
+  } else {
+    MarkDone(responses);
+    if (order_done_.size() == order_names_.size()) order_done_.clear();
+  }
+  if (is_at_boundary()) ++boundary_count_;
+}
+
+bool PlanAgreement::is_at_boundary() const {
+  if (learner_) return learner_->at_boundary();
+  return !order_.empty() && order_done_.empty();
+}
+
+std::optional<Request> PlanAgreement::TakeProposal() {
+  const uint64_t pause_log = std::min(abandoned_count_, kPauseLogMax);
+  if (pause_log > 0 && boundary_count_ < uint64_t{1} << pause_log) return std::nullopt;
+  if (learner_) {
+    std::optional<Request> proposal = learner_->TakeProposal(epoch_ + 1);
+    if (proposal) ++epoch_;
+    return proposal;
+  }
+  // FollowOrder returned the first proposal. Each abandoned plan permits one more.
+  if (order_.empty() || epoch_ > abandoned_count_) return std::nullopt;
+  ++epoch_;
+  return ProposalOfOrder();
+}
+
+Result<std::optional<Plan>> PlanAgreement::TakePlan() {
+  if (!agreed_) return std::optional<Plan>();
+  if (!is_at_boundary()) {
+    if (++agreed_age_ < kAgreedAgeMax || !learner_) return std::optional<Plan>();
+    agreed_.reset();
+    learner_->Forget();
+    return std::optional<Plan>();
+  }
+  const Request agreed = *std::exchange(agreed_, std::nullopt);
+  if (!learner_) return std::optional(Plan::FromOrder(order_, options_, epoch_));
+  Result<Plan> plan = learner_->Adopt(agreed);
+  if (!plan) {
+    learner_->Forget();
+    return Fail(std::move(plan).error());
+  }
+  return std::optional(std::move(*plan));
+}
+
+void PlanAgreement::OnAbandoned(std::span<const Response> done) {
+  ++abandoned_count_;
+  boundary_count_ = 0;
+  order_done_.clear();
+  if (learner_) {
+    learner_->Forget();
+  } else {
+    MarkDone(done);
+  }
+}
+
+}  // namespace lmdbio::sync
