@@ -14,6 +14,7 @@
 #include "lmdbio/sync/engine/engine.h"
 #include "lmdbio/sync/engine/task.h"
 #include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/request/request_checks.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
 #include "lmdbio/sync/transport/shared_transport.h"
 
@@ -25,38 +26,9 @@ using sync::Request;
 namespace {
 
 constexpr size_t kNameBytesMax = 4096;
-// No array is larger; products of shapes are checked against it.
-constexpr uint64_t kElementsMax = uint64_t{1} << 60;
 
 Status Wrong(const Request& request, std::string_view what) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, what));
-}
-
-Status CheckShape(const Request& request) {
-  uint64_t count = 1;
-  for (const int64_t dimension : request.shape) {
-    if (dimension < 0) return Wrong(request, fmt::format("{} is no dimension", dimension));
-    const auto size = static_cast<uint64_t>(dimension);
-    if (size != 0 && count > kElementsMax / size) {
-      return Wrong(request, "the shape has too many elements");
-    }
-    count *= size;
-  }
-  return {};
-}
-
-Status CheckSplits(const Request& request, int size) {
-  const int64_t rows = request.shape.empty() ? 1 : request.shape[0];
-  if (request.splits.size() != static_cast<size_t>(size)) {
-    return Wrong(request, fmt::format("has {} splits for {} ranks", request.splits.size(), size));
-  }
-  int64_t sum = 0;
-  for (const int64_t split : request.splits) {
-    if (split < 0 || split > rows) return Wrong(request, fmt::format("{} is no split", split));
-    sum += split;
-  }
-  if (sum == rows) return {};
-  return Wrong(request, fmt::format("the splits add up to {} rows of {}", sum, rows));
 }
 
 Status CheckBuffers(const Submission& submission, int rank) {
@@ -93,11 +65,16 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
   if (request.operation == Operation::kAdoptPlan || NameOf(request.operation).empty()) {
     return Wrong(request, "there is no such operation");
   }
-  LMDBIO_TRY_VOID(CheckShape(request));
-  if (request.operation == Operation::kBroadcast && (request.root < 0 || request.root >= size)) {
-    return Wrong(request, fmt::format("{} is no root among {} ranks", request.root, size));
+  // The checks below, and the arithmetic, require known numbers.
+  if (!IsDataType(static_cast<uint8_t>(request.type))) {
+    return Wrong(request, fmt::format("unknown type {}", static_cast<int>(request.type)));
   }
-  if (request.operation == Operation::kAllToAll) LMDBIO_TRY_VOID(CheckSplits(request, size));
+  if (!IsReduceOp(static_cast<uint8_t>(request.reduce_op))) {
+    return Wrong(request, fmt::format("unknown reduction {}", static_cast<int>(request.reduce_op)));
+  }
+  if (const std::string wrong = WhatIsWrong(request, size); !wrong.empty()) {
+    return Wrong(request, wrong);
+  }
   return CheckBuffers(submission, rank);
 }
 

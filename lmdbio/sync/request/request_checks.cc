@@ -1,6 +1,7 @@
 #include "lmdbio/sync/request/request_checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,6 +45,19 @@ std::string WhatIsWrongWithSplits(const Request& request, int rank_count) {
   if (left == 0) return "";
   return fmt::format("splits {}: the sum must be the {} rows of the tensor", Listed(request.splits),
                      rows);
+}
+
+// The product of an integer and a scale is exact, so the scale must be finite. Floating types take
+// any scale, because infinity and NaN are values of these types.
+std::string WhatIsWrongWithScales(const Request& request) {
+  if (IsFloating(request.type)) return "";
+  const auto problem = [&](std::string_view name, double scale) {
+    if (std::isfinite(scale)) return std::string();
+    return fmt::format("{} {} is invalid for {}; expected a finite number", name, scale,
+                       NameOf(request.type));
+  };
+  std::string wrong = problem("prescale", request.prescale);
+  return wrong.empty() ? problem("postscale", request.postscale) : wrong;
 }
 
 // A field on which ranks must agree, as text. Equal texts mean equal values.
@@ -110,7 +124,9 @@ std::string WhatIsWrong(const Request& request, int rank_count) {
     return fmt::format("root {} is out of range; expected 0 to {}", request.root, rank_count - 1);
   }
   if (request.operation == Operation::kAllToAll) return WhatIsWrongWithSplits(request, rank_count);
-  return "";
+  const bool is_scaled =
+      request.operation == Operation::kAllReduce || request.operation == Operation::kReduceScatter;
+  return is_scaled ? WhatIsWrongWithScales(request) : "";
 }
 
 std::string WhatDiffers(std::span<const RequestEntry> asks) {

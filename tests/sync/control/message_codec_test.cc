@@ -22,7 +22,8 @@ Request AnyRequest(test::Random& random) {
   request.type = static_cast<sync::DataType>(1 + random.Below(6));
   request.reduce_op = static_cast<sync::ReduceOp>(1 + random.Below(4));
   request.prescale = static_cast<double>(random.Below(100)) / 7;
-  request.postscale = -std::numeric_limits<double>::infinity();
+  request.postscale =
+      sync::IsFloating(request.type) ? -std::numeric_limits<double>::infinity() : -0.5;
   for (uint64_t i = random.Below(5); i > 0; --i) {
     request.shape.push_back(static_cast<int64_t>(random.Below(9)));
   }

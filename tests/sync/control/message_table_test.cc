@@ -1,5 +1,6 @@
 #include "lmdbio/sync/control/message_table.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,12 @@ TEST_CASE("MessageTable refuses an invalid request on all ranks", "[control][tab
   request.root = 3;
   CHECK(Ask3(request, request, request).error ==
         "tensor 'conv1': ranks 0, 1, 2: root 3 is out of range; expected 0 to 2");
+  request = Conv();
+  request.type = sync::DataType::kInt64;
+  request.postscale = std::numeric_limits<double>::infinity();
+  CHECK(Ask3(request, request, request).error ==
+        "tensor 'conv1': ranks 0, 1, 2: postscale inf is invalid for int64; expected a finite "
+        "number");
   request = Conv();
   request.shape = {4, -1};
   CHECK(Ask3(Conv(), request, Conv()).error ==

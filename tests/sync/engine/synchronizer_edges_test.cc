@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -78,6 +79,56 @@ TEST_CASE("Names that the synchronizer needs for itself are refused", "[sync][ed
       job.wrong.Expect(!handle && handle.error().code() == ErrorCode::kInvalidArgument,
                        synchronizer.rank(), name);
     }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Submit refuses a scale, type or reduction that would end the process", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = 1;
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<int32_t> integers(4, 3);
+    std::vector<float> floats(4, 3.0F);
+    const auto refuse = [&](Submission submission, const std::string& message) {
+      const auto handle = synchronizer.Submit(std::move(submission));
+      job.wrong.Expect(!handle && handle.error().code() == ErrorCode::kInvalidArgument &&
+                           handle.error().message() == message,
+                       0, handle ? "accepted: " + message : handle.error().message());
+    };
+    const auto scaled = [&](double prescale, double postscale) {
+      Submission submission =
+          AllReduceOf("a", integers.data(), integers.data(), 4, DataType::kInt32);
+      submission.request.prescale = prescale;
+      submission.request.postscale = postscale;
+      return submission;
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    refuse(scaled(infinity, 1),
+           "tensor 'a': prescale inf is invalid for int32; expected a finite number");
+    refuse(scaled(1, -infinity),
+           "tensor 'a': postscale -inf is invalid for int32; expected a finite number");
+    refuse(scaled(1, nan),
+           "tensor 'a': postscale nan is invalid for int32; expected a finite number");
+    Submission scatter = scaled(nan, 1);
+    scatter.request.operation = Operation::kReduceScatter;
+    refuse(std::move(scatter),
+           "tensor 'a': prescale nan is invalid for int32; expected a finite number");
+    Submission unknown = scaled(1, 1);
+    unknown.request.type = static_cast<DataType>(99);
+    refuse(std::move(unknown), "tensor 'a': unknown type 99");
+    unknown = scaled(1, 1);
+    unknown.request.reduce_op = static_cast<ReduceOp>(0);
+    refuse(std::move(unknown), "tensor 'a': unknown reduction 0");
+
+    // The largest finite scale saturates, and floating types have infinities of their own.
+    auto handle = synchronizer.Submit(scaled(1, std::numeric_limits<double>::max()));
+    job.wrong.Expect(handle && handle->Wait(), 0, "a finite scale");
+    job.wrong.Expect(integers[0] == std::numeric_limits<int32_t>::max(), 0, "the saturated value");
+    Submission endless = AllReduceOf("b", floats.data(), floats.data(), 4);
+    endless.request.postscale = infinity;
+    handle = synchronizer.Submit(std::move(endless));
+    job.wrong.Expect(handle && handle->Wait() && floats[0] == infinity, 0, "an infinite float");
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
