@@ -1,9 +1,9 @@
 // lmdbio/sync/transport/shared_transport.h - exchanges over the memory of hosts, and links between
 // them.
 //
-// On a host every rank lays down what it brings and reads what it needs. Of several hosts the roots
-// pass it up a tree of links to rank 0, and down again. Who waits sleeps. No call of MPI's is made
-// after the beginning.
+// On a host every rank writes its contribution to shared memory, and reads those that it needs. The
+// roots of several hosts pass the contributions along a tree of links. A waiting rank sleeps. After
+// Create there is no call of MPI.
 //
 // Source: dissertation 8.3.2; docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_SYNC_TRANSPORT_SHARED_TRANSPORT_H_
@@ -15,8 +15,9 @@
 
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/health/health.h"
-#include "lmdbio/ranks/net/peer_links.h"
 #include "lmdbio/sync/transport/host_all_gather.h"
+#include "lmdbio/sync/transport/partial_reply.h"
+#include "lmdbio/sync/transport/root_exchange.h"
 #include "lmdbio/sync/transport/shared_mailboxes.h"
 #include "lmdbio/sync/transport/transport.h"
 
@@ -27,64 +28,54 @@ class SharedTransport final : public Transport {
   // Collective over `group`, which is not needed afterwards.
   // health  must outlive this
   // Errors: kResourceExhausted  no shared memory on this host
-  //         kPeerFailed         none on another
-  //         kIo                 the roots of two hosts cannot reach each other
-  //         kInternal
+  //         kPeerFailed         another rank had an error
+  //         kIo                 the roots of two hosts cannot connect
+  //         kInternal           MPI failed, in its words
   static Result<std::unique_ptr<SharedTransport>> Create(ranks::Group& group,
                                                          ranks::Health& health);
 
-  const sync::Ranks& ranks() const override { return ranks_; }
-  Status Start(sync::Exchange exchange) override;
+  const Ranks& ranks() const override { return ranks_; }
+  Status Start(Exchange exchange) override;
   Result<bool> Test() override;
   Result<bool> Wait(std::chrono::microseconds limit) override;
-  sync::Reply TakeReply() override { return std::move(reply_); }
+  Reply TakeReply() override { return partial_.TakeReply(); }
   void Sleep(std::chrono::microseconds limit, WakeOn wake_on) override;
-  bool hears_peers() const override { return links_ == nullptr; }
+  bool hears_peers() const override { return roots_ == nullptr; }
   void Wake() override { board_->Ring(board_->rank()); }
   void Ring() override { board_->CallMissing(); }
   bool take_ring() override { return board_->TakeCall(); }
   void Abandon() override { board_->Abandon(); }
 
  private:
-  // An exchange goes through these in this order, as far as its scope needs them. The ranks of a
-  // host meet; the roots pass up what their hosts have brought, and down what has become of it; the
-  // root of a host tells its ranks.
-  enum class Phase { kOver, kHostIn, kRootsUp, kRootsDown, kHostOut };
+  // An exchange goes through these phases in this order, and skips those that its scope does not
+  // need:
+  //
+  //   kHostIn   the ranks of a host gather their contributions
+  //   kRoots    the roots exchange the contributions of their hosts
+  //   kHostOut  the root of a host gives the answer to its ranks
+  enum class Phase { kOver, kHostIn, kRoots, kHostOut };
 
   SharedTransport() = default;
   bool is_root() const { return board_->rank() == 0; }
-  bool has_parent() const { return neighbours_.parent.has_value(); }
-  std::vector<std::byte> MessageInto() const;
-  void TakeHostMessages();
-  Status BeginAcrossRoots();
-  Result<bool> AdvanceUp();
-  Result<bool> AdvanceDown();
-  Status PassDown();
-  bool is_flushed();
+  std::vector<std::byte> OwnContribution() const;
+  Status TakeHostMessages();
+  void BeginAcrossRoots();
   void BeginHostOut();
-  void Finish();
-  void IntersectWith(Bytes words);
-  Status Merge(Bytes message);
-  std::vector<std::byte> PackBrought() const;
+  bool is_flushed();
   Result<bool> Step();
 
-  sync::Ranks ranks_;
+  Ranks ranks_;
   std::unique_ptr<SharedMailboxes> board_;
   std::unique_ptr<HostAllGather> meeting_;
   ranks::Health* health_ = nullptr;
   int host_index_ = 0;
-  std::vector<int> host_ranks_;              // [ranks of the host] their ranks among all
-  ranks::TreeNeighbours neighbours_;         // of roots, in a tree of them
-  std::unique_ptr<ranks::PeerLinks> links_;  // null: one host, or not a root
-
-  sync::Exchange exchange_;
-  sync::Reply reply_;
-  Phase phase_ = Phase::kOver;
-  std::vector<uint64_t> words_;                                  // kIntersect, so far
-  std::vector<std::pair<int, std::vector<std::byte>>> brought_;  // kGather: by rank in scope
-  std::vector<std::byte> answer_;                                // what goes down and out
-  std::vector<int> awaited_children_;
+  std::vector<int> host_ranks_;          // [ranks of the host] their ranks among all
+  std::unique_ptr<RootExchange> roots_;  // null: one host, or not a root
   bool spans_hosts_ = false;
+
+  Exchange exchange_;
+  PartialReply partial_{ExchangeKind::kIntersect, 0};
+  Phase phase_ = Phase::kOver;
 };
 
 }  // namespace lmdbio::sync

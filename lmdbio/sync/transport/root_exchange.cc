@@ -1,0 +1,83 @@
+#include "lmdbio/sync/transport/root_exchange.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+
+namespace lmdbio::sync {
+namespace {
+
+// The tree is wide, so that most roots sleep once in an exchange: a root sleeps once for its parent
+// and once for its children, and most roots have no children.
+constexpr int kChildrenMax = 4;
+
+}  // namespace
+
+Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, int known_as) {
+  std::unique_ptr<RootExchange> exchange(new RootExchange());
+  exchange->neighbours_ = ranks::NeighboursInTree(roots, kChildrenMax);
+  ranks::LinkSpec spec;
+  spec.sends_to = exchange->neighbours_.children;
+  if (exchange->neighbours_.parent) spec.sends_to.push_back(*exchange->neighbours_.parent);
+  spec.receives_from = spec.sends_to;
+  spec.known_as = known_as;
+  LMDBIO_TRY(exchange->links_, ranks::PeerLinks::Open(roots, spec));
+  return exchange;
+}
+
+void RootExchange::Begin(ExchangeKind kind, PartialReply& reply) {
+  LMDBIO_CHECK(direction_ == Direction::kNone);
+  kind_ = kind;
+  reply_ = &reply;
+  direction_ = kind == ExchangeKind::kBroadcast ? Direction::kDown : Direction::kUp;
+  awaited_children_ = neighbours_.children;
+}
+
+Result<bool> RootExchange::Advance() {
+  if (direction_ == Direction::kUp) {
+    LMDBIO_TRY(const bool is_up, AdvanceUp());
+    if (!is_up) return false;
+    direction_ = kind_ == ExchangeKind::kGather ? Direction::kNone : Direction::kDown;
+  }
+  if (direction_ == Direction::kDown) {
+    LMDBIO_TRY(const bool is_down, AdvanceDown());
+    if (!is_down) return false;
+    direction_ = Direction::kNone;
+  }
+  return true;
+}
+
+// Merges the messages of children in the order of their arrival. Then sends the result up.
+Result<bool> RootExchange::AdvanceUp() {
+  while (!awaited_children_.empty()) {
+    const auto ready = std::ranges::find_if(awaited_children_,
+                                            [&](int child) { return links_->HasMessage(child); });
+    if (ready == awaited_children_.end()) return false;
+    LMDBIO_TRY(const auto message, links_->Receive(*ready));
+    if (message) LMDBIO_TRY_VOID(reply_->Merge(*message));
+    awaited_children_.erase(ready);
+  }
+  if (neighbours_.parent) LMDBIO_TRY_VOID(links_->Post(*neighbours_.parent, reply_->Pack()));
+  return true;
+}
+
+Result<bool> RootExchange::AdvanceDown() {
+  if (neighbours_.parent) {
+    if (!links_->HasMessage(*neighbours_.parent)) return false;
+    LMDBIO_TRY(const auto message, links_->Receive(*neighbours_.parent));
+    if (message) LMDBIO_TRY_VOID(reply_->SetAnswer(*message));
+  }
+  const std::vector<std::byte> answer = reply_->Pack();
+  for (const int child : neighbours_.children) LMDBIO_TRY_VOID(links_->Post(child, answer));
+  return true;
+}
+
+bool RootExchange::Await(std::chrono::milliseconds limit) {
+  LMDBIO_CHECK(direction_ != Direction::kNone);
+  if (direction_ == Direction::kUp) return links_->AwaitAny(awaited_children_, limit).has_value();
+  return links_->AwaitAny(std::span(&*neighbours_.parent, 1), limit).has_value();
+}
+
+}  // namespace lmdbio::sync
