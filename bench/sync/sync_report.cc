@@ -70,13 +70,13 @@ double HelperShare(const Runs& runs) {
 
 void AddTimes(const Runs& runs, VariantSummary& summary) {
   const std::vector<double> times = TimesOf(runs);
-  summary.p50_ms = QuantileOf(times, 0.5);
-  summary.p95_ms = QuantileOf(times, 0.95);
+  summary.times.p50_ms = QuantileOf(times, 0.5);
+  summary.times.p95_ms = QuantileOf(times, 0.95);
   for (const RunResult* run : runs) {
     const double p50 = QuantileOf(run->iteration_ms, 0.5);
     const bool is_first = run == runs.front();
-    summary.run_p50_min_ms = is_first ? p50 : std::min(p50, summary.run_p50_min_ms);
-    summary.run_p50_max_ms = is_first ? p50 : std::max(p50, summary.run_p50_max_ms);
+    summary.times.run_p50_min_ms = is_first ? p50 : std::min(p50, summary.times.run_p50_min_ms);
+    summary.times.run_p50_max_ms = is_first ? p50 : std::max(p50, summary.times.run_p50_max_ms);
   }
 }
 
@@ -94,7 +94,7 @@ void AddSizes(const Runs& runs, VariantSummary& summary) {
   for (const auto& [bytes, times] : sizes) {
     passed += times;
     if (2 * passed < count) continue;
-    summary.sizes = {sizes.begin()->first, bytes, sizes.rbegin()->first};
+    summary.traffic.sizes = {sizes.begin()->first, bytes, sizes.rbegin()->first};
     return;
   }
 }
@@ -112,16 +112,16 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
     collectives += static_cast<double>(run->ranks.front().collectives);
     bytes += static_cast<double>(run->ranks.front().collective_bytes);
   }
-  summary.control_messages = messages / iterations;
-  summary.mpi_calls = mpi_calls / iterations;
-  summary.collectives = collectives / iterations;
-  if (collectives > 0) summary.collective_bytes = bytes / collectives;
-  summary.helper_share = HelperShare(runs);
+  summary.traffic.control_messages = messages / iterations;
+  summary.traffic.mpi_calls = mpi_calls / iterations;
+  summary.traffic.collectives = collectives / iterations;
+  if (collectives > 0) summary.traffic.collective_bytes = bytes / collectives;
+  summary.helper.share = HelperShare(runs);
   const double run_iterations = iterations / static_cast<double>(runs.size());
-  summary.helper_delay_ms =
+  summary.helper.delay_ms =
       GreatestOf(runs, [](const RankCost& cost) { return cost.helper_delay_s; }) * 1e3 /
       run_iterations;
-  summary.trainer_delay_ms =
+  summary.helper.trainer_delay_ms =
       GreatestOf(runs, [](const RankCost& cost) { return cost.trainer_delay_s; }) * 1e3 /
       run_iterations;
 }
@@ -144,11 +144,11 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   const Runs none = RunsOf(runs, "none", BenchRunKind::kTrain);
   const std::optional<double> computing = MedianOf(none);
   if (variant != "none" && computing) {
-    summary.exposed_ms = summary.p50_ms - *computing;
+    summary.exposed_ms = summary.times.p50_ms - *computing;
     const Runs idle = RunsOf(runs, variant, BenchRunKind::kIdle);
     if (!idle.empty()) {
-      summary.idle_slowdown = PairedRatio(idle, none);
-      summary.idle_helper_share = HelperShare(idle);
+      summary.helper.idle_slowdown = PairedRatio(idle, none);
+      summary.helper.idle_share = HelperShare(idle);
     }
   }
   summary.alone_ms = MedianOf(RunsOf(runs, variant, BenchRunKind::kAlone));
@@ -169,11 +169,12 @@ std::string SizeText(double bytes) {
 }
 
 std::string SizesText(const VariantSummary& summary) {
-  if (summary.collectives == 0) return "-";
-  if (summary.sizes.empty()) return fmt::format("mean {}", SizeText(summary.collective_bytes));
-  return fmt::format("{} / {} / {}", SizeText(static_cast<double>(summary.sizes[0])),
-                     SizeText(static_cast<double>(summary.sizes[1])),
-                     SizeText(static_cast<double>(summary.sizes[2])));
+  if (summary.traffic.collectives == 0) return "-";
+  if (summary.traffic.sizes.empty())
+    return fmt::format("mean {}", SizeText(summary.traffic.collective_bytes));
+  return fmt::format("{} / {} / {}", SizeText(static_cast<double>(summary.traffic.sizes[0])),
+                     SizeText(static_cast<double>(summary.traffic.sizes[1])),
+                     SizeText(static_cast<double>(summary.traffic.sizes[2])));
 }
 
 }  // namespace
@@ -196,10 +197,11 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
                     [&](const VariantSummary& summary) { return summary.variant == run.variant; });
     if (is_known) continue;
     summaries.push_back(SummaryOf(runs, run.variant));
-    if (run.variant == baseline) baseline_ms = summaries.back().p50_ms;
+    if (run.variant == baseline) baseline_ms = summaries.back().times.p50_ms;
   }
   for (VariantSummary& summary : summaries) {
-    if (baseline_ms > 0 && summary.run_count > 0) summary.ratio = summary.p50_ms / baseline_ms;
+    if (baseline_ms > 0 && summary.run_count > 0)
+      summary.ratio = summary.times.p50_ms / baseline_ms;
   }
   return summaries;
 }
@@ -218,14 +220,15 @@ std::string Table(std::span<const VariantSummary> summaries) {
       continue;
     }
     text += fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | ",
-                        one.variant, one.p50_ms, one.run_p50_min_ms, one.run_p50_max_ms, one.p95_ms,
-                        OrDash(one.ratio, 2), OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
-                        OrDash(one.overlap, 0, 100), OrDash(one.idle_slowdown, 3));
-    text +=
-        fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
-                    OrDash(one.idle_helper_share, 1, 100), one.helper_share * 100,
-                    one.helper_delay_ms, one.trainer_delay_ms, one.control_messages,
-                    one.collectives, one.mpi_calls, SizesText(one), one.clean_count, one.run_count);
+                        one.variant, one.times.p50_ms, one.times.run_p50_min_ms,
+                        one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
+                        OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
+                        OrDash(one.overlap, 0, 100), OrDash(one.helper.idle_slowdown, 3));
+    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
+                        OrDash(one.helper.idle_share, 1, 100), one.helper.share * 100,
+                        one.helper.delay_ms, one.helper.trainer_delay_ms,
+                        one.traffic.control_messages, one.traffic.collectives,
+                        one.traffic.mpi_calls, SizesText(one), one.clean_count, one.run_count);
   }
   return text;
 }
@@ -237,10 +240,10 @@ ordered_json ToJson(const VariantSummary& summary) {
   json["runs"] = summary.run_count;
   json["clean_runs"] = summary.clean_count;
   if (summary.run_count == 0) return json;
-  json["p50_ms"] = summary.p50_ms;
-  json["p95_ms"] = summary.p95_ms;
-  json["run_p50_min_ms"] = summary.run_p50_min_ms;
-  json["run_p50_max_ms"] = summary.run_p50_max_ms;
+  json["p50_ms"] = summary.times.p50_ms;
+  json["p95_ms"] = summary.times.p95_ms;
+  json["run_p50_min_ms"] = summary.times.run_p50_min_ms;
+  json["run_p50_max_ms"] = summary.times.run_p50_max_ms;
   const auto put = [&](const char* name, const std::optional<double>& value) {
     if (value) json[name] = *value;
   };
@@ -248,16 +251,16 @@ ordered_json ToJson(const VariantSummary& summary) {
   put("exposed_ms", summary.exposed_ms);
   put("alone_ms", summary.alone_ms);
   put("overlap", summary.overlap);
-  put("idle_slowdown", summary.idle_slowdown);
-  put("idle_helper_share", summary.idle_helper_share);
-  json["helper_share"] = summary.helper_share;
-  json["helper_run_delay_ms"] = summary.helper_delay_ms;
-  json["trainer_run_delay_ms"] = summary.trainer_delay_ms;
-  json["control_messages"] = summary.control_messages;
-  json["mpi_calls"] = summary.mpi_calls;
-  json["collectives"] = summary.collectives;
-  json["collective_bytes_mean"] = summary.collective_bytes;
-  if (!summary.sizes.empty()) json["collective_bytes_min_p50_max"] = summary.sizes;
+  put("idle_slowdown", summary.helper.idle_slowdown);
+  put("idle_helper_share", summary.helper.idle_share);
+  json["helper_share"] = summary.helper.share;
+  json["helper_run_delay_ms"] = summary.helper.delay_ms;
+  json["trainer_run_delay_ms"] = summary.helper.trainer_delay_ms;
+  json["control_messages"] = summary.traffic.control_messages;
+  json["mpi_calls"] = summary.traffic.mpi_calls;
+  json["collectives"] = summary.traffic.collectives;
+  json["collective_bytes_mean"] = summary.traffic.collective_bytes;
+  if (!summary.traffic.sizes.empty()) json["collective_bytes_min_p50_max"] = summary.traffic.sizes;
   return json;
 }
 

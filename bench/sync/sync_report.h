@@ -14,30 +14,44 @@
 
 namespace lmdbio::bench {
 
-// What all clean runs of one variant come to; where no run is clean, all runs.
+struct IterationTimes {
+  double p50_ms = 0;  // of all iterations
+  double p95_ms = 0;
+  double run_p50_min_ms = 0;  // the smallest and the largest median of a run
+  double run_p50_max_ms = 0;
+};
+
+// The cost of the threads that a variant has made.
+struct HelperCost {
+  std::optional<double> idle_slowdown;  // of computing beside an idle variant, by repetition
+  std::optional<double> idle_share;     // of a core, of the busiest rank, while idle
+  double share = 0;                     // of a core, of the busiest rank
+  double delay_ms = 0;                  // without a core, in an iteration, of the worst rank
+  double trainer_delay_ms = 0;          // the same of all other threads
+};
+
+// The calls of rank 0 in an iteration.
+struct IterationTraffic {
+  double control_messages = 0;
+  double mpi_calls = 0;
+  double collectives = 0;
+  double collective_bytes = 0;  // mean of a collective
+  std::vector<uint64_t> sizes;  // smallest, median, largest collective; empty: unknown
+};
+
+// All clean runs of one variant together; all runs, if none is clean.
 struct VariantSummary {
   std::string variant;
   std::string error;
   uint32_t run_count = 0;    // of training
-  uint32_t clean_count = 0;  // of these, without a neighbour
-  double p50_ms = 0;         // of all iterations
-  double p95_ms = 0;
-  double run_p50_min_ms = 0;  // of the runs' medians
-  double run_p50_max_ms = 0;
-  std::optional<double> exposed_ms;         // p50 less that of computing only
-  std::optional<double> alone_ms;           // p50 of the communication alone
-  std::optional<double> overlap;            // 1 - exposed / alone
-  std::optional<double> idle_slowdown;      // of computing with it idle, by repetition
-  std::optional<double> idle_helper_share;  // of a core, the busiest rank's, while idle
-  double helper_share = 0;                  // of a core, the busiest rank's
-  double helper_delay_ms = 0;               // for each iteration, the rank where it is most
-  double trainer_delay_ms = 0;
-  double control_messages = 0;  // for each iteration, of rank 0
-  double mpi_calls = 0;
-  double collectives = 0;
-  double collective_bytes = 0;  // mean of a collective
-  std::vector<uint64_t> sizes;  // least, median, greatest; empty: not known
-  std::optional<double> ratio;  // of p50 to the baseline's
+  uint32_t clean_count = 0;  // of these, undisturbed by other processes
+  IterationTimes times;
+  HelperCost helper;
+  IterationTraffic traffic;
+  std::optional<double> exposed_ms;  // p50 less the p50 of computing alone
+  std::optional<double> alone_ms;    // p50 of the communication alone
+  std::optional<double> overlap;     // 1 - exposed / alone
+  std::optional<double> ratio;       // of p50 to the p50 of the baseline
 
   bool is_clean() const { return clean_count > 0; }
 };

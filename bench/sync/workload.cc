@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -20,16 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kForwardShare = 1.0 / 3;
 constexpr size_t kTensorAlignment = 64;
 constexpr size_t kTensorAlignmentFloats = kTensorAlignment / sizeof(float);
-constexpr auto kInputPeriod = std::chrono::milliseconds(10);
-constexpr size_t kBatchBytes = size_t{1} << 20;
 
-std::vector<uint64_t> WorkWords() {
-  std::vector<uint64_t> words(SYNC_WORK_WORDS);
-  sync_work_fill(words.data());
-  return words;
-}
-
-// What all of `units` comes to for each layer; rounded so that nothing is lost.
+// The units of each layer, by its cost. Rounded so that their sum is exact.
 std::vector<uint64_t> Divide(const LayerNetwork& network, double units) {
   std::vector<uint64_t> parts;
   double sum = 0;
@@ -46,6 +37,12 @@ std::vector<uint64_t> Divide(const LayerNetwork& network, double units) {
 // Whole numbers that are small enough to be added up exactly.
 float Share(uint32_t index, uint64_t iteration, size_t element) {
   return static_cast<float>(1 + iteration % 5 + index % 3 + element % 16);
+}
+
+// The share of the input period that a thread works for.
+uint64_t UnitsPerBatch(const WorkloadOptions& options) {
+  const double seconds = options.input_duty * std::chrono::duration<double>(kInputPeriod).count();
+  return static_cast<uint64_t>(seconds * options.units_per_second);
 }
 
 }  // namespace
@@ -108,15 +105,14 @@ Status Gradients::Check(const LayerNetwork& network, int rank_count, uint64_t it
 }
 
 Workload::Workload(const LayerNetwork& network, const WorkloadOptions& options)
-    : network_(network), options_(options), words_(WorkWords()) {
+    : network_(network),
+      words_(WorkWords()),
+      schedule_(network, options.shuffle_seed),
+      input_(options.input_threads, UnitsPerBatch(options)) {
   const auto units = static_cast<double>(options.units);
   forward_units_ = Divide(network, units * kForwardShare);
   backward_units_ = Divide(network, units * (1 - kForwardShare));
-  if (options.shuffle_seed) chance_.seed(*options.shuffle_seed);
   for (uint32_t i = 1; i < options.threads; ++i) helpers_.emplace_back([this] { RunHelper(); });
-  for (uint32_t i = 0; i < options.input_threads; ++i) {
-    inputs_.emplace_back([this] { PrepareBatches(); });
-  }
 }
 
 Workload::~Workload() {
@@ -124,32 +120,25 @@ Workload::~Workload() {
     const std::lock_guard lock(mutex_);
     is_ending_ = true;
   }
-  is_input_ending_ = true;
   changed_.notify_all();
   for (std::thread& thread : helpers_) thread.join();
-  for (std::thread& thread : inputs_) thread.join();
 }
 
 uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
-  const uint64_t forward = RunPass({.direction = PassDirection::kForward, .ready = nullptr});
-  return forward + 3 * RunPass({.direction = PassDirection::kBackward, .ready = &ready});
+  const uint64_t forward = RunPass(PassDirection::kForward, nullptr);
+  return forward + 3 * RunPass(PassDirection::kBackward, &ready);
 }
 
-uint64_t Workload::RunPass(const TrainingPass& pass) {
+// The caller and all helper threads compute layers until none is left. The pass is over when all of
+// them have left it.
+uint64_t Workload::RunPass(PassDirection direction,
+                           const std::function<void(const Layer&)>* ready) {
   {
     const std::lock_guard lock(mutex_);
-    pass_ = pass;
+    schedule_.Begin(direction);
+    ready_ = ready;
     ++pass_number_;
     checksum_ = 0;
-    left_count_ = network_.layers.size();
-    missing_.clear();
-    computable_.clear();
-    for (uint32_t i = 0; i < network_.layers.size(); ++i) {
-      const Layer& layer = network_.layers[i];
-      const auto& before = pass.direction == PassDirection::kForward ? layer.needs : layer.gives;
-      missing_.push_back(static_cast<uint32_t>(before.size()));
-      if (before.empty()) computable_.push_back(i);
-    }
     busy_helpers_ = static_cast<uint32_t>(helpers_.size());
   }
   changed_.notify_all();
@@ -162,43 +151,22 @@ uint64_t Workload::RunPass(const TrainingPass& pass) {
 void Workload::ComputeLayers() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return !computable_.empty() || left_count_ == 0; });
-    if (computable_.empty()) return;
-    const uint32_t index = TakeLayer();
+    changed_.wait(lock, [this] { return schedule_.has_computable() || schedule_.is_over(); });
+    if (!schedule_.has_computable()) return;
+    const uint32_t index = schedule_.Take();
     const Layer& layer = network_.layers[index];
     lock.unlock();
     const uint64_t sum = sync_work(words_.data(), UnitsOf(index), index + 1);
-    if (pass_.ready != nullptr) (*pass_.ready)(layer);
+    if (ready_ != nullptr) (*ready_)(layer);
     lock.lock();
     checksum_ += sum;
-    Release(layer);
+    if (schedule_.Finish(layer) && !helpers_.empty()) changed_.notify_all();
   }
-}
-
-// Requires: the lock, some layer is computable
-uint32_t Workload::TakeLayer() {
-  size_t place = pass_.direction == PassDirection::kForward ? 0 : computable_.size() - 1;
-  if (options_.shuffle_seed) place = chance_() % computable_.size();
-  const uint32_t index = computable_[place];
-  computable_.erase(computable_.begin() + static_cast<std::ptrdiff_t>(place));
-  return index;
-}
-
-// Requires: the lock
-void Workload::Release(const Layer& layer) {
-  bool has_more = --left_count_ == 0;
-  for (const uint32_t next :
-       pass_.direction == PassDirection::kForward ? layer.gives : layer.needs) {
-    if (--missing_[next] > 0) continue;
-    computable_.insert(std::lower_bound(computable_.begin(), computable_.end(), next), next);
-    has_more = true;
-  }
-  if (has_more && !helpers_.empty()) changed_.notify_all();
 }
 
 uint64_t Workload::UnitsOf(uint32_t layer) const {
-  return pass_.direction == PassDirection::kForward ? forward_units_[layer]
-                                                    : backward_units_[layer];
+  return schedule_.direction() == PassDirection::kForward ? forward_units_[layer]
+                                                          : backward_units_[layer];
 }
 
 void Workload::RunHelper() {
@@ -216,22 +184,6 @@ void Workload::RunHelper() {
       --busy_helpers_;
     }
     changed_.notify_all();
-  }
-}
-
-// A copy of a batch and some work on it in each period; what is late is not made up for.
-void Workload::PrepareBatches() {
-  const std::vector<std::byte> source(kBatchBytes, std::byte{7});
-  std::vector<std::byte> batch(kBatchBytes);
-  const double seconds = options_.input_duty * std::chrono::duration<double>(kInputPeriod).count();
-  const auto units = static_cast<uint64_t>(seconds * options_.units_per_second);
-  auto next = Clock::now();
-  while (!is_input_ending_) {
-    std::memcpy(batch.data(), source.data(), batch.size());
-    batch_sum_ += sync_work(words_.data(), units, static_cast<uint64_t>(batch.back()));
-    ++batch_count_;
-    next = std::max(next + kInputPeriod, Clock::now());
-    std::this_thread::sleep_until(next);
   }
 }
 

@@ -7,19 +7,19 @@
 #ifndef LMDBIO_BENCH_SYNC_WORKLOAD_H_
 #define LMDBIO_BENCH_SYNC_WORKLOAD_H_
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "bench/sync/input_load.h"
 #include "bench/sync/layer_network.h"
+#include "bench/sync/layer_schedule.h"
 #include "lmdbio/base/status.h"
 
 namespace lmdbio::bench {
@@ -76,46 +76,28 @@ class Workload {
   // that did it. Returns a checksum of the work, the same in every iteration.
   uint64_t Iterate(const std::function<void(const Layer&)>& ready);
 
-  uint64_t batches() const { return batch_count_; }  // that the input threads have prepared
-
  private:
-  enum class PassDirection { kForward, kBackward };
-  struct TrainingPass {
-    PassDirection direction = PassDirection::kForward;
-    const std::function<void(const Layer&)>* ready = nullptr;
-  };
-
-  uint64_t RunPass(const TrainingPass& pass);
+  uint64_t RunPass(PassDirection direction, const std::function<void(const Layer&)>* ready);
   void ComputeLayers();
-  uint32_t TakeLayer();
-  void Release(const Layer& layer);
   uint64_t UnitsOf(uint32_t layer) const;
   void RunHelper();
-  void PrepareBatches();
 
   const LayerNetwork& network_;
-  const WorkloadOptions options_;
   std::vector<uint64_t> words_;
   std::vector<uint64_t> forward_units_;   // [layers]
   std::vector<uint64_t> backward_units_;  // [layers]
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  TrainingPass pass_;
+  LayerSchedule schedule_;                                    // of the present pass
+  const std::function<void(const Layer&)>* ready_ = nullptr;  // of the present pass; may be null
   uint64_t pass_number_ = 0;
   bool is_ending_ = false;
-  std::vector<uint32_t> missing_;     // [layers] of what they wait for
-  std::vector<uint32_t> computable_;  // sorted by forward place
-  size_t left_count_ = 0;             // layers of this pass that are not done
   uint32_t busy_helpers_ = 0;
   uint64_t checksum_ = 0;
-  std::mt19937_64 chance_;
   std::vector<std::thread> helpers_;
 
-  std::atomic<bool> is_input_ending_{false};
-  std::atomic<uint64_t> batch_count_{0};
-  std::atomic<uint64_t> batch_sum_{0};
-  std::vector<std::thread> inputs_;
+  InputLoad input_;
 };
 
 }  // namespace lmdbio::bench
