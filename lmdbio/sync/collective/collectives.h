@@ -1,12 +1,13 @@
-// lmdbio/sync/collective/collectives.h - how bytes of all ranks become the same bytes on all ranks.
+// lmdbio/sync/collective/collectives.h - the collective calls: bytes of all ranks become the same
+// bytes on all ranks.
 //
-// One interface, several ways: the shared memory of a host, messages between hosts, MPI. Who calls
-// has agreed with the others on what comes next (lmdbio/control); each call says so once more with
-// a tag, so that ranks that mean different things find out before a byte has moved, instead of
-// adding up what does not belong together.
+// One interface has several implementations: the shared memory of a host, messages between hosts,
+// MPI. The callers agree on the order of the calls (sync/control). Each call carries a tag, so that
+// ranks that make different calls detect it before data moves. Otherwise they would add up values
+// of different tensors.
 //
-// Threads: one at a time in each rank, but Stop from any.
-// Waiting: as WaitMode says; never for ever on a rank that is gone (ranks/health/health.h).
+// Threads: one at a time in each rank, except Stop.
+// Waiting: as WaitMode; a wait ends if a rank fails (ranks/health/health.h).
 // Source: docs/collectives.md "Calls".
 #ifndef LMDBIO_SYNC_COLLECTIVE_COLLECTIVES_H_
 #define LMDBIO_SYNC_COLLECTIVE_COLLECTIVES_H_
@@ -22,16 +23,16 @@
 
 namespace lmdbio::sync {
 
-// What a rank says when it comes to a call.
+// The identity of a call. All ranks compare their tags before data moves.
 struct CallTag {
-  uint64_t digest = 0;       // of what the call is about; any number
-  bool is_declined = false;  // this rank comes without data, to tell the others that it cannot
+  uint64_t digest = 0;       // of the tensors and their order; any number
+  bool is_declined = false;  // this rank joins the call without data, so all ranks skip it
 };
 
 // The same on every rank.
 enum class CallOutcome {
   kDone,
-  kDeclined,  // some rank declined, or the digests or sizes differ: nothing was written anywhere
+  kDeclined,  // a rank declined, or the digests or sizes differ: no output was written
 };
 
 // Values of one type, reduced in place.
@@ -41,14 +42,14 @@ struct Values {
   sync::DataType type = sync::DataType::kFloat32;
 };
 
-// Of Collectives::ample_bytes, where nothing is known.
+// Default of Collectives::ample_bytes.
 constexpr uint64_t kUsualAmpleBytes = uint64_t{4} << 20;
 
-// Every call is collective over all ranks, in one order. On kDeclined, and on an error, no output
-// has been written, but for an error in the middle of a transfer.
+// Every call is collective over all ranks, in the same order on all of them. On kDeclined no output
+// has been written. After an error in the middle of a transfer, parts of the output may be written.
 // Errors of every call:
-//   kPeerFailed  a rank is gone, silent for too long, or has stopped; names it
-//   kInternal    MPI failed, in its words
+//   kPeerFailed  a rank is gone, silent for too long, or has called Stop; names it
+//   kInternal    MPI failed; has the message of MPI
 // After an error only Stop and the destructor may be called.
 class Collectives {
  public:
@@ -72,53 +73,52 @@ class Collectives {
                                             std::byte* output, std::span<const uint64_t> counts,
                                             const sync::Reduction& reduction) = 0;
 
-  // Everybody's bytes, rank after rank.
-  // mine   [part_bytes[rank()]]; may lie at its own place in `all`
+  // Concatenates the bytes of all ranks, in the order of the ranks.
+  // mine   [part_bytes[rank()]]; may be its own part of `all`
   // all    [sum of part_bytes]
   // part_bytes  [size(); the same on every rank]
   virtual Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                         std::span<const uint64_t> part_bytes) = 0;
 
-  // Rank `root`'s bytes become everybody's.
+  // Copies the bytes of rank `root` to all ranks.
   // bytes  [the same size on every rank]
   virtual Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) = 0;
 
-  // Rank r gets the r-th part of every rank's `send`, rank after rank.
+  // Rank r gets the r-th part of `send` of every rank, in the order of the ranks.
   // send           [sum of send_bytes]
-  // send_bytes     [size()] what goes to each rank
+  // send_bytes     [size()] size of the part for each rank
   // receive        [sum of receive_bytes]; not `send`
-  // receive_bytes  [size()] what comes from each rank: its send_bytes[rank()]
+  // receive_bytes  [size()] size of the part from each rank: its send_bytes[rank()]
   virtual Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send,
                                        std::span<const uint64_t> send_bytes, MutableBytes receive,
                                        std::span<const uint64_t> receive_bytes) = 0;
 
   virtual Result<CallOutcome> Barrier(const CallTag& tag) = 0;
 
-  // Memory of this rank, made when this object was, that the others can look into: what is reduced
-  // there needs no copy. May be empty. An AllReduce finds the zero-copy way by itself, if all ranks
-  // reduce at the same offset of it.
+  // Memory of this rank that the other ranks of the host can read. May be empty. An AllReduce in it
+  // copies nothing if all ranks reduce at the same offset.
+  // Lifetime: as this object
   virtual MutableBytes registered() const { return {}; }
 
-  // An AllReduce of more bytes takes no less time for each of them: who has many to reduce had best
-  // do it in pieces of about so many, while they are in caches. The same on every rank.
+  // Recommended bucket size. Larger calls do not improve throughput, because their bytes leave the
+  // caches between two steps. The same on every rank.
   virtual uint64_t ample_bytes() const { return kUsualAmpleBytes; }
 
-  // What was chosen, by size, in lines for people. May be empty.
+  // The chosen algorithms by size, as lines of text. May be empty.
   virtual std::string Description() const { return {}; }
 
-  // Whether a call that has failed goes on, and may still write to what it was about.
+  // Whether a call may still write to its memory after it has failed.
   virtual bool writes_after_failure() const { return false; }
 
-  // This rank does not go on: every call of its own and of its peers, now and later, ends with
-  // kPeerFailed and these words. Any thread.
+  // Ends all calls of this rank and of its peers, now and later, with kPeerFailed and this message.
+  // Threads: any
   virtual void Stop(const Error& why) = 0;
 };
 
 // How a rank waits for others within a call.
 enum class WaitMode : uint8_t {
-  kSleep,  // look a few times, giving up the core, then sleep until woken: for a helper thread
-  kSpin,   // look for some microseconds without giving up the core, then as kSleep: where every
-           // rank has a core of its own and latency counts
+  kSleep,  // yields the core a few times, then sleeps until woken: for a helper thread
+  kSpin,   // polls for some microseconds, then as kSleep: for low latency if every rank has a core
 };
 
 }  // namespace lmdbio::sync

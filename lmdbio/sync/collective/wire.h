@@ -1,10 +1,10 @@
 // lmdbio/sync/collective/wire.h - bytes from one rank to another, for collectives.
 //
-// Pieces between two ranks arrive in the order in which they were sent. Any number may be under
-// way, to and from any ranks; all of them go on while this rank waits for one. So ranks that send
-// to each other at the same time do not wait for each other for ever, whatever the sizes.
+// Messages between two ranks arrive in the order in which they were sent. Any number may be in
+// flight, to and from any ranks. All of them progress while this rank waits for one. So two ranks
+// can send each other messages of any size at the same time, without a deadlock.
 //
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time, except Stop.
 // Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_SYNC_COLLECTIVE_WIRE_H_
 #define LMDBIO_SYNC_COLLECTIVE_WIRE_H_
@@ -14,12 +14,12 @@
 
 namespace lmdbio::sync {
 
-// A piece of no bytes is done as soon as it begins, and does not travel. Sizes of a piece are the
-// same at both ends.
+// The receiver knows the size of each message. A message without bytes is not sent.
 // Errors of every call:
-//   kPeerFailed  a rank is gone, silent for too long, or has stopped; names it
-//   kInternal    MPI failed, in its words
-// After an error every call fails with it, here and, as soon as they hear of it, on the others.
+//   kPeerFailed  a rank is gone, silent for too long, or has called Stop; names it
+//   kInternal    MPI failed; has the message of MPI
+// After an error every call of this rank fails with it, and so do the calls of the other ranks as
+// soon as they learn of it.
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -27,23 +27,24 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Begins to send, or to receive, a piece. `bytes` stays untouched until the piece was awaited.
+  // Begins to send, or to receive, a message.
+  // bytes     borrowed until the message was awaited
   // to, from  [another rank]
   // Errors: as above
   virtual Status StartSend(int to, Bytes bytes) = 0;
   virtual Status StartReceive(int from, MutableBytes bytes) = 0;
 
-  // Waits for the oldest piece to, or from, that rank that was not awaited yet.
+  // Waits for the oldest message to, or from, that rank that was not awaited yet.
   // Requires: there is one
   // Errors: as above
   virtual Status AwaitSend(int to) = 0;
   virtual Status AwaitReceive(int from) = 0;
 
-  // Ends every call, now and later, here and on all others, with kPeerFailed and these words. Any
-  // thread.
+  // Ends all calls of this rank and of its peers, now and later, with kPeerFailed and this message.
+  // Threads: any
   virtual void Stop(const Error& why) = 0;
 
-  // Sends and receives one piece each.
+  // Sends and receives one message each.
   // Errors: as above
   Status Exchange(int to, Bytes send, int from, MutableBytes receive) {
     LMDBIO_TRY_VOID(StartReceive(from, receive));

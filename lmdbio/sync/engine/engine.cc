@@ -86,7 +86,8 @@ Status Engine::Start(CoreList cores) {
   try {
     thread_ = std::thread([this, cores = std::move(cores)] { Run(cores); });
   } catch (const std::system_error& error) {
-    return Fail(ErrorCode::kResourceExhausted, fmt::format("no thread: {}", error.what()),
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("cannot start the helper thread: {}", error.what()),
                 error.code().value());
   }
   return {};
@@ -111,7 +112,8 @@ void Engine::Run(const CoreList& cores) {
   } else if (!is_peaceful_.load()) {
     FailAll(ClosedError());
   } else {
-    FailAll(Error(ErrorCode::kInvalidArgument, "the synchronizer was shut down before"));
+    FailAll(
+        Error(ErrorCode::kInvalidArgument, "the synchronizer was shut down; create another one"));
   }
   if (const Status closed = tracer_.Close(); !closed) Note(closed.error().message());
   counters_.Publish();
@@ -198,7 +200,7 @@ Status Engine::Perform(const Response& response) {
     if (response.error.empty()) {
       agreement_.OnAgreed(first);
     } else {
-      Note(fmt::format("the ranks' plans differ, so they go on without one: {}", response.error));
+      Note(fmt::format("no plan: the plans of the ranks differ: {}", response.error));
     }
     tasks_.Finish(response.tensors, {});
     return {};
@@ -212,9 +214,8 @@ Status Engine::Perform(const Response& response) {
   LMDBIO_TRY(const CallOutcome outcome,
              executor_.Perform(response, tasks, {.digest = response.digest()}));
   if (outcome == CallOutcome::kDeclined) {
-    return Fail(
-        ErrorCode::kInternal,
-        fmt::format("tensor '{}': the ranks came to different collective calls", first.name));
+    return Fail(ErrorCode::kInternal,
+                fmt::format("tensor '{}': the ranks made different collective calls", first.name));
   }
   tracer_.Unpacked(tasks);
   tasks_.Finish(response.tensors, {});

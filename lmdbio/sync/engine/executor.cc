@@ -26,7 +26,7 @@ void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
-// Of one tensor. A prescale takes no pass of its own.
+// Copies one tensor. The prescale is part of the copy, so it needs no pass of its own.
 void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from) {
   sync::Scale(request.type, request.prescale, to, from, request.element_count());
 }
@@ -35,7 +35,8 @@ sync::Reduction ReductionOf(const Request& request) {
   return {request.reduce_op, request.postscale};
 }
 
-// Rows of the first dimension that each of `size` ranks gets: as even as can be, more to the first.
+// The rows of the first dimension that each of `size` ranks gets. They differ by one at most, and
+// the first ranks get more.
 std::vector<uint64_t> EvenRows(int64_t rows, int size) {
   const auto ranks = static_cast<uint64_t>(size);
   const auto all = static_cast<uint64_t>(rows);
@@ -55,11 +56,11 @@ MutableBytes AlignedPart(std::byte* memory, uint64_t bytes) {
 
 }  // namespace
 
-Executor::Executor(sync::Collectives& collectives, SyncTracer& witness, uint64_t fusion_bytes,
+Executor::Executor(sync::Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
                    uint64_t gradient_bytes)
-    : collectives_(collectives), witness_(witness), fusion_bytes_(fusion_bytes) {
+    : collectives_(collectives), tracer_(tracer), fusion_bytes_(fusion_bytes) {
   const MutableBytes registered = collectives.registered();
-  // The last tensor of a bucket counts with its bytes rounded up, like all others.
+  // Every tensor of a bucket, also the last one, occupies its bytes rounded up to the alignment.
   const uint64_t gradient_room = AlignUp(gradient_bytes, kAlignment);
   if (registered.size() >= fusion_bytes + gradient_room) {
     gradients_ = registered.first(gradient_bytes);
@@ -75,13 +76,14 @@ Executor::~Executor() {
   KeepIfWritten(std::move(own_gradients_));
 }
 
-// For memory that is let go: where a call has failed and goes on in it, it is leaked.
+// A call of MPI may write to its memory after it has failed. Such memory is kept forever, because
+// freed memory could belong to another object by then.
 template <typename Owner>
 void Executor::KeepIfWritten(Owner memory) const {
   if (collectives_.writes_after_failure()) KeepForever(std::move(memory));
 }
 
-// Made once and never resized: nothing that is under way can lose its memory.
+// The buffer is allocated once and never resized, so no call in progress loses its memory.
 MutableBytes Executor::FusionBuffer() {
   if (fusion_.data() == nullptr || fusion_.size() < fusion_bytes_) {
     own_fusion_ = std::make_unique_for_overwrite<std::byte[]>(fusion_bytes_ + kAlignment);
@@ -92,10 +94,10 @@ MutableBytes Executor::FusionBuffer() {
 
 template <typename Call>
 Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call) {
-  witness_.Transferring(tasks, bytes);
+  tracer_.Transferring(tasks, bytes);
   Outcome outcome = call();
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
-  witness_.Transferred(bytes);
+  tracer_.Transferred(bytes);
   const bool is_first = counters_.collective_count++ == 0;
   counters_.collective_bytes += bytes;
   counters_.collective_bytes_max = std::max(counters_.collective_bytes_max, bytes);
@@ -126,14 +128,16 @@ Executor::Outcome Executor::Perform(const Response& response, std::span<Task* co
     case Operation::kJoin:
       if (tasks[0] != nullptr) tasks[0]->last_joined = response.last_joined;
       return CallOutcome::kDone;
-    case Operation::kBarrier:  // that all have asked for it is all there is to it
+    case Operation::kBarrier:  // done as soon as all ranks have requested it
     case Operation::kAdoptPlan:
       return CallOutcome::kDone;
   }
   LMDBIO_CHECK(false);
 }
 
-// As many tensors at a time as the buffer holds. All of them but for groups larger than it.
+// A response has at most as many bytes as the fusion buffer, except for a tensor group. A larger
+// group takes several calls, each with as many tensors as the buffer holds. Each call has a tag of
+// its own.
 Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* const> tasks,
                                       CallTag tag) {
   const std::span<const Request> requests(response.tensors);
@@ -159,7 +163,7 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
   const uint64_t count = request.element_count();
   const uint64_t bytes = request.byte_count();
   std::unique_ptr<std::byte[]> zeros;
-  std::unique_ptr<std::byte[]> original;  // for a call that is declined
+  std::unique_ptr<std::byte[]> original;  // restored if the call is declined
   std::byte* output = task == nullptr ? nullptr : task->submission.output;
   if (task == nullptr) {
     zeros = std::make_unique<std::byte[]>(bytes);
@@ -192,10 +196,13 @@ bool Executor::is_end_of_place(const std::byte* end) const {
   return place_ends_.contains(end);
 }
 
-// Where tensors lie that need not be packed: reduced in place, in the memory for gradients, one
-// behind the other as in a fusion buffer, and nothing of the program's between them, which would be
-// reduced, too. Places begin with a line, so tensors that do not may be followed by other places.
-// Null if they do not lie so.
+// The memory of tensors that need not be packed, or null if they must be. The tensors are reduced
+// in place, and lie in the memory for gradients exactly as in a fusion buffer:
+//
+//   | tensor 0 | gap | tensor 1 | gap | tensor 2 |      each begins at a multiple of 64 bytes
+//
+// The call also reduces the gaps. So a gap must be unused: it must begin at the end of a part that
+// Place has handed out. Otherwise it may contain other values of the program.
 std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                             std::span<const uint64_t> offsets) const {
   if (gradients_.empty() || requests[0].prescale != 1 || tasks[0] == nullptr) return nullptr;
@@ -219,7 +226,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
                                         std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
   const auto places = sync::PlacesOf(requests);
-  // Without what is behind the last tensor: where it lies in place that is another's.
+  // Without the gap behind the last tensor: in placed memory it may belong to another tensor.
   const uint64_t count =
       (places.offsets.back() + requests.back().byte_count()) / sync::ElementBytes(first.type);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
@@ -320,7 +327,7 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   for (uint64_t& count : counts) count *= row_count;
   const uint64_t bytes = request.byte_count();
   const uint64_t count = request.element_count();
-  // The input is the caller's; scaling needs a copy of it, and a rank that has joined has none.
+  // The input must not change. So a prescale needs a copy, and a joined rank needs zeros.
   std::vector<std::byte> values;
   auto* input = task == nullptr ? nullptr : const_cast<std::byte*>(task->submission.input);
   if (task == nullptr || request.prescale != 1) {

@@ -1,4 +1,5 @@
-// lmdbio/sync/engine/executor.h - does what the ranks have agreed upon: packs, moves, unpacks.
+// lmdbio/sync/engine/executor.h - executes responses: packs the tensors, calls the collectives, and
+// unpacks the results.
 //
 // Source: dissertation 6.2.2 (fusion buffers); docs/sync.md "Fusion".
 #ifndef LMDBIO_SYNC_ENGINE_EXECUTOR_H_
@@ -24,38 +25,40 @@ namespace lmdbio::sync {
 struct ExecutorCounters {
   uint64_t collective_count = 0;
   uint64_t collective_bytes = 0;
-  uint64_t collective_bytes_min = 0;  // of one; 0: none yet
+  uint64_t collective_bytes_min = 0;  // of one call; 0: none yet
   uint64_t collective_bytes_max = 0;
 };
 
-// Threads: one at a time.
+// Threads: one at a time, except gradients and AddPlace.
 class Executor {
  public:
-  // Takes the memory of fusion buffers and gradients from collectives.registered() where it is
-  // large enough, else makes it.
-  // collectives, witness  must outlive this
-  Executor(sync::Collectives& collectives, SyncTracer& witness, uint64_t fusion_bytes,
+  // The fusion buffer and the memory for gradients are parts of collectives.registered() if that is
+  // large enough. Otherwise the executor allocates them.
+  // collectives, tracer  must outlive this
+  Executor(sync::Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
            uint64_t gradient_bytes);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Collective. Does what a response without an error says; writes results, but does not end
+  // Collective. Executes a response without an error. Writes the results, but does not complete the
   // tasks.
-  // tasks  [tensors of the response] null where this rank has joined: it brings zeros
-  // Returns: kDeclined  nothing has been written
+  // tasks  [tensors of the response] null: this rank has joined, and contributes zeros
+  // Returns: kDeclined  no tensor has changed
   // Errors: as Collectives
   Result<sync::CallOutcome> Perform(const sync::Response& response, std::span<Task* const> tasks,
                                     sync::CallTag tag);
 
-  // Collective. Comes to the call that the others make, without data.
-  // Returns: kDeclined. Errors: as Collectives
+  // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
+  // Returns: kDeclined
+  // Errors: as Collectives
   Result<sync::CallOutcome> Decline(uint64_t digest);
 
-  // Synchronizer::PlanPosition. Threads: any one
+  // The memory that Synchronizer::Place hands out. Threads: any
   MutableBytes gradients() const { return gradients_; }
-  // A part of gradients() was given out: what lies behind it, up to a multiple of 64 bytes, is
-  // nobody's. Threads: any
+  // A part of gradients() was handed out. The gap behind it, up to a multiple of 64 bytes, is
+  // unused.
+  // Threads: any
   void AddPlace(MutableBytes place);
 
   uint64_t fusion_bytes() const { return fusion_bytes_; }
@@ -78,14 +81,14 @@ class Executor {
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;
-  // One collective call of these tasks, witnessed and counted.
+  // Makes one collective call for these tasks, and traces and counts it.
   template <typename Call>
   Outcome Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call);
 
   sync::Collectives& collectives_;
-  SyncTracer& witness_;
+  SyncTracer& tracer_;
   uint64_t fusion_bytes_;
-  MutableBytes fusion_;     // empty until it is needed first
+  MutableBytes fusion_;     // empty until the first use
   MutableBytes gradients_;  // [gradient_bytes]
   std::unique_ptr<std::byte[]> own_fusion_;
   std::unique_ptr<std::byte[]> own_gradients_;

@@ -8,7 +8,7 @@
 namespace lmdbio::sync {
 namespace {
 
-// The callback that this thread is in; null: none.
+// The callback that this thread executes; null: none.
 thread_local const SubmissionQueue::CalledBack* calling_back = nullptr;
 
 }  // namespace
@@ -27,11 +27,8 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
     const std::string& name = tasks[i]->name();
     if (names_.insert(name).second) continue;
     for (size_t taken = 0; taken < i; ++taken) names_.erase(tasks[taken]->name());
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("tensor '{}' was submitted before, and is not done yet: wait for it, or "
-                    "give the other one another name",
-                    name));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("tensor '{}' is in progress; wait for it, or use another name", name));
   }
   if (calling_back != nullptr && &calling_back->queue_ == this && tells_waits_.load()) {
     events_.push_back({nullptr, calling_back->name_});
@@ -46,7 +43,7 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
   return {};
 }
 
-// Who waits has nothing more to submit: there is no point in waiting for more.
+// A thread that waits submits nothing more, so the helper thread must not wait for more events.
 void SubmissionQueue::BeginWait() {
   waiting_count_.fetch_add(1);
   const std::lock_guard lock(mutex_);

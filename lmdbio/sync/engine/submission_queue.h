@@ -1,4 +1,8 @@
-// lmdbio/sync/engine/submission_queue.h - from the program's threads to the helper thread.
+// lmdbio/sync/engine/submission_queue.h - passes submissions and waits from the threads of the
+// program to the helper thread.
+//
+// The helper thread needs the waits only while it learns a plan: a tensor that is submitted after a
+// wait may depend on the tensor that the program has waited for.
 #ifndef LMDBIO_SYNC_ENGINE_SUBMISSION_QUEUE_H_
 #define LMDBIO_SYNC_ENGINE_SUBMISSION_QUEUE_H_
 
@@ -16,20 +20,21 @@
 
 namespace lmdbio::sync {
 
-// Something that a program's thread has done.
+// A submission, or the end of a wait, of a thread of the program.
 struct ProgramEvent {
-  TaskPtr submitted;   // null: it has waited for a tensor
-  std::string waited;  // whose name this is
+  TaskPtr submitted;   // null: a wait
+  std::string waited;  // the name of the tensor
 };
 
-// Threads: any. Outlives the synchronizer as long as there are handles.
+// Threads: any.
+// Lifetime: as long as the synchronizer or one of its handles
 class SubmissionQueue {
  public:
-  // wake  called, by any thread, when there is something to take
+  // wake  called by any thread when Take has enough events to return
   explicit SubmissionQueue(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  // While it lives, this thread is in the callback of an operation: what it submits there depends
-  // on that, as after a wait.
+  // Marks the callback of an operation in the present thread, as long as the object lives. A
+  // submission in the callback counts as one after a wait for the operation.
   class CalledBack {
    public:
     CalledBack(const SubmissionQueue& queue, const std::string& name);
@@ -44,41 +49,41 @@ class SubmissionQueue {
   };
 
   // Adds tasks, all or none.
-  // Errors: kInvalidArgument  a tensor of that name is under way, here or twice among these
-  //         as it was closed with
+  // Errors: kInvalidArgument  a task of that name is in progress, or occurs twice in `tasks`
+  //         the error of Close
   Status Submit(const std::vector<TaskPtr>& tasks);
 
-  // A thread of the program waits for an operation, or does not any more.
+  // A thread of the program begins, or ends, to wait for an operation.
   void BeginWait();
-  // name      of what it has waited for; "" if it has only looked, and got nothing
+  // name      of the operation; "" if the thread has only queried it, and it was not done
   // began_ns  by the steady clock
   enum class Got : uint8_t { kNothing, kResult };
   void EndWait(const std::string& name, Got got, int64_t began_ns);
-  // A thread of the program knows that an operation is done, without having waited.
-  // Cost: none where waits are not told
+  // A query of a thread of the program has returned that an operation is done.
+  // Cost: none with Waits::kNotTold
   void TellWaited(const std::string& name);
   bool is_waited_for() const { return waiting_count_.load() > 0; }
-  // Who else hears of waits, in the waiting thread, until Close. Before any thread waits.
+  // Also called at the end of each wait, in the waiting thread, until Close. Before the first wait.
   using OnWait = std::function<void(const std::string& name, int64_t began_ns)>;
   void set_on_wait(OnWait on_wait) { on_wait_ = std::move(on_wait); }
 
-  // Whether waits are told at all.
+  // Whether waits become events.
   enum class Waits : uint8_t { kNotTold, kTold };
   void SetWaits(Waits waits) { tells_waits_.store(waits == Waits::kTold); }
 
-  // The helper thread needs not wake before so many events are there.
+  // The queue calls `wake` when it has this many events, or when a thread begins to wait.
   void SetWakeCount(size_t event_count);
   std::vector<ProgramEvent> Take();
   bool is_empty();
 
-  // The names of operations may be used again.
+  // The operations are done, so their names can be used again.
   void Release(std::span<const sync::Request> requests);
 
-  // Waits until no operation is under way.
-  // Errors: as it was closed with
+  // Waits until no operation is in progress.
+  // Errors: the error of Close
   Status AwaitAllDone();
 
-  // From now on nothing can be submitted, for this reason. Returns what was not taken.
+  // Refuses all later submissions with this error. Returns the events that were not taken.
   std::vector<ProgramEvent> Close(const Error& why);
 
  private:
@@ -87,7 +92,7 @@ class SubmissionQueue {
   std::function<void()> wake_;  // empty after Close
   OnWait on_wait_;              // may be empty; is after Close
   std::vector<ProgramEvent> events_;
-  std::unordered_set<std::string> names_;  // under way
+  std::unordered_set<std::string> names_;  // of operations in progress
   size_t wake_count_ = 1;
   uint64_t number_ = 0;
   ErrorCode closed_code_ = ErrorCode::kInternal;

@@ -9,28 +9,31 @@
 namespace lmdbio::sync {
 namespace {
 
-Status CheckName(std::string_view what, const std::string& name,
+Status CheckName(std::string_view option, const std::string& name,
                  std::initializer_list<std::string_view> known) {
   for (const std::string_view one : known) {
     if (name == one) return {};
   }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: '{}' is none of {}", what, name, fmt::join(known, ", ")));
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: '{}' is unknown; expected one of {}",
+                                                       option, name, fmt::join(known, ", ")));
 }
 
-Status CheckTime(std::string_view what, std::chrono::microseconds time,
+Status CheckTime(std::string_view option, std::chrono::microseconds time,
                  std::chrono::microseconds least) {
   if (time >= least && time <= std::chrono::hours(24 * 365)) return {};
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: {} us is out of range", what, time.count()));
+              fmt::format("{}: {} us is out of range; expected {} us to one year", option,
+                          time.count(), least.count()));
 }
 
-// More than any host has; sums of several can still be counted.
+// More memory than any host has. Sums of several such sizes still fit into 64 bits.
 constexpr uint64_t kBytesMax = uint64_t{1} << 44;
 
-Status CheckBytes(std::string_view what, uint64_t bytes) {
+Status CheckBytes(std::string_view option, uint64_t bytes) {
   if (bytes <= kBytesMax) return {};
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} is out of range", what, bytes));
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{}: {} bytes are out of range; expected at most {}", option, bytes, kBytesMax));
 }
 
 }  // namespace
@@ -50,7 +53,8 @@ Status SyncOptions::Check() const {
   LMDBIO_TRY_VOID(CheckBytes("fusion_threshold_bytes", fusion_threshold_bytes));
   LMDBIO_TRY_VOID(CheckBytes("bucket_bytes", bucket_bytes));
   LMDBIO_TRY_VOID(CheckBytes("gradient_bytes", gradient_bytes));
-  if (gs_cycles == 0) return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range");
+  if (gs_cycles == 0)
+    return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range; expected 1 or more");
   return {};
 }
 

@@ -1,5 +1,5 @@
-// lmdbio/sync/engine/sync_tracer.h - sees what the helper thread does, and writes it down: always
-// into the flight recorder, and into a timeline where one is wanted.
+// lmdbio/sync/engine/sync_tracer.h - records the events of the helper thread: always in the flight
+// recorder, and in a timeline if there is one.
 //
 // Source: docs/sync.md "Observability".
 #ifndef LMDBIO_SYNC_ENGINE_SYNC_TRACER_H_
@@ -20,10 +20,10 @@
 
 namespace lmdbio::sync {
 
-// Now, as the timeline and the recorder count.
+// The present time by the clock of the timeline and the recorder.
 int64_t SteadyNanoseconds();
 
-// Threads: the helper thread, but for Waited and Lines.
+// Threads: the helper thread, except Waited and Lines.
 class SyncTracer {
  public:
   // timeline  null: none
@@ -34,9 +34,9 @@ class SyncTracer {
   void Done(Task& task);
   void Stalled(const Task& task);
 
-  // All ranks are to do these together: a bucket. Null: this rank has joined.
+  // All ranks execute these tasks together, as one bucket. Null: this rank has joined.
   void Agreed(std::span<Task* const> tasks);
-  // A collective call of these, some of the bucket or all, and that it is done.
+  // The begin and the end of a collective call for these tasks, some of the bucket or all.
   void Transferring(std::span<Task* const> tasks, uint64_t bytes);
   void Transferred(uint64_t bytes);
   void Unpacked(std::span<Task* const> tasks);
@@ -45,12 +45,14 @@ class SyncTracer {
   void PlanAdopted(uint64_t epoch);
   void PlanEnded(uint64_t epoch);
 
-  // A thread of the program has waited since then.
+  // A thread of the program has waited from `begin_ns` until now.
   void Waited(const std::string& name, int64_t begin_ns);
 
-  // Before the helper thread sleeps. Errors: kIo, once; there is no timeline any more
+  // Writes the timeline, if due. Called before the helper thread sleeps.
+  // Errors: kIo  once; the timeline has ended
   Status Rest();
-  // Errors: kIo
+  // Ends the timeline.
+  // Errors: kIo  the file may be incomplete
   Status Close();
   // The last events, oldest first.
   std::vector<std::string> Lines() const { return recorder_.Lines(); }

@@ -27,8 +27,8 @@ namespace {
 
 constexpr size_t kNameBytesMax = 4096;
 
-Status Wrong(const Request& request, std::string_view what) {
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, what));
+Status Wrong(const Request& request, std::string_view problem) {
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));
 }
 
 Status CheckBuffers(const Submission& submission, int rank) {
@@ -44,7 +44,7 @@ Status CheckBuffers(const Submission& submission, int rank) {
   return {};
 }
 
-// Names that the synchronizer gives to operations of its own.
+// The prefix of operations that the synchronizer submits itself.
 constexpr std::string_view kReserved = "lmdbio.";
 constexpr std::string_view kJoin = "lmdbio.join";
 
@@ -56,14 +56,14 @@ Status CheckName(const std::string& name) {
 
 Status CheckSubmission(const Submission& submission, int rank, int size) {
   const Request& request = submission.request;
-  if (request.name.empty()) return Fail(ErrorCode::kInvalidArgument, "a tensor has no name");
+  if (request.name.empty()) return Fail(ErrorCode::kInvalidArgument, "a submission has no name");
   if (request.name.size() > kNameBytesMax) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("tensor '{}...': the name has more than {} bytes",
-                            request.name.substr(0, 40), kNameBytesMax));
+                fmt::format("tensor '{}...': the name has {} bytes; expected at most {}",
+                            request.name.substr(0, 40), request.name.size(), kNameBytesMax));
   }
   if (request.operation == Operation::kAdoptPlan || NameOf(request.operation).empty()) {
-    return Wrong(request, "there is no such operation");
+    return Wrong(request, fmt::format("unknown operation {}", static_cast<int>(request.operation)));
   }
   // The checks below, and the arithmetic, require known numbers.
   if (!IsDataType(static_cast<uint8_t>(request.type))) {
@@ -78,7 +78,8 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
   return CheckBuffers(submission, rank);
 }
 
-// What needs no more agreement, once it is known what all ranks bring.
+// A plan can hold an operation if the ranks need no further agreement on it, once their requests
+// are known.
 Status CheckPlannable(const Request& request) {
   switch (request.operation) {
     case Operation::kAllReduce:
@@ -92,13 +93,14 @@ Status CheckPlannable(const Request& request) {
     case Operation::kAdoptPlan:
       break;
   }
-  return Wrong(request, fmt::format("no plan can hold '{}'", NameOf(request.operation)));
+  return Wrong(request,
+               fmt::format("a plan cannot contain the operation '{}'", NameOf(request.operation)));
 }
 
-// Collective, whatever each rank wants. Where the threads of this rank may run.
+// The cores of this rank's threads. Collective for any `text`, also if it differs between ranks.
 Result<Placement> PlaceRank(ranks::Group& group, const std::string& text) {
   Result<HostCores> cores = ProcessCores();
-  if (!cores && text.empty()) cores = HostCores{};  // nothing is pinned here
+  if (!cores && text.empty()) cores = HostCores{};  // no placement: no thread is pinned
   LMDBIO_TRY(cores, ranks::ForAll(group, std::move(cores)));
   LMDBIO_TRY(const auto host, group.SplitByHost());
   const uint64_t mine = CoresDigest(cores->allowed);
@@ -115,7 +117,7 @@ Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options
   return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
-// What all ranks must have alike.
+// The options and parts that must be the same on every rank, as text.
 std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
   const auto origin = [](bool is_given) { return is_given ? "given" : "own"; };
   return fmt::format("{}, health {}, transport {}, collectives {}", options.CommonWords(),
@@ -123,12 +125,13 @@ std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
                      origin(static_cast<bool>(parts.collectives)));
 }
 
-// A plan of a graph is proposed by its digest, one that was learnt with what it depends on.
+// Merges the proposals of two ranks. The proposal for a plan from a graph is its digest. The
+// proposal for a learned plan has the dependencies that the rank has observed.
 Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
   const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
   if (!are_digests) return sync::MergeProposals(a, b);
   if (std::equal(a.begin(), a.end(), b.begin())) return std::vector(a.begin(), a.end());
-  return Fail(ErrorCode::kInvalidArgument, "their graphs differ");
+  return Fail(ErrorCode::kInvalidArgument, "the graphs of the ranks differ");
 }
 
 }  // namespace
@@ -155,7 +158,7 @@ class Synchronizer::Impl {
   std::unique_ptr<sync::Collectives> collectives;
   std::unique_ptr<sync::Coordinator> coordinator;
   std::unique_ptr<Engine> engine;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // of the members below
   uint64_t placed_bytes = 0;
   bool has_submitted = false;
   bool is_shut_down = false;
@@ -231,7 +234,7 @@ Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> s
   }
   const std::lock_guard lock(mutex);
   if (is_shut_down) {
-    return Fail(ErrorCode::kInvalidArgument, "the synchronizer was shut down before");
+    return Fail(ErrorCode::kInvalidArgument, "the synchronizer was shut down; create another one");
   }
   LMDBIO_TRY_VOID(engine->queue()->Submit(tasks));
   has_submitted = true;
@@ -266,8 +269,9 @@ Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> su
     LMDBIO_TRY_VOID(CheckName(submission.request.name));
     if (submission.request.operation != Operation::kAllReduce) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("tensor '{}' is no allreduce: groups are of nothing else",
-                              submission.request.name));
+                  fmt::format("tensor '{}': a group may contain only '{}', not '{}'",
+                              submission.request.name, NameOf(Operation::kAllReduce),
+                              NameOf(submission.request.operation)));
     }
     submission.request.group = group;
     submission.request.group_size = static_cast<uint32_t>(submissions.size());
@@ -277,9 +281,9 @@ Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> su
 
 Status Synchronizer::SetGraph(const sync::Graph& graph) {
   if (impl_->options.coordinator != "topo") {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("coordinator '{}' has no use for a graph: it is for 'topo'",
-                            impl_->options.coordinator));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a graph needs the coordinator 'topo', not '{}'", impl_->options.coordinator));
   }
   LMDBIO_TRY(auto order, sync::OrderTensors(graph));
   for (const sync::OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
@@ -287,12 +291,14 @@ Status Synchronizer::SetGraph(const sync::Graph& graph) {
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->has_submitted) {
-      return Fail(ErrorCode::kInvalidArgument, "a graph is to be set before anything is submitted");
+      return Fail(ErrorCode::kInvalidArgument,
+                  "SetGraph was called after a submission; call it before the first one");
     }
     LMDBIO_TRY(followed, impl_->engine->FollowOrder(std::move(order)));
     impl_->has_submitted = true;
   }
-  // What is submitted before all ranks follow would be done in rounds, in whatever buckets.
+  // A tensor that is submitted before all ranks follow the graph would be reduced in a round. Its
+  // bucket, and so its bits, would depend on timing.
   return followed->Wait();
 }
 
@@ -302,8 +308,8 @@ Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
   const uint64_t left = all.size() - impl_->placed_bytes;
   if (size_bytes > left) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} bytes of gradients do not fit into the {} that are left of "
-                            "gradient_bytes {}",
+                fmt::format("no room for {} bytes of gradients: {} are left of gradient_bytes {}; "
+                            "increase this option",
                             size_bytes, left, all.size()));
   }
   const MutableBytes place = all.subspan(impl_->placed_bytes, size_bytes);
@@ -320,7 +326,7 @@ Status Synchronizer::Shutdown() {
   LMDBIO_TRY_VOID(impl_->engine->queue()->AwaitAllDone());
   LMDBIO_TRY(Handle handle, impl_->Add(std::move(last)));
   LMDBIO_TRY_VOID(handle.Wait());
-  const std::lock_guard lock(impl_->mutex);  // the helper thread says so too, but maybe later
+  const std::lock_guard lock(impl_->mutex);  // the helper thread closes its queue, but maybe later
   impl_->is_shut_down = true;
   return {};
 }

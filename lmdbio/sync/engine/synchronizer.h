@@ -1,8 +1,9 @@
-// lmdbio/sync/engine/synchronizer.h - tensors of all ranks in, the same tensors on all ranks out.
+// lmdbio/sync/engine/synchronizer.h - reduces, gathers and broadcasts tensors over all ranks.
 //
-// One helper thread for each object, asleep until there is something to do, reduces what the
-// program's threads submit, in any order and from any thread. No globals: a process may have
-// several, each over ranks of its own (a process set).
+// Threads of the program submit tensors by name, in any order. A helper thread for each
+// Synchronizer agrees with the other ranks on an order and executes the operations. It sleeps while
+// it has nothing to do. There is no global state: a process may have several objects, each over
+// other ranks (Horovod calls that a process set).
 //
 //   LMDBIO_TRY(auto synchronizer, Synchronizer::Create(*group, options, {}));
 //   LMDBIO_TRY(Handle handle, synchronizer->Submit(AllReduceOf("conv1", gradient, gradient, n)));
@@ -32,23 +33,25 @@
 
 namespace lmdbio::sync {
 
-// One tensor to be worked on.
+// One operation on one tensor.
 struct Submission {
-  sync::Request request;
-  // [what request.shape says] read until the operation is done; null for kBarrier and kJoin, and
-  // for kBroadcast on other ranks than the root
+  Request request;
+  // [request.shape] borrowed until the operation is done. Null for kBarrier and kJoin, and for
+  // kBroadcast on ranks other than the root.
   const std::byte* input = nullptr;
   // kAllReduce, kBroadcast: [as the input] written before the operation is done; may be the input.
-  // Others: unused, the handle has the result.
+  // Other operations: unused, because the handle has the result.
   std::byte* output = nullptr;
-  // Called once, when the operation is done or has failed. In the helper thread, which does nothing
-  // else meanwhile: it must neither wait for another operation nor throw. May be empty.
+  // Called once in the helper thread, when the operation is done or has failed. The helper thread
+  // does nothing else meanwhile, so the callback must not wait for another operation, and must not
+  // throw. May be empty.
   std::function<void(const Status& status)> callback;
 };
 
-// An operation under way.
-// Threads: any. Lifetime: may outlive its synchronizer. May be destroyed before the operation is
-// done; the operation goes on.
+// An operation in progress.
+// Threads:  any
+// Lifetime: may outlive its synchronizer. If it is destroyed before the operation is done, the
+//           operation continues
 class Handle {
  public:
   struct State;
@@ -57,124 +60,128 @@ class Handle {
   Handle& operator=(Handle&&) noexcept;
   ~Handle();
 
-  // Whether it is done or has failed. Never waits. To hear that it is counts as a wait for it: a
-  // plan does not let what is submitted afterwards travel with it.
+  // Whether the operation is done or has failed. Does not wait. After this returns true, later
+  // submissions are treated as dependent on this operation, so a plan puts them in later buckets.
   bool is_done() const;
 
-  // Waits, asleep, until it is done.
-  // Errors: kInvalidArgument  ranks differ in shape, type or operation; names the tensor, and who
-  //                           asked for what
-  //         kPeerFailed       a rank has failed, left, or not submitted the tensor within the
-  //                           limit; names the tensor, its number and the ranks. Where MPI's own
-  //                           collectives are used, MPI may still write to the output: it is to
-  //                           stay until MPI_Finalize
+  // Waits, asleep, until the operation is done.
+  // Errors: kInvalidArgument  ranks differ in shape, type or operation; names the tensor and the
+  //                           request of each rank
+  //         kPeerFailed       a rank has failed, has left, or has not submitted the tensor within
+  //                           the limit; names the tensor, its number and the ranks. With the
+  //                           collectives of MPI, MPI may still write to the output: keep its
+  //                           memory until MPI_Finalize
   Status Wait();
-  // The same, but at most so long: false if it is not done then.
+  // Waits at most for `limit`. Returns whether the operation is done.
+  // Errors: as Wait
   Result<bool> WaitFor(std::chrono::milliseconds limit);
 
-  // Requires: done, without an error.
-  Bytes result() const;  // kAllGather, kAllToAll, kReduceScatter: owned by the
-                         // handle
-  const std::vector<int64_t>& result_rows() const;  // [ranks] rows that came from each rank; of
-                                                    // kReduceScatter: [1] rows of this one
-  int32_t last_joined() const;                      // kJoin: the rank that joined last
+  // The calls below require that the operation is done without an error.
+
+  // kAllGather, kAllToAll, kReduceScatter: the result, owned by the handle.
+  Bytes result() const;
+  // [ranks] rows from each rank; kReduceScatter: [1] rows of this rank.
+  const std::vector<int64_t>& result_rows() const;
+  // kJoin: the rank that joined last.
+  int32_t last_joined() const;
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// Counts since the synchronizer was made.
+// Counts since the creation of the synchronizer.
 struct SyncCounters {
-  uint64_t cycle_count = 0;            // rounds of control exchanges, and buckets of plans
+  uint64_t cycle_count = 0;            // rounds, and buckets of plans
   uint64_t control_message_count = 0;  // exchanges of this rank
-  uint64_t control_bytes = 0;          // that this rank brought to them
+  uint64_t control_bytes = 0;          // contributed by this rank to exchanges
   uint64_t collective_count = 0;       // calls that moved data
   uint64_t collective_bytes = 0;
   uint64_t collective_bytes_min = 0;  // of one call; 0: none yet
   uint64_t collective_bytes_max = 0;
-  uint64_t tensor_count = 0;         // done
-  uint64_t plan_count = 0;           // plans that were adopted
-  uint64_t plan_end_count = 0;       // and those that did not fit any more
-  uint64_t thread_cpu_ns = 0;        // of the helper thread
-  uint64_t thread_run_delay_ns = 0;  // for which it could run and had no core
+  uint64_t tensor_count = 0;         // operations of this rank that are done
+  uint64_t plan_count = 0;           // adopted plans
+  uint64_t plan_end_count = 0;       // abandoned plans
+  uint64_t thread_cpu_ns = 0;        // processor time of the helper thread
+  uint64_t thread_run_delay_ns = 0;  // time in which it could run but had no core
 };
 
-// Makes collectives that look at `health`, which outlives them, whenever they wait: through it the
-// synchronizer hears of failures and finds what has stalled. Collective.
-using CollectivesMaker =
-    std::function<Result<std::unique_ptr<sync::Collectives>>(ranks::Health& health)>;
+// Makes collectives that check `health` whenever they wait. In these checks the synchronizer
+// detects failures and stalls. Collective.
+// health  outlives the collectives
+using CollectivesMaker = std::function<Result<std::unique_ptr<Collectives>>(ranks::Health& health)>;
 
-// What Create does not make itself. Every rank gives the same kinds of them, but for `log`.
+// Parts that the caller can provide. All ranks provide the same ones, except `log`.
 struct SyncParts {
-  std::unique_ptr<ranks::Health> health;  // null: by shared memory of hosts, and links between them
-  std::unique_ptr<Transport> transport;   // null: by shared memory and links
-  CollectivesMaker collectives;           // empty: as the options say, without MPI
-  std::function<void(const std::string& line)>
-      log;  // notes and stall reports; may be empty. Called
-            // in the helper thread
+  std::unique_ptr<ranks::Health> health;  // null: over shared memory and links between hosts
+  std::unique_ptr<Transport> transport;   // null: over shared memory and links between hosts
+  CollectivesMaker collectives;           // empty: by the options, without MPI
+  // Receives notes and stall reports, in the helper thread; may be empty.
+  std::function<void(const std::string& line)> log;
 };
 
-// Threads: any, but Create and the destructor.
+// Threads: any, except Create and the destructor.
 class Synchronizer {
  public:
-  // Collective over `group`, in the thread that may call MPI where the group is MPI's.
+  // Collective over `group`. With a group of MPI, in the thread that may call MPI.
   // group    must outlive the synchronizer
-  // options  the same on every rank, but for those that say otherwise
-  // Errors: kInvalidArgument    an option, or one that differs from rank 0's: has both
-  //         kUnsupported        a collective that cannot be had here
+  // options  the same on every rank, except those that may differ
+  // Errors: kInvalidArgument    an invalid option, or one that differs from rank 0; names it
+  //         kUnsupported        a collective that is not available here
   //         kResourceExhausted  no shared memory, no thread
-  //         kPeerFailed         another rank had one of these
+  //         kPeerFailed         another rank had one of these errors
   static Result<std::unique_ptr<Synchronizer>> Create(ranks::Group& group,
                                                       const SyncOptions& options, SyncParts parts);
 
-  // Ends the helper thread. What is under way fails, here and on the other ranks. Call Shutdown
-  // first where everybody is to finish.
+  // Ends the helper thread. Operations in progress fail, here and on the other ranks. Call Shutdown
+  // first to let all ranks finish.
   ~Synchronizer();
 
   int rank() const;
   int size() const;
 
-  // Asks for one operation.
-  // Names that begin with "lmdbio." are the synchronizer's own. A kJoin has one
-  // of them, whatever it is given.
-  // Errors: kInvalidArgument  a tensor of this name is under way; a name, shape, root or split that
-  //                           cannot be. Nothing has been submitted
-  //         kPeerFailed       as Handle::Wait, when the synchronizer has failed already
+  // Submits one operation.
+  // Names that begin with "lmdbio." are reserved. The name of a kJoin is ignored.
+  // Errors: kInvalidArgument  an operation of this name is in progress; an invalid name, type,
+  //                           reduction, shape, root or split; a scale of an integer type that is
+  //                           infinite or NaN; a missing buffer; after Shutdown. Nothing was
+  //                           submitted
+  //         kPeerFailed       as Handle::Wait, if the synchronizer has already failed
   Result<Handle> Submit(Submission submission);
 
-  // Asks for several kAllReduce that become ready together and travel together.
-  // Errors: as Submit; then none has been submitted
+  // Submits several kAllReduce as one tensor group: they become ready together and are reduced
+  // together.
+  // Errors: as Submit; then none of them was submitted
   Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
 
-  // The plan to follow from now on, in place of one from the first iteration; with the same graph
-  // the same values give the same bits from the first submission on. Of a kAllGather the shape is
-  // what every rank brings. Where the ranks' graphs differ there is a note, and no plan.
+  // Follows a plan made from this graph, instead of a learned plan. With the same graph the same
+  // values give the same bits, from the first submission on. The shape of a kAllGather is the shape
+  // that every rank contributes. If the graphs of the ranks differ, there is a note and no plan.
   // Collective, before the first submission: waits until all ranks have called it.
-  // Errors: kInvalidArgument  as sync::OrderTensors; a kAllToAll, kJoin or kAdoptPlan, which no
-  //                           plan can hold, names the tensor; the coordinator is not "topo";
-  //                           something has been submitted already
+  // Errors: kInvalidArgument  as OrderTensors; the graph contains a kAllToAll, kJoin or kAdoptPlan,
+  //                           which no plan can hold; the coordinator is not "topo"; an operation
+  //                           was submitted before
   //         kPeerFailed       as Handle::Wait
-  Status SetGraph(const sync::Graph& graph);
+  Status SetGraph(const Graph& graph);
 
-  // Memory for gradients, zero-filled and at a multiple of 64 bytes, of
-  // SyncOptions::gradient_bytes.
-  // Several tensors in one place are packed unless each but the last fills its 64-byte lines.
-  // Tensors that are reduced in place there need no copy: those of one bucket, in the order of the
-  // plan, need not be packed, and where the ranks of a host share it they look into each other's.
-  // Every rank asks for the same sizes in the same order.
-  // Errors: kResourceExhausted  there is not so much left
+  // Hands out a part of the memory of SyncOptions::gradient_bytes. It is filled with zeros and
+  // begins at a multiple of 64 bytes.
+  // Tensors that lie there in the order of the plan, and are reduced in place, are not packed.
+  // Ranks of a host reduce them in each other's memory. If a part holds several tensors, each
+  // except the last must fill its 64-byte lines; otherwise they are packed.
+  // Every rank requests the same sizes in the same order.
+  // Errors: kResourceExhausted  not enough of gradient_bytes is left
   // Lifetime: as the synchronizer
   Result<MutableBytes> Place(uint64_t size_bytes);
 
-  // Collective. Waits until all ranks have called it and everything submitted is done; nothing can
-  // be submitted afterwards.
-  // Errors: kPeerFailed
+  // Collective. Waits until all ranks have called it and all operations are done. Later submissions
+  // fail.
+  // Errors: kPeerFailed  as Handle::Wait
   Status Shutdown();
 
   SyncCounters counters() const;
-  // What was chosen, in lines: coordinator, pacing, collectives by size, cores.
+  // The coordinator, the pacing, the collectives by size and the cores in use, as lines of text.
   std::vector<std::string> Description() const;
-  // The last operations of this rank, oldest first, a line each: for a report of what went wrong.
+  // The last events of this rank, oldest first, one line each, for an error report.
   std::vector<std::string> FlightRecord() const;
 
  private:
@@ -183,10 +190,9 @@ class Synchronizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// A submission of `count` elements, reduced in place where input is output.
+// A kAllReduce of `count` elements; in place if `input` is `output`.
 Submission AllReduceOf(std::string name, const void* input, void* output, int64_t count,
-                       sync::DataType type = sync::DataType::kFloat32,
-                       sync::ReduceOp op = sync::ReduceOp::kSum);
+                       DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_ENGINE_SYNCHRONIZER_H_

@@ -30,8 +30,9 @@ using Outcome = Result<CallOutcome>;
 
 constexpr int kTag = 1;
 
-// What a rank means, each word with its complement: the greatest of both tell whether all ranks
-// mean the same.
+// The digest of a call. MPI takes the maximum over all ranks, of each word and of its complement.
+// All ranks have the same word exactly if the two maxima are complements of each other, because the
+// maximum of the complements is the complement of the minimum.
 struct CallSummary {
   uint64_t digest = 0;
   uint64_t kind = 0;  // with type, reduction and root
@@ -40,7 +41,7 @@ struct CallSummary {
 };
 using AgreementWords = std::array<uint64_t, 10>;
 constexpr size_t kDeclined = 8;
-constexpr size_t kLargest = 9;  // a number whose greatest all ranks want to know
+constexpr size_t kLargest = 9;  // a number of which all ranks need the maximum
 
 AgreementWords WordsOf(const CallTag& tag, const CallSummary& meaning, uint64_t number) {
   return {meaning.digest,
@@ -60,7 +61,7 @@ CallSummary MeaningOf(const CallTag& tag, WireCall kind, uint64_t details, uint6
   return {tag.digest, static_cast<uint64_t>(kind) << 56 | details, bytes, parts_digest};
 }
 
-// counts  of ranks' parts, if there are any
+// counts  of the parts of the ranks; may be empty
 CallSummary MeaningOf(const CallTag& tag, WireCall kind, const Values& values,
                       const sync::Reduction& reduction, std::span<const uint64_t> counts) {
   const std::array digests{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
@@ -69,7 +70,8 @@ CallSummary MeaningOf(const CallTag& tag, WireCall kind, const Values& values,
                    values.count * sync::ElementBytes(values.type), DigestOf(digests));
 }
 
-// Memory of ours that MPI works with. A call that was given up goes on, so it stays then.
+// Memory of this object that MPI reads and writes. It is kept if a call was given up, because MPI
+// continues the call.
 struct HeldCollective {
   AgreementWords words = {};
   std::vector<uint64_t> sizes, own_sizes;
@@ -79,7 +81,7 @@ struct HeldCollective {
 
 class OverMpi final : public sync::Collectives {
  public:
-  // Takes the communicator over.
+  // Takes ownership of the communicator.
   OverMpi(MPI_Comm communicator, ranks::Health& health, const MpiCollectiveOptions& options)
       : communicator_(communicator), options_(options), waiter_(health) {
     MPI_Comm_rank(communicator_, &rank_);
@@ -124,7 +126,7 @@ class OverMpi final : public sync::Collectives {
     held_->counts[i].assign(from.begin(), from.end());
     return held_->counts[i];
   }
-  // Makes one call of MPI's, in either way.
+  // Makes one call of MPI, blocking or not.
   template <typename Block, typename Begin>
   Status Call(const char* name, const Block& block, const Begin& begin);
   Outcome Meet(const CallTag& tag, const CallSummary& meaning, uint64_t number = 0);
@@ -146,7 +148,7 @@ class OverMpi final : public sync::Collectives {
   int size_ = 0;
   ranks::MpiWaiter waiter_;
   MpiReduceOps ops_;
-  MPI_Request request_ = MPI_REQUEST_NULL;  // of the call under way
+  MPI_Request request_ = MPI_REQUEST_NULL;  // of the call in progress
   std::unique_ptr<HeldCollective> held_ = std::make_unique<HeldCollective>();
 };
 
@@ -158,7 +160,7 @@ Status OverMpi::Call(const char* name, const Block& block, const Begin& begin) {
   return waiter_.Await(request_);
 }
 
-// After it, held_->words[kLargest] is the greatest `number`.
+// Afterwards held_->words[kLargest] is the largest `number` of all ranks.
 Outcome OverMpi::Meet(const CallTag& tag, const CallSummary& meaning, uint64_t number) {
   AgreementWords& words = held_->words;
   words = WordsOf(tag, meaning, number);
@@ -178,7 +180,7 @@ Outcome OverMpi::Meet(const CallTag& tag, const CallSummary& meaning, uint64_t n
   return is_same ? CallOutcome::kDone : CallOutcome::kDeclined;
 }
 
-// MPI's reductions have no scale: a pass of ours follows each piece.
+// The reductions of MPI have no scale, so a pass of sync/reduce follows each part.
 Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
                            const sync::Reduction& reduction) {
   const size_t element_bytes = sync::ElementBytes(values.type);
@@ -202,7 +204,7 @@ Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
   return outcome;
 }
 
-// The reduction of `count` elements from the first on becomes the root's output.
+// The root's output becomes the reduction of the first `count` elements.
 Status OverMpi::ReducePieces(const Values& input, uint64_t first, std::byte* output, uint64_t count,
                              sync::ReduceOp op, int root) {
   const size_t element_bytes = sync::ElementBytes(input.type);
@@ -248,7 +250,7 @@ Outcome OverMpi::ReduceScatter(const CallTag& tag, const Values& input, std::byt
              Meet(tag, MeaningOf(tag, WireCall::kReduceScatter, input, reduction, counts)));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size_));
-  // MPI wants the output apart from the input.
+  // MPI requires that output and input do not overlap.
   std::vector<std::byte>& apart = held_->apart;
   const uint64_t own_count = counts[static_cast<size_t>(rank_)];
   apart.resize(own_count * element_bytes);
@@ -345,7 +347,7 @@ Status OverMpi::ExchangeAtOnce(Bytes send, std::span<const uint64_t> send_bytes,
       });
 }
 
-// One piece each way; sizes may differ, and be 0.
+// Sends and receives one message. The sizes may differ, and be 0.
 Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receive) {
   const auto send_count = static_cast<int>(send.size());
   const auto receive_count = static_cast<int>(receive.size());
@@ -376,7 +378,8 @@ Status OverMpi::ExchangePieces(Bytes send, const Bounds& sent, MutableBytes rece
   for (int step = 0; step < size_; ++step) {
     const int to = (rank_ + step) % size_;
     const int from = (rank_ + size_ - step) % size_;
-    const Bytes mine = PartOf(const_cast<std::byte*>(send.data()), sent, to);  // only read
+    const Bytes mine =
+        PartOf(const_cast<std::byte*>(send.data()), sent, to);  // MPI does not write to it
     const MutableBytes theirs = PartOf(receive.data(), received, from);
     if (step == 0) {
       std::ranges::copy(mine, theirs.begin());
@@ -384,7 +387,7 @@ Status OverMpi::ExchangePieces(Bytes send, const Bounds& sent, MutableBytes rece
     }
     const uint64_t most = std::max(mine.size(), theirs.size());
     for (uint64_t at = 0; at < most; at += options_.piece_bytes_max) {
-      // A rank that has no piece left has no partner for it, either.
+      // If one of two ranks has no message left for the other, the other has none for it, either.
       LMDBIO_TRY_VOID(SendAndReceive(at < mine.size() ? to : MPI_PROC_NULL, piece_of(mine, at),
                                      at < theirs.size() ? from : MPI_PROC_NULL,
                                      piece_of(theirs, at)));

@@ -1,11 +1,11 @@
-// lmdbio/sync/over_mpi/mpi_collectives.h - MPI's own collectives behind our interface.
+// lmdbio/sync/over_mpi/mpi_collectives.h - the collectives of MPI behind the interface Collectives.
 //
-// Every call is two of MPI's: a small MPI_Allreduce of what the ranks mean, then the call itself,
-// in pieces where MPI cannot count so far. A Barrier is the first alone, and AllToAll exchanges the
-// sizes and meets once more.
+// Every call makes two calls of MPI. A small MPI_Allreduce compares the tags and sizes of the
+// ranks. Then MPI moves the data, in several calls if the count exceeds the limit of MPI. A Barrier
+// is the first call alone. AllToAll also exchanges the sizes of the parts, and compares them.
 //
-// The bits are MPI's: on all ranks the same, and the same in every run, as far as MPI keeps to what
-// its standard advises. MPI's results are rounded to their type before they are scaled.
+// MPI decides the bits of a reduction. They are the same on all ranks and in every run, if MPI
+// follows the advice of its standard. A result is rounded to its type before it is scaled.
 //
 // Source: docs/collectives.md "MPI"; docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_COLLECTIVES_H_
@@ -23,29 +23,30 @@
 namespace lmdbio::sync {
 
 enum class MpiWaiting : uint8_t {
-  // MPI's blocking calls, which spin or yield. A rank that is gone or has stopped is waited for as
-  // long as MPI does; Stop is heard of at the next call.
+  // Blocking calls of MPI, which spin or yield. Only MPI can detect that a rank is gone. Stop takes
+  // effect at the next call.
   kBlock,
-  // MPI's nonblocking calls: test, sleep, test again; a rank that is gone is found.
+  // Nonblocking calls of MPI: test, sleep, test again. The health check detects that a rank is
+  // gone.
   kSleep,
 };
 
 struct MpiCollectiveOptions {
   MpiWaiting waiting = MpiWaiting::kSleep;
-  ranks::MpiCaller caller = ranks::MpiCaller::kAnyThread;  // who will make the calls
+  ranks::MpiCaller caller = ranks::MpiCaller::kAnyThread;  // the thread that makes the calls
   uint64_t piece_bytes_max =
-      ranks::kPieceBytesMax;  // [8 .. ranks::kPieceBytesMax] of one call of MPI's
+      ranks::kPieceBytesMax;  // [8 .. ranks::kPieceBytesMax] of one call of MPI
 };
 
-// Collective over `communicator`, of which a duplicate is used. MPI tells nothing of ranks that
-// died: `health` does.
-// Lifetime: `health` outlives the collectives, which may be destroyed after MPI_Finalize, but not
-//           called. After an error, MPI may still write to what the call was about.
+// Collective over `communicator`. Works on a duplicate of it. MPI does not report dead ranks, so
+// the calls check `health` while they wait.
+// Lifetime: `health` outlives the collectives. They may be destroyed after MPI_Finalize, but not
+//           called. After an error, MPI may still write to the memory of the call
 // Requires: made on a thread that may call MPI
 // Errors: kUnsupported      MPI was not initialised for such a caller, see CheckMpiThread
-//         kInvalidArgument  MPI is not running, or the caller is to be this thread and is not the
-//                           one that initialised it
-//         kInternal         MPI failed, in its words
+//         kInvalidArgument  MPI is not running; or only this thread may call it, and this thread
+//                           has not initialised MPI
+//         kInternal         MPI failed; has the message of MPI
 Result<std::unique_ptr<sync::Collectives>> MpiCollectives(MPI_Comm communicator,
                                                           ranks::Health& health,
                                                           const MpiCollectiveOptions& options);

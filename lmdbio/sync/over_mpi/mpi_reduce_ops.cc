@@ -10,7 +10,7 @@ namespace {
 using sync::DataType;
 using sync::ReduceOp;
 
-// As MPI calls it: inout[i] = in[i] op inout[i], which is the same as the other way round.
+// The user function of MPI_Op_create: inout[i] = in[i] op inout[i]. The operations commute.
 template <DataType type, ReduceOp op>
 void ReduceForMpi(void* in, void* inout, int* count, MPI_Datatype*) {
   sync::Reduce(type, op, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in),

@@ -1,4 +1,4 @@
-// lmdbio/sync/over_mpi/mpi_reduce_ops.h - our types and reductions in MPI's words.
+// lmdbio/sync/over_mpi/mpi_reduce_ops.h - the MPI types and operations for DataType and ReduceOp.
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_REDUCE_OPS_H_
 #define LMDBIO_SYNC_OVER_MPI_MPI_REDUCE_OPS_H_
 
@@ -11,11 +11,11 @@
 
 namespace lmdbio::sync {
 
-// MPI's own reductions where they mean the same: sums and products of what MPI has types for, and
-// whatever is made of integers. The rest is made with lmdbio/reduce: float16 and bfloat16, for
-// which MPI has no types, and the least and the greatest of numbers that may be NaN.
+// MPI's own operations are used for integers, and for sums and products of float32 and float64. The
+// others are user-defined operations that call sync/reduce: all operations on float16 and bfloat16,
+// because MPI has no such types, and minimum and maximum of floats, because of NaN.
 //
-// The reductions that are made so belong to this object; MPI's types and reductions to MPI.
+// Ownership: the user-defined operations belong to this object.
 class MpiReduceOps {
  public:
   MpiReduceOps() = default;
@@ -24,7 +24,7 @@ class MpiReduceOps {
   MpiReduceOps& operator=(const MpiReduceOps&) = delete;
 
   // Requires: MPI is running
-  // Errors: kInternal  MPI failed, in its words
+  // Errors: kInternal  MPI failed; has the message of MPI
   Status Make();
 
   // Requires: Make has succeeded

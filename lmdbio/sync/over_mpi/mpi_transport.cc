@@ -1,5 +1,5 @@
-// An exchange of bytes is two calls: of lengths, then of bytes. Started calls are completed in
-// order; which ones follow is known when the one before is over.
+// An exchange of bytes makes two calls: first of lengths, then of bytes. The second call can begin
+// only when the first is over, because the lengths determine its arguments.
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 #include <condition_variable>
@@ -21,10 +21,10 @@ using sync::Reply;
 
 namespace {
 
-// Messages of coordinators are small; one of this size is a mistake.
+// The messages of coordinators are small. A larger one is an error.
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 
-// A duplicate or a part of a communicator, freed if MPI still runs.
+// A duplicate or a part of a communicator. The destructor frees it if MPI still runs.
 class OwnCommunicator {
  public:
   OwnCommunicator() = default;
@@ -52,7 +52,8 @@ class OwnCommunicator {
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
-// Memory of ours that MPI works with. An exchange that was given up goes on, so it stays then.
+// Memory of this object that MPI reads and writes. It is kept if an exchange was given up, because
+// MPI continues the exchange.
 struct HeldExchange {
   Exchange exchange;
   std::vector<int> lengths;  // kGather: of each rank; kBroadcast: [1]
@@ -133,14 +134,14 @@ MPI_Comm CommunicatorTransport::CommunicatorOf(ExchangeScope scope) const {
   return scope == ExchangeScope::kHost ? host_.get() : roots_.get();
 }
 
-// Nothing goes out yet: whether calls block or not depends on how the exchange is waited for.
+// Makes no call yet: Wait makes blocking calls, Test nonblocking ones.
 Status CommunicatorTransport::Start(Exchange exchange) {
   LMDBIO_CHECK(phase_ == ExchangePhase::kIdle || phase_ == ExchangePhase::kOver);
   LMDBIO_CHECK(exchange.bytes.size() <= kMessageBytesMax);
   held_->exchange = std::move(exchange);
   reply_ = {};
   current_ = CommunicatorOf(held_->exchange.scope);
-  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // kRoots is for roots
+  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // only roots take part in an exchange of scope kRoots
   MPI_Comm_rank(current_, &rank_);
   MPI_Comm_size(current_, &size_);
   held_->own_length = static_cast<int>(held_->exchange.bytes.size());
@@ -152,7 +153,7 @@ Status CommunicatorTransport::Start(Exchange exchange) {
   return {};
 }
 
-// The first call, without waiting for it.
+// Begins the first call.
 Status CommunicatorTransport::Begin() {
   phase_ = ExchangePhase::kLengths;
   if (held_->exchange.kind == ExchangeKind::kIntersect) {
@@ -171,7 +172,7 @@ Status CommunicatorTransport::Begin() {
                           "MPI_Ibcast");
 }
 
-// The second call, once lengths are known.
+// Begins the second call. Requires: the lengths are known
 Status CommunicatorTransport::BeginBytes() {
   phase_ = ExchangePhase::kBytes;
   if (held_->exchange.kind == ExchangeKind::kBroadcast) {
@@ -188,7 +189,8 @@ Status CommunicatorTransport::BeginBytes() {
     total += static_cast<uint64_t>(length);
   }
   if (total > kMessageBytesMax) {
-    return Fail(ErrorCode::kResourceExhausted, "requests of all ranks together have over 1 GiB");
+    return Fail(ErrorCode::kResourceExhausted,
+                "the control messages of all ranks together exceed 1 GiB");
   }
   held_->bytes.resize(rank_ == 0 ? total : 0);
   return ranks::MpiStatus(
@@ -226,7 +228,7 @@ Result<bool> CommunicatorTransport::Test() {
   return true;
 }
 
-// The blocking calls, as the papers' baseline makes them: MPI waits in its own way.
+// Makes blocking calls, as the baseline of the papers. MPI spins or yields in them.
 Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
   if (phase_ == ExchangePhase::kStarted && held_->exchange.kind == ExchangeKind::kIntersect) {
     LMDBIO_TRY_VOID(ranks::MpiStatus(

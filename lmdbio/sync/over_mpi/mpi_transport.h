@@ -1,10 +1,8 @@
-// lmdbio/sync/over_mpi/mpi_transport.h - exchanges between ranks by MPI's own calls.
+// lmdbio/sync/over_mpi/mpi_transport.h - exchanges between ranks by calls of MPI.
 //
-// What the papers' helper threads do: MPI_Allreduce, MPI_Gather and MPI_Bcast for rounds that
-// block,
-// MPI_Iallreduce and its like, tested and slept between, for those that do not. While a call
-// blocks,
-// MPI spins or yields as it was told to.
+// The helper threads of the papers work in this way. Blocking rounds call MPI_Allreduce, MPI_Gather
+// and MPI_Bcast, in which MPI spins or yields. Other rounds call the nonblocking variants, and
+// sleep between two tests.
 //
 // Source: dissertation 6.2.2, 6.3.2; Romero et al. 3.1.2; docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_TRANSPORT_H_
@@ -18,14 +16,13 @@
 
 namespace lmdbio::sync {
 
-// Collective over `communicator`, of which it works on duplicates.
-// Wait of this transport blocks in MPI until the exchange is over, whatever its limit, and hears of
-// a rank that is gone from MPI only; Test never blocks.
+// Collective over `communicator`. Works on duplicates of it. Wait of this transport ignores its
+// limit: it blocks in MPI until the exchange is over, and only MPI can detect that a rank is gone.
+// Test never blocks.
 // Errors: kInvalidArgument  MPI is not running
-//         kUnsupported      it was initialised at a lower level than MPI_THREAD_MULTIPLE: the
-// helper
-//                           thread may not call it
-//         kInternal         MPI failed, in its words
+//         kUnsupported      MPI was initialised at a lower level than MPI_THREAD_MULTIPLE, so the
+//                           helper thread may not call it
+//         kInternal         MPI failed; has the message of MPI
 Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator);
 
 }  // namespace lmdbio::sync

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kTag = 1;
 
-using MessageRequests = std::vector<MPI_Request>;  // of one, or of several messages
+using MessageRequests = std::vector<MPI_Request>;  // of the MPI messages of one message
 
 class MpiMessageWire final : public sync::Wire {
  public:
-  // Takes the communicator over.
+  // Takes ownership of the communicator.
   MpiMessageWire(MPI_Comm communicator, ranks::Health& health, const MpiWireOptions& options)
       : communicator_(communicator), options_(options), waiter_(health) {
     MPI_Comm_rank(communicator_, &rank_);
@@ -37,13 +37,13 @@ class MpiMessageWire final : public sync::Wire {
   void Stop(const Error& why) override { waiter_.Stop(why); }
 
  private:
-  using Lanes = std::vector<std::deque<MessageRequests>>;  // by rank; pieces that were not awaited
+  using Lanes = std::vector<std::deque<MessageRequests>>;  // [ranks] messages that were not awaited
   std::deque<MessageRequests>& At(Lanes& lanes, int rank) {
     LMDBIO_CHECK(rank >= 0 && rank < size_ && rank != rank_);
     return lanes[static_cast<size_t>(rank)];
   }
   Status Await(std::deque<MessageRequests>& lane);
-  // Begins a message for each part of so many bytes.
+  // Begins an MPI message for each part of at most piece_bytes_max bytes.
   template <typename Begin>
   Status StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
                   const Begin& begin);
@@ -58,7 +58,7 @@ class MpiMessageWire final : public sync::Wire {
   Lanes in_;
 };
 
-// What still goes on belongs to ranks that have failed.
+// Only messages of failed ranks can still be in flight.
 void MpiMessageWire::Abandon(Lanes& lanes) {
   for (auto& lane : lanes) {
     for (MessageRequests& piece : lane) {

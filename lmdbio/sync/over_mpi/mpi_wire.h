@@ -1,5 +1,5 @@
-// lmdbio/sync/over_mpi/mpi_wire.h - a wire of MPI's messages: the algorithms of lmdbio/collective
-// over the network that MPI knows best. Waits asleep, see mpi_waiter.h.
+// lmdbio/sync/over_mpi/mpi_wire.h - a Wire of messages of MPI, for networks that MPI supports best.
+// A rank sleeps while it waits (ranks/mpi/mpi_waiter.h).
 //
 // Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_WIRE_H_
@@ -19,12 +19,12 @@ struct MpiWireOptions {
   uint64_t piece_bytes_max = ranks::kPieceBytesMax;  // [1 .. ranks::kPieceBytesMax] of one message
 };
 
-// Collective over `communicator`, of which a duplicate is used. MPI tells nothing of ranks that
-// died: `health` does.
-// Lifetime: `health` outlives the wire; a wire that outlives MPI_Finalize may be destroyed, not
-//           called. After an error, MPI may still write to what was to be received.
-// Requires: whoever calls the wire may call MPI, see CheckMpiThread
-// Errors: kInternal  MPI failed, in its words
+// Collective over `communicator`. Works on a duplicate of it. MPI does not report dead ranks, so
+// the calls check `health` while they wait.
+// Lifetime: `health` outlives the wire. The wire may be destroyed after MPI_Finalize, but not
+//           called. After an error, MPI may still write to the memory of a receive
+// Requires: the thread that calls the wire may call MPI, see CheckMpiThread
+// Errors: kInternal  MPI failed; has the message of MPI
 Result<std::unique_ptr<sync::Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
                                             const MpiWireOptions& options = {});
 

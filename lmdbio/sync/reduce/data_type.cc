@@ -65,7 +65,7 @@ Result<DataType> ParseDataType(std::string_view name) {
     if (row.name == name) return row.type;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no data type: there are {}", name, Choices(kTypes)));
+              fmt::format("data type '{}' is unknown; expected one of {}", name, Choices(kTypes)));
 }
 
 Result<ReduceOp> ParseReduceOp(std::string_view name) {
@@ -73,7 +73,7 @@ Result<ReduceOp> ParseReduceOp(std::string_view name) {
     if (row.name == name) return row.op;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no reduction: there are {}", name, Choices(kOps)));
+              fmt::format("reduction '{}' is unknown; expected one of {}", name, Choices(kOps)));
 }
 
 bool IsDataType(uint8_t number) { return number >= 1 && number <= kTypes.size(); }

@@ -20,7 +20,7 @@ const ReduceKernels& Kernels() {
   return kernels;
 }
 
-// A finite number as mantissa * 2^exponent, with its sign apart.
+// The absolute value of a finite number as mantissa * 2^exponent, and its sign.
 struct Parts {
   uint64_t mantissa = 0;  // < 2^53
   int exponent = 0;
@@ -36,7 +36,8 @@ Parts PartsOf(double number) {
   return parts;
 }
 
-// |value| * mantissa * 2^exponent, cut towards zero, but no more than 2^64 - 1.
+// |value| * mantissa * 2^exponent, truncated towards zero, at most 2^64 - 1. The product of the two
+// integers has less than 117 bits, so it is exact in 128 bits.
 uint64_t CutProduct(uint64_t value, const Parts& factor) {
   Wide product = Wide{value} * factor.mantissa;  // < 2^117
   if (factor.exponent <= -128) return 0;
@@ -91,7 +92,7 @@ void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,
   const ReduceAllLoop loop = row.by_op[static_cast<size_t>(reduction.op) - 1];
   loop(into, sources.data(), sources.size(), count, reduction.scale);
   if (reduction.scale == 1) return;
-  // The exact product of integers takes 128 bits, which no vector has.
+  // Integers take a pass of their own: no vector instruction computes their 128-bit product.
   if (type == DataType::kInt32) ScaleIntegers<int32_t>(reduction.scale, into, count);
   if (type == DataType::kInt64) ScaleIntegers<int64_t>(reduction.scale, into, count);
 }

@@ -1,12 +1,13 @@
-// lmdbio/sync/reduce/reduce.h - many arrays of numbers become one. Pure arithmetic.
+// lmdbio/sync/reduce/reduce.h - reduces several arrays of numbers to one. Pure arithmetic.
 //
-// Values are given as bytes, since their type is known at run time only; they need not be aligned.
-// float16 and bfloat16 are reduced and scaled in float32 and rounded once, to the nearest even, at
-// the end of each call. NaN: kMin and kMax give a NaN if any value is one.
+// Values are bytes, because their type is known at run time only. They need not be aligned. float16
+// and bfloat16 are reduced and scaled in float32, and rounded once at the end of each call, to the
+// nearest even. kMin and kMax return a NaN if any value is a NaN.
 //
-// Scales: float64 is multiplied by the scale; float32, float16 and bfloat16 by the scale rounded to
-// float32, which beyond that type's range is infinity or 0. Integers become the exact product, cut
-// towards zero, and stay at the ends of their type. A scale of 1 changes no bit.
+// Scales: float64 is multiplied by the scale. float32, float16 and bfloat16 are multiplied by the
+// scale rounded to float32; outside its range that is infinity or 0. An integer becomes the exact
+// product, truncated towards zero and limited to the range of its type. A scale of 1 changes no
+// bit.
 #ifndef LMDBIO_SYNC_REDUCE_REDUCE_H_
 #define LMDBIO_SYNC_REDUCE_REDUCE_H_
 
@@ -22,8 +23,9 @@ namespace lmdbio::sync {
 void Reduce(DataType type, const Reduction& reduction, std::byte* into, const std::byte* from,
             size_t count);
 
-// into[i] = (sources[0][i] op sources[1][i] op ...) * scale, from left to right, whatever the
-// machine: so ranks that reduce the same sources get the same bits.
+// into[i] = (sources[0][i] op sources[1][i] op ...) * scale, from left to right on every machine.
+// So ranks that reduce the same sources get the same bits.
+// Requires: a finite scale for integers
 // sources  [1 or more] of [count elements] each; `into` may be one of them
 void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,
                std::span<const std::byte* const> sources, size_t count);

@@ -1,4 +1,5 @@
-// Compiled with AVX2 and F16C where the compiler has them (lmdbio/CMakeLists.txt).
+// The kernels for processors with AVX2 and F16C. lmdbio/CMakeLists.txt sets the compiler options,
+// if the target is x86-64.
 #include "lmdbio/sync/reduce/reduce_dispatch.h"
 
 #if defined(__AVX2__) && defined(__F16C__)

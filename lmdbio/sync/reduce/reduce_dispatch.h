@@ -1,4 +1,5 @@
-// lmdbio/sync/reduce/reduce_dispatch.h - the same loops, compiled for several kinds of processor.
+// lmdbio/sync/reduce/reduce_dispatch.h - selects the loops that were compiled for
+// this processor.
 #ifndef LMDBIO_SYNC_REDUCE_REDUCE_DISPATCH_H_
 #define LMDBIO_SYNC_REDUCE_REDUCE_DISPATCH_H_
 
@@ -11,20 +12,20 @@ using ReduceAllLoop = void (*)(std::byte* into, const std::byte* const* sources,
                                size_t source_count, size_t count, double scale);
 
 struct ReduceRow {
-  ReduceAllLoop by_op[4];  // ReduceOp's numbers, less one
+  ReduceAllLoop by_op[4];  // [number of the ReduceOp - 1]
 };
 
 struct ReduceKernels {
-  ReduceRow reduce[6];  // DataType's numbers, less one
+  ReduceRow reduce[6];  // [number of the DataType - 1]
 };
 
-// For any processor.
+// The kernels for any processor.
 const ReduceKernels& PortableKernels();
 
-// For processors with AVX2 and F16C; nullptr where the compiler has none.
+// The kernels for AVX2 and F16C, or nullptr if the compiler cannot make them.
 const ReduceKernels* Avx2Kernels();
 
-// For this processor, if there are better ones; else nullptr.
+// Better kernels that this processor can execute, or nullptr.
 const ReduceKernels* BetterKernels();
 
 }  // namespace lmdbio::sync

@@ -1,10 +1,11 @@
-// lmdbio/sync/reduce/reduce_kernels.h - the loops of the arithmetic, to be compiled for one kind of
+// lmdbio/sync/reduce/reduce_kernels.h - the loops of the arithmetic, compiled once for each kind of
 // processor. Only for the .cc files of this folder.
 //
-// A file that includes this is compiled with the instructions of its processor, so everything here
-// has internal linkage and calls nothing of the standard library that is not a builtin: an inline
-// function with such instructions could otherwise be the copy that the linker keeps for all. The
-// same operations are made in the same order whatever the width, so all files give the same bits.
+// A file that includes this header is compiled with the instructions of its kind. If it had inline
+// functions with external linkage, the linker could keep their copy for the whole program, and
+// other processors would execute unknown instructions. So everything here has internal linkage, and
+// calls only builtins. All files make the same operations in the same order, so they give the same
+// bits.
 #ifndef LMDBIO_SYNC_REDUCE_REDUCE_KERNELS_H_
 #define LMDBIO_SYNC_REDUCE_REDUCE_KERNELS_H_
 
@@ -27,7 +28,7 @@ constexpr size_t kVectorBytes = 32;
 constexpr size_t kVectorBytes = 16;
 #endif
 constexpr size_t kFloatLanes = kVectorBytes / sizeof(float);
-constexpr size_t kVectorsInBlock = 4;  // enough to hide how long an addition takes
+constexpr size_t kVectorsInBlock = 4;  // hides the latency of an addition
 
 using Floats = float __attribute__((vector_size(kVectorBytes)));
 using Ints = int32_t __attribute__((vector_size(kVectorBytes)));
@@ -62,7 +63,7 @@ struct BFloat16 {
   static Vector Load(const std::byte* from) {
     return (Floats)(__builtin_convertvector(LoadAs<Halves>(from), Ints) << 16);
   }
-  // To the nearest even; a NaN stays one, whatever its lower bits.
+  // Rounds to the nearest even. A NaN stays a NaN, also if only its lower bits are set.
   static void Store(std::byte* to, const Vector& values) {
     const Unsigneds bits = (Unsigneds)values;
     const Unsigneds rounded = bits + (0x7FFF + ((bits >> 16) & 1));
@@ -74,8 +75,8 @@ struct BFloat16 {
 #if defined(__AVX2__) && defined(__F16C__)
 #define LMDBIO_HALF_INSTRUCTIONS
 #else
-// Without instructions for it: after F. Giesen's half_to_float and float_to_half_fast3_rtne, with
-// NaNs as the instructions give them.
+// Conversions for processors without such instructions, after F. Giesen's half_to_float and
+// float_to_half_fast3_rtne. NaNs are the same as those of the instructions.
 Floats WidenHalves(const Halves& halves) {
   constexpr int32_t kExponent = 0x7C00 << 13;
   const Ints wide = __builtin_convertvector(halves, Ints);
@@ -138,7 +139,8 @@ struct Product {
     return a * b;
   }
 };
-// b != b where b is a NaN; if a is one, no comparison holds and it stays.
+// b != b is true for a NaN, so the result is b. If a is a NaN, no comparison is true, so the result
+// is a.
 struct Min {
   template <typename Vector>
   static Vector Of(const Vector& a, const Vector& b) {
@@ -171,7 +173,7 @@ struct Unscaled {
   static Vector Of(const Vector& values) { return values; }
 };
 
-// kSources  how many, where that is known; 0: source_count
+// kSources  the number of sources, if it is known at compile time; 0: source_count
 // result    Scaled or Unscaled
 template <typename Lane, typename Op, size_t kSources, typename Result>
 void ReduceBlock(std::byte* into, const std::byte* const* sources, size_t source_count,
@@ -197,7 +199,8 @@ void ReduceBlock(std::byte* into, const std::byte* const* sources, size_t source
   Lane::Store(into + offset + 3 * kStep, result.Of(d));
 }
 
-// The last elements, too few for a block: each vector goes through a place that has room for one.
+// Reduces the last elements, which do not fill a block. Each vector is copied to a buffer of its
+// full size, so that no load or store exceeds the arrays.
 template <typename Lane, typename Op, typename Result>
 void ReduceTail(std::byte* into, const std::byte* const* sources, size_t source_count,
                 size_t offset, size_t tail_bytes, const Result& result) {

@@ -1,4 +1,4 @@
-// Compiled for any processor; and what finds out which one this is.
+// The kernels for any processor, and the choice between the two sets.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

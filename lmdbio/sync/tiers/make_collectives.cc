@@ -28,7 +28,9 @@ Status CheckName(const std::string& name) {
   }
   return Fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("'{}' is no collective: there are auto, shm, ring, halving, direct, mpi", name));
+      fmt::format("collective: '{}' is unknown; expected one of auto, shm, ring, halving, direct, "
+                  "mpi",
+                  name));
 }
 
 Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options,
@@ -52,7 +54,7 @@ Made OnHost(ranks::Group& host, ranks::Health& health, const CollectiveOptions& 
                          {.wait = options.wait_mode, .registered_bytes = options.registered_bytes});
 }
 
-// Collective over `group`: everybody's.
+// Collective over `group`: over all hosts.
 Result<std::vector<uint64_t>> AllOf(ranks::Group& group, uint64_t mine) {
   LMDBIO_TRY(const auto bytes, group.AllGather(std::as_bytes(std::span(&mine, 1))));
   std::vector<uint64_t> all(bytes.size() / sizeof mine);
@@ -88,9 +90,9 @@ Made MakeCollectives(ranks::Group& group, ranks::Health& health, const Collectiv
   LMDBIO_TRY(ranks::HostTopology places, ranks::FindHostPlaces(group, *host));
   if (places.host_count() == 1) return ForAll(group, OnHost(*host, health, options));
   if (options.collective == "shm") {
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("collective 'shm' is for one host, and there are {}", places.host_count()));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("collective: 'shm' works on one host only, the job has {}; use 'auto'",
+                            places.host_count()));
   }
   if (places.host_count() == group.size()) {
     return ForAll(group, OverLinks(group, health, options, group.rank()));

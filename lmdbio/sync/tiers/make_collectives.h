@@ -1,4 +1,4 @@
-// lmdbio/sync/tiers/make_collectives.h - the collectives that suit a group.
+// lmdbio/sync/tiers/make_collectives.h - makes the collectives that suit a group.
 #ifndef LMDBIO_SYNC_TIERS_MAKE_COLLECTIVES_H_
 #define LMDBIO_SYNC_TIERS_MAKE_COLLECTIVES_H_
 
@@ -16,25 +16,26 @@ namespace lmdbio::sync {
 
 // The same on every rank.
 struct CollectiveOptions {
-  // "auto"     shared memory within hosts; messages between their roots, by what is measured
-  // "shm"      shared memory; of one host only
+  // "auto"     shared memory within hosts; between their roots the algorithm that a trial found
+  //            fastest for the size
+  // "shm"      shared memory; for one host only
   // "ring", "halving", "direct"  messages between all ranks, by this algorithm for all sizes
   std::string collective = "auto";
   WaitMode wait_mode = WaitMode::kSleep;
-  uint64_t chunk_bytes = 0;       // of messages; 0: measured with "auto", else 256 KiB
-  uint32_t chunk_depth = 0;       // of messages in flight; 0: 4
-  uint64_t registered_bytes = 0;  // where there is shared memory: see Collectives::registered
-  std::chrono::milliseconds trial_time{200};  // to measure messages in, about
+  uint64_t chunk_bytes = 0;                   // of messages; 0: measured with "auto", else 256 KiB
+  uint32_t chunk_depth = 0;                   // of messages in flight; 0: 4
+  uint64_t registered_bytes = 0;              // size of Collectives::registered, with shared memory
+  std::chrono::milliseconds trial_time{200};  // of the measurements, about
 };
 
-// Collective. A rank alone has SoloCollectives, whatever the name. MPI's own collectives are made
-// elsewhere: sync/over_mpi/mpi_collectives.h.
+// Collective. A job of one rank gets SoloCollectives for any name. sync/over_mpi/mpi_collectives.h
+// makes the collectives of MPI.
 // Lifetime: `health` outlives the collectives; the group is not used afterwards
-// Errors: kInvalidArgument    there is no such name; names those that there are
+// Errors: kInvalidArgument    unknown name; the message lists the valid ones
 //         kUnsupported        "shm" over several hosts; "mpi"
 //         kResourceExhausted  no shared memory
-//         kIo                 some rank could not be reached
-//         kPeerFailed         another rank failed; says why
+//         kIo                 a rank cannot be reached
+//         kPeerFailed         another rank failed; has its message
 //         kInternal           MPI failed
 Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group, ranks::Health& health,
                                                      const CollectiveOptions& options);

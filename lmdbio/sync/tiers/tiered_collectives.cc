@@ -19,7 +19,7 @@ namespace {
 
 using Outcome = Result<CallOutcome>;
 
-// The tag of a call's stages: ranks that mean different calls have different ones.
+// The tag of one stage of a call. Different calls have different tags in every stage.
 CallTag Marked(const CallTag& tag, WireCall kind, std::initializer_list<uint64_t> shape) {
   std::vector<uint64_t> words{tag.digest, static_cast<uint64_t>(kind)};
   words.insert(words.end(), shape);
@@ -58,8 +58,8 @@ class Tiered final : public Collectives {
   MutableBytes registered() const override {
     return host_->registered().first(options_.registered_bytes);
   }
-  // A call is one on the host, one between the roots, and one on the host again, each of which
-  // ranks have to be woken for: what is ample for one of them is not for all.
+  // One call makes three calls: on the host, between the roots, and on the host again. Each of them
+  // wakes ranks, so a bucket must be large enough to justify three wake-ups.
   uint64_t ample_bytes() const override {
     return std::max({host_->ample_bytes(), options_.ample_bytes, kUsualAmpleBytes});
   }
@@ -70,10 +70,10 @@ class Tiered final : public Collectives {
   }
 
  private:
-  // The three stages of a call, each with its tag.
+  // The tags of the three stages of a call.
   template <typename Up, typename Across, typename Down>
   Outcome Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down);
-  // What fails on one tier fails on both.
+  // A failure of one tier stops the other tier, too.
   tl::unexpected<Error> Fallen(Error error) {
     Stop(error);
     return Fail(std::move(error));
@@ -114,8 +114,8 @@ Outcome Tiered::Agree(const CallTag& tag) {
       tag, on_host, [&](const CallTag& stage) { return roots_->Barrier(stage); }, on_host);
 }
 
-// In place: what was there is gone even if somebody declines. The roots scale, since their results
-// are those of all ranks.
+// Reduces in place, so the caller must have excluded that a rank declines. Only the call between
+// the roots scales, because only its result contains the values of all ranks.
 Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
                               const sync::Reduction& reduction) {
   const MutableBytes bytes(values.data, values.count * sync::ElementBytes(values.type));
@@ -163,7 +163,7 @@ Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte
   return outcome;
 }
 
-// by_host  [sum of part_bytes] host after host, and rank after rank of each
+// by_host  [sum of part_bytes] the parts in the order of hosts, and of ranks within a host
 Outcome Tiered::GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                              std::span<const uint64_t> part_bytes) {
   std::vector<uint64_t> host_parts;
@@ -227,7 +227,7 @@ Outcome Tiered::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_
                          MutableBytes receive, std::span<const uint64_t> receive_bytes) {
   const auto count = static_cast<size_t>(size());
   LMDBIO_CHECK(send_bytes.size() == count && receive_bytes.size() == count);
-  // Who sends how much to whom: row after row, by host.
+  // The bytes from each rank to each rank, as rows in the order of hosts.
   std::vector<uint64_t> rows(count * count);
   const std::vector<uint64_t> row_bytes(count, count * sizeof(uint64_t));
   CallTag marked = Marked(tag, WireCall::kAllToAll, {});

@@ -1,5 +1,8 @@
-// lmdbio/sync/transport/host_all_gather.h - messages of any length between the ranks of a host,
-// over a board.
+// lmdbio/sync/transport/host_all_gather.h - an allgather of messages of any length among the ranks
+// of a host, over their mailboxes.
+//
+// A mailbox holds a few KiB. The ranks repeat the exchange of mailboxes until the longest message
+// has arrived. Each mailbox tells the total size of its message, so all ranks know when that is.
 #ifndef LMDBIO_SYNC_TRANSPORT_HOST_ALL_GATHER_H_
 #define LMDBIO_SYNC_TRANSPORT_HOST_ALL_GATHER_H_
 
@@ -11,18 +14,18 @@
 
 namespace lmdbio::sync {
 
-// Every rank brings a message and gets those of all.
+// Every rank contributes a message and gets the messages of all ranks.
 // Threads: one at a time in each rank.
 class HostAllGather {
  public:
   // board  must outlive this
   explicit HostAllGather(SharedMailboxes& board);
 
-  // Collective. Begins a meeting. Requires: the last one is over
+  // Collective. Begins an allgather. Requires: the last one is over
   void Begin(std::vector<std::byte> message);
-  // Goes on with it; true when it is over. Never waits.
+  // Continues without waiting. Returns whether it is over.
   bool Advance();
-  // Requires: it is over
+  // Requires: the allgather is over
   Bytes MessageOf(int rank) const { return messages_[static_cast<size_t>(rank)]; }
 
  private:
@@ -32,7 +35,7 @@ class HostAllGather {
   bool is_over_ = true;
   std::vector<std::byte> own_;
   size_t sent_bytes_ = 0;
-  std::vector<std::vector<std::byte>> messages_;  // [ranks] as far as they are here
+  std::vector<std::vector<std::byte>> messages_;  // [ranks] the parts that have arrived
 };
 
 }  // namespace lmdbio::sync

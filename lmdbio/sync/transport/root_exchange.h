@@ -61,7 +61,7 @@ class RootExchange {
   std::unique_ptr<ranks::PeerLinks> links_;
   ExchangeKind kind_ = ExchangeKind::kIntersect;
   Direction direction_ = Direction::kNone;
-  PartialReply* reply_ = nullptr;       // of the exchange in progress
+  PartialReply* reply_ = nullptr;      // of the exchange in progress
   std::vector<int> awaited_children_;  // their messages have not arrived
 };
 

@@ -1,4 +1,5 @@
-// lmdbio/sync/transport/transport.h - how ranks make the exchanges that a coordinator asks for.
+// lmdbio/sync/transport/transport.h - executes the exchanges of a coordinator, and lets the helper
+// thread sleep between them.
 #ifndef LMDBIO_SYNC_TRANSPORT_TRANSPORT_H_
 #define LMDBIO_SYNC_TRANSPORT_TRANSPORT_H_
 
@@ -11,9 +12,13 @@
 
 namespace lmdbio::sync {
 
-enum class WakeOn : uint8_t { kWakeOrRing, kOrPeerCame };
+// The events that end Transport::Sleep.
+enum class WakeOn : uint8_t {
+  kWakeOrRing,  // Wake of this rank, or a wake-up that another rank has sent with Ring
+  kOrPeerCame,  // also another rank that joins an exchange that this rank has not joined
+};
 
-// Threads: one at a time, the helper thread; Wake from any.
+// Threads: one at a time, the helper thread, except Wake.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -21,41 +26,41 @@ class Transport {
   virtual const sync::Ranks& ranks() const = 0;
 
   // Begins an exchange. Collective over its scope.
-  // Requires: none is under way
+  // Requires: no exchange is in progress
   // Errors: kPeerFailed  a rank is gone or has given up; names it
-  //         kInternal    MPI failed, in its words
+  //         kInternal    MPI failed; has the message of MPI
   virtual Status Start(sync::Exchange exchange) = 0;
 
-  // Whether the exchange is over; goes on with it, never waits for another rank.
+  // Continues the exchange without waiting. Returns whether it is over.
   // Errors: as Start
   virtual Result<bool> Test() = 0;
 
-  // Waits until it is over: asleep, and at most so long, or as MPI waits. Says whether it is.
+  // Waits until the exchange is over, or the limit has passed. Returns whether it is over. The rank
+  // sleeps, or waits as MPI does.
   // Errors: as Start
   virtual Result<bool> Wait(std::chrono::microseconds limit) = 0;
 
-  // Whether Wait keeps the core, in MPI, instead of sleeping.
+  // Whether Wait keeps the core busy instead of sleeping, because MPI does.
   virtual bool blocks_in_wait() const { return false; }
 
-  // Requires: it is over
+  // Requires: the exchange is over
   virtual sync::Reply TakeReply() = 0;
 
-  // Sleeps until Wake is called here, another rank rings, or the time has passed; at once if one of
-  // these has happened since the last call. With kOrPeerCame also when another rank comes to an
-  // exchange that this one has not come to, where that can be heard.
+  // Sleeps until an event of `wake_on`, or until the limit has passed. Returns at once if an event
+  // has happened since the last call.
   virtual void Sleep(std::chrono::microseconds limit, WakeOn wake_on) = 0;
-  // Whether kOrPeerCame and Ring work: the ranks of one host can hear each other.
+  // Whether kOrPeerCame and Ring work between all ranks: they are on one host.
   virtual bool hears_peers() const = 0;
-  // Ends the Sleep under way, or the next one, and does not end a Wait. Any thread.
+  // Ends the present Sleep, or the next one, and does not end a Wait. Threads: any
   virtual void Wake() = 0;
 
-  // Wakes the ranks that have not come to the exchange under way, where that is possible, or all if
-  // none is; the next take_ring of theirs says so.
+  // Sends a wake-up to the ranks that have not joined the exchange in progress, or to all ranks if
+  // no exchange is in progress. Reaches the ranks of this host only.
   virtual void Ring() {}
-  // Whether another rank has rung since the last call.
+  // Whether another rank has sent a wake-up since the last call.
   virtual bool take_ring() { return false; }
 
-  // From now on the destructor waits for nobody: some rank is gone.
+  // A rank is gone. From now on the destructor waits for no other rank.
   virtual void Abandon() {}
 };
 

@@ -89,7 +89,7 @@ TEST_CASE("Shared memory is for the ranks of a host", "[collective][make]") {
   CHECK(ComplaintsAbout({3, 3}, Named("shm"), description) == std::vector<Complaint>{});
 }
 
-TEST_CASE("What there is not is refused by name", "[collective][make]") {
+TEST_CASE("An unknown or unavailable collective is refused by name", "[collective][make]") {
   struct Refused {
     std::string name;
     ErrorCode code;
@@ -97,10 +97,14 @@ TEST_CASE("What there is not is refused by name", "[collective][make]") {
   };
   const auto refused = GENERATE(
       Refused{"magic", ErrorCode::kInvalidArgument,
-              "'magic' is no collective: there are auto, shm, ring, halving, direct, mpi"},
-      Refused{"doubling", ErrorCode::kInvalidArgument,
-              "'doubling' is no collective: there are auto, shm, ring, halving, direct, mpi"},
-      Refused{"shm", ErrorCode::kUnsupported, "collective 'shm' is for one host, and there are 2"},
+              "collective: 'magic' is unknown; expected one of auto, shm, ring, halving, direct, "
+              "mpi"},
+      Refused{
+          "doubling", ErrorCode::kInvalidArgument,
+          "collective: 'doubling' is unknown; expected one of auto, shm, ring, halving, direct, "
+          "mpi"},
+      Refused{"shm", ErrorCode::kUnsupported,
+              "collective: 'shm' works on one host only, the job has 2; use 'auto'"},
       Refused{
           "mpi", ErrorCode::kUnsupported,
           "collective 'mpi' is made from a communicator: lmdbio/sync/over_mpi/mpi_collectives.h"});

@@ -198,8 +198,8 @@ TEST_CASE("A graph that nobody can follow is refused: too late, or without plans
   job.ranks.rank_count = 2;
   job.options.coordinator = GENERATE("topo", "cache", "horovod");
   const bool has_plans = job.options.coordinator == "topo";
-  const std::string why = has_plans ? "before anything is submitted"
-                                    : fmt::format("'{}' has no use", job.options.coordinator);
+  const std::string why =
+      has_plans ? "call it before the first one" : fmt::format("not '{}'", job.options.coordinator);
   job.Run([&](Synchronizer& synchronizer) {
     sync::Graph graph;
     graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));

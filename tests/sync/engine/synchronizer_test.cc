@@ -303,7 +303,7 @@ TEST_CASE("Graphs that differ between ranks are told, and done without", "[sync]
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
   for (int rank = 0; rank < 3; ++rank) {
-    CHECK(job.notes.Has(fmt::format("rank {}: the ranks' plans differ", rank)));
+    CHECK(job.notes.Has(fmt::format("rank {}: no plan: the plans of the ranks differ", rank)));
   }
 }
 
@@ -336,7 +336,7 @@ TEST_CASE("A tensor under way cannot be submitted again", "[sync][errors]") {
     auto second = synchronizer.Submit(AllReduceOf("a", values.data(), values.data(), 10));
     const bool is_refused =
         !second && second.error().code() == ErrorCode::kInvalidArgument &&
-        second.error().message().find("'a' was submitted before") != std::string::npos;
+        second.error().message().find("'a' is in progress") != std::string::npos;
     if (synchronizer.rank() == 0) job.wrong.Expect(is_refused, 0, "the second one is refused");
     if (second) job.wrong.Expect(second->Wait(), synchronizer.rank(), "Wait");
     job.wrong.Expect(first->Wait(), synchronizer.rank(), "the first one goes on");
