@@ -200,8 +200,8 @@ class GlooSync final : public GradientSync {
   std::thread thread_;
 };
 
-// Where this rank listens. On one host Gloo talks through the loopback, as torch.distributed does
-// by itself; between hosts by the name that the others know this one by. Collective.
+// The address on which this rank listens: the loopback on one host, as torch.distributed does by
+// default; otherwise the host name. Collective.
 std::string GlooHostName(MPI_Comm communicator) {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);

@@ -17,7 +17,7 @@ Result<Variant> ParseVariant(const std::string& name) {
     return Variant{name, true};
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("variant '{}' is none of none, mpi, mpi-fused, gloo, "
+              fmt::format("variant '{}' is unknown; expected one of none, mpi, mpi-fused, gloo, "
                           "lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]",
                           name));
 }

@@ -19,14 +19,14 @@
 
 namespace lmdbio::bench {
 
-// What one rank has sent since its GradientSync was made.
+// The traffic of one rank since the creation of its GradientSync.
 struct Traffic {
   uint64_t control_messages = 0;  // exchanges that moved no gradients
   uint64_t control_bytes = 0;
   uint64_t collectives = 0;  // calls that moved gradients
   uint64_t collective_bytes = 0;
-  // bytes -> calls that moved so many; of all calls, or of the last ones where a record keeps no
-  // more; empty: not known
+  // bytes -> number of calls of this size; of all calls, or of the last ones that the flight record
+  // holds; empty: unknown
   std::map<uint64_t, uint64_t> sizes;
 };
 
@@ -35,11 +35,11 @@ class GradientSync {
  public:
   virtual ~GradientSync() = default;
 
-  // A gradient is ready. Threads: any. A failure is told by WaitAll.
+  // A gradient is ready. WaitAll returns an error. Threads: any
   virtual void Submit(uint32_t tensor) = 0;
 
-  // Waits for all gradients of the iteration. Every gradient has been submitted.
-  // Errors: whatever went wrong first
+  // Waits for all gradients of the iteration. Requires: all of them were submitted
+  // Errors: the first error of the iteration
   virtual Status WaitAll() = 0;
 
   // Collective: the orderly end.
@@ -59,21 +59,21 @@ struct SyncSettings {
   uint32_t gs_cycles = 1;
 };
 
-// What a variant works on. Everything outlives it.
+// The arguments of a variant. All of them outlive it.
 struct SyncContext {
   ranks::Group& group;
   MPI_Comm communicator = MPI_COMM_NULL;
   const LayerNetwork& network;
   Gradients& gradients;
   SyncSettings settings;
-  std::string_view run_kind = "train";  // of what a timeline tells
+  std::string_view run_kind = "train";  // for the name of a timeline
 };
 
-// One way, by its name:
+// A way to reduce the gradients, by its name:
 //   none          computes only
 //   mpi           MPI_Allreduce for each tensor after the backward pass
 //   mpi-fused     one MPI_Allreduce of everything after the backward pass
-//   gloo          Gloo's ring for each bucket, in a thread, as soon as the bucket is full
+//   gloo          Gloo's ring allreduce for each full bucket, in a thread of its own
 //   lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]
 //                 the Synchronizer; "graph" is "topo" with the network's graph. TRANSPORT is of
 //                 control messages: "mpi", MPI's blocking calls, or "own"
@@ -84,16 +84,16 @@ struct Variant {
   bool is_none() const { return name == "none"; }
 };
 
-// Errors: kInvalidArgument  there is no such variant
+// Errors: kInvalidArgument  unknown name
 Result<Variant> ParseVariant(const std::string& name);
-// "", or why this program has no such variant: what it was built without.
+// "" or the reason why this program lacks the variant: the library that it was built without.
 std::string WhyAbsent(const Variant& variant);
 
 // Collective. Requires: not `none`, not absent
-// Errors: whatever the variant says
+// Errors: those of the variant
 Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const SyncContext& context);
 
-// Those of MakeSync.
+// The functions that MakeSync calls.
 std::unique_ptr<GradientSync> MakeMpiSync(const SyncContext& context);
 std::unique_ptr<GradientSync> MakeFusedMpiSync(const SyncContext& context);
 Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context);

@@ -1,4 +1,4 @@
-// bench/sync/layer_network.h - the layers of a network, their gradients and what they need.
+// bench/sync/layer_network.h - the layers of a network, their gradients and dependencies.
 #ifndef LMDBIO_BENCH_SYNC_LAYER_NETWORK_H_
 #define LMDBIO_BENCH_SYNC_LAYER_NETWORK_H_
 
@@ -17,7 +17,7 @@ struct GradientTensor {
 
 struct Layer {
   std::string name;
-  std::vector<uint32_t> needs;    // layers whose results it takes
+  std::vector<uint32_t> needs;    // layers of which it takes the result
   std::vector<uint32_t> gives;    // layers that take its result
   std::vector<uint32_t> tensors;  // its gradients
   double cost = 0;                // its share of one pass; all layers together: 1

@@ -1,6 +1,6 @@
-// bench/sync/mpi_call_count.h - how often this process calls MPI to talk to other ranks.
+// bench/sync/mpi_call_count.h - counts the communication calls of this process to MPI.
 //
-// Counted by MPI's profiling interface, so whoever is measured cannot leave anything out.
+// The profiling interface of MPI counts them, so the count includes calls by other libraries.
 #ifndef LMDBIO_BENCH_SYNC_MPI_CALL_COUNT_H_
 #define LMDBIO_BENCH_SYNC_MPI_CALL_COUNT_H_
 

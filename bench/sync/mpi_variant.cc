@@ -50,7 +50,8 @@ class MpiSync final : public GradientSync {
   Traffic traffic_;
 };
 
-// Packed, reduced in one call, unpacked: what a trainer has to do whose gradients lie apart.
+// Packs all gradients, reduces them in one call and unpacks them, as a trainer must whose gradients
+// are not contiguous.
 class FusedMpiSync final : public GradientSync {
  public:
   explicit FusedMpiSync(const SyncContext& context) : context_(context) {

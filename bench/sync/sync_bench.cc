@@ -1,5 +1,5 @@
-// Ranks that train a network, emulated, and add up its gradients in one way after the other: what
-// an iteration takes, what of it is communication, what the helper threads cost. See README.md.
+// Emulates the training of a network and measures several ways to reduce its gradients: the time of
+// an iteration, the share of communication in it, and the cost of helper threads. See README.md.
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ namespace po = boost::program_options;
 
 constexpr double kQuietLoad = 0.3;  // of all cores: above it, a neighbour is at work
 
-// Where this rank's complaints go when the others wait for it.
+// The error stream of a rank that fails while the others wait for it.
 int g_error_descriptor = STDERR_FILENO;
 
 void Describe(po::options_description_easy_init option) {
@@ -86,7 +86,7 @@ void Describe(po::options_description_easy_init option) {
   option("save", po::value<std::string>(), "write everything to this file, as JSON");
 }
 
-// What the options say.
+// The parsed options.
 struct BenchPlan {
   std::vector<std::string> networks;
   std::vector<Variant> variants;
@@ -236,7 +236,7 @@ ordered_json DescribeEnvironment(ranks::Group& group, ranks::Group& host) {
           {"load_before", bench::LoadAverage()}};
 }
 
-// What is run, in an order that chance gives and that is the same on every rank.
+// One run of a repetition. The order of runs is random, and the same on every rank.
 struct BenchEntry {
   const Variant* variant = nullptr;
   BenchRunKind kind = BenchRunKind::kTrain;
@@ -252,8 +252,8 @@ std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
   return entries;
 }
 
-// A rank that fails in the middle of a run cannot tell the others, who may wait for it: mpirun ends
-// them. MPI_Abort by several ranks at once can leave mpirun hanging.
+// If a rank fails in the middle of a run, the others may wait for it. This rank exits, and mpirun
+// ends the others. MPI_Abort by several ranks at once can leave mpirun hanging.
 [[noreturn]] void EndEveryRank(const lmdbio::Error& error) {
   const std::string line = fmt::format("sync_bench: {}\n", error.message());
   [[maybe_unused]] const auto written = ::write(g_error_descriptor, line.data(), line.size());
@@ -272,7 +272,7 @@ Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const BenchP
       runs.push_back(std::move(*run));
     }
   }
-  // Rank 0 tells in the order of the command line.
+  // The report has the order of the command line.
   std::stable_sort(runs.begin(), runs.end(), [&](const RunResult& one, const RunResult& other) {
     const auto place = [&](const RunResult& run) {
       return std::find_if(plan.variants.begin(), plan.variants.end(),

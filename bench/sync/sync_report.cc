@@ -12,7 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 using Runs = std::vector<const RunResult*>;
 
-// The clean runs of a kind; all of that kind where none is clean.
+// The clean runs of a kind; all runs of that kind, if none is clean.
 Runs RunsOf(std::span<const RunResult> runs, const std::string& variant, BenchRunKind kind) {
   Runs all;
   Runs clean;
@@ -37,9 +37,10 @@ std::optional<double> MedianOf(const Runs& runs) {
   return QuantileOf(TimesOf(runs), 0.5);
 }
 
-// How many times as long the runs of `numerator` take as those of `denominator`: the median over
-// repetitions of the medians' ratio, for the pace of a machine drifts by more than what is looked
-// for. Of all their iterations where no repetition has a run of both.
+// The time of `numerator` divided by the time of `denominator`. Each repetition gives the ratio of
+// two medians, and the result is the median of these ratios. Pairs are necessary, because the speed
+// of a machine drifts by more than the effect. If no repetition has both runs: the ratio over all
+// iterations.
 double PairedRatio(const Runs& numerator, const Runs& denominator) {
   std::vector<double> ratios;
   for (const RunResult* one : numerator) {
@@ -53,7 +54,7 @@ double PairedRatio(const Runs& numerator, const Runs& denominator) {
   return QuantileOf(ratios, 0.5);
 }
 
-// The median over runs of the greatest value that a rank has.
+// The median over runs of the largest value of a rank.
 double GreatestOf(const Runs& runs, const std::function<double(const RankCost&)>& value) {
   std::vector<double> greatest;
   for (const RunResult* run : runs) {

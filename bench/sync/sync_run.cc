@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// What this rank has spent up to now.
+// The counters of this rank at one time.
 struct CounterSnapshot {
   Clock::time_point time;
   uint64_t process_cpu_ns = 0;

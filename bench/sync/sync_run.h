@@ -1,4 +1,4 @@
-// bench/sync/sync_run.h - one run of one variant: some iterations, and what they cost.
+// bench/sync/sync_run.h - one run of one variant: some iterations, and their cost.
 #ifndef LMDBIO_BENCH_SYNC_SYNC_RUN_H_
 #define LMDBIO_BENCH_SYNC_SYNC_RUN_H_
 
@@ -21,12 +21,12 @@ namespace lmdbio::bench {
 
 enum class BenchRunKind {
   kTrain,  // iterations as in training
-  kIdle,   // the variant is there and gets nothing: what it costs to be there
-  kAlone,  // no computing: what the communication takes
+  kIdle,   // computing beside an idle variant: the cost of its existence
+  kAlone,  // communication without computing
 };
 std::string_view NameOf(BenchRunKind kind);
 
-// What one rank has spent in the measured iterations of a run.
+// The cost of the measured iterations of a run for one rank.
 struct RankCost {
   double wall_s = 0;
   double process_cpu_s = 0;
@@ -57,10 +57,10 @@ struct RunResult {
   std::vector<std::string> description;
   bool is_disturbed = false;  // a neighbour had more than the limit
 
-  double neighbour_cores() const;  // of the host where it is most
+  double neighbour_cores() const;  // of the host with the most
 };
 
-// All that runs share.
+// The objects and options that all runs share.
 struct RunStage {
   ranks::Group& group;
   ranks::Group& host;  // the ranks of this host
@@ -70,17 +70,17 @@ struct RunStage {
   Workload& workload;
   SyncSettings settings;
   uint32_t warmup_count = 3;
-  uint32_t iteration_count = 30;  // at most, and fewer where they would take longer than this:
-  double run_seconds_max = 10;    // but no fewer than kIterationsMin
+  uint32_t iteration_count = 30;  // at most; a run ends earlier after run_seconds_max
+  double run_seconds_max = 10;    // but not before kIterationsMin
   double neighbour_limit = 0.1;   // cores
 };
 
 // Collective.
-// Errors: whatever the variant says in the middle of a run; kInternal  a sum is wrong
+// Errors: those of the variant during a run; kInternal  a sum is wrong
 Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, BenchRunKind kind,
                              uint32_t repetition);
 
-// Returns when every rank has called it, and takes no core from those that compute meanwhile.
+// A barrier. A waiting rank sleeps, so it takes no core from computing ranks.
 Status SleepingMeeting(MPI_Comm communicator);
 
 }  // namespace lmdbio::bench

@@ -52,15 +52,16 @@ Result<VariantChoice> ParseChoice(std::string_view name) {
   choice.is_traced = TakeSuffix(words[1], "+trace");
   choice.has_graph = words[1] == "graph";
   choice.options.coordinator = choice.has_graph ? "topo" : words[1];
-  // Unless it is said: what the coordinator was born with.
+  // The default is the pacing for which the coordinator was designed.
   choice.options.pacing = words[1] == "horovod" ? "cycle" : "event";
   if (words.size() > 2) choice.options.pacing = words[2];
   if (words.size() > 3) choice.options.collective = words[3];
   choice.is_transport_mpi = choice.options.pacing != "event";
   if (words.size() > 4) {
     if (words[4] != "mpi" && words[4] != "own") {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: transport '{}' is none of mpi, own", name, words[4]));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: transport '{}' is unknown; expected mpi or own", name, words[4]));
     }
     choice.is_transport_mpi = words[4] == "mpi";
   }
@@ -77,7 +78,7 @@ std::vector<uint32_t> BackwardOrder(const LayerNetwork& network) {
   return order;
 }
 
-// What a place takes of the memory for gradients.
+// The bytes that a placed tensor occupies in the memory for gradients.
 uint64_t PlacedBytes(const GradientTensor& tensor) {
   return AlignUp(tensor.count * sizeof(float), 64);
 }
@@ -164,8 +165,8 @@ class SynchronizerSync final : public GradientSync {
   std::vector<std::string> Description() const override { return synchronizer_->Description(); }
 
  private:
-  // Of the calls that the record tells of, "begun 'conv1.weight' 4096 bytes, collective 17", those
-  // that are new.
+  // Adds the sizes of the calls that are new in the flight record. A line of a call is: "begun
+  // 'conv1.weight' 4096 bytes, collective 17".
   void AddSizes(const std::vector<std::string>& record) {
     constexpr std::string_view kBytes = " bytes, collective ";
     for (const std::string& line : record) {

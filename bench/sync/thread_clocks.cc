@@ -21,8 +21,9 @@ uint64_t ReadClock(clockid_t clock) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// The clock of a thread of this process by its number: what pthread_getcpuclockid makes of a
-// pthread_t. Ticks of 10 ms would lie about a thread that runs for microseconds.
+// The processor clock of a thread of this process, by its number; pthread_getcpuclockid returns the
+// same for a pthread_t. The tick counts of /proc are too coarse: a thread runs for microseconds, a
+// tick has 10 ms.
 clockid_t ClockOf(pid_t thread) {
   constexpr unsigned kThreadScheduledClock = 6;
   return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | kThreadScheduledClock);

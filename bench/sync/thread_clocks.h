@@ -1,4 +1,5 @@
-// bench/sync/thread_clocks.h - what threads and the machine have spent, and what neighbours took.
+// bench/sync/thread_clocks.h - the processor time of threads, of this process and of the
+// whole machine.
 #ifndef LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 #define LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 
@@ -20,7 +21,7 @@ struct ThreadTime {
 
 // The threads of this process, in order of their numbers.
 std::vector<pid_t> ThreadsOfProcess();
-// 0 of a thread that is gone.
+// 0 for a thread that has ended.
 ThreadTime TimeOf(pid_t thread);
 ThreadTime TimeOf(const std::vector<pid_t>& threads);
 // The threads that are there now and were not in `before`.
@@ -28,10 +29,10 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before);
 
 uint64_t ProcessCpuNs();
 
-// What all processors of this host have done since it was started.
+// The time of all processors of this host since its start.
 struct HostTime {
   double busy_s = 0;   // in any process, and in the kernel
-  double steal_s = 0;  // for which the host beneath a virtual machine took them away
+  double steal_s = 0;  // taken by the hypervisor of a virtual machine
 
   HostTime operator-(const HostTime& before) const;
 };

@@ -1,9 +1,9 @@
 // bench/sync/workload.h - the training of a network, emulated: real work, real gradients.
 //
-// Threads compute the layers forward and backward, as their edges allow, at a cost that was
-// measured once and is the same in every iteration; a layer's gradients are written when its
-// backward work is done. Nothing sleeps in place of computing: that would hide who takes whose
-// core.
+// Threads compute the layers forward and backward, in an order that the edges of the network
+// permit. The cost of a layer is the same in every iteration. The gradients of a layer are written
+// when its backward work is done. The threads really compute: sleeping threads would not show that
+// a helper thread takes their core.
 #ifndef LMDBIO_BENCH_SYNC_WORKLOAD_H_
 #define LMDBIO_BENCH_SYNC_WORKLOAD_H_
 
@@ -24,7 +24,7 @@
 
 namespace lmdbio::bench {
 
-// How many units of work (work_loop.h) this core does in a second, when it is left alone.
+// The units of work (work_loop.h) that this core executes in a second, without other load.
 double MeasureUnitsPerSecond();
 
 // The gradients of one rank, at addresses of their own as a framework would have them.
@@ -35,14 +35,14 @@ class Gradients {
   std::span<float> tensor(uint32_t index) const { return tensors_[index]; }
   uint32_t tensor_count() const { return static_cast<uint32_t>(tensors_.size()); }
 
-  // A tensor lies there from now on; or where it lay at first.
+  // Moves a tensor to other memory, or all tensors back to their own.
   // place  [as many values] outlives its use
   void Move(uint32_t index, float* place) { tensors_[index] = {place, tensors_[index].size()}; }
   void MoveBack() { tensors_ = own_; }
 
   // Writes what rank `rank` contributes in an iteration.
   void Fill(uint32_t index, int rank, uint64_t iteration);
-  // Looks at some elements of each tensor: are they the sum over all ranks?
+  // Checks that some elements of each tensor are the sum over all ranks.
   // Errors: kInternal  names the first tensor that is not
   Status Check(const LayerNetwork& network, int rank_count, uint64_t iteration) const;
 
@@ -58,15 +58,15 @@ class Gradients {
 struct WorkloadOptions {
   uint64_t units = 0;    // of work in an iteration: a third forward, the rest backward
   uint32_t threads = 1;  // that compute
-  // Of layers that could be computed now, take any: so ranks have their gradients in different
-  // orders. Empty: the order of the network, as far as threads keep it.
+  // The threads compute layers in a random order that respects the edges, so ranks have their
+  // gradients in different orders. Empty: the order of the network.
   std::optional<uint64_t> shuffle_seed;
   uint32_t input_threads = 0;  // that prepare batches meanwhile
   double input_duty = 0.5;     // of the time, if they had a core each
   double units_per_second = 0;
 };
 
-// Threads: the caller's, and those that it has of its own. Iterate from one thread.
+// Threads: Iterate from one thread. The object has threads of its own.
 class Workload {
  public:
   Workload(const LayerNetwork& network, const WorkloadOptions& options);

@@ -37,7 +37,7 @@ uint64_t Mixed(uint64_t rank, uint64_t index) {
   return z ^ (z >> 27);
 }
 
-// What rank `rank` has at `index`; near 1 where values are multiplied.
+// The value of rank `rank` at `index`; near 1 for products.
 double RealAt(ReduceOp op, int rank, size_t index) {
   const auto number = static_cast<double>(Mixed(static_cast<uint64_t>(rank), index) % 2001);
   return op == ReduceOp::kProduct ? 1 + (number - 1000) / 9000 : (number - 1000) / 7;
@@ -254,7 +254,7 @@ void AllReduceScaled(Collectives& all, const CollectiveSizes& sizes, Complaints&
   AllReduceOnce(all, DataType::kFloat32, average, count, all.registered().data(), complaints);
 }
 
-// Parts of about `total`, of which some are empty where `pattern` is odd.
+// Parts with a sum of about `total`. With an odd `pattern` some of them are empty.
 std::vector<uint64_t> PartsOf(uint64_t total, int rank_count, int pattern) {
   std::vector<uint64_t> parts;
   for (int r = 0; r < rank_count; ++r) {
@@ -378,7 +378,7 @@ void Broadcasts(Collectives& all, const CollectiveSizes& sizes, Complaints& comp
   }
 }
 
-// What goes from one rank to another.
+// The bytes from one rank to another.
 uint64_t SentBytes(size_t bytes, int from, int to, int pattern) {
   if (pattern == 1 && (from + to) % 3 == 0) return 0;
   return bytes / 4 + static_cast<uint64_t>(pattern * (3 * from + to));
@@ -412,8 +412,8 @@ void AllToAlls(Collectives& all, const CollectiveSizes& sizes, Complaints& compl
   }
 }
 
-// One of each kind, of about so many bytes a rank, whose tag is as `tag` says. Outputs that are
-// not written keep what they had.
+// Makes one call of each kind with `tag`, with about `bytes` bytes for each rank. An output that
+// must not be written must keep its values.
 void ExpectOneOfEach(Collectives& all, const CallTag& tag, size_t bytes, CallOutcome wanted,
                      const std::string& what, Complaints& complaints) {
   const auto rank_count = static_cast<size_t>(all.size());
@@ -499,7 +499,7 @@ void OtherScales(Collectives& all, const CollectiveSizes& sizes, Complaints& com
   }
 }
 
-// Calls of all kinds in an order that nobody thought of, with nothing between them.
+// Calls of all kinds in a random order, without a pause.
 void Mixture(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
   Random random(4711);
   for (int i = 0; i < 300; ++i) {

@@ -1,5 +1,5 @@
-// tests/sync/collective/collective_checks.h - what any Collectives must do, however the bytes
-// travel.
+// tests/sync/collective/collective_checks.h - checks that every implementation of Collectives must
+// pass.
 //
 // As in tests/ranks/group_checks.h, ranks may be threads or processes: a check collects complaints.
 // Expected values are computed from rank and index alone; each rank computes those of all.

@@ -1,6 +1,6 @@
-// Goal: by each name there are collectives that do what any do, wherever the ranks are; what cannot
-// be made is refused on every rank, by name.
-// Method: ranks played by threads, on made-up hosts.
+// Goal: the collectives of each name pass the checks of all collectives, for ranks on one or
+// several hosts; an unavailable name is refused on every rank.
+// Method: ranks are threads, on emulated hosts.
 #include "lmdbio/sync/tiers/make_collectives.h"
 
 #include <cstring>

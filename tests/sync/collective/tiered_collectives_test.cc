@@ -1,6 +1,6 @@
-// Goal: collectives of several hosts do what any collectives do, wherever the ranks are; what goes
-// wrong on one host is heard of on all.
-// Method: ranks played by threads. Hosts are made up: by neighbours, or by every other rank.
+// Goal: the collectives of several hosts pass the checks of all collectives; an error on one host
+// reaches all hosts.
+// Method: ranks are threads, on emulated hosts: consecutive ranks, or every other rank.
 #include "lmdbio/sync/tiers/tiered_collectives.h"
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Goal: Create succeeds or fails on all ranks, whatever they were given and wherever memory lacks.
-// Method: ranks are threads; a rank that is waited for in vain makes the test hang.
+// Goal: Create succeeds on all ranks or fails on all ranks, if options or parts differ, or if a
+// rank has no memory. Method: ranks are threads; if a rank leaves too early, the test hangs.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 using test::Findings;
 using test::SyncJob;
 
-// What is wrong with what a rank of two hosts was told; "" if nothing.
+// The error in the result of a rank of two hosts; "" if there is none.
 std::string WrongEnd(const Error& error, bool has_no_memory) {
   const ErrorCode code = has_no_memory ? ErrorCode::kResourceExhausted : ErrorCode::kPeerFailed;
   if (error.code() != code) return "another code: " + error.message();
@@ -30,12 +30,12 @@ std::string WrongEnd(const Error& error, bool has_no_memory) {
   return is_named ? "" : error.message();
 }
 
-TEST_CASE("What one host has no memory for fails on all hosts", "[sync][create]") {
+TEST_CASE("A lack of memory on one host fails Create on all hosts", "[sync][create]") {
   SyncOptions options;
   options.collective = GENERATE("auto", "ring");
   options.gradient_bytes = 1000;
   bool is_made = false;
-  int lacking = 0;  // which piece of memory the second host does not have
+  int lacking = 0;  // number of the allocation that fails on the second host
   for (; !is_made && lacking < 20; ++lacking) {
     Findings wrong;
     std::atomic<int> made_count{0};

@@ -16,7 +16,7 @@ using sync::ExchangeScope;
 using sync::Ranks;
 using namespace std::chrono_literals;
 
-// What rank `rank` brings to exchange `number`, of a length that differs from rank to rank.
+// The contribution of rank `rank` to exchange `number`. Its length differs from rank to rank.
 std::vector<std::byte> Brought(int rank, int number) {
   std::vector<std::byte> bytes(static_cast<size_t>((rank * 7919 + number * 104729) % 40'000));
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -34,7 +34,7 @@ std::vector<uint64_t> Words(int rank, int number) {
   return words;
 }
 
-// The ranks that take part, as this rank sees it.
+// The ranks that take part in an exchange of `scope` of this rank.
 std::vector<int> Members(const Ranks& ranks, ExchangeScope scope) {
   std::vector<int> members;
   int host_before = -1;

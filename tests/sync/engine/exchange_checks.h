@@ -1,6 +1,6 @@
-// tests/sync/engine/exchange_checks.h - what any transport does.
+// tests/sync/engine/exchange_checks.h - checks that every Transport must pass.
 //
-// Oracle: what a loop over all ranks' contributions gives.
+// Oracle: a loop over the contributions of all ranks.
 #ifndef TESTS_SYNC_EXCHANGE_CHECKS_H_
 #define TESTS_SYNC_EXCHANGE_CHECKS_H_
 

@@ -18,7 +18,7 @@ using sync::CallTag;
 using sync::Operation;
 using sync::Values;
 
-// Every call fails, and goes on if it is to.
+// Every call fails. With `goes_on` it may still write to its memory.
 class Failing : public sync::Collectives {
  public:
   using Outcome = Result<CallOutcome>;
@@ -51,8 +51,8 @@ class Failing : public sync::Collectives {
 
 constexpr float kReduced = 7;
 
-// Keeps what it is given, and writes the same number over all that it is to reduce, whatever the
-// reduction. If it is to decline, it writes nothing.
+// Records the reductions and values of its calls. The result of every reduction is kReduced. With
+// `declines` it writes nothing.
 class Recording final : public Failing {
  public:
   bool declines = false;
@@ -127,7 +127,7 @@ TEST_CASE("Executor keeps memory in which a call that has failed goes on", "[syn
     Perform(executor, Operation::kAllReduce, 1, 0);
     CHECK(KeptCount() == before + 4 * one);
     Perform(executor, Operation::kReduceScatter, 1, 1);
-    CHECK(KeptCount() == before + 6 * one);  // what it reads and what it writes
+    CHECK(KeptCount() == before + 6 * one);  // input and output
     Perform(executor, Operation::kAllReduce, 3, 2);
     CHECK(KeptCount() == before + 6 * one);
   }
@@ -200,7 +200,7 @@ TEST_CASE("Executor lets a ReduceScatter scale", "[sync][executor]") {
   CHECK(result == std::vector<float>(2, kReduced));
 }
 
-TEST_CASE("Executor puts back what it has scaled if the call is declined", "[sync][executor]") {
+TEST_CASE("Executor restores the scaled values if the call is declined", "[sync][executor]") {
   const size_t tensor_count = GENERATE(1, 3);
   Recording collectives;
   collectives.declines = true;

@@ -1,4 +1,5 @@
-// Goal: what a plan holds is done as in rounds, and what a plan cannot hold ends it in peace.
+// Goal: a plan gives the same results as rounds, and the ranks abandon it without an error if the
+// program does something else.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -108,7 +109,7 @@ TEST_CASE("A rank that leaves its plan before a barrier takes all others along",
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-// Gathers rows of two numbers, and looks at what came.
+// Gathers rows of two numbers, and checks the result.
 void GatherRows(SyncJob& job, Synchronizer& synchronizer, const std::vector<int64_t>& rows) {
   const int rank = synchronizer.rank();
   const std::vector<float> mine(static_cast<size_t>(rows[static_cast<size_t>(rank)] * 2),
@@ -172,7 +173,7 @@ TEST_CASE("A group of empty tensors needs no fusion buffer", "[sync][edges]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("A graph with what no plan can hold is refused", "[sync][plan][errors]") {
+TEST_CASE("A graph with an operation that no plan can hold is refused", "[sync][plan][errors]") {
   SyncJob job;
   job.ranks.rank_count = 2;
   const auto operation = GENERATE(Operation::kAllToAll, Operation::kJoin, Operation::kAdoptPlan);
@@ -192,8 +193,7 @@ TEST_CASE("A graph with what no plan can hold is refused", "[sync][plan][errors]
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("A graph that nobody can follow is refused: too late, or without plans",
-          "[sync][plan][errors]") {
+TEST_CASE("A graph that comes too late, or without plans, is refused", "[sync][plan][errors]") {
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.coordinator = GENERATE("topo", "cache", "horovod");
@@ -248,8 +248,9 @@ struct Pair {
   }
 };
 
-TEST_CASE("What is submitted when another tensor is known to be done does not share its bucket",
-          "[sync][plan][edges]") {
+TEST_CASE(
+    "A tensor that is submitted after another one is known to be done does not share its bucket",
+    "[sync][plan][edges]") {
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.plan_patience = 20ms;
@@ -325,11 +326,11 @@ TEST_CASE("A graph's plan that ends amid an iteration comes back at the beginnin
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("A plan lasts while its patience does, whoever rings", "[sync][plan][edges]") {
+TEST_CASE("Wake-ups do not end a plan before its patience does", "[sync][plan][edges]") {
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.plan_patience = 60s;
-  job.options.stall_report = 200ms;  // a rank that has waited for half of it rings
+  job.options.stall_report = 200ms;  // a rank sends a wake-up after half of it
   job.Run([&](Synchronizer& synchronizer) {
     for (int iteration = 0; iteration < 10; ++iteration) {
       if (iteration == 8 && synchronizer.rank() == 1) std::this_thread::sleep_for(1s);

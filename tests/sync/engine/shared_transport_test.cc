@@ -21,7 +21,7 @@ void RunExchanges(ranks::Group& group, Waiting waiting, std::atomic<int>& wrong)
   wrong += transport ? test::WrongExchanges(**transport, waiting) : 1;
 }
 
-TEST_CASE("SharedTransport gives what a loop over all ranks gives", "[sync][transport]") {
+TEST_CASE("SharedTransport gives the same replies as a loop over all ranks", "[sync][transport]") {
   const int rank_count = GENERATE(1, 2, 3, 5, 8);
   const int ranks_per_host = GENERATE(1, 2, 3, 8);
   const Waiting waiting = GENERATE(Waiting::kAsleep, Waiting::kByTests);
@@ -31,7 +31,7 @@ TEST_CASE("SharedTransport gives what a loop over all ranks gives", "[sync][tran
   CHECK(wrong == 0);
 }
 
-TEST_CASE("SharedTransport sleeps until it is woken, called, or a peer has come",
+TEST_CASE("SharedTransport sleeps until a wake-up, or until a peer joins an exchange",
           "[sync][transport]") {
   std::atomic<int> wrong{0};
   std::atomic<bool> is_called{false};
@@ -39,7 +39,7 @@ TEST_CASE("SharedTransport sleeps until it is woken, called, or a peer has come"
     ranks::SoloHealth health;
     auto transport = std::move(*SharedTransport::Create(group, health));
     if (group.rank() == 0) {
-      // Nobody but the other rank ends these sleeps, and the first exchange.
+      // Only the other rank ends these sleeps, and the first exchange.
       transport->Sleep(1h, WakeOn::kOrPeerCame);
       if (!transport->Start({.words = {5}, .bytes = {}})) ++wrong;
       while (!*transport->Wait(1s)) {

@@ -1,5 +1,5 @@
-// Goal: whatever happens to a rank, all others hear of it in words that name it, within 5 s, and
-// nothing hangs. Method: ranks are processes, of which one is killed or stopped.
+// Goal: if a rank is killed or stopped, all other ranks fail within 5 s with a message that names
+// it, and nothing hangs. Method: ranks are processes.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -30,7 +30,7 @@ constexpr double kSecondsMax = 5.0;
 constexpr size_t kLargeCount = (64 << 20) / sizeof(float);
 const std::vector<std::string> kCoordinators = {"horovod", "cache", "hierarchical", "topo"};
 
-// Where the ranks are when it happens.
+// The activity of the ranks when the victim fails.
 enum class Place { kIdle, kInRounds, kInLarge, kLacking };
 
 struct Scene {
@@ -66,7 +66,7 @@ std::string Train(Synchronizer& synchronizer, int first, int last) {
   return "";
 }
 
-// The first note, which tells why a synchronizer ends.
+// The first note, with the reason why a synchronizer has ended.
 class Notes {
  public:
   void Add(const std::string& line) {
@@ -91,7 +91,7 @@ class Notes {
   std::string text_;
 };
 
-// Goes on until it fails, and says how; a rank that is killed never does.
+// Calls the synchronizer until it fails, and returns its error. A killed rank does not return.
 Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene& scene,
                         const Notes& notes) {
   const bool is_victim = synchronizer.rank() == scene.victim;
@@ -108,7 +108,7 @@ Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene&
   if (scene.place == Place::kLacking && !is_victim) {
     return SyncJob::Sum(synchronizer, "lacking", values);
   }
-  if (!notes.Await("rank", 20s)) return Fail(ErrorCode::kInternal, "nobody has said anything");
+  if (!notes.Await("rank", 20s)) return Fail(ErrorCode::kInternal, "no note has come");
   return Fail(ErrorCode::kPeerFailed, notes.text());
 }
 
@@ -118,7 +118,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   SyncOptions options;
   options.coordinator = coordinator;
   SyncParts parts;
-  // Who is told that it is over can submit nothing more.
+  // After the note that the synchronizer has ended, it must refuse submissions.
   std::atomic<Synchronizer*> asked{nullptr};
   std::atomic<bool> takes_more{false};
   float more = 1;

@@ -14,7 +14,7 @@
 
 namespace lmdbio::test {
 
-// What went wrong, or was said, on any rank.
+// Errors or notes of all ranks.
 class Findings {
  public:
   void Add(int rank, const std::string& what);
@@ -36,8 +36,8 @@ class Findings {
 struct SyncJob {
   ranks::ThreadRanks ranks;
   sync::SyncOptions options;
-  Findings wrong;  // what should not be
-  Findings notes;  // what synchronizers logged
+  Findings wrong;  // errors
+  Findings notes;  // log lines of the synchronizers
 
   using Body = std::function<void(sync::Synchronizer& synchronizer)>;
   // Runs `body` on every rank, and then Shutdown, unless the body has ended it.
@@ -50,10 +50,10 @@ struct SyncJob {
                     std::vector<float>& values);
 };
 
-// What rank `rank` brings for tensor `tensor` in iteration `iteration`: small whole numbers, whose
-// sums are exact.
+// The values of rank `rank` for tensor `tensor` in iteration `iteration`: small whole numbers, so
+// that sums are exact.
 std::vector<float> GradientOf(int rank, int tensor, int iteration, size_t count);
-// The sum of all ranks'.
+// The sum over all ranks.
 std::vector<float> SumOf(int rank_count, int tensor, int iteration, size_t count);
 
 }  // namespace lmdbio::test

@@ -1,7 +1,7 @@
-// Goal: whatever programs do in an order of their own, sums are right, errors are told, and nothing
-// hangs. Method: random programs that all ranks know; each rank does its part in its own order and
-// with its own pauses. Oracle: a loop over all ranks. LMDBIO_TEST_SEEDS=N for more programs,
-// LMDBIO_TEST_SEED=N for one.
+// Goal: ranks that submit in different orders get the right sums, errors reach all ranks, and
+// nothing hangs. Method: random programs that all ranks know; each rank executes its part in its
+// own order and with its own pauses. Oracle: a loop over all ranks. LMDBIO_TEST_SEEDS=N runs more
+// programs, LMDBIO_TEST_SEED=N one.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -31,7 +31,7 @@ using test::SyncJob;
 
 constexpr auto kHangLimit = 100s;
 
-// Prints what all ranks have done, and ends the program, if a job takes too long.
+// Prints the flight records of all ranks and ends the program if a job takes too long.
 class Watchdog {
  public:
   Watchdog(unsigned seed, int rank_count)
@@ -181,7 +181,7 @@ Program MakeProgram(unsigned seed) {
   return program;
 }
 
-// Element `at` of what a rank brings: small enough for every type's sums to be exact.
+// Element `at` of the values of a rank: small, so that sums are exact in every type.
 uint8_t ValueOf(int rank, int iteration, size_t tensor, int64_t at) {
   return static_cast<uint8_t>(
       (static_cast<int64_t>(rank) * 3 + iteration + static_cast<int64_t>(tensor) + at) % 5);
@@ -285,7 +285,7 @@ class Player {
   unsigned Seed() { return static_cast<unsigned>(random_()); }
   void Pause() { std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3000)); }
 
-  // Whether it may be so; says no where work cannot go on.
+  // Whether the call succeeded. Records an error that the program does not expect.
   bool Fits(const Status& status, const std::string& what) {
     if (status) return true;
     const bool may_fail = program_.leaver >= 0 && status.error().code() == ErrorCode::kPeerFailed;
@@ -321,7 +321,7 @@ class Player {
     return work;
   }
 
-  // Where inputs and outputs lie; after the last move of `work`.
+  // Sets the addresses of inputs and outputs, after the last move of `work`.
   void Aim(Work& work, bool in_place) const {
     work.submission.input = work.values.data();
     if (!in_place) work.output.resize(work.values.size());
@@ -466,7 +466,7 @@ unsigned NumberOf(const char* variable, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-TEST_CASE("Whatever programs do, sums are right and nothing hangs", "[sync][torture]") {
+TEST_CASE("Random programs get the right sums, and nothing hangs", "[sync][torture]") {
   const unsigned only = NumberOf("LMDBIO_TEST_SEED", 0);
   const unsigned first = NumberOf("LMDBIO_TEST_FIRST_SEED", 1);
   const unsigned count = NumberOf("LMDBIO_TEST_SEEDS", 60);

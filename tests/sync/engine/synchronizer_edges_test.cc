@@ -1,4 +1,4 @@
-// Goal: what is at the edge of what a program may do works, or is refused in words.
+// Goal: unusual but valid calls work, and invalid calls are refused with a message.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -250,9 +250,10 @@ TEST_CASE("Callbacks submit the next tensor, also of the same name", "[sync][edg
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-// Two tensors that look as if they lay in a fusion buffer, but begin within a line: what is between
-// them is the beginning of the second place.
-TEST_CASE("Tensors that begin within a line leave what is before them alone", "[sync][edges]") {
+// Two tensors that have the distance of neighbours in a fusion buffer, but begin within a line. The
+// gap between them is the beginning of the second part, and must not change.
+TEST_CASE("Tensors that begin within a line leave the bytes before them unchanged",
+          "[sync][edges]") {
   SyncJob job;
   job.ranks.rank_count = GENERATE(1, 3);
   job.options.gradient_bytes = 1 << 12;

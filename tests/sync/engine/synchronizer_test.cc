@@ -1,4 +1,4 @@
-// Oracle: the sum of what all ranks bring, made by one thread.
+// Oracle: the sum over all ranks, computed by one thread.
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -69,7 +69,7 @@ void Train(SyncJob& job, Synchronizer& synchronizer, int first, int last) {
   }
 }
 
-TEST_CASE("Synchronizer sums, whoever coordinates and whenever rounds begin", "[sync]") {
+TEST_CASE("Synchronizer sums with every coordinator and pacing", "[sync]") {
   SyncJob job;
   job.ranks.rank_count = GENERATE(1, 2, 3, 4, 5, 8);
   job.options.coordinator = GENERATE("horovod", "cache", "hierarchical", "topo");
@@ -112,7 +112,7 @@ TEST_CASE("Buckets of a plan keep to their size, and to the threshold", "[sync][
   struct Limits {
     uint64_t threshold_bytes;
     uint64_t bucket_bytes;
-    uint64_t least_count;  // of buckets, for what 17 tensors take
+    uint64_t least_count;  // of buckets for 17 tensors
     uint64_t most_count;
   };
   // 17 tensors of 0 to 2,796 bytes; together less than 17 * 2,816.
@@ -141,8 +141,7 @@ std::vector<std::vector<float>> RoundedSums(const std::string& collective) {
   job.ranks.rank_count = 4;
   job.options.collective = collective;
   job.options.fusion_threshold_bytes = 3000;
-  job.options.plan_patience =
-      60s;  // also where ranks are slow: without a plan there are other bits
+  job.options.plan_patience = 60s;  // for slow machines: without the plan the bits would differ
   job.options.stall_report = 120s;
   std::vector<std::vector<float>> sums(4);
   job.Run([&](Synchronizer& synchronizer) {
@@ -223,7 +222,7 @@ TEST_CASE("A program that changes for good is learnt anew", "[sync][plan]") {
   job.ranks.rank_count = 2;
   job.Run([&](Synchronizer& synchronizer) {
     const int rank = synchronizer.rank();
-    // Two iterations that are alike, and then never again: what was agreed upon comes to nothing.
+    // Only two iterations are alike, so the agreed plan is never adopted.
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (const int tensor : {1, 2}) {
         auto values = GradientOf(rank, tensor, iteration, 10);
@@ -307,7 +306,7 @@ TEST_CASE("Graphs that differ between ranks are told, and done without", "[sync]
   }
 }
 
-TEST_CASE("What ranks mean differently fails on every rank, and names who asked for what",
+TEST_CASE("Requests that differ fail on every rank, with the request of each rank",
           "[sync][errors]") {
   SyncJob job;
   job.ranks.rank_count = 3;
@@ -343,7 +342,7 @@ TEST_CASE("A tensor under way cannot be submitted again", "[sync][errors]") {
   });
 }
 
-TEST_CASE("A submission that cannot be is refused where it is made", "[sync][errors]") {
+TEST_CASE("An invalid submission is refused on its rank", "[sync][errors]") {
   SyncJob job;
   job.Run([&](Synchronizer& synchronizer) {
     std::vector<float> values(8);
@@ -375,7 +374,7 @@ TEST_CASE("A submission that cannot be is refused where it is made", "[sync][err
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-// What one rank brings to every operation once.
+// One rank submits every operation once.
 struct AllOperations {
   AllOperations(const std::string& prefix, int rank, int size)
       : own(static_cast<size_t>((rank + 1) * 2), rank),
@@ -592,7 +591,7 @@ TEST_CASE("Tensors that share placed memory leave their neighbours alone", "[syn
   job.ranks.rank_count = GENERATE(1, 2, 3);
   job.options.coordinator = GENERATE("cache", "topo");
   job.options.gradient_bytes = 1 << 20;
-  // Beyond what is reduced in slots, so that in-place ways are taken.
+  // Too large for call buffers, so the collectives reduce in place.
   constexpr size_t kLarge = 20'000;
   const std::vector<std::pair<size_t, size_t>> layout = {
       {0, kLarge + 10}, {kLarge + 16, kLarge + 10}, {kLarge + 10, 6}, {2 * kLarge + 26, 5}};
@@ -665,7 +664,7 @@ TEST_CASE("Gradients that lie in placed memory need no packing", "[sync][place]"
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("Threads submit together, and callbacks tell of every end", "[sync][threads]") {
+TEST_CASE("Threads submit at the same time, and every operation calls back", "[sync][threads]") {
   SyncJob job;
   job.ranks.rank_count = 3;
   job.options.coordinator = GENERATE("cache", "topo");
@@ -721,7 +720,7 @@ TEST_CASE("A tensor that some rank never submits is reported, and fails in the e
   CHECK(job.notes.Has("for rank 1"));
 }
 
-TEST_CASE("What a rank of another host lacks is reported, and done when it comes",
+TEST_CASE("A tensor that a rank of another host lacks is reported, and done when it is submitted",
           "[sync][stall]") {
   SyncJob job;
   job.ranks = {.rank_count = 4, .ranks_per_host = 2};
@@ -742,7 +741,7 @@ TEST_CASE("What a rank of another host lacks is reported, and done when it comes
   CHECK(job.notes.Has("for rank 3"));
 }
 
-TEST_CASE("Who closes while tensors are under way lets everybody know", "[sync][errors]") {
+TEST_CASE("A rank that closes with tensors in progress fails them on all ranks", "[sync][errors]") {
   SyncJob job;
   job.ranks.rank_count = 3;
   job.options.coordinator = GENERATE("horovod", "cache", "topo");

@@ -1,5 +1,5 @@
-// Goal: MPI's collectives, and our algorithms over MPI's messages, do what any collectives do, with
-// pieces so small that they take many; a rank that stops is heard of by ranks that sleep for it.
+// Goal: the collectives of MPI, and the algorithms over messages of MPI, pass the checks of all
+// collectives, also with several messages for each call. Ranks that sleep learn that a rank stops.
 // Method: ranks are processes.
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 
@@ -36,7 +36,7 @@ std::vector<std::string> ComplaintsAbout(Collectives& all) {
   return complaints.list();
 }
 
-// What a host's ranks tell each other of their ends, in shared memory.
+// The ends of the ranks of a host, in shared memory.
 class SharedHealth final : public ranks::Health {
  public:
   explicit SharedHealth(MutableBytes memory)
@@ -56,7 +56,7 @@ class SharedHealth final : public ranks::Health {
   MutableBytes words_;
 };
 
-TEST_CASE("MPI's collectives do what any collectives do", "[collective]") {
+TEST_CASE("The collectives of MPI pass the checks of all collectives", "[collective]") {
   const auto waiting = GENERATE(MpiWaiting::kBlock, MpiWaiting::kSleep);
   const uint64_t piece_bytes_max = GENERATE(uint64_t{1} << 30, uint64_t{20'000});
   const auto made = MpiCollectives(MPI_COMM_WORLD, Healthy(),
@@ -78,7 +78,7 @@ TEST_CASE("Our algorithms work over MPI's messages", "[collective]") {
   CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
 }
 
-TEST_CASE("Collectives of processes do what any collectives do", "[collective]") {
+TEST_CASE("Collectives of processes pass the checks of all collectives", "[collective]") {
   const std::string name = GENERATE("auto", "shm", "ring");
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
   REQUIRE(world);

@@ -6,8 +6,9 @@
 //   kill RANK  this rank is killed, while the others wait for it
 //   large MIB  so much memory is asked for, and released
 //
-// While the memory is in use, rank 0 prints what it has mapped of it, one path a line, and the note
-// of the memory; or why there is none. LMDBIO_TEST_NO_MEMFD makes the memory a window of MPI's.
+// While the memory is in use, rank 0 prints the paths of its mappings, one a line, and the note of
+// the memory; or the reason why there is none. With LMDBIO_TEST_NO_MEMFD the memory is an MPI
+// window.
 #include <algorithm>
 #include <chrono>
 #include <csignal>

@@ -1,5 +1,5 @@
-// A test that fails on one rank while the others wait for it: what mpi_main.cc makes of that is
-// checked by mpi_endings_test.py.
+// A test that fails on one rank while the others wait for it. mpi_endings_test.py checks how
+// mpi_main.cc ends the job.
 #include <mpi.h>
 
 #include "tests/support/catch.h"

@@ -1,5 +1,5 @@
-// Goal: exchanges by MPI's calls give what a loop over all ranks gives, whether they block or are
-// tested. Method: ranks are processes.
+// Goal: exchanges by calls of MPI give the same replies as a loop over all ranks, with blocking and
+// with nonblocking calls. Method: ranks are processes.
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 #include <chrono>
@@ -22,7 +22,7 @@ bool AnyThreadMayCall() {
   return given == MPI_THREAD_MULTIPLE;
 }
 
-TEST_CASE("MpiTransport gives what a loop over all ranks gives", "[mpi][transport]") {
+TEST_CASE("MpiTransport gives the same replies as a loop over all ranks", "[mpi][transport]") {
   if (!AnyThreadMayCall()) return;
   auto transport = MpiTransport(MPI_COMM_WORLD);
   REQUIRE(transport);

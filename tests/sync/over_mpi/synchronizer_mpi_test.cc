@@ -45,7 +45,7 @@ bool AnyThreadMayCall() {
 
 size_t CountOf(int tensor) { return static_cast<size_t>(tensor * 97 % 400); }
 
-// What is wrong with some iterations, in which each rank has an order of its own; "" if nothing.
+// Runs some iterations, in which each rank has an order of its own. Returns the error, or "".
 std::string Train(Synchronizer& synchronizer, int first, int last, const std::string& prefix = "") {
   const int rank = synchronizer.rank();
   for (int iteration = first; iteration < last; ++iteration) {
@@ -132,7 +132,7 @@ TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
   TrainAndShutDown(**made);
 }
 
-TEST_CASE("What a rank never submits is found while MPI's collectives wait for it",
+TEST_CASE("A tensor that a rank never submits is found while the collectives of MPI wait for it",
           "[mpi][sync][stall]") {
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
   REQUIRE(world);
@@ -158,7 +158,7 @@ TEST_CASE("What a rank never submits is found while MPI's collectives wait for i
     INFO(how << "; notes: " << fmt::format("{}", fmt::join(notes.lines(), "; ")));
     CHECK(how.find("tensor 'w") != std::string::npos);
     CHECK(notes.Has("tensor 'w"));
-    // Only the first rank hears who it is.
+    // Only the first rank learns which rank it is.
     if ((*world)->rank() == 0) CHECK(notes.Has(fmt::format("for rank {}", lazy)));
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -196,7 +196,7 @@ TEST_CASE("Synchronizers of several process sets work at once", "[mpi][sync]") {
   CHECK(wrong == std::vector<std::string>(all.size()));
 }
 
-// What a process has that could be lost.
+// The resources of a process that could leak.
 struct Belongings {
   size_t fds = 0;
   size_t threads = 0;

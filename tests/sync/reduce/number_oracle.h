@@ -51,7 +51,7 @@ inline uint16_t Encode(const SmallFloat& kind, double number) {
   if (std::ldexp(rounded, exponent - kind.mantissa_bits) > kind.max) {
     return static_cast<uint16_t>(sign | infinity);
   }
-  // The bits of neighbours are neighbours, also where the exponent changes.
+  // Neighbouring numbers have neighbouring bits, also if the exponents differ.
   const int from_least = (exponent - kind.least_exponent) << kind.mantissa_bits;
   return static_cast<uint16_t>(sign | (from_least + static_cast<int>(rounded)));
 }
@@ -87,7 +87,7 @@ T ElementAt(const std::byte* values, size_t index) {
   return value;
 }
 
-// The exact product, cut towards zero, at the ends of its type where it lies behind them.
+// The exact product, truncated towards zero and limited to the range of its type.
 // Requires: 2^-64 < |scale| < 1
 template <typename T>
 T ScaleWhole(T value, double scale) {
@@ -132,7 +132,7 @@ inline void ReduceSmall(const SmallFloat& kind, const sync::Reduction& reduction
   }
 }
 
-// What ReduceAll must give: the same bits, but for those of a NaN.
+// The expected result of ReduceAll: the same bits, except those of a NaN.
 inline std::vector<std::byte> ReduceSlowly(sync::DataType type, const sync::Reduction& reduction,
                                            const std::vector<const std::byte*>& sources,
                                            size_t count) {

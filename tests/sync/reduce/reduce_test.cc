@@ -32,7 +32,7 @@ ReduceAllLoop LoopOf(const ReduceKernels& kernels, DataType type, ReduceOp op) {
 }
 
 struct Sources {
-  // Each begins at another distance from what the processor would like.
+  // Each begins at a different distance from an aligned address.
   Sources(DataType type, size_t source_count, size_t count, uint64_t seed) {
     test::Random random(seed);
     const size_t bytes = count * ElementBytes(type);
@@ -67,7 +67,7 @@ void CheckAgainstOracle(DataType type, const Reduction& reduction, size_t source
   CHECK(test::FirstDifference(type, portable.data() + 1, expected.data(), count) == count);
 }
 
-TEST_CASE("ReduceAll gives what one number at a time gives", "[reduce]") {
+TEST_CASE("ReduceAll gives the same as one number at a time", "[reduce]") {
   const size_t source_count = GENERATE(1, 2, 3, 4, 5, 8, 17);
   for (const DataType type : kTypes) {
     for (const ReduceOp op : kOps) {
@@ -244,7 +244,7 @@ TEST_CASE("Scale cuts integers towards zero, and stays at the ends", "[reduce]")
   CHECK(Scaled(DataType::kInt64, 1e300, Numbers{1, -1, 0}) == Numbers{kMax, kMin, 0});
   CHECK(Scaled(DataType::kInt64, 1e-300, Numbers{kMax, kMin}) == Numbers{0, 0});
   CHECK(Scaled(DataType::kInt64, 0.0, Numbers{kMax, kMin}) == Numbers{0, 0});
-  // Beyond what a double holds.
+  // A double cannot hold this number exactly.
   CHECK(Scaled(DataType::kInt64, 2.0, Numbers{(int64_t{1} << 61) + 1}) ==
         Numbers{(int64_t{1} << 62) + 2});
   CHECK(Scaled(DataType::kInt32, 0.25, std::vector<int32_t>{9, -9, 3}) ==

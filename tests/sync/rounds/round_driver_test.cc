@@ -1,5 +1,5 @@
-// Goal: a round begins when, and only when, the pacing says so; a rank that waits for peers sleeps
-// in the way in which they can wake it.
+// Goal: a round begins when the pacing demands it, and only then. A rank that waits for peers
+// sleeps in a way in which the peers can wake it.
 #include "lmdbio/sync/rounds/round_driver.h"
 
 #include <chrono>
