@@ -11,6 +11,9 @@
 
 namespace lmdbio::load {
 
+// The result of a step to the next batch. kNothing: a time limit has passed.
+enum class BatchStep { kBatch, kEnd, kNothing };
+
 // Lifetime: of the batch and of every span from it: until the loader's next call of Next, or its
 // end. Nothing was copied; the bytes are those that storage delivered.
 class Batch {

@@ -70,7 +70,7 @@ class Loader {
   // is no batch at hand: the last one is gone as after any call of Next, and is not repeated.
   // limit  0: does not sleep; kNoLimit: as Next
   // Errors: as Next
-  enum class Step { kBatch, kEnd, kNothing };
+  using Step = BatchStep;
   static constexpr std::chrono::milliseconds kNoLimit = Window::kNoLimit;
   Result<Step> NextWithin(std::chrono::milliseconds limit);
 

@@ -379,7 +379,6 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   // The papers' strategies without coalescing read a batch, or a group, at a time.
   const StrategyTraits& composition = CompositionOf(options.strategy);
   if (composition.coalescing == load::Coalescing::kNone) limits.group_count_max = 1;
-  limits.keeping = facts.keeping;
   limits.expects_scattered =
       options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
   // Room for two of them, and for what they grow too large by: a group.

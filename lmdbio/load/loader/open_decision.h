@@ -31,7 +31,6 @@ struct OpenDecision {
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
   bool is_in_place = false;  // records are looked at in a map of the file; no engine
-  FileCaching keeping = FileCaching::kNone;
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
 

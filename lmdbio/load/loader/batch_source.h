@@ -1,0 +1,64 @@
+// lmdbio/load/loader/batch_source.h - the memory that the batches of a rank come from.
+//
+//   window   slots of the host's window, which readers fill
+//   lmdb     the map of liblmdb, through which the rank steps itself (the baseline)
+//
+// Source: docs/loader.md "The window", "Strategies".
+#ifndef LMDBIO_LOAD_LOADER_BATCH_SOURCE_H_
+#define LMDBIO_LOAD_LOADER_BATCH_SOURCE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/load/baseline/lmdb_stream.h"
+#include "lmdbio/load/loader/batch.h"
+#include "lmdbio/load/loader/host_member.h"
+#include "lmdbio/load/order/schedule.h"
+#include "lmdbio/load/slots/counters.h"
+#include "lmdbio/load/slots/in_place_view.h"
+#include "lmdbio/load/slots/window.h"
+
+namespace lmdbio::load {
+
+// Threads: one at a time.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // Makes `batch` this rank's share of the batch `span`. Sleeps for at most `limit` until the batch
+  // is there. Batches must be taken in order, each once.
+  // Returns: kBatch, or kNothing if the batch is not there after `limit`; `batch` is then unchanged
+  // Errors: as Loader::Next
+  // Lifetime: `batch` is valid until the next call of Take or End
+  virtual Result<BatchStep> Take(const BatchSpan& span, std::chrono::milliseconds limit,
+                                 Batch& batch) = 0;
+
+  // This rank has passed the last batch of the stream: releases the memory of that batch.
+  virtual void End() {}
+
+  // Adds the time that this source spent.
+  virtual void AddTo(LoaderCounters& counters) const = 0;
+};
+
+// All pointers are borrowed.
+struct WindowBatchesParts {
+  Window* window = nullptr;
+  const InPlaceView* in_place = nullptr;  // null unless records are used in place
+  // The base of the entries of slots whose pages are not in the window: the map of the file, or the
+  // file cache. Null if there are no such slots.
+  const std::byte* file_bytes = nullptr;
+  size_t local_count = 1;  // ranks of the host
+  size_t local_index = 0;  // of this rank among them
+};
+std::unique_ptr<BatchSource> MakeWindowBatches(const WindowBatchesParts& parts);
+
+// Steps `lmdb` through all records and hands out the records of this rank.
+// first_batch  of the stream: earlier epochs are skipped
+std::unique_ptr<BatchSource> MakeLmdbBatches(std::unique_ptr<LmdbStream> lmdb,
+                                             const Schedule& schedule, uint64_t first_batch,
+                                             const HostMember& member);
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_LOADER_BATCH_SOURCE_H_

@@ -1,0 +1,314 @@
+#include "lmdbio/load/loader/host_runtime.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/file/blocks/storage_cost.h"
+#include "lmdbio/file/source/memory_room.h"
+#include "lmdbio/load/slots/file_cache.h"
+
+namespace lmdbio::load {
+namespace {
+
+// How long the destructor waits for the other ranks of the host.
+constexpr auto kCloseLimit = std::chrono::seconds(10);
+
+// A file of at least this size is read long enough that a measurement of the storage pays.
+constexpr uint64_t kWorthProbingBytes = 256 << 20;
+
+// Huge pages save TLB misses, if the kernel has them for shared memory (dissertation 3.3). A
+// refusal does not matter.
+void AdviseHugePages(const ranks::SharedMemory& memory) {
+  ::madvise(memory.bytes().data(), memory.bytes().size(), MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+// The order matters. The reading thread must run until all ranks have left, because a rank that is
+// still reading batches may wait for a slot of this reader. The reader borrows the locator. Memory
+// is released last, by the destructors of the members, and so in the same order on all ranks.
+HostRuntime::~HostRuntime() {
+  bool all_left = true;
+  if (window_) {
+    window_->Leave();
+    all_left = window_->AwaitAllLeft(kCloseLimit);
+  }
+  reader_.reset();
+  locator_.reset();
+  if (all_left) return;
+  for (const auto* memory : {&window_memory_, &layout_memory_, &cache_memory_}) {
+    if (*memory) (*memory)->Abandon();
+  }
+}
+
+bool HostRuntime::has_layout() const {
+  return context_.decision.locating == LocateMethod::kScan ||
+         context_.decision.locating == LocateMethod::kProvenance;
+}
+
+Status HostRuntime::OpenInPlace() {
+  LMDBIO_TRY_VOID(context_.file.Find(context_.path));
+  LMDBIO_TRY(in_place_, InPlaceView::Open(context_.file.data_path, *context_.decision.snapshot,
+                                          context_.options.on_error));
+  return {};
+}
+
+// The window gets all of the memory budget that its own tables leave.
+Status HostRuntime::OpenWindow() {
+  const uint64_t budget_bytes = context_.options.memory_budget_bytes;
+  WindowShape shape{context_.member.host->size(), context_.member.reader_count, 0};
+  shape.ring_bytes =
+      (budget_bytes - Window::BytesNeeded(shape)) / kStretchAlignBytes * kStretchAlignBytes;
+  Result<std::unique_ptr<ranks::SharedMemory>> memory =
+      context_.member.host->AllocateShared(Window::BytesNeeded(shape));
+  Status allocated;
+  if (memory) {
+    window_memory_ = std::move(*memory);
+  } else {
+    allocated = Fail(std::move(memory).error().Within(
+        fmt::format("memory_budget_bytes (--memory-budget) is {}", budget_bytes)));
+  }
+  LMDBIO_TRY_VOID(ranks::Agree(context_.group, std::move(allocated)));
+  if (context_.member.reader_index == 0 && context_.is_first_open &&
+      !window_memory_->note().empty()) {
+    context_.notes.Add(std::string(window_memory_->note()));
+  }
+  AdviseHugePages(*window_memory_);
+  window_.emplace(window_memory_->bytes(), shape, context_.member.host->rank(),
+                  context_.group.rank());
+  return WatchPeers();
+}
+
+Status HostRuntime::WatchPeers() {
+  window_->Introduce();
+  LMDBIO_TRY_VOID(context_.member.host->Barrier());
+  const std::vector<int> unwatched = window_->WatchPeers();
+  if (!unwatched.empty() && context_.member.reader_index == 0) {
+    context_.notes.Add(
+        fmt::format("the end of rank {} would not be noticed: its process is in another pid "
+                    "namespace, or pidfd_open and /proc are refused",
+                    fmt::join(unwatched, ", ")));
+  }
+  return {};
+}
+
+// With several readers on a host, the first one finds the layout and the others use it.
+Status HostRuntime::OpenSharedLayout() {
+  if (!has_layout() || context_.member.reader_count == 1) return {};
+  Result<std::unique_ptr<ranks::SharedMemory>> memory = context_.member.host->AllocateShared(
+      SharedLayout::BytesNeeded(context_.decision.record_count));
+  if (memory) {
+    layout_memory_ = std::move(*memory);
+    shared_layout_.emplace(layout_memory_->bytes());
+  } else if (context_.member.reader_index == 0) {
+    context_.notes.Add(memory.error().message() + ": every reader keeps a layout of its own");
+  }
+  return {};
+}
+
+// The free memory of the host that has the least of it.
+Result<uint64_t> HostRuntime::LeastMemoryRoom() const {
+  const uint64_t room = file::MemoryRoomBytes();
+  LMDBIO_TRY(const auto rooms, context_.group.AllGather(std::as_bytes(std::span(&room, 1))));
+  uint64_t least = room;
+  for (size_t at = 0; at < rooms.size(); at += sizeof room) {
+    uint64_t other = 0;
+    std::memcpy(&other, &rooms[at], sizeof other);
+    least = std::min(least, other);
+  }
+  return least;
+}
+
+// Memory for the whole file, if every host has plenty of it. A host that cannot get the memory
+// plans larger slots instead.
+Status HostRuntime::OpenFileCache() {
+  constexpr uint64_t kAnyRoom = ~uint64_t{0};
+  const OpenDecision& decision = context_.decision;
+  if (KeepingFor(decision, context_.options, kAnyRoom) == FileCaching::kNone) return {};
+  LMDBIO_TRY(const uint64_t room, LeastMemoryRoom());
+  const FileCaching caching = KeepingFor(decision, context_.options, room);
+  if (caching == FileCaching::kNone) return {};
+  Result<std::unique_ptr<ranks::SharedMemory>> memory = context_.member.host->AllocateShared(
+      FileCache::BytesNeeded(decision.snapshot->file_size_bytes));
+  if (memory) {
+    caching_ = caching;
+    cache_memory_ = std::move(*memory);
+    AdviseHugePages(*cache_memory_);
+  } else if (context_.member.reader_index == 0) {
+    context_.notes.Add(memory.error().message() + ": nothing of the file is kept in memory");
+  }
+  return {};
+}
+
+// For the readers of a host beside its first one. They look into the shared layout; without it, or
+// if it has no room for all records, each of them finds a layout of its own.
+Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::Database& database) {
+  // The reading thread calls this too, so it has copies of everything.
+  const auto make_own = [database, cores = context_.member.placement.input,
+                         is_scan = context_.decision.locating ==
+                                   LocateMethod::kScan]() -> Result<std::unique_ptr<Locator>> {
+    if (is_scan) return MakeScanLocator(database, nullptr, nullptr, cores);
+    LMDBIO_TRY(file::Layout layout, LayoutFromProvenance(database));
+    return MakeLayoutLocator(std::move(layout));
+  };
+  if (!shared_layout_) return make_own();
+  return MakeHostLayoutLocator(*shared_layout_, make_own, context_.decision.record_count);
+}
+
+// The rank that decided for all has the layout already. The others compute it when they first need
+// it, in their reading thread.
+Result<std::unique_ptr<Locator>> HostRuntime::MakeProvenance(const file::Database& database) {
+  SharedLayout* shared = shared_layout_ ? &*shared_layout_ : nullptr;
+  std::optional<file::Layout>& layout = context_.file.layout;
+  if (!layout) {
+    LMDBIO_TRY(auto provenance, ReadProvenance(database));
+    return MakeProvenanceLocator(std::move(provenance), ProvenancePathOf(database), shared);
+  }
+  std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout), shared);
+  layout.reset();
+  return locator;
+}
+
+Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& database) {
+  const std::string& data_path = context_.file.data_path;
+  const std::string& name = context_.options.database_name;
+  if (has_layout() && context_.member.reader_index > 0) return MakeSharedLayoutUser(database);
+  switch (context_.decision.locating) {
+    case LocateMethod::kCursor:
+    case LocateMethod::kHandedCursor:
+      return OpenCursorLocator(data_path, name, std::move(links_.handoff));
+    case LocateMethod::kOneWalker: {
+      std::unique_ptr<Locator> walker;
+      if (!links_.broadcast || links_.broadcast->is_walker()) {
+        LMDBIO_TRY(walker, OpenCursorLocator(data_path, name, nullptr));
+      }
+      if (!links_.broadcast) return walker;
+      return MakeBroadcastLocator(std::move(walker), std::move(links_.broadcast),
+                                  context_.decision.record_count);
+    }
+    case LocateMethod::kProvenance:
+      return MakeProvenance(database);
+    default:
+      return MakeScanLocator(database, std::move(links_.gather),
+                             shared_layout_ ? &*shared_layout_ : nullptr,
+                             context_.member.placement.input);
+  }
+}
+
+// The storage is measured by the reading thread, when a slot first has many small reads. All
+// readers of the job read by then, so the measurement sees the load that the reads will see.
+std::function<ReadCost()> HostRuntime::CostOfReads() const {
+  const LoaderOptions& options = context_.options;
+  if (CompositionOf(options.strategy).coalescing == Coalescing::kNone) return {};
+  const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
+  const file::EngineOptions engine{context_.decision.engine,
+                                   context_.decision.cache,
+                                   options.queue_depth,
+                                   {},
+                                   context_.member.is_only_host};
+  return [path = context_.file.data_path, block_bytes = options.block_bytes,
+          &notes = context_.notes, engine, file_bytes] {
+    file::StorageCost cost = file::kAssumedCost;
+    if (file_bytes >= kWorthProbingBytes) {
+      std::vector<std::string> lines;
+      const auto measured = file::MeasureStorageCost(path, engine, file_bytes, block_bytes, &lines);
+      notes.Add(std::move(lines));
+      if (measured) cost = *measured;
+      if (!measured) notes.Add(measured.error().message() + ": the cost of reads is assumed");
+    }
+    return ReadCost{cost.request_s, cost.byte_s};
+  };
+}
+
+// The memory that pages are read into, and the engine that reads them.
+Status HostRuntime::PreparePages() {
+  const LoaderOptions& options = context_.options;
+  const OpenDecision& decision = context_.decision;
+  if (decision.is_in_place) {
+    parts_.map = &in_place_->map();
+  } else {
+    // With several hosts, the bytes behind a block may belong to another host's share.
+    const bool reads_ahead = context_.member.is_only_host;
+    LMDBIO_TRY(parts_.engine,
+               file::OpenBlockEngine(
+                   context_.file.data_path,
+                   {decision.engine, decision.cache, options.queue_depth, {}, reads_ahead}));
+  }
+  if (cache_memory_) {
+    parts_.kept = std::make_unique<FileCache>(
+        cache_memory_->bytes(), decision.snapshot->file_size_bytes, options.block_bytes,
+        static_cast<size_t>(context_.member.reader_index),
+        static_cast<size_t>(context_.member.reader_count));
+  }
+  return {};
+}
+
+// Does everything of the reader that can fail, so that the ranks can agree before a thread starts.
+Status HostRuntime::PrepareReader() {
+  if (!context_.member.is_reader()) return {};
+  const SnapshotGuard& guard = *context_.file.guard;
+  LMDBIO_TRY(const file::Database database, context_.file.FindDatabase(context_.options));
+  LMDBIO_TRY(locator_, MakeLocator(database));
+  LMDBIO_TRY_VOID(PreparePages());
+  SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule,
+                                context_.member.host->size(), context_.member.ranks.rank_count,
+                                window_->ring().size());
+  limits.keeping = caching_;
+  parts_.window = &*window_;
+  parts_.notes = &context_.notes;
+  parts_.guard = &guard;
+  parts_.plan_options =
+      PlanOptionsFor(context_.decision, context_.options, guard.environment().snapshot());
+  parts_.measure_cost = CostOfReads();
+  parts_.planner = std::make_unique<SlotPlanner>(context_.schedule, context_.first_batch,
+                                                 context_.member.ranks, *locator_, limits);
+  parts_.finisher = std::make_unique<SlotFinisher>(
+      guard.environment().pages(), context_.member.ranks, context_.options.on_error);
+  parts_.reader_index = context_.member.reader_index;
+  parts_.on_error = context_.options.on_error;
+  parts_.cores = context_.member.placement.input;
+  return {};
+}
+
+Status HostRuntime::Open() {
+  if (context_.decision.is_in_place) {
+    LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));
+  }
+  if (!context_.member.is_only_host) {
+    LMDBIO_TRY(links_, OpenReaderLinks(context_.group, context_.options, context_.member,
+                                       context_.decision, context_.notes));
+    parts_.stagger = std::move(links_.stagger);
+  }
+  LMDBIO_TRY_VOID(OpenWindow());
+  LMDBIO_TRY_VOID(OpenSharedLayout());
+  LMDBIO_TRY_VOID(OpenFileCache());
+  return ranks::Agree(context_.group, PrepareReader());
+}
+
+void HostRuntime::StartReader() {
+  if (context_.member.is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
+}
+
+std::unique_ptr<BatchSource> HostRuntime::MakeBatches() {
+  WindowBatchesParts parts;
+  parts.window = &*window_;
+  parts.local_count = context_.member.ranks.local_ranks.size();
+  parts.local_index = context_.member.local_index;
+  if (in_place_) {
+    parts.in_place = &*in_place_;
+    parts.file_bytes = in_place_->map().map().data();
+  } else if (cache_memory_) {
+    parts.file_bytes = cache_memory_->bytes().data();
+  }
+  return MakeWindowBatches(parts);
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,77 @@
+#include "lmdbio/load/loader/reader_links.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace lmdbio::load {
+namespace {
+
+// Connects this reader with the readers of the same index on the other hosts.
+Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& member,
+                        LocateMethod locating, ReaderLinks& links, Notes& notes) {
+  if (!member.is_reader() || readers.size() == 1) return {};
+  switch (locating) {
+    case LocateMethod::kHandedCursor: {
+      LMDBIO_TRY(links.handoff, CursorHandoff::Create(readers, job_rank));
+      return {};
+    }
+    case LocateMethod::kScan: {
+      // The other readers of a host use the layout that its first reader finds.
+      if (member.reader_index > 0) return {};
+      // Each host can walk the whole tree alone, so a failure here must not end the job.
+      Result<std::unique_ptr<LayoutAllGather>> gather = LayoutAllGather::Create(readers, job_rank);
+      if (gather) links.gather = std::move(*gather);
+      if (!gather) notes.Add(gather.error().message() + ": every host walks by itself");
+      return {};
+    }
+    default: {
+      LMDBIO_TRY(links.broadcast, LocationBroadcast::Create(readers, job_rank));
+      return {};
+    }
+  }
+}
+
+// Tokens are an optimisation: without them every reader reads at any time.
+Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const HostMember& member,
+                   const OpenDecision& decision, ReaderLinks& links, Notes& notes) {
+  if (!MayStagger(decision, options)) return {};
+  LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
+  const int reader_count = member.is_reader() ? alike->size() : group.size() - alike->size();
+  StaggerOptions turns = StaggerFor(options, static_cast<uint64_t>(reader_count));
+  if (turns.token_counts.empty() || !member.is_reader()) return {};
+  Result<std::unique_ptr<Stagger>> stagger =
+      Stagger::Create(*alike, std::move(turns), group.rank());
+  if (stagger) links.stagger = std::move(*stagger);
+  if (!stagger) notes.Add(stagger.error().message() + ": readers take no turns");
+  return {};
+}
+
+}  // namespace
+
+Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options,
+                       const HostMember& member) {
+  const auto& ranks = member.ranks.local_ranks;
+  const bool mine = options.share == Share::kBlock && options.reuse == 1 &&
+                    ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  return std::all_of(all.begin(), all.end(), [](std::byte one) { return one != std::byte{0}; });
+}
+
+Result<ReaderLinks> OpenReaderLinks(ranks::Group& group, const LoaderOptions& options,
+                                    const HostMember& member, const OpenDecision& decision,
+                                    Notes& notes) {
+  ReaderLinks links;
+  const LocateMethod locating = decision.locating;
+  if (locating == LocateMethod::kHandedCursor || locating == LocateMethod::kOneWalker ||
+      locating == LocateMethod::kScan) {
+    LMDBIO_TRY(const auto readers, group.Split(member.reader_index + 1));
+    LMDBIO_TRY_VOID(ranks::Agree(
+        group, OpenLocatorLinks(*readers, group.rank(), member, locating, links, notes)));
+  }
+  LMDBIO_TRY_VOID(OpenStagger(group, options, member, decision, links, notes));
+  return links;
+}
+
+}  // namespace lmdbio::load

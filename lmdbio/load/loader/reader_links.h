@@ -1,0 +1,48 @@
+// lmdbio/load/loader/reader_links.h - the connections between the readers of several hosts.
+//
+// The first readers of all hosts are connected with each other, the second readers with each other,
+// and so on. One strategy uses at most one of the three ways to share the work of locating records.
+//
+// Source: docs/many_hosts.md.
+#ifndef LMDBIO_LOAD_LOADER_READER_LINKS_H_
+#define LMDBIO_LOAD_LOADER_READER_LINKS_H_
+
+#include <memory>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/load/loader/host_member.h"
+#include "lmdbio/load/loader/open_decision.h"
+#include "lmdbio/load/locate/cursor_handoff.h"
+#include "lmdbio/load/locate/layout_all_gather.h"
+#include "lmdbio/load/locate/location_broadcast.h"
+#include "lmdbio/load/turns/stagger.h"
+
+namespace lmdbio::load {
+
+// A pointer is empty if this rank needs no such connection. The locator takes the first three, the
+// reader takes the last one.
+struct ReaderLinks {
+  std::unique_ptr<CursorHandoff> handoff;
+  std::unique_ptr<LocationBroadcast> broadcast;
+  std::unique_ptr<LayoutAllGather> gather;
+  std::unique_ptr<Stagger> stagger;
+};
+
+// True if a cursor can travel from host to host: a cursor visits each record of a batch once, so
+// the records of each host must lie together in the batch.
+// Errors: kInternal  MPI failed
+// Collective: over `group`; the same result on every rank
+Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options, const HostMember& member);
+
+// Opens the connections that the strategy needs. A failed connection for a shared walk or for
+// tokens is no error: each host then walks, and each reader reads, on its own, with a note.
+// Requires: the job has several hosts
+// Errors: kIo          readers cannot reach each other
+//         kPeerFailed  another rank failed; kInternal  MPI failed
+// Collective: over `group`
+Result<ReaderLinks> OpenReaderLinks(ranks::Group& group, const LoaderOptions& options,
+                                    const HostMember& member, const OpenDecision& decision,
+                                    Notes& notes);
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_LOADER_READER_LINKS_H_
