@@ -43,13 +43,15 @@ MAY_INCLUDE = {
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/slots": [
-        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/turns",
-        "load/baseline"],
+        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm", "load/order",
+        "load/plan", "load/locate", "load/baseline"],
+    "load/reader": [
+        "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
+        "load/turns", "load/slots"],
     "load/loader": [
         "base", "file/layout", "file/io", "file/blocks", "file/source", "ranks/shm",
         "ranks/group", "load/order", "load/plan", "load/locate", "load/turns", "load/baseline",
-        "load/slots"],
+        "load/slots", "load/reader"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],

@@ -25,9 +25,9 @@
 #include "lmdbio/load/loader/reader_links.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/locate/shared_layout.h"
+#include "lmdbio/load/reader/slot_reader.h"
 #include "lmdbio/load/slots/in_place_view.h"
 #include "lmdbio/load/slots/notes.h"
-#include "lmdbio/load/slots/slot_reader.h"
 #include "lmdbio/load/slots/window.h"
 
 namespace lmdbio::load {

@@ -90,11 +90,7 @@ Status RecordReader::Fetch() {
     const uint64_t bytes = std::max({plan_->buffer_bytes(), 2 * have_bytes, kMemoryBytesMin});
     LMDBIO_TRY(memory_, ranks::AllocateAnonymous(bytes));
   }
-  for (const load::PlannedExtent& leaf : plan_->had()) {
-    const Bytes bytes = leaves_.Get(leaf.file);
-    std::copy(bytes.begin(), bytes.end(),
-              memory_->bytes().begin() + static_cast<ptrdiff_t>(leaf.at));
-  }
+  if (!plan_->had().empty()) leaves_.CopyTo(plan_->had(), memory_->bytes());
   return FetchBlocks();
 }
 
@@ -127,24 +123,15 @@ Result<RecordView> RecordReader::CheckRecord(const load::PlannedRun& run,
   const load::PlannedValue& value = plan_->values()[run.first_value + into_run];
   LMDBIO_TRY(const file::LeafEntry entry, checker_.EntryOf(run, leaf, into_run, value.file));
   const Bytes bytes = memory_->bytes();
-  if (entry.flags == file::kOverflowNode) {
-    const uint64_t header_bytes = checker_.pages().page_format().header_bytes();
-    LMDBIO_TRY_VOID(
-        checker_.CheckHead(value.file, bytes.subspan(value.at - header_bytes, header_bytes)));
-  }
+  if (entry.flags == file::kOverflowNode) LMDBIO_TRY_VOID(checker_.CheckHead(value, bytes));
   return RecordView{entry.key, bytes.subspan(value.at, value.file.length_bytes)};
 }
 
 Status RecordReader::Check() {
   LMDBIO_TRY_VOID(guard_.AfterSlot());
-  const uint64_t page_bytes = checker_.pages().page_format().page_size_bytes();
   found_.clear();
   for (const load::PlannedRun& run : plan_->runs()) {
-    LMDBIO_TRY(const file::LeafPage leaf,
-               checker_.OpenLeaf(run, memory_->bytes().subspan(run.leaf_at, page_bytes)));
-    if (run.home != run.leaf) {
-      LMDBIO_TRY_VOID(checker_.CheckHome(run, memory_->bytes().subspan(run.home_at, page_bytes)));
-    }
+    LMDBIO_TRY(const file::LeafPage leaf, checker_.OpenRun(run, memory_->bytes()));
     for (uint64_t i = 0; i < run.record_count; ++i) {
       LMDBIO_TRY(const RecordView record, CheckRecord(run, leaf, i));
       found_.push_back(record);

@@ -1,25 +1,29 @@
 // lmdbio/load/slots/leaf_cache.h - leaf pages that were read once and will be needed again.
 //
-// Shuffled records of large values lie on pages of their own, but their keys share leaf pages:
-// without this, each slot would read many of the same small pages once more.
+// Shuffled records with large values lie on pages of their own, but their keys share leaf pages.
+// Without the cache, each slot would read many of the same small pages again.
 //
 // Source: docs/order.md "Reads".
 #ifndef LMDBIO_LOAD_SLOTS_LEAF_CACHE_H_
 #define LMDBIO_LOAD_SLOTS_LEAF_CACHE_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "lmdbio/base/types.h"
+#include "lmdbio/load/plan/read_plan.h"
 
 namespace lmdbio::load {
 
-// Keeps what comes first, until it is full. Threads: one at a time.
+// Keeps the first extents that it is given, until it is full. Threads: one at a time.
 class LeafCache {
  public:
   static constexpr uint64_t kCapacityBytes = 8 << 20;
-  static constexpr uint64_t kExtentBytesMax = 64 << 10;  // of leaf pages that lie together
+  static constexpr uint64_t kExtentBytesMax = 64 << 10;  // of adjacent leaf pages
 
   explicit LeafCache(uint64_t capacity_bytes = kCapacityBytes) : capacity_bytes_(capacity_bytes) {}
 
@@ -33,19 +37,29 @@ class LeafCache {
     return Bytes(bytes_).subspan(kept_.at(file.offset).offset, file.length_bytes);
   }
 
-  // Copies `bytes`, which were read from `file`, if there is room and they are not too many.
+  // Copies the extents that a plan found here (ReadPlan::had) to their offsets in `pages`.
+  // Requires: Has of each of them
+  void CopyTo(std::span<const PlannedExtent> had, MutableBytes pages) const {
+    for (const PlannedExtent& leaf : had) {
+      const Bytes bytes = Get(leaf.file);
+      std::copy(bytes.begin(), bytes.end(), pages.begin() + static_cast<ptrdiff_t>(leaf.at));
+    }
+  }
+
+  // Copies `bytes`, which were read from `file`. Does nothing for more than kExtentBytesMax, and if
+  // there is no room.
   void Keep(const Extent& file, Bytes bytes) {
     if (bytes.size() > kExtentBytesMax || bytes_.size() + bytes.size() > capacity_bytes_) return;
-    const auto [place, is_new] = kept_.try_emplace(file.offset);
+    const auto [entry, is_new] = kept_.try_emplace(file.offset);
     if (!is_new) return;
-    place->second = {bytes_.size(), file.length_bytes};
+    entry->second = {bytes_.size(), file.length_bytes};
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
 
  private:
   uint64_t capacity_bytes_;
   std::vector<std::byte> bytes_;
-  std::unordered_map<uint64_t, Extent> kept_;  // by offset in the file: where in bytes_
+  std::unordered_map<uint64_t, Extent> kept_;  // by offset in the file: the extent of bytes_
 };
 
 }  // namespace lmdbio::load

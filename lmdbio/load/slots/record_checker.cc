@@ -7,7 +7,15 @@ namespace lmdbio::load {
 using file::LeafEntry;
 using file::LeafPage;
 using file::RunKind;
-using load::PlannedRun;
+
+Result<LeafPage> RecordChecker::OpenRun(const PlannedRun& run, Bytes pages) const {
+  const uint64_t page_bytes = pages_.page_format().page_size_bytes();
+  LMDBIO_TRY(LeafPage leaf, OpenLeaf(run, pages.subspan(run.leaf_at, page_bytes)));
+  if (run.home != run.leaf) {
+    LMDBIO_TRY_VOID(CheckHome(run, pages.subspan(run.home_at, page_bytes)));
+  }
+  return leaf;
+}
 
 Result<LeafPage> RecordChecker::OpenLeaf(const PlannedRun& run, Bytes bytes) const {
   LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.leaf, bytes));
@@ -40,7 +48,8 @@ Result<LeafEntry> RecordChecker::EntryOf(const PlannedRun& run, const LeafPage& 
   return entry;
 }
 
-// Whether the node that holds the key speaks of this value.
+// The flags of the node tell how its values are stored, and so which comparison applies. Values
+// among duplicates are only compared by the kind of the run; their page was checked as a whole.
 Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
                                  const LeafEntry& entry, Extent value) const {
   const auto other = [&](std::string_view what) {
@@ -54,23 +63,25 @@ Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
       return other("a node holds duplicates, other");
     case file::kOverflowNode: {
       if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
-      LMDBIO_TRY(const Extent place, pages_.OverflowExtent(run.leaf, leaf, entry));
-      if (place == value) return {};
+      LMDBIO_TRY(const Extent found, pages_.OverflowExtent(run.leaf, leaf, entry));
+      if (found == value) return {};
       return other("a node refers to another value");
     }
     default: {
       if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
       const uint64_t page_bytes = pages_.page_format().page_size_bytes();
-      const Extent place{run.leaf.value * page_bytes + entry.data_offset, entry.value_bytes};
-      if (place == value) return {};
+      const Extent found{run.leaf.value * page_bytes + entry.data_offset, entry.value_bytes};
+      if (found == value) return {};
       return other("a node holds another value");
     }
   }
 }
 
-Status RecordChecker::CheckHead(Extent value, Bytes head) const {
-  const PageNo first{value.offset / pages_.page_format().page_size_bytes()};
-  return pages_.CheckOverflowHead(first, head, value.length_bytes);
+Status RecordChecker::CheckHead(const PlannedValue& value, Bytes pages) const {
+  const file::PageFormat& format = pages_.page_format();
+  const PageNo first{value.file.offset / format.page_size_bytes()};
+  const Bytes head = pages.subspan(value.at - format.header_bytes(), format.header_bytes());
+  return pages_.CheckOverflowHead(first, head, value.file.length_bytes);
 }
 
 }  // namespace lmdbio::load

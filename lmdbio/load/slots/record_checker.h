@@ -1,9 +1,9 @@
-// lmdbio/load/slots/record_checker.h - whether fetched pages hold what a layout said they do.
+// lmdbio/load/slots/record_checker.h - checks that fetched pages agree with the layout.
 //
-// The bytes of a record were fetched from where a layout said it lies. Before anybody sees them,
-// the pages themselves are asked: is this the leaf that was planned, does its node name this key
-// and a value of this length at this place, does the overflow run begin here? So a layout that does
-// not fit, a damaged page or a torn read is found for every record, not by sampling.
+// A layout said where a record lies, and its pages were fetched from there. Before a rank sees the
+// record, the pages themselves are checked: the leaf page is the planned one, its node refers to a
+// value of this length at this offset, and the overflow run begins there. So a layout that does not
+// fit, a damaged page and a torn read are found for every record, not by sampling.
 //
 // Source: docs/loader.md "Checks"; docs/format.md section 8.
 #ifndef LMDBIO_LOAD_SLOTS_RECORD_CHECKER_H_
@@ -26,30 +26,30 @@ class RecordChecker {
 
   const file::PageReader& pages() const { return pages_; }
 
-  // The leaf page that holds the keys of `run`.
-  // bytes  [page size] as fetched
+  // Checks the leaf page that holds the keys of `run`. If the values are duplicates on another
+  // page, the home page of the run, checks that page too.
+  // pages  the memory that the plan's buffer offsets count from, with the pages of the run
+  // Returns: the leaf page, as a view into `pages`
   // Errors: kCorruption
-  Result<file::LeafPage> OpenLeaf(const load::PlannedRun& run, Bytes bytes) const;
+  Result<file::LeafPage> OpenRun(const PlannedRun& run, Bytes pages) const;
 
-  // The page of a private tree that holds many duplicates of one key.
-  // bytes  [page size] as fetched, of run.home
+  // Checks that the node of a run's record refers to this value.
+  // into_run  index of the record in the run
+  // Returns: the node
   // Errors: kCorruption
-  Status CheckHome(const load::PlannedRun& run, Bytes bytes) const;
-
-  // The node that holds the key of a run's record, if it speaks of this value.
-  // into_run  which record of the run
-  // Errors: kCorruption
-  Result<file::LeafEntry> EntryOf(const load::PlannedRun& run, const file::LeafPage& leaf,
+  Result<file::LeafEntry> EntryOf(const PlannedRun& run, const file::LeafPage& leaf,
                                   uint64_t into_run, Extent value) const;
 
-  // What stands before a value in overflow pages (has_run).
-  // head  [header bytes of a page] as fetched
+  // Checks the head of the overflow run that holds `value`.
+  // pages  the memory that the plan's buffer offsets count from
   // Errors: kCorruption
-  Status CheckHead(Extent value, Bytes head) const;
+  Status CheckHead(const PlannedValue& value, Bytes pages) const;
 
  private:
-  Status CheckEntry(const load::PlannedRun& run, const file::LeafPage& leaf,
-                    const file::LeafEntry& entry, Extent value) const;
+  Result<file::LeafPage> OpenLeaf(const PlannedRun& run, Bytes bytes) const;
+  Status CheckHome(const PlannedRun& run, Bytes bytes) const;
+  Status CheckEntry(const PlannedRun& run, const file::LeafPage& leaf, const file::LeafEntry& entry,
+                    Extent value) const;
 
   file::PageReader pages_;
 };

@@ -67,38 +67,28 @@ void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) 
   while (groups_begun_ < group_count) BeginGroup(slot);
 }
 
-Result<SlotFinisher::Leaf> SlotFinisher::OpenLeaf(const PlannedSlot& slot, const PlannedRun& run) {
+Result<LeafPage> SlotFinisher::OpenRun(const PlannedSlot& slot, const PlannedRun& run) const {
   const file::PageReader& pages = checker_.pages();
   const uint64_t page_bytes = pages.page_format().page_size_bytes();
-  const uint64_t at = slot.pages_at + run.leaf_at;
-  if (IsBad(run.leaf_at, page_bytes)) {
-    return pages.Corrupt(run.leaf, "could not be read");
-  }
-  LMDBIO_TRY(const LeafPage leaf, checker_.OpenLeaf(run, bytes_.subspan(at, page_bytes)));
-  if (run.home != run.leaf) {
-    if (IsBad(run.home_at, page_bytes)) return pages.Corrupt(run.home, "could not be read");
-    LMDBIO_TRY_VOID(
-        checker_.CheckHome(run, bytes_.subspan(slot.pages_at + run.home_at, page_bytes)));
-  }
-  return Leaf{leaf, at};
+  if (IsBad(run.leaf_at, page_bytes)) return pages.Corrupt(run.leaf, "could not be read");
+  if (IsBad(run.home_at, page_bytes)) return pages.Corrupt(run.home, "could not be read");
+  return checker_.OpenRun(run, bytes_.subspan(slot.pages_at));
 }
 
 // The record as it lies in the slot, without its position.
 Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
-                                              const Result<Leaf>& leaf,
+                                              const Result<LeafPage>& leaf,
                                               uint64_t value_index) const {
   if (!leaf) return Fail(leaf.error().Copy());
   const PlannedValue& value = slot.plan.values()[value_index];
   LMDBIO_TRY(const LeafEntry entry,
-             checker_.EntryOf(run, leaf->page, value_index - run.first_value, value.file));
+             checker_.EntryOf(run, *leaf, value_index - run.first_value, value.file));
   const bool has_run = entry.flags == file::kOverflowNode;
   if (has_run && !is_in_place_) {
-    const uint64_t header_bytes = checker_.pages().page_format().header_bytes();
     if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
       return Fail(ErrorCode::kIo, "could not be read");
     }
-    LMDBIO_TRY_VOID(checker_.CheckHead(
-        value.file, bytes_.subspan(slot.pages_at + value.at - header_bytes, header_bytes)));
+    LMDBIO_TRY_VOID(checker_.CheckHead(value, bytes_.subspan(slot.pages_at)));
   }
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
   return RecordEntry{0,
@@ -111,7 +101,7 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
 
 // Writes the record's entry wherever it is handed out, or counts it as skipped there.
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
-                                  const Result<Leaf>& leaf, uint64_t value_index) {
+                                  const Result<LeafPage>& leaf, uint64_t value_index) {
   Result<RecordEntry> entry = CheckRecord(slot, run, leaf, value_index);
   if (!entry && on_error_ == OnError::kRaise) return Fail(std::move(entry).error());
   const GroupRange& range = slot.ranges[range_index_];
@@ -163,7 +153,7 @@ void SlotFinisher::NextRecord(const PlannedSlot& slot) {
 }
 
 Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
-  const Result<Leaf> leaf = OpenLeaf(slot, run);
+  const Result<LeafPage> leaf = OpenRun(slot, run);
   const std::span<const PlannedValue> values = slot.plan.values();
   for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
     if (i + kHeadsAhead < values.size() && !is_in_place_) {

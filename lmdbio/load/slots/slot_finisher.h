@@ -38,18 +38,12 @@ class SlotFinisher {
                 std::span<const BadRange> bad_ranges);
 
  private:
-  // A leaf page of the slot, once it has passed the checks.
-  struct Leaf {
-    file::LeafPage page;
-    uint64_t at = 0;  // in bytes_
-  };
-
-  Result<Leaf> OpenLeaf(const PlannedSlot& slot, const load::PlannedRun& run);
-  Status FinishRun(const PlannedSlot& slot, const load::PlannedRun& run);
-  Result<RecordEntry> CheckRecord(const PlannedSlot& slot, const load::PlannedRun& run,
-                                  const Result<Leaf>& leaf, uint64_t value_index) const;
-  Status FinishRecord(const PlannedSlot& slot, const load::PlannedRun& run,
-                      const Result<Leaf>& leaf, uint64_t value_index);
+  Result<file::LeafPage> OpenRun(const PlannedSlot& slot, const PlannedRun& run) const;
+  Status FinishRun(const PlannedSlot& slot, const PlannedRun& run);
+  Result<RecordEntry> CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
+                                  const Result<file::LeafPage>& leaf, uint64_t value_index) const;
+  Status FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
+                      const Result<file::LeafPage>& leaf, uint64_t value_index);
   void SortPasses(const PlannedSlot& slot);
   size_t LenderOf(size_t taker, uint64_t pass) const;
   size_t TakerOf(size_t lender, uint64_t pass) const;

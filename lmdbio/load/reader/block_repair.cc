@@ -1,0 +1,42 @@
+#include "lmdbio/load/reader/block_repair.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/align.h"
+
+namespace lmdbio::load {
+namespace {
+
+// The smallest part that is read on its own. Records on a smaller bad part are all left out.
+constexpr uint64_t kPartBytesMin = 4096;
+
+}  // namespace
+
+Status BlockRepair::Tolerate(const Error& why) const {
+  Error error = guard_.Explain(why.Copy());
+  if (on_error_ == OnError::kRaise || error.code() == ErrorCode::kStale) {
+    return Fail(std::move(error));
+  }
+  return {};
+}
+
+// A bisection: a part that can be read is complete; a part that cannot be read is halved. A single
+// bad page in a block of 1 MiB costs 16 more reads.
+Status BlockRepair::Reread(uint64_t slot, MutableBytes memory, const PlannedExtent& extent) const {
+  const ByteSource& source = guard_.environment().pages().source();
+  const auto [offset, length_bytes] = extent.file;
+  const Result<Bytes> read = source.Read(extent.file, memory.subspan(extent.at, length_bytes));
+  if (read) return {};
+  if (length_bytes <= kPartBytesMin) {
+    if (window_.AddBadRange(slot, {extent.at, length_bytes})) return {};
+    return Fail(read.error().Copy().Within(fmt::format(
+        "{}: too much of the file cannot be read to skip it record by record", source.name())));
+  }
+  const uint64_t half = AlignUp(length_bytes / 2, kPartBytesMin);
+  LMDBIO_TRY_VOID(Reread(slot, memory, {{offset, half}, extent.at}));
+  return Reread(slot, memory, {{offset + half, length_bytes - half}, extent.at + half});
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,77 @@
+// Slots whose pages are used in the file cache of the host.
+//
+// A slot needs chunks of the file. Each chunk is read by one reader of the host, for the first slot
+// that needs it. Later slots may therefore depend on reads of earlier slots; the reader finishes
+// the slots of this source in order.
+#include <utility>
+#include <vector>
+
+#include "lmdbio/load/locate/clocks.h"
+#include "lmdbio/load/reader/slot_source.h"
+
+namespace lmdbio::load {
+namespace {
+
+class CacheSource final : public SlotSource {
+ public:
+  CacheSource(std::unique_ptr<FileCache> cache, ReadEngine& engine, const BlockRepair& repair,
+              const SlotQueue& slots, ReaderTally& tally)
+      : cache_(std::move(cache)), engine_(engine), repair_(repair), slots_(slots), tally_(tally) {}
+
+  void Plan(SlotInFlight& slot) override {
+    slot.chunks.clear();
+    cache_->TakeMissing(slot.slot.plan.blocks(), slot.chunks);
+    slot.read_bytes = 0;
+    for (const Extent& chunk : slot.chunks) slot.read_bytes += chunk.length_bytes;
+  }
+
+  Status Begin(SlotInFlight& slot) override {
+    Add(tally_.kept_slots, uint64_t{1});
+    slot.reads_left = slot.chunks.size();
+    if (slot.chunks.empty()) return {};
+    reads_.clear();
+    for (size_t i = 0; i < slot.chunks.size(); ++i) {
+      const auto [offset, length_bytes] = slot.chunks[i];
+      reads_.push_back({offset, cache_->memory().subspan(offset, length_bytes),
+                        ReadTag{slot.slot.number, i}.Pack()});
+    }
+    return engine_.Start(reads_);
+  }
+
+  // All slots in flight from this one on may need the chunk, so each of them gets the bad ranges.
+  // Later slots will request the chunk again.
+  Status Complete(SlotInFlight& slot, uint64_t index, const Status& read) override {
+    if (!read) {
+      const Extent chunk = slot.chunks[index];
+      LMDBIO_TRY_VOID(repair_.Tolerate(read.error()));
+      cache_->Forget(chunk);
+      for (const auto& other : slots_.slots()) {
+        if (other->slot.number < slot.slot.number || !other->slot.is_kept) continue;
+        LMDBIO_TRY_VOID(
+            repair_.Reread(other->slot.number, cache_->memory(), {chunk, chunk.offset}));
+      }
+    }
+    --slot.reads_left;
+    return {};
+  }
+
+  Bytes memory() const override { return cache_->memory(); }
+
+ private:
+  std::unique_ptr<FileCache> cache_;
+  ReadEngine& engine_;
+  BlockRepair repair_;
+  const SlotQueue& slots_;
+  ReaderTally& tally_;
+  std::vector<file::BlockRead> reads_;  // of Begin
+};
+
+}  // namespace
+
+std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache, ReadEngine& engine,
+                                            const BlockRepair& repair, const SlotQueue& slots,
+                                            ReaderTally& tally) {
+  return std::make_unique<CacheSource>(std::move(cache), engine, repair, slots, tally);
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,201 @@
+#include "lmdbio/load/reader/slot_reader.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lmdbio/load/locate/clocks.h"
+
+namespace lmdbio::load {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// While reads are in flight, the reader looks this often for free memory for the next slot. A
+// device that reports many reads at once would otherwise be idle afterwards.
+constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
+
+}  // namespace
+
+SlotReader::SlotReader(SlotReaderParts parts)
+    : parts_(std::move(parts)), queue_(parts_.plan_options) {
+  OpenSources();
+  thread_ = std::thread([this] { Run(); });
+}
+
+SlotReader::~SlotReader() {
+  stop_.store(true);
+  parts_.planner->Stop();
+  if (parts_.stagger) parts_.stagger->Stop();
+  parts_.window->Wake();
+  thread_.join();
+}
+
+void SlotReader::OpenSources() {
+  const auto part = static_cast<size_t>(parts_.reader_index);
+  const auto part_count = static_cast<size_t>(parts_.window->shape().reader_count);
+  if (parts_.map != nullptr) {
+    source_ = MakeInPlaceSource(*parts_.map, parts_.guard->environment().snapshot().file_size_bytes,
+                                part, part_count);
+    return;
+  }
+  engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
+  const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
+  source_ = MakeWindowSource({parts_.window, engine_.get(), repair, part, part_count,
+                              parts_.plan_options.block_bytes_max, std::move(parts_.measure_cost)});
+  if (parts_.kept) {
+    cache_source_ = MakeCacheSource(std::move(parts_.kept), *engine_, repair, queue_, tally_);
+  }
+}
+
+void SlotReader::AddTo(LoaderCounters& counters) const {
+  tally_.AddTo(counters);
+  const LocatorCounters located = parts_.planner->counters();
+  // The time of planning includes waits of the locator, which are counted elsewhere.
+  counters.locate_s -= std::min(counters.locate_s, located.fetch_s + located.turn_s);
+  counters.read_s += located.fetch_s;
+  counters.turn_s += located.turn_s;
+  counters.missed_pages += located.missed_pages;
+  counters.redundant_pages += located.redundant_pages;
+}
+
+void SlotReader::Run() {
+  ::pthread_setname_np(::pthread_self(), "lmdbio-reader");  // for ps, top and profilers
+  Status status = PinThisThread(parts_.cores);
+  if (status) status = Work();
+  // An error after a stop may be an effect of the stop, so the other ranks do not get it.
+  if (!status && !stop_.load()) {
+    parts_.planner->Abandon(status.error());
+    if (parts_.stagger) parts_.stagger->Abandon(status.error());
+    parts_.window->Fail(status.error());
+  }
+  if (engine_) engine_->Close();
+  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+}
+
+// Each turn of the loop does the first of these that is possible:
+//
+//   1. plan the next slot. If the locator would sleep for another host, reads in flight come first:
+//      the ranks of this host must not wait for pages that have arrived.
+//   2. begin the planned slot, if its memory is free and the reader has its turn
+//   3. take reads that are complete; then look for free memory again
+//   4. sleep for the turn, or for free memory
+//
+// Without any of these the stream has ended. The other hosts may still need this reader's messages.
+Status SlotReader::Work() {
+  while (!stop_.load()) {
+    const bool can_plan = !planned_ && !is_ended_;
+    if (can_plan && (outstanding() == 0 || parts_.planner->IsReady())) LMDBIO_TRY_VOID(Plan());
+    const bool has_space = planned_ && parts_.window->HasSpace(planned_->slot.free_after);
+    if (has_space && MayBegin()) {
+      LMDBIO_TRY_VOID(Begin());
+    } else if (outstanding() > 0) {
+      LMDBIO_TRY_VOID(Collect(is_ended_ ? file::BlockEngine::kNoLimit : kSpaceCheckPeriod));
+    } else if (has_space) {
+      LMDBIO_TRY_VOID(AwaitTurn());
+    } else if (planned_) {
+      LMDBIO_TRY_VOID(AwaitSpace());
+    } else {
+      return parts_.planner->Drain();
+    }
+  }
+  return {};
+}
+
+bool SlotReader::MayBegin() {
+  if (!parts_.stagger) return true;
+  return parts_.stagger->MayBegin(planned_->slot.number, planned_->read_bytes, outstanding());
+}
+
+Status SlotReader::AwaitTurn() {
+  const auto start = Clock::now();
+  Status status = parts_.stagger->Await(planned_->slot.number);
+  Add(tally_.turn_s, SecondsSince(start));
+  return status;
+}
+
+Status SlotReader::AwaitSpace() {
+  LMDBIO_TRY_VOID(parts_.planner->Drain());
+  const auto start = Clock::now();
+  LMDBIO_TRY_VOID(parts_.window->AwaitSpace(planned_->slot.free_after));
+  const double seconds = SecondsSince(start);
+  Add(tally_.space_wait_s, seconds);
+  if (parts_.stagger) parts_.stagger->Waited(seconds);
+  return {};
+}
+
+Status SlotReader::Plan() {
+  const auto start = Clock::now();
+  std::unique_ptr<SlotInFlight> next = queue_.New();
+  Result<bool> found = parts_.planner->Next(next->slot);
+  Add(tally_.locate_s, SecondsSince(start));
+  if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
+  is_ended_ = !*found;
+  if (*found) {
+    SourceOf(*next).Plan(*next);
+    planned_ = std::move(next);
+  }
+  return {};
+}
+
+Status SlotReader::Begin() {
+  SlotInFlight& slot = queue_.Push(std::move(planned_));
+  LMDBIO_TRY_VOID(SourceOf(slot).Begin(slot));
+  return EndIfRead(slot);
+}
+
+Status SlotReader::Collect(std::chrono::milliseconds limit) {
+  LMDBIO_TRY(const std::span<file::BlockDone> done, engine_->Wait(limit));
+  for (const file::BlockDone& read : done) {
+    const ReadTag tag = ReadTag::Unpack(read.tag);
+    SlotInFlight& slot = queue_.At(tag.slot);
+    LMDBIO_TRY_VOID(SourceOf(slot).Complete(slot, tag.index, read.status));
+    LMDBIO_TRY_VOID(EndIfRead(slot));
+  }
+  return source_->Continue();
+}
+
+// Ends the slot if its reads are complete. A kept slot also needs the chunks that earlier slots
+// read, so it ends after all of these.
+Status SlotReader::EndIfRead(SlotInFlight& slot) {
+  if (slot.reads_left > 0) return {};
+  if (!slot.slot.is_kept) LMDBIO_TRY_VOID(EndPart(slot));
+  while (true) {
+    SlotInFlight* const oldest = queue_.Oldest();
+    if (oldest == nullptr || !oldest->slot.is_kept || oldest->reads_left > 0) return {};
+    LMDBIO_TRY_VOID(EndPart(*oldest));
+  }
+}
+
+Status SlotReader::EndPart(SlotInFlight& slot) {
+  if (parts_.stagger) parts_.stagger->SlotDone(slot.slot.number, slot.read_bytes);
+  if (parts_.window->FinishPart(slot.slot.number)) LMDBIO_TRY_VOID(FinishSlot(slot));
+  slot.is_done = true;
+  queue_.RemoveDone();
+  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+  return {};
+}
+
+// All readers have read their parts. The pages are checked after the snapshot was, because a writer
+// may have reused them meanwhile.
+Status SlotReader::FinishSlot(SlotInFlight& slot) {
+  const auto start = Clock::now();
+  Window& window = *parts_.window;
+  LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
+  const auto values_are = parts_.map != nullptr ? SlotFinisher::ValueBytes::kLeftToRanks
+                                                : SlotFinisher::ValueBytes::kLookedAt;
+  Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),
+                                            values_are, window.TakeBadRanges(slot.slot.number));
+  if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
+  const auto& batches = slot.slot.batches;
+  if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {
+    LMDBIO_TRY_VOID(parts_.guard->AfterEpoch());
+  }
+  Add(tally_.useful_bytes, slot.slot.plan.useful_bytes());
+  Add(tally_.finish_s, SecondsSince(start));
+  window.Announce(slot.slot.number, slot.slot.head);
+  return {};
+}
+
+}  // namespace lmdbio::load
