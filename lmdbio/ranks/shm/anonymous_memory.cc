@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
 #include <fmt/format.h>
+
+#include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -22,7 +23,7 @@ class AnonymousMemory final : public SharedMemory {
   AnonymousMemory& operator=(const AnonymousMemory&) = delete;
 
   MutableBytes bytes() const override { return bytes_; }
-  void Abandon() override {}  // nobody else takes part in the release
+  void Abandon() override {}  // no other process takes part in the release
 
  private:
   void* address_;
@@ -37,12 +38,10 @@ Result<std::unique_ptr<SharedMemory>> AllocateAnonymous(uint64_t size_bytes) {
   void* address = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                          /*fd=*/-1, /*offset=*/0);
   if (address == MAP_FAILED) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} bytes of shared memory: {}", size_bytes,
-                            std::generic_category().message(errno)),
-                errno);
+    return CallFailed(ErrorCode::kResourceExhausted,
+                      fmt::format("{} bytes of shared memory: mmap", size_bytes), errno);
   }
-  // Pages that a child has inherited would be copied when the storage next writes to them.
+  // A child that inherits the pages would force a copy of each page at the next read into it.
   ::madvise(address, mapped_bytes, MADV_WIPEONFORK);
   ::madvise(address, mapped_bytes, MADV_HUGEPAGE);
   return std::make_unique<AnonymousMemory>(address, mapped_bytes, size_bytes);

@@ -3,27 +3,35 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include <fmt/format.h>
 
-namespace lmdbio::ranks {
+#include "lmdbio/base/errno_error.h"
 
-std::string WordsOfFailure(std::string_view call, int error_number) {
-  std::string words = fmt::format("{}: {}", call, std::generic_category().message(error_number));
+namespace lmdbio::ranks {
+namespace {
+
+// " (the limit and how to raise it)" for an errno that says that descriptors have run out; else "".
+std::string RemedyOf(int error_number) {
   rlimit limit = {};
   if (error_number == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    words +=
-        fmt::format(" (the limit of this process is {}: raise it with ulimit -n)", limit.rlim_cur);
+    return fmt::format(" (the limit of this process is {}: raise it with ulimit -n)",
+                       limit.rlim_cur);
   }
-  if (error_number == ENFILE) words += " (the limit of this host: raise sysctl fs.file-max)";
-  return words;
+  if (error_number == ENFILE) return " (the limit of this host: raise sysctl fs.file-max)";
+  return "";
+}
+
+}  // namespace
+
+std::string WordsOfFailure(std::string_view call, int error_number) {
+  return ErrnoError(error_number, /*path=*/"", call).message() + RemedyOf(error_number);
 }
 
 tl::unexpected<Error> CallFailed(ErrorCode code, std::string_view call, int error_number) {
   const bool is_limit = error_number == EMFILE || error_number == ENFILE;
-  return Fail(is_limit ? ErrorCode::kResourceExhausted : code, WordsOfFailure(call, error_number),
-              error_number);
+  const ErrorCode known = ErrnoError(error_number, /*path=*/"", call).code();
+  return Fail(is_limit ? known : code, WordsOfFailure(call, error_number), error_number);
 }
 
 }  // namespace lmdbio::ranks
