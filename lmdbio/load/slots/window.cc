@@ -1,32 +1,28 @@
 #include "lmdbio/load/slots/window.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <limits>
 #include <new>
 
 #include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/ranks/shm/futex.h"
+#include "lmdbio/ranks/shm/event_count.h"
 
-// The protocol, and why no wake-up is lost: a sleeper first raises its waiter count, then looks
-// again, then sleeps on a word whose value the kernel compares once more. The other side first
-// changes what is looked at, then looks at the waiter count. All four are sequentially consistent,
-// so at least one side sees the other.
+// The conditions of all waits are sequentially consistent atomics, as EventCount requires. The
+// first event count is that of a slot: `ready` has another value, or the failure is recorded. The
+// second is that of space: the ranks released slots, Wake was called, or the failure is recorded.
 
 namespace lmdbio::load {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
 constexpr uint64_t kPageBytes = 4096;
-constexpr size_t kMessageBytesMax = 2048;
 constexpr int kSpinsMax = 200;
-// How long a sleeper sleeps before it looks whether the others still live.
-constexpr auto kLookUp = std::chrono::milliseconds(200);
+// The longest sleep of a rank before it checks whether its peers still run.
+constexpr auto kHealthCheckPeriod = std::chrono::milliseconds(200);
 constexpr uint64_t kEverything = std::numeric_limits<uint64_t>::max();
-
-enum FailureState : uint32_t { kNoFailure = 0, kWriting = 1, kReadable = 2 };
 
 void Relax() {
 #if defined(__x86_64__)
@@ -34,35 +30,27 @@ void Relax() {
 #endif
 }
 
-// The word that announces a slot: never 0, and another one when the state is used again.
+// The value of `ready` that announces a slot. It is never 0, and differs from that of the slot
+// which used the state before.
 uint32_t ReadyWord(uint64_t slot) { return static_cast<uint32_t>(slot / Window::kSlotsMax + 1); }
 
 }  // namespace
 
 struct alignas(kCacheLineBytes) Window::WindowHeader {
-  std::atomic<uint32_t> failure;
-  int32_t failed_rank;
-  bool is_urgent;
-  int32_t code;
-  int32_t error_number;
-  uint32_t message_bytes;
-  std::array<char, kMessageBytesMax> message;
-
-  // Readers sleep here until slots are let go.
-  alignas(kCacheLineBytes) std::atomic<uint32_t> space_event;
-  std::atomic<uint32_t> space_waiters;
+  ranks::FailureCell failure;
+  alignas(kCacheLineBytes) ranks::EventCount space;  // of readers, until ranks release slots
 };
 
 struct alignas(kCacheLineBytes) Window::RankState {
-  std::atomic<uint64_t> let_go;  // slots; kEverything once the rank has left
-  std::atomic<uint64_t> wanted;  // a sleeping reader: slots that must be let go; else 0
+  std::atomic<uint64_t> let_go;  // released slots; kEverything once the rank has left
+  std::atomic<uint64_t> wanted;  // of a sleeping reader: slots to be released; else 0
   ranks::ProcessIdentity process;
   int32_t job_rank;
 };
 
 struct alignas(kCacheLineBytes) Window::SlotState {
   std::atomic<uint32_t> ready;
-  std::atomic<uint32_t> waiters;
+  ranks::EventCount announced;
   std::atomic<uint32_t> parts_done;
   std::atomic<uint32_t> bad_count;
   SlotHead head;
@@ -76,14 +64,16 @@ uint64_t Window::BytesNeeded(const WindowShape& shape) {
   return (states + kPageBytes - 1) / kPageBytes * kPageBytes + shape.ring_bytes;
 }
 
-// Zero bytes are a valid start of every state: no slot announced, nothing let go, no failure.
+// Zero bytes are a valid start of every state: no slot announced, nothing released, no failure.
 Window::Window(MutableBytes memory, const WindowShape& shape, int rank, int job_rank)
-    : shape_(shape), rank_(rank), job_rank_(job_rank) {
+    : shape_(shape),
+      rank_(rank),
+      job_rank_(job_rank),
+      control_(std::launder(reinterpret_cast<WindowHeader*>(memory.data()))),
+      failure_(control_->failure) {
   LMDBIO_CHECK(memory.size() >= BytesNeeded(shape));
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
-  std::byte* at = memory.data();
-  control_ = std::launder(reinterpret_cast<WindowHeader*>(at));
-  at += sizeof(WindowHeader);
+  std::byte* at = memory.data() + sizeof(WindowHeader);
   ranks_ = std::launder(reinterpret_cast<RankState*>(at));
   at += sizeof(RankState) * static_cast<size_t>(shape.rank_count);
   slots_ = std::launder(reinterpret_cast<SlotState*>(at));
@@ -105,12 +95,21 @@ std::vector<int> Window::WatchPeers() {
   return unwatched;
 }
 
-std::optional<Error> Window::LookForTheGone() {
+// The failure of the stream, or one that this rank finds and records: a peer that has ended.
+Status Window::CheckPeers() {
+  if (std::optional<Error> failure = Failure()) return lmdbio::Fail(std::move(*failure));
+  std::optional<Error> ended = FindEndedPeer();
+  if (!ended) return {};
+  Fail(*ended);
+  return lmdbio::Fail(std::move(*ended));
+}
+
+std::optional<Error> Window::FindEndedPeer() {
   for (size_t next = 0;;) {
     const std::optional<size_t> gone = peers_.FindGone(next);
     if (!gone) return std::nullopt;
     const RankState& rank = ranks_[*gone];
-    // A rank that has left may go; the others still needed it.
+    // A rank that has left may end. The others are still needed.
     if (rank.let_go.load() != kEverything) {
       return Error(ErrorCode::kPeerFailed,
                    fmt::format("rank {} (process {}) has ended unexpectedly", rank.job_rank,
@@ -134,22 +133,15 @@ Result<std::optional<SlotHead>> Window::AwaitSlot(uint64_t slot, std::chrono::mi
     Relax();
   }
   const auto give_up = std::chrono::steady_clock::now() + limit;
+  const auto is_over = [&] {
+    return state.ready.load() == wanted || control_->failure.is_recorded();
+  };
   while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now());
-    state.waiters.fetch_add(1);
-    const uint32_t seen = state.ready.load();
-    if (seen != wanted && control_->failure.load() != kReadable && left.count() > 0) {
-      FutexWait(state.ready, seen, std::min(left, kLookUp));
-    }
-    state.waiters.fetch_sub(1);
+    const auto now = std::chrono::steady_clock::now();
+    state.announced.WaitUnless(is_over, std::min(give_up, now + kHealthCheckPeriod));
     if (state.ready.load() == wanted) return state.head;
-    if (std::optional<Error> failure = Failure()) return lmdbio::Fail(std::move(*failure));
-    if (std::optional<Error> gone = LookForTheGone()) {
-      Fail(*gone);
-      return lmdbio::Fail(std::move(*gone));
-    }
-    if (left.count() <= 0) return std::nullopt;
+    LMDBIO_TRY_VOID(CheckPeers());
+    if (now >= give_up) return std::nullopt;
   }
 }
 
@@ -159,33 +151,33 @@ uint64_t Window::LeastLetGo() const {
   return least;
 }
 
+// A reader stores `wanted` before it announces that it sleeps, and looks at every `let_go` after
+// that. So a release either finds the reader's `wanted`, or the reader sees the release. If several
+// ranks release at once, the last of them in the total order sees all numbers.
 void Window::LetGo(uint64_t slot_count) {
   ranks_[rank_].let_go.store(slot_count);
-  if (control_->space_waiters.load() == 0) return;
-  // Only the last rank to let go wakes the readers: the others would wake them for nothing.
+  if (!control_->space.has_sleepers()) return;
+  // Only the last rank to release a slot wakes the readers. Earlier wake-ups would be in vain.
   const uint64_t least = LeastLetGo();
   for (int i = 0; i < shape_.reader_count; ++i) {
     const uint64_t wanted = ranks_[i].wanted.load();
     if (wanted == 0 || wanted > least) continue;
-    control_->space_event.fetch_add(1);
-    FutexWake(control_->space_event);
+    control_->space.Notify();
     return;
   }
 }
 
 void Window::Leave() {
   LetGo(kEverything);
-  control_->space_event.fetch_add(1);
-  FutexWake(control_->space_event);
+  control_->space.Notify();
 }
 
 bool Window::AwaitAllLeft(std::chrono::seconds limit) {
   const auto give_up = std::chrono::steady_clock::now() + limit;
-  while (LeastLetGo() != kEverything) {
-    const uint32_t event = control_->space_event.load();
-    if (LeastLetGo() == kEverything) break;
-    FutexWait(control_->space_event, event, kLookUp);
-    if (LookForTheGone() || std::chrono::steady_clock::now() > give_up) return false;
+  const auto have_all_left = [this] { return LeastLetGo() == kEverything; };
+  while (!have_all_left()) {
+    control_->space.WaitUnless(have_all_left, kHealthCheckPeriod);
+    if (FindEndedPeer() || std::chrono::steady_clock::now() > give_up) return false;
   }
   return true;
 }
@@ -193,29 +185,22 @@ bool Window::AwaitAllLeft(std::chrono::seconds limit) {
 bool Window::HasSpace(uint64_t slot_count) const { return LeastLetGo() >= slot_count; }
 
 Result<bool> Window::AwaitSpace(uint64_t slot_count) {
+  const auto is_over = [&] {
+    return HasSpace(slot_count) || woken_.load() || control_->failure.is_recorded();
+  };
   while (!HasSpace(slot_count)) {
     if (woken_.load()) return false;
-    const uint32_t event = control_->space_event.load();
     ranks_[rank_].wanted.store(slot_count);
-    control_->space_waiters.fetch_add(1);
-    if (!HasSpace(slot_count) && !woken_.load() && control_->failure.load() != kReadable) {
-      FutexWait(control_->space_event, event, kLookUp);
-    }
-    control_->space_waiters.fetch_sub(1);
+    control_->space.WaitUnless(is_over, kHealthCheckPeriod);
     ranks_[rank_].wanted.store(0);
-    if (std::optional<Error> failure = Failure()) return lmdbio::Fail(std::move(*failure));
-    if (std::optional<Error> gone = LookForTheGone()) {
-      Fail(*gone);
-      return lmdbio::Fail(std::move(*gone));
-    }
+    LMDBIO_TRY_VOID(CheckPeers());
   }
   return !woken_.load();
 }
 
 void Window::Wake() {
   woken_.store(true);
-  control_->space_event.fetch_add(1);
-  FutexWake(control_->space_event);
+  control_->space.Notify();
 }
 
 bool Window::FinishPart(uint64_t slot) {
@@ -229,7 +214,7 @@ void Window::Announce(uint64_t slot, const SlotHead& head) {
   SlotState& state = slot_state(slot);
   state.head = head;
   state.ready.store(ReadyWord(slot));
-  if (state.waiters.load() > 0) FutexWake(state.ready);
+  state.announced.Notify();
 }
 
 bool Window::AddBadRange(uint64_t slot, const BadRange& range) {
@@ -249,35 +234,30 @@ std::vector<BadRange> Window::TakeBadRanges(uint64_t slot) {
 }
 
 void Window::Fail(const Error& error, When when) {
-  uint32_t expected = kNoFailure;
-  if (!control_->failure.compare_exchange_strong(expected, kWriting)) return;
-  control_->failed_rank = job_rank_;
-  control_->is_urgent = when == When::kNow;
-  control_->code = static_cast<int32_t>(error.code());
-  control_->error_number = error.error_number();
-  control_->message_bytes =
-      static_cast<uint32_t>(std::min(error.message().size(), kMessageBytesMax));
-  std::memcpy(control_->message.data(), error.message().data(), control_->message_bytes);
-  control_->failure.store(kReadable);
-  for (uint64_t i = 0; i < kSlotsMax; ++i) FutexWake(slots_[i].ready);
-  control_->space_event.fetch_add(1);
-  FutexWake(control_->space_event);
+  if (!control_->failure.Record(error, job_rank_, when)) return;
+  for (uint64_t i = 0; i < kSlotsMax; ++i) slots_[i].announced.Notify();
+  control_->space.Notify();
 }
 
-std::optional<Error> Window::UrgentFailure() const {
-  const bool is_urgent = control_->failure.load() == kReadable && control_->is_urgent;
-  return is_urgent ? Failure() : std::nullopt;
+std::optional<Error> Window::UrgentFailure() {
+  const std::optional<ranks::RecordedFailure> failure = failure_.Look();
+  if (!failure || failure->urgency != When::kNow) return std::nullopt;
+  return ErrorHere(*failure);
 }
 
-std::optional<Error> Window::Failure() const {
-  if (control_->failure.load() != kReadable) return std::nullopt;
-  std::string message(control_->message.data(), control_->message_bytes);
-  const auto code = static_cast<ErrorCode>(control_->code);
-  if (control_->failed_rank == job_rank_ || code == ErrorCode::kPeerFailed) {
-    return Error(code, std::move(message), control_->error_number);
+std::optional<Error> Window::Failure() {
+  const std::optional<ranks::RecordedFailure> failure = failure_.Look();
+  if (!failure) return std::nullopt;
+  return ErrorHere(*failure);
+}
+
+// A rank gets its own error back. The message of a kPeerFailed names the failed rank already.
+Error Window::ErrorHere(const ranks::RecordedFailure& failure) const {
+  if (failure.rank == job_rank_ || failure.code == ErrorCode::kPeerFailed) {
+    return Error(failure.code, failure.text, failure.error_number);
   }
-  return Error(ErrorCode::kPeerFailed, fmt::format("rank {}: {}", control_->failed_rank, message),
-               control_->error_number);
+  return Error(ErrorCode::kPeerFailed, fmt::format("rank {}: {}", failure.rank, failure.text),
+               failure.error_number);
 }
 
 }  // namespace lmdbio::load

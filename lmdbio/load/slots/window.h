@@ -3,17 +3,17 @@
 //   | Control | rank states | slot states | ring of slots ...                                     |
 //   slot:  | shares [batches * ranks] | entries [records] | pages of the file, 4096-aligned      |
 //
-// Readers and ranks meet on counters, never in a collective call. A slot is announced by its number
-// in the word `ready` of its state; a rank lets slots go in order by counting them in its own
-// state. Whoever has to wait spins for a moment and then sleeps in the kernel on the word itself. A
-// sleeper looks up now and then whether the others still live, so that a killed rank is an error
-// for everybody and not an endless wait.
+// Readers and ranks exchange counters, and never make a collective call. The word `ready` in the
+// state of a slot announces the slot. A rank releases slots in order by counting them in its own
+// state. A rank that waits for a slot spins for about a microsecond and then sleeps in an event
+// count (ranks/shm/event_count.h); a reader that waits for space sleeps at once. A sleeper checks
+// every 200 ms whether its peers still run. So a killed rank is an error on all ranks, and not an
+// endless wait.
 //
 // Source: dissertation 3.2.2 (the shared buffer); docs/loader.md "The window".
 #ifndef LMDBIO_LOAD_SLOTS_WINDOW_H_
 #define LMDBIO_LOAD_SLOTS_WINDOW_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/load/plan/slot_head.h"
+#include "lmdbio/ranks/shm/failure_cell.h"
 #include "lmdbio/ranks/shm/peer_monitor.h"
 
 namespace lmdbio::load {
@@ -35,22 +36,23 @@ struct WindowShape {
   uint64_t ring_bytes = 0;
 };
 
-// One rank's view of the window. Threads: the rank's own and, on a reader, the reading thread; each
-// calls what its section says.
+// One rank's view of the window.
+// Threads: the rank's own thread and, on a reader, the reading thread; each calls the methods of
+//          its sections.
 class Window {
  public:
-  static constexpr uint64_t kSlotsMax = 64;    // announced and not yet let go
+  static constexpr uint64_t kSlotsMax = 64;    // announced and not yet released
   static constexpr size_t kBadRangesMax = 32;  // of one slot
   static constexpr std::chrono::milliseconds kNoLimit = std::chrono::hours(24 * 365 * 100);
 
   static uint64_t BytesNeeded(const WindowShape& shape);
 
-  // memory  [BytesNeeded(shape)] zero-filled, shared by the ranks of the host; borrowed
-  // rank    of this process on its host
-  // name    of this process in messages: its rank in the whole job
+  // memory    [BytesNeeded(shape)] zero-filled, shared by the ranks of the host; borrowed
+  // rank      of this process on its host
+  // job_rank  of this process in the whole job, for messages
   Window(MutableBytes memory, const WindowShape& shape, int rank, int job_rank);
 
-  // Makes this rank known to the others. Followed by a barrier, then by WatchPeers.
+  // Publishes the identity of this process. Followed by a barrier, then by WatchPeers.
   void Introduce();
   // Returns the job ranks whose end would not be noticed (ranks/shm/peer_monitor.h says why).
   std::vector<int> WatchPeers();
@@ -61,50 +63,53 @@ class Window {
   // --- Ranks ---
 
   // Sleeps until `slot` is announced and returns its head.
-  // Errors: what ended the stream (see Fail); kPeerFailed  a rank of this host is gone
+  // Errors: the failure that ended the stream (see Fail)
+  //         kPeerFailed  a rank of this host has ended
   Result<SlotHead> AwaitSlot(uint64_t slot);
-  // The same for a time at most; nothing if the slot was not announced by then.
+  // The same for `limit` at most; nothing if the slot was not announced by then.
   Result<std::optional<SlotHead>> AwaitSlot(uint64_t slot, std::chrono::milliseconds limit);
 
-  // Lets go of every slot before `slot_count`. Views into them are dead from now on.
+  // Releases every slot before `slot_count`. Views into them are invalid from now on.
   void LetGo(uint64_t slot_count);
 
-  // This rank asks for nothing more and lets go of everything, also of slots to come.
+  // This rank uses no slot from now on: it releases all, also those to come.
   void Leave();
-  // Sleeps until every rank of the host has left; false if one is gone, or `limit` has passed.
+  // Sleeps until every rank of the host has left; false if one has ended before, or `limit` has
+  // passed.
   bool AwaitAllLeft(std::chrono::seconds limit);
 
   // --- Readers ---
 
-  // Sleeps until all ranks have let go of the first `slot_count` slots. False if Wake was called.
+  // Sleeps until all ranks have released the first `slot_count` slots. False if Wake was called.
   // Errors: as AwaitSlot
   Result<bool> AwaitSpace(uint64_t slot_count);
   // The same without sleeping.
   bool HasSpace(uint64_t slot_count) const;
-  // Ends AwaitSpace of this process. Any thread.
+  // Ends AwaitSpace of this process, now and later. Any thread.
   void Wake();
 
-  // A reader has read its part of `slot`. True for the last of them, who then finishes the slot and
-  // announces it. What the other readers wrote is visible to it.
+  // This reader has read its part of `slot`. True for the last reader: it sees the bytes of the
+  // others, finishes the slot and announces it.
   bool FinishPart(uint64_t slot);
   void Announce(uint64_t slot, const SlotHead& head);
 
-  // Notes bytes of a slot that could not be read. False if there is no room for more.
+  // Records bytes of a slot that could not be read. False if there is no room for more.
   bool AddBadRange(uint64_t slot, const BadRange& range);
-  // Those of all readers. Requires: FinishPart returned true
+  // The bad ranges of all readers. Requires: FinishPart returned true
   std::vector<BadRange> TakeBadRanges(uint64_t slot);
 
-  // --- Everybody ---
+  // --- Readers and ranks ---
 
   // Ends the stream for every rank of the host. The first error stays. Any thread.
-  // kInOrder  ranks get what was announced before; so all of them get the error at the same slot
-  // kNow      what was announced may be wrong: see UrgentFailure
-  enum class When { kInOrder, kNow };
+  // kInOrder  ranks get the slots that were announced before; so all fail at the same slot
+  // kNow      announced slots may be wrong: see UrgentFailure
+  using When = ranks::FailureUrgency;
   void Fail(const Error& error, When when = When::kInOrder);
-  // The error, if it was to come now.
-  std::optional<Error> UrgentFailure() const;
-  // The error that ended the stream, in the words for this rank: its own error, or kPeerFailed.
-  std::optional<Error> Failure() const;
+  // The error, if it was recorded with kNow.
+  std::optional<Error> UrgentFailure();
+  // The error that ended the stream: on the failed rank its own; on the others kPeerFailed with the
+  // failed rank's number in front, and with its errno.
+  std::optional<Error> Failure();
 
  private:
   struct WindowHeader;
@@ -113,12 +118,15 @@ class Window {
 
   SlotState& slot_state(uint64_t slot) const;
   uint64_t LeastLetGo() const;
-  std::optional<Error> LookForTheGone();
+  Status CheckPeers();
+  std::optional<Error> FindEndedPeer();
+  Error ErrorHere(const ranks::RecordedFailure& failure) const;
 
   WindowShape shape_;
   int rank_;
   int job_rank_;
   WindowHeader* control_;
+  ranks::FailureReader failure_;
   RankState* ranks_;
   SlotState* slots_;
   MutableBytes ring_;
