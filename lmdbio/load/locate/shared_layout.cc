@@ -1,15 +1,13 @@
 #include "lmdbio/load/locate/shared_layout.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <new>
-#include <string>
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
-#include "lmdbio/ranks/shm/futex.h"
+#include "lmdbio/ranks/shm/event_count.h"
+#include "lmdbio/ranks/shm/failure_cell.h"
 
 namespace lmdbio::load {
 namespace {
@@ -24,7 +22,8 @@ constexpr uint64_t kBytesAtLeast = 1 << 20;
 // The longest delay between `stop` and the return of Await.
 constexpr auto kNap = std::chrono::milliseconds(100);
 
-constexpr size_t kTextBytesMax = 1024;
+// The finder's rank is not in its error: all readers of the host get the error as it is.
+constexpr int kNoRank = -1;
 
 enum PartState : uint32_t { kGrowing, kEnded, kFull, kFailed };
 
@@ -33,13 +32,11 @@ constexpr uint64_t kAlignBytes = 8;
 }  // namespace
 
 struct SharedLayout::Head {
-  std::atomic<uint32_t> changes;  // the futex word: counts publications and the end
+  ranks::EventCount changed;  // state or piece_count
   std::atomic<uint32_t> state;
   std::atomic<uint64_t> piece_count;
   uint64_t used_bytes;  // of the images
-  int32_t error_code;
-  int32_t error_number;
-  std::array<char, kTextBytesMax> error_text;
+  ranks::FailureCell failure;
 };
 
 struct SharedLayout::PieceHead {
@@ -71,9 +68,8 @@ MutableBytes SharedLayout::images() const {
   return memory_.subspan(AlignUp(sizeof(Head), kAlignBytes) + kPiecesMax * sizeof(PieceHead));
 }
 
-// The image and its head are written before piece_count grows, and `changes` grows last. A reader
-// reads `changes` first and the state after it. So it either sees the new part, or its FutexWait
-// returns at once because `changes` differs.
+// The image and its head are written before piece_count grows, so a reader that sees the count can
+// use the part.
 std::optional<file::Layout> SharedLayout::Publish(uint64_t first_record,
                                                   const file::Layout& piece) {
   Head& here = head();
@@ -89,8 +85,7 @@ std::optional<file::Layout> SharedLayout::Publish(uint64_t first_record,
     here.used_bytes += AlignUp(length_bytes, kAlignBytes);
     here.piece_count.store(index + 1);
   }
-  here.changes.fetch_add(1);
-  FutexWake(here.changes);
+  here.changed.Notify();
   if (here.state.load() == kFull) return std::nullopt;
   const PieceHead& at = piece_head(index);
   return file::Layout::OfImage(images().subspan(at.at, at.length_bytes));
@@ -99,40 +94,37 @@ std::optional<file::Layout> SharedLayout::Publish(uint64_t first_record,
 void SharedLayout::End(const Status& status) {
   Head& here = head();
   if (!status) {
-    const std::string& text = status.error().message();
-    here.error_code = static_cast<int32_t>(status.error().code());
-    here.error_number = status.error().error_number();
-    text.copy(here.error_text.data(), kTextBytesMax - 1);
+    here.failure.Record(status.error(), kNoRank);
     here.state.store(kFailed);
   } else if (here.state.load() != kFull) {
     here.state.store(kEnded);
   }
-  here.changes.fetch_add(1);
-  FutexWake(here.changes);
+  here.changed.Notify();
 }
 
 Result<SharedLayout::PartLookup> SharedLayout::Await(size_t index, const std::atomic<bool>& stop,
                                                      Piece& piece) const {
-  const Head& here = head();
+  Head& here = head();
+  const auto is_known = [&] {
+    return here.state.load() != kGrowing || index < here.piece_count.load();
+  };
   while (!stop.load()) {
-    const uint32_t seen = here.changes.load();
+    // The state first: once the layout has ended, the count is final.
     const uint32_t state = here.state.load();
     if (index < here.piece_count.load()) {
       const PieceHead& at = piece_head(index);
       piece = {at.first_record, file::Layout::OfImage(images().subspan(at.at, at.length_bytes))};
       return PartLookup::kPiece;
     }
-    switch (state) {
-      case kEnded:
-        return PartLookup::kEnd;
-      case kFull:
-        return PartLookup::kNoRoom;
-      case kFailed:
-        return Fail(static_cast<ErrorCode>(here.error_code), std::string(here.error_text.data()),
-                    here.error_number);
-      default:
-        FutexWait(here.changes, seen, kNap);
+    if (state == kEnded) return PartLookup::kEnd;
+    if (state == kFull) return PartLookup::kNoRoom;
+    if (state == kFailed) {
+      // The finder records its failure before it changes the state.
+      const std::optional<ranks::RecordedFailure> failure = here.failure.Find();
+      LMDBIO_CHECK(failure);
+      return Fail(failure->code, failure->text, failure->error_number);
     }
+    here.changed.WaitUnless(is_known, kNap);
   }
   return PartLookup::kStopped;
 }
