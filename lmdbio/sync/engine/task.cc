@@ -4,16 +4,15 @@
 #include <utility>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/ranks/shm/futex.h"
 #include "lmdbio/sync/engine/submission_queue.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
 
 namespace lmdbio::sync {
 namespace {
 
-// Longer waits are as good as this one, and can be counted.
+// Limits are cut to this, so that no deadline overflows. Wait repeats it.
 constexpr auto kLongestWait = std::chrono::milliseconds(std::chrono::hours(24 * 365));
-// A wake-up cannot be lost; this only bounds what a bug would cost.
+// No wake-up is lost. The longest sleep only bounds the delay that a defect would cause.
 constexpr auto kNap = std::chrono::milliseconds(1000);
 
 }  // namespace
@@ -26,11 +25,7 @@ Status Handle::State::status() const {
 void Handle::State::Finish(const Status& how) {
   if (!how) failure.emplace(how.error().Copy());
   if (submission.callback) submission.callback(how);
-  is_done.store(1);
-}
-
-void Handle::State::WakeWaiters() {
-  if (waiter_count.load() > 0) FutexWake(is_done);
+  is_done.store(true);
 }
 
 Handle::Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -38,9 +33,10 @@ Handle::Handle(Handle&&) noexcept = default;
 Handle& Handle::operator=(Handle&&) noexcept = default;
 Handle::~Handle() = default;
 
-// What the program submits from now on may depend on it, as after a wait. Once is enough.
+// The first true counts as a wait: later submissions may depend on this operation. The flag avoids
+// the queue's lock in all further calls.
 bool Handle::is_done() const {
-  if (state_->is_done.load() == 0) return false;
+  if (!state_->is_done.load()) return false;
   if (!state_->is_known_done.load() && !state_->is_known_done.exchange(true)) {
     if (const auto queue = state_->queue.lock()) queue->TellWaited(state_->name());
   }
@@ -60,15 +56,12 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   const auto queue = state_->queue.lock();
   if (queue) queue->BeginWait();
-  state_->waiter_count.fetch_add(1);
-  const auto is_over = [this] { return state_->is_done.load() != 0; };
+  const auto is_over = [this] { return state_->is_done.load(); };
   while (!is_over()) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    if (left.count() <= 0) break;
-    FutexWait(state_->is_done, 0, std::min(left, kNap));
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= until) break;
+    state_->done.WaitUnless(is_over, std::min(until, now + kNap));
   }
-  state_->waiter_count.fetch_sub(1);
   using Got = SubmissionQueue::Got;
   const bool has_result = is_over();
   if (queue) {
@@ -82,17 +75,17 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
 }
 
 Bytes Handle::result() const {
-  LMDBIO_CHECK(state_->is_done.load() != 0);
+  LMDBIO_CHECK(state_->is_done.load());
   return state_->result;
 }
 
 const std::vector<int64_t>& Handle::result_rows() const {
-  LMDBIO_CHECK(state_->is_done.load() != 0);
+  LMDBIO_CHECK(state_->is_done.load());
   return state_->result_rows;
 }
 
 int32_t Handle::last_joined() const {
-  LMDBIO_CHECK(state_->is_done.load() != 0);
+  LMDBIO_CHECK(state_->is_done.load());
   return state_->last_joined;
 }
 

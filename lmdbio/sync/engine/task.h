@@ -1,5 +1,5 @@
-// lmdbio/sync/engine/task.h - one operation under way: what the handle of a caller and the helper
-// thread share.
+// lmdbio/sync/engine/task.h - the state of one operation, shared by the caller's handle and the
+// helper thread.
 #ifndef LMDBIO_SYNC_ENGINE_TASK_H_
 #define LMDBIO_SYNC_ENGINE_TASK_H_
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/ranks/shm/event_count.h"
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/trace/timeline.h"
 
@@ -23,14 +24,14 @@ struct Handle::State {
   Submission submission;
   uint64_t number = 0;  // of this rank's submissions
   std::chrono::steady_clock::time_point since{};
-  std::chrono::steady_clock::duration away_before{0};  // of the helper thread, see Engine
+  std::chrono::steady_clock::duration away_before{0};  // of the helper thread; see Engine
   std::weak_ptr<SubmissionQueue> queue;
   trace::TimelineTensor drawn;  // of the helper thread
 
-  // The rest is written by the helper thread before is_done says so.
-  std::atomic<uint32_t> is_done{0};
-  std::atomic<uint32_t> waiter_count{0};
-  std::atomic<bool> is_known_done{false};  // the program has asked, and heard so
+  // The helper thread writes the rest before it sets is_done.
+  std::atomic<bool> is_done{false};
+  ranks::EventCount done;                  // notified after is_done is set
+  std::atomic<bool> is_known_done{false};  // the program has seen is_done
   std::optional<Error> failure;
   std::vector<std::byte> result;
   std::vector<int64_t> result_rows;
@@ -38,12 +39,13 @@ struct Handle::State {
 
   const std::string& name() const { return submission.request.name; }
   // Requires: is_done
-  // Errors: why it has failed
+  // Errors: the failure of the operation
   Status status() const;
-  // Ends it, and calls back. Once.
+  // Completes the operation, and calls its callback. Called once.
   void Finish(const Status& how);
-  // After Finish; with several, after that of the last.
-  void WakeWaiters();
+  // Wakes the threads that wait for the operation. After Finish; the helper thread completes
+  // several operations before it wakes any thread.
+  void WakeWaiters() { done.Notify(); }
 };
 
 using Task = Handle::State;
