@@ -9,136 +9,136 @@
 #include <new>
 
 #include "lmdbio/base/check.h"
-#include "lmdbio/ranks/shm/futex.h"
+#include "lmdbio/ranks/shm/event_count.h"
 
 namespace lmdbio::sync {
 namespace {
 
-// Before it sleeps a rank gives up its core so many times: on shared cores the others run
-// meanwhile, and a peer that is about to come costs no trip to the futex.
+// A rank yields its core so many times before it sleeps. On shared cores its peers run meanwhile,
+// and a peer that arrives soon costs no system call for sleeping.
 constexpr int kYieldsMax = 20;
 
 }  // namespace
 
-// All accesses are sequentially consistent: a rank that says that it sleeps, and then sees that the
-// meeting is not over, is seen by who ends it.
+// All words of conditions are sequentially consistent, as EventCount requires.
 struct alignas(64) SharedMailboxes::ArrivalState {
-  std::atomic<uint64_t> arrivals;              // of all meetings
-  alignas(64) std::atomic<uint32_t> over;      // meetings that are over, modulo 2^32
-  alignas(64) std::atomic<uint32_t> sleepers;  // that wait for `over` to change
+  std::atomic<uint64_t> arrivals;          // at all meetings
+  alignas(64) std::atomic<uint32_t> over;  // complete meetings, modulo 2^32
+  alignas(64) ranks::EventCount over_changed;
 };
 
 struct alignas(64) SharedMailboxes::Mailbox {
-  std::atomic<uint64_t> came;  // meetings that this rank has come to
-  std::atomic<uint32_t> bell;
-  std::atomic<uint32_t> sleeps;   // on its bell
-  std::atomic<uint32_t> listens;  // to arrivals
-  std::atomic<uint32_t> called;
+  std::atomic<uint64_t> came;      // meetings at which this rank arrived
+  std::atomic<uint32_t> wake_ups;  // sent to this rank; the condition of its Sleep
+  ranks::EventCount woken;
+  std::atomic<uint32_t> listens;  // this rank sleeps, and wants to know of arrivals
+  std::atomic<uint32_t> called;   // a peer called this rank to its meeting
   struct Side {
     uint64_t bytes;
     uint64_t total_bytes;
     std::array<std::byte, kPlaceBytes> data;
   };
-  // Written before `came` says so, read after `over` does.
+  // Written before `came` grows, read after `over` does. A rank that writes a side for meeting n
+  // has seen that meeting n - 1 is complete. So all ranks arrived there, and have read the side
+  // as it was at meeting n - 2.
   std::array<Side, 2> sides;
 };
 
-SharedMailboxes::ArrivalState& SharedMailboxes::meeting() const {
+SharedMailboxes::ArrivalState& SharedMailboxes::arrival_state() const {
   return *std::launder(reinterpret_cast<ArrivalState*>(memory_->bytes().data()));
 }
 
-SharedMailboxes::Mailbox& SharedMailboxes::place(int rank) const {
+SharedMailboxes::Mailbox& SharedMailboxes::mailbox(int rank) const {
   std::byte* const first = memory_->bytes().data() + sizeof(ArrivalState);
   return *std::launder(
       reinterpret_cast<Mailbox*>(first + static_cast<size_t>(rank) * sizeof(Mailbox)));
 }
 
 Result<std::unique_ptr<SharedMailboxes>> SharedMailboxes::Create(ranks::Group& host) {
-  std::unique_ptr<SharedMailboxes> board(new SharedMailboxes());
-  board->rank_ = host.rank();
-  board->size_ = host.size();
-  LMDBIO_TRY(board->memory_,
+  std::unique_ptr<SharedMailboxes> mailboxes(new SharedMailboxes());
+  mailboxes->rank_ = host.rank();
+  mailboxes->size_ = host.size();
+  LMDBIO_TRY(mailboxes->memory_,
              host.AllocateShared(sizeof(ArrivalState) +
                                  static_cast<size_t>(host.size()) * sizeof(Mailbox)));
-  return board;
+  return mailboxes;
 }
 
 void SharedMailboxes::Come(Bytes bytes, uint64_t total_bytes) {
   LMDBIO_CHECK(bytes.size() <= kPlaceBytes && is_over());
-  Mailbox& mine = place(rank_);
+  Mailbox& mine = mailbox(rank_);
   Mailbox::Side& side = mine.sides[came_count_ % 2];
   side.bytes = bytes.size();
   side.total_bytes = total_bytes;
   if (!bytes.empty()) std::memcpy(side.data.data(), bytes.data(), bytes.size());
   mine.came.store(++came_count_);
-  if (meeting().arrivals.fetch_add(1) + 1 == came_count_ * static_cast<uint64_t>(size_)) {
-    meeting().over.store(static_cast<uint32_t>(came_count_));
-    if (meeting().sleepers.load() > 0) FutexWake(meeting().over);
+  ArrivalState& all = arrival_state();
+  if (all.arrivals.fetch_add(1) + 1 == came_count_ * static_cast<uint64_t>(size_)) {
+    all.over.store(static_cast<uint32_t>(came_count_));
+    all.over_changed.Notify();
   } else {
-    RingListeners();
+    WakeListeners();
   }
 }
 
-void SharedMailboxes::RingListeners() {
+// The ranks that sleep outside of this meeting, and want to know that it began.
+void SharedMailboxes::WakeListeners() {
   for (int other = 0; other < size_; ++other) {
-    if (other == rank_ || place(other).listens.load() == 0) continue;
-    if (place(other).came.load() < came_count_) Ring(other);
+    if (other == rank_ || mailbox(other).listens.load() == 0) continue;
+    if (mailbox(other).came.load() < came_count_) Ring(other);
   }
 }
 
 bool SharedMailboxes::is_over() const {
-  return meeting().over.load() == static_cast<uint32_t>(came_count_);
+  return arrival_state().over.load() == static_cast<uint32_t>(came_count_);
 }
 
 bool SharedMailboxes::Await(std::chrono::milliseconds limit) {
   for (int i = 0; i < kYieldsMax && !is_over(); ++i) ::sched_yield();
   if (is_over()) return true;
-  const auto before = static_cast<uint32_t>(came_count_ - 1);
-  meeting().sleepers.fetch_add(1);
-  if (!is_over()) FutexWait(meeting().over, before, limit);
-  meeting().sleepers.fetch_sub(1);
+  arrival_state().over_changed.WaitUnless([this] { return is_over(); }, limit);
   return is_over();
 }
 
 Bytes SharedMailboxes::BytesOf(int rank) const {
-  const Mailbox::Side& side = place(rank).sides[(came_count_ - 1) % 2];
+  const Mailbox::Side& side = mailbox(rank).sides[(came_count_ - 1) % 2];
   return Bytes(side.data).first(std::min<uint64_t>(side.bytes, kPlaceBytes));
 }
 
 uint64_t SharedMailboxes::TotalBytesOf(int rank) const {
-  return place(rank).sides[(came_count_ - 1) % 2].total_bytes;
+  return mailbox(rank).sides[(came_count_ - 1) % 2].total_bytes;
 }
 
 void SharedMailboxes::Sleep(std::chrono::microseconds limit, Listens listens) {
-  Mailbox& mine = place(rank_);
+  Mailbox& mine = mailbox(rank_);
   mine.listens.store(listens == Listens::kToArrivals ? 1 : 0);
-  mine.sleeps.store(1);
-  const bool has_come_peer = listens == Listens::kToArrivals &&
-                             meeting().arrivals.load() > came_count_ * static_cast<uint64_t>(size_);
-  if (!has_come_peer && mine.bell.load() == heard_) {
-    FutexWait(mine.bell, heard_, std::chrono::ceil<std::chrono::milliseconds>(limit));
-  }
-  mine.sleeps.store(0);
+  const auto is_awake = [&] {
+    if (mine.wake_ups.load() != seen_wake_ups_) return true;
+    return listens == Listens::kToArrivals &&
+           arrival_state().arrivals.load() > came_count_ * static_cast<uint64_t>(size_);
+  };
+  mine.woken.WaitUnless(is_awake, std::chrono::ceil<std::chrono::milliseconds>(limit));
   mine.listens.store(0);
-  heard_ = mine.bell.load();
+  seen_wake_ups_ = mine.wake_ups.load();
 }
 
 void SharedMailboxes::Ring(int rank) {
-  Mailbox& theirs = place(rank);
-  theirs.bell.fetch_add(1);
-  if (theirs.sleeps.load() != 0) FutexWake(theirs.bell);
+  Mailbox& theirs = mailbox(rank);
+  theirs.wake_ups.fetch_add(1);
+  theirs.woken.Notify();
 }
 
 void SharedMailboxes::CallMissing() {
   for (int other = 0; other < size_; ++other) {
-    if (other == rank_ || (!is_over() && place(other).came.load() >= came_count_)) continue;
-    place(other).called.store(1);
+    if (other == rank_ || (!is_over() && mailbox(other).came.load() >= came_count_)) continue;
+    mailbox(other).called.store(1);
     Ring(other);
   }
 }
 
 bool SharedMailboxes::TakeCall() {
-  return place(rank_).called.load() != 0 && place(rank_).called.exchange(0) != 0;
+  Mailbox& mine = mailbox(rank_);
+  return mine.called.load() != 0 && mine.called.exchange(0) != 0;
 }
 
 }  // namespace lmdbio::sync

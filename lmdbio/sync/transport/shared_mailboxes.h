@@ -1,9 +1,10 @@
-// lmdbio/sync/transport/shared_mailboxes.h - where the ranks of a host show each other what they
-// bring, and sleep.
+// lmdbio/sync/transport/shared_mailboxes.h - the ranks of a host exchange short messages in shared
+// memory, and sleep until a peer wakes them.
 //
-// Memory that they share: for each rank two places to lay bytes down, used in turn, and a bell. A
-// meeting is over when all ranks have come; who comes last wakes those that sleep. Nobody can be
-// two meetings ahead, so what lies in a place is read before it is written again.
+// Each rank has a mailbox: two buffers, used in turn, and an event count. A meeting is an
+// allgather: it is over when all ranks have arrived with their bytes, and the last rank to arrive
+// wakes the sleepers. No rank can be two meetings ahead, so a buffer is read before it is written
+// again.
 //
 // Source: dissertation 8.3.2 (what busy waiting costs); docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_SYNC_TRANSPORT_SHARED_MAILBOXES_H_
@@ -19,10 +20,10 @@
 
 namespace lmdbio::sync {
 
-// Threads: one at a time in each rank; Ring of its own bell from any.
+// Threads: one at a time in each rank; Ring of the own rank from any.
 class SharedMailboxes {
  public:
-  // Of the bytes that a rank can bring to one meeting.
+  // The most bytes of one rank at one meeting.
   static constexpr size_t kPlaceBytes = 8 << 10;
 
   // Collective over the ranks of one host.
@@ -32,28 +33,32 @@ class SharedMailboxes {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Comes to the next meeting.
+  // Arrives at the next meeting.
   // bytes        [at most kPlaceBytes] of a message
-  // total_bytes  of the whole message, for the others to know
+  // total_bytes  of the whole message; the other ranks can read it
   // Requires: the last meeting is over
   void Come(Bytes bytes, uint64_t total_bytes);
-  // Whether all have come.
+  // Whether all ranks have arrived at the last meeting of this rank.
   bool is_over() const;
-  // Sleeps until all have come, or so long. Looks a few times before, giving up its core.
+  // Yields the core a few times, then sleeps until all ranks have arrived, or for `limit`. Returns
+  // is_over(). May return early.
   bool Await(std::chrono::milliseconds limit);
   // Requires: is_over(), and Come has not been called since
   Bytes BytesOf(int rank) const;
   uint64_t TotalBytesOf(int rank) const;
 
-  // Sleeps until this rank's bell rings, or so long; at once if it has rung since the last call.
-  // listens  also when another rank comes to a meeting
+  // Sleeps until a rank wakes this one with Ring, or for `limit`. Returns at once if that happened
+  // since the last call. May return early.
+  // limit    rounded up to milliseconds
+  // listens  kToArrivals: also returns when another rank has arrived at the next meeting
   enum class Listens { kToBell, kToArrivals };
   void Sleep(std::chrono::microseconds limit, Listens listens);
-  // Rings a bell. Any thread.
+  // Wakes a rank that sleeps in Sleep, or will sleep next. Any thread.
   void Ring(int rank);
-  // Calls the ranks that have not come to the meeting of this rank; all, if it is in none.
+  // Calls and wakes the ranks that have not arrived at this rank's meeting. Between two meetings it
+  // calls all other ranks.
   void CallMissing();
-  // Whether this rank was called since the last call.
+  // Whether a peer called this rank since the last TakeCall.
   bool TakeCall();
 
   void Abandon() { memory_->Abandon(); }
@@ -62,14 +67,14 @@ class SharedMailboxes {
   struct ArrivalState;
   struct Mailbox;
   SharedMailboxes() = default;
-  ArrivalState& meeting() const;
-  Mailbox& place(int rank) const;
-  void RingListeners();
+  ArrivalState& arrival_state() const;
+  Mailbox& mailbox(int rank) const;
+  void WakeListeners();
 
   int rank_ = 0;
   int size_ = 0;
-  uint64_t came_count_ = 0;  // meetings that this rank has come to
-  uint32_t heard_ = 0;       // rings of this rank's bell
+  uint64_t came_count_ = 0;     // meetings at which this rank arrived
+  uint32_t seen_wake_ups_ = 0;  // of Mailbox::wake_ups, at the end of the last Sleep
   std::unique_ptr<ranks::SharedMemory> memory_;
 };
 
