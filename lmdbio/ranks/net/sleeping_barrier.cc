@@ -5,32 +5,35 @@
 #include <chrono>
 #include <new>
 
-#include "lmdbio/ranks/shm/futex.h"
+#include "lmdbio/ranks/shm/event_count.h"
 
-// The first rank of a host waits for the others to arrive, meets the first ranks of the other
-// hosts, and lets everybody go. Nobody can arrive a second time before that; but whoever wakes late
-// may find others arriving for the next time, so what he takes along is what was written when all
-// were let go, and stays until he has arrived again.
+// The first rank of a host waits until the others have arrived, meets the first ranks of the other
+// hosts, and releases its host. No rank arrives at the next round before its release. But a rank
+// that wakes late may find others arriving at the next round already. So its result is a word that
+// is written at the release, and stays until this rank has arrived again.
 
 namespace lmdbio::ranks {
 namespace {
 
-// A lost wake-up is not possible; a dead peer is somebody else's to find.
+// No wake-up is lost. The longest sleep only bounds the delay that a defect would cause. The
+// barrier does not look for ended peers; its callers do.
 constexpr auto kNap = std::chrono::milliseconds(1000);
 
-// So wide that of 16 hosts twelve are leaves and sleep once for each meeting.
+// The tree is wide: of 16 hosts twelve are leaves, and a leaf sleeps once in each round.
 constexpr int kChildrenMax = 4;
 
 }  // namespace
 
 struct SleepingBarrier::BarrierState {
-  alignas(64) std::atomic<uint32_t> arrived;  // of the others, this time
-  alignas(64) std::atomic<uint32_t> round;    // changes when everybody may go
-  std::atomic<uint32_t> any_failed;           // on arrival; stays set
-  std::atomic<uint32_t> has_failed;           // the same when everybody was let go
+  alignas(64) std::atomic<uint32_t> arrived;  // of the others, in this round
+  EventCount all_arrived;
+  alignas(64) std::atomic<uint32_t> round;  // changes when the first rank releases its host
+  EventCount released;
+  std::atomic<uint32_t> any_failed;  // set on arrival; stays set
+  std::atomic<uint32_t> has_failed;  // the same at the release
 };
 
-SleepingBarrier::BarrierState& SleepingBarrier::meeting() const {
+SleepingBarrier::BarrierState& SleepingBarrier::state() const {
   return *std::launder(reinterpret_cast<BarrierState*>(memory_->bytes().data()));
 }
 
@@ -51,9 +54,9 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
   return barrier;
 }
 
-// Whether the rank of any host brings a failure. Over links up a tree of the roots and down again:
-// two messages for each host and mostly one sleep, where rounds of pairs would need log2 of the
-// hosts of both.
+// Whether a rank of any host has failed. The answer goes over links up a tree of the roots and down
+// again: two messages and mostly one sleep for each host. Rounds of pairs would take log2 of the
+// number of hosts of both.
 Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
   if (!links_) {
     LMDBIO_TRY(const auto all, roots_->AllGather(std::as_bytes(std::span(&mine, 1))));
@@ -61,13 +64,13 @@ Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
   }
   std::byte known{mine};
   for (const int child : neighbours_.children) {
-    LMDBIO_TRY(const auto heard, links_->Receive(child));
-    if (heard && !heard->empty()) known |= heard->front();
+    LMDBIO_TRY(const auto message, links_->Receive(child));
+    if (message && !message->empty()) known |= message->front();
   }
   if (neighbours_.parent) {
     LMDBIO_TRY_VOID(links_->Send(*neighbours_.parent, std::span(&known, 1)));
-    LMDBIO_TRY(const auto heard, links_->Receive(*neighbours_.parent));
-    if (heard && !heard->empty()) known = heard->front();
+    LMDBIO_TRY(const auto message, links_->Receive(*neighbours_.parent));
+    if (message && !message->empty()) known = message->front();
   }
   for (const int child : neighbours_.children) {
     LMDBIO_TRY_VOID(links_->Send(child, std::span(&known, 1)));
@@ -75,36 +78,35 @@ Result<bool> SleepingBarrier::AnyHostFailed(bool mine) {
   return known != std::byte{0};
 }
 
-Status SleepingBarrier::LetAllGo(BarrierState& meeting) {
+Status SleepingBarrier::Release(BarrierState& here) {
   Status met;
   if (roots_->size() > 1) {
-    Result<bool> failed = AnyHostFailed(meeting.any_failed.load() != 0);
-    if (!failed || *failed) meeting.any_failed.store(1);
+    Result<bool> failed = AnyHostFailed(here.any_failed.load() != 0);
+    if (!failed || *failed) here.any_failed.store(1);
     if (!failed) met = Fail(std::move(failed).error());
   }
-  meeting.has_failed.store(meeting.any_failed.load());
-  meeting.arrived.store(0);
-  meeting.round.fetch_add(1);
-  FutexWake(meeting.round);
+  here.has_failed.store(here.any_failed.load());
+  here.arrived.store(0);
+  here.round.fetch_add(1);
+  here.released.Notify();
   return met;
 }
 
 Status SleepingBarrier::Meet(Status mine) {
-  BarrierState& here = meeting();
+  BarrierState& here = state();
   if (!mine) here.any_failed.store(1);
   const uint32_t round = here.round.load();
+  const auto others = static_cast<uint32_t>(host_->size() - 1);
   Status met;
   if (host_->rank() == 0) {
-    const auto others = static_cast<uint32_t>(host_->size() - 1);
-    for (uint32_t seen = here.arrived.load(); seen != others; seen = here.arrived.load()) {
-      FutexWait(here.arrived, seen, kNap);
-    }
-    met = LetAllGo(here);
+    const auto have_all_arrived = [&] { return here.arrived.load() == others; };
+    while (!have_all_arrived()) here.all_arrived.WaitUnless(have_all_arrived, kNap);
+    met = Release(here);
   } else {
-    // The first rank sleeps until the last of the others is here.
-    const auto others = static_cast<uint32_t>(host_->size() - 1);
-    if (here.arrived.fetch_add(1) + 1 == others) FutexWake(here.arrived);
-    while (here.round.load() == round) FutexWait(here.round, round, kNap);
+    // Only the last rank to arrive wakes the first rank.
+    if (here.arrived.fetch_add(1) + 1 == others) here.all_arrived.Notify();
+    const auto is_released = [&] { return here.round.load() != round; };
+    while (!is_released()) here.released.WaitUnless(is_released, kNap);
   }
   if (!mine) return mine;
   if (!met) return met;

@@ -1,8 +1,9 @@
-// lmdbio/ranks/net/sleeping_barrier.h - a place where all ranks meet, asleep while they wait.
+// lmdbio/ranks/net/sleeping_barrier.h - a barrier of all ranks that sleep while they wait.
 //
-// MPI's own barrier spins or yields while it waits, which costs the cores that others need and
-// hides who used them. This one sleeps in the kernel. Between hosts one rank of each meets the
-// others over links of its own (ranks/net/peer_links.h), or through MPI where those cannot be had.
+// MPI's own barrier spins or yields while it waits. That takes cores from other threads, and counts
+// their time for the waiting rank. This one sleeps in the kernel. Between hosts, one rank of each
+// exchanges messages over links of the barrier's own (ranks/net/peer_links.h), or calls the group
+// if no links can be opened.
 //
 // Source: dissertation 8.3.2 (what busy waiting costs); docs/loader.md "Ranks".
 #ifndef LMDBIO_RANKS_NET_SLEEPING_BARRIER_H_
@@ -22,16 +23,17 @@ class SleepingBarrier {
   // Errors: kResourceExhausted  no shared memory; kInternal
   static Result<std::unique_ptr<SleepingBarrier>> Create(Group& group);
 
-  // Collective. Waits for all ranks. If any of them brings an error, now or before, a rank with one
-  // gets its own back and the others kPeerFailed, without its words (Agree tells them).
+  // Collective. Waits for all ranks. If a rank passes an error, now or in an earlier call, each
+  // rank that passed one gets its own back, and the others get kPeerFailed without the reason
+  // (Agree reports the reason).
   // Errors: as described; kInternal
   Status Meet(Status mine);
 
  private:
   struct BarrierState;
   SleepingBarrier() = default;
-  BarrierState& meeting() const;
-  Status LetAllGo(BarrierState& meeting);
+  BarrierState& state() const;
+  Status Release(BarrierState& here);
   Result<bool> AnyHostFailed(bool mine);
 
   std::unique_ptr<Group> host_;
