@@ -13,8 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("HostHealth finds a rank that is silent, and tells all in the same words",
-          "[comm][health]") {
+TEST_CASE("HostHealth finds a silent rank, and all ranks report the same text", "[comm][health]") {
   std::atomic<int> heard{0};
   RunAsThreads({.rank_count = 3}, [&](Group& group) {
     auto health = std::move(*HostHealth::Create(group, 300ms));
@@ -33,13 +32,14 @@ TEST_CASE("HostHealth finds a rank that is silent, and tells all in the same wor
       }
     }
     static_cast<void>(group.Barrier());
-    // Who was silent hears why the others have gone.
+    // The silent rank gets the failure too.
     if (group.rank() == 2 && !health->Check()) ++heard;
   });
   CHECK(heard == 3);
 }
 
-TEST_CASE("HostHealth does not mind a rank that has itself been away", "[comm][health]") {
+TEST_CASE("HostHealth does not count the time in which the rank itself was away",
+          "[comm][health]") {
   std::atomic<int> failed{0};
   RunAsThreads({.rank_count = 2}, [&](Group& group) {
     auto health = std::move(*HostHealth::Create(group, 2000ms));
@@ -53,7 +53,7 @@ TEST_CASE("HostHealth does not mind a rank that has itself been away", "[comm][h
   CHECK(failed == 0);
 }
 
-TEST_CASE("HostHealth passes on why a rank gives up", "[comm][health]") {
+TEST_CASE("HostHealth passes on the reason of a rank that gives up", "[comm][health]") {
   std::atomic<int> heard{0};
   RunAsThreads({.rank_count = 3}, [&](Group& group) {
     auto health = std::move(*HostHealth::Create(group, 60s));
@@ -66,9 +66,9 @@ TEST_CASE("HostHealth passes on why a rank gives up", "[comm][health]") {
   CHECK(heard == 3);
 }
 
-TEST_CASE("HostHealth does not wait for ever for one that ended while it told of a failure",
+TEST_CASE("HostHealth does not wait for ever for a rank that ended while it recorded a failure",
           "[comm][health]") {
-  constexpr uint32_t kBeingWritten = 1;
+  constexpr uint32_t kClaimed = 1;
   std::atomic<int> failed_at_once{0};
   std::atomic<int> heard{0};
   RunAsThreads({.rank_count = 3}, [&](Group& group) {
@@ -79,8 +79,8 @@ TEST_CASE("HostHealth does not wait for ever for one that ended while it told of
       return allocated;
     });
     auto health = std::move(*HostHealth::Create(hooked, 60s));
-    // The memory begins with the state of the first failure.
-    if (group.rank() == 0) reinterpret_cast<std::atomic<uint32_t>*>(memory)->store(kBeingWritten);
+    // The memory begins with the failure cell, and the cell with its state.
+    if (group.rank() == 0) reinterpret_cast<std::atomic<uint32_t>*>(memory)->store(kClaimed);
     static_cast<void>(group.Barrier());
     if (!health->Check()) ++failed_at_once;
     Status status;
@@ -91,7 +91,7 @@ TEST_CASE("HostHealth does not wait for ever for one that ended while it told of
     health->GiveUp(Error(ErrorCode::kIo, "of no interest any more"));
     status = health->Check();
     if (!status && status.error().code() == ErrorCode::kPeerFailed &&
-        status.error().message() == "a rank has ended before it could say what had failed") {
+        status.error().message() == "a rank ended before it could report its failure") {
       ++heard;
     }
     static_cast<void>(group.Barrier());
@@ -100,7 +100,7 @@ TEST_CASE("HostHealth does not wait for ever for one that ended while it told of
   CHECK(heard == 3);
 }
 
-TEST_CASE("HostHealth watches the ranks of each host apart", "[comm][health]") {
+TEST_CASE("HostHealth watches the ranks of each host separately", "[comm][health]") {
   std::atomic<int> failed{0};
   RunAsThreads({.rank_count = 4, .ranks_per_host = 2}, [&](Group& group) {
     auto health = std::move(*HostHealth::Create(group, 60s));
