@@ -3,34 +3,34 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <new>
 
 #include <fmt/format.h>
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
-#include "lmdbio/ranks/shm/futex.h"
+#include "lmdbio/ranks/shm/event_count.h"
 
-// Why no wake-up is lost. A sleeper says what it waits for, raises `asleep` and `sleepers`, looks
-// at everybody's number once more, and sleeps on a bell that the kernel compares again. A rank that
-// goes on first changes its number, then looks at `sleepers`, `asleep`, and everybody's number. All
-// of these are sequentially consistent. So either the sleeper sees the number, or the rank sees the
-// sleeper; and of several ranks that go on at once, the last in that order sees all numbers, and
-// rings.
+// Why no wake-up is lost, in three steps. All accesses are sequentially consistent.
+//
+// - A sleeper announces itself in its event count. Then it stores the number that it waits for
+//   (`wanted`), sets `asleep`, raises `sleepers`, looks at the numbers of all ranks once more, and
+//   sleeps.
+// - A rank that progresses stores its own number first. Then it looks at `sleepers`, `asleep` and
+//   the numbers of all ranks. So the sleeper sees the number, or the rank sees the sleeper.
+// - If several ranks progress at once, the last of them in the total order sees all numbers, and
+//   wakes the sleeper.
 
 namespace lmdbio::sync {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kPageBytes = 4096;
-constexpr size_t kWordsMax = 2000;
-constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, on the table
+constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, in shared memory
 
-// Looks before a rank gives up its core, and how often it gives it up before it sleeps. A yield
-// that finds nobody else to run takes some tenths of a microsecond. Who has looked in vain looks
-// for half as long the next time: the peer may wait for this very core.
+// A wait has three phases: looks, yields of the core, sleep. A yield takes some tenths of a
+// microsecond if no other thread is ready to run on the core. After looks in vain the next wait has
+// half as many of them, because the peer may need this core. After a success it has twice as many.
 constexpr int kLooksMin = 1;
 constexpr int kSpinLooksMax = 200;
 constexpr int kSpinYields = 2000;
@@ -38,7 +38,6 @@ constexpr int kSleepYields = 100;
 constexpr int kLooksBetweenStops = 64;
 constexpr auto kLeaveLimit = std::chrono::seconds(5);
 
-enum StopState : uint32_t { kGoing = 0, kWriting = 1, kReadable = 2 };
 enum Leaving : uint32_t { kOpen = 0, kInPeace = 1, kAbandoned = 2 };
 
 void Relax() {
@@ -50,30 +49,28 @@ void Relax() {
 }  // namespace
 
 struct alignas(kLineBytes) HostSegment::SegmentHeader {
-  // Read in every call, written once.
-  std::atomic<uint32_t> stop_state;
-  uint32_t words_bytes;
-  std::array<char, kWordsMax> words;
+  ranks::FailureCell failure;  // its state is read in every call, and written once
 
   alignas(kLineBytes) std::atomic<uint32_t> sleepers;
   alignas(kLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
   std::atomic<uint32_t> left_count;
+  ranks::EventCount leaving_changed;
 
-  // Of the last call that had any: the call's number << kPieceBits | how many.
+  // Work items of the last call that had any: the call's number << kPieceBits | their number.
   alignas(kLineBytes) std::atomic<uint64_t> pieces_taken;
   alignas(kLineBytes) std::atomic<uint64_t> pieces_done;
 };
 
 struct alignas(kLineBytes) HostSegment::Sleeper {
-  std::atomic<uint32_t> bell;
-  std::atomic<uint32_t> asleep;
+  ranks::EventCount woken;
+  std::atomic<uint32_t> asleep;  // the rank that resets it wakes the sleeper
   std::atomic<uint64_t> wanted;
 };
 
 struct alignas(kLineBytes) HostSegment::Post {
   std::atomic<uint64_t> reached;
   CallHeader header;
-  // and the slot's bytes, beginning in the same cache line
+  // The bytes of the slot follow, and begin in the same cache line.
 };
 
 uint64_t HostSegment::BytesNeeded(const HostSegmentShape& shape) {
@@ -91,6 +88,7 @@ HostSegment::HostSegment(MutableBytes memory, const HostSegmentShape& shape, int
       wait_(wait),
       health_(health),
       memory_(memory.data()),
+      failure_(control().failure),
       post_bytes_(AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2)),
       look_count_(kLooksMin),
       checked_at_(std::chrono::steady_clock::now()) {
@@ -124,9 +122,7 @@ const CallHeader& HostSegment::HeaderOf(int rank) const { return PostOf(rank, ca
 
 Status HostSegment::Begin() {
   ++call_;
-  // Acquire pairs with StopSaying's release: the words can be read.
-  if (control().stop_state.load(std::memory_order_acquire) != kGoing) return Fail(StopError());
-  return {};
+  return CheckStopped();
 }
 
 void HostSegment::Arrive(const CallTag& tag, const CallHeader& mine) {
@@ -138,14 +134,16 @@ void HostSegment::Arrive(const CallTag& tag, const CallHeader& mine) {
 
 void HostSegment::Publish(uint32_t step) { Reach(ValueOf(step)); }
 
-// Others' HaveReached acquires what was written before.
+// The store pairs with HaveReached of the other ranks, which then see the bytes written before it.
 void HostSegment::Reach(uint64_t value) {
   PostOf(rank_, call_ % 2).reached.store(value, std::memory_order_seq_cst);
-  RingSleepers();
+  WakeSleepers();
 }
 
-// Counts from 0 in each call that counts anything. Returns the count before; none: it has come to
-// `limit`. Nobody counts in two calls at once: those of the next one wait for all to come to it.
+// Counts from 0 in each call that uses the counter. Returns the count before; nothing if it is
+// `limit` already. The first rank of a call to count finds the number of an older call, and starts
+// again from 0. No two calls count at once, because a rank counts only after all have arrived at
+// the call.
 std::optional<uint64_t> HostSegment::CountUp(std::atomic<uint64_t>& counter, uint64_t limit) const {
   const uint64_t zero = call_ << kPieceBits;
   uint64_t seen = counter.load(std::memory_order_relaxed);
@@ -153,7 +151,7 @@ std::optional<uint64_t> HostSegment::CountUp(std::atomic<uint64_t>& counter, uin
     const bool is_of_this_call = seen >> kPieceBits == zero >> kPieceBits;
     const uint64_t count = is_of_this_call ? seen - zero : 0;
     if (count == limit) return std::nullopt;
-    // Both ways: who counts last has seen what all others did before they counted.
+    // Acquire and release: the rank that counts last sees all bytes that the others wrote before.
     if (counter.compare_exchange_weak(seen, zero + count + 1, std::memory_order_acq_rel)) {
       return count;
     }
@@ -164,8 +162,9 @@ std::optional<uint64_t> HostSegment::TakePiece(uint64_t piece_count) {
   return CountUp(control().pieces_taken, piece_count);
 }
 
-// The others' numbers can be written here: nobody writes its own in this call any more, and into
-// these posts not before this rank, too, has come to the next one.
+// This rank may write the numbers of the others. No rank writes its own number in this call any
+// more, and no rank writes to these posts again before this rank, too, has arrived at the next
+// call.
 void HostSegment::FinishPiece(uint64_t piece_count, uint32_t step) {
   const std::optional<uint64_t> done_before = CountUp(control().pieces_done, piece_count);
   LMDBIO_CHECK(done_before);
@@ -173,7 +172,7 @@ void HostSegment::FinishPiece(uint64_t piece_count, uint32_t step) {
   for (int other = 0; other < size(); ++other) {
     PostOf(other, call_ % 2).reached.store(ValueOf(step), std::memory_order_seq_cst);
   }
-  RingSleepers();
+  WakeSleepers();
 }
 
 bool HostSegment::HaveReached(uint64_t value, std::memory_order order) const {
@@ -194,6 +193,8 @@ Status HostSegment::Await(uint32_t step) {
   return AwaitLong(ValueOf(step));
 }
 
+// Spinning and yielding stay here on purpose: peers in one call usually differ by microseconds, and
+// a sleep with its wake-up takes several of them.
 Status HostSegment::AwaitLong(uint64_t value) {
   const int looks_max = wait_ == WaitMode::kSpin ? kSpinLooksMax : kLooksMin;
   for (int i = 1; i <= look_count_; ++i) {
@@ -201,7 +202,7 @@ Status HostSegment::AwaitLong(uint64_t value) {
       look_count_ = std::min(looks_max, 2 * look_count_);
       return {};
     }
-    if (i % kLooksBetweenStops == 0 && control().stop_state.load() != kGoing) break;
+    if (i % kLooksBetweenStops == 0 && control().failure.is_recorded()) break;
     Relax();
   }
   look_count_ = std::max(kLooksMin, look_count_ / 2);
@@ -210,12 +211,12 @@ Status HostSegment::AwaitLong(uint64_t value) {
   return {};
 }
 
-// Gives up the core for a while. False: the value is not there, and this rank had better sleep.
+// Yields the core repeatedly. False if the number was not reached; the rank sleeps then.
 bool HostSegment::YieldUntil(uint64_t value) {
   if (!yield_pauses_.MayYield()) return false;
   const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
   auto before = std::chrono::steady_clock::now();
-  for (int i = 0; i < yield_count && control().stop_state.load() == kGoing; ++i) {
+  for (int i = 0; i < yield_count && !control().failure.is_recorded(); ++i) {
     ::sched_yield();
     const auto after = std::chrono::steady_clock::now();
     const bool is_long = after - before > YieldBackoff::kLongYield;
@@ -228,14 +229,18 @@ bool HostSegment::YieldUntil(uint64_t value) {
 }
 
 Status HostSegment::SleepUntil(uint64_t value) {
-  if (control().stop_state.load(std::memory_order_acquire) != kGoing) return Fail(StopError());
+  LMDBIO_TRY_VOID(CheckStopped());
   Sleeper& mine = SleeperOf(rank_);
-  const uint32_t bell = mine.bell.load();
+  // First of all: a rank that resets `asleep` then finds this sleeper announced, and its
+  // notification ends the wait, even if that rank still acts on the previous `wanted`.
+  const ranks::EventCount::Ticket ticket = mine.woken.Prepare();
   mine.wanted.store(value);
   mine.asleep.store(1);
   control().sleepers.fetch_add(1);
-  if (!HaveReached(value, std::memory_order_seq_cst) && control().stop_state.load() == kGoing) {
-    FutexWait(mine.bell, bell, ranks::kHealthNap);
+  if (HaveReached(value, std::memory_order_seq_cst) || control().failure.is_recorded()) {
+    mine.woken.Cancel();
+  } else {
+    mine.woken.Wait(ticket, ranks::kHealthNap);
   }
   control().sleepers.fetch_sub(1);
   mine.asleep.store(0);
@@ -243,20 +248,15 @@ Status HostSegment::SleepUntil(uint64_t value) {
   return KeepAlive();
 }
 
-void HostSegment::RingSleepers() {
+// Without sleepers this costs one load, of a word that changes only when ranks sleep.
+void HostSegment::WakeSleepers() {
   if (control().sleepers.load(std::memory_order_seq_cst) == 0) return;
   for (int other = 0; other < size(); ++other) {
     Sleeper& sleeper = SleeperOf(other);
     if (other == rank_ || sleeper.asleep.load() == 0) continue;
     if (!HaveReached(sleeper.wanted.load(), std::memory_order_seq_cst)) continue;
-    if (sleeper.asleep.exchange(0) != 0) Ring(other);  // and nobody else does
+    if (sleeper.asleep.exchange(0) != 0) sleeper.woken.Notify();  // one rank makes the system call
   }
-}
-
-void HostSegment::Ring(int rank) {
-  Sleeper& sleeper = SleeperOf(rank);
-  sleeper.bell.fetch_add(1);
-  FutexWake(sleeper.bell);
 }
 
 CallOutcome HostSegment::Outcome() const {
@@ -277,54 +277,52 @@ Status HostSegment::KeepAlive() {
   checked_at_ = now;
   const Status health = health_.Check();
   if (health) return {};
-  StopSaying(health.error().message());
-  return Fail(StopError());
+  RecordStop(health.error());
+  LMDBIO_TRY_VOID(CheckStopped());
+  return Fail(health.error().Copy());  // another rank is recording its failure just now
 }
 
 void HostSegment::Stop(const Error& why) {
-  StopSaying(fmt::format("rank {} has stopped: {}", rank_, why.message()));
+  RecordStop(Error(ErrorCode::kPeerFailed,
+                   fmt::format("rank {} has stopped: {}", rank_, why.message()),
+                   why.error_number()));
 }
 
-// The first words stay.
-void HostSegment::StopSaying(const std::string& words) {
+void HostSegment::RecordStop(const Error& why) {
   SegmentHeader& shared = control();
   uint32_t expected = kOpen;
   shared.leaving.compare_exchange_strong(expected, kAbandoned);
-  expected = kGoing;
-  if (!shared.stop_state.compare_exchange_strong(expected, kWriting)) return;
-  const size_t bytes = std::min(words.size(), shared.words.size());
-  std::memcpy(shared.words.data(), words.data(), bytes);
-  shared.words_bytes = static_cast<uint32_t>(bytes);
-  shared.stop_state.store(kReadable);
-  for (int other = 0; other < size(); ++other) Ring(other);
+  if (!shared.failure.Record(why, rank_)) return;
+  for (int other = 0; other < size(); ++other) SleeperOf(other).woken.Notify();
 }
 
-Error HostSegment::StopError() const {
-  // Who writes the words may have died over it.
-  for (int i = 0; i < 1000 && control().stop_state.load() == kWriting; ++i) ::sched_yield();
-  if (control().stop_state.load() != kReadable) {
-    return Error(ErrorCode::kPeerFailed, "a rank of this host has stopped");
-  }
-  return Error(ErrorCode::kPeerFailed, std::string(control().words.data(), control().words_bytes));
+Status HostSegment::CheckStopped() {
+  const std::optional<ranks::RecordedFailure> failure = failure_.Look();
+  if (!failure) [[likely]]
+    return {};
+  return Fail(ErrorCode::kPeerFailed, failure->text, failure->error_number);
 }
 
+// The last rank to leave closes the segment in peace. The first rank that waits for too long, or
+// sees a failure, closes it as abandoned. The first of these two decides for all.
 bool HostSegment::LeaveInPeace() {
   SegmentHeader& shared = control();
   const auto rank_count = static_cast<uint32_t>(size());
   uint32_t expected = kOpen;
-  if (shared.stop_state.load() != kGoing) {
+  if (shared.failure.is_recorded()) {
     shared.leaving.compare_exchange_strong(expected, kAbandoned);
   } else if (shared.left_count.fetch_add(1) + 1 == rank_count) {
     shared.leaving.compare_exchange_strong(expected, kInPeace);
   }
   const auto give_up = std::chrono::steady_clock::now() + kLeaveLimit;
-  while (shared.leaving.load() == kOpen) {
-    FutexWait(shared.leaving, kOpen, std::chrono::milliseconds(100));
+  const auto is_closed = [&] { return shared.leaving.load() != kOpen; };
+  while (!is_closed()) {
+    shared.leaving_changed.WaitUnless(is_closed, std::chrono::milliseconds(100));
     if (std::chrono::steady_clock::now() < give_up) continue;
     expected = kOpen;
     shared.leaving.compare_exchange_strong(expected, kAbandoned);
   }
-  FutexWake(shared.leaving);
+  shared.leaving_changed.Notify();
   return shared.leaving.load() == kInPeace;
 }
 
