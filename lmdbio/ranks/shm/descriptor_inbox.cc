@@ -22,7 +22,7 @@ namespace {
 using Address = DescriptorInbox::Address;
 using Secret = std::array<std::byte, 16>;
 
-// One sender is expected. The rest of the queue is for strangers, until they are dismissed.
+// One sender is expected. The rest of the queue holds foreign connections until they are closed.
 constexpr int kQueueLength = 16;
 
 tl::unexpected<Error> Refused(std::string_view call) {
@@ -60,7 +60,9 @@ Status CheckUser(const UniqueFd& socket) {
   }
   if (other.uid == ::geteuid()) return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("the socket belongs to user {}, not to {}", other.uid, ::geteuid()));
+              fmt::format("the socket belongs to user {}, not to user {}: all ranks of a host must "
+                          "run as one user",
+                          other.uid, ::geteuid()));
 }
 
 // A message of a secret and one descriptor.
@@ -95,7 +97,7 @@ Result<std::optional<UniqueFd>> Receive(const UniqueFd& connection, const Secret
     descriptor = UniqueFd(number);
   }
   if (got != static_cast<ssize_t>(secret.size()) || message.secret != secret) return std::nullopt;
-  // The kernel leaves out a descriptor for which this process has no number left.
+  // The kernel drops the descriptor if this process has no free number for it.
   if (!descriptor) return CallFailed(ErrorCode::kUnsupported, "recvmsg", EMFILE);
   return descriptor;
 }
@@ -113,7 +115,7 @@ Result<DescriptorInbox> DescriptorInbox::Open() {
 }
 
 Result<UniqueFd> DescriptorInbox::Take() {
-  // Strangers may come as fast as they are dismissed, but not for ever.
+  // Bounds the loop: foreign connections may arrive as fast as they are closed.
   for (int i = 0; i < 4 * kQueueLength; ++i) {
     const UniqueFd connection(
         ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -123,7 +125,7 @@ Result<UniqueFd> DescriptorInbox::Take() {
     LMDBIO_TRY(std::optional<UniqueFd> received, Receive(connection, address_.secret));
     if (received) return std::move(*received);
   }
-  return Fail(ErrorCode::kUnsupported, "no descriptor has arrived");
+  return Fail(ErrorCode::kUnsupported, "no descriptor arrived in the inbox");
 }
 
 Status SendDescriptor(const Address& to, const UniqueFd& descriptor) {

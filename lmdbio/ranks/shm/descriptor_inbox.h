@@ -1,13 +1,12 @@
-// lmdbio/ranks/shm/descriptor_inbox.h - a file descriptor goes from one process of a host to
-// another.
+// lmdbio/ranks/shm/descriptor_inbox.h - passes a file descriptor between two processes of a host.
 //
-// The receiver opens an inbox, a Unix socket with a random name in no directory, and tells the
-// sender its address by any way they have. No call waits: the sender puts the descriptor in, tells
-// the receiver so, and the receiver takes it out.
+// The receiver opens an inbox: a Unix socket with a random name outside of the file system. It
+// sends the address to the sender by other means. The sender puts the descriptor in and notifies
+// the receiver, also by other means; then the receiver takes it out. No call waits.
 //
 // Every process of the host can read the names of such sockets in /proc/net/unix. So both sides
-// check that the other belongs to their own user (SO_PEERCRED), and the receiver takes only a
-// descriptor that comes with the secret of its inbox.
+// check that the other process belongs to their own user (SO_PEERCRED), and the receiver accepts
+// only a descriptor that comes with the secret of its inbox.
 #ifndef LMDBIO_RANKS_SHM_DESCRIPTOR_INBOX_H_
 #define LMDBIO_RANKS_SHM_DESCRIPTOR_INBOX_H_
 
@@ -34,7 +33,7 @@ class DescriptorInbox {
 
   const Address& address() const { return address_; }
 
-  // What SendDescriptor has put in. Strangers are dismissed.
+  // The descriptor that SendDescriptor put in. Other connections are closed.
   // Requires: SendDescriptor has returned success
   // Errors: kUnsupported        it has not arrived; names the reason
   //         kResourceExhausted  no descriptor is left

@@ -38,22 +38,22 @@ uint64_t HostMemoryBytes() {
   return (uint64_t{host.totalram} + host.totalswap) * host.mem_unit;
 }
 
-// The kernel grants a memory file of any size, and ends a process when no page is left for it. So
-// the size is compared with the host's memory, as the kernel itself does for private memory. A file
-// above the limit of ulimit -f would be refused with a signal.
+// The kernel grants a memory file of any size, and kills a process when it has no page left. So
+// this compares the size with the memory of the host, as the kernel itself does for private memory.
+// A file above the limit of ulimit -f would raise a signal.
 Status CheckFits(uint64_t size_bytes) {
   const uint64_t host_bytes = HostMemoryBytes();
   if (size_bytes > host_bytes) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} bytes of shared memory: this host has {} bytes of memory and swap: "
-                            "ask for less",
+                            "request less",
                             size_bytes, host_bytes));
   }
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && FileBytes(size_bytes) > limit.rlim_cur) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} bytes of shared memory: this process may make files of {} bytes: "
-                            "raise the limit with ulimit -f, or ask for less",
+                fmt::format("{} bytes of shared memory: this process may create files of {} bytes "
+                            "at most: raise the limit with ulimit -f, or request less",
                             size_bytes, limit.rlim_cur));
   }
   return {};
@@ -80,8 +80,8 @@ Result<UniqueFd> CreateMemoryFile(uint64_t size_bytes) {
   return file;
 }
 
-// A reservation that is large enough to hold an aligned start is replaced in its middle, and what
-// is left of it at both ends is given back.
+// Reserves address space that is large enough to contain an aligned start, maps the file at that
+// start, and unmaps the rest at both ends.
 Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
                                                           uint64_t size_bytes) {
   const uint64_t mapped_bytes = FileBytes(size_bytes);
@@ -89,8 +89,9 @@ Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (::fstat(file.get(), &found) != 0 || static_cast<uint64_t>(found.st_size) != mapped_bytes ||
       seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("no memory file of {} sealed bytes", mapped_bytes));
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the received file is no memory file of {} sealed bytes", mapped_bytes));
   }
   const uint64_t reserved_bytes = mapped_bytes + kAlignBytes;
   const auto failed = [size_bytes](int error_number) {

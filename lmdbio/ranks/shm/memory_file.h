@@ -1,7 +1,8 @@
-// lmdbio/ranks/shm/memory_file.h - a file in memory that has no name, mapped by several processes.
+// lmdbio/ranks/shm/memory_file.h - a file in memory without a name (memfd), mapped by several
+// processes.
 //
-// It is a memfd. It needs no /dev/shm, so the small one of a container does not limit it, and it
-// goes with the last process that holds or maps it, however that process ends.
+// It needs no room in /dev/shm, which is small in containers. The kernel frees it when the last
+// process that holds or maps it ends, in whatever way.
 #ifndef LMDBIO_RANKS_SHM_MEMORY_FILE_H_
 #define LMDBIO_RANKS_SHM_MEMORY_FILE_H_
 
@@ -15,22 +16,21 @@
 
 namespace lmdbio::ranks {
 
-// A file of zeros. Its size is sealed: no process can shrink it under the maps of the others.
+// A file of zeros. Its size is sealed, so no process can shrink it while others map it.
 // size_bytes  [may be 0]
 // Errors: kResourceExhausted  more than the memory and swap of this host, or than the limit of this
 //                             process for files (ulimit -f); no descriptor is left
 //         kUnsupported        the system refuses such files; names the call and the reason
-// Cost: three system calls; pages are made when they are first touched
+// Cost: three system calls; pages are allocated at their first touch
 Result<UniqueFd> CreateMemoryFile(uint64_t size_bytes);
 
-// Such a file in the memory of this process, at a multiple of 2 MiB, so that the kernel can back it
-// with huge pages.
+// A memory file mapped into this process, at a multiple of 2 MiB. So the kernel can use huge pages.
 class SharedMapping final : public SharedMemory {
  public:
   static constexpr uint64_t kAlignBytes = 2 << 20;
 
   // file        borrowed; may be closed afterwards
-  // size_bytes  as CreateMemoryFile was given it
+  // size_bytes  the argument of CreateMemoryFile
   // Errors: kResourceExhausted  no such amount of address space
   //         kUnsupported        the file has another size, or one that can still change
   static Result<std::unique_ptr<SharedMapping>> Map(const UniqueFd& file, uint64_t size_bytes);

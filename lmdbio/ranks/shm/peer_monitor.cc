@@ -15,9 +15,9 @@
 namespace lmdbio::ranks {
 namespace {
 
-// Of the line in /proc/PID/stat, proc_pid_stat(5).
+// Fields of the line in /proc/PID/stat, proc_pid_stat(5).
 struct ProcessStat {
-  int error_number = 0;  // it cannot be read: ESRCH once the process was reaped
+  int error_number = 0;  // of a failed read: ESRCH after the parent has reaped the process
   char state = 0;
   uint64_t thread_count = 0;
   uint64_t start_time = 0;
@@ -29,9 +29,10 @@ UniqueFd OpenStat(const std::string& process) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-// file  -1: nothing is known
+// file  an invalid descriptor gives an empty result
 ProcessStat ReadStat(const UniqueFd& file) {
-  // Numbers follow the name, which is in parentheses and may hold anything.
+  // The second field is the name, in parentheses. It may contain any character, so the search for
+  // its end begins at the back.
   constexpr size_t kStateField = 3;
   constexpr size_t kThreadCountField = 20;
   constexpr size_t kStartTimeField = 22;
@@ -54,8 +55,8 @@ ProcessStat ReadStat(const UniqueFd& file) {
   return stat;
 }
 
-// Whether /proc has the processes of this pid namespace: a namespace may see the /proc of another,
-// where its numbers mean other processes.
+// Whether /proc shows the processes of this pid namespace. A process may see the /proc of another
+// namespace, in which its numbers belong to other processes.
 bool ProcIsOurs() {
   std::array<char, 32> number{};
   const ssize_t got = ::readlink("/proc/self", number.data(), number.size());
@@ -72,10 +73,11 @@ UniqueFd OpenPidfd([[maybe_unused]] pid_t pid) {
 #endif
 }
 
-// The file stays that of its process: a later process of the same number has another.
+// An open stat file stays that of its process. A later process of the same number has another file.
 bool HasEnded(const UniqueFd& file) {
   const ProcessStat stat = ReadStat(file);
-  // A zombie waits for its parent to reap it; one with more threads has lost its first one only.
+  // A zombie has ended, and its parent has not reaped it. A zombie with several threads has only
+  // lost its first thread.
   return stat.error_number == ESRCH || (stat.state == 'Z' && stat.thread_count == 1);
 }
 
@@ -100,7 +102,7 @@ bool PeerMonitor::Add(const ProcessIdentity& peer) {
   if (added.is_gone || !ProcIsOurs()) return added.is_gone || added.pidfd;
   added.stat = OpenStat(std::to_string(peer.pid));
   const uint64_t start_time = ReadStat(added.stat).start_time;
-  // Another process has the number by now.
+  // With another start time, the number belongs to a later process.
   added.is_gone = start_time != 0 && peer.start_time != 0 && start_time != peer.start_time;
   if (added.pidfd || added.is_gone) added.stat = UniqueFd();
   return added.pidfd || added.stat || added.is_gone;
