@@ -1,7 +1,7 @@
-// Goal: the ranks of a host share memory that has no name at any moment, or all of them hear alike
-// why they cannot; nobody but them gets it.
-// Method: ranks played by threads, each of which makes its own map of the one file. The kernel is
-// made to refuse calls of one thread.
+// Goal: the ranks of a host share memory that never has a name, or all of them return the same
+// error; no other process gets the memory.
+// Method: the ranks are threads, and each maps the file for itself. A seccomp filter refuses system
+// calls of one thread.
 #include "lmdbio/ranks/group/host_memory.h"
 
 #include <fcntl.h>
@@ -47,7 +47,8 @@ size_t OpenDescriptors() {
   return count;
 }
 
-TEST_CASE("AllocateHostMemory gives what any group gives", "[comm][host_memory]") {
+TEST_CASE("AllocateHostMemory gives memory that passes the checks of all groups",
+          "[comm][host_memory]") {
   const int rank_count = GENERATE(1, 2, 3, 8);
   const int ranks_per_host = GENERATE(2, 1 << 20);
   CAPTURE(rank_count, ranks_per_host);
@@ -179,7 +180,10 @@ TEST_CASE("Descriptors do not go between users", "[comm][host_memory]") {
     if (!file || !inbox || ::seteuid(12345) != 0) return Verdict::kCannotTell;
     const auto sent = SendDescriptor(inbox->address(), *file);
     const bool refuses_to_send =
-        !sent && sent.error().message() == "the socket belongs to user 0, not to 12345";
+        !sent &&
+        sent.error().message() ==
+            "the socket belongs to user 0, not to user 12345: all ranks of a host must run as one "
+            "user";
     // This user refuses a descriptor that the other user sends to itself.
     auto theirs = DescriptorInbox::Open();
     if (!theirs || !SendDescriptor(theirs->address(), *file)) return Verdict::kWrong;

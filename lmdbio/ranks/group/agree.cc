@@ -1,10 +1,10 @@
-// Two steps, and only the first where all is well:
+// An agreement has two steps; without a failure only the first:
 //
 //   AllGather   {code, errno, length of the text} of every rank; code 0 is success
-//   Broadcast   the text of the rank that speaks for all: the lowest that failed by itself, or the
-//               lowest that knows of another's failure only
+//   Broadcast   the text of one failed rank, the reporter: the lowest rank with a failure of its
+//               own, or else the lowest rank that knows of a failure of another rank
 //
-// Every rank sees the same codes and lengths, so all of them take the second step or none does.
+// Every rank sees the same codes and lengths. So all ranks take the second step, or none does.
 #include <cstring>
 #include <string>
 
@@ -21,14 +21,14 @@ struct Verdict {
   uint64_t text_bytes = 0;
 };
 
-// Whether a rank has failed only because it heard of another's failure.
-bool IsHearsay(const Verdict& verdict) {
+// Whether a rank failed only because another rank had failed before.
+bool IsSecondHand(const Verdict& verdict) {
   return verdict.code == static_cast<int32_t>(ErrorCode::kPeerFailed);
 }
 
-// What others are told of a rank's failure.
+// The failure of a rank in the words for the other ranks.
 std::string TextOf(const Group& group, const Error& error) {
-  if (error.code() == ErrorCode::kPeerFailed) return error.message();  // it names a rank
+  if (error.code() == ErrorCode::kPeerFailed) return error.message();  // names a rank already
   const std::string where = group.host_name().empty() ? "" : " on " + group.host_name();
   return fmt::format("rank {}{}: {}", group.rank(), where, error.message());
 }
@@ -38,17 +38,17 @@ struct FailureReporter {
   Verdict verdict;
 };
 
-// Who speaks for all ranks that have failed; nobody if none has.
-FailureReporter ChooseSpeaker(Bytes gathered) {
-  FailureReporter speaker;
+// The rank whose failure all ranks report; rank -1 if no rank failed.
+FailureReporter ChooseReporter(Bytes gathered) {
+  FailureReporter reporter;
   for (size_t rank = 0; rank < gathered.size() / sizeof(Verdict); ++rank) {
     Verdict verdict;
     std::memcpy(&verdict, &gathered[rank * sizeof(Verdict)], sizeof(Verdict));
-    if (verdict.code == 0 || (speaker.rank >= 0 && IsHearsay(verdict))) continue;
-    speaker = {static_cast<int>(rank), verdict};
-    if (!IsHearsay(verdict)) break;
+    if (verdict.code == 0 || (reporter.rank >= 0 && IsSecondHand(verdict))) continue;
+    reporter = {static_cast<int>(rank), verdict};
+    if (!IsSecondHand(verdict)) break;
   }
-  return speaker;
+  return reporter;
 }
 
 }  // namespace
@@ -63,15 +63,15 @@ Status Agree(Group& group, Status mine) {
   auto gathered = group.AllGather(std::as_bytes(std::span(&my_verdict, 1)));
   if (!gathered && mine) return Fail(std::move(gathered).error());
   if (!gathered) return mine;
-  const FailureReporter speaker = ChooseSpeaker(*gathered);
-  if (speaker.rank < 0) return {};
-  std::string text(speaker.verdict.text_bytes, '\0');
-  if (speaker.rank == group.rank()) text = my_text;
-  Status told = group.Broadcast(speaker.rank, std::as_writable_bytes(std::span(text)));
-  // A rank's own failure says more to it than another's, and than a failure to tell the others.
-  if (!mine && (!IsHearsay(my_verdict) || IsHearsay(speaker.verdict) || !told)) return mine;
-  if (!told) return told;
-  return Fail(ErrorCode::kPeerFailed, std::move(text), speaker.verdict.error_number);
+  const FailureReporter reporter = ChooseReporter(*gathered);
+  if (reporter.rank < 0) return {};
+  std::string text(reporter.verdict.text_bytes, '\0');
+  if (reporter.rank == group.rank()) text = my_text;
+  Status sent = group.Broadcast(reporter.rank, std::as_writable_bytes(std::span(text)));
+  // A rank keeps its own failure, unless it is second-hand and the reporter has the cause.
+  if (!mine && (!IsSecondHand(my_verdict) || IsSecondHand(reporter.verdict) || !sent)) return mine;
+  if (!sent) return sent;
+  return Fail(ErrorCode::kPeerFailed, std::move(text), reporter.verdict.error_number);
 }
 
 Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine) {

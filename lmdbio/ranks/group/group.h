@@ -1,12 +1,12 @@
-// lmdbio/ranks/group/group.h - the processes that work together, without a word of MPI.
+// lmdbio/ranks/group/group.h - the processes that work together; independent of MPI.
 //
-// A group is a list of ranks that call the same things in the same order. Three kinds: one process
-// alone (solo), the ranks of an MPI communicator (ranks/mpi/mpi_group.h), and threads that play
-// ranks, for tests (ranks/group/thread_group.h). Everything above sees this interface only.
+// A group is an ordered set of ranks that make the same calls in the same order. It is one process
+// alone (SoloGroup), the ranks of an MPI communicator (ranks/mpi/mpi_group.h), or threads that play
+// ranks, for tests (ranks/group/thread_group.h). Other rooms use this interface only.
 //
 // "Collective" means: every rank of the group makes the call, in the same order relative to its
-// other collective calls. A failure that only one rank can see must be agreed upon before the next
-// collective call, or ranks would wait for each other: see Agree.
+// other collective calls. The ranks agree on a failure that only one rank can see before the next
+// collective call (Agree), or they would wait for each other for ever.
 //
 // Source: dissertation 3.2.1 (finding the processes that share a host); docs/loader.md "Ranks".
 #ifndef LMDBIO_RANKS_GROUP_GROUP_H_
@@ -36,21 +36,21 @@ class Group {
   virtual int rank() const = 0;  // 0 <= rank() < size()
   virtual int size() const = 0;
 
-  // The name of this rank's host where the group spans several, for messages; otherwise "".
+  // The name of this rank's host, for messages, if the group spans several hosts; otherwise "".
   virtual const std::string& host_name() const = 0;
 
-  // Collective. Returns when every rank has called it; what a rank wrote to shared memory before,
-  // every rank sees after.
-  // Errors: kInternal  MPI failed, in its words
+  // Collective. Returns when every rank has called it. All ranks then see the bytes that any rank
+  // wrote to shared memory before the call.
+  // Errors: kInternal  MPI failed, with its message
   virtual Status Barrier() = 0;
 
-  // Collective. `bytes` of rank `root` become everybody's.
+  // Collective. Copies `bytes` of rank `root` into `bytes` of every other rank.
   // root   [0 <= root < size(); the same on every rank]
   // bytes  [the same size on every rank; any size]
   // Errors: as Barrier
   virtual Status Broadcast(int root, MutableBytes bytes) = 0;
 
-  // Collective. Returns everybody's `mine`, rank after rank.
+  // Collective. Returns `mine` of all ranks, in rank order.
   // mine  [the same size on every rank; any size]
   // Returns: [size() * mine.size()]
   // Errors: as Barrier
@@ -67,18 +67,18 @@ class Group {
   virtual Result<std::unique_ptr<Group>> Split(int color) = 0;
 
   // Collective. Requires: all ranks share memory (SplitByHost made this group).
-  // Ranks that are processes get a file in memory (host_memory.h), or a window of MPI's where the
-  // system refuses that; the memory then has a note.
+  // Ranks that are processes get a file in memory (host_memory.h). If the system refuses that, they
+  // get an MPI window, and the memory has a note.
   // size_bytes  [the same on every rank; may be 0]
-  // Errors: kResourceExhausted  no such amount of shared memory, the same on every rank; says what
-  //                             there is, and how to get more
-  //         kInvalidArgument    the ranks do not share memory, or ask for different sizes
-  //         kInternal           MPI failed, in its words
-  // Cost: pages are made when they are first touched, near the rank that touches them
+  // Errors: kResourceExhausted  not so much shared memory, the same error on every rank; names the
+  //                             available amount and the remedy
+  //         kInvalidArgument    the ranks do not share memory, or request different sizes
+  //         kInternal           MPI failed, with its message
+  // Cost: pages are allocated at their first touch, near the rank that touches them
   virtual Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) = 0;
 };
 
-// The ranks that stand `step` places behind and before this one, in a ring of all.
+// The ranks `step` places after and before this one, in a cycle of all ranks.
 // step  [0 < step <= size()]
 inline int RankBehind(const Group& group, int step = 1) {
   return (group.rank() + step) % group.size();
@@ -87,12 +87,12 @@ inline int RankBefore(const Group& group, int step = 1) {
   return (group.rank() + group.size() - step) % group.size();
 }
 
-// The ranks above and below this one in a tree of all, with rank 0 at the top.
+// The parent and the children of this rank in a tree of all ranks, with rank 0 at the root.
 struct TreeNeighbours {
   std::optional<int> parent;
   std::vector<int> children;
 };
-// child_count_max  [> 0] of any rank
+// child_count_max  [> 0] children of one rank
 inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) {
   TreeNeighbours neighbours;
   if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / child_count_max;
@@ -106,16 +106,16 @@ inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) 
 // A group of this process alone.
 std::unique_ptr<Group> SoloGroup();
 
-// Collective. Tells every rank whether any of them has failed. If all `mine` are good, returns
-// success. Otherwise a failing rank gets its own error back, and every other rank kPeerFailed with
-// the number and the message of the lowest failing rank: "rank 3: x/data.mdb: no such file", or
-// "rank 3 on node-7: x/data.mdb: no such file" where the group spans several hosts. The error keeps
-// that rank's error_number(). A rank whose own error is kPeerFailed has only heard of a failure; it
-// gets the message of a rank that has failed itself, if there is one.
+// Collective. All ranks learn whether any rank has failed. Returns success if all `mine` are
+// successes. Otherwise a failed rank gets its own error back, and every other rank gets kPeerFailed
+// with the number and the message of the lowest failed rank: "rank 3: x/data.mdb: no such file", or
+// "rank 3 on node-7: x/data.mdb: no such file" if the group spans several hosts. The error keeps
+// the error_number() of that rank. A rank whose own error is kPeerFailed knows only that another
+// rank failed. It gets the message of a rank with a failure of its own, if there is one.
 // Errors: as described; kInternal  MPI failed
 Status Agree(Group& group, Status mine);
 
-// Collective. `mine`, where every rank has made one: what some ranks cannot have, none has.
+// Collective. Returns `mine` if every rank has a value. If a rank has an error, all ranks fail.
 // Errors: as Agree
 template <typename T>
 Result<T> ForAll(Group& group, Result<T> mine) {
@@ -124,10 +124,10 @@ Result<T> ForAll(Group& group, Result<T> mine) {
   return mine;
 }
 
-// Collective. Whether all ranks say the same words.
-// what  goes before them in an error: "the options"
-// Errors: kInvalidArgument  this rank's differ from those of rank 0; has both
-//         kPeerFailed       another rank's do; kInternal  MPI failed
+// Collective. Succeeds if `mine` is the same text on all ranks.
+// what  their name in an error, in the plural: "the options"
+// Errors: kInvalidArgument  the text of this rank differs from that of rank 0; contains both
+//         kPeerFailed       the text of another rank differs; kInternal  MPI failed
 Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine);
 
 }  // namespace lmdbio::ranks

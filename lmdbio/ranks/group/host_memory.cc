@@ -1,8 +1,8 @@
-// Three steps, after each of which all ranks know whether all of them have taken it:
+// Three steps. After each of them all ranks know whether it succeeded on all:
 //
-//   1. rank 0 makes the file; each other rank opens an inbox and tells its address
-//   2. rank 0 puts the file into every inbox
-//   3. the other ranks take it out; all map it
+//   1. rank 0 creates the file; each other rank opens an inbox and publishes its address
+//   2. rank 0 puts the descriptor of the file into every inbox
+//   3. the other ranks take it out and map the file
 #include "lmdbio/ranks/group/host_memory.h"
 
 #include <array>
@@ -22,8 +22,9 @@
 namespace lmdbio::ranks {
 namespace {
 
-// A message of every rank after a step. In the end all ranks have the same code, which Agree does
-// not give. So all ranks take the same decision on another kind of memory.
+// The message of every rank after a step. All ranks return the code of the lowest failed rank,
+// while Agree would return kPeerFailed on the others. So all ranks make the same decision on
+// another kind of memory.
 struct Outcome {
   int32_t code = 0;  // of the failure; 0: none
   std::array<char, 252> words{};
@@ -77,8 +78,8 @@ Status StatusOf(const Result<T>& result) {
   return Fail(result.error().code(), result.error().message());
 }
 
-// Collective. Where the other ranks want the file.
-// made  what this rank has made ready: the file or its inbox
+// Collective. The inboxes of the ranks, after they have compared sizes and outcomes of step 1.
+// made  the outcome of step 1 on this rank: of its file or its inbox
 Result<std::vector<DescriptorInbox::Address>> MeetAll(Group& group, uint64_t size_bytes,
                                                       const DescriptorInbox::Address& mine,
                                                       const Status& made) {
@@ -103,7 +104,7 @@ Memory Map(const Result<UniqueFd>& file, uint64_t size_bytes) {
   return SharedMapping::Map(*file, size_bytes);
 }
 
-// The part of rank 0. Collective, with TakeMemory of the other ranks.
+// The steps of rank 0. Collective, with TakeMemory on the other ranks.
 Memory GiveMemory(Group& group, uint64_t size_bytes) {
   const Result<UniqueFd> file = CreateMemoryFile(size_bytes);
   Memory memory = Map(file, size_bytes);

@@ -12,7 +12,7 @@ Result<HostTopology> FindHostPlaces(Group& group, Group& host) {
   HostTopology places;
   for (size_t rank = 0; rank < rank_count; ++rank) {
     std::memcpy(&root, &gathered[rank * sizeof root], sizeof root);
-    // A root comes before all others of its host.
+    // The loop meets a root before the other ranks of its host.
     const bool is_root = static_cast<size_t>(root) == rank;
     const int its_host = is_root ? places.host_count() : places.host_of[static_cast<size_t>(root)];
     if (is_root) places.ranks.emplace_back();

@@ -1,4 +1,4 @@
-// lmdbio/ranks/group/rank_names.h - what ranks are called in messages.
+// lmdbio/ranks/group/rank_names.h - the names of ranks in messages.
 #ifndef LMDBIO_RANKS_GROUP_RANK_NAMES_H_
 #define LMDBIO_RANKS_GROUP_RANK_NAMES_H_
 
@@ -10,11 +10,11 @@
 
 namespace lmdbio::ranks {
 
-// "rank 3", or "rank 3 on node-7" where the group spans several hosts.
+// "rank 3", or "rank 3 on node-7" if the group spans several hosts.
 std::string RankName(const Group& group, int rank);
 
-// Collective. [ranks] what everybody calls everybody.
-// known_as  this rank in messages, where it is another there; negative: its rank
+// Collective. [ranks] the names of all ranks, the same on each rank.
+// known_as  the number of this rank in messages, if it differs from its rank here; else negative
 // Errors: kInternal  MPI failed
 Result<std::vector<std::string>> GatherRankNames(Group& group, int known_as);
 

@@ -1,4 +1,4 @@
-// lmdbio/ranks/group/same_size.h - memory is shared only by ranks that mean the same amount of it.
+// lmdbio/ranks/group/same_size.h - checks that all ranks request the same amount of shared memory.
 #ifndef LMDBIO_RANKS_GROUP_SAME_SIZE_H_
 #define LMDBIO_RANKS_GROUP_SAME_SIZE_H_
 
@@ -11,9 +11,9 @@
 
 namespace lmdbio::ranks {
 
-// MPI makes a window as large as its owner says and tells nobody: a rank that means more would
-// write over whatever is mapped behind it.
-// asked_bytes  [what each rank asks for]
+// MPI creates a window of the size that its owner passes, and does not compare. A rank that assumes
+// a larger window would overwrite the memory behind it.
+// asked_bytes  [ranks] the requested sizes
 // Errors: kInvalidArgument  they differ
 inline Status CheckSameSize(std::span<const uint64_t> asked_bytes) {
   for (size_t rank = 1; rank < asked_bytes.size(); ++rank) {

@@ -1,6 +1,6 @@
-// Every collective call is a round at a table: each rank lays down what it brings, all meet, each
-// looks at what the others have laid down, all meet again before anything is taken away. The
-// meetings order all accesses to the table, so that its places need no lock of their own.
+// Every collective call has four steps: each rank stores its contribution in a table, all ranks
+// meet, each rank reads the contributions of the others, all ranks meet again. The two meetings
+// order all accesses to the table, so its entries need no lock.
 #include "lmdbio/ranks/group/thread_group.h"
 
 #include <condition_variable>
@@ -20,11 +20,11 @@ namespace lmdbio::ranks {
 namespace {
 
 struct RankContribution {
-  std::string_view call;  // must be the same for all ranks, as must root and the size of bytes
+  std::string_view call;  // the same on all ranks, as root and the size of bytes
   int root = 0;
   Bytes bytes = {};
   int host = 0;
-  std::shared_ptr<void> gift = nullptr;  // made by one rank for others to keep
+  std::shared_ptr<void> gift = nullptr;  // created by one rank, and kept by the others too
 };
 
 class ContributionTable {
@@ -54,12 +54,12 @@ class ContributionTable {
   uint64_t meeting_count_ = 0;
 };
 
-// One rank's handle on memory that all of them keep alive.
+// The handle of one rank on memory that all ranks keep alive.
 class JointMemory final : public SharedMemory {
  public:
   explicit JointMemory(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   MutableBytes bytes() const override { return memory_->bytes(); }
-  void Abandon() override {}  // releasing it is no collective call here
+  void Abandon() override {}  // the release is not collective
 
  private:
   std::shared_ptr<SharedMemory> memory_;
@@ -179,7 +179,9 @@ Result<std::unique_ptr<SharedMemory>> ThreadGroup::AllocateShared(uint64_t size_
   if (rank_ == 0) table_->at(0).gift = std::make_shared<Allocation>(AllocateAnonymous(size_bytes));
   const auto allocation = std::static_pointer_cast<Allocation>(TakeFrom(0));
   if (!is_one_host) {
-    return Fail(ErrorCode::kInvalidArgument, "shared memory asked for across hosts");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "shared memory was requested by ranks of several hosts: split the group by host first");
   }
   LMDBIO_TRY_VOID(CheckSameSize(asked_bytes));
   if (!*allocation) return Fail(allocation->error().Copy());

@@ -1,7 +1,7 @@
 // lmdbio/ranks/group/thread_group.h - ranks played by the threads of one process.
 //
-// For tests: what several processes do to each other happens here under one debugger and one thread
-// sanitizer. Hosts are made up: `ranks_per_host` neighbours count as one.
+// For tests: one debugger and one thread sanitizer see all ranks. Hosts are simulated: each
+// `ranks_per_host` ranks in a row count as one host.
 #ifndef LMDBIO_RANKS_GROUP_THREAD_GROUP_H_
 #define LMDBIO_RANKS_GROUP_THREAD_GROUP_H_
 
@@ -16,8 +16,8 @@ struct ThreadRanks {
   int ranks_per_host = 1 << 20;  // > 0
 };
 
-// Runs `body` once for each rank, each on a thread of its own, and waits for all of them. A rank
-// that returns while others still wait for it in a collective call makes this wait for ever.
+// Runs `body` once for each rank, each in a thread of its own, and waits for all threads. If a rank
+// returns while others wait for it in a collective call, this waits for ever.
 // Requires: no exception leaves `body`
 void RunAsThreads(ThreadRanks ranks, const std::function<void(Group& group)>& body);
 
