@@ -41,7 +41,7 @@ std::unique_ptr<Group> World() {
   return std::move(*world);
 }
 
-TEST_CASE("MpiGroup does what any group does", "[comm]") {
+TEST_CASE("MpiGroup passes the checks of all groups", "[comm]") {
   const auto world = World();
   for (const GroupCheck& check : test::GroupChecks()) {
     INFO(check.name);
@@ -51,7 +51,7 @@ TEST_CASE("MpiGroup does what any group does", "[comm]") {
   }
 }
 
-TEST_CASE("MpiGroup gives what MPI's own calls give", "[comm]") {
+TEST_CASE("MpiGroup gives the results of MPI's own calls", "[comm]") {
   const auto world = World();
   CHECK(world->rank() == WorldRank());
   CHECK(world->size() == WorldSize());
@@ -141,7 +141,7 @@ TEST_CASE("BroadcastInPieces and AllGatherInPieces take pieces of any size", "[c
   }
 }
 
-TEST_CASE("MpiGroup refuses what is no communicator of ranks", "[comm]") {
+TEST_CASE("MpiGroup refuses communicators without a group of ranks", "[comm]") {
   const auto none = MpiGroup(MPI_COMM_NULL);
   REQUIRE_FALSE(none.has_value());
   CHECK(none.error().code() == ErrorCode::kInvalidArgument);
@@ -154,12 +154,13 @@ TEST_CASE("MpiGroup refuses what is no communicator of ranks", "[comm]") {
   const auto group = MpiGroup(between);
   REQUIRE_FALSE(group.has_value());
   CHECK(group.error().code() == ErrorCode::kInvalidArgument);
-  CHECK(group.error().message() == "an intercommunicator is no group");
+  CHECK(group.error().message() ==
+        "the communicator is an intercommunicator: pass an intracommunicator");
   MPI_Comm_free(&between);
   MPI_Comm_free(&half);
 }
 
-TEST_CASE("MpiStatus says what MPI says", "[comm]") {
+TEST_CASE("MpiStatus has the message of MPI", "[comm]") {
   CHECK(MpiStatus(MPI_SUCCESS, "MPI_Bcast").has_value());
   const Status status = MpiStatus(MPI_ERR_ROOT, "MPI_Bcast");
   REQUIRE_FALSE(status.has_value());

@@ -18,7 +18,7 @@ ErrorCode CodeOf(int mpi_code) {
   return ErrorCode::kInternal;
 }
 
-// `count` bytes, whose copies in an array stand `stride_bytes` apart.
+// An MPI type of `count` bytes; in an array of them, the starts are `stride_bytes` apart.
 class StridedBytes {
  public:
   StridedBytes() = default;
@@ -86,7 +86,7 @@ Status AllGatherInPieces(MPI_Comm communicator, Bytes mine, MutableBytes all,
       piece_bytes_max, std::max<uint64_t>(kPieceBytesMax / static_cast<uint64_t>(rank_count), 1));
   for (uint64_t begin = 0; begin < mine.size(); begin += piece_bytes_max) {
     const int count = static_cast<int>(std::min<uint64_t>(piece_bytes_max, mine.size() - begin));
-    // Piece after piece lands at its place within the bytes of each rank, mine.size() apart.
+    // The pieces of two ranks are mine.size() apart in `all`.
     StridedBytes place;
     LMDBIO_TRY_VOID(place.Make(count, mine.size()));
     LMDBIO_TRY_VOID(MpiStatus(MPI_Allgather(mine.data() + begin, count, MPI_BYTE,

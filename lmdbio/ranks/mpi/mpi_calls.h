@@ -1,4 +1,4 @@
-// lmdbio/ranks/mpi/mpi_calls.h - MPI's calls with our errors, and for any number of bytes.
+// lmdbio/ranks/mpi/mpi_calls.h - MPI calls with lmdbio's errors, and for any number of bytes.
 #ifndef LMDBIO_RANKS_MPI_MPI_CALLS_H_
 #define LMDBIO_RANKS_MPI_MPI_CALLS_H_
 
@@ -12,7 +12,7 @@
 
 namespace lmdbio::ranks {
 
-// Success, or "CALL: what MPI says about `code`".
+// Success, or "CALL: MPI's message for `code`".
 // Errors: kResourceExhausted  MPI_ERR_NO_MEM
 //         kInvalidArgument    MPI_ERR_RMA_SHARED: the ranks do not share memory
 //         kInternal           any other code
@@ -22,7 +22,7 @@ Status MpiStatus(int code, std::string_view call);
 bool IsMpiRunning();
 
 // MPI counts in int, and some implementations multiply the count by the number of ranks in int. So
-// bytes travel in pieces of this many, all ranks together.
+// one MPI call moves at most this many bytes, of all ranks together.
 constexpr uint64_t kPieceBytesMax = uint64_t{1} << 30;
 
 // MPI_Bcast of any number of bytes. Collective.

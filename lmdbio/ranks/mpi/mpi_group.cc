@@ -11,7 +11,7 @@
 #include "lmdbio/ranks/mpi/mpi_memory.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
 
-#ifdef __SANITIZE_THREAD__  // it sees neither fences nor other processes
+#ifdef __SANITIZE_THREAD__  // the thread sanitizer sees neither fences nor other processes
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
@@ -31,7 +31,7 @@ Result<MPI_Comm> HostPart(MPI_Comm communicator) {
   return part;
 }
 
-// Collective. The name of this rank's host if the ranks of `communicator` do not share one, or "".
+// Collective. The name of this rank's host if `communicator` spans several hosts; else "".
 Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
   LMDBIO_TRY(MPI_Comm host, HostPart(communicator));
   int size = 0;
@@ -49,7 +49,7 @@ Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
 
 class CommunicatorGroup final : public Group {
  public:
-  // Takes the communicator over.
+  // Takes ownership of the communicator.
   // host_name  "" if all ranks share a host
   CommunicatorGroup(MPI_Comm communicator, std::string host_name)
       : communicator_(communicator), host_name_(std::move(host_name)) {
@@ -57,7 +57,7 @@ class CommunicatorGroup final : public Group {
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
   }
-  // Collective in name; MPI frees locally and waits for nobody.
+  // MPI_Comm_free is collective by the standard, but implementations do not wait in it.
   ~CommunicatorGroup() override {
     if (IsMpiRunning()) MPI_Comm_free(&communicator_);
   }
@@ -83,8 +83,8 @@ class CommunicatorGroup final : public Group {
 };
 
 Status CommunicatorGroup::Barrier() {
-  // MPI promises nothing about stores that are not its own. The fences pair with each other on all
-  // ranks: what is stored before one rank's first is seen after another's second.
+  // MPI guarantees nothing about stores outside of MPI. The fences of the ranks pair: a store
+  // before the first fence of one rank is visible after the second fence of another.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   LMDBIO_TRY_VOID(MpiStatus(MPI_Barrier(communicator_), "MPI_Barrier"));
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
 }
 
 Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
-  // MPI refuses negative colors; the first rank that gave a color stands for it.
+  // MPI refuses negative colors. So the first rank with a color represents it.
   LMDBIO_TRY(const std::vector<std::byte> colors, AllGather(std::as_bytes(std::span(&color, 1))));
   int first = 0;
   while (std::memcmp(&colors[static_cast<size_t>(first) * sizeof(int)], &color, sizeof(int)) != 0) {
@@ -120,7 +120,7 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
   return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
 }
 
-// All ranks get the same code, so that all of them ask MPI or none does.
+// AllocateHostMemory returns the same code on all ranks, so all ranks call MPI or none does.
 Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t size_bytes) {
   if (size_ == 1) return ranks::AllocateAnonymous(size_bytes);
   auto memory = ranks::AllocateHostMemory(*this, size_bytes);
@@ -132,16 +132,18 @@ Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t
 
 Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
   if (!IsMpiRunning()) {
-    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
+    return Fail(ErrorCode::kInvalidArgument,
+                "MPI is not running: call this after MPI_Init and before MPI_Finalize");
   }
   if (communicator == MPI_COMM_NULL) {
-    return Fail(ErrorCode::kInvalidArgument, "MPI_COMM_NULL is no group");
+    return Fail(ErrorCode::kInvalidArgument, "the communicator is MPI_COMM_NULL");
   }
   int is_intercommunicator = 0;
   LMDBIO_TRY_VOID(
       MpiStatus(MPI_Comm_test_inter(communicator, &is_intercommunicator), "MPI_Comm_test_inter"));
   if (is_intercommunicator != 0) {
-    return Fail(ErrorCode::kInvalidArgument, "an intercommunicator is no group");
+    return Fail(ErrorCode::kInvalidArgument,
+                "the communicator is an intercommunicator: pass an intracommunicator");
   }
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));

@@ -12,14 +12,14 @@
 
 namespace lmdbio::ranks {
 
-// Collective over `communicator`. Works on a duplicate, so that no message of the caller's can be
-// mistaken for one of ours; failures of MPI come back as errors (MPI_ERRORS_RETURN), but for the
-// duplication's own, which goes where `communicator` sends its errors.
-// Lifetime: a group that outlives MPI_Finalize may be destroyed, not called.
+// Collective over `communicator`. Uses a duplicate, so that messages of the caller and of lmdbio
+// cannot be confused. Failures of MPI are returned as errors (MPI_ERRORS_RETURN), except a failure
+// of the duplication, which goes to the error handler of `communicator`.
+// Lifetime: a group that outlives MPI_Finalize may be destroyed, but not called.
 // Requires: MPI is initialised, with MPI_THREAD_FUNNELED or more if the program has threads; every
 //           call on the group comes from the thread that may call MPI, before MPI_Finalize
 // Errors: kInvalidArgument  MPI_COMM_NULL, an intercommunicator, MPI not initialised
-//         kInternal         MPI failed, in its words
+//         kInternal         MPI failed, with its message
 Result<std::unique_ptr<ranks::Group>> MpiGroup(MPI_Comm communicator);
 
 }  // namespace lmdbio::ranks

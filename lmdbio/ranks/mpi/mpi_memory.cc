@@ -1,14 +1,14 @@
-// One window holds everything, as rank 0's part:
+// All memory is rank 0's part of one window:
 //
-//   each rank maps it      | MPI's own state | up to a page | size_bytes, handed out |
-//   on a page of its own   ^ page            ^ window       ^ page
+//   each rank maps it      | MPI's own state | padding | size_bytes, returned |
+//   at a page boundary     ^ page            ^ window  ^ page
 //
-// The window starts wherever MPI's state ends, at the same distance from a page in every rank, so
-// that each rank finds the same first page in it; this is checked.
+// The window starts after MPI's own state, at the same distance from a page boundary in every rank.
+// CheckOutcomes compares these distances. So each rank finds the same first page in the window.
 //
-// The window is one passive-target epoch for its whole life, in which MPI's unified memory model
-// lets loads and stores be used; Group::Barrier orders them between ranks. What a system gives a
-// process to map is zero-filled, so nobody touches the memory to make it so.
+// The window has one passive-target epoch for its whole life, in which MPI's unified memory model
+// permits loads and stores. Group::Barrier orders them between ranks. Newly mapped memory is
+// zero-filled, so no rank needs to clear it.
 #include "lmdbio/ranks/mpi/mpi_memory.h"
 
 #include <sys/statvfs.h>
@@ -34,7 +34,7 @@ namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kAddressableBytes = uint64_t{1} << 62;  // more than any address space
-constexpr uint64_t kForMpiBytes = 1 << 20;                 // MPI's own state, generously
+constexpr uint64_t kForMpiBytes = 1 << 20;                 // more than MPI's own state
 constexpr const char* kUsualDirectory = "/dev/shm";
 
 class WindowMemory final : public SharedMemory {
@@ -60,8 +60,8 @@ class WindowMemory final : public SharedMemory {
   bool is_abandoned_ = false;
 };
 
-// Where Open MPI puts the files behind its windows; "" where that is unknown. MPI's own way to ask,
-// MPI_T, takes 0.2 s, because Open MPI loads every component it has to answer.
+// The directory of the files behind Open MPI's windows; "" if it is unknown. MPI's own interface
+// for this question, MPI_T, takes 0.2 s, because Open MPI loads all its components to answer.
 std::string BackingDirectory() {
 #ifdef OPEN_MPI
   const char* const chosen = std::getenv("OMPI_MCA_osc_sm_backing_directory");
@@ -71,7 +71,7 @@ std::string BackingDirectory() {
   return "";
 }
 
-// The free and the total bytes of the directory of the windows, as far as they can be known.
+// The free and the total bytes of the directory of the windows; kUnlimited if unknown.
 struct Room {
   uint64_t free_bytes = kUnlimited;
   uint64_t all_bytes = kUnlimited;
@@ -85,7 +85,7 @@ Room FindRoom() {
           static_cast<uint64_t>(found.f_blocks) * found.f_frsize};
 }
 
-// The room, the need, and the remedy, as text for an error.
+// The text of an error: the requested and the available bytes, and the remedy.
 std::string WordsOfNoRoom(uint64_t size_bytes, const Room& room, std::string_view why_window) {
   std::string asked = fmt::format("{} bytes of shared memory", size_bytes);
   if (room.free_bytes == kUnlimited || size_bytes >= kAddressableBytes) return asked;
@@ -101,8 +101,8 @@ std::string WordsOfNoRoom(uint64_t size_bytes, const Room& room, std::string_vie
       directory);
 }
 
-// Open MPI's rank 0 looks for room itself, and returns without a word to the others, which wait for
-// it for ever. So this rank 0 looks beforehand, and tells all ranks.
+// If there is no room, rank 0 of Open MPI returns an error without a message to the others, which
+// then wait for ever. So rank 0 checks for room beforehand, and broadcasts the result.
 Status CheckRoom(MPI_Comm communicator, int rank, uint64_t size_bytes,
                  std::string_view why_window) {
   Room room = rank == 0 ? FindRoom() : Room();
@@ -113,12 +113,12 @@ Status CheckRoom(MPI_Comm communicator, int rank, uint64_t size_bytes,
 
 struct MpiWindow {
   int code = MPI_SUCCESS;      // the first failure
-  const char* call = nullptr;  // and whose it is
+  const char* call = nullptr;  // the call that failed
   MPI_Win handle = MPI_WIN_NULL;
   std::byte* address = nullptr;  // of rank 0's part, here
 };
 
-// Every step is made known by `code` alone, so that all ranks reach the exchange of codes.
+// Returns the first failure in `code`, and no error. So all ranks reach the exchange of codes.
 MpiWindow AllocateWindow(MPI_Comm communicator, int rank, uint64_t window_bytes) {
   MpiWindow window;
   const auto keep = [&window](int code, const char* call) {
@@ -151,7 +151,7 @@ struct Outcome {
   uint64_t page_distance = 0;  // bytes from the window's start to the next page
 };
 
-// Success if all ranks have the window, at the same distance from a page.
+// Success if all ranks have the window, at the same distance from a page boundary.
 Status CheckOutcomes(MPI_Comm communicator, int rank_count, const MpiWindow& window,
                      const Outcome& mine) {
   std::vector<Outcome> all(static_cast<size_t>(rank_count));
@@ -161,13 +161,16 @@ Status CheckOutcomes(MPI_Comm communicator, int rank_count, const MpiWindow& win
   for (int rank = 0; rank < rank_count; ++rank) {
     const Outcome& theirs = all[static_cast<size_t>(rank)];
     if (theirs.failed != 0) {
-      return Fail(ErrorCode::kInternal, fmt::format("rank {} got no shared memory", rank));
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("MPI allocated no shared memory on rank {}", rank));
     }
     if (theirs.page_distance != all[0].page_distance) {
       return Fail(
           ErrorCode::kInternal,
-          fmt::format("shared memory starts {} bytes before a page on rank 0, {} on rank {}",
-                      all[0].page_distance, theirs.page_distance, rank));
+          fmt::format(
+              "the MPI window starts {} bytes before a page on rank 0, and {} bytes before a "
+              "page on rank {}",
+              all[0].page_distance, theirs.page_distance, rank));
     }
   }
   return {};

@@ -1,4 +1,4 @@
-// lmdbio/ranks/mpi/mpi_memory.h - memory shared by the ranks of a host, as a window of MPI's.
+// lmdbio/ranks/mpi/mpi_memory.h - memory shared by the ranks of a host, as an MPI window.
 //
 // Source: dissertation 3.2.1; docs/loader.md "Ranks".
 #ifndef LMDBIO_RANKS_MPI_MPI_MEMORY_H_
@@ -15,12 +15,12 @@
 namespace lmdbio::ranks {
 
 // Collective over `communicator`; see Group::AllocateShared. For hosts that refuse
-// ranks::AllocateHostMemory, which needs no room in /dev/shm, never has a name, and may outlive
-// MPI_Finalize.
-// why_window  how the host refused that, for the note of the memory and for errors
-// size_bytes  [the same on every rank: AllocateHostMemory has compared them]
-// Requires: the error handler of `communicator` is MPI_ERRORS_RETURN; there are several ranks, for
-//           Open MPI takes the window of a lone rank from malloc, which does not clear it
+// AllocateHostMemory, whose memory is better: it needs no room in /dev/shm, never has a name, and
+// may outlive MPI_Finalize.
+// size_bytes  [the same on every rank: AllocateHostMemory has compared the sizes]
+// why_window  the refusal of the host, for the note of the memory and for errors
+// Requires: the error handler of `communicator` is MPI_ERRORS_RETURN; there are several ranks,
+//           because Open MPI takes the window of a lone rank from malloc, which does not clear it
 // Errors: kResourceExhausted, kInvalidArgument, kInternal, as Group::AllocateShared
 Result<std::unique_ptr<ranks::SharedMemory>> AllocateWindowMemory(MPI_Comm communicator,
                                                                   uint64_t size_bytes,

@@ -20,22 +20,25 @@ std::string_view NameOfLevel(int level) {
 
 Status CheckMpiThread(MpiCaller caller) {
   if (!IsMpiRunning()) {
-    return Fail(ErrorCode::kInvalidArgument, "MPI is not initialized, or is finalized already");
+    return Fail(ErrorCode::kInvalidArgument,
+                "MPI is not running: call this after MPI_Init and before MPI_Finalize");
   }
   if (caller == MpiCaller::kMainThread) {
     int is_main = 0;
     LMDBIO_TRY_VOID(MpiStatus(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main"));
     if (is_main != 0) return {};
-    return Fail(ErrorCode::kInvalidArgument, "this is not the thread that initialized MPI");
+    return Fail(ErrorCode::kInvalidArgument,
+                "the calling thread is not the thread that initialized MPI");
   }
   const int needed = caller == MpiCaller::kAnyThread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   int given = MPI_THREAD_SINGLE;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Query_thread(&given), "MPI_Query_thread"));
   if (given >= needed) return {};
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("a thread of its own may not call MPI: it was initialized with {}, and "
-                          "{} is needed",
-                          NameOfLevel(given), NameOfLevel(needed)));
+  return Fail(
+      ErrorCode::kUnsupported,
+      fmt::format("a helper thread may not call MPI: it was initialized with {}; initialize "
+                  "it with {}",
+                  NameOfLevel(given), NameOfLevel(needed)));
 }
 
 }  // namespace lmdbio::ranks

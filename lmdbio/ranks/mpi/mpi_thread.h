@@ -1,4 +1,4 @@
-// lmdbio/ranks/mpi/mpi_thread.h - who may call MPI.
+// lmdbio/ranks/mpi/mpi_thread.h - the threads that may call MPI.
 #ifndef LMDBIO_RANKS_MPI_MPI_THREAD_H_
 #define LMDBIO_RANKS_MPI_MPI_THREAD_H_
 
@@ -8,16 +8,16 @@
 
 namespace lmdbio::ranks {
 
-// From where MPI will be called, beside the program's own calls.
+// The thread from which lmdbio calls MPI, and the level of thread support that it needs.
 enum class MpiCaller : uint8_t {
-  kMainThread,  // the thread that initialised MPI: any level of thread support will do
-  kAnyThread,   // a helper thread, whatever the program does: MPI_THREAD_MULTIPLE
-  kOneAtATime,  // a helper thread, and the program promises that no other thread is within MPI
+  kMainThread,  // the thread that initialised MPI: any level
+  kAnyThread,   // a helper thread, while the program may call MPI too: MPI_THREAD_MULTIPLE
+  kOneAtATime,  // a helper thread, and the program guarantees that no other thread is within MPI
                 // meanwhile: MPI_THREAD_SERIALIZED
 };
 
 // Errors: kUnsupported      MPI was initialised with a lower level; names both levels
-//         kInvalidArgument  MPI is not initialised, or is finalized already; kMainThread is said
+//         kInvalidArgument  MPI is not initialised, or is finalized already; kMainThread is passed
 //                           on another thread
 Status CheckMpiThread(MpiCaller caller);
 

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLooks = 20;  // before the first sleep, giving up the core
+constexpr int kLooks = 20;  // with a yield of the core after each, before the first sleep
 constexpr auto kLeastSleep = std::chrono::microseconds(20);
 constexpr auto kMostSleep = std::chrono::microseconds(1000);
 
@@ -22,22 +22,22 @@ Status MpiWaiter::CheckStopped() {
   if (!is_stopped_.load()) [[likely]]
     return {};
   const std::lock_guard lock(mutex_);
-  return Fail(ErrorCode::kPeerFailed, words_);
+  return Fail(ErrorCode::kPeerFailed, reason_);
 }
 
-// The first words stay.
-Status MpiWaiter::Fallen(std::string words) {
+// The first reason stays.
+Status MpiWaiter::StopWith(std::string reason) {
   {
     const std::lock_guard lock(mutex_);
-    if (words_.empty()) words_ = std::move(words);
+    if (reason_.empty()) reason_ = std::move(reason);
   }
   is_stopped_.store(true);
   return CheckStopped();
 }
 
 void MpiWaiter::Stop(const Error& why) {
-  // Its own calls learn of it as those of a peer do.
-  static_cast<void>(Fallen(why.message()));
+  // Calls on this rank fail in the same way as those on its peers.
+  static_cast<void>(StopWith(why.message()));
   health_.GiveUp(why);
 }
 
@@ -52,7 +52,7 @@ Status MpiWaiter::Await(MPI_Request& request) {
     if (now >= next_health_check_) {
       next_health_check_ = now + ranks::kHealthNap;
       Status health = health_.Check();
-      if (!health) return Fallen(health.error().message());
+      if (!health) return StopWith(health.error().message());
     }
     if (looks < kLooks) {
       ::sched_yield();

@@ -1,6 +1,7 @@
-// lmdbio/ranks/mpi/mpi_waiter.h - waiting for MPI asleep: test, sleep, test again.
+// lmdbio/ranks/mpi/mpi_waiter.h - waits for an MPI request: test, sleep, test again.
 //
-// MPI goes on with its messages only while it is called. So the sleeps are short, and grow.
+// MPI progresses with its messages only while it is called. So the sleeps are short at first, and
+// grow to 1 ms.
 //
 // Source: docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_RANKS_MPI_MPI_WAITER_H_
@@ -18,31 +19,33 @@
 
 namespace lmdbio::ranks {
 
-// Threads: one at a time, but Stop from any.
+// Threads: one at a time; Stop from any.
 class MpiWaiter {
  public:
   // Lifetime: `health` outlives the waiter
   explicit MpiWaiter(ranks::Health& health) : health_(health) {}
 
-  // Until the request is done; it is null then.
-  // Errors: kPeerFailed  a rank is gone, silent for too long, or has stopped; the request goes on
-  //         kInternal    MPI failed, in its words
+  // Waits until the request is done and MPI has set it to null. After kPeerFailed the request is
+  // still active.
+  // Errors: kPeerFailed  a rank has ended, is silent for too long, or has stopped
+  //         kInternal    MPI failed, with its message
   Status Await(MPI_Request& request);
 
-  // Errors: kPeerFailed  Stop was called, or a wait has failed; says why
+  // Errors: kPeerFailed  Stop was called, or a wait has failed; names the reason
   Status CheckStopped();
 
-  // Ends the wait under way and all to come, and tells the other ranks (ranks::Health::GiveUp).
+  // Ends the current wait and all later ones, and reports `why` to the other ranks
+  // (ranks::Health::GiveUp).
   void Stop(const Error& why);
 
  private:
-  Status Fallen(std::string words);
+  Status StopWith(std::string reason);
 
   ranks::Health& health_;
   std::chrono::steady_clock::time_point next_health_check_{};
   std::atomic<bool> is_stopped_{false};
   std::mutex mutex_;
-  std::string words_;  // why it is stopped
+  std::string reason_;  // of the stop
 };
 
 }  // namespace lmdbio::ranks
