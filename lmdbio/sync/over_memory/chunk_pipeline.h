@@ -1,5 +1,17 @@
-// lmdbio/sync/over_memory/chunk_pipeline.h - calls whose bytes go through the buffers of a host's
-// table, chunk after chunk, so that ranks write one chunk while they read another.
+// lmdbio/sync/over_memory/chunk_pipeline.h - calls whose bytes go through the buffers of a host
+// segment, chunk after chunk.
+//
+// The phases of different chunks overlap. In iteration i a rank combines chunk i - 1, takes the
+// results of chunk i - 2, and writes chunk i, each in another one of three buffers:
+//
+//   iteration    0        1        2        3        4
+//   chunk 0    write   combine   take
+//   chunk 1            write    combine   take
+//   chunk 2                     write    combine   take
+//
+// Before iteration i a rank waits until all ranks have done iteration i - 1. This one wait serves
+// all three phases: chunk i - 1 is written by all, chunk i - 2 is combined by all, and the buffer
+// that chunk i gets held chunk i - 3, which all have taken. So no rank waits for a free buffer.
 //
 // Only for the .cc files of this folder.
 #ifndef LMDBIO_SYNC_OVER_MEMORY_CHUNK_PIPELINE_H_
@@ -14,7 +26,8 @@
 
 namespace lmdbio::sync {
 
-// Of numbers, in order: others give other ones, as good as always.
+// Order-sensitive 64-bit hash of numbers. Collisions are negligible. The mixing step is that of
+// SplitMix64 (G. Steele et al., OOPSLA 2014).
 class CallDigest {
  public:
   explicit CallDigest(std::initializer_list<uint64_t> numbers) {
@@ -36,7 +49,7 @@ class CallDigest {
   uint64_t state_ = 0;
 };
 
-// The calls, for CallDigest.
+// The kinds of calls, for CallDigest.
 enum CallKind : uint64_t {
   kAllReduceCall = 1,
   kReduceScatterCall,
@@ -46,10 +59,11 @@ enum CallKind : uint64_t {
   kBarrierCall,
 };
 
-// What a call does with each chunk: the first rank writes what others need into its buffer; when
-// all have, each combines its part; when all have, each takes the parts of all.
-//   write, combine, take  void(uint64_t chunk)
-// kDepth  2: there is no take; 3: there is
+// The phases of a call, for each chunk.
+//   write    void(uint64_t chunk): copies into the own buffer the bytes that other ranks need
+//   combine  void(uint64_t chunk): after all ranks have written: reduces or copies its part
+//   take     void(uint64_t chunk): after all ranks have combined: copies the parts of the others
+// kDepth  the number of phases; with 2 there is no take
 template <uint32_t kDepth, typename Write, typename Combine, typename Take>
 struct ChunkPipeline {
   uint64_t count = 0;
@@ -60,7 +74,7 @@ struct ChunkPipeline {
   static constexpr uint32_t kLag = HostSegment::kLag;
   uint64_t IterationCount() const { return count + uint64_t{kDepth - 1} * kLag; }
 
-  // One iteration: the oldest first, whom others may be waiting for.
+  // One iteration. The combination comes first, because its results are needed soonest.
   void Do(uint64_t iteration) const {
     const auto is_chunk = [&](uint64_t lag) { return iteration >= lag && iteration - lag < count; };
     if (is_chunk(kLag)) combine(iteration - kLag);
@@ -77,8 +91,9 @@ ChunkPipeline<kDepth, Write, Combine, Take> MakeChunks(uint64_t count, Write wri
   return {count, write, combine, take};
 }
 
-// Runs the iterations from `first_iteration` on. Iteration i is step `first_step` + i. The last one
-// is not published: who comes to the next call has done it.
+// Runs the iterations from `first_iteration` on. Iteration i is step `first_step` + i of the call.
+// The last iteration is not published, because no rank waits for it in this call; a rank that
+// arrives at the next call has done it.
 // Errors: as HostSegment::Await
 template <typename AnyChunks>
 Status RunChunks(HostSegment& table, const AnyChunks& chunks, uint64_t first_iteration,
@@ -96,8 +111,8 @@ Status RunChunks(HostSegment& table, const AnyChunks& chunks, uint64_t first_ite
   return {};
 }
 
-// The whole call: the first chunk is on the table when the ranks find out whether they mean the
-// same, so that this takes no round of its own.
+// The whole call. Each rank writes the first chunk before it arrives. So the comparison of the
+// headers takes no round of its own.
 // Errors: as HostSegment::Await
 template <typename AnyChunks>
 Result<CallOutcome> RunCall(HostSegment& table, const CallTag& tag, const CallHeader& header,
@@ -110,7 +125,8 @@ Result<CallOutcome> RunCall(HostSegment& table, const CallTag& tag, const CallHe
   return CallOutcome::kDone;
 }
 
-// The part of `rank`, when `count` things are shared by `rank_count` ranks in multiples of `grain`.
+// The part of `rank` when `rank_count` ranks divide `count` elements in multiples of `grain`. The
+// last parts may be shorter or empty.
 struct IndexRange {
   uint64_t first = 0;
   uint64_t end = 0;

@@ -1,4 +1,4 @@
-// lmdbio/sync/over_memory/host_calls.h - each collective call as steps at the table of a host.
+// lmdbio/sync/over_memory/host_calls.h - each collective call as steps in a host segment.
 //
 // Only for host_collectives.cc. Steps and copies of each call: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_SYNC_OVER_MEMORY_HOST_CALLS_H_
@@ -16,14 +16,14 @@
 
 namespace lmdbio::sync {
 
-// The memory of all ranks, which end together.
+// The shared memory of all ranks. They release it together.
 struct HostMemory {
-  std::unique_ptr<ranks::SharedMemory> table;
-  std::unique_ptr<ranks::SharedMemory> registered;  // may be none
+  std::unique_ptr<ranks::SharedMemory> segment;
+  std::unique_ptr<ranks::SharedMemory> registered;  // null: none
   uint64_t registered_bytes = 0;                    // of each rank
 };
 
-// Errors: as Collectives, of each call.
+// Errors: as those of each call of Collectives.
 class HostCalls final : public Collectives {
  public:
   HostCalls(HostMemory memory, const HostSegmentShape& shape, int rank, const HostOptions& options,
@@ -49,12 +49,12 @@ class HostCalls final : public Collectives {
   Result<CallOutcome> Barrier(const CallTag& tag) override;
   MutableBytes registered() const override { return RegisteredOf(rank()); }
   uint64_t ample_bytes() const override { return kAmpleBytes; }
-  std::string Description() const override { return std::string(memory_.table->note()); }
+  std::string Description() const override { return std::string(memory_.segment->note()); }
   void Stop(const Error& why) override { table_.Stop(why); }
 
  private:
-  // What several ranks have of so much still lies in the caches of their cores when it is reduced,
-  // and a bucket of less would not be done sooner than it takes to wake everybody for it.
+  // Recommended bucket size. So many bytes of each rank are still in the cores' caches when they
+  // are reduced. Smaller buckets are not faster, because waking the ranks takes most of their time.
   static constexpr uint64_t kAmpleBytes = 1 << 20;
 
   MutableBytes RegisteredOf(int rank) const;
@@ -90,7 +90,7 @@ class HostCalls final : public Collectives {
   HostMemory memory_;
   HostSegment table_;
   HostOptions options_;
-  std::vector<const std::byte*> sources_;  // of a reduction; room for all ranks
+  std::vector<const std::byte*> sources_;  // [ranks] of the reduction under way
 };
 
 }  // namespace lmdbio::sync

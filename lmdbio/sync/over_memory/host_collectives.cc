@@ -21,19 +21,19 @@ HostSegmentShape ShapeOf(int rank_count, const HostOptions& options) {
   const auto ranks = static_cast<uint64_t>(rank_count);
   HostSegmentShape shape;
   shape.rank_count = rank_count;
-  // An AllToAll puts two numbers for each rank into its slot.
+  // The slot of an AllToAll begins with two sizes for each rank.
   shape.slot_bytes = std::max<uint64_t>(std::min(kSlotBytes, options.staging_bytes / 8),
                                         2 * sizeof(uint64_t) * ranks + kLineBytes);
   const uint64_t slots_bytes = 2 * shape.slot_bytes;
   const uint64_t left_bytes =
       options.staging_bytes > slots_bytes ? options.staging_bytes - slots_bytes : 0;
-  // In a buffer each rank has a part of whole cache lines.
+  // Each rank has a part of whole cache lines in each buffer.
   const uint64_t buffer_bytes = left_bytes / HostSegment::kBuffers / kLineBytes * kLineBytes;
   shape.buffer_bytes = std::max(buffer_bytes, kLineBytes * ranks);
   return shape;
 }
 
-// Options that differ would be waits that do not end.
+// With different options the ranks would lay out the segment differently, and wait for ever.
 Status CheckSameOptions(ranks::Group& group, const HostOptions& options) {
   CallDigest mine(
       {static_cast<uint64_t>(options.way), options.staging_bytes, options.registered_bytes});
@@ -42,8 +42,9 @@ Status CheckSameOptions(ranks::Group& group, const HostOptions& options) {
   for (size_t at = 0; at < all.size(); at += sizeof(value)) {
     if (std::memcmp(all.data() + at, &value, sizeof(value)) == 0) continue;
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("rank {} has other options for the collectives of a host than rank {}",
-                            at / sizeof(value), group.rank()));
+                fmt::format("the options of the host collectives differ between rank {} and rank "
+                            "{}: pass the same options on every rank",
+                            group.rank(), at / sizeof(value)));
   }
   return {};
 }
@@ -55,7 +56,7 @@ Result<std::unique_ptr<Collectives>> HostCollectives(ranks::Group& group, ranks:
   LMDBIO_TRY_VOID(CheckSameOptions(group, options));
   const HostSegmentShape shape = ShapeOf(group.size(), options);
   HostMemory memory;
-  LMDBIO_TRY(memory.table, group.AllocateShared(HostSegment::BytesNeeded(shape)));
+  LMDBIO_TRY(memory.segment, group.AllocateShared(HostSegment::BytesNeeded(shape)));
   memory.registered_bytes = AlignUp(options.registered_bytes, kPageBytes);
   if (memory.registered_bytes > 0) {
     auto registered =
@@ -74,13 +75,13 @@ Result<std::unique_ptr<Collectives>> HostCollectives(ranks::Group& group, ranks:
 HostCalls::HostCalls(HostMemory memory, const HostSegmentShape& shape, int rank,
                      const HostOptions& options, ranks::Health& health)
     : memory_(std::move(memory)),
-      table_(memory_.table->bytes(), shape, rank, options.wait, health),
+      table_(memory_.segment->bytes(), shape, rank, options.wait, health),
       options_(options),
       sources_(static_cast<size_t>(shape.rank_count)) {}
 
 HostCalls::~HostCalls() {
   if (table_.LeaveInPeace()) return;
-  memory_.table->Abandon();
+  memory_.segment->Abandon();
   if (memory_.registered != nullptr) memory_.registered->Abandon();
 }
 
@@ -90,7 +91,7 @@ MutableBytes HostCalls::RegisteredOf(int rank) const {
                                              memory_.registered_bytes);
 }
 
-// Comes to the call, with what is in the slot.
+// Arrives at the call with the bytes in its slot, and waits for all.
 Result<CallOutcome> HostCalls::Meet(const CallTag& tag, const CallHeader& header) {
   table_.Arrive(tag, header);
   LMDBIO_TRY_VOID(table_.Await(0));

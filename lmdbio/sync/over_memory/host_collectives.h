@@ -1,9 +1,8 @@
 // lmdbio/sync/over_memory/host_collectives.h - the collectives of ranks that share the memory of a
 // host.
 //
-// No message, no copy through the kernel, and no system call but to yield while nobody sleeps. The
-// reduction is
-// made in the order of the ranks whatever the way, so all ways give the same bits.
+// No message, and no copy through the kernel. While no rank sleeps, no system call but sched_yield.
+// Every algorithm reduces in the order of the ranks, so all algorithms give the same bits.
 //
 // Source: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_SYNC_OVER_MEMORY_HOST_COLLECTIVES_H_
@@ -20,23 +19,24 @@ namespace lmdbio::sync {
 
 // How values are reduced.
 enum class HostAlgorithm : uint8_t {
-  kAuto,     // by their size
-  kOneShot,  // every rank reduces everything
-  kTwoShot,  // every rank reduces its part, and all take the parts of all
+  kAuto,     // chosen by size and number of ranks
+  kOneShot,  // every rank reduces all elements
+  kTwoShot,  // every rank reduces its part, then copies the parts of the others
 };
 
 // The same on every rank.
 struct HostOptions {
   WaitMode wait = WaitMode::kSleep;
   HostAlgorithm way = HostAlgorithm::kAuto;
-  uint64_t staging_bytes = 1 << 20;  // of shared memory for each rank; at least what 3 lines take
+  uint64_t staging_bytes = 1 << 20;  // shared memory of each rank for slots and buffers; a minimum
+                                     // of some cache lines is used in any case
   uint64_t registered_bytes = 0;     // of each rank, for Collectives::registered
 };
 
-// Collective over `group`, of which nothing is called afterwards, but to give its memory back.
-// Where there is no room for registered memory, there is none: registered() is empty.
-// Lifetime: `health` outlives the collectives. The destructor waits some seconds for the others',
-//           and if they do not come, or a rank has stopped, it abandons the memory
+// Collective over `group`. Afterwards the group is not called any more, except by the release of
+// its memory. If there is no room for registered memory, registered() is empty.
+// Lifetime: `health` outlives the collectives. The destructor waits up to 5 s for those of the
+//           other ranks. If they do not come, or a rank has failed, it abandons the memory
 //           (ranks::SharedMemory::Abandon).
 // Errors: kInvalidArgument    the ranks do not share memory, or have different options
 //         kResourceExhausted  no shared memory

@@ -1,4 +1,8 @@
-// AllGather, Broadcast, AllToAll and Barrier: bytes that nobody changes.
+// AllGather, Broadcast, AllToAll and Barrier: the calls that copy bytes and reduce none.
+//
+// Each call has two forms. If the bytes of every rank fit into its slot, they travel with the
+// header, and the call has one wait. Else they go through the buffers in chunks (chunk_pipeline.h):
+// each rank writes its chunk, waits for all, and copies the chunks of the others.
 #include <algorithm>
 #include <cstring>
 
@@ -31,6 +35,7 @@ Result<CallOutcome> HostCalls::Barrier(const CallTag& tag) {
   return Meet(tag, {.digest = tag.digest, .meaning = CallDigest({kBarrierCall}).value()});
 }
 
+// With parts of different sizes, all ranks use the form and the chunk count of the largest part.
 Result<CallOutcome> HostCalls::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                          std::span<const uint64_t> part_bytes) {
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
@@ -95,15 +100,15 @@ Result<CallOutcome> HostCalls::Broadcast(const CallTag& tag, MutableBytes bytes,
                  MakeChunks<2>(ChunksFor(bytes.size(), each), write, take, take));
 }
 
-// In each slot: what its rank sends to each, then what it receives from each, then its bytes if
-// there is room for them.
+// The slot of rank r in an AllToAll: the sizes that r sends to each rank, the sizes that it
+// receives from each, and its bytes if they fit.
 uint64_t HostCalls::SentBytes(int from, int to) const {
   uint64_t bytes = 0;
   std::memcpy(&bytes, table_.SlotOf(from) + sizeof(bytes) * static_cast<size_t>(to), sizeof(bytes));
   return bytes;
 }
 
-// All ranks look at all numbers, so all find the same.
+// Compares the sizes of all pairs. Every rank compares all of them, so all get the same outcome.
 Result<CallOutcome> HostCalls::MeetForAllToAll(const CallTag& tag, Bytes send,
                                                std::span<const uint64_t> send_bytes,
                                                std::span<const uint64_t> receive_bytes) {
@@ -118,13 +123,15 @@ Result<CallOutcome> HostCalls::MeetForAllToAll(const CallTag& tag, Bytes send,
              Meet(tag, {.digest = tag.digest, .meaning = CallDigest({kAllToAllCall}).value()}));
   for (int from = 0; from < size(); ++from) {
     for (int to = 0; to < size(); ++to) {
-      // Behind what the receiver sends is what it receives.
+      // Row `to` of the receiver begins with the sizes that it sends.
       if (SentBytes(from, to) != SentBytes(to, size() + from)) return CallOutcome::kDeclined;
     }
   }
   return outcome;
 }
 
+// In chunks, the buffer of a rank has a piece for each receiver. The chunk count follows from the
+// largest part of any pair, so all ranks run the same iterations.
 Result<CallOutcome> HostCalls::AllToAll(const CallTag& tag, Bytes send,
                                         std::span<const uint64_t> send_bytes, MutableBytes receive,
                                         std::span<const uint64_t> receive_bytes) {

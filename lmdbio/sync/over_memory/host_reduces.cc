@@ -1,5 +1,13 @@
-// AllReduce and ReduceScatter. Of each element one call of sync::ReduceAll gives the reduction,
-// over the sources in the order of the ranks: whoever makes it gets the same bits.
+// AllReduce and ReduceScatter. One call of sync::ReduceAll reduces each element, over the sources
+// in the order of the ranks. So the bits do not depend on the rank that makes this call.
+//
+//   one shot    every rank reduces all elements; one wait, P + 1 times the bytes are read
+//   two shots   every rank reduces its part and copies the parts of the others; one wait more, and
+//               3 times the bytes are read
+//   in place    all values lie in registered memory: the ranks take work items, and each item is
+//               reduced from the memory of all ranks and written back to all
+//
+// docs/collectives.md "Shared memory" counts steps, waits and bytes.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,9 +24,9 @@ namespace lmdbio::sync {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-// What is reduced is copied while it is in the first cache.
+// Reduced values are copied in blocks of this size, while they are in the first-level cache.
 constexpr uint64_t kBlockBytes = 16 << 10;
-// What one rank does at a time of the work for all.
+// The size of a work item, and the number of items for each rank.
 constexpr uint64_t kPieceBytesMax = 512 << 10;
 constexpr uint64_t kPiecesOfRank = 8;
 
@@ -32,14 +40,15 @@ uint64_t MeaningOf(CallKind kind, const Values& values, const sync::Reduction& r
       .value();
 }
 
-// Below this one shot is faster: it moves more bytes, and waits once less.
+// One shot is faster up to this size: it moves more bytes, but has one wait less.
 uint64_t OneShotBytes(int rank_count) {
   if (rank_count <= 2) return 64 << 10;
   return (64 << 10) / static_cast<uint64_t>(rank_count);
 }
 
-// Some for each rank, so that who comes late finds less to do; of whole blocks. Few enough to be
-// counted, up to eight terabytes.
+// The size of a work item, in whole blocks. Each rank has several items, so that a rank that
+// arrives late finds less to do. kPieceBytesMax keeps the number of items below 2^kPieceBits up to
+// 8 TB.
 uint64_t PieceBytes(uint64_t bytes, int rank_count) {
   const uint64_t each = bytes / (kPiecesOfRank * static_cast<uint64_t>(rank_count));
   return std::clamp(AlignUp(each, kBlockBytes), kBlockBytes, kPieceBytesMax);
@@ -57,7 +66,7 @@ uint64_t HostCalls::PlaceOf(const Values& values) const {
   return 1 + static_cast<uint64_t>(values.data - mine.data());
 }
 
-// Where all ranks' values lie in their registered memories, if that is the same place.
+// The offset of the values in the registered memories, if it is the same on all ranks.
 std::optional<uint64_t> HostCalls::CommonPlace() const {
   const uint64_t place = table_.HeaderOf(0).place;
   for (int other = 1; other < size(); ++other) {
@@ -79,19 +88,20 @@ Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& value
     return ReduceInSlots(tag, header, values, reduction);
   }
   if (options_.way != HostAlgorithm::kOneShot) header.place = PlaceOf(values);
-  // Two ranks move as many bytes between them either way, and wait less often so.
+  // With two ranks both algorithms move as many bytes, and one shot has fewer waits.
   const bool is_one_shot = options_.way == HostAlgorithm::kOneShot ||
                            (options_.way == HostAlgorithm::kAuto && size() == 2);
   if (is_one_shot) return ReduceInChunks(tag, header, values, reduction);
   return ReduceInTwoShots(tag, header, values, reduction);
 }
 
-// By chunks, or in place where all can.
+// In place if the values of all ranks allow it, else in chunks. A rank with registered values does
+// not write its first chunk before it arrives, because in place needs none. If another rank's
+// values are elsewhere, all ranks run all iterations after the arrival.
 template <typename AnyChunks>
 Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& tag,
                                         const CallHeader& header, const Values& values,
                                         const sync::Reduction& reduction) {
-  // Values that the others can look into are not laid down, in the hope that all can do so.
   if (!tag.is_declined && header.place == 0) chunks.Do(0);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined) return outcome;
@@ -111,7 +121,7 @@ Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& 
   return outcome;
 }
 
-// One shot: everybody's values are on the table, and every rank reduces all of them.
+// One shot: the values of all ranks are in their slots, and every rank reduces all of them.
 Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeader& header,
                                              const Values& values,
                                              const sync::Reduction& reduction) {
@@ -125,7 +135,7 @@ Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeade
   return outcome;
 }
 
-// One shot after the other.
+// One shot for each chunk.
 Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHeader& header,
                                               const Values& values,
                                               const sync::Reduction& reduction) {
@@ -146,8 +156,8 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
   return ReduceBy(chunks, tag, header, values, reduction);
 }
 
-// Two shots, for each chunk: every rank reduces its part of the chunk for all, and takes the other
-// parts from the others.
+// Two shots for each chunk: every rank reduces its part of the chunk for all, and copies the other
+// parts.
 Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
                                                 const Values& values,
                                                 const sync::Reduction& reduction) {
@@ -157,7 +167,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
   const auto at = [&](uint64_t chunk) { return values.data + chunk * each * element_bytes; };
 
-  // What the others reduce.
+  // The values that other ranks reduce: all but the own part.
   const auto write = [&](uint64_t chunk) {
     const IndexRange mine = ShareOf(here(chunk), grain, rank(), size());
     std::byte* const buffer = table_.BufferOf(rank(), chunk);
@@ -165,7 +175,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
     Copy(buffer + mine.end * element_bytes, at(chunk) + mine.end * element_bytes,
          (here(chunk) - mine.end) * element_bytes);
   };
-  // The own part, into the own buffer for the others, and where it belongs.
+  // Reduces the own part into the own buffer, for the others, and copies it to its destination.
   const auto combine = [&](uint64_t chunk) {
     const IndexRange mine = ShareOf(here(chunk), grain, rank(), size());
     std::byte* const buffer = table_.BufferOf(rank(), chunk);
@@ -181,6 +191,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
       Copy(at(chunk) + offset, buffer + offset, count * element_bytes);
     }
   };
+  // Copies the other parts. Each rank begins with the next rank, so that not all read one buffer.
   const auto take = [&](uint64_t chunk) {
     for (int step = 1; step < size(); ++step) {
       const int other = (rank() + step) % size();
@@ -194,8 +205,8 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
   return ReduceBy(chunks, tag, header, values, reduction);
 }
 
-// Blocks of all values, reduced for all, out of everybody's memory and back into it, by whichever
-// ranks run. With more ranks than cores the kernel may not run one for some milliseconds.
+// Takes work items until none is left. With more ranks than cores, the kernel may not run a rank
+// for some milliseconds; the ranks that run then do its share.
 Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
                                 const sync::Reduction& reduction) {
   const uint64_t bytes = values.count * sync::ElementBytes(values.type);
@@ -214,6 +225,8 @@ Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
   return table_.Await(1);
 }
 
+// Reduces one block from the memory of all ranks, and copies the result into the memory of all. No
+// other rank touches the block, because it belongs to one work item.
 void HostCalls::ReduceBlock(sync::DataType type, const sync::Reduction& reduction, uint64_t offset,
                             uint64_t bytes) {
   for (int r = 0; r < size(); ++r) {
@@ -241,7 +254,7 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
   if (bytes <= table_.slot_bytes()) {
     return ScatterInSlots(tag, header, input, output, first, count, reduction);
   }
-  // An output that lies over values which are still to be read is written at the end.
+  // If the output overlaps values that are still to be read, it is written at the end.
   const uint64_t output_bytes = count * sync::ElementBytes(input.type);
   const std::byte* const own_part = input.data + first * sync::ElementBytes(input.type);
   const std::less<const std::byte*> before;
@@ -270,7 +283,8 @@ Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHead
   return outcome;
 }
 
-// In each chunk there is a piece for every rank.
+// The buffer of each chunk has a piece for every rank. Parts may have different sizes; the chunk
+// count follows from the largest.
 Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeader& header,
                                              const Values& input, std::byte* output,
                                              std::span<const uint64_t> counts,

@@ -1,11 +1,12 @@
-// lmdbio/sync/over_memory/yield_backoff.h - when a rank that waits sleeps rather than yield its
-// core.
+// lmdbio/sync/over_memory/yield_backoff.h - whether a waiting rank yields its core or sleeps.
 //
-// A yield between peers that share a core costs a microsecond, and leaves everybody where it is.
-// To sleep and be woken costs several, and moves ranks from core to core, away from what their
-// caches hold. But where somebody else computes on the core, a yield may give it away for a slice
-// of time, and who sleeps gets it back as soon as it is rung for. So after a yield that takes long
-// a rank sleeps in the waits that come next, and in more of them if the next such yield comes soon.
+// A yield between peers that share a core takes a microsecond, and no rank changes its core. A
+// sleep with its wake-up takes several, and the rank may wake on another core, away from its cached
+// data. But if another thread computes on the core, a yield may give the core away for a time slice
+// of some milliseconds. A sleeper gets a core as soon as it is woken.
+//
+// So after a long yield the rank only sleeps in its next 16 waits. If the next long yield follows
+// within as many waits as that, the pause grows to 128 waits, then to 1,024.
 //
 // Source: docs/collectives.md "Shared memory".
 #ifndef LMDBIO_SYNC_OVER_MEMORY_YIELD_BACKOFF_H_
@@ -19,8 +20,8 @@ namespace lmdbio::sync {
 // Threads: one.
 class YieldBackoff {
  public:
-  // Peers have seldom more than some tenths of a millisecond to do between their waits; the slices
-  // of others take several.
+  // Peers seldom work for more than some tenths of a millisecond between two waits. The time slices
+  // of other threads take several milliseconds.
   static constexpr auto kLongYield = std::chrono::milliseconds(1);
   static constexpr int kWaitsMin = 16;    // of a pause
   static constexpr int kWaitsMax = 1024;  // of a pause
@@ -36,7 +37,8 @@ class YieldBackoff {
     return true;
   }
 
-  // A yield has taken long. What comes before as many waits as the last pause had is soon.
+  // A yield has taken longer than kLongYield. The pause grows if this comes soon, that is, within
+  // as many waits as the last pause had.
   void BeginPause() {
     const bool is_soon = waits_since_ <= pause_;
     pause_ = is_soon ? std::min(pause_ * kGrowth, kWaitsMax) : kWaitsMin;
@@ -45,9 +47,9 @@ class YieldBackoff {
   }
 
  private:
-  int left_ = 0;         // waits of this pause that are to come
+  int left_ = 0;         // remaining waits of this pause
   int pause_ = 0;        // waits of the last pause
-  int waits_since_ = 0;  // that might yield, after the last pause
+  int waits_since_ = 0;  // waits that were allowed to yield, since the last pause
 };
 
 }  // namespace lmdbio::sync
