@@ -1,5 +1,5 @@
-// One piece of memory that all ranks inherit: a board, a report of each rank, and an arena from
-// which groups take their tables and what they give out.
+// All ranks inherit one piece of memory: the state of the job, a report of each rank, and an arena
+// for the tables and the shared memory of groups.
 #include "tests/ranks/forked_ranks.h"
 
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ constexpr size_t kPieceBytes = 2048;
 
 int64_t NowNs() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-// Memory of a job, of which nothing is ever given back.
+// The memory of a job. Nothing is freed before the end of the job.
 struct Arena {
   std::byte* memory;
   std::atomic<uint64_t>* used;
@@ -44,7 +44,7 @@ struct Arena {
   }
 };
 
-// Where the ranks of a group show each other bytes.
+// The bytes that the ranks of a group exchange.
 struct Table {
   std::atomic<uint32_t> arrived;
   std::atomic<uint32_t> meetings;

@@ -17,15 +17,15 @@
 
 namespace lmdbio::test {
 
-// One job. Its ranks are children of this process; what they report stays here.
+// One job. Its ranks are children of this process. Their reports stay in memory of this process.
 class ForkedJob {
  public:
-  // [the same on every machine] what a rank has to say; "" if all is well.
+  // Returns the report of a rank; "" if it found no fault.
   using Body = std::function<std::string(ranks::Group& group, ForkedJob& job)>;
 
   // ranks_per_host  neighbours that count as one host
   ForkedJob(int rank_count, int ranks_per_host);
-  // Kills what still runs.
+  // Kills the ranks that still run.
   ~ForkedJob();
   ForkedJob(const ForkedJob&) = delete;
   ForkedJob& operator=(const ForkedJob&) = delete;
@@ -33,19 +33,18 @@ class ForkedJob {
   // Forks the ranks. Requires: no other thread runs
   void Start(const Body& body);
 
-  // In a rank: this one is where the test wants it.
+  // In a rank: it has reached the point at which the test continues.
   void SayReady();
-  // Waits until all ranks have said so, but not for ever: false then.
+  // Waits up to 30 s until all ranks have called SayReady. False if they have not.
   bool AwaitReady();
 
-  // To one rank, at a time that its peers can ask for.
+  // Sends a signal to one rank, and records the time for SecondsSinceSignal.
   void Send(int signal, int rank);
   void SendAll(int signal);
   // Since the last signal that was sent to a rank; < 0 if there was none yet.
   double SecondsSinceSignal() const;
 
-  // Waits for the end of a rank, but not for ever. What it has reported; "killed" or "hangs" if it
-  // could not.
+  // Waits for the end of a rank, up to `limit`. Returns its report, "killed" or "hangs".
   std::string EndOf(int rank, std::chrono::seconds limit = std::chrono::seconds(20));
 
   int size() const { return rank_count_; }

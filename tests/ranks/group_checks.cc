@@ -168,7 +168,8 @@ void TellsTheFailureBehindHearsay(Group& group, Complaints& complaints) {
                            : Fail(ErrorCode::kPeerFailed, "another rank has failed"));
   const std::string expected = is_last ? "data.mdb: broken" : names.back() + ": data.mdb: broken";
   complaints.Expect(!verdict && verdict.error().message() == expected, "behind hearsay");
-  // Where nobody knows more, each keeps what it has heard, and the rest hear it from one of them.
+  // If no rank knows the cause, each failed rank keeps its own error, and the others get one of
+  // them.
   const std::string heard = is_last ? "rank 7: gone" : "another rank has failed";
   const bool is_fine = group.rank() == 0 && group.size() > 1;
   const Status rumour = Agree(group, is_fine ? Status() : Fail(ErrorCode::kPeerFailed, heard));
@@ -243,7 +244,7 @@ void SharesNoBytes(Group& group, Complaints& complaints) {
   complaints.Expect(memory.has_value() && (*memory)->bytes().empty(), "no shared bytes");
 }
 
-// Goal: the failure is everybody's, and the group works on.
+// Goal: all ranks get the failure, and the group can be used afterwards.
 void RefusesMemoryThatIsNotThere(Group& group, Complaints& complaints) {
   const auto host = group.SplitByHost();
   if (!host) return complaints.Expect(false, "SplitByHost failed");

@@ -1,4 +1,4 @@
-// tests/ranks/group_checks.h - what any group must do, whoever its ranks are.
+// tests/ranks/group_checks.h - the checks that every implementation of Group must pass.
 //
 // Threads that play ranks cannot use Catch2's macros, so a check collects complaints and its caller
 // asserts that there are none. The expected values are computed from rank and size alone.
@@ -35,7 +35,7 @@ struct GroupCheck {
 
 std::span<const GroupCheck> GroupChecks();
 
-// A value that tells (rank, index) pairs apart, for patterns.
+// A value for patterns that differs between most (rank, index) pairs.
 std::byte PatternByte(int rank, size_t index);
 
 }  // namespace lmdbio::test

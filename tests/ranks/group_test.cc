@@ -15,7 +15,7 @@ namespace {
 using test::Complaints;
 using test::GroupCheck;
 
-// What all ranks complain about when they run `body`.
+// The complaints of all ranks that run `body`.
 std::vector<std::string> RunRanks(ThreadRanks ranks,
                                   const std::function<void(Group&, Complaints&)>& body) {
   std::vector<Complaints> complaints(static_cast<size_t>(ranks.rank_count));
@@ -41,7 +41,7 @@ TEST_CASE("A forked child does not inherit a group's memory, and its parent keep
   CHECK(bytes[5 << 20] == std::byte{1});
 }
 
-TEST_CASE("SoloGroup does what any group does", "[comm]") {
+TEST_CASE("SoloGroup passes the checks of all groups", "[comm]") {
   const auto group = SoloGroup();
   REQUIRE(group->rank() == 0);
   REQUIRE(group->size() == 1);
@@ -53,7 +53,7 @@ TEST_CASE("SoloGroup does what any group does", "[comm]") {
   }
 }
 
-TEST_CASE("RunAsThreads makes groups that do what any group does", "[comm]") {
+TEST_CASE("RunAsThreads makes groups that pass the checks of all groups", "[comm]") {
   const int rank_count = GENERATE(1, 2, 3, 8);
   const int ranks_per_host = GENERATE(1, 2, 3, 1 << 20);
   CAPTURE(rank_count, ranks_per_host);
@@ -85,8 +85,8 @@ TEST_CASE("RunAsThreads makes neighbours share a host", "[comm]") {
   CHECK(complaints == std::vector<std::string>{});
 }
 
-// The last rank arrives late: nobody may pass a barrier before it came.
-TEST_CASE("Barrier holds everybody until the last rank comes", "[comm]") {
+// The last rank arrives late. No rank may pass a barrier before it has arrived.
+TEST_CASE("Barrier holds all ranks until the last one arrives", "[comm]") {
   std::atomic<int> arrived_count = 0;
   const auto complaints = RunRanks({.rank_count = 5}, [&](Group& group, Complaints& mine) {
     for (int round = 1; round <= 20; ++round) {

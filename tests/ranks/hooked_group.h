@@ -1,4 +1,4 @@
-// tests/ranks/hooked_group.h - a group whose shared memory a test may refuse or look into.
+// tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory.
 #ifndef TESTS_COMM_HOOKED_GROUP_H_
 #define TESTS_COMM_HOOKED_GROUP_H_
 
@@ -13,7 +13,7 @@
 
 namespace lmdbio::ranks {
 
-// Memory that the group did not like to take.
+// Memory with a note, as if the group could not use its preferred kind.
 class NotedMemory final : public SharedMemory {
  public:
   NotedMemory(std::unique_ptr<SharedMemory> memory, std::string note)
@@ -57,7 +57,7 @@ class HookedGroup final : public Group {
     return hooked;
   }
 
-  std::unique_ptr<Group> own_;  // null: somebody else's
+  std::unique_ptr<Group> own_;  // null: the group is borrowed
   Group* group_;
   Hook hook_;
 };

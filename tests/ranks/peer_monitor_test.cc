@@ -1,5 +1,5 @@
-// Goal: PeerMonitor tells of every process that has ended, before and after its parent reaps it, by
-// a pidfd and where a sandbox or an old kernel has none; and takes no other process for the peer.
+// Goal: PeerMonitor finds every process that has ended, before and after its parent reaps it, with
+// and without pidfds, and never confuses two processes.
 #include "lmdbio/ranks/shm/peer_monitor.h"
 
 #include <sys/syscall.h>
@@ -29,7 +29,8 @@ using test::CheckInChild;
 using test::RefuseSystemCall;
 using test::Verdict;
 
-// A process that says who it is and pauses until it is killed, with this object at the latest.
+// A process that publishes its identity and pauses until it is killed, at the latest with this
+// object.
 class Child {
  public:
   explicit Child(void (*body)() = [] {}) : told_(new (memory_.bytes().data()) Told) {
@@ -108,7 +109,7 @@ Verdict TellsOfEveryEnd() {
   return Verdict::kRight;
 }
 
-TEST_CASE("PeerMonitor tells of every process that has ended", "[comm][peer_monitor]") {
+TEST_CASE("PeerMonitor finds every process that has ended", "[comm][peer_monitor]") {
   CheckBothWays(TellsOfEveryEnd);
 }
 

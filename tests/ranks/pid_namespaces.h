@@ -1,4 +1,4 @@
-// tests/ranks/pid_namespaces.h - processes whose numbers are another namespace's.
+// tests/ranks/pid_namespaces.h - runs processes in another pid namespace.
 #ifndef TESTS_COMM_PID_NAMESPACES_H_
 #define TESTS_COMM_PID_NAMESPACES_H_
 

@@ -12,7 +12,7 @@ namespace {
 
 Status Failure() { return Fail(ErrorCode::kIo, "of its own"); }
 
-TEST_CASE("Nobody passes the barrier before all have come", "[comm]") {
+TEST_CASE("No rank passes the barrier before all have arrived", "[comm]") {
   const ThreadRanks ranks = GENERATE(ThreadRanks{1}, ThreadRanks{4}, ThreadRanks{5, 2});
   constexpr int kMeetings = 300;
   std::atomic<int> arrived{0};
@@ -30,9 +30,10 @@ TEST_CASE("Nobody passes the barrier before all have come", "[comm]") {
   CHECK(arrived == kMeetings * ranks.rank_count);
 }
 
-// A rank that wakes late once took the next meeting's failure for this one's, left, and the others
-// waited for it for ever. Everybody comes as often as planned here, so a relapse does not hang.
-TEST_CASE("A failure belongs to the meeting it was brought to", "[comm]") {
+// A rank that woke late once returned the failure of the next round, and left; the others waited
+// for it for ever. Here each rank makes all its calls in any case, so the old defect would not
+// hang.
+TEST_CASE("A failure belongs to the round in which a rank passed it", "[comm]") {
   const ThreadRanks ranks = GENERATE(ThreadRanks{4}, ThreadRanks{4, 2});
   constexpr int kGoodMeetings = 3;
   std::atomic<int> wrong{0};

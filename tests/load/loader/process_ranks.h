@@ -28,7 +28,7 @@
 
 namespace lmdbio::test {
 
-// What job rank `rank` of a host is called in messages.
+// The job rank of rank `rank` of the host, for messages.
 constexpr int JobRank(int rank) { return 10 + rank; }
 
 // Requires: no other thread runs

@@ -1,6 +1,6 @@
-// Goal: what one reader of a host finds is there for the others as it was, once, and they learn how
-// it ends.
-// Method: readers played by threads in memory of their own; layouts of made-up runs.
+// Goal: the other readers of a host get each part of the layout as one reader published it, and the
+// outcome of its search.
+// Method: the readers are threads; the layouts have random runs.
 #include "lmdbio/load/locate/shared_layout.h"
 
 #include <atomic>
@@ -84,7 +84,7 @@ TEST_CASE("An image gives the same layout, without a copy", "[loader][host_layou
   }
 }
 
-TEST_CASE("Pieces are found as they were published, also by those who wait",
+TEST_CASE("Readers get the parts as they were published, also if they wait for them",
           "[loader][host_layout]") {
   auto memory = Memory(20'000);
   SharedLayout finder(BytesOf(memory));
@@ -130,7 +130,7 @@ TEST_CASE("Users learn how finding ended", "[loader][host_layout]") {
   SECTION("with an error, in its words") {
     REQUIRE(host.Publish(0, AnyLayout(1, 10)));
     host.End(Fail(ErrorCode::kCorruption, "page 7 is no leaf", EILSEQ));
-    CHECK(host.Await(0, stop, piece) == PartLookup::kPiece);  // what is known stays
+    CHECK(host.Await(0, stop, piece) == PartLookup::kPiece);  // published parts stay
     const auto found = host.Await(1, stop, piece);
     REQUIRE(!found);
     CHECK(found.error().code() == ErrorCode::kCorruption);

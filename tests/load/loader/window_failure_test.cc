@@ -1,4 +1,4 @@
-// Goal: a failure reaches everybody who waits, in the words for them, and stays.
+// Goal: a failure reaches every waiting rank, with the text for that rank, and stays.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -31,14 +31,14 @@ class Host {
   std::vector<std::unique_ptr<Window>> windows_;
 };
 
-// Long enough that who should sleep does; nothing depends on it.
+// Long enough for the waiters to fall asleep. No result depends on it.
 void LetOthersSleep() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 std::string Words(const Error& error) {
   return std::string(ErrorCodeName(error.code())) + " " + error.message();
 }
 
-TEST_CASE("A failure wakes everybody who waits and names the rank", "[loader][window]") {
+TEST_CASE("A failure wakes all waiters and names the rank", "[loader][window]") {
   const bool is_early = GENERATE(false, true);  // before they wait
   CAPTURE(is_early);
   Host host({.rank_count = 4, .reader_count = 2});
@@ -71,9 +71,9 @@ TEST_CASE("The first failure stays", "[loader][window]") {
   CHECK(Words(*host[1].Failure()) == Words(Error(ErrorCode::kStale, "first")));
 }
 
-// What a reader finds comes behind the slots before it, so that all ranks fail at the same one;
-// what a rank finds in a slot that all have concerns them now.
-TEST_CASE("A failure is urgent where it was said to be", "[loader][window]") {
+// A failure of a reader comes after the slots before it, so all ranks fail at the same slot. A
+// failure that a rank finds in an announced slot is urgent.
+TEST_CASE("A failure is urgent if it was recorded as urgent", "[loader][window]") {
   const Window::When when = GENERATE(Window::When::kInOrder, Window::When::kNow);
   Host host({.rank_count = 2, .reader_count = 1});
   CHECK_FALSE(host[0].UrgentFailure());
@@ -86,7 +86,7 @@ TEST_CASE("A failure is urgent where it was said to be", "[loader][window]") {
   CHECK_FALSE(host[0].AwaitSlot(1));
 }
 
-TEST_CASE("What a peer has said already is passed on as it is", "[loader][window]") {
+TEST_CASE("A failure that names a peer already is passed on unchanged", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 1});
   host[1].Fail(Error(ErrorCode::kPeerFailed, "rank 3: lost"));
   CHECK(Words(*host[0].Failure()) == Words(Error(ErrorCode::kPeerFailed, "rank 3: lost")));
@@ -100,7 +100,7 @@ TEST_CASE("A failure's message may be of any length", "[loader][window]") {
   CHECK(host[0].Failure()->message() == std::string(std::min<size_t>(message_bytes, 2048), 'x'));
 }
 
-TEST_CASE("What was announced before a failure can still be had", "[loader][window]") {
+TEST_CASE("Slots that were announced before a failure can still be used", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 1});
   host[0].Announce(0, {4, 2, 0, 0});
   host[0].Fail(Error(ErrorCode::kIo, "lost"));
@@ -111,7 +111,7 @@ TEST_CASE("What was announced before a failure can still be had", "[loader][wind
   CHECK_FALSE(host[1].AwaitSlot(1));
 }
 
-TEST_CASE("A rank that leaves lets go of all slots, also of those to come", "[loader][window]") {
+TEST_CASE("A rank that leaves releases all slots, also those to come", "[loader][window]") {
   Host host({.rank_count = 3, .reader_count = 1});
   host[0].LetGo(1);
   host[1].LetGo(5);
@@ -132,7 +132,7 @@ TEST_CASE("A rank that leaves lets go of all slots, also of those to come", "[lo
   CHECK(host[0].HasSpace(1000));
 }
 
-TEST_CASE("A reader that is woken gives up", "[loader][window]") {
+TEST_CASE("A reader that is woken stops waiting", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 2});
   bool is_woken = false;
   std::thread reader([&] {
@@ -143,12 +143,12 @@ TEST_CASE("A reader that is woken gives up", "[loader][window]") {
   host[0].Wake();
   reader.join();
   CHECK(is_woken);
-  const auto again = host[0].AwaitSpace(1);  // it stays awake
+  const auto again = host[0].AwaitSpace(1);  // Wake holds for later waits too
   REQUIRE(again);
   CHECK_FALSE(*again);
 }
 
-TEST_CASE("One waits until all have left, but not for ever", "[loader][window]") {
+TEST_CASE("AwaitAllLeft ends when all have left, or at its limit", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 1});
   host[0].Leave();
   CHECK_FALSE(host[0].AwaitAllLeft(std::chrono::seconds(0)));
@@ -160,7 +160,7 @@ TEST_CASE("One waits until all have left, but not for ever", "[loader][window]")
   other.join();
 }
 
-TEST_CASE("A slot has room for so many bad ranges, and no more", "[loader][window]") {
+TEST_CASE("A slot has room for kBadRangesMax bad ranges", "[loader][window]") {
   Host host({.rank_count = 2, .reader_count = 1});
   for (uint64_t i = 0; i < Window::kBadRangesMax; ++i) CHECK(host[0].AddBadRange(3, {i, 1}));
   CHECK_FALSE(host[0].AddBadRange(3, {99, 1}));

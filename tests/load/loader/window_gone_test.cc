@@ -1,5 +1,6 @@
-// Goal: a rank that is killed is an error for the others of its host, wherever they wait, and one
-// that has left is none. Method: the ranks are processes that share memory.
+// Goal: a killed rank is an error for the others of its host in every wait; a rank that has left is
+// not.
+// Method: the ranks are processes that share memory.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ using test::JobRank;
 using test::ProcessRanks;
 using test::Verdict;
 
-// A sleeper looks up every fifth of a second; users are promised a few.
+// A sleeper checks its peers every 0.2 s. The documentation promises an error within a second.
 constexpr auto kNoticeLimit = std::chrono::seconds(2);
 
 Verdict Names(const Error& error, int rank) {
@@ -30,7 +31,7 @@ Verdict Names(const Error& error, int rank) {
   return is_right ? Verdict::kRight : Verdict::kWrong;
 }
 
-// The two places where one waits for others. Both want what never comes.
+// The two waits for other ranks. Both wait for something that never comes.
 ProcessRanks::Body InAwaitSlot(int gone) {
   return [gone](Window& window) {
     const auto head = window.AwaitSlot(0);
@@ -52,7 +53,7 @@ Verdict LeaveAndEnd(Window& window) {
   return Verdict::kRight;
 }
 
-TEST_CASE("A killed rank is found by those who wait", "[loader][window]") {
+TEST_CASE("The waiting ranks find a killed rank", "[loader][window]") {
   const bool is_reader = GENERATE(false, true);
   const int killed = GENERATE(0, 1);
   CAPTURE(is_reader, killed);
@@ -68,8 +69,8 @@ TEST_CASE("A killed rank is found by those who wait", "[loader][window]") {
   CHECK(ranks.EndOf(2, kNoticeLimit) == Verdict::kRight);
 }
 
-// A rank that has left and ended is met first when one looks for those who are gone.
-TEST_CASE("A killed rank is found behind one that has left", "[loader][window]") {
+// The search for ended ranks meets one first that had left before its end.
+TEST_CASE("The waiting ranks find a killed rank behind one that has left", "[loader][window]") {
   const bool is_reader = GENERATE(false, true);
   CAPTURE(is_reader);
   ProcessRanks ranks({.rank_count = 3, .reader_count = 3});
@@ -88,7 +89,7 @@ TEST_CASE("A rank that has left may end", "[loader][window]") {
     window.LetGo(1);
     const auto space = window.AwaitSpace(1);  // until rank 1 has left and rank 2 has let go
     if (!space || !*space) return Verdict::kWrong;
-    ::usleep(500'000);  // they look up meanwhile
+    ::usleep(500'000);  // the others check their peers meanwhile
     window.Announce(0, {7, 1, 0, 0});
     window.Leave();
     return window.AwaitAllLeft(std::chrono::seconds(10)) ? Verdict::kRight : Verdict::kWrong;
@@ -107,7 +108,7 @@ TEST_CASE("A rank that has left may end", "[loader][window]") {
   CHECK(ranks.EndOf(0) == Verdict::kRight);
 }
 
-TEST_CASE("Nobody waits for a killed rank to leave", "[loader][window]") {
+TEST_CASE("No rank waits for a killed rank to leave", "[loader][window]") {
   ProcessRanks ranks({.rank_count = 3, .reader_count = 1});
   const auto wait = [](Window& window) {
     window.Leave();
@@ -141,7 +142,8 @@ TEST_CASE("A window names the ranks whose end would not be noticed", "[loader][w
   CHECK_FALSE(window.Failure());
 }
 
-TEST_CASE("A killed rank is found where a sandbox refuses pidfd_open", "[loader][window]") {
+TEST_CASE("The waiting ranks find a killed rank if a sandbox refuses pidfd_open",
+          "[loader][window]") {
   const int error_number = GENERATE(EPERM, ENOSYS);
   CAPTURE(error_number);
   test::CheckInChild([&] {

@@ -1,7 +1,7 @@
-// Goal: many ranks and readers at once, slots of every size in a ring that is too small: every rank
-// gets every slot whole and in order, and nobody writes where somebody still reads. Method: ranks
-// are threads; each looks at a slot's bytes when it gets it, dawdles, and looks again before it
-// lets go.
+// Goal: with many ranks and readers, and slots of every size in a small window memory, every rank
+// gets every slot whole and in order, and no reader writes a slot that a rank still reads.
+// Method: the ranks are threads. Each compares the bytes of a slot when it gets it, waits for a
+// random time, and compares them again before it releases the slot.
 #include <algorithm>
 #include <mutex>
 #include <string>
@@ -27,7 +27,7 @@ struct Load {
   uint64_t seed = 0;
 };
 
-// What any rank or reader has to complain about.
+// The complaints of all ranks and readers.
 class Complaints {
  public:
   void Add(const std::string& text) {
@@ -41,13 +41,13 @@ class Complaints {
   std::vector<std::string> list_;
 };
 
-// The slots in order, with the same sizes and places for everybody who computes them.
+// The slots in order. All threads compute the same sizes and positions.
 class Places {
  public:
   explicit Places(const Load& load)
       : load_(load), random_(load.seed), ring_(kRingBytes / 2, kRingBytes) {}
 
-  // Returns what must be let go before the slot is written.
+  // Returns the number of slots that must be released before the next slot is written.
   uint64_t Next() {
     size_bytes = random_.Between(1, load_.slot_bytes_max);
     const WindowReservation place = *ring_.Allocate(size_bytes);
@@ -125,7 +125,7 @@ void Consume(Window& window, const Load& load, int rank, uint64_t slot_count,
   }
 }
 
-// early_rank leaves after a third of the slots; -1: nobody does.
+// early_rank  leaves after a third of the slots; -1: no rank leaves early
 std::vector<std::string> Run(const Load& load, int early_rank) {
   Complaints complaints;
   const WindowShape shape{load.rank_count, load.reader_count, kRingBytes};

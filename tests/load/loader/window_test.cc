@@ -16,7 +16,7 @@ namespace {
 
 using test::SharedBytes;
 
-TEST_CASE("Every rank gets every slot in order, and none is reused too early", "[loader]") {
+TEST_CASE("Every rank gets every slot in order, and no slot is reused too early", "[loader]") {
   constexpr uint64_t kSlots = 2000, kPlaces = 5;
   constexpr int kRanks = 4;
   const WindowShape shape{kRanks, 1, kPlaces * sizeof(uint64_t)};
@@ -68,7 +68,7 @@ TEST_CASE("The first failure ends every wait and keeps its name", "[loader]") {
   CHECK_FALSE(first.AwaitSpace(1).has_value());
 }
 
-TEST_CASE("A killed process is an error for those who wait", "[loader]") {
+TEST_CASE("A killed process is an error for the waiting ranks", "[loader]") {
   const WindowShape shape{2, 1, 4096};
   const SharedBytes memory(Window::BytesNeeded(shape));
   const pid_t child = ::fork();

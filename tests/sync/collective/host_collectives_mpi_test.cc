@@ -9,7 +9,8 @@
 namespace lmdbio::sync {
 namespace {
 
-TEST_CASE("HostCollectives over MPI's memory does what any collectives do", "[collective]") {
+TEST_CASE("HostCollectives over MPI's memory passes the checks of all collectives",
+          "[collective]") {
   auto group = ranks::MpiGroup(MPI_COMM_WORLD);
   REQUIRE(group);
   ranks::SoloHealth health;

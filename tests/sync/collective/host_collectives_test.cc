@@ -36,7 +36,7 @@ void CheckEverything(int rank_count, const HostOptions& options,
         std::vector<std::string>{});
 }
 
-// What all ranks complain about when each runs `body` with collectives of its own.
+// The complaints of all ranks, each of which runs `body` with collectives of its own.
 std::vector<std::string> RunRanks(
     int rank_count, const HostOptions& options,
     const std::function<void(Collectives& all, Complaints& complaints)>& body) {
@@ -51,7 +51,7 @@ std::vector<std::string> RunRanks(
   return list;
 }
 
-TEST_CASE("HostCollectives does what any collectives do", "[collective]") {
+TEST_CASE("HostCollectives passes the checks of all collectives", "[collective]") {
   const int rank_count = GENERATE(1, 2, 3, 4, 5, 8);
   CheckEverything(rank_count, {.staging_bytes = 320 << 10, .registered_bytes = 1 << 20});
 }
@@ -72,7 +72,7 @@ TEST_CASE("HostCollectives works with little staging", "[collective]") {
   CheckEverything(rank_count, {.way = HostAlgorithm::kOneShot, .staging_bytes = 2048}, sizes);
 }
 
-// The reduction in the order of the ranks, whatever the way.
+// Every algorithm reduces in the order of the ranks.
 TEST_CASE("HostCollectives gives the same bits in every way", "[collective]") {
   const int rank_count = GENERATE(2, 3, 8);
   const HostAlgorithm way =
@@ -170,7 +170,7 @@ class FailingHealth final : public ranks::Health {
   Clock::time_point fails_at_ = Clock::now() + std::chrono::milliseconds(200);
 };
 
-// One that stays away; one of the others hears of it, and tells.
+// One rank makes no call. Another rank finds that by its health, and all fail.
 TEST_CASE("HostCollectives ends when the health does", "[collective]") {
   const WaitMode wait = GENERATE(WaitMode::kSleep, WaitMode::kSpin);
   const size_t count = GENERATE(1, 1 << 20);

@@ -10,7 +10,7 @@ namespace {
 
 ranks::SoloHealth good_health;
 
-// Two ranks at one table, which this thread moves in turn.
+// Two ranks of one segment. This thread plays both in turn.
 struct TwoRanks {
   HostSegmentShape shape{.rank_count = 2, .slot_bytes = 64, .buffer_bytes = 64};
   test::SharedBytes memory{HostSegment::BytesNeeded(shape)};
@@ -26,7 +26,7 @@ struct TwoRanks {
   }
 };
 
-TEST_CASE("HostSegment: pieces that others have done hold up nobody", "[collective]") {
+TEST_CASE("HostSegment: a rank need not run while others do its work items", "[collective]") {
   TwoRanks ranks;
   for (int call = 0; call < 5; ++call) {
     CAPTURE(call);
@@ -38,7 +38,7 @@ TEST_CASE("HostSegment: pieces that others have done hold up nobody", "[collecti
     }
     CHECK(ranks.first.TakePiece(3) == std::nullopt);
     REQUIRE(ranks.first.Await(1));
-    // It comes when all is done, and the first rank is in the next call.
+    // The other rank arrives when all items are done, and the first rank is in the next call.
     REQUIRE(ranks.first.Begin());
     ranks.first.Arrive({}, {});
     CHECK(ranks.second.TakePiece(3) == std::nullopt);
@@ -47,7 +47,7 @@ TEST_CASE("HostSegment: pieces that others have done hold up nobody", "[collecti
     ranks.second.Arrive({}, {});
     REQUIRE(ranks.first.Await(0));
     REQUIRE(ranks.second.Await(0));
-    // Both take their share of this one, and it is over with the last piece that is done.
+    // Both take an item of this call, and the step is done with the last item.
     REQUIRE(ranks.second.TakePiece(2) == uint64_t{0});
     REQUIRE(ranks.first.TakePiece(2) == uint64_t{1});
     CHECK(ranks.first.TakePiece(2) == std::nullopt);
@@ -55,11 +55,11 @@ TEST_CASE("HostSegment: pieces that others have done hold up nobody", "[collecti
     ranks.second.FinishPiece(2, 1);
     REQUIRE(ranks.first.Await(1));
     REQUIRE(ranks.second.Await(1));
-    ranks.ComeToNextCall();  // one without pieces
+    ranks.ComeToNextCall();  // a call without work items
   }
 }
 
-TEST_CASE("HostSegment: who has done a piece waits for those of others", "[collective]") {
+TEST_CASE("HostSegment: a rank that has done its work items waits for the others", "[collective]") {
   TwoRanks ranks;
   ranks.ComeToNextCall();
   REQUIRE(ranks.second.TakePiece(2) == uint64_t{0});

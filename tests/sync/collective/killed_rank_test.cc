@@ -35,7 +35,7 @@ constexpr int kRanks = 4;
 constexpr int kVictim = 2;
 constexpr size_t kSharedBytes = 64 << 20;
 
-// What the test and its ranks share, beside the memory of the collectives.
+// Shared by the test and its ranks, beside the memory of the collectives.
 struct Meeting {
   std::array<std::atomic<pid_t>, kRanks> pids;
   std::atomic<int> met_count;
@@ -220,7 +220,7 @@ Verdict SumInPlace(int rank, Meeting& meeting, MutableBytes memory, size_t count
   const auto got = (*all)->AllReduce({}, all_values, sync::ReduceOp::kSum);
   const bool is_right = got && std::equal(sums.begin(), sums.end(), values);
   meeting.met_count.fetch_add(1);
-  while (meeting.met_count.load() < 2 * kRanks) ::usleep(1000);  // who ends is seen to have ended
+  while (meeting.met_count.load() < 2 * kRanks) ::usleep(1000);  // its peers would find its end
   return is_right ? Verdict::kRight : Verdict::kWrong;
 }
 

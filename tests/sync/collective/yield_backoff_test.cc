@@ -1,4 +1,5 @@
-// Goal: who yields to peers goes on doing so, and who gives its core to others soon sleeps instead.
+// Goal: a rank that yields to its peers continues to yield; a rank whose yields give its core to
+// other threads soon sleeps instead.
 #include "lmdbio/sync/over_memory/yield_backoff.h"
 #include "tests/support/catch.h"
 
@@ -12,7 +13,7 @@ int SleptWaits(YieldBackoff& pauses) {
   return count;
 }
 
-TEST_CASE("Who has never had a long yield always yields", "[yield_pauses]") {
+TEST_CASE("A rank without a long yield always yields", "[yield_pauses]") {
   YieldBackoff pauses;
   for (int i = 0; i < 10'000; ++i) REQUIRE(pauses.MayYield());
 }
