@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "lmdbio/ranks/group/thread_group.h"
+#include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/net/peer_links.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_child.h"

@@ -8,47 +8,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-
-#include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
 namespace {
 
-constexpr int kMappedBits = 96;  // of an IPv4 address in IPv6 are always the same
-
-tl::unexpected<Error> Failed(std::string_view call) {
-  return CallFailed(ErrorCode::kIo, call, errno);
-}
-
-// As the kernel takes it.
-struct SocketAddress {
-  explicit SocketAddress(const PeerAddress& address) {
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(address.port);
-    std::memcpy(&v6.sin6_addr, address.ip.data(), address.ip.size());
-    if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return;
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(address.port);
-    std::memcpy(&v4.sin_addr, &address.ip[kMappedBits / 8], sizeof v4.sin_addr);
-  }
-  bool is_v4() const { return v4.sin_family == AF_INET; }
-  sockaddr* get() {
-    return is_v4() ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
-  }
-  socklen_t size_bytes() const { return is_v4() ? sizeof v4 : sizeof v6; }
-
-  sockaddr_in v4{};
-  sockaddr_in6 v6{};
-};
-
-Result<UniqueFd> MakeSocket(const SocketAddress& address) {
-  UniqueFd made(::socket(address.is_v4() ? AF_INET : AF_INET6,
-                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!made) return Failed("socket");
-  return made;
-}
+constexpr int kMappedBits = 96;  // the constant prefix of an IPv4 address in IPv6
 
 bool IsLinkLocal(const PeerAddress& address) {
   return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
@@ -60,7 +25,7 @@ uint8_t CountOnes(std::span<const uint8_t> mask) {
   return static_cast<uint8_t>(ones);
 }
 
-// None for other families and for addresses that mean nothing without their interface.
+// Returns false for other families, and for addresses that need the name of their interface.
 bool Convert(const ifaddrs& entry, PeerAddress& address) {
   if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return false;
   if (entry.ifa_addr->sa_family == AF_INET) {
@@ -119,7 +84,7 @@ std::vector<PeerAddress> OwnAddresses() {
   ::freeifaddrs(list);
   std::stable_partition(found.begin(), found.end(),
                         [](const PeerAddress& address) { return !IsLoopback(address); });
-  // Loopback stays, however many there are: ranks of one host may have nothing else.
+  // A loopback address always stays, because ranks of one host may have no other.
   if (found.size() > Reachability::kAddressesMax) {
     found[Reachability::kAddressesMax - 1] = found.back();
     found.resize(Reachability::kAddressesMax);
@@ -142,14 +107,6 @@ std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
   return order;
 }
 
-Result<UniqueFd> BeginConnect(const PeerAddress& address) {
-  SocketAddress there(address);
-  LMDBIO_TRY(UniqueFd socket, MakeSocket(there));
-  const int rc = ::connect(socket.get(), there.get(), there.size_bytes());
-  if (rc != 0 && errno != EINPROGRESS) return Failed("connect");
-  return socket;
-}
-
 std::string Text(const PeerAddress& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   in6_addr ip{};
@@ -158,18 +115,6 @@ std::string Text(const PeerAddress& address) {
   ::inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? &address.ip[12] : address.ip.data(), text.data(),
               text.size());
   return text.data();
-}
-
-Result<UniqueFd> ListenAt(PeerAddress& address) {
-  address.port = 0;
-  SocketAddress here(address);
-  LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
-  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
-  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
-  socklen_t length = here.size_bytes();
-  if (::getsockname(listener.get(), here.get(), &length) != 0) return Failed("getsockname");
-  address.port = ntohs(here.is_v4() ? here.v4.sin_port : here.v6.sin6_port);
-  return listener;
 }
 
 }  // namespace lmdbio::ranks

@@ -10,12 +10,13 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
 namespace {
 
-// Of one listener in one call of Serve, so that a flood of strangers does not keep the caller.
+// Of one listener in one call of Serve, so that a flood of strangers does not hold the caller.
 constexpr int kAcceptsMax = 256;
 
 }  // namespace
@@ -73,22 +74,23 @@ PeerDoor::Visitor PeerDoor::AsVisitor(Stranger& stranger) {
   return {said.from, said.to, std::move(stranger.socket)};
 }
 
-// None when nobody waits, or nobody can be let in for now.
+// Returns an empty socket if no connection waits, or none can be accepted now.
 UniqueFd PeerDoor::Accept(const UniqueFd& listener, Clock::time_point now) {
   while (true) {
-    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket = AcceptLink(listener);
     if (socket) {
       trouble_.clear();
       return socket;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) return socket;
-    // Strangers hold descriptors that the next one, which may be a peer, needs.
+    // The next connection may be a peer. Strangers give up their descriptors for it.
     if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty()) {
       strangers_.pop_front();
       continue;
     }
-    // The connection stays in the queue, so poll would return at once, again and again.
+    // The connection stays in the queue. So poll would return at once, again and again, and the
+    // door leaves the listener out of poll for a while.
     trouble_ = WordsOfFailure("accept", errno);
     rests_until_ = now + kRest;
     return socket;
@@ -119,6 +121,15 @@ std::vector<PeerDoor::Visitor> PeerDoor::Serve(const JobKey& key, Clock::time_po
   rests_until_ = {};
   for (const UniqueFd& listener : listeners_) AcceptFrom(listener, key, now, visitors);
   return visitors;
+}
+
+// A visitor sends nothing before the welcome, so a readable socket means an end of file.
+bool PeerDoor::Answer(const Visitor& visitor) {
+  std::byte unexpected{};
+  const ssize_t got =
+      ::recv(visitor.socket.get(), &unexpected, sizeof unexpected, MSG_PEEK | MSG_DONTWAIT);
+  if (got >= 0 || (errno != EAGAIN && errno != EINTR)) return false;
+  return ::send(visitor.socket.get(), &kWelcome, 1, MSG_NOSIGNAL) == 1;
 }
 
 }  // namespace lmdbio::ranks

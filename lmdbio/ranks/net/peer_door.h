@@ -1,8 +1,8 @@
-// lmdbio/ranks/net/peer_door.h - where the other ranks of a job connect to this one.
+// lmdbio/ranks/net/peer_door.h - accepts connections of the other ranks of a job.
 //
-// The door listens at the addresses that the peers are told, and nowhere else. A connection is a
-// stranger until it has shown the job's key. Strangers cannot keep the peers out: there are few of
-// them at a time, the oldest makes room for the next, and none has long to introduce itself.
+// The door listens at the addresses that the peers know, and at no others. A connection is a
+// stranger until it has shown the key of the job. Strangers cannot keep the peers out: their number
+// is limited, the oldest is closed for the next one, and each has a limited time.
 #ifndef LMDBIO_RANKS_NET_PEER_DOOR_H_
 #define LMDBIO_RANKS_NET_PEER_DOOR_H_
 
@@ -34,14 +34,17 @@ struct Introduction {
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-// Threads: one. Time is what the caller says it is.
+// The answer of the wanted rank.
+constexpr std::byte kWelcome{0x06};
+
+// Threads: one. The caller passes the time.
 class PeerDoor {
  public:
   using Clock = std::chrono::steady_clock;
 
   static constexpr size_t kStrangersMax = 128;
   static constexpr auto kIntroductionLimit = std::chrono::seconds(5);
-  // Where nothing can be accepted (no descriptor is left), the next attempt is made after this.
+  // The pause after a connection that could not be accepted because no descriptor is left.
   static constexpr auto kRest = std::chrono::milliseconds(100);
 
   // A connection that has shown the key.
@@ -51,30 +54,33 @@ class PeerDoor {
     UniqueFd socket;  // does not block
   };
 
-  // A door that is shut: nobody listens.
+  // A closed door: it does not listen.
   PeerDoor() = default;
 
-  // Listens at each of `addresses`, at a port of its own; leaves out those where it cannot.
+  // Listens at each of `addresses`, at a free port. Leaves out addresses at which it cannot listen.
   // addresses  of interfaces of this host
   // Errors: kIo                 it can listen nowhere; names the last address and the reason
-  //         kResourceExhausted  no descriptor is left
+  //         kResourceExhausted  no descriptor is left; names the limit
   static Result<PeerDoor> Open(std::span<const PeerAddress> addresses);
 
-  // Where it listens, with the ports.
+  // The addresses at which the door listens, with their ports.
   const Reachability& reachability() const { return reachability_; }
 
-  // Adds what Serve is to be called for.
+  // Appends the sockets whose events require a call of Serve.
   void AddTo(std::vector<pollfd>& polled, Clock::time_point now) const;
-  // When Serve is to be called at the latest.
+  // The latest time for the next call of Serve.
   Clock::time_point Deadline() const;
 
-  // Accepts connections, listens to what strangers say, and dismisses those that say something else
-  // than the key, or nothing for too long. Never waits, and comes to an end however many there are.
+  // Accepts connections and reads their introductions. Closes strangers that send other bytes than
+  // the key, or are too slow. Never waits, and ends however many strangers connect.
   // key  of the job
   std::vector<Visitor> Serve(const JobKey& key, Clock::time_point now);
 
+  // Sends the welcome to a visitor. False if the visitor has closed its connection meanwhile.
+  static bool Answer(const Visitor& visitor);
+
   size_t stranger_count() const { return strangers_.size(); }
-  // Why the last connection could not be accepted: "accept: Too many open files (...)"; "" if all
+  // Why the last connection could not be accepted: "accept: Too many open files (...)"; "" if it
   // could.
   const std::string& trouble() const { return trouble_; }
 

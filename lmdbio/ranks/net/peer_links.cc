@@ -1,7 +1,5 @@
 #include "lmdbio/ranks/net/peer_links.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,36 +17,20 @@
 namespace lmdbio::ranks {
 namespace {
 
-// A message: this, then so many bytes.
+// A message is a frame, followed by length_bytes bytes.
 struct Frame {
   uint32_t kind = 0;
   int32_t error_number = 0;  // of a failure: Error::error_number()
   uint64_t length_bytes = 0;
 };
 constexpr uint32_t kMessage = 1;
-constexpr uint32_t kFailure = 2;  // the bytes are a text
+constexpr uint32_t kFailure = 2;  // the bytes are the text of an error
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 constexpr size_t kReceiveBytes = 64 << 10;
 
-// A host that vanishes without a word is noticed after this.
-constexpr int kIdleSeconds = 20;
-constexpr int kProbeSeconds = 5;
-constexpr int kProbeCount = 4;
-
-void Tune(const UniqueFd& socket) {
-  const auto set = [&](int level, int option, int value) {
-    ::setsockopt(socket.get(), level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
-}
-
 void Signal(const UniqueFd& event) {
   const uint64_t one = 1;
-  // The counter of an event cannot be full here.
+  // The write fails only if the counter is full, and then the event is set already.
   [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
 }
 
@@ -67,8 +49,6 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec&
   LMDBIO_TRY(RendezvousResult met, MeetPeers(group, plan));
   for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
   for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
-  for (const auto& [rank, outgoing] : links->outgoing_) Tune(outgoing.socket);
-  for (const auto& [rank, incoming] : links->incoming_) Tune(incoming.socket);
   return links;
 }
 
@@ -86,7 +66,7 @@ PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
   return Waited::kStopped;
 }
 
-// As much as there is room for.
+// Sends as many bytes as the connection has room for.
 void PeerLinks::SendSome(Outgoing& link) {
   size_t done = 0;
   while (done < link.bytes.size() && !link.is_gone) {

@@ -1,12 +1,12 @@
-// lmdbio/ranks/net/peer_links.h - messages between the ranks of a job that are slept for.
+// lmdbio/ranks/net/peer_links.h - messages between the ranks of a job, with sleeping receivers.
 //
-// MPI waits by spinning, and wants to be called by one thread at a time. Readers wait in threads of
-// their own, and long: for a cursor, a token, a list of extents. So they talk over TCP, and sleep
-// in poll. Links lead one way, are named beforehand, and stand for as long as the object: a rank
-// that dies, or cannot go on, is an error at every rank that waits for it.
+// MPI waits by spinning and wants one calling thread. Readers wait in threads of their own, often
+// for a long time: for a cursor, a token, a list of extents. So they use TCP and sleep in poll. A
+// link has one direction, is named in advance, and stands as long as the object. A rank that dies
+// or gives up is an error at every rank that waits for it.
 //
-// A stranger cannot join: a rank that connects shows a key that only the job's ranks know, and
-// strangers that say nothing do not keep the ranks apart (ranks/net/peer_door.h).
+// A process without the key of the job cannot join, and cannot keep the ranks apart (see
+// ranks/net/peer_door.h).
 //
 // Source: docs/many_hosts.md "Messages".
 #ifndef LMDBIO_RANKS_NET_PEER_LINKS_H_
@@ -29,60 +29,60 @@
 
 namespace lmdbio::ranks {
 
-// The links of one rank. None twice, none to itself; what one rank sends to, the other receives
-// from.
+// The links of one rank. No rank occurs twice in a list, and this rank in none. If rank a sends to
+// rank b, then b receives from a.
 struct LinkSpec {
   std::vector<int> sends_to;
   std::vector<int> receives_from;
-  int known_as = -1;  // this rank in messages, where it is another there; -1: its rank
+  int known_as = -1;  // the number of this rank in error messages; -1: its rank in the group
 };
 
-// Threads: one at a time, but Stop and Wake from any.
+// Threads: one sends and one receives, at most; Stop and Wake from any.
 class PeerLinks {
  public:
   // Collective. Returns when the links of every rank stand.
-  // Errors: kIo                 some rank could not be reached within 30 s, or a rank can listen
-  //                             nowhere; names the ranks, what was tried and the reason
+  // Errors: kIo                 some rank could not be reached within 30 s, or can listen nowhere;
+  //                             names the ranks, the addresses tried and the reason
   //         kResourceExhausted  no descriptors for the links; names the limit
   //         kPeerFailed         one of these on another rank
   //         kInternal           the group failed
   static Result<std::unique_ptr<PeerLinks>> Open(Group& group, const LinkSpec& plan);
 
-  // What a rank of the group is called in messages: "rank 3 on node-7".
+  // The name of a rank of the group in error messages: "rank 3 on node-7".
   const std::string& NameOf(int rank) const { return names_[static_cast<size_t>(rank)]; }
 
-  // Sends a message. Sleeps while there is no room for it on the way.
+  // Sends a message. Sleeps while the connection has no room for it.
   // message  [at most 1 GiB]
   // Requires: `to` is in the plan
-  // Errors: kPeerFailed  the rank is gone; kIo
+  // Errors: kPeerFailed  the rank is gone; names it
   Status Send(int to, Bytes message);
 
-  // The same without sleeping: what there is no room for stays here until Flush or Drain, or goes
-  // before the next message to this rank.
+  // Sends a message without sleeping. Bytes for which the connection has no room stay in this
+  // object until Flush or Drain sends them, or the next message to this rank.
   // Errors: as Send
   Status Post(int to, Bytes message);
-  // Sends what has stayed, as far as there is room for it; false if something remains. A rank that
-  // is gone is for the next call that sends to find.
+  // Sends the bytes that have stayed, as far as there is room. Returns false if some remain. The
+  // next Send or Post reports a rank that is gone.
   bool Flush();
-  // Sleeps until all has been sent, or Stop was called. Errors: as Send
+  // Sleeps until all bytes have been sent, or Stop was called. Errors: as Send
   Status Drain();
 
-  // Sends bad news in place of a message: the other's Receive returns it.
+  // Sends an error in place of a message. The Receive of the other rank returns it.
   // Errors: as Send
   Status SendFailure(int to, const Error& error);
 
   // Sleeps until there is a message from `from`, and returns it; nothing after Stop.
   // Requires: `from` is in the plan
-  // Errors: kPeerFailed  the rank has sent bad news, or is gone; names it
+  // Errors: kPeerFailed  the rank has sent an error, or is gone; names it
   Result<std::optional<std::vector<std::byte>>> Receive(int from);
 
-  // Whether Receive would return at once, be it with a failure.
+  // Whether Receive would return at once, with a message or a failure.
   // Requires: `from` is in the plan
   bool HasMessage(int from);
 
-  // Sleeps until there is a message, or a failure, from one of `from`, and says from whom; none
-  // after Wake or Stop, or when the time has passed.
-  // from   [all in the plan] the first of those with something
+  // Sleeps until one of the ranks `from` has sent a message or failed. Returns the first such rank;
+  // nothing after Wake or Stop, or when the time is over.
+  // from   [all in the plan]
   // limit  negative: none
   std::optional<int> AwaitAny(std::span<const int> from,
                               std::chrono::milliseconds limit = std::chrono::milliseconds(-1));
@@ -96,14 +96,14 @@ class PeerLinks {
  private:
   struct Outgoing {
     UniqueFd socket;
-    std::vector<std::byte> bytes;  // that have not been sent yet
+    std::vector<std::byte> bytes;  // not sent yet
     bool is_gone = false;
   };
   struct Incoming {
     UniqueFd socket;
-    std::vector<std::byte> bytes;  // of a message that is not whole yet
+    std::vector<std::byte> bytes;  // received, and not returned yet
   };
-  // What poll found: readiness, or that Stop was called.
+  // Why a wait has ended.
   enum class Waited { kReady, kStopped };
 
   PeerLinks() = default;

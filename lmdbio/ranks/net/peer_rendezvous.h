@@ -1,9 +1,9 @@
-// lmdbio/ranks/net/peer_rendezvous.h - how the links of ranks/net/peer_links.h come to stand.
+// lmdbio/ranks/net/peer_rendezvous.h - opens a fixed set of links between ranks at once.
 //
-// Every rank listens (ranks/net/peer_door.h), tells all others its addresses and connects to those
-// that it will send to: at the loopback alone, if all ranks are in one network namespace. A rank
-// that connects shows the job's key, its number and the number of the rank that it wants, and waits
-// for an answer: an address may belong to another machine than it seems, or to nobody.
+// Every rank that receives opens a door (ranks/net/peer_door.h) and tells all ranks its addresses.
+// The sender of each link connects (ranks/net/peer_connector.h). The door closes when all links
+// stand. A connecting rank shows the key of the job, its number and the number of the wanted rank,
+// and waits for an answer, because an address may belong to another machine, or to no machine.
 #ifndef LMDBIO_RANKS_NET_PEER_RENDEZVOUS_H_
 #define LMDBIO_RANKS_NET_PEER_RENDEZVOUS_H_
 
@@ -16,8 +16,9 @@
 
 namespace lmdbio::ranks {
 
+// Sockets that do not block, by rank.
 struct RendezvousResult {
-  std::map<int, UniqueFd> outgoing;  // by rank; sockets that do not block
+  std::map<int, UniqueFd> outgoing;
   std::map<int, UniqueFd> incoming;
 };
 

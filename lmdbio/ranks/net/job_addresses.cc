@@ -1,0 +1,95 @@
+#include "lmdbio/ranks/net/job_addresses.h"
+
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/ranks/shm/call_failure.h"
+
+namespace lmdbio::ranks {
+namespace {
+
+// Collective. Rank 0 draws the key, and all ranks get it.
+Result<JobKey> ShareKey(Group& group) {
+  JobKey key{};
+  Status made;
+  if (group.rank() == 0 && ::getrandom(key.data(), key.size(), 0) != sizeof key) {
+    made = Fail(ErrorCode::kInternal, fmt::format("getrandom: {}", std::strerror(errno)), errno);
+  }
+  LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  LMDBIO_TRY_VOID(group.Broadcast(0, key));
+  return key;
+}
+
+// Collective. The addresses at which the other ranks may connect to this one: the loopback alone,
+// if all ranks are in its network namespace.
+Result<std::vector<PeerAddress>> UsefulAddresses(Group& group) {
+  const uint64_t mine = NetworkNamespace();
+  LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  bool is_one_network = mine != 0 && group.host_name().empty();
+  for (size_t at = 0; at < all.size(); at += sizeof mine) {
+    is_one_network = is_one_network && std::memcmp(&all[at], &mine, sizeof mine) == 0;
+  }
+  std::vector<PeerAddress> addresses = OwnAddresses();
+  if (is_one_network && std::any_of(addresses.begin(), addresses.end(), IsLoopback)) {
+    std::erase_if(addresses, [](const PeerAddress& one) { return !IsLoopback(one); });
+  }
+  return addresses;
+}
+
+// Opens `count` descriptors and closes them again. A rank that runs out of descriptors during the
+// rendezvous would make all other ranks wait for the time limit.
+Status CheckDescriptors(size_t count) {
+  std::vector<UniqueFd> taken;
+  while (taken.size() < count) {
+    UniqueFd one(::eventfd(0, EFD_CLOEXEC));
+    if (one) {
+      taken.push_back(std::move(one));
+      continue;
+    }
+    const int error_number = errno;
+    const size_t room = taken.size();
+    taken.clear();  // reading the limit, and the rest of the process, may need descriptors
+    return CallFailed(ErrorCode::kResourceExhausted,
+                      fmt::format("{} connections to other ranks, with room for {}", count, room),
+                      error_number);
+  }
+  return {};
+}
+
+Result<PeerDoor> OpenDoor(std::span<const PeerAddress> addresses, const AddressPlan& plan) {
+  PeerDoor door;
+  if (plan.listens == AddressPlan::Listens::kYes) {
+    LMDBIO_TRY(door, PeerDoor::Open(addresses));
+  }
+  LMDBIO_TRY_VOID(CheckDescriptors(plan.connection_count));
+  return door;
+}
+
+}  // namespace
+
+std::vector<PeerAddress> JobAddresses::InOrderFor(int rank) const {
+  const Reachability& there = of_ranks[static_cast<size_t>(rank)];
+  return InOrderOfTry(own, std::span(there.addresses).first(there.address_count));
+}
+
+Result<JobAddresses> ExchangeAddresses(Group& group, const AddressPlan& plan) {
+  JobAddresses job;
+  LMDBIO_TRY(job.own, UsefulAddresses(group));
+  LMDBIO_TRY(job.door, ForAll(group, OpenDoor(job.own, plan)));
+  LMDBIO_TRY(job.key, ShareKey(group));
+  const Reachability mine = job.door.reachability();
+  LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  job.of_ranks.resize(static_cast<size_t>(group.size()));
+  std::memcpy(job.of_ranks.data(), gathered.data(), gathered.size());
+  return job;
+}
+
+}  // namespace lmdbio::ranks
