@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kRanksMax = 16;
+constexpr size_t kRanksMax = 64;
 constexpr size_t kReportBytes = 4096;
 constexpr size_t kBoardBytes = 4096;
 constexpr size_t kArenaAt = kBoardBytes + kRanksMax * kReportBytes;
