@@ -1,7 +1,7 @@
-// Goal: ranks listen where their peers are told to look and nowhere else; strangers that connect
-// there neither get in nor keep a peer out; a process that has no descriptor left says so.
-// Method: a door whose time is the test's, and whole meetings of ranks played by threads, in which
-// another process takes part uninvited as soon as everybody listens.
+// Goal: ranks listen at the addresses that their peers know and nowhere else. Strangers are not
+// admitted, and do not keep a peer out. A process without descriptors reports that.
+// Method: a door with a simulated clock, and rendezvous of ranks played by threads. Another process
+// connects uninvited as soon as all ranks listen.
 #include "lmdbio/ranks/net/peer_door.h"
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ std::vector<PeerAddress> Loopback() {
   return addresses;
 }
 
-// Where the sockets of this process listen.
+// The addresses at which the sockets of this process listen.
 std::vector<sockaddr_in6> ListeningAt() {
   std::vector<sockaddr_in6> found;
   for (const int fd : OpenDescriptors()) {
@@ -93,7 +93,7 @@ bool IsAtLoopback(const sockaddr_in6& address) {
                                         : IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
 }
 
-// A connection that stands; nothing if there is none.
+// Connects to an address; returns an empty socket after a failure.
 UniqueFd Connected(const sockaddr_in6& address) {
   UniqueFd socket(::socket(address.sin6_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto* const there = reinterpret_cast<const sockaddr*>(&address);
@@ -101,7 +101,7 @@ UniqueFd Connected(const sockaddr_in6& address) {
                                                                        : UniqueFd();
 }
 
-// A client of a door.
+// Connects to a door.
 UniqueFd Connected(const PeerDoor& door) {
   pollfd connects{};
   auto socket = BeginConnect(door.reachability().addresses[0]);
@@ -141,7 +141,7 @@ TEST_CASE("A door lets in a visitor with the job's key and no other", "[comm][pe
   CHECK(door->stranger_count() == 0);
 }
 
-TEST_CASE("A stranger has a limited time, however busily it speaks", "[comm][peer_door]") {
+TEST_CASE("A stranger has a limited time, also if it sends bytes", "[comm][peer_door]") {
   auto door = PeerDoor::Open(Loopback());
   REQUIRE(door);
   const auto start = PeerDoor::Clock::now();
@@ -175,7 +175,7 @@ TEST_CASE("Strangers make room for each other, and for a peer behind them", "[co
   CHECK(visitors.size() == 1);
 }
 
-// One thread is refused all descriptors, the other is not.
+// The kernel refuses descriptors to one thread only.
 Verdict RestsAndGoesOn() {
   auto door = PeerDoor::Open(Loopback());
   if (!door) return Verdict::kWrong;
@@ -189,7 +189,7 @@ Verdict RestsAndGoesOn() {
     is_let_in = !door->Serve(kKey, now).empty();
   }).join();
   if (!can_refuse) return Verdict::kCannotTell;
-  std::vector<pollfd> polled;  // poll would return at once: the peer is still at the door
+  std::vector<pollfd> polled;  // without the rest, poll would return at once
   door->AddTo(polled, now);
   const bool rests = polled.empty() && door->Deadline() == now + PeerDoor::kRest;
   const bool says_why =
@@ -202,7 +202,7 @@ Verdict RestsAndGoesOn() {
                                                                         : Verdict::kWrong;
 }
 
-TEST_CASE("A door rests where it cannot accept for want of descriptors", "[comm][peer_door]") {
+TEST_CASE("A door rests while it has no descriptors to accept with", "[comm][peer_door]") {
   const Verdict verdict = InChild(RestsAndGoesOn);
   if (verdict == Verdict::kCannotTell) WARN("skipped: no call can be refused here");
   CHECK(verdict != Verdict::kWrong);
@@ -212,7 +212,7 @@ TEST_CASE("A door without an address says so", "[comm][peer_door]") {
   const auto nowhere = PeerDoor::Open({});
   REQUIRE_FALSE(nowhere);
   CHECK(nowhere.error().code() == ErrorCode::kIo);
-  // 192.0.2.0/24 is for documents, and no host's.
+  // 192.0.2.0/24 is reserved for documentation, so no host has an address in it.
   const PeerAddress other{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, 1}, 128};
   const auto elsewhere = PeerDoor::Open(std::span(&other, 1));
   REQUIRE_FALSE(elsewhere);
@@ -225,7 +225,7 @@ TEST_CASE("A door without an address says so", "[comm][peer_door]") {
   CHECK(one->reachability().address_count == 1);
 }
 
-// A group that calls the test when all ranks listen, and none has connected yet.
+// A group that calls the test when all ranks listen and none has connected yet.
 class InterruptedGroup final : public Group {
  public:
   InterruptedGroup(Group& group, std::function<void()> interrupt)
@@ -253,7 +253,7 @@ class InterruptedGroup final : public Group {
   std::function<void()> interrupt_;
 };
 
-LinkSpec EverybodyWith(const Group& group) {
+LinkSpec AllPairs(const Group& group) {
   LinkSpec plan;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank != group.rank()) plan.sends_to.push_back(rank);
@@ -262,13 +262,13 @@ LinkSpec EverybodyWith(const Group& group) {
   return plan;
 }
 
-// Meets, and sends a byte round. Returns what has gone wrong on each rank.
+// Opens all links and passes a byte round the ranks. Returns the error of each rank.
 std::vector<std::string> MeetAndTalk(ThreadRanks ranks, const std::function<void()>& interrupt) {
   std::vector<std::string> wrong(static_cast<size_t>(ranks.rank_count));
   RunAsThreads(ranks, [&](Group& group) {
     std::string& mine = wrong[static_cast<size_t>(group.rank())];
     InterruptedGroup interrupted(group, interrupt);
-    const auto links = PeerLinks::Open(interrupted, EverybodyWith(group));
+    const auto links = PeerLinks::Open(interrupted, AllPairs(group));
     if (!links) return void(mine = links.error().message());
     const std::byte said{static_cast<unsigned char>(group.rank())};
     if (!(*links)->Send(RankBehind(group), std::span(&said, 1))) mine = "Send failed";
@@ -293,7 +293,7 @@ TEST_CASE("Ranks listen at the loopback alone unless there are several hosts",
   if (ranks_per_host == 4) CHECK(std::all_of(found.begin(), found.end(), IsAtLoopback));
 }
 
-TEST_CASE("Ranks to which nobody connects do not listen", "[comm][peer_door]") {
+TEST_CASE("Ranks to which no rank connects do not listen", "[comm][peer_door]") {
   std::vector<std::string> wrong(3);
   size_t listener_count = 0;
   RunAsThreads({3}, [&](Group& group) {
@@ -310,7 +310,7 @@ TEST_CASE("Ranks to which nobody connects do not listen", "[comm][peer_door]") {
   CHECK(listener_count <= 2);  // rank 0, by IPv4 and by IPv6
 }
 
-// A process that connects kCrowd times to every address that it is told, and says nothing.
+// A process that connects kCrowd times to each given address, and sends nothing.
 class Crowd {
  public:
   Crowd() {
@@ -329,13 +329,13 @@ class Crowd {
     }
   }
   ~Crowd() {
-    ask_ = UniqueFd();  // it goes when nobody asks any more
+    ask_ = UniqueFd();  // the end of file ends the process
     if (child_ > 0) ::waitpid(child_, nullptr, 0);
   }
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
 
-  // Returns when all are there.
+  // Returns when all connections stand.
   bool GoTo(const sockaddr_in6& address) const {
     char is_there = 0;
     return ::write(ask_.get(), &address, sizeof address) == sizeof address &&
@@ -365,7 +365,7 @@ TEST_CASE("Ranks meet although hundreds of strangers were there first", "[comm][
   CHECK(InChild([] {
           constexpr int kRanks = 3;
           const Crowd crowd;
-          // Not enough for all of the crowd.
+          // The limit is lower than the number of strangers.
           if (!LimitDescriptors(kRanks * PeerDoor::kStrangersMax + 100)) return Verdict::kWrong;
           bool are_there = true;
           const auto wrong = MeetAndTalk({kRanks}, [&] {
@@ -386,7 +386,7 @@ TEST_CASE("Too few descriptors for the links are an error of all ranks that name
           bool has_begun = false;
           RunAsThreads({4}, [&](Group& group) {
             InterruptedGroup interrupted(group, [&] { has_begun = true; });
-            const auto links = PeerLinks::Open(interrupted, EverybodyWith(group));
+            const auto links = PeerLinks::Open(interrupted, AllPairs(group));
             if (!links) wrong[static_cast<size_t>(group.rank())] = links.error().message();
           });
           const bool all_hear = std::all_of(wrong.begin(), wrong.end(), [](const std::string& one) {

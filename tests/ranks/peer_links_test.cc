@@ -1,5 +1,5 @@
-// Goal: messages arrive whole, in order and from whom they were sent, whatever their size; whoever
-// waits for a rank that is gone, or that has failed, is told so and never waits for ever.
+// Goal: messages of any size arrive whole, in order and from the right rank. A rank that waits for
+// another one gets an error if that rank has failed or is gone.
 // Method: ranks played by threads, over real sockets of this host.
 #include "lmdbio/ranks/net/peer_links.h"
 
@@ -17,7 +17,7 @@
 namespace lmdbio::ranks {
 namespace {
 
-LinkSpec EverybodyWith(const Group& group) {
+LinkSpec AllPairs(const Group& group) {
   LinkSpec plan;
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank == group.rank()) continue;
@@ -39,9 +39,9 @@ TEST_CASE("Messages of any size arrive whole and in order", "[comm][peer_links]"
   std::vector<std::string> wrong(static_cast<size_t>(rank_count));
   RunAsThreads({rank_count, 2}, [&](Group& group) {
     std::string& mine = wrong[static_cast<size_t>(group.rank())];
-    const auto links = PeerLinks::Open(group, EverybodyWith(group));
+    const auto links = PeerLinks::Open(group, AllPairs(group));
     if (!links) return void(mine = links.error().message());
-    // Sent beside what is received: two ranks that only send to each other would fill all buffers.
+    // A thread of its own sends: two ranks that only send to each other would fill all buffers.
     std::thread sender([&] {
       for (const size_t size : sizes) {
         for (int to = 0; to < group.size(); ++to) {
@@ -71,11 +71,11 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
   std::vector<std::string> heard(3);
   std::vector<int> numbers(3);
   RunAsThreads({3, 1}, [&](Group& group) {
-    auto links = PeerLinks::Open(group, EverybodyWith(group));
+    auto links = PeerLinks::Open(group, AllPairs(group));
     if (!links) std::terminate();
     const auto rank = static_cast<size_t>(group.rank());
     if (rank == 1) {
-      // What was sent before still arrives.
+      // Messages that were sent before the failure still arrive.
       for (const int to : {0, 2}) {
         if (!(*links)->Send(to, Message(1, to, 10))) std::terminate();
         if (says_why) {
@@ -108,14 +108,14 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
   }
 }
 
-TEST_CASE("Stop ends who waits", "[comm][peer_links]") {
+TEST_CASE("Stop ends a wait of Receive and of Send", "[comm][peer_links]") {
   RunAsThreads({2, 1}, [](Group& group) {
-    const auto links = PeerLinks::Open(group, EverybodyWith(group));
+    const auto links = PeerLinks::Open(group, AllPairs(group));
     if (!links) std::terminate();
     std::thread stopper([&] { (*links)->Stop(); });
     const auto got = (*links)->Receive(1 - group.rank());
     if (!got || *got) std::terminate();
-    // Nobody takes this: it fits nowhere, and returns all the same.
+    // No rank receives this message and no buffer has room for it. Send returns nevertheless.
     if (!(*links)->Send(1 - group.rank(), std::vector<std::byte>(64 << 20))) std::terminate();
     stopper.join();
     if (!group.Barrier()) std::terminate();
@@ -123,7 +123,7 @@ TEST_CASE("Stop ends who waits", "[comm][peer_links]") {
   SUCCEED();
 }
 
-TEST_CASE("Addresses of an own network are tried first, loopback last", "[comm][peer_links]") {
+TEST_CASE("Addresses of a common network are tried first, loopback last", "[comm][peer_links]") {
   const auto v4 = [](uint8_t a, uint8_t b, uint8_t c, uint8_t d, int bits) {
     return PeerAddress{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d},
                        static_cast<uint8_t>(96 + bits)};

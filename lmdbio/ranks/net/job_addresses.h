@@ -24,7 +24,7 @@ struct JobAddresses {
   std::vector<PeerAddress> InOrderFor(int rank) const;
 };
 
-// What this rank needs from the exchange.
+// The needs of this rank.
 struct AddressPlan {
   enum class Listens { kNo, kYes } listens = Listens::kYes;
   size_t connection_count = 0;  // that this rank will hold
