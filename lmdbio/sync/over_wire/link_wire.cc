@@ -1,7 +1,8 @@
+// A connection carries data in one direction, from and to the caller's memory, without frames: both
+// ranks know the size of each message. The other direction carries at most one notice. So a notice
+// never waits behind data, and no message is copied.
 #include "lmdbio/sync/over_wire/link_wire.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -24,62 +26,65 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/ranks/group/rank_names.h"
-#include "lmdbio/ranks/net/peer_rendezvous.h"
+#include "lmdbio/ranks/net/on_demand_links.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPiecesPerCall = 16;
+constexpr size_t kMessagesPerCall = 16;
 constexpr auto kSpinLimit = std::chrono::microseconds(50);
-// A host that vanishes without a word is noticed after this, if nobody else notices.
-constexpr int kIdleSeconds = 20;
-constexpr int kProbeSeconds = 5;
-constexpr int kProbeCount = 4;
+// A rank that stops closes the connections on which it sends, and cannot say why on them. The
+// receiver waits so long for the reason, from the health watch or from another rank.
+constexpr auto kReasonLimit = std::chrono::seconds(1);
+// The event that stops the wire and the event of new links come first in the list for poll.
+constexpr size_t kStopEntry = 0;
+constexpr size_t kLinksEntry = 1;
+constexpr size_t kFirstPeerEntry = 2;
 
 // Travels against the data, at most once on each connection.
-struct News {
-  enum class FrameKind : uint32_t { kNone = 0, kLeft = 1, kStopped = 2 };
-  FrameKind kind = FrameKind::kNone;
+struct Notice {
+  enum class NoticeKind : uint32_t { kNone = 0, kLeft = 1, kStopped = 2 };
+  NoticeKind kind = NoticeKind::kNone;
   uint32_t length_bytes = 0;
   std::array<char, 1016> text = {};
 };
-static_assert(sizeof(News) == 1024);
+static_assert(sizeof(Notice) == 1024);
 
 struct PendingTransfer {
   std::byte* data = nullptr;
   size_t left_bytes = 0;
 };
 
-// Pieces in one direction between this rank and another.
+// Messages in one direction between this rank and another.
 struct Lane {
-  UniqueFd socket;
-  std::deque<PendingTransfer> pieces;  // not done; the first may have begun
-  uint64_t done_count = 0;             // done, and not awaited
+  UniqueFd socket;                        // empty until the link is open
+  std::deque<PendingTransfer> transfers;  // not done; the first may have begun
+  uint64_t done_count = 0;                // done, and not awaited
 
   void Push(std::byte* data, size_t bytes) {
-    pieces.push_back({data, bytes});
+    transfers.push_back({data, bytes});
     Settle();
   }
   void Advance(size_t bytes) {
-    for (auto piece = pieces.begin(); bytes > 0; ++piece) {
-      const size_t part = std::min(bytes, piece->left_bytes);
-      piece->data += part;
-      piece->left_bytes -= part;
+    for (auto transfer = transfers.begin(); bytes > 0; ++transfer) {
+      const size_t part = std::min(bytes, transfer->left_bytes);
+      transfer->data += part;
+      transfer->left_bytes -= part;
       bytes -= part;
     }
     Settle();
   }
   void Settle() {
-    while (!pieces.empty() && pieces.front().left_bytes == 0) {
-      pieces.pop_front();
+    while (!transfers.empty() && transfers.front().left_bytes == 0) {
+      transfers.pop_front();
       ++done_count;
     }
   }
   size_t FillVectors(std::span<iovec> vectors) const {
-    const size_t count = std::min(pieces.size(), vectors.size());
-    for (size_t i = 0; i < count; ++i) vectors[i] = {pieces[i].data, pieces[i].left_bytes};
+    const size_t count = std::min(transfers.size(), vectors.size());
+    for (size_t i = 0; i < count; ++i) vectors[i] = {transfers[i].data, transfers[i].left_bytes};
     return count;
   }
 };
@@ -88,28 +93,26 @@ struct Peer {
   std::string name;  // "rank 3 on node-7"
   Lane out;
   Lane in;
-  News news;
-  size_t news_bytes = 0;  // of `news`, that have come
+  Notice notice;
+  size_t notice_bytes = 0;  // received of `notice`
   bool has_left = false;
+  std::optional<Clock::time_point> ended_at;  // when `in` ended without a notice
+  bool is_requested = false;                  // `out` is open or being opened
+  bool is_polled = false;                     // has an open lane
 };
 
-void Tune(const UniqueFd& socket) {
-  const auto set = [&](int level, int option, int value) {
-    ::setsockopt(socket.get(), level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kIdleSeconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kProbeCount);
+// The links of recursive doubling in both directions, of a broadcast tree, of the ring, and of a
+// pair that folds.
+size_t UsualLinkCount(int rank_count) {
+  return 3 * static_cast<size_t>(std::bit_width(static_cast<unsigned>(rank_count))) + 4;
 }
 
 bool IsForLater(int error) { return error == EAGAIN || error == EINTR; }
 
 class SocketWire final : public LinkWire {
  public:
-  SocketWire(int rank, ranks::Health& health, WaitMode wait_mode, UniqueFd stop_event,
-             std::vector<std::string> names, ranks::RendezvousResult met);
+  SocketWire(ranks::Health& health, WaitMode wait_mode, UniqueFd stop_event, int rank,
+             std::vector<std::string> names, std::unique_ptr<ranks::OnDemandLinks> links);
   ~SocketWire() override;
   SocketWire(const SocketWire&) = delete;
   SocketWire& operator=(const SocketWire&) = delete;
@@ -129,69 +132,99 @@ class SocketWire final : public LinkWire {
     return peers_[static_cast<size_t>(rank)];
   }
   Status Await(Lane& lane);
+  Status TakeLinks();
+  void Add(ranks::OnDemandLinks::OpenedLink link);
   Status CheckStopped();
   Status GoOn(std::chrono::milliseconds limit);
   Status Look(Peer& peer, short out_events, short in_events);
   Status SendSome(Peer& peer);
   Status ReceiveSome(Peer& peer);
-  Status ReadNews(Peer& peer);
+  Status ReadNotice(Peer& peer);
   Status Died(const Peer& peer);
-  Status Keep(const std::string& words);
-  void Announce(News::FrameKind kind, std::string_view words);
+  Status Stopped(const std::string& words);
+  void Announce(Notice::NoticeKind kind, std::string_view words);
+  void SendNotice(const UniqueFd& incoming) const;
 
   const int rank_;
   ranks::Health& health_;
   const WaitMode wait_mode_;
   UniqueFd stop_event_;
-  std::vector<Peer> peers_;
-  std::vector<pollfd> polled_;  // the stop event, then of each peer: out, in
+  std::unique_ptr<ranks::OnDemandLinks> links_;
+  std::vector<Peer> peers_;        // [ranks]
+  std::vector<int> polled_peers_;  // the ranks with an open lane
+  std::vector<pollfd> polled_;     // the two events, then of each polled peer: out, in
   Clock::time_point next_health_check_ = Clock::now() + ranks::kHealthNap;
 
   std::atomic<bool> is_stopped_{false};
   std::mutex mutex_;   // of all below
   std::string words_;  // why it is stopped
   bool is_announced_ = false;
+  Notice notice_;                                         // to the ranks that send to this one
+  std::vector<ranks::OnDemandLinks::OpenedLink> unused_;  // open until this rank has gone
 };
 
-SocketWire::SocketWire(int rank, ranks::Health& health, WaitMode wait_mode, UniqueFd stop_event,
-                       std::vector<std::string> names, ranks::RendezvousResult met)
+SocketWire::SocketWire(ranks::Health& health, WaitMode wait_mode, UniqueFd stop_event, int rank,
+                       std::vector<std::string> names, std::unique_ptr<ranks::OnDemandLinks> links)
     : rank_(rank),
       health_(health),
       wait_mode_(wait_mode),
       stop_event_(std::move(stop_event)),
+      links_(std::move(links)),
       peers_(names.size()) {
   for (size_t i = 0; i < names.size(); ++i) peers_[i].name = std::move(names[i]);
-  for (auto& [peer, socket] : met.outgoing) {
-    Tune(socket);
-    At(peer).out.socket = std::move(socket);
-  }
-  for (auto& [peer, socket] : met.incoming) {
-    Tune(socket);
-    At(peer).in.socket = std::move(socket);
-  }
-  polled_.assign(1 + 2 * peers_.size(), {-1, 0, 0});
-  polled_[0] = {stop_event_.get(), POLLIN, 0};
 }
 
-SocketWire::~SocketWire() { Announce(News::FrameKind::kLeft, ""); }
+SocketWire::~SocketWire() { Announce(Notice::NoticeKind::kLeft, ""); }
 
-void SocketWire::Announce(News::FrameKind kind, std::string_view words) {
+void SocketWire::Add(ranks::OnDemandLinks::OpenedLink link) {
+  Peer& peer = At(link.rank);
+  const bool is_out = link.direction == ranks::OnDemandLinks::Direction::kOutgoing;
+  const std::lock_guard lock(mutex_);  // Announce may read the sockets in another thread
+  if (!is_out) SendNotice(link.socket);
+  (is_out ? peer.out : peer.in).socket = std::move(link.socket);
+  if (!peer.is_polled) polled_peers_.push_back(link.rank);
+  peer.is_polled = true;
+}
+
+// Takes the links that were opened by this rank or by others, and begins to use them.
+Status SocketWire::TakeLinks() {
+  for (ranks::OnDemandLinks::OpenedLink& link : links_->TakeOpened()) {
+    Peer& peer = At(link.rank);
+    if (!link.socket) {
+      return Stopped(fmt::format("no connection to {} {}", peer.name, link.failure));
+    }
+    Add(std::move(link));
+    if (peer.out.socket) LMDBIO_TRY_VOID(SendSome(peer));
+  }
+  return {};
+}
+
+// Sends the notice to a rank that sends to this one, if there is a notice. Requires: mutex_ is held
+void SocketWire::SendNotice(const UniqueFd& incoming) const {
+  if (!incoming || notice_.kind == Notice::NoticeKind::kNone) return;
+  // The connection carries nothing else in this direction, so it has room for the notice.
+  ::send(incoming.get(), &notice_, sizeof notice_, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Any thread. Only the first call has an effect.
+void SocketWire::Announce(Notice::NoticeKind kind, std::string_view words) {
   const std::lock_guard lock(mutex_);
   if (is_announced_) return;
   is_announced_ = true;
-  News news;
-  news.kind = kind;
-  news.length_bytes = static_cast<uint32_t>(std::min(words.size(), news.text.size()));
-  words.copy(news.text.data(), news.length_bytes);
-  for (const Peer& peer : peers_) {
-    // Nothing else goes this way, so there is room for it.
-    if (peer.in.socket) {
-      ::send(peer.in.socket.get(), &news, sizeof news, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+  notice_.kind = kind;
+  notice_.length_bytes = static_cast<uint32_t>(std::min(words.size(), notice_.text.size()));
+  words.copy(notice_.text.data(), notice_.length_bytes);
+  for (const Peer& peer : peers_) SendNotice(peer.in.socket);
+  // Other ranks may have opened links that this rank has not used yet.
+  unused_ = links_->TakeOpened();
+  for (const ranks::OnDemandLinks::OpenedLink& link : unused_) {
+    if (link.direction == ranks::OnDemandLinks::Direction::kIncoming) SendNotice(link.socket);
   }
+  links_->Close();
 }
 
 void SocketWire::Sever() {
+  links_->Close();
   const std::lock_guard lock(mutex_);
   is_announced_ = true;
   for (Peer& peer : peers_) {
@@ -200,14 +233,15 @@ void SocketWire::Sever() {
   }
 }
 
-// The first words stay.
-Status SocketWire::Keep(const std::string& words) {
+// Ends all calls with these words, here and on the connected ranks; the first words stay. The door
+// closes, so that ranks that connect later do not wait for this one.
+Status SocketWire::Stopped(const std::string& words) {
   {
     const std::lock_guard lock(mutex_);
     if (words_.empty()) words_ = words;
   }
   is_stopped_.store(true);
-  Announce(News::FrameKind::kStopped, words);
+  Announce(Notice::NoticeKind::kStopped, words);
   return CheckStopped();
 }
 
@@ -219,23 +253,27 @@ Status SocketWire::CheckStopped() {
 }
 
 void SocketWire::Stop(const Error& why) {
-  // Its own calls learn of it as those of a peer do.
-  static_cast<void>(Keep(why.message()));
+  // Calls under way in another thread return the words as soon as they check.
+  static_cast<void>(Stopped(why.message()));
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof one);
 }
 
 Status SocketWire::Died(const Peer& peer) {
-  return Keep(fmt::format("{} has {}", peer.name, peer.has_left ? "left" : "ended unexpectedly"));
+  return Stopped(
+      fmt::format("{} has {}", peer.name, peer.has_left ? "left" : "ended unexpectedly"));
 }
 
 Status SocketWire::StartSend(int to, Bytes bytes) {
   LMDBIO_TRY_VOID(CheckStopped());
   Peer& peer = At(to);
-  const bool is_first = peer.out.pieces.empty();
-  // A sent piece is only read.
+  const bool is_first = peer.out.transfers.empty();
+  // The wire only reads the bytes of a message that it sends.
   peer.out.Push(const_cast<std::byte*>(bytes.data()), bytes.size());
-  if (is_first && !bytes.empty()) return SendSome(peer);
+  if (bytes.empty()) return {};
+  if (!peer.is_requested) links_->Open(to);
+  peer.is_requested = true;
+  if (is_first && peer.out.socket) return SendSome(peer);
   return {};
 }
 
@@ -245,17 +283,17 @@ Status SocketWire::StartReceive(int from, MutableBytes bytes) {
   return {};
 }
 
-// As much as there is room for.
+// Sends as many bytes as the connection has room for.
 Status SocketWire::SendSome(Peer& peer) {
-  while (!peer.out.pieces.empty()) {
-    std::array<iovec, kPiecesPerCall> vectors;
+  while (!peer.out.transfers.empty()) {
+    std::array<iovec, kMessagesPerCall> vectors;
     msghdr message = {};
     message.msg_iov = vectors.data();
     message.msg_iovlen = peer.out.FillVectors(vectors);
     const ssize_t sent = ::sendmsg(peer.out.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (IsForLater(errno)) return {};
-      LMDBIO_TRY_VOID(ReadNews(peer));  // says more than the failure
+      LMDBIO_TRY_VOID(ReadNotice(peer));  // tells more than errno
       return Died(peer);
     }
     peer.out.Advance(static_cast<size_t>(sent));
@@ -264,16 +302,16 @@ Status SocketWire::SendSome(Peer& peer) {
 }
 
 Status SocketWire::ReceiveSome(Peer& peer) {
-  while (!peer.in.pieces.empty()) {
-    std::array<iovec, kPiecesPerCall> vectors;
+  while (!peer.in.transfers.empty()) {
+    std::array<iovec, kMessagesPerCall> vectors;
     const size_t count = peer.in.FillVectors(vectors);
     size_t asked_bytes = 0;
     for (size_t i = 0; i < count; ++i) asked_bytes += vectors[i].iov_len;
     const ssize_t got = ::readv(peer.in.socket.get(), vectors.data(), static_cast<int>(count));
     if (got < 0 && IsForLater(errno)) return {};
     if (got <= 0) {
-      LMDBIO_TRY_VOID(ReadNews(peer));
-      return Died(peer);
+      peer.ended_at = Clock::now();
+      return peer.out.socket ? ReadNotice(peer) : Status();
     }
     peer.in.Advance(static_cast<size_t>(got));
     if (static_cast<size_t>(got) < asked_bytes) return {};
@@ -281,21 +319,21 @@ Status SocketWire::ReceiveSome(Peer& peer) {
   return {};
 }
 
-Status SocketWire::ReadNews(Peer& peer) {
+Status SocketWire::ReadNotice(Peer& peer) {
   while (!peer.has_left) {
-    std::byte* const to = reinterpret_cast<std::byte*>(&peer.news) + peer.news_bytes;
+    std::byte* const to = reinterpret_cast<std::byte*>(&peer.notice) + peer.notice_bytes;
     const ssize_t got =
-        ::recv(peer.out.socket.get(), to, sizeof(News) - peer.news_bytes, MSG_DONTWAIT);
+        ::recv(peer.out.socket.get(), to, sizeof(Notice) - peer.notice_bytes, MSG_DONTWAIT);
     if (got < 0 && IsForLater(errno)) return {};
     if (got <= 0) return Died(peer);
-    peer.news_bytes += static_cast<size_t>(got);
-    if (peer.news_bytes < sizeof(News)) continue;
-    if (peer.news.kind == News::FrameKind::kLeft) {
+    peer.notice_bytes += static_cast<size_t>(got);
+    if (peer.notice_bytes < sizeof(Notice)) continue;
+    if (peer.notice.kind == Notice::NoticeKind::kLeft) {
       peer.has_left = true;
       return {};
     }
-    const size_t length = std::min<size_t>(peer.news.length_bytes, peer.news.text.size());
-    return Keep(std::string(peer.news.text.data(), length));
+    const size_t length = std::min<size_t>(peer.notice.length_bytes, peer.notice.text.size());
+    return Stopped(std::string(peer.notice.text.data(), length));
   }
   return {};
 }
@@ -305,32 +343,41 @@ Status SocketWire::Look(Peer& peer, short out_events, short in_events) {
   if ((out_events & POLLOUT) != 0 || (peer.has_left && out_events != 0)) {
     LMDBIO_TRY_VOID(SendSome(peer));
   }
-  if ((out_events & ~POLLOUT) != 0) LMDBIO_TRY_VOID(ReadNews(peer));
+  if ((out_events & ~POLLOUT) != 0) LMDBIO_TRY_VOID(ReadNotice(peer));
   return {};
 }
 
-// Sends and receives what can be, or waits until something can be.
+// Waits until some bytes can be sent or received, and transfers them.
 Status SocketWire::GoOn(std::chrono::milliseconds limit) {
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    const Peer& peer = peers_[i];
-    const bool sends = !peer.out.pieces.empty();
-    const bool receives = !peer.in.pieces.empty();
+  polled_.assign(kFirstPeerEntry + 2 * polled_peers_.size(), {-1, POLLIN, 0});
+  polled_[kStopEntry].fd = stop_event_.get();
+  polled_[kLinksEntry].fd = links_->event();
+  for (size_t i = 0; i < polled_peers_.size(); ++i) {
+    const Peer& peer = At(polled_peers_[i]);
+    const bool sends = !peer.out.transfers.empty();
+    const bool receives = !peer.in.transfers.empty() && !peer.ended_at;
+    if (peer.ended_at && !peer.in.transfers.empty() &&
+        (peer.has_left || Clock::now() - *peer.ended_at > kReasonLimit)) {
+      return Died(peer);
+    }
     const bool is_over = peer.has_left && !sends;
     const int events = (peer.has_left ? 0 : POLLIN) | (sends ? POLLOUT : 0);
-    polled_[1 + 2 * i] = {is_over ? -1 : peer.out.socket.get(), static_cast<short>(events), 0};
-    polled_[2 + 2 * i] = {receives ? peer.in.socket.get() : -1, POLLIN, 0};
+    pollfd* const entries = &polled_[kFirstPeerEntry + 2 * i];
+    entries[0] = {is_over ? -1 : peer.out.socket.get(), static_cast<short>(events), 0};
+    entries[1] = {receives ? peer.in.socket.get() : -1, POLLIN, 0};
   }
   ::poll(polled_.data(), polled_.size(), static_cast<int>(limit.count()));
   LMDBIO_TRY_VOID(CheckStopped());
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    LMDBIO_TRY_VOID(Look(peers_[i], polled_[1 + 2 * i].revents, polled_[2 + 2 * i].revents));
+  for (size_t i = 0; i < polled_peers_.size(); ++i) {
+    const pollfd* const entries = &polled_[kFirstPeerEntry + 2 * i];
+    LMDBIO_TRY_VOID(Look(At(polled_peers_[i]), entries[0].revents, entries[1].revents));
   }
-  return {};
+  return polled_[kLinksEntry].revents != 0 ? TakeLinks() : Status();
 }
 
 Status SocketWire::Await(Lane& lane) {
   LMDBIO_TRY_VOID(CheckStopped());
-  LMDBIO_CHECK(lane.done_count > 0 || !lane.pieces.empty());
+  LMDBIO_CHECK(lane.done_count > 0 || !lane.transfers.empty());
   const auto spin_end =
       wait_mode_ == WaitMode::kSpin ? Clock::now() + kSpinLimit : Clock::time_point();
   while (lane.done_count == 0) {
@@ -338,7 +385,7 @@ Status SocketWire::Await(Lane& lane) {
     if (now >= next_health_check_) {
       next_health_check_ = now + ranks::kHealthNap;
       Status health = health_.Check();
-      if (!health) return Keep(health.error().message());
+      if (!health) return Stopped(health.error().message());
     }
     LMDBIO_TRY_VOID(GoOn(now < spin_end ? std::chrono::milliseconds(0) : ranks::kHealthNap));
   }
@@ -356,15 +403,9 @@ Result<std::unique_ptr<LinkWire>> OpenLinkWire(ranks::Group& group, ranks::Healt
                                   fmt::format("eventfd: {}", std::strerror(errno)), errno);
   LMDBIO_TRY_VOID(ranks::Agree(group, std::move(made)));
   LMDBIO_TRY(auto names, ranks::GatherRankNames(group, options.known_as));
-  ranks::LinkSpec plan;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (rank == group.rank()) continue;
-    plan.sends_to.push_back(rank);
-    plan.receives_from.push_back(rank);
-  }
-  LMDBIO_TRY(ranks::RendezvousResult met, ranks::MeetPeers(group, plan));
-  return std::make_unique<SocketWire>(group.rank(), health, options.wait_mode,
-                                      std::move(stop_event), std::move(names), std::move(met));
+  LMDBIO_TRY(auto links, ranks::OnDemandLinks::Create(group, UsualLinkCount(group.size())));
+  return std::make_unique<SocketWire>(health, options.wait_mode, std::move(stop_event),
+                                      group.rank(), std::move(names), std::move(links));
 }
 
 }  // namespace lmdbio::sync

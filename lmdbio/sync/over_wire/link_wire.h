@@ -1,10 +1,14 @@
-// lmdbio/sync/over_wire/link_wire.h - a wire of TCP connections, which is slept for.
+// lmdbio/sync/over_wire/link_wire.h - a wire of TCP connections, with sleeping receivers.
 //
-// Two connections between any two ranks, one for each direction, made once. Bytes go from and to
-// the caller's memory. What a connection's other direction carries is news: that its rank has left
-// in good order, or why it has stopped. A connection that ends without news tells that a rank died.
+// A connection leads from one rank to another and carries data in one direction, from and to the
+// caller's memory. The first send to a rank opens it. The other direction carries one notice: the
+// rank has left in good order, or has stopped and why. If the connection to a rank ends without a
+// notice, the rank has died. If only a connection from a rank ends, the wire waits a second for the
+// reason before it reports that the rank has died.
 //
-// Source: docs/collectives.md "Messages"; docs/many_hosts.md "Messages".
+// A rank that dies before another rank has a connection to it is reported by `Health` alone.
+//
+// Source: docs/collectives.md "Messages"; docs/many_hosts.md "Number of connections".
 #ifndef LMDBIO_SYNC_OVER_WIRE_LINK_WIRE_H_
 #define LMDBIO_SYNC_OVER_WIRE_LINK_WIRE_H_
 
@@ -18,22 +22,24 @@
 namespace lmdbio::sync {
 
 struct LinkWireOptions {
-  int known_as = -1;  // this rank in messages, where it is another there; -1: its rank
+  int known_as = -1;  // the number of this rank in error messages; -1: its rank in the group
   WaitMode wait_mode = WaitMode::kSleep;
 };
 
 class LinkWire : public Wire {
  public:
-  // Ends all connections without a word, as the end of the process would: for tests of what the
-  // other ranks see. Only the destructor may follow.
+  // Ends all connections without a notice, as the end of the process does. For tests of the other
+  // ranks. Only the destructor may follow.
   virtual void Sever() = 0;
 };
 
 // Collective. The group is not used afterwards.
-// health  looked at while waiting
+// health  the wire checks it while it waits
 // Lifetime: `health` outlives the wire
-// Errors: kIo                 some rank could not be reached; as ranks::PeerLinks::Open
-//         kResourceExhausted  no descriptors; the same failure on every rank
+// Errors: kIo                 some rank can listen nowhere
+//         kResourceExhausted  no descriptors or no thread; the same failure on every rank
+// Cost: descriptors for the door of this rank, three events, and each open connection. AllReduce,
+//       Broadcast, AllGather and Barrier need at most 3 log2 P + 4 connections
 Result<std::unique_ptr<LinkWire>> OpenLinkWire(ranks::Group& group, ranks::Health& health,
                                                const LinkWireOptions& options);
 

@@ -13,7 +13,7 @@
 namespace lmdbio::sync {
 
 uint64_t DigestOf(std::span<const uint64_t> parts) {
-  uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a over words, with a turn
+  uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a over words, with a rotation
   for (const uint64_t part : parts) {
     digest = (digest ^ part) * 0x100000001b3U;
     digest ^= std::rotr(digest, 29);
@@ -55,15 +55,17 @@ Status WireAgreement::Receive(int from) {
   LMDBIO_TRY_VOID(wire_.AwaitReceive(from));
   if (theirs_.payload_bytes > kDoublingBytesMax) {
     return Fail(ErrorCode::kInternal,
-                fmt::format("rank {} sends {} bytes with a tag", from, theirs_.payload_bytes));
+                fmt::format("malformed header of a collective call from rank {}: {} bytes of "
+                            "values, expected at most {}",
+                            from, theirs_.payload_bytes, kDoublingBytesMax));
   }
   their_payload_.resize(theirs_.payload_bytes);
   LMDBIO_TRY_VOID(wire_.StartReceive(from, their_payload_));
   return wire_.AwaitReceive(from);
 }
 
-// What was received into what was put together so far. The lower rank's values come first, so that
-// both ranks of an exchange get the same bits.
+// Combines the received header and values with those of this rank. The values of the lower rank
+// come first, so both ranks of an exchange get the same bits.
 void WireAgreement::Combine(int from, double scale) {
   if (mine_.is_declined != 0 || theirs_.is_declined != 0 || mine_.digest != theirs_.digest ||
       mine_.shape != theirs_.shape || mine_.payload_bytes != theirs_.payload_bytes) {
@@ -87,6 +89,8 @@ Status WireAgreement::ExchangeAndCombine(int other, double scale) {
   return {};
 }
 
+// Recursive doubling: in the step with `mask`, worker w exchanges with worker w ^ mask. After the
+// step both have combined the headers of all workers whose numbers differ in the bits up to `mask`.
 Status WireAgreement::Run(double scale) {
   const int partner = folding_.partner();
   if (!folding_.is_worker()) {

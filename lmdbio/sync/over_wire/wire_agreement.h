@@ -1,9 +1,9 @@
-// lmdbio/sync/over_wire/wire_agreement.h - how ranks find out that they mean the same call.
+// lmdbio/sync/over_wire/wire_agreement.h - the ranks check that all of them make the same call.
 //
-// Recursive doubling over headers: after log2 of the ranks' number of steps, every rank knows
-// whether any rank declined or means another call. Whatever the ranks mean, the messages of this
-// round are the same, so that no rank waits for one that does not come. A small AllReduce sends its
-// values along, and is over when the round is.
+// Recursive doubling over headers: after log2 P steps every rank knows whether any rank declined or
+// made another call. The messages of the agreement are the same for all calls, so no rank waits for
+// a message that never comes. A small AllReduce sends its values along with the headers, and is
+// complete after the agreement.
 //
 // Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations
 // in MPICH (recursive doubling, and how other numbers of ranks than powers of two fold).
@@ -31,7 +31,7 @@ enum class WireCall : uint8_t {
   kBarrier = 6,
 };
 
-// What a rank means by its call; ranks whose shapes differ mean different calls.
+// The arguments of a call. Ranks with different shapes make different calls.
 struct CallShape {
   WireCall kind = WireCall::kBarrier;
   uint8_t type = 0;
@@ -39,17 +39,18 @@ struct CallShape {
   uint8_t reserved = 0;
   int32_t root = 0;
   uint64_t bytes = 0;
-  uint64_t details_digest = 0;  // of the scale and of the sizes of ranks' parts, if there are any
+  uint64_t details_digest = 0;  // of the scale, and of the sizes of the parts if there are any
 
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
-// Tells lists of sizes apart.
+// A digest of a list of sizes. Different lists have different digests, except with negligible
+// probability.
 uint64_t DigestOf(std::span<const uint64_t> parts);
 
-// As many workers as the largest power of two that there are ranks for: they do the work of an
-// algorithm that wants such a number. The first ranks come in pairs, of which the even one gives
-// its values to the odd one, a worker, and gets the result from it.
+// Maps P ranks to W workers, for algorithms that need a power of two. W is the largest power of two
+// that is at most P. The first 2 (P - W) ranks form pairs: the even rank of a pair gives its values
+// to the odd rank, which is a worker, and gets the result back. All other ranks are workers.
 class Folding {
  public:
   Folding(int rank, int size);
@@ -73,12 +74,12 @@ class WireAgreement {
  public:
   explicit WireAgreement(Wire& wire) : wire_(wire), folding_(wire.rank(), wire.size()) {}
 
-  // Collective. kDone if nobody declined and all mean the same.
+  // Collective. kDone if no rank declined and all ranks make the same call.
   // Errors: as Wire
   Result<CallOutcome> Agree(const CallTag& tag, const CallShape& shape);
 
-  // Collective. The same, and then `values` are the reduction of everybody's; untouched on
-  // kDeclined. The last exchange scales the result. One rank alone has none, so its values stay.
+  // Collective. The same, and reduces `values` over all ranks; they stay unchanged on kDeclined.
+  // The last exchange scales the result. A single rank has no exchange, so its values stay.
   // values  [at most kDoublingBytesMax]
   // Errors: as Wire
   Result<CallOutcome> AgreeAndReduce(const CallTag& tag, const CallShape& shape,
@@ -89,10 +90,10 @@ class WireAgreement {
     uint64_t digest = 0;
     CallShape shape;
     uint32_t is_declined = 0;
-    uint32_t payload_bytes = 0;  // that follow
+    uint32_t payload_bytes = 0;  // of the values that follow
   };
 
-  static_assert(sizeof(Header) == 40);  // no padding: it travels as it is
+  static_assert(sizeof(Header) == 40);  // no padding, because the header is sent as bytes
 
   void Begin(const CallTag& tag, const CallShape& shape, Bytes payload);
   Status Run(double scale);
@@ -104,7 +105,7 @@ class WireAgreement {
 
   Wire& wire_;
   const Folding folding_;
-  Header mine_;  // of all ranks that this one has heard of
+  Header mine_;  // combined from the headers received so far
   Header theirs_;
   std::vector<std::byte> my_payload_;
   std::vector<std::byte> their_payload_;

@@ -1,10 +1,10 @@
 // lmdbio/sync/over_wire/wire_algorithms.h - the algorithms of collectives over a wire.
 //
-// The costs are in docs/collectives.md "Messages". The ranks have agreed on the call before (see
-// wire_agreement.h), so all of them make it with the same sizes. Each value is reduced in one place
-// and in one order, and copied from there: all ranks have the same bits, in every run. The step
-// that completes a result scales it, before it is sent on. One rank alone takes no step, so its
-// values stay as they are.
+// docs/collectives.md "Messages" lists the costs. The ranks have agreed on the call (see
+// wire_agreement.h), so all of them make it with the same sizes. One rank reduces each value, in
+// one order, and the others copy the result. So all ranks have the same bits, in every run. The
+// step that completes a result scales it before sending it. A single rank takes no step, so its
+// values stay unchanged.
 //
 // Errors of every call: as Wire. Every call is collective.
 //
@@ -25,10 +25,10 @@
 
 namespace lmdbio::sync {
 
-// Memory for what was received and is not reduced yet; kept from call to call.
+// Memory for data that was received and is not reduced yet. The memory stays for later calls.
 class WireScratch {
  public:
-  // At least so many bytes; what was there before is gone.
+  // At least `bytes` bytes. Earlier contents are lost.
   MutableBytes AtLeast(size_t bytes) {
     if (bytes > size_bytes_) {
       bytes_.reset(new std::byte[bytes]);  // not zero-filled: every byte is received first
@@ -42,33 +42,39 @@ class WireScratch {
   size_t size_bytes_ = 0;
 };
 
-// What an algorithm works with.
+// The resources of an algorithm.
 struct WireJob {
   Wire& wire;
   WireScratch& scratch;
-  uint64_t chunk_bytes;  // > 0; messages are cut in so many, rounded down to whole elements
-  uint32_t chunk_depth;  // > 0; so many are received at once
+  uint64_t chunk_bytes;  // > 0; the size of a message, rounded down to whole elements
+  uint32_t chunk_depth;  // > 0; the number of chunks that a rank receives at once
 };
 
-// Ring: every rank sends to the next one only. A part for each rank; partial sums go round once,
-// then results.
+// Ring: every rank sends to the next rank alone. The values are divided into P parts. The partial
+// sums of all parts travel round the ring once, and then the results do.
 // Errors: as Wire
 Status RingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
-// all  [everybody's bytes, rank after rank; this rank's are there]
+// all  [the bytes of all ranks, rank after rank] holds the part of this rank at the beginning
 // Errors: as Wire
 Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);
 
-// Halving: pairs of ranks exchange halves of what they are left with and reduce them, then double
-// what they have.
+// Doubling: the same result in log2 P steps, and 2 more if P is no power of two. In step k a rank
+// exchanges all parts that it has with the rank whose number differs in bit k.
+// Errors: as Wire
+Status DoublingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);
+
+// Recursive halving and doubling: in each of log2 P steps a pair of ranks exchanges the halves of
+// its remaining range, and each rank reduces the half that it keeps. Then the steps run backwards
+// and each pair exchanges results.
 // Errors: as Wire
 Status HalvingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
 
-// Direct: everybody sends everybody its part, reduces its own in the order of ranks, and sends the
-// result to everybody.
+// Direct: each rank sends each other rank its part, reduces its own part in the order of ranks, and
+// sends the result to all. Needs a connection to every rank.
 // Errors: as Wire
 Status DirectAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
-// output  [the part of this rank; not in `input`, or its own part there]
-// counts  [of each rank's part]
+// output  [the part of this rank] apart from `input`, or this rank's part of it
+// counts  [ranks] elements of each part
 // Errors: as Wire
 Status DirectReduceScatter(WireJob job, const Values& input, std::byte* output,
                            std::span<const uint64_t> counts, const sync::Reduction& reduction);
@@ -80,8 +86,8 @@ Status DirectAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> 
 Status DirectAllToAll(WireJob job, Bytes send, std::span<const uint64_t> send_bytes,
                       MutableBytes receive, std::span<const uint64_t> receive_bytes);
 
-// Binomial tree where there are fewer chunks than ranks, or else a chain, through which chunks
-// follow each other.
+// A binomial tree if there are fewer chunks than ranks. Otherwise a chain, in which each rank
+// forwards a chunk as soon as it has received it.
 // Errors: as Wire
 Status TreeOrChainBroadcast(WireJob job, MutableBytes bytes, int root);
 

@@ -4,31 +4,33 @@
 namespace lmdbio::sync {
 namespace {
 
-// Places count from the root on. A place receives from the place without its lowest bit, and sends
-// to those with one bit more, below that one.
+// A binomial tree. Ranks are numbered from the root, as positions. A position receives from the
+// position without its lowest bit that is set. Then it sends to the positions that have one more
+// bit below that bit.
 Status TreeBroadcast(const WireJob& job, MutableBytes bytes, int root) {
   const int size = job.wire.size();
-  const int place = (job.wire.rank() + size - root) % size;
-  const auto rank_at = [&](int other_place) { return (other_place + root) % size; };
+  const int position = (job.wire.rank() + size - root) % size;
+  const auto rank_at = [&](int other_position) { return (other_position + root) % size; };
   int bit = 1;
-  while (bit < size && (place & bit) == 0) bit *= 2;
-  if (place != 0) {
-    const int from = rank_at(place - bit);
+  while (bit < size && (position & bit) == 0) bit *= 2;
+  if (position != 0) {
+    const int from = rank_at(position - bit);
     LMDBIO_TRY_VOID(StartReceives(job, from, bytes));
     LMDBIO_TRY_VOID(AwaitReceives(job, from, bytes));
   }
   const int first_bit = bit / 2;
   for (bit = first_bit; bit > 0; bit /= 2) {
-    if (place + bit >= size) continue;
-    LMDBIO_TRY_VOID(StartSends(job, rank_at(place + bit), bytes));
+    if (position + bit >= size) continue;
+    LMDBIO_TRY_VOID(StartSends(job, rank_at(position + bit), bytes));
   }
   for (bit = first_bit; bit > 0; bit /= 2) {
-    if (place + bit >= size) continue;
-    LMDBIO_TRY_VOID(AwaitSends(job, rank_at(place + bit), bytes));
+    if (position + bit >= size) continue;
+    LMDBIO_TRY_VOID(AwaitSends(job, rank_at(position + bit), bytes));
   }
   return {};
 }
 
+// A chain of all ranks from the root. Each rank forwards a chunk as soon as it has arrived.
 Status ChainBroadcast(const WireJob& job, MutableBytes bytes, int root) {
   const int size = job.wire.size();
   const int rank = job.wire.rank();

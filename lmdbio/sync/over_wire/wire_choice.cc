@@ -33,8 +33,9 @@ Result<WireAlgorithm> ParseWireAlgorithm(std::string_view name) {
     if (known == name) return algorithm;
     choices += fmt::format("{}{}", choices.empty() ? "" : ", ", known);
   }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no way to reduce: there are {}", name, choices));
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("unknown algorithm '{}' for AllReduce; expected one of {}", name, choices));
 }
 
 Status CheckWireTable(const WireTable& table) {
@@ -42,15 +43,17 @@ Status CheckWireTable(const WireTable& table) {
     return Fail(ErrorCode::kInvalidArgument, "table of algorithms: " + std::move(what));
   };
   if (table.empty() || table.back().bytes_max != kAnyBytes) {
-    return refuse("the last row must take any size");
+    return refuse("the last row must apply to any size");
   }
   for (size_t i = 0; i < table.size(); ++i) {
     const WireChoice& row = table[i];
-    if (i > 0 && row.bytes_max <= table[i - 1].bytes_max) return refuse("sizes must rise");
-    if (row.chunk_bytes == 0 || row.chunk_depth == 0) return refuse("chunks of 0");
-    if (NameOf(row.algorithm) == "unknown") return refuse("an unknown algorithm");
+    if (i > 0 && row.bytes_max <= table[i - 1].bytes_max)
+      return refuse("bytes_max must rise from row to row");
+    if (row.chunk_bytes == 0 || row.chunk_depth == 0)
+      return refuse("chunk_bytes and chunk_depth must be greater than 0");
+    if (NameOf(row.algorithm) == "unknown") return refuse("unknown algorithm");
     if (row.algorithm == WireAlgorithm::kDoubling && row.bytes_max > kDoublingBytesMax) {
-      return refuse(fmt::format("doubling takes {} bytes at most", kDoublingBytesMax));
+      return refuse(fmt::format("doubling is for at most {} bytes", kDoublingBytesMax));
     }
   }
   return {};

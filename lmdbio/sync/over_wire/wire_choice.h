@@ -1,4 +1,4 @@
-// lmdbio/sync/over_wire/wire_choice.h - which algorithm reduces how many bytes over a wire.
+// lmdbio/sync/over_wire/wire_choice.h - the table of algorithms for AllReduce over a wire, by size.
 #ifndef LMDBIO_SYNC_OVER_WIRE_WIRE_CHOICE_H_
 #define LMDBIO_SYNC_OVER_WIRE_WIRE_CHOICE_H_
 
@@ -15,7 +15,7 @@ namespace lmdbio::sync {
 // The algorithm of an AllReduce over a wire; see docs/collectives.md "Messages". The numbers travel
 // between ranks and are append-only.
 enum class WireAlgorithm : uint8_t {
-  kDoubling = 1,  // all bytes in every step, with the tags: for few bytes
+  kDoubling = 1,  // sends all values in every step of the agreement: for few bytes
   kRing = 2,
   kHalving = 3,
   kDirect = 4,
@@ -23,20 +23,24 @@ enum class WireAlgorithm : uint8_t {
 
 // "doubling", "ring", "halving", "direct"
 std::string_view NameOf(WireAlgorithm algorithm);
-// Errors: kInvalidArgument  there is no such algorithm; names those that there are
+// Errors: kInvalidArgument  unknown name; lists the known names
 Result<WireAlgorithm> ParseWireAlgorithm(std::string_view name);
 
+// With more ranks no default sends to every rank, because each rank would need a connection to each
+// other rank. A caller may still request kDirect.
+constexpr int kDirectRanksMax = 64;
+
 constexpr uint64_t kAnyBytes = std::numeric_limits<uint64_t>::max();
-// More is not sent along with tags.
+// An agreement carries at most so many bytes of values.
 constexpr uint64_t kDoublingBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kUsualChunkBytes = uint64_t{256} << 10;
 constexpr uint32_t kUsualChunkDepth = 4;
 
 struct WireChoice {
-  uint64_t bytes_max = kAnyBytes;  // for AllReduce of at most so many bytes
+  uint64_t bytes_max = kAnyBytes;  // of the AllReduce calls to which this row applies
   WireAlgorithm algorithm = WireAlgorithm::kRing;
-  uint64_t chunk_bytes = kUsualChunkBytes;  // > 0; messages are cut in so many
-  uint32_t chunk_depth = kUsualChunkDepth;  // > 0; so many are received at once
+  uint64_t chunk_bytes = kUsualChunkBytes;  // > 0; the size of a message
+  uint32_t chunk_depth = kUsualChunkDepth;  // > 0; chunks that a rank receives at once
 };
 
 // Rows of rising bytes_max.
@@ -47,15 +51,16 @@ using WireTable = std::vector<WireChoice>;
 //                           kDoublingBytesMax
 Status CheckWireTable(const WireTable& table);
 
-// Requires: CheckWireTable finds nothing
+// Requires: CheckWireTable accepts the table
 const WireChoice& ChoiceFor(const WireTable& table, uint64_t bytes);
 
-// What is taken where nothing was measured.
+// The table without measurements.
 WireTable UsualWireTable();
-// One algorithm for all sizes; small ones travel with the tags only if that is the algorithm.
+// One algorithm for all sizes. Values are sent with the agreement only if it is kDoubling.
 WireTable OneWireAlgorithm(WireAlgorithm algorithm, uint64_t chunk_bytes, uint32_t chunk_depth);
 
-// "to 65536 bytes: doubling", "all others: ring, chunks of 262144 bytes, 4 at once"; a line a row
+// One line for each row: "to 65536 bytes: doubling", "all others: ring, chunks of 262144 bytes, 4
+// at once".
 std::string TextOf(const WireTable& table);
 
 }  // namespace lmdbio::sync

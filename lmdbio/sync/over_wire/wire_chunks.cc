@@ -32,6 +32,8 @@ Status AwaitReceives(const WireJob& job, int from, MutableBytes run) {
   return {};
 }
 
+// Keeps `depth` receives under way, each into a slot of the scratch memory. So chunks arrive while
+// an earlier chunk is reduced.
 Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::DataType type,
                         const sync::Reduction& reduction) {
   const uint64_t count = ChunkCount(run.size(), job.chunk_bytes);

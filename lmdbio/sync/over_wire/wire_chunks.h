@@ -1,4 +1,6 @@
-// lmdbio/sync/over_wire/wire_chunks.h - how runs of bytes are cut, and sent and received in chunks.
+// lmdbio/sync/over_wire/wire_chunks.h - divides memory into parts and chunks, and transfers them.
+//
+// A part belongs to one rank. A chunk is one message; the last chunk of a range may be shorter.
 #ifndef LMDBIO_SYNC_OVER_WIRE_WIRE_CHUNKS_H_
 #define LMDBIO_SYNC_OVER_WIRE_WIRE_CHUNKS_H_
 
@@ -12,10 +14,10 @@
 
 namespace lmdbio::sync {
 
-// Where each of several parts begins in a run of all of them; one more for the end.
+// The offsets at which consecutive parts begin, and the end of the last part.
 using Bounds = std::vector<uint64_t>;
 
-// `count` elements in `part_count` parts of nearly the same size, in bytes.
+// Divides `count` elements into `part_count` parts of nearly the same size. The bounds are bytes.
 inline Bounds EvenBounds(uint64_t count, size_t element_bytes, int part_count) {
   const auto parts = static_cast<uint64_t>(part_count);
   Bounds bounds;
@@ -31,13 +33,13 @@ inline Bounds BoundsOf(std::span<const uint64_t> sizes, size_t element_bytes = 1
   return bounds;
 }
 
-// `part` of the run that begins at `data`.
+// Part `part` of the memory that begins at `data`.
 inline MutableBytes PartOf(std::byte* data, const Bounds& bounds, int part) {
   const uint64_t* const at = &bounds[static_cast<size_t>(part)];
   return {data + at[0], at[1] - at[0]};
 }
 
-// So many bytes are whole elements of any type.
+// Rounds down to a multiple of 8, the size of the largest element; at least 8.
 inline uint64_t WholeElements(uint64_t chunk_bytes) {
   return std::max<uint64_t>(chunk_bytes / 8 * 8, 8);
 }
@@ -46,20 +48,20 @@ inline uint64_t ChunkCount(uint64_t bytes, uint64_t chunk_bytes) {
   return bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0);
 }
 
-// A chunk of `run`; empty behind its end.
+// Chunk number `chunk` of `run`; empty behind its end.
 inline MutableBytes ChunkOf(MutableBytes run, uint64_t chunk, uint64_t chunk_bytes) {
   const uint64_t begin = std::min<uint64_t>(chunk * chunk_bytes, run.size());
   return run.subspan(begin, std::min<uint64_t>(chunk_bytes, run.size() - begin));
 }
 
-// All chunks of `run`, begun or awaited.
+// Begins, or awaits, the transfers of all chunks of `run`.
 // Errors of each: as Wire
 Status StartSends(const WireJob& job, int to, MutableBytes run);
 Status StartReceives(const WireJob& job, int from, MutableBytes run);
 Status AwaitSends(const WireJob& job, int to, MutableBytes run);
 Status AwaitReceives(const WireJob& job, int from, MutableBytes run);
 
-// run[i] = (run[i] op what comes from there) * scale
+// Receives as many values as `run` has: run[i] = (run[i] op received[i]) * scale.
 // Errors: as Wire
 Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::DataType type,
                         const sync::Reduction& reduction);

@@ -18,14 +18,14 @@
 namespace lmdbio::sync {
 namespace {
 
-// Of AllGather: for fewer bytes than this the ranks talk all to all, at once.
-constexpr uint64_t kDirectGatherBytesMax = 64 << 10;
+// AllGather of at most so many bytes takes the fewest steps; a larger one sends the fewest bytes.
+constexpr uint64_t kSmallGatherBytesMax = 64 << 10;
 
 bool Overlap(const std::byte* one, size_t one_bytes, const std::byte* other, size_t other_bytes) {
   return std::less<>()(one, other + other_bytes) && std::less<>()(other, one + one_bytes);
 }
 
-// counts  of ranks' parts, if there are any
+// counts  [ranks, or empty] elements of each part
 CallShape ShapeOf(WireCall kind, const Values& values, const sync::Reduction& reduction,
                   std::span<const uint64_t> counts) {
   const std::array details{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
@@ -38,7 +38,7 @@ CallShape ShapeOf(WireCall kind, const Values& values, const sync::Reduction& re
 
 class OverWire final : public Collectives {
  public:
-  explicit OverWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), meeting_(*wire_) {}
+  explicit OverWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), agreement_(*wire_) {}
 
   Status ChooseTable(const WireCollectiveOptions& options);
 
@@ -55,7 +55,7 @@ class OverWire final : public Collectives {
   Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
                                MutableBytes receive,
                                std::span<const uint64_t> receive_bytes) override;
-  Result<CallOutcome> Barrier(const CallTag& tag) override { return meeting_.Agree(tag, {}); }
+  Result<CallOutcome> Barrier(const CallTag& tag) override { return agreement_.Agree(tag, {}); }
   void Stop(const Error& why) override { wire_->Stop(why); }
   uint64_t ample_bytes() const override { return ample_bytes_; }
   std::string Description() const override { return TextOf(table_); }
@@ -69,18 +69,20 @@ class OverWire final : public Collectives {
                      const sync::Reduction& reduction);
   Result<CallOutcome> TryAllReduce(const WireChoice& choice, const CallTag& tag,
                                    const Values& values, const sync::Reduction& reduction);
+  Status ReduceScatterOfMany(const Values& input, std::byte* output, MutableBytes own,
+                             const sync::Reduction& reduction);
   Result<bool> SizesFit(std::span<const uint64_t> send_bytes,
                         std::span<const uint64_t> receive_bytes);
 
   std::unique_ptr<Wire> wire_;
-  WireAgreement meeting_;
+  WireAgreement agreement_;
   WireScratch scratch_;
   WireTable table_ = UsualWireTable();
   uint64_t ample_bytes_ = kUsualAmpleBytes;
 };
 
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
-  // Whether to measure is rank 0's word, too.
+  // Rank 0 also decides whether to measure.
   uint8_t measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
   LMDBIO_TRY_VOID(
       TreeOrChainBroadcast(JobFor(1), std::as_writable_bytes(std::span(&measures, 1)), 0));
@@ -111,7 +113,7 @@ Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
     case WireAlgorithm::kDirect:
       return DirectAllReduce(JobBy(choice), values, reduction);
     case WireAlgorithm::kHalving:
-    case WireAlgorithm::kDoubling:  // made with the meeting
+    case WireAlgorithm::kDoubling:  // complete after the agreement
       break;
   }
   return HalvingAllReduce(JobBy(choice), values, reduction);
@@ -121,9 +123,9 @@ Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallT
                                            const Values& values, const sync::Reduction& reduction) {
   const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
   if (size() > 1 && choice.algorithm == WireAlgorithm::kDoubling) {
-    return meeting_.AgreeAndReduce(tag, shape, values, reduction);
+    return agreement_.AgreeAndReduce(tag, shape, values, reduction);
   }
-  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   if (size() == 1) {
     sync::Scale(values.type, reduction.scale, values.data, values.data, values.count);
@@ -144,13 +146,17 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
                                             const sync::Reduction& reduction) {
   const size_t element_bytes = sync::ElementBytes(input.type);
   const CallShape shape = ShapeOf(WireCall::kReduceScatter, input, reduction, counts);
-  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
   const Bounds bounds = BoundsOf(counts, element_bytes);
   LMDBIO_CHECK(bounds.back() == shape.bytes);
   const MutableBytes own = PartOf(input.data, bounds, rank());
-  // What others still wait for must not be written over.
+  if (size() > kDirectRanksMax) {
+    LMDBIO_TRY_VOID(ReduceScatterOfMany(input, output, own, reduction));
+    return outcome;
+  }
+  // Other ranks may still wait for parts of the input, so the output must not overwrite them.
   const bool is_apart =
       output == own.data() || !Overlap(output, own.size(), input.data, shape.bytes);
   std::vector<std::byte> apart(is_apart ? 0 : own.size());
@@ -160,11 +166,25 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
   return outcome;
 }
 
+// The direct algorithm would need a connection to every rank. Halving needs log2 P connections, and
+// sends twice the bytes.
+// own  [the part of this rank in `input`]
+Status OverWire::ReduceScatterOfMany(const Values& input, std::byte* output, MutableBytes own,
+                                     const sync::Reduction& reduction) {
+  const size_t bytes = input.count * sync::ElementBytes(input.type);
+  std::vector<std::byte> copy(input.data, input.data + bytes);
+  const Values values{.data = copy.data(), .count = input.count, .type = input.type};
+  LMDBIO_TRY_VOID(HalvingAllReduce(JobFor(bytes), values, reduction));
+  if (!own.empty())
+    std::memcpy(output, &copy[static_cast<size_t>(own.data() - input.data)], own.size());
+  return {};
+}
+
 Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                         std::span<const uint64_t> part_bytes) {
   const CallShape shape{
       .kind = WireCall::kAllGather, .bytes = all.size(), .details_digest = DigestOf(part_bytes)};
-  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
   const Bounds bounds = BoundsOf(part_bytes);
@@ -174,24 +194,26 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
     std::memmove(own.data(), mine.data(), mine.size());
   }
   const WireJob job = JobFor(all.size());
-  if (all.size() <= kDirectGatherBytesMax) {
+  if (all.size() > kSmallGatherBytesMax) {
+    LMDBIO_TRY_VOID(RingAllGather(job, all, part_bytes));
+  } else if (size() <= kDirectRanksMax) {
     LMDBIO_TRY_VOID(DirectAllGather(job, all, part_bytes));
   } else {
-    LMDBIO_TRY_VOID(RingAllGather(job, all, part_bytes));
+    LMDBIO_TRY_VOID(DoublingAllGather(job, all, part_bytes));
   }
   return outcome;
 }
 
 Result<CallOutcome> OverWire::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
   const CallShape shape{.kind = WireCall::kBroadcast, .root = root, .bytes = bytes.size()};
-  LMDBIO_TRY(const CallOutcome outcome, meeting_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(root >= 0 && root < size());
   LMDBIO_TRY_VOID(TreeOrChainBroadcast(JobFor(bytes.size()), bytes, root));
   return outcome;
 }
 
-// Whether what the others send is what this rank expects.
+// Whether the other ranks send as many bytes as this rank expects.
 Result<bool> OverWire::SizesFit(std::span<const uint64_t> send_bytes,
                                 std::span<const uint64_t> receive_bytes) {
   const auto count = static_cast<size_t>(size());
@@ -209,10 +231,10 @@ Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
                                        std::span<const uint64_t> send_bytes, MutableBytes receive,
                                        std::span<const uint64_t> receive_bytes) {
   const CallShape shape{.kind = WireCall::kAllToAll};
-  LMDBIO_TRY(CallOutcome outcome, meeting_.Agree(tag, shape));
+  LMDBIO_TRY(CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_TRY(const bool fits, SizesFit(send_bytes, receive_bytes));
-  LMDBIO_TRY(outcome, meeting_.Agree({.digest = tag.digest, .is_declined = !fits}, shape));
+  LMDBIO_TRY(outcome, agreement_.Agree({.digest = tag.digest, .is_declined = !fits}, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(BoundsOf(send_bytes).back() == send.size() &&
                BoundsOf(receive_bytes).back() == receive.size());

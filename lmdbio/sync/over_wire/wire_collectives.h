@@ -1,8 +1,7 @@
 // lmdbio/sync/over_wire/wire_collectives.h - collectives of messages between ranks.
 //
-// Every call begins with a round in which the ranks find out whether they mean the same call, see
-// wire_agreement.h; a small AllReduce travels with it. The others then take the algorithm that a
-// table names for their size.
+// Every call begins with an agreement of the ranks on the call (see wire_agreement.h). A small
+// AllReduce is complete then. Other calls use the algorithm that a table names for their size.
 //
 // Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_SYNC_OVER_WIRE_WIRE_COLLECTIVES_H_
@@ -17,18 +16,18 @@
 
 namespace lmdbio::sync {
 
-// Rank 0's hold for all.
+// The options of rank 0 apply to all ranks.
 struct WireCollectiveOptions {
-  WireTable table;                            // empty: as measured
-  uint64_t chunk_bytes = 0;                   // > 0: in place of the table's
-  uint32_t chunk_depth = 0;                   // > 0: in place of the table's
-  std::chrono::milliseconds trial_time{200};  // to measure in, about; 0: UsualWireTable
+  WireTable table;                            // empty: measured by a trial
+  uint64_t chunk_bytes = 0;                   // > 0: replaces the values of the table
+  uint32_t chunk_depth = 0;                   // > 0: replaces the values of the table
+  std::chrono::milliseconds trial_time{200};  // approximate; 0: no trial but UsualWireTable
 };
 
-// Collective over the wire's ranks.
-// Cost: trial_time, where there is no table
+// Collective over the ranks of the wire.
+// Cost: trial_time, if there is no table
 // Errors: kInvalidArgument  the table, see CheckWireTable; on every rank
-//         others as Wire
+//         as Wire
 Result<std::unique_ptr<Collectives>> WireCollectives(std::unique_ptr<Wire> wire,
                                                      const WireCollectiveOptions& options);
 

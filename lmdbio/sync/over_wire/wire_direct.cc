@@ -8,8 +8,8 @@
 namespace lmdbio::sync {
 namespace {
 
-// Chunks of all ranks lie in memory at once; this many bytes of them at most, if chunks of the
-// least size allow it.
+// The scratch memory holds chunks of all ranks at once. Its size is at most kScratchBytesMax,
+// unless chunks of the least size need more.
 constexpr uint64_t kScratchBytesMax = 32 << 20;
 constexpr uint64_t kLeastChunkBytes = 4 << 10;
 
@@ -20,13 +20,14 @@ WireJob WithinScratch(WireJob job) {
   return job;
 }
 
-// The others, beginning behind this rank, so that not all begin with the same.
+// The other ranks, beginning with the next one. So the ranks do not all begin with the same rank.
 int OtherOf(const Wire& wire, int i) { return (wire.rank() + i) % wire.size(); }
 
-// Brings this rank's part of everybody's input into one.
+// Reduces the part of this rank over the inputs of all ranks. Chunks are received into slots, one
+// for each rank and each of `depth_` chunks.
 class PartReducer {
  public:
-  // input  [the parts of all ranks, as bounds say]
+  // input  [the parts of all ranks, divided by bounds]
   PartReducer(const WireJob& job, const Values& input, const Bounds& bounds,
               const sync::Reduction& reduction)
       : job_(job),
@@ -39,10 +40,10 @@ class PartReducer {
         scratch_(job.scratch.AtLeast(depth_ * rank_count_ * job.chunk_bytes)),
         sources_(rank_count_) {}
 
-  // Begins to send the others their parts, and to receive this rank's.
+  // Begins to send the parts of the other ranks, and to receive the part of this rank.
   Status Start();
   uint64_t chunk_count() const { return ChunkCount(own_.size(), job_.chunk_bytes); }
-  // Reduces a chunk into `output`, the place of the whole part. In order.
+  // Reduces a chunk into `output`, the memory of the whole part. Call it for each chunk in order.
   Status ReduceChunk(uint64_t chunk, MutableBytes output);
 
  private:
@@ -110,7 +111,7 @@ Status DirectAllReduce(WireJob given, const Values& values, const sync::Reductio
     }
   }
   for (int i = 1; i < wire.size(); ++i) {
-    // Results come to the place of what was sent.
+    // The result of a part overwrites the values that were sent, so their sends must be over.
     const int other = OtherOf(wire, i);
     const MutableBytes theirs = PartOf(values.data, bounds, other);
     LMDBIO_TRY_VOID(AwaitSends(job, other, theirs));
@@ -163,7 +164,7 @@ Status DirectAllToAll(WireJob job, Bytes send, std::span<const uint64_t> send_by
   const Bounds sent = BoundsOf(send_bytes);
   const Bounds received = BoundsOf(receive_bytes);
   const auto part_to = [&](int other) {
-    return PartOf(const_cast<std::byte*>(send.data()), sent, other);  // only read
+    return PartOf(const_cast<std::byte*>(send.data()), sent, other);  // sends only read it
   };
   const auto part_from = [&](int other) { return PartOf(receive.data(), received, other); };
   for (int i = 1; i < job.wire.size(); ++i) {

@@ -5,6 +5,10 @@
 namespace lmdbio::sync {
 namespace {
 
+// With W workers, step s of the first half pairs workers whose numbers differ in bit
+// log2 W - 1 - s. Both have the same range of 2 `half` parts. The worker with the bit 0 keeps the
+// lower half of the range, and the other worker the upper half. After log2 W steps each worker has
+// one complete part. The second half runs the steps backwards and exchanges complete parts.
 class Halving {
  public:
   Halving(const WireJob& job, const Values& values, const sync::Reduction& reduction)
@@ -36,7 +40,8 @@ class Halving {
   const MutableBytes all_;
 };
 
-// Of 2 `half` parts this worker keeps the half in which its own is.
+// Sends the half of the range that does not contain the part of this worker, and reduces the other.
+// first  the first part of the range
 Status Halving::Halve(int first, int half) {
   const int worker = folding_.worker();
   const int other = folding_.RankOf(worker ^ half);
@@ -51,7 +56,7 @@ Status Halving::Halve(int first, int half) {
   return AwaitSends(job_, other, given);
 }
 
-// The way back.
+// The reverse of Halve: exchanges the complete halves of the range.
 Status Halving::Double(int first, int half) {
   const int worker = folding_.worker();
   const int other = folding_.RankOf(worker ^ half);
@@ -64,6 +69,7 @@ Status Halving::Double(int first, int half) {
   return AwaitSends(job_, other, mine);
 }
 
+// For a rank that is no worker: gives its values to its partner, and receives the result.
 Status Halving::GiveAway() {
   const int partner = folding_.partner();
   LMDBIO_TRY_VOID(StartSends(job_, partner, all_));

@@ -5,10 +5,16 @@
 namespace lmdbio::sync {
 namespace {
 
-// An AllReduce is 2 (P - 1) steps. The part at place p of a rank's way round is part (rank - p)
-// mod P: in step k a rank sends the part at place k and receives the part at place k + 1, which it
-// sends in the next step. In the first P - 1 steps it reduces what it receives into its own values;
-// then it has a result, at place P - 1, and what it receives are results.
+// Ring AllReduce, in 2 (P - 1) steps. In step k = 0, 1, ... a rank sends part (rank - k) mod P to
+// the next rank, and receives part (rank - k - 1) mod P, which it sends in the next step.
+//
+// In the first P - 1 steps a rank reduces the received part into its values (reduce-scatter).
+// Then the part that it received last is complete. In the other P - 1 steps it receives complete
+// parts and stores them (allgather).
+//
+// Each part is divided into chunks, and a rank forwards a chunk as soon as it has reduced it. So
+// the ranks work like a pipeline. The members count chunks over all steps: chunk i belongs to step
+// i / chunk_count_.
 class RingReduction {
  public:
   RingReduction(const WireJob& job, const Values& values, const sync::Reduction& reduction)
@@ -28,10 +34,11 @@ class RingReduction {
   Status Run();
 
  private:
-  // The i-th chunk that is received.
+  // The destination of the i-th received chunk.
   MutableBytes Chunk(uint64_t i) const { return ChunkAt(i / chunk_count_ + 1, i % chunk_count_); }
-  MutableBytes ChunkAt(uint64_t place, uint64_t chunk) const {
-    const auto part = static_cast<int>((rank_ + 2 * size_ - place) % size_);
+  // A chunk of the part that this rank sends in `step`.
+  MutableBytes ChunkAt(uint64_t step, uint64_t chunk) const {
+    const auto part = static_cast<int>((rank_ + 2 * size_ - step) % size_);
     return ChunkOf(PartOf(values_.data, bounds_, part), chunk, job_.chunk_bytes);
   }
   std::byte* Slot(uint64_t i) const { return &scratch_[i % depth_ * job_.chunk_bytes]; }
@@ -45,12 +52,12 @@ class RingReduction {
   const int next_;
   const int before_;
   const Bounds bounds_;
-  const uint64_t chunk_count_;  // of each part; the last may be empty
+  const uint64_t chunk_count_;  // of each part; the last chunk may be empty
   const uint64_t depth_;
-  const uint64_t reduced_count_;  // so many chunks are reduced, and as many copied
+  const uint64_t reduced_count_;  // the first chunks are reduced, and as many then stored
   const MutableBytes scratch_;
-  uint64_t posted_count_ = 0;
-  uint64_t sent_count_ = 0;  // awaited
+  uint64_t posted_count_ = 0;  // receives that were begun
+  uint64_t sent_count_ = 0;    // sends that were awaited
 };
 
 Status RingReduction::Post() {
@@ -58,7 +65,8 @@ Status RingReduction::Post() {
   if (i < reduced_count_) {
     return job_.wire.StartReceive(before_, MutableBytes(Slot(i), Chunk(i).size()));
   }
-  // A result comes to the place of values that were sent a round before.
+  // A complete part overwrites values that this rank sent P - 1 steps before. That send must be
+  // over.
   for (; sent_count_ <= i - reduced_count_; ++sent_count_) {
     LMDBIO_TRY_VOID(job_.wire.AwaitSend(next_));
   }
@@ -95,6 +103,7 @@ Status RingAllReduce(WireJob job, const Values& values, const sync::Reduction& r
   return RingReduction(job, values, reduction).Run();
 }
 
+// In step k a rank receives part (rank - k) mod P from the rank before it, and sends it on.
 Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes) {
   const int size = job.wire.size();
   const int rank = job.wire.rank();
@@ -102,23 +111,23 @@ Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> pa
   const int next = (rank + 1) % size;
   const int before = (rank + size - 1) % size;
   const Bounds bounds = BoundsOf(part_bytes);
-  const auto part_at = [&](int place) {
-    return PartOf(all.data(), bounds, (rank + size - place) % size);
+  const auto part_at = [&](int step) {
+    return PartOf(all.data(), bounds, (rank + size - step) % size);
   };
-  for (int place = 1; place < size; ++place) {
-    LMDBIO_TRY_VOID(StartReceives(job, before, part_at(place)));
+  for (int step = 1; step < size; ++step) {
+    LMDBIO_TRY_VOID(StartReceives(job, before, part_at(step)));
   }
   LMDBIO_TRY_VOID(StartSends(job, next, part_at(0)));
-  for (int place = 1; place < size; ++place) {
-    const MutableBytes part = part_at(place);
+  for (int step = 1; step < size; ++step) {
+    const MutableBytes part = part_at(step);
     for (uint64_t i = 0; i < ChunkCount(part.size(), job.chunk_bytes); ++i) {
       LMDBIO_TRY_VOID(job.wire.AwaitReceive(before));
-      if (place + 1 == size) continue;  // whose part it is stands next
+      if (step + 1 == size) continue;  // the part belongs to the next rank
       LMDBIO_TRY_VOID(job.wire.StartSend(next, ChunkOf(part, i, job.chunk_bytes)));
     }
   }
-  for (int place = 0; place + 1 < size; ++place) {
-    LMDBIO_TRY_VOID(AwaitSends(job, next, part_at(place)));
+  for (int step = 0; step + 1 < size; ++step) {
+    LMDBIO_TRY_VOID(AwaitSends(job, next, part_at(step)));
   }
   return {};
 }

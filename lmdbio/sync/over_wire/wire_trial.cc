@@ -16,13 +16,13 @@ constexpr std::array<uint64_t, 6> kTriedBytes = {1 << 10,   8 << 10, 64 << 10,
 constexpr std::array kAlgorithms = {WireAlgorithm::kDoubling, WireAlgorithm::kRing,
                                     WireAlgorithm::kHalving, WireAlgorithm::kDirect};
 constexpr std::array<uint64_t, 2> kOtherChunkBytes = {64 << 10, 1 << 20};
-// The best of so many is what an algorithm can do; the first calls make sockets grow.
+// The best of so many calls counts, because the kernel enlarges socket buffers during the first.
 constexpr int kRounds = 4;
 constexpr uint64_t kRowCountMax = 64;
-// So much more time for each byte than at best is hardly more.
+// Up to this factor, a longer time per byte counts as equal to the best.
 constexpr double kAmpleLoss = 1.1;
 
-// What comes next.
+// The next measurement, from rank 0.
 struct TrialCommand {
   enum class TrialKind : uint64_t { kTry = 1, kEnd = 2 };
   TrialKind kind = TrialKind::kEnd;
@@ -39,13 +39,15 @@ class Trial {
   Trial(const WireJob& job, const TriedAllReduce& all_reduce)
       : job_(job), all_reduce_(all_reduce) {}
 
-  // Of rank 0: the least time of a call.
+  int rank_count() const { return job_.wire.size(); }
+
+  // On rank 0. Returns the least time of a call.
   Result<Seconds> Try(uint64_t bytes, const WireChoice& choice) {
     TrialCommand order{.kind = TrialCommand::TrialKind::kTry, .bytes = bytes, .choice = choice};
     LMDBIO_TRY_VOID(Share(job_, order));
     return Run(order);
   }
-  // Of all others: until rank 0 says that it is over.
+  // On all other ranks. Returns after the last command.
   Status Follow() {
     while (true) {
       TrialCommand order;
@@ -54,7 +56,7 @@ class Trial {
       if (order.kind != TrialCommand::TrialKind::kTry || order.bytes > kTriedBytes.back() ||
           !CheckWireTable(OneWireAlgorithm(order.choice.algorithm, order.choice.chunk_bytes,
                                            order.choice.chunk_depth))) {
-        return Fail(ErrorCode::kInternal, "rank 0 asks for a trial that there is not");
+        return Fail(ErrorCode::kInternal, "malformed command of a trial from rank 0");
       }
       LMDBIO_TRY_VOID(Run(order));
     }
@@ -100,6 +102,7 @@ Result<Best> BestFor(Trial& trial, uint64_t bytes) {
   Best best;
   for (const WireAlgorithm algorithm : kAlgorithms) {
     if (algorithm == WireAlgorithm::kDoubling && bytes > kTriedBytes[2]) continue;
+    if (algorithm == WireAlgorithm::kDirect && trial.rank_count() > kDirectRanksMax) continue;
     WireChoice choice;
     choice.algorithm = algorithm;
     if (algorithm == WireAlgorithm::kDoubling) choice.bytes_max = kDoublingBytesMax;
@@ -116,15 +119,15 @@ Result<Best> BestFor(Trial& trial, uint64_t bytes) {
   return best;
 }
 
-// Half the way, as factors go, to the next size that was tried.
+// The geometric mean of this size and the next one.
 uint64_t BoundBehind(size_t i) {
   if (i + 1 == kTriedBytes.size()) return kAnyBytes;
   return static_cast<uint64_t>(
       std::sqrt(static_cast<double>(kTriedBytes[i]) * static_cast<double>(kTriedBytes[i + 1])));
 }
 
-// The smallest size that was tried whose bytes take hardly more time than at best.
-// costs  [sizes tried] seconds of a byte
+// The smallest measured size whose time per byte is close to the best.
+// costs  [measured sizes] seconds per byte
 uint64_t AmpleBytes(const std::vector<double>& costs) {
   if (kTriedBytes[costs.size() - 1] < kUsualAmpleBytes) return kUsualAmpleBytes;
   const double limit = kAmpleLoss * *std::min_element(costs.begin(), costs.end());
@@ -148,7 +151,7 @@ Result<MeasuredWire> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
     table.push_back(best.choice);
   }
   LMDBIO_TRY_VOID(trial.End());
-  // Nothing large was tried in time: what little was known before stands in.
+  // The time was over before a large size. The usual table stands in for it.
   if (table.back().algorithm == WireAlgorithm::kDoubling) {
     table.push_back(UsualWireTable().back());
   }
@@ -177,7 +180,8 @@ Result<WireTable> ShareWireTable(const WireJob& job, WireTable table) {
   uint64_t count = table.size();
   LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&count, 1)), 0));
   if (count > kRowCountMax) {
-    return Fail(ErrorCode::kInvalidArgument, "table of algorithms: more than 64 rows");
+    return Fail(ErrorCode::kInvalidArgument,
+                "table of algorithms: more than 64 rows; use at most 64");
   }
   table.resize(count);
   LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(table)), 0));

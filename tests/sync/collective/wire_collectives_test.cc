@@ -1,16 +1,22 @@
 // Goal: every algorithm over a wire does what any collectives do, for any ranks, and gives
-// the same bits on all ranks and in every run; a rank that dies is named on all others.
+// the same bits on all ranks and in every run; a rank that dies is named on all others; connections
+// open when they are first used.
 // Method: ranks played by threads, over real sockets of this host.
 #include "lmdbio/sync/over_wire/wire_collectives.h"
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lmdbio/ranks/group/thread_group.h"
+#include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/over_wire/link_wire.h"
+#include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "tests/support/catch.h"
 #include "tests/sync/collective/collective_checks.h"
 
@@ -33,7 +39,7 @@ std::unique_ptr<Collectives> OverLinks(ranks::Group& group, const WireCollective
   return made ? std::move(*made) : nullptr;
 }
 
-// Chunks so small that there are many of them.
+// The chunks are small, so that there are many of them.
 WireCollectiveOptions OnlyBy(WireAlgorithm algorithm) {
   return {.table = OneWireAlgorithm(algorithm, 5'000, 3)};
 }
@@ -67,7 +73,7 @@ TEST_CASE("A measured table is the same on every rank, and works", "[collective]
   CHECK(complaints == std::vector<Complaint>{});
 }
 
-TEST_CASE("A table of rank 0 that is none is refused on every rank", "[collective][wire]") {
+TEST_CASE("An invalid table of rank 0 is refused on every rank", "[collective][wire]") {
   std::vector<Complaint> wrong(3);
   ranks::RunAsThreads({.rank_count = 3}, [&](ranks::Group& group) {
     auto wire = OpenLinkWire(group, Healthy(), {});
@@ -75,13 +81,13 @@ TEST_CASE("A table of rank 0 that is none is refused on every rank", "[collectiv
     if (group.rank() == 0) options.table.back().bytes_max = 5;
     const auto made = WireCollectives(std::move(*wire), options);
     if (made || made.error().code() != ErrorCode::kInvalidArgument) {
-      wrong[static_cast<size_t>(group.rank())] = "is taken";
+      wrong[static_cast<size_t>(group.rank())] = "accepts it";
     }
   });
   CHECK(wrong == std::vector<Complaint>(3));
 }
 
-// The bits that rank `rank` gets for values whose sum depends on the order.
+// A sum that depends on the order of the ranks.
 std::vector<float> SumOf(ranks::Group& group, const WireCollectiveOptions& options) {
   std::vector<float> values(20'011);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -113,7 +119,7 @@ TEST_CASE("All ranks get the same bits, in every run", "[collective][wire]") {
   }
 }
 
-// What each rank hears when `how` happens to rank 1 while the others are in a long AllReduce.
+// The error of each rank after `how` has happened to rank 1, while the others are in an AllReduce.
 std::vector<Complaint> HeardWhen(int rank_count, const std::function<void(LinkWire&)>& how) {
   std::vector<Complaint> heard(static_cast<size_t>(rank_count));
   ranks::RunAsThreads({rank_count, 2}, [&](ranks::Group& group) {
@@ -166,7 +172,7 @@ TEST_CASE("Stop ends a wait under way", "[collective][wire]") {
       heard[0] = got ? "nothing" : got.error().message();
       stopper.join();
     }
-    // The other comes when all is over.
+    // The other rank makes its call after the wire of rank 0 has stopped.
     static_cast<void>(group.Barrier());
     const auto got = made->Barrier({});
     heard[static_cast<size_t>(group.rank())] = got ? "nothing" : got.error().message();
@@ -180,30 +186,162 @@ class PoorHealth final : public ranks::Health {
   void GiveUp(const Error&) override {}
 };
 
-TEST_CASE("A rank that is silent is found while it is waited for", "[collective][wire]") {
+TEST_CASE("A wait ends when the health watch reports a failure", "[collective][wire]") {
   std::vector<Complaint> heard(3);
   ranks::RunAsThreads({3}, [&](ranks::Group& group) {
     PoorHealth poor;
-    ranks::Health& health = group.rank() == 0 ? static_cast<ranks::Health&>(poor) : Healthy();
-    auto wire = OpenLinkWire(group, health, {});
+    auto wire = OpenLinkWire(group, poor, {});
     static_cast<void>(group.Barrier());
-    const auto fail = [&](const Status& status) {
-      heard[static_cast<size_t>(group.rank())] = status ? "nothing" : status.error().message();
-    };
     std::vector<std::byte> bytes(10);
-    if (group.rank() != 1) {
-      static_cast<void>((*wire)->StartReceive(1, bytes));
-      fail((*wire)->AwaitReceive(1));
-    }
-    static_cast<void>(group.Barrier());
-    // Nobody stays behind.
-    if (group.rank() == 1) {
-      static_cast<void>((*wire)->StartReceive(2, bytes));
-      fail((*wire)->AwaitReceive(2));
-    }
+    const int from = (group.rank() + 1) % 3;  // which sends nothing
+    static_cast<void>((*wire)->StartReceive(from, bytes));
+    const Status status = (*wire)->AwaitReceive(from);
+    heard[static_cast<size_t>(group.rank())] = status ? "nothing" : status.error().message();
     static_cast<void>(group.Barrier());
   });
   CHECK(heard == std::vector<Complaint>(3, "rank 1 has been silent for 4 s"));
+}
+
+// The sockets of this process that do not listen.
+size_t ConnectedSockets() {
+  size_t count = 0;
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    const int fd = std::stoi(one.path().filename().string());
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens == 0) ++count;
+  }
+  return count;
+}
+
+TEST_CASE("Connections open when they are first used, and only then", "[collective][wire]") {
+  constexpr int kRankCount = 8;
+  const size_t before = ConnectedSockets();
+  std::vector<size_t> counts;
+  ranks::RunAsThreads({kRankCount}, [&](ranks::Group& group) {
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    const auto count = [&] {
+      static_cast<void>(group.Barrier());
+      if (group.rank() == 0) counts.push_back(ConnectedSockets() - before);
+      static_cast<void>(group.Barrier());
+    };
+    count();
+    std::vector<std::byte> sent(100'000);
+    std::vector<std::byte> received(sent.size());
+    for (int step = 0; step < 2; ++step) {
+      static_cast<void>((*wire)->Exchange((group.rank() + 1) % kRankCount, sent,
+                                          (group.rank() + kRankCount - 1) % kRankCount, received));
+      count();
+    }
+  });
+  // One connection for each rank, with two ends.
+  CHECK(counts == std::vector<size_t>{0, 2 * kRankCount, 2 * kRankCount});
+}
+
+TEST_CASE("A first send to a rank that has gone fails soon and names it", "[collective][wire]") {
+  Complaint heard;
+  ranks::RunAsThreads({2}, [&](ranks::Group& group) {
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    if (group.rank() == 1) wire->reset();
+    static_cast<void>(group.Barrier());
+    if (group.rank() == 1) return;
+    const std::vector<std::byte> bytes(10);
+    const auto begin = Clock::now();
+    static_cast<void>((*wire)->StartSend(1, bytes));
+    const Status status = (*wire)->AwaitSend(1);
+    heard = status ? "nothing" : status.error().message();
+    if (Clock::now() - begin > std::chrono::seconds(10)) heard = "too late";
+  });
+  INFO(heard);
+  CHECK(heard.find("no connection to rank 1 within 1 s (connect: Connection refused), tried ") ==
+        0);
+}
+
+TEST_CASE("A large message that waits delays no sign of life", "[collective][wire]") {
+  std::vector<Complaint> heard(2);
+  ranks::RunAsThreads({2, 1}, [&](ranks::Group& group) {
+    using std::chrono::milliseconds;
+    auto health = std::move(*ranks::JobHealth::Create(group, milliseconds(1500)));
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    std::vector<std::byte> bytes(64 << 20);
+    if (group.rank() == 0) static_cast<void>((*wire)->StartSend(1, bytes));
+    // Rank 1 does not receive yet, so the buffers of the connection are full.
+    const auto until = Clock::now() + milliseconds(3000);
+    while (Clock::now() < until) {
+      const Status status = health->Check();
+      if (!status) heard[static_cast<size_t>(group.rank())] = status.error().message();
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+    if (group.rank() == 1) static_cast<void>((*wire)->StartReceive(0, bytes));
+    const Status done = group.rank() == 0 ? (*wire)->AwaitSend(1) : (*wire)->AwaitReceive(0);
+    if (!done) heard[static_cast<size_t>(group.rank())] = done.error().message();
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(heard == std::vector<Complaint>(2));
+}
+
+TEST_CASE("AllGather by doubling gathers parts of any sizes", "[collective][wire]") {
+  const int rank_count = GENERATE(1, 2, 3, 5, 6, 7, 8, 12);
+  std::vector<Complaint> wrong(static_cast<size_t>(rank_count));
+  ranks::RunAsThreads({rank_count}, [&](ranks::Group& group) {
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    std::vector<uint64_t> part_bytes;
+    std::vector<std::byte> expected;
+    for (int rank = 0; rank < rank_count; ++rank) {
+      part_bytes.push_back(static_cast<uint64_t>(rank % 3 * 1000));
+      expected.insert(expected.end(), part_bytes.back(), std::byte(rank + 1));
+    }
+    std::vector<std::byte> all(expected.size());
+    uint64_t begin = 0;
+    for (int rank = 0; rank < group.rank(); ++rank) begin += part_bytes[static_cast<size_t>(rank)];
+    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>(begin),
+                part_bytes[static_cast<size_t>(group.rank())], std::byte(group.rank() + 1));
+    WireScratch scratch;
+    const Status status = DoublingAllGather({**wire, scratch, 300, 2}, all, part_bytes);
+    auto& mine = wrong[static_cast<size_t>(group.rank())];
+    if (!status) mine = status.error().message();
+    if (all != expected) mine += " other bytes";
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(wrong == std::vector<Complaint>(static_cast<size_t>(rank_count)));
+}
+
+// The direct algorithms would connect all pairs of ranks.
+TEST_CASE("More than 64 ranks use no direct algorithm", "[collective][wire]") {
+  constexpr int kRankCount = kDirectRanksMax + 1;
+  std::vector<Complaint> wrong(kRankCount);
+  const size_t before = ConnectedSockets();
+  size_t most = 0;
+  ranks::RunAsThreads({kRankCount}, [&](ranks::Group& group) {
+    const auto made = OverLinks(group, OnlyBy(WireAlgorithm::kHalving));
+    auto& mine = wrong[static_cast<size_t>(group.rank())];
+    std::vector<float> values(2 * kRankCount);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    const Values all{reinterpret_cast<std::byte*>(values.data()), values.size(),
+                     sync::DataType::kFloat32};
+    std::vector<float> part(2);
+    const auto reduced =
+        made->ReduceScatter({}, all, reinterpret_cast<std::byte*>(part.data()),
+                            std::vector<uint64_t>(kRankCount, 2), sync::ReduceOp::kSum);
+    if (!reduced || part[1] != static_cast<float>(kRankCount * (2 * group.rank() + 1))) {
+      mine = "a wrong part";
+    }
+    if (values[5] != 5) mine += " an input that has changed";
+    std::vector<std::byte> ranks_of_all(kRankCount);
+    const std::byte own{static_cast<unsigned char>(group.rank())};
+    const auto gathered =
+        made->AllGather({}, std::span(&own, 1), ranks_of_all, std::vector<uint64_t>(kRankCount, 1));
+    for (int rank = 0; rank < kRankCount; ++rank) {
+      if (!gathered || ranks_of_all[static_cast<size_t>(rank)] != std::byte(rank)) {
+        mine += " a wrong rank";
+      }
+    }
+    static_cast<void>(group.Barrier());
+    if (group.rank() == 0) most = ConnectedSockets() - before;
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(wrong == std::vector<Complaint>(kRankCount));
+  CHECK(most < 2 * 30 * kRankCount);
 }
 
 TEST_CASE("Tables are checked", "[collective][wire]") {
@@ -216,7 +354,7 @@ TEST_CASE("Tables are checked", "[collective][wire]") {
   CHECK_FALSE(CheckWireTable({{.algorithm = WireAlgorithm::kDoubling}}));
   CHECK(ParseWireAlgorithm("halving") == WireAlgorithm::kHalving);
   CHECK(ParseWireAlgorithm("magic").error().message() ==
-        "'magic' is no way to reduce: there are doubling, ring, halving, direct");
+        "unknown algorithm 'magic' for AllReduce; expected one of doubling, ring, halving, direct");
   CHECK(TextOf({{.bytes_max = 100, .algorithm = WireAlgorithm::kDoubling}, {}}) ==
         "to 100 bytes: doubling\nall others: ring, chunks of 262144 bytes, 4 at once");
 }
