@@ -98,7 +98,7 @@ Result<Pass> ReadWithLmdb(const std::string& data_path, unsigned flags, Order or
 Result<Pass> ReadWithLoader(const std::string& path, Order order, uint64_t seed) {
   const Deadline deadline;
   lmdbio::load::LoaderOptions options;
-  options.batch_size = kBatchRecords;
+  options.global_batch_size = kBatchRecords;
   options.tail = lmdbio::load::Tail::kShort;
   options.order = order;
   options.seed = seed;

@@ -328,7 +328,7 @@ static bool begin(struct trainer* trainer) {
   MPI_Bcast(&trainer->now, (int)sizeof trainer->now, MPI_BYTE, 0, MPI_COMM_WORLD);
 
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.batch_size = trainer->batch_size;
+  options.global_batch_size = trainer->batch_size;
   options.order = LMDBIO_ORDER_SHUFFLE;
   options.tail = LMDBIO_TAIL_SHORT; /* so that an epoch's loss is that of each record, once */
   options.seed = trainer->seed;

@@ -120,8 +120,9 @@ Result<file::Database> OpenDatabase(const file::Environment& environment, const 
 }
 
 Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptions& options) {
-  if (options.batch_size == 0) {
-    return Fail(ErrorCode::kInvalidArgument, "batch size 0 is out of range; give at least 1");
+  if (options.global_batch_size == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "global_batch_size 0 is out of range; give at least 1");
   }
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
@@ -136,18 +137,18 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: the database holds no records", data_path));
   }
-  if (options.tail == load::Tail::kDrop && options.batch_size > expected.record_count) {
+  if (options.tail == load::Tail::kDrop && options.global_batch_size > expected.record_count) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: the batch size {} exceeds the {} records, and --tail drop drops "
                             "the incomplete batch: nothing would be left",
-                            data_path, options.batch_size, expected.record_count));
+                            data_path, options.global_batch_size, expected.record_count));
   }
   LMDBIO_TRY(const load::StreamState stream, StreamOf(database, expected.record_count, options));
   expected.schedule = load::Schedule(stream.schedule);
   expected.bytes_per_record = load::PageBytesOf(database) / expected.record_count;
   expected.first_batch = stream.next_batch;
-  expected.batch_end = options.batch_count_max > 0
-                           ? options.batch_count_max
+  expected.batch_end = options.max_batches > 0
+                           ? options.max_batches
                            : stream.next_batch + expected.schedule.batches_per_epoch();
   if (expected.batch_end <= expected.first_batch) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -33,7 +33,7 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
 
 // The sum of RecordChecksum over the records of the run. The records are looked up in a table that
 // a pass of liblmdb's cursor fills.
-// options  batch_count_max must be set
+// options  max_batches must be set
 // Errors: the messages of liblmdb
 Result<uint64_t> SerialChecksum(const std::string& data_path, const load::LoaderOptions& options);
 

@@ -191,7 +191,8 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["ranks"] = run.ranks;
   out["hosts"] = read.hosts;
   out["order"] = run.order;
-  out["batch_size"] = run.batch_size;
+  out["global_batch_size"] = run.global_batch_size;
+  out["options"] = nlohmann::ordered_json::parse(run.options);
   out["records"] = read.record_count;
   out["records_per_s"] = run.records_per_s();
   out["bytes_per_s"] = run.payload_bytes_per_s();

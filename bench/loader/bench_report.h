@@ -18,7 +18,8 @@ struct BenchRun {
   std::string strategy;
   int ranks = 1;
   std::string order;
-  uint64_t batch_size = 0;
+  uint64_t global_batch_size = 0;
+  std::string options;  // load::OptionsJson of the effective options
   ReadResult read;
   uint64_t page_bytes = 0;     // bytes of the pages of the delivered records
   double raw_bytes_per_s = 0;  // 0: not measured

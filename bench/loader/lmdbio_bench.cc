@@ -19,11 +19,13 @@
 #include "bench/loader/bench_raw.h"
 #include "bench/loader/bench_read.h"
 #include "bench/loader/bench_report.h"
+#include "bench/loader/loader_flags.h"
 #include "bench/loader/mpi_run.h"
 #include "lmdbio/file/io/data_path.h"
 #include "lmdbio/file/source/cache_probe.h"
 #include "lmdbio/file/source/small_file.h"
 #include "lmdbio/load/loader/open_decision.h"
+#include "lmdbio/load/plan/option_text.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/sizes.h"
@@ -35,6 +37,7 @@ using lmdbio::Status;
 using lmdbio::file::CachePolicy;
 using lmdbio::file::EngineKind;
 using lmdbio::load::LoaderOptions;
+using lmdbio::load::OptionUse;
 using lmdbio::tools::BenchRun;
 using lmdbio::tools::CacheState;
 using lmdbio::tools::Invocation;
@@ -43,6 +46,7 @@ using lmdbio::tools::ParseSize;
 using lmdbio::tools::RawBenchOptions;
 using lmdbio::tools::RawResult;
 using lmdbio::tools::ReadBenchOptions;
+using lmdbio::tools::SetLoaderOptions;
 using lmdbio::tools::Whole;
 using nlohmann::ordered_json;
 namespace ranks = lmdbio::ranks;
@@ -267,33 +271,10 @@ Status Raw(const Invocation& invocation) {
 
 // --- read and order ---
 
-// Options of the sequence that all orders share.
+// Options that decide the positions of records, whatever the order.
 void DescribeStream(po::options_description_easy_init options) {
-  options("name,s", po::value<std::string>()->default_value("")->value_name("NAME"),
-          "use this named database instead of the main one")  //
-      ("batch-size,b", po::value<Whole>()->default_value({256})->value_name("N"),
-       "records in a batch, for all ranks together")  //
-      ("tail", po::value<std::string>()->default_value("short")->value_name("TAIL"),
-       "last batch of an epoch: wrap, short or drop")                                         //
-      ("seed", po::value<Whole>()->default_value({0})->value_name("N"), "seed of shuffling")  //
-      ("shuffle-block", po::value<Whole>()->default_value({0})->value_name("N"),
-       "records in a shuffle block; 0: as many as fill 1 MiB")  //
-      ("group-batches", po::value<Whole>()->default_value({0})->value_name("N"),
-       "batches in a batch group, for chunked order, block shuffle and reuse; 0: as many as fill "
-       "32 MiB")  //
-      ("json", po::value<std::string>()->value_name("FILE"), "write the outcome to FILE");
-}
-
-void SetStream(const Invocation& invocation, LoaderOptions& options) {
-  using lmdbio::load::Tail;
-  options.database_name = invocation.option<std::string>("name");
-  options.batch_size = invocation.whole("batch-size");
-  options.tail =
-      Choose<Tail, 3>(invocation, "tail",
-                      {{{"wrap", Tail::kWrap}, {"short", Tail::kShort}, {"drop", Tail::kDrop}}});
-  options.seed = invocation.whole("seed");
-  options.block_records = invocation.whole("shuffle-block");
-  options.group_batches = invocation.whole("group-batches");
+  lmdbio::tools::DescribeLoaderFlags(OptionUse::kStream, options);
+  options("json", po::value<std::string>()->value_name("FILE"), "write the outcome there");
 }
 
 // --- order ---
@@ -311,7 +292,7 @@ constexpr const char* kOrderDetails =
 Status MixOrders(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
   LoaderOptions options;
-  SetStream(invocation, options);
+  SetLoaderOptions(OptionUse::kStream, invocation, options);
   const Status makes_sense = lmdbio::load::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("PATH")));
@@ -327,65 +308,20 @@ Status MixOrders(const Invocation& invocation) {
 
 // --- read ---
 
-void DescribeOrder(po::options_description_easy_init options) {
-  options("order", po::value<std::string>()->default_value("sequential")->value_name("ORDER"),
-          "sequential; chunked: the batches of a group share neighbours evenly; or shuffle")  //
-      ("shuffle", po::value<std::string>()->default_value("global")->value_name("SHUFFLE"),
-       "global: any record at any position; block: shuffled blocks, mixed within batch groups")  //
-      ("epoch", po::value<Whole>()->default_value({0})->value_name("N"),
-       "first epoch")  //
-      ("reuse", po::value<Whole>()->default_value({1})->value_name("N"),
-       "deliver each batch group N times, composed differently, while it is in memory")  //
-      ("reuse-among", po::value<std::string>()->default_value("rank")->value_name("rank|host"),
-       "a reused record goes to the same rank, or to any rank of the host")  //
-      ("num-shards", po::value<Whole>()->default_value({1})->value_name("N"),
-       "number of jobs that share each batch")  //
-      ("shard-id", po::value<Whole>()->default_value({0})->value_name("N"),
-       "number of this job among them, from 0")  //
-      ("restore", po::value<std::string>()->value_name("FILE"),
-       "continue from a saved stream state; --iterations counts from the first batch of the "
-       "stream")  //
-      ("save", po::value<std::string>()->value_name("FILE"),
-       "write the stream state after the last run to FILE");
-}
-
 void DescribeRead(po::options_description_easy_init options) {
-  std::string names;
-  for (const auto& row : lmdbio::load::kStrategies) names += fmt::format("{}, ", row.name);
-  const std::string help = fmt::format("one or more of {}or all", names);
+  // A line for each name: a name that is wrapped could not be searched for.
+  std::string help = "one or more, separated by commas, of";
+  for (const auto& row : lmdbio::load::kStrategies) help += fmt::format("\n{}", row.name);
+  help += "\nor all";
   DescribeStream(options);
-  DescribeOrder(options);
+  lmdbio::tools::DescribeLoaderFlags(OptionUse::kLoader, options);
   options("strategy", po::value<std::string>()->default_value("auto")->value_name("LIST"),
           help.c_str())  //
-      ("iterations,n", po::value<Whole>()->default_value({0})->value_name("N"),
-       "number of batches to read; 0: one epoch")  //
-      ("share", po::value<std::string>()->default_value("block")->value_name("SHARE"),
-       "assignment of a batch to ranks: block, round-robin or fill")  //
-      ("on-error", po::value<std::string>()->default_value("raise")->value_name("raise|skip"),
-       "fail at a record that cannot be read, or skip it")  //
-      ("snapshot", po::value<std::string>()->default_value("immutable")->value_name("MODE"),
-       "protection from an active writer: immutable, optimistic or pinned")  //
-      ("readers-per-host", po::value<Whole>()->default_value({1})->value_name("N"),
-       "number of ranks of each host that read")  //
-      ("placement", po::value<std::string>()->default_value("")->value_name("TEXT"),
-       "core placement: scp, or compute=0-5,input=6,sync=7")  //
-      ("stagger", po::value<Whole>()->default_value({0})->value_name("N"),
-       "number of readers that read at a time, for strategies with turns; 0: by a trial")  //
-      ("engine", po::value<std::string>()->value_name("ENGINE"),
-       "mmap, pread or uring, for strategies that do not fix the engine")  //
-      ("direct", po::value<std::string>()->value_name("on|off"),
-       "read around the page cache, for strategies that do not fix it")  //
-      ("in-place", po::value<std::string>()->default_value("on")->value_name("on|off"),
-       "allow auto to use a fully cached file in a map, without a copy")  //
-      ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
-       "reads in flight for each reader")  //
-      ("block-size", po::value<std::string>()->default_value("1M")->value_name("BYTES"),
-       "largest read")  //
-      ("memory-budget", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
-       "memory of a host for the window")  //
-      ("keep", po::value<std::string>()->default_value("auto")->value_name("auto|off|BYTES"),
-       "memory of a host for the file cache of strategy auto; auto: an eighth of the free memory, "
-       "if records are scattered")  //
+      ("state", po::value<std::string>()->value_name("FILE"),
+       "continue the stream of another run; --max-batches counts from the first batch of that "
+       "stream")  //
+      ("save", po::value<std::string>()->value_name("FILE"),
+       "write the state of the stream after the last run")  //
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
        "time of emulated training after each batch")  //
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
@@ -421,65 +357,16 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
 // A saved state is always smaller.
 constexpr uint64_t kStateBytesMax = 64 << 10;
 
-void SetOrder(const Invocation& invocation, LoaderOptions& options) {
-  using lmdbio::load::Order;
-  using lmdbio::load::ReuseAmong;
-  using lmdbio::load::Shuffle;
-  options.order = Choose<Order, 3>(invocation, "order",
-                                   {{{"sequential", Order::kSequential},
-                                     {"chunked", Order::kChunked},
-                                     {"shuffle", Order::kShuffle}}});
-  options.shuffle = Choose<Shuffle, 2>(
-      invocation, "shuffle", {{{"global", Shuffle::kGlobal}, {"block", Shuffle::kBlock}}});
-  options.epoch = invocation.whole("epoch");
-  options.reuse = invocation.whole("reuse");
-  options.reuse_among = Choose<ReuseAmong, 2>(
-      invocation, "reuse-among", {{{"rank", ReuseAmong::kRank}, {"host", ReuseAmong::kHost}}});
-  options.num_shards = static_cast<int>(Small(invocation, "num-shards"));
-  options.shard_id = static_cast<int>(std::min<uint64_t>(invocation.whole("shard-id"), 1 << 30));
-}
-
 LoaderOptions OptionsOf(const Invocation& invocation) {
-  using lmdbio::load::OnError;
-  using lmdbio::load::Share;
-  using lmdbio::load::SnapshotMode;
   LoaderOptions options;
-  options.batch_count_max = invocation.whole("iterations");
-  options.share = Choose<Share, 3>(
-      invocation, "share",
-      {{{"block", Share::kBlock}, {"round-robin", Share::kRoundRobin}, {"fill", Share::kFill}}});
-  options.on_error = Choose<OnError, 2>(invocation, "on-error",
-                                        {{{"raise", OnError::kRaise}, {"skip", OnError::kSkip}}});
-  options.snapshot = Choose<SnapshotMode, 3>(invocation, "snapshot",
-                                             {{{"immutable", SnapshotMode::kImmutable},
-                                               {"optimistic", SnapshotMode::kOptimistic},
-                                               {"pinned", SnapshotMode::kPinned}}});
-  options.readers_per_host = Small(invocation, "readers-per-host");
-  options.placement = invocation.option<std::string>("placement");
-  if (invocation.whole("stagger") > 0) options.stagger = Small(invocation, "stagger");
-  if (invocation.has("engine")) {
-    options.engine = Choose<EngineKind, 3>(invocation, "engine", kEngines);
-  }
-  if (invocation.has("direct")) {
-    options.cache = Choose<CachePolicy, 2>(
-        invocation, "direct", {{{"on", CachePolicy::kDirect}, {"off", CachePolicy::kBuffered}}});
-  }
-  if (invocation.has("restore")) {
-    const std::string file = invocation.option<std::string>("restore");
+  SetLoaderOptions(OptionUse::kStream, invocation, options);
+  SetLoaderOptions(OptionUse::kLoader, invocation, options);
+  if (invocation.has("state")) {
+    const std::string file = invocation.option<std::string>("state");
     auto text = lmdbio::file::ReadSmallFile(file, kStateBytesMax);
     if (!text) throw Misuse(text.error().message());
     options.state.assign(reinterpret_cast<const char*>(text->data()), text->size());
   }
-  options.in_place = Choose<bool, 2>(invocation, "in-place", {{{"on", true}, {"off", false}}});
-  options.queue_depth = Small(invocation, "queue-depth");
-  options.block_bytes = ParseSize(invocation.option<std::string>("block-size"), "block-size");
-  options.memory_budget_bytes =
-      ParseSize(invocation.option<std::string>("memory-budget"), "memory-budget");
-  SetStream(invocation, options);
-  SetOrder(invocation, options);
-  const std::string keep = invocation.option<std::string>("keep");
-  if (keep == "off") options.keep_bytes_max = 0;
-  if (keep != "off" && keep != "auto") options.keep_bytes_max = ParseSize(keep, "keep");
   const Status makes_sense = lmdbio::load::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   return options;
@@ -507,7 +394,7 @@ Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSe
   LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
   if (!invocation.has("verify")) return {};
   LoaderOptions options = plan.request.options;
-  options.batch_count_max = expectation.batch_end;
+  options.max_batches = expectation.batch_end;
   LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(plan.raw.data_path, options));
   return {};
 }
@@ -535,7 +422,7 @@ Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& pl
   LMDBIO_TRY_VOID(ranks::Agree(group, LookAhead(group, invocation, plan, expectation)));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
   plan.page_bytes = expectation.page_bytes;
-  plan.request.options.batch_count_max = expectation.batch_end;
+  plan.request.options.max_batches = expectation.batch_end;
   plan.raw.total_bytes = expectation.page_bytes;
   plan.raw.readers_per_host = plan.request.options.readers_per_host;
   plan.raw.queue_depth = plan.request.options.queue_depth;
@@ -573,7 +460,8 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
   run.strategy = strategy;
   run.ranks = group.size();
   run.order = plan.order;
-  run.batch_size = plan.request.options.batch_size;
+  run.global_batch_size = plan.request.options.global_batch_size;
+  run.options = lmdbio::load::OptionsJson(plan.request.options);
   run.page_bytes = plan.page_bytes;
   if (plan.expected_checksum && run.read.checksum != plan.expected_checksum &&
       run.read.skipped_count == 0) {
@@ -601,7 +489,7 @@ Status WriteReports(const Invocation& invocation, ordered_json outcome,
   if (invocation.has("plot")) {
     const std::string title = fmt::format(
         "{}: {} ranks, batches of {}, {}", invocation.operand("PATH"), runs.front().ranks,
-        runs.front().batch_size, outcome["cache_state"].get<std::string>());
+        runs.front().global_batch_size, outcome["cache_state"].get<std::string>());
     LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("plot"),
                                              lmdbio::tools::Plot(runs, title)));
   }

@@ -196,7 +196,7 @@ def run_lmdbio(options, order):
         result = subprocess.run(
             [options.lmdbio_bench, "read", options.path, "--strategy", "auto", "--no-raw",
              "--checksum", "values", *ORDERS[order], "--seed", str(options.seed & UINT64_MASK),
-             "--batch-size", str(options.batch_size), "--json", report,
+             "--global-batch-size", str(options.batch_size), "--json", report,
              *(["--drop-caches"] if options.cold else [])],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode != 0:

@@ -13,7 +13,7 @@
 /* batch_size    records of one solver's batch
  * solver_count  solvers that take turns */
 static inline void set_caffe_order(lmdbio_options* options, uint64_t batch_size, int solver_count) {
-  options->batch_size = batch_size * (uint64_t)solver_count;
+  options->global_batch_size = batch_size * (uint64_t)solver_count;
   options->order = LMDBIO_ORDER_SEQUENTIAL;
   options->share = LMDBIO_SHARE_ROUND_ROBIN;
   options->tail = LMDBIO_TAIL_WRAP;

@@ -49,8 +49,8 @@ void Decode(const lmdbio_record& record, const std::string& path, Datum* datum) 
 Datum ReadFirstDatum(const std::string& path) {
   lmdbio_options options = CommonOptions();
   options.log = nullptr;  // the loader of the layer logs the same lines
-  options.batch_size = 1;
-  options.batch_count_max = 1;
+  options.global_batch_size = 1;
+  options.max_batches = 1;
   lmdbio_loader* loader = nullptr;
   CHECK_EQ(lmdbio_open(path.c_str(), &options, &loader), LMDBIO_OK) << lmdbio_message(loader);
   const lmdbio_batch* batch = nullptr;

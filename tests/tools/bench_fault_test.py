@@ -52,9 +52,9 @@ class BenchFault(unittest.TestCase):
     def endless_job(self, path, *options, ranks=4, strategy="scan"):
         """Starts a job that reads epoch after epoch slowly, and returns when it reads. It reads
         around the page cache, which would hide the failure of the storage."""
-        job = bench_program.start(ranks, "read", path, "--strategy", strategy, "--batch-size", 64,
-                                  "--iterations", 100000, "--memory-budget", "2M", "--no-raw",
-                                  "--in-place", "off", "--direct", "on",
+        job = bench_program.start(ranks, "read", path, "--strategy", strategy, "--max-batches",
+                                  100000, "--global-batch-size", 64, "--memory-budget-bytes", "2M",
+                                  "--no-raw", "--allow-map", "off", "--cache", "direct",
                                   "--compute-time", "0.002", "--compute-kind", "sleep", *options)
         self.addCleanup(bench_program.end, job)
         time.sleep(3)
@@ -73,29 +73,32 @@ class BenchFault(unittest.TestCase):
         mount = self.mount("--error-rate", "5%")
         mount.errors.touch()
         for engine in ("uring", "pread"):
-            for direct in ("on", "off"):
-                with self.subTest(engine=engine, direct=direct):
+            for cache in ("direct", "buffered"):
+                with self.subTest(engine=engine, cache=cache):
                     # Small blocks give many reads. Opening retries, too, a few times.
                     runs = bench_program.report(
-                        4, "read", mount.mountpoint, "--no-raw", "--repeat", 1, "--in-place", "off",
-                        "--strategy", ",".join(READING), "--engine", engine, "--direct", direct,
-                        "--block-size", "64K")["runs"]
+                        4, "read", mount.mountpoint, "--no-raw", "--repeat", 1,
+                        "--allow-map", "off", "--strategy", ",".join(READING), "--engine", engine,
+                        "--cache", cache,
+                        "--block-bytes", "64K")["runs"]
                     self.assertEqual({run["checksum"] for run in runs}, {sound["checksum"]})
                     self.assertGreater(sum(run["retries"] for run in runs), 0)
 
     def test_transient_errors_do_not_show_in_a_shuffled_stream(self):
         """Transient errors change no record, in blocks with gaps or chunks of the file cache."""
-        shuffled = ("--order", "shuffle", "--batch-size", 48, "--no-raw", "--repeat", 1)
+        shuffled = ("--order", "shuffle", "--global-batch-size", 48, "--no-raw", "--repeat", 1)
         (sound,) = bench_program.report(4, "read", self.database, "--verify", *shuffled)["runs"]
         mount = self.mount("--error-rate", "5%")
         mount.errors.touch()
-        for strategy, keep in (("scan", "off"), ("auto", "off"), ("auto", "auto"), ("auto", "1G")):
+        for strategy, keep in (("scan", "never"), ("auto", "never"), ("auto", "auto"),
+                               ("auto", "1G")):
             for readers in (1, 2):
                 with self.subTest(strategy=strategy, keep=keep, readers=readers):
                     (run,) = bench_program.report(
-                        4, "read", mount.mountpoint, *shuffled, "--strategy", strategy, "--keep",
-                        keep, "--readers-per-host", readers, "--memory-budget", "4M", "--in-place",
-                        "off", "--direct", "on", "--block-size", "64K")["runs"]
+                        4, "read", mount.mountpoint, *shuffled, "--strategy", strategy,
+                        "--keep-bytes", keep, "--readers-per-host", readers,
+                        "--memory-budget-bytes", "4M", "--allow-map", "off", "--cache", "direct",
+                        "--block-bytes", "64K")["runs"]
                     self.assertEqual(run["checksum"], sound["checksum"])
                     self.assertGreater(run["retries"], 0)
 
@@ -105,16 +108,18 @@ class BenchFault(unittest.TestCase):
         for epochs in (1, 4):
             mount.take_stats()
             (run,) = bench_program.report(
-                2, "read", mount.mountpoint, "--order", "shuffle", "--batch-size", 100, "--no-raw",
-                "--iterations", epochs * RECORDS // 100, "--repeat", 1, "--in-place", "off",
-                "--direct", "on", "--keep", "1G")["runs"]
+                2, "read", mount.mountpoint, "--order", "shuffle", "--global-batch-size", 100,
+                "--no-raw",
+                "--max-batches", epochs * RECORDS // 100, "--repeat", 1, "--allow-map", "off",
+                "--cache", "direct", "--keep-bytes", "1G")["runs"]
             self.assertIn("what was read is kept", run["how"])
             crossed.append(json.loads(mount.take_stats())["bytes"])
         self.assertEqual(crossed[0], crossed[1])
 
     def test_storage_that_fails_for_good_ends_a_shuffled_job(self):
         mount = self.mount()
-        job = self.endless_job(mount.mountpoint, "--order", "shuffle", "--keep", "off")
+        job = self.endless_job(mount.mountpoint, "--order", "shuffle", "--keep-bytes",
+                               "never")
         mount.errors.touch()
         self.assert_ends_with(job, str(mount.mountpoint / "data.mdb"), "Input/output error")
 
@@ -159,7 +164,7 @@ class BenchFault(unittest.TestCase):
                     mount.take_stats()
                     runs = bench_program.report(4, "read", mount.mountpoint, "--no-raw",
                                                 "--repeat", repeat, "--strategy", strategy,
-                                                "--in-place", "off")["runs"]
+                                                "--allow-map", "off")["runs"]
                     crossed.append(json.loads(mount.take_stats())["bytes"])
                 useful = 2 * runs[0]["bytes_useful"]
                 self.assertGreater(useful, 2 * RECORDS * 4096)

@@ -21,7 +21,7 @@ PARAMETERS = {
     "database": ("digits", "equal", "mixed", "bare"),
     "ranks": (1, 2, 3, 4, 8),
     "engine": ("mmap", "pread", "uring"),
-    "direct": ("on", "off"),
+    "cache": ("direct", "buffered"),
     "share": ("block", "round-robin"),
     "readers-per-host": (1, 2),
 }
@@ -95,8 +95,9 @@ class BenchMatrix(unittest.TestCase):
         for job in jobs:
             with self.subTest(**job):
                 runs = self.one_epoch(job["database"], job["ranks"], share=job["share"],
-                                      engine=job["engine"], direct=job["direct"],
-                                      readers_per_host=job["readers-per-host"], batch_size=64)
+                                      engine=job["engine"], cache=job["cache"],
+                                      readers_per_host=job["readers-per-host"],
+                                      global_batch_size=64)
                 # If the strategy does not fix the engine, it is the requested one.
                 how = next(run["how"] for run in runs if run["strategy"] == "auto")
                 self.assertIn("page walk" if job["database"] == "bare" else "provenance", how)
@@ -105,12 +106,12 @@ class BenchMatrix(unittest.TestCase):
     def test_batch_size_does_not_matter(self):
         for batch_size in (1, 3, 5, 399, 400, 401, 100000):  # also fewer records than ranks
             with self.subTest(batch_size=batch_size):
-                self.one_epoch("mixed", 4, batch_size=batch_size)
+                self.one_epoch("mixed", 4, global_batch_size=batch_size)
 
     def test_more_ranks_than_records_of_a_batch(self):
         for share in ("block", "round-robin"):
             with self.subTest(share=share):
-                self.one_epoch("mixed", 8, batch_size=3, share=share, readers_per_host=2)
+                self.one_epoch("mixed", 8, global_batch_size=3, share=share, readers_per_host=2)
 
     def test_more_readers_than_ranks(self):
         self.one_epoch("equal", 2, readers_per_host=8)
@@ -127,8 +128,8 @@ class BenchMatrix(unittest.TestCase):
     def test_small_blocks_and_little_memory(self):
         for ranks in (1, 3):
             with self.subTest(ranks=ranks):
-                self.one_epoch("equal", ranks, block_size="4K", queue_depth=3, memory_budget="1M",
-                               batch_size=64)
+                self.one_epoch("equal", ranks, block_bytes="4K", queue_depth=3,
+                               memory_budget_bytes="1M", global_batch_size=64)
 
     def test_epochs_follow_each_other(self):
         """With batches of 64, an epoch of 1,797 records has 28 full batches and 5 records."""
@@ -136,7 +137,8 @@ class BenchMatrix(unittest.TestCase):
             with self.subTest(ranks=ranks, share=share):
                 for tail, records in (("wrap", 100 * 64), ("short", 97 * 64 + 3 * 5),
                                       ("drop", 100 * 64)):
-                    runs = self.read("digits", ranks, tail=tail, iterations=100, batch_size=64,
+                    runs = self.read("digits", ranks, tail=tail, max_batches=100,
+                                     global_batch_size=64,
                                      share=share, readers_per_host=2)
                     self.assertEqual(runs[0]["records"], records, tail)
                     self.assert_same_as_before(tail, runs)
@@ -144,14 +146,14 @@ class BenchMatrix(unittest.TestCase):
     def test_batch_larger_than_the_database_wraps_in_itself(self):
         for ranks in (1, 4):
             with self.subTest(ranks=ranks):
-                runs = self.read("mixed", ranks, tail="wrap", iterations=3, batch_size=1000)
+                runs = self.read("mixed", ranks, tail="wrap", max_batches=3, global_batch_size=1000)
                 self.assertEqual(runs[0]["records"], 3000)
                 self.assert_same_as_before("mixed, 1000", runs)
 
     def test_different_sequences_have_different_checksums(self):
         """Different records give different checksums, so equal checksums are significant."""
         self.one_epoch("digits", 2)
-        short = self.read("digits", 2, iterations=1, batch_size=1796)
+        short = self.read("digits", 2, max_batches=1, global_batch_size=1796)
         self.assertNotEqual(short[0]["checksum"], self.checksums["digits"])
 
 

@@ -20,7 +20,7 @@ import bench_program
 RECORD_COUNT = 20000  # enough records for 1,024 bins
 BIN_COUNT = 1024
 ORDERS = ["sequential", "chunked", "block shuffle", "global shuffle"]
-SHAPE = ("--batch-size", 64, "--shuffle-block", 100, "--group-batches", 8)
+SHAPE = ("--global-batch-size", 64, "--block-records", 100, "--group-batches", 8)
 
 
 def chunked_positions(record_count, batch_size, group_batches):
@@ -110,7 +110,7 @@ class BenchOrder(unittest.TestCase):
 
     def test_records_that_an_epoch_drops_make_no_pairs(self):
         dropped = RECORD_COUNT % 96
-        rows = self.rows("--batch-size", 96, "--tail", "drop")
+        rows = self.rows("--global-batch-size", 96, "--tail", "drop")
         self.assertEqual(rows["sequential"]["pairs"], RECORD_COUNT - 1 - dropped)
         # Each dropped record removes two pairs; two adjacent dropped records remove three.
         missing = RECORD_COUNT - 1 - rows["global shuffle"]["pairs"]
@@ -118,7 +118,8 @@ class BenchOrder(unittest.TestCase):
 
     def test_one_batch_larger_than_the_database(self):
         for tail in ("wrap", "short"):
-            row = self.rows("--batch-size", 10 * RECORD_COUNT, "--tail", tail)["global shuffle"]
+            size = "--global-batch-size", 10 * RECORD_COUNT
+            row = self.rows(*size, "--tail", tail)["global shuffle"]
             self.assertTrue(0.97 < row["entropy_share"] < 1.03, row)
 
     def test_table_of_one_rank(self):
@@ -140,15 +141,16 @@ class BenchOrder(unittest.TestCase):
         text.write_bytes(b"x" * 3 * 4096)
         self.assert_fails(1, [str(missing), "No such file"], missing, all_ranks=(0, 2))
         self.assert_fails(1, [str(text), "not an LMDB data file"], text)
-        self.assert_fails(1, ["there is none of that name"], "--name", "other", self.many,
+        self.assert_fails(1, ["there is none of that name"], "--database-name", "other", self.many,
                           all_ranks=(0, 2))
-        self.assert_fails(1, ["nothing would be left"], "--tail", "drop", "--batch-size", 10**6,
+        self.assert_fails(1, ["nothing would be left"], "--tail", "drop",
+                          "--global-batch-size", 10**6,
                           self.many)
         self.assert_fails(1, ["no", "file"], "--json", self.folder / "no" / "file", self.many)
-        for words, option in ((["batch size"], ("--batch-size", 0)),
+        for words, option in ((["global_batch_size"], ("--global-batch-size", 0)),
                               (["--tail", "wrap"], ("--tail", "x")),
                               (["--seed"], ("--seed", -1)),
-                              (["groups"], ("--group-batches", 10**6))):
+                              (["group_batches"], ("--group-batches", 10**6))):
             self.assert_fails(2, words, *option, self.many)
 
     def test_too_few_records(self):

@@ -20,8 +20,9 @@ STRATEGIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-
               "lmm-dio-prov-coal-stag", "scan", "auto")
 MACHINE_KEYS = {"processor", "cores", "kernel", "commit", "ranks", "mpi_wait_mode", "cache_state",
                 "command_line"}
-RUN_KEYS = {"strategy", "ranks", "hosts", "order", "batch_size", "records_per_s", "bytes_per_s",
-            "raw_bytes_per_s", "raw_fraction", "seek_s", "io_s", "skew_s", "bytes_read",
+RUN_KEYS = {"strategy", "ranks", "hosts", "order", "global_batch_size", "records_per_s",
+            "bytes_per_s", "raw_bytes_per_s", "raw_fraction", "seek_s", "io_s", "skew_s",
+            "bytes_read",
             "bytes_useful", "read_requests", "context_switches", "major_faults", "cpu_s",
             "first_batch_s", "checksum"}
 FIGURES = ("records/s", "MB/s", "% of raw", "seek max s", "seek mean s", "I/O max s", "I/O mean s",
@@ -68,7 +69,7 @@ class BenchTool(unittest.TestCase):
         for words, command in (
                 (["COMMAND"], ()), (["PATH"], ("read",)), (["FILE"], ("raw",)),
                 (["nothing"], ("nothing",)), (["operands"], ("read", "a", "b")),
-                (["--nothing"], ("read", "--nothing")), (["--direct"], ("read", "--direct", "x")),
+                (["--nothing"], ("read", "--nothing")), (["--cache"], ("read", "--cache", "x")),
                 (["--engine", "mmap, pread, uring"], ("read", "--engine", "x")),
                 (["--engine"], ("raw", "--engine", "x")), (["--engine"], ("raw", "--engine", ",")),
                 (["--transfer-size"], ("raw", "-t", "0")),
@@ -81,7 +82,7 @@ class BenchTool(unittest.TestCase):
                 (["--queue-depth"], ("raw", "-q", "0")), (["--size"], ("raw", "--size", "-1")),
                 (["'nothing'", "lmm-dio-prov-coal"], ("read", "--strategy", "nothing")),
                 (["--strategy"], ("read", "--strategy", ",")),
-                (["--in-place"], ("read", "--in-place", "x")),
+                (["--allow-map"], ("read", "--allow-map", "x")),
                 (["--share", "round-robin"], ("read", "--share", "x")),
                 (["--tail", "wrap"], ("read", "--tail", "x")),
                 (["--on-error", "skip"], ("read", "--on-error", "x")),
@@ -92,12 +93,12 @@ class BenchTool(unittest.TestCase):
                 (["--verify", "--checksum"], ("read", "--verify", "--checksum", "values")),
                 (["--compute-time"], ("read", "--compute-time", "-1")),
                 (["--compute-time"], ("read", "--compute-time", "nan")),
-                (["--batch-size"], ("read", "--batch-size", "-1")),
-                (["batch size"], ("read", "--batch-size", "0")),
+                (["--global-batch-size"], ("read", "--global-batch-size", "-1")),
+                (["global_batch_size"], ("read", "--global-batch-size", "0")),
                 (["--readers-per-host"], ("read", "--readers-per-host", "0")),
                 (["--queue-depth"], ("read", "--queue-depth", "65537")),
-                (["block size", "4096"], ("read", "--block-size", "5000")),
-                (["memory budget"], ("read", "--memory-budget", "1K")),
+                (["block_bytes", "4096"], ("read", "--block-bytes", "5000")),
+                (["memory_budget_bytes"], ("read", "--memory-budget-bytes", "1K")),
                 (["--drop-caches", "--warm-caches"], ("read", "--drop-caches", "--warm-caches")),
                 (["--drop-caches", "--warm-caches"], ("raw", "--drop-caches", "--warm-caches")),
                 (["--repeat"], ("read", "--repeat", "0"))):
@@ -156,7 +157,7 @@ class BenchTool(unittest.TestCase):
         data.write_bytes(content)
         for strategy in STRATEGIES[1:]:
             self.assert_fails(1, [str(data), f"page {victim // PAGE_BYTES}"], "read",
-                              "--strategy", strategy, "--batch-size", 5, data)
+                              "--strategy", strategy, "--global-batch-size", 5, data)
 
     def test_skips_damage_and_says_so(self):
         folder = self.folder / "skip"
@@ -186,16 +187,17 @@ class BenchTool(unittest.TestCase):
         self.assertIn("auto: a page walk", outcome.output)
 
     def test_too_little_memory(self):
-        self.assert_fails(1, ["batch 0", "memory budget"], "read", "--memory-budget", "1M",
-                          "--batch-size", 100000, "--tail", "wrap", self.equal)
+        self.assert_fails(1, ["batch 0", "memory budget"], "read", "--memory-budget-bytes", "1M",
+                          "--global-batch-size", 100000, "--tail", "wrap", self.equal)
         self.assert_fails(1, ["batch 0", "memory budget"], "read", "--strategy", "scan",
-                          "--batch-size", 2**40, "--tail", "wrap", self.equal)
-        self.assert_fails(1, ["shared memory"], "read", "--memory-budget", "65536G", self.equal,
+                          "--global-batch-size", 2**40, "--tail", "wrap", self.equal)
+        self.assert_fails(1, ["shared memory"], "read", "--memory-budget-bytes", "65536G",
+                          self.equal,
                           ranks=(2,))
 
     def test_nothing_left_to_read(self):
         self.assert_fails(1, ["batch size 301", "300 records"], "read", "--tail", "drop",
-                          "--batch-size", 301, "--iterations", 5, self.equal)
+                          "--global-batch-size", 301, "--max-batches", 5, self.equal)
 
     def test_reports_that_cannot_be_written(self):
         nowhere = self.folder / "no" / "such" / "file"
@@ -231,7 +233,7 @@ class BenchTool(unittest.TestCase):
         data_bytes = (self.equal / "data.mdb").stat().st_size
         for one in report["runs"]:
             self.assertLessEqual(RUN_KEYS, one.keys())
-            self.assertEqual((one["ranks"], one["hosts"], one["batch_size"], one["order"]),
+            self.assertEqual((one["ranks"], one["hosts"], one["global_batch_size"], one["order"]),
                              (3, 1, 100, "sequential"))
             self.assertEqual(one["records"], 300)
             for key in ("records_per_s", "bytes_per_s", "raw_bytes_per_s", "raw_fraction", "cpu_s",

@@ -88,17 +88,17 @@ class ManyHosts(unittest.TestCase):
     def test_shuffled_order_is_one_sequence_too(self):
         cluster = self.make_cluster("mixed")
         orders = {"global": ("--order", "shuffle"),
-                  "block": ("--order", "shuffle", "--shuffle", "block", "--shuffle-block", 7,
+                  "block": ("--order", "shuffle", "--shuffle", "block", "--block-records", 7,
                             "--group-batches", 5),
                   "reused": ("--order", "shuffle", "--reuse", 3, "--group-batches", 4,
                              "--reuse-among", "host")}
         for name, order in orders.items():
             checksums = set()
             for hosts, per_host, readers in SHAPES:
-                for keep in ("off", "auto"):
+                for keep in ("never", "auto"):
                     runs = self.read(cluster, hosts, per_host, "--strategy", "scan,auto",
-                                     "--verify", "-b", 24, "--readers-per-host", readers, "--keep",
-                                     keep, "--memory-budget", "4M", *order)
+                                     "--verify", "-b", 24, "--readers-per-host", readers,
+                                     "--keep-bytes", keep, "--memory-budget-bytes", "4M", *order)
                     checksums.update(run["checksum"] for run in runs)
             self.assertEqual(len(checksums), 1, name)
 
@@ -154,7 +154,7 @@ class ManyHosts(unittest.TestCase):
 
     def begin(self, cluster, strategy="lmm-dio-prov-coal"):
         """Starts a slow job on two hosts and returns when it reads."""
-        words = self.words(cluster, 2, 2, "--strategy", strategy, "--iterations",
+        words = self.words(cluster, 2, 2, "--strategy", strategy, "--max-batches",
                            100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep",
                            "--stagger", 1)
         process = subprocess.Popen(cluster.words("run", *words), env=cluster.environment,

@@ -1,119 +1,206 @@
 #include "lmdbio/api/c/c_options.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "lmdbio/api/c/c_struct.h"
+#include "lmdbio/load/plan/option_list.h"
 
 namespace lmdbio::api {
 namespace {
 
 using load::LoaderOptions;
 
-// What earlier versions of the struct ended with: the first one that was given to anybody.
-constexpr size_t kEarlierStructBytes[] = {offsetof(lmdbio_options, placement)};
+// The ends of earlier structs, both of version 0.1.0: without and with placement.
+constexpr size_t kEarlierStructBytes[] = {offsetof(lmdbio_options, placement),
+                                          offsetof(lmdbio_options, shuffle)};
 
-Status TakeOrder(const lmdbio_options& from, LoaderOptions& to) {
-  struct OrderChoice {
-    load::Order order;
-    load::Shuffle shuffle;
-  };
-  using load::Order;
-  using load::Shuffle;
-  constexpr OrderChoice kOrders[] = {{Order::kSequential, Shuffle::kGlobal},
-                                     {Order::kShuffle, Shuffle::kGlobal},
-                                     {Order::kShuffle, Shuffle::kBlock},
-                                     {Order::kChunked, Shuffle::kGlobal}};
-  static_assert(LMDBIO_ORDER_SHUFFLE == 1 && LMDBIO_ORDER_SHUFFLE_BLOCK == 2 &&
-                LMDBIO_ORDER_CHUNKED == 3);
-  OrderChoice choice{};
-  LMDBIO_TRY_VOID(Choose("options.order", from.order, kOrders, choice));
-  to.order = choice.order;
-  to.shuffle = choice.shuffle;
-  to.seed = from.seed;
-  to.block_records = from.block_records;
-  to.group_batches = from.group_batches;
-  Take(from.reuse, to.reuse);
-  to.epoch = from.epoch;
-  if (from.state != nullptr) to.state = from.state;
+// Values that have another meaning in structs of version 0.1.0.
+constexpr int kEarlierTailWrap = 0;
+constexpr int kEarlierShuffleBlock = 2;  // in `order`
+
+// A field that is 0 has its default.
+template <typename T>
+Status TakeField(std::string_view /*field*/, T from, T& to) {
+  Take(from, to);
   return {};
 }
 
-Status TakeChoices(const lmdbio_options& from, LoaderOptions& to) {
-  using load::OnError;
-  using load::Share;
-  using load::SnapshotMode;
-  using load::Tail;
-  constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
-  constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
-  constexpr OnError kOnErrors[] = {OnError::kRaise, OnError::kSkip};
-  constexpr SnapshotMode kSnapshots[] = {SnapshotMode::kImmutable, SnapshotMode::kOptimistic,
-                                         SnapshotMode::kPinned};
-  LMDBIO_TRY_VOID(Choose("options.tail", from.tail, kTails, to.tail));
-  LMDBIO_TRY_VOID(Choose("options.share", from.share, kShares, to.share));
-  LMDBIO_TRY_VOID(Choose("options.on_error", from.on_error, kOnErrors, to.on_error));
-  return Choose("options.snapshot", from.snapshot, kSnapshots, to.snapshot);
-}
-
-Result<file::EngineKind> EngineNamed(std::string_view name) {
-  for (const file::EngineKind kind :
-       {file::EngineKind::kMmap, file::EngineKind::kPread, file::EngineKind::kUring}) {
-    if (name == file::EngineKindName(kind)) return kind;
-  }
-  return BadField("options.engine", fmt::format("there is no \"{}\": mmap, pread or uring", name));
-}
-
-Status TakeStrategy(const lmdbio_options& from, LoaderOptions& to) {
-  if (from.strategy != nullptr) {
-    Result<load::Strategy> strategy = load::ParseStrategy(from.strategy);
-    if (!strategy) return Fail(std::move(strategy).error().Within("options.strategy"));
-    to.strategy = *strategy;
-  }
-  if (from.engine != nullptr) {
-    LMDBIO_TRY(to.engine, EngineNamed(from.engine));
-  }
+Status TakeField(std::string_view /*field*/, const char* from, std::string& to) {
+  if (from != nullptr) to = from;
   return {};
 }
 
-Status TakeMemory(const lmdbio_options& from, LoaderOptions& to) {
-  if (from.keep_bytes_max < -1) {
-    return BadField("options.keep_bytes_max", fmt::format("{} is below -1", from.keep_bytes_max));
+Status TakeField(std::string_view field, int from, bool& to) {
+  if (from < -1 || from > 1) {
+    return BadField(field, fmt::format("{} is neither 1 (yes), -1 (no) nor 0 (the default)", from));
   }
-  Take(from.memory_budget_bytes, to.memory_budget_bytes);
-  if (from.keep_bytes_max != 0) {
-    to.keep_bytes_max = static_cast<uint64_t>(std::max<int64_t>(0, from.keep_bytes_max));
-  }
-  to.prefetch_batches = from.prefetch_batches;
-  to.in_place = from.no_map == 0;
-  Take(from.readers_per_host, to.readers_per_host);
-  Take(from.queue_depth, to.queue_depth);
-  Take(from.block_bytes, to.block_bytes);
+  if (from != 0) to = from > 0;
   return {};
+}
+
+// A size whose -1 means "never".
+Status TakeField(std::string_view field, int64_t from, int64_t& to) {
+  if (from < -1) return BadField(field, fmt::format("{} is below -1", from));
+  to = from;
+  return {};
+}
+
+// A choice that is an enum in C.
+template <typename T>
+struct ChoiceNumber {
+  int number;
+  T value;
+};
+
+template <typename T, size_t kCount>
+Status TakeField(std::string_view field, int from, const ChoiceNumber<T> (&numbers)[kCount],
+                 T& to) {
+  for (const ChoiceNumber<T>& choice : numbers) {
+    if (choice.number != from) continue;
+    to = choice.value;
+    return {};
+  }
+  return BadField(field, fmt::format("there is no {}", from));
+}
+
+// A choice that is a name in C.
+template <typename T>
+Status TakeName(std::string_view field, std::string_view name, T& to) {
+  std::string known;
+  for (const load::OptionChoice<T>& choice : load::ChoicesOf(T{})) {
+    if (choice.name == name) {
+      to = choice.value;
+      return {};
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", choice.name);
+  }
+  return BadField(field, fmt::format("there is no \"{}\"; it can be {}", name, known));
+}
+
+template <typename T>
+Status TakeField(std::string_view field, const char* from, T& to) {
+  return from == nullptr ? Status() : TakeName(field, from, to);
+}
+
+template <typename T>
+Status TakeField(std::string_view field, const char* from, std::optional<T>& to) {
+  if (from == nullptr) return {};
+  T value{};
+  LMDBIO_TRY_VOID(TakeName(field, from, value));
+  to = value;
+  return {};
+}
+
+// Begin generated TakeFields: scripts/generate_options.py, from api/options.toml.
+constexpr ChoiceNumber<load::Order> kOrderNumbers[] = {
+    {LMDBIO_ORDER_SEQUENTIAL, load::Order::kSequential},
+    {LMDBIO_ORDER_SHUFFLE, load::Order::kShuffle},
+    {LMDBIO_ORDER_CHUNKED, load::Order::kChunked},
+};
+
+constexpr ChoiceNumber<load::Tail> kTailNumbers[] = {
+    {0, load::Tail::kShort},
+    {LMDBIO_TAIL_SHORT, load::Tail::kShort},
+    {LMDBIO_TAIL_DROP, load::Tail::kDrop},
+    {LMDBIO_TAIL_WRAP, load::Tail::kWrap},
+};
+
+constexpr ChoiceNumber<load::Share> kShareNumbers[] = {
+    {LMDBIO_SHARE_BLOCK, load::Share::kBlock},
+    {LMDBIO_SHARE_ROUND_ROBIN, load::Share::kRoundRobin},
+    {LMDBIO_SHARE_FILL, load::Share::kFill},
+};
+
+constexpr ChoiceNumber<load::OnError> kOnErrorNumbers[] = {
+    {LMDBIO_ON_ERROR_RAISE, load::OnError::kRaise},
+    {LMDBIO_ON_ERROR_SKIP, load::OnError::kSkip},
+};
+
+constexpr ChoiceNumber<load::SnapshotMode> kSnapshotModeNumbers[] = {
+    {LMDBIO_SNAPSHOT_IMMUTABLE, load::SnapshotMode::kImmutable},
+    {LMDBIO_SNAPSHOT_OPTIMISTIC, load::SnapshotMode::kOptimistic},
+    {LMDBIO_SNAPSHOT_PINNED, load::SnapshotMode::kPinned},
+};
+
+constexpr ChoiceNumber<load::Shuffle> kShuffleNumbers[] = {
+    {LMDBIO_SHUFFLE_GLOBAL, load::Shuffle::kGlobal},
+    {LMDBIO_SHUFFLE_BLOCK, load::Shuffle::kBlock},
+};
+
+constexpr ChoiceNumber<load::ReuseAmong> kReuseAmongNumbers[] = {
+    {LMDBIO_REUSE_AMONG_RANK, load::ReuseAmong::kRank},
+    {LMDBIO_REUSE_AMONG_HOST, load::ReuseAmong::kHost},
+};
+
+Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
+  LoaderOptions to;
+  LMDBIO_TRY_VOID(TakeField("options.database_name", from.database_name, to.database_name));
+  LMDBIO_TRY_VOID(
+      TakeField("options.global_batch_size", from.global_batch_size, to.global_batch_size));
+  LMDBIO_TRY_VOID(TakeField("options.max_batches", from.max_batches, to.max_batches));
+  LMDBIO_TRY_VOID(TakeField("options.order", from.order, kOrderNumbers, to.order));
+  LMDBIO_TRY_VOID(TakeField("options.tail", from.tail, kTailNumbers, to.tail));
+  LMDBIO_TRY_VOID(TakeField("options.share", from.share, kShareNumbers, to.share));
+  LMDBIO_TRY_VOID(TakeField("options.on_error", from.on_error, kOnErrorNumbers, to.on_error));
+  LMDBIO_TRY_VOID(TakeField("options.snapshot", from.snapshot, kSnapshotModeNumbers, to.snapshot));
+  LMDBIO_TRY_VOID(TakeField("options.seed", from.seed, to.seed));
+  LMDBIO_TRY_VOID(TakeField("options.block_records", from.block_records, to.block_records));
+  LMDBIO_TRY_VOID(TakeField("options.group_batches", from.group_batches, to.group_batches));
+  LMDBIO_TRY_VOID(TakeField("options.reuse", from.reuse, to.reuse));
+  LMDBIO_TRY_VOID(TakeField("options.epoch", from.epoch, to.epoch));
+  LMDBIO_TRY_VOID(TakeField("options.state", from.state, to.state));
+  LMDBIO_TRY_VOID(TakeField("options.num_shards", from.num_shards, to.num_shards));
+  LMDBIO_TRY_VOID(TakeField("options.shard_id", from.shard_id, to.shard_id));
+  LMDBIO_TRY_VOID(
+      TakeField("options.memory_budget_bytes", from.memory_budget_bytes, to.memory_budget_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.keep_bytes", from.keep_bytes, to.keep_bytes));
+  LMDBIO_TRY_VOID(
+      TakeField("options.prefetch_batches", from.prefetch_batches, to.prefetch_batches));
+  LMDBIO_TRY_VOID(TakeField("options.allow_map", from.allow_map, to.allow_map));
+  LMDBIO_TRY_VOID(
+      TakeField("options.readers_per_host", from.readers_per_host, to.readers_per_host));
+  LMDBIO_TRY_VOID(TakeField("options.queue_depth", from.queue_depth, to.queue_depth));
+  LMDBIO_TRY_VOID(TakeField("options.block_bytes", from.block_bytes, to.block_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.strategy", from.strategy, to.strategy));
+  LMDBIO_TRY_VOID(TakeField("options.engine", from.engine, to.engine));
+  LMDBIO_TRY_VOID(TakeField("options.placement", from.placement, to.placement));
+  LMDBIO_TRY_VOID(TakeField("options.shuffle", from.shuffle, kShuffleNumbers, to.shuffle));
+  LMDBIO_TRY_VOID(
+      TakeField("options.reuse_among", from.reuse_among, kReuseAmongNumbers, to.reuse_among));
+  LMDBIO_TRY_VOID(TakeField("options.cache", from.cache, to.cache));
+  LMDBIO_TRY_VOID(TakeField("options.stagger", from.stagger, to.stagger));
+  return to;
+}
+// End generated TakeFields.
+
+// Gives the values of a struct of version 0.1.0 the numbers of today. Its `tail` has 0 for "wrap",
+// its `order` has a number for block shuffling, and its `allow_map` was `no_map`, with 1 for "yes".
+void Modernise(lmdbio_options& options) {
+  if (options.tail == kEarlierTailWrap) options.tail = LMDBIO_TAIL_WRAP;
+  if (options.order == kEarlierShuffleBlock) {
+    options.order = LMDBIO_ORDER_SHUFFLE;
+    options.shuffle = LMDBIO_SHUFFLE_BLOCK;
+  }
+  options.allow_map = options.allow_map != 0 ? -1 : 0;
 }
 
 }  // namespace
 
 Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
-  return CompleteStruct("options", "LMDBIO_OPTIONS_INIT", options, kEarlierStructBytes);
+  LMDBIO_TRY(lmdbio_options complete,
+             CompleteStruct("options", "LMDBIO_OPTIONS_INIT", options, kEarlierStructBytes));
+  const bool is_earlier =
+      options != nullptr && complete.struct_size <= offsetof(lmdbio_options, shuffle);
+  if (is_earlier) Modernise(complete);
+  return complete;
 }
 
-Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) {
-  LoaderOptions to;
-  if (options.database_name != nullptr) to.database_name = options.database_name;
-  Take(options.batch_size, to.batch_size);
-  to.batch_count_max = options.batch_count_max;
-  LMDBIO_TRY_VOID(TakeOrder(options, to));
-  LMDBIO_TRY_VOID(TakeChoices(options, to));
-  Take(options.num_shards, to.num_shards);
-  to.shard_id = options.shard_id;
-  LMDBIO_TRY_VOID(TakeMemory(options, to));
-  LMDBIO_TRY_VOID(TakeStrategy(options, to));
-  if (options.placement != nullptr) to.placement = options.placement;
-  return to;
-}
+Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) { return TakeFields(options); }
 
 Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& options) {
   LMDBIO_TRY(const LoaderOptions all, LoaderOptionsOf(options));
@@ -121,6 +208,7 @@ Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& op
   to.database_name = all.database_name;
   to.snapshot = all.snapshot;
   to.engine = all.engine.value_or(to.engine);
+  to.cache = all.cache.value_or(to.cache);
   to.queue_depth = all.queue_depth;
   to.block_bytes = all.block_bytes;
   return to;

@@ -97,6 +97,7 @@ struct LoaderHandle : HandleState {
   std::vector<lmdbio_record> records;
   std::string state;
   std::string description;
+  std::string options;  // as JSON
   lmdbio_counters counters = {};
 
   bool is_open() const { return loader != nullptr; }

@@ -6,6 +6,7 @@
 
 #include "lmdbio/api/c/c_options.h"
 #include "lmdbio/api/c/handles.h"
+#include "lmdbio/load/plan/option_text.h"
 
 using namespace lmdbio;       // NOLINT: all of this file is the border
 using namespace lmdbio::api;  // NOLINT
@@ -42,6 +43,7 @@ Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* 
   Status mine = options ? Status() : Fail(std::move(options).error());
   LMDBIO_TRY_VOID(ranks::Agree(*handle.group, std::move(mine)));
   LMDBIO_TRY(handle.loader, load::Loader::Open(*handle.group, path, *options));
+  handle.options = load::OptionsJson(*options);
   handle.notes = handle.loader->TakeNotes();
   return {};
 }
@@ -219,6 +221,14 @@ int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_count
                        from.space_wait_s,  from.read_requests, from.bytes_read,
                        from.bytes_direct,  from.bytes_useful,  from.retry_count};
     *out_counters = &handle.counters;
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_get_options(lmdbio_loader* loader, const char** out_text) {
+  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
+    if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
+    *out_text = handle.options.c_str();
     return LMDBIO_OK;
   });
 }

@@ -1,7 +1,7 @@
 /* lmdbio.h - batches of an LMDB database, and records by number, in C11.
  *
  *   lmdbio_options options = LMDBIO_OPTIONS_INIT;
- *   options.batch_size = 256;
+ *   options.global_batch_size = 256;
  *   options.order = LMDBIO_ORDER_SHUFFLE;
  *   lmdbio_loader *loader;
  *   int rc = lmdbio_open("train.lmdb", &options, &loader);
@@ -75,7 +75,7 @@ enum {
   LMDBIO_BAD_HANDLE = 11,        /* NULL, closed, of another kind, or never handed out */
   LMDBIO_FORKED = 12,            /* the handle was opened before fork(), in the parent */
   /* No failures; they leave the message of a handle alone. */
-  LMDBIO_END = 100,    /* the stream is over (lmdbio_options.batch_count_max) */
+  LMDBIO_END = 100,    /* the stream is over (lmdbio_options.max_batches) */
   LMDBIO_TIMEOUT = 101 /* nothing happened in the time given */
 };
 
@@ -90,84 +90,169 @@ LMDBIO_API const char* lmdbio_version(int* out_number);
 
 /* --- Options -------------------------------------------------------------------------------- */
 
+/* Begin generated enums: scripts/generate_options.py, from api/options.toml. */
+/* The order of the records in the stream. */
 enum lmdbio_order {
-  LMDBIO_ORDER_SEQUENTIAL = 0,    /* the database's own order */
-  LMDBIO_ORDER_SHUFFLE = 1,       /* any record may come anywhere; each once an epoch */
-  LMDBIO_ORDER_SHUFFLE_BLOCK = 2, /* blocks of neighbours, mixed: large reads, less random */
-  LMDBIO_ORDER_CHUNKED = 3        /* batches in a row take turns with neighbouring records */
+  /* The order of the database. */
+  LMDBIO_ORDER_SEQUENTIAL = 0,
+  /* Another order in each epoch; see shuffle. */
+  LMDBIO_ORDER_SHUFFLE = 1,
+  /* Neighbouring records are dealt in turn to the batches of a group. */
+  LMDBIO_ORDER_CHUNKED = 3
 };
 
+/* The end of an epoch, if the batch size does not divide the number of records. */
 enum lmdbio_tail {
-  LMDBIO_TAIL_WRAP = 0,  /* the last batch goes on with the first records of the next epoch */
-  LMDBIO_TAIL_SHORT = 1, /* the last batch of an epoch is smaller */
-  LMDBIO_TAIL_DROP = 2   /* the last records of an epoch are left out */
+  /* The last batch of an epoch is smaller: each record comes exactly once. */
+  LMDBIO_TAIL_SHORT = 1,
+  /* The last records of an epoch are left out. */
+  LMDBIO_TAIL_DROP = 2,
+  /* The last batch continues with the first records of the next epoch, as in Caffe. */
+  LMDBIO_TAIL_WRAP = 3
 };
 
+/* The share of a rank in a batch. */
 enum lmdbio_share {
-  LMDBIO_SHARE_BLOCK = 0,       /* rank r gets the r-th contiguous part of each batch */
-  LMDBIO_SHARE_ROUND_ROBIN = 1, /* rank r of P gets the positions that are r modulo P */
-  LMDBIO_SHARE_FILL = 2 /* as BLOCK; of a batch that is cut short the first get whole parts */
+  /* Rank r of P gets the r-th contiguous part. */
+  LMDBIO_SHARE_BLOCK = 0,
+  /* Rank r of P gets the positions that are r modulo P, as Caffe's solvers. */
+  LMDBIO_SHARE_ROUND_ROBIN = 1,
+  /* As block, but in a short batch the first ranks get parts of full size. */
+  LMDBIO_SHARE_FILL = 2
 };
 
+/* The reaction to a record that cannot be read or is damaged. */
 enum lmdbio_on_error {
-  LMDBIO_ON_ERROR_RAISE = 0, /* a record that cannot be read is an error */
-  LMDBIO_ON_ERROR_SKIP = 1   /* it is left out of its batch, and counted */
+  /* Every rank gets an error. */
+  LMDBIO_ON_ERROR_RAISE = 0,
+  /* The record is left out of its batch and counted. */
+  LMDBIO_ON_ERROR_SKIP = 1
 };
 
+/* The protection against a writer that changes the file. */
 enum lmdbio_snapshot {
-  LMDBIO_SNAPSHOT_IMMUTABLE = 0,  /* nobody writes; a change is noticed at an epoch's end */
-  LMDBIO_SNAPSHOT_OPTIMISTIC = 1, /* every piece is checked after it was read */
-  LMDBIO_SNAPSHOT_PINNED = 2      /* a read transaction keeps the pages; needs the lock file */
+  /* No process writes. A change is detected at the end of an epoch. */
+  LMDBIO_SNAPSHOT_IMMUTABLE = 0,
+  /* Every slot is checked after it was read. */
+  LMDBIO_SNAPSHOT_OPTIMISTIC = 1,
+  /* A read transaction of liblmdb keeps the pages in place. It needs the lock file. */
+  LMDBIO_SNAPSHOT_PINNED = 2
 };
+
+/* The way to shuffle, with order = shuffle. Each epoch has every record once. */
+enum lmdbio_shuffle {
+  /* A permutation of all records. */
+  LMDBIO_SHUFFLE_GLOBAL = 0,
+  /* Blocks of neighbours in random order, mixed within groups of batches: larger reads, less
+   * random. */
+  LMDBIO_SHUFFLE_BLOCK = 1
+};
+
+/* The rank that gets a record again, with reuse. */
+enum lmdbio_reuse_among {
+  /* The same rank in each pass. */
+  LMDBIO_REUSE_AMONG_RANK = 0,
+  /* Another rank of the same host in each pass. */
+  LMDBIO_REUSE_AMONG_HOST = 1
+};
+/* End generated enums. */
 
 /* What the library has to say beside failures: one line for each compromise it made, as that a
  * provenance file is stale. Called from within a call on the handle, in its thread.
  * message  without a newline; valid during the call */
 typedef void (*lmdbio_log)(void* context, const char* message);
 
+/* The options of a loader. 0 or NULL in a field is its default; a switch is 1 for yes, -1 for no.
+ * All ranks of a job have the same values, unless docs/options.md says that an option may differ.
+ */
 typedef struct lmdbio_options {
-  size_t struct_size;        /* sizeof(lmdbio_options): LMDBIO_OPTIONS_INIT sets it */
-  const char* database_name; /* NULL: the main database */
-  uint64_t batch_size;       /* records of the global batch, of all ranks; 0: 64 */
-  uint64_t batch_count_max;  /* the stream ends after so many batches; 0: never */
-  int order;                 /* enum lmdbio_order */
-  int tail;                  /* enum lmdbio_tail */
-  int share;                 /* enum lmdbio_share */
-  int on_error;              /* enum lmdbio_on_error */
-  int snapshot;              /* enum lmdbio_snapshot */
-  uint64_t seed;             /* of shuffling */
-  uint64_t block_records;    /* with SHUFFLE_BLOCK, of a block; 0: as many as fill 1 MiB */
-  uint64_t group_batches;    /* with CHUNKED and SHUFFLE_BLOCK; 0: as many as hold 32 MiB */
-  uint64_t reuse;            /* how often a record is handed out while in memory; 0: once */
-  uint64_t epoch;            /* where the stream begins */
-  const char* state;         /* or: where another has stood (lmdbio_save); NULL: at epoch */
-
-  /* Several processes, each with a loader of its own, share batches as if they were ranks of one
-   * job: no word passes between them. 0 shards are one. */
+  size_t struct_size; /* sizeof(lmdbio_options): LMDBIO_OPTIONS_INIT sets it */
+  /* Begin generated lmdbio_options: scripts/generate_options.py, from api/options.toml. */
+  /* The named database to read. NULL: the main database. */
+  const char* database_name;
+  /* Records of one batch, over all ranks. 0: 64. */
+  uint64_t global_batch_size;
+  /* The stream ends after so many batches. 0: no limit. */
+  uint64_t max_batches;
+  /* enum lmdbio_order. The order of the records in the stream. */
+  int order;
+  /* enum lmdbio_tail. The end of an epoch, if the batch size does not divide the number of
+   * records. 0: LMDBIO_TAIL_SHORT. */
+  int tail;
+  /* enum lmdbio_share. The share of a rank in a batch. */
+  int share;
+  /* enum lmdbio_on_error. The reaction to a record that cannot be read or is damaged. */
+  int on_error;
+  /* enum lmdbio_snapshot. The protection against a writer that changes the file. */
+  int snapshot;
+  /* Selects the random order of shuffling, and of the batches that reuse composes. */
+  uint64_t seed;
+  /* Records of a block, with shuffle = block. 0: as many as fill 1 MiB of pages. */
+  uint64_t block_records;
+  /* Consecutive batches among which records are dealt out: with order = chunked, with shuffle =
+   * block and with reuse. At most 1,024. Not with share = round-robin. 0: as many as hold 32 MiB
+   * of pages. */
+  uint64_t group_batches;
+  /* How often each record is handed out while it is in memory, in batches composed anew. An
+   * epoch is so many times as long. 1 to 1,000. 0: 1. */
+  uint64_t reuse;
+  /* The stream begins with the first record of this epoch. Excludes state. */
+  uint64_t epoch;
+  /* The stream begins at a saved state. The saved block_records and group_batches are used where
+   * the options have 0. */
+  const char* state;
+  /* Jobs that share each batch, as if their ranks were the ranks of one job. For processes
+   * without MPI. 0: 1. */
   int num_shards;
-  int shard_id; /* below num_shards */
-
-  uint64_t memory_budget_bytes; /* of a host, for what is read ahead; 0: 256 MiB */
-  int64_t keep_bytes_max;    /* memory to keep the file in, as far as it was read, so that nothing
-                                   is read twice: 0: a file that is read in scattered order and
-                                   fits into an eighth of the free memory; -1: never; else bytes */
-  uint64_t prefetch_batches; /* batches of all ranks read ahead; 0: as the budget allows */
-  int no_map;                /* 1: never look at a cached file in a map of it, which the kernel
-                                   ends with SIGBUS should the file be cut short meanwhile */
-  uint32_t readers_per_host; /* ranks that read; 0: one */
-  uint32_t queue_depth;      /* reads under way, of each reader; 0: 32 */
-  uint64_t block_bytes;      /* the largest read, a multiple of 4096; 0: 1 MiB */
-  const char* strategy;      /* "auto", "scan", "lmm-dio-prov-coal", ...; NULL: "auto" */
-  const char* engine;        /* "uring", "pread", "mmap"; NULL: as the strategy likes */
-
-  lmdbio_log log; /* NULL: unheard */
+  /* The number of this job among the shards, below num_shards. */
+  int shard_id;
+  /* Memory of a host for the records that are read ahead. At least 1 MiB. 0: 256 MiB. */
+  uint64_t memory_budget_bytes;
+  /* Memory of a host, beside the budget, in which strategy auto may keep the file as far as it
+   * was read, so that nothing is read twice. The whole data file must fit. 0: an eighth of the
+   * free memory, for records that lie scattered, without shards. -1: the file is never kept. */
+  int64_t keep_bytes;
+  /* About so many batches of all ranks are read ahead. A few are in any case. 0: as many as the
+   * memory budget holds. */
+  uint64_t prefetch_batches;
+  /* 1: yes; -1: no; 0: yes. Batches may be views into a map of the file, if all of it is in the
+   * page cache of the only host. If a process truncates the file meanwhile, the system ends this
+   * process with SIGBUS. Only with strategy auto; not with snapshot = optimistic. */
+  int allow_map;
+  /* Ranks of each host that read. 0: 1. */
+  uint32_t readers_per_host;
+  /* Reads in flight, for each reader. 0: 32. */
+  uint32_t queue_depth;
+  /* The largest read. A multiple of 4,096. 0: 1 MiB. */
+  uint64_t block_bytes;
+  /* The method to find and to fetch records; docs/loader.md describes the strategies. One of
+   * "auto", "scan", "lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
+   * "lmm-dio-prov-coal-stag". NULL: "auto". */
+  const char* strategy;
+  /* The code that executes reads, where the strategy leaves it open. One of "mmap", "pread",
+   * "uring". NULL: the strategy chooses. */
+  const char* engine;
+  /* Called with each note of the library. NULL: notes are dropped. */
+  lmdbio_log log;
+  /* The first argument of log. */
   void* log_context;
-
-  /* Which cores read, and which are left to computing: "scp" (of this rank's cores one reads and
-   * one synchronises gradients, if it has three), "compute=0-5,input=6,sync=7", or groups like this
-   * for the ranks of a host in their order, separated by semicolons; NULL: any. See
-   * lmdbio_pin_compute. Where one rank of a job has a placement all have. */
+  /* The cores of the threads: "scp" (of the cores of a rank one reads and one synchronises
+   * gradients, if it has three), "compute=0-5,input=6,sync=7", or such groups for the ranks of a
+   * host in their order, separated by semicolons. Reading threads run on the input cores. NULL:
+   * any core. If one rank has a placement, all have one; the values may differ. */
   const char* placement;
+  /* enum lmdbio_shuffle. The way to shuffle, with order = shuffle. Each epoch has every record
+   * once. */
+  int shuffle;
+  /* enum lmdbio_reuse_among. The rank that gets a record again, with reuse. */
+  int reuse_among;
+  /* The use of the page cache, where the strategy leaves it open. One of "buffered", "direct".
+   * NULL: the strategy chooses. */
+  const char* cache;
+  /* How many readers of the job read at a time, with strategies in which readers take turns. 0:
+   * a trial of the first slots of the stream decides. */
+  uint32_t stagger;
+  /* End generated lmdbio_options. */
 } lmdbio_options;
 
 #ifdef __cplusplus
@@ -278,6 +363,11 @@ LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
  * out_counters  until the next call on this handle */
 LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_counters);
 
+/* The effective options, as one JSON object with a member for each option, by name. Choices are
+ * names; an option that the strategy chooses is null.
+ * out_text  until the loader is closed */
+LMDBIO_API int lmdbio_get_options(lmdbio_loader* loader, const char** out_text);
+
 /* How records are found and read, as "provenance; uring, direct, 32 deep".
  * out_text  until the next call on this handle */
 LMDBIO_API int lmdbio_describe(lmdbio_loader* loader, const char** out_text);
@@ -306,7 +396,8 @@ typedef struct lmdbio_dataset lmdbio_dataset;
 
 /* Opens a database to ask for any records. Finds out where they all lie: from provenance if it
  * fits, else by a walk over the tree's pages.
- * options      of which database_name, snapshot, queue_depth, block_bytes, engine and log count
+ * options      of these, database_name, snapshot, queue_depth, block_bytes, engine, cache and log
+ *              have an effect
  * out_dataset  as lmdbio_open's handle
  * Errors       as lmdbio_open */
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,

@@ -23,7 +23,7 @@ void BatchCursor::TakeOver(const BatchCursor& before, const LoaderCounters& so_f
 Result<BatchStep> BatchCursor::Step(std::chrono::milliseconds limit) {
   if (error_) return Fail(error_->code(), error_->message());
   LMDBIO_CHECK(source_ != nullptr);
-  if (batch_count_max_ > 0 && next_batch_ >= batch_count_max_) is_ended_ = true;
+  if (max_batches_ > 0 && next_batch_ >= max_batches_) is_ended_ = true;
   batch_ = Batch();
   if (is_ended_) {
     source_->End();

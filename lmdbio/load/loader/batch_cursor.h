@@ -26,7 +26,7 @@ namespace lmdbio::load {
 class BatchCursor {
  public:
   explicit BatchCursor(const LoaderOptions& options)
-      : tail_(options.tail), batch_count_max_(options.batch_count_max) {}
+      : tail_(options.tail), max_batches_(options.max_batches) {}
 
   // Sets the order and the next batch.
   void Seek(const StreamState& stream);
@@ -61,7 +61,7 @@ class BatchCursor {
   void CountEnds();
 
   Tail tail_;
-  uint64_t batch_count_max_;  // 0: no limit
+  uint64_t max_batches_;  // 0: no limit
   DatasetIdentity dataset_;
   std::optional<Schedule> schedule_;
   uint64_t next_batch_ = 0;

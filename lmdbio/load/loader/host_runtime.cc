@@ -74,7 +74,7 @@ Status HostRuntime::OpenWindow() {
     window_memory_ = std::move(*memory);
   } else {
     allocated = Fail(std::move(memory).error().Within(
-        fmt::format("memory_budget_bytes (--memory-budget) is {}", budget_bytes)));
+        fmt::format("memory_budget_bytes (--memory-budget-bytes) is {}", budget_bytes)));
   }
   LMDBIO_TRY_VOID(ranks::Agree(context_.group, std::move(allocated)));
   if (context_.member.reader_index == 0 && context_.is_first_open &&

@@ -1,6 +1,6 @@
 // lmdbio/load/loader/loader.h - batches of an LMDB database for every rank of a job.
 //
-//   LMDBIO_TRY(const auto loader, Loader::Open(*group, "train.lmdb", {.batch_size = 256}));
+//   LMDBIO_TRY(const auto loader, Loader::Open(*group, "train.lmdb", {.global_batch_size = 256}));
 //   for (uint64_t i = 0; i < iterations; ++i) {
 //     LMDBIO_TRY(const bool found, loader->Next());
 //     if (!found) break;
@@ -57,7 +57,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Moves to the next batch; false after the last (LoaderOptions::batch_count_max). Sleeps until
+  // Moves to the next batch; false after the last (LoaderOptions::max_batches). Sleeps until
   // the batch is there. Not collective: ranks may be batches apart.
   // Errors: kIo, kCorruption  reading has failed for good
   //         kStale            the file was changed

@@ -1,16 +1,17 @@
 #include "lmdbio/load/loader/open_decision.h"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstring>
-#include <string_view>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "lmdbio/base/digest.h"
 #include "lmdbio/file/source/cache_probe.h"
 #include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/plan/option_text.h"
 
 namespace lmdbio::load {
 namespace {
@@ -56,50 +57,10 @@ tl::unexpected<Error> BadOption(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, std::move(why));
 }
 
-struct NamedOption {
-  std::string_view name;
-  uint64_t value;
-};
-
-constexpr size_t kOptionCount = 27;
-
-std::array<NamedOption, kOptionCount> OptionsInOrder(const LoaderOptions& options) {
-  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
-  return {{
-      {"database name", TextDigest(options.database_name)},
-      {"strategy", number(options.strategy)},
-      {"batch size", options.batch_size},
-      {"greatest number of batches", options.batch_count_max},
-      {"order", number(options.order)},
-      {"way to shuffle", number(options.shuffle)},
-      {"seed", options.seed},
-      {"block size of shuffling", options.block_records},
-      {"number of batches in a group", options.group_batches},
-      {"reuse", options.reuse},
-      {"way to reuse", number(options.reuse_among)},
-      {"first epoch", options.epoch},
-      {"saved state", TextDigest(options.state)},
-      {"number of shards", number(options.num_shards)},
-      {"share", number(options.share)},
-      {"tail", number(options.tail)},
-      {"way with errors", number(options.on_error)},
-      {"snapshot mode", number(options.snapshot)},
-      {"leave to look at records in place", number(options.in_place)},
-      {"number of readers per host", options.readers_per_host},
-      {"stagger", options.stagger},
-      {"memory budget", options.memory_budget_bytes},
-      {"number of batches to read ahead", options.prefetch_batches},
-      {"memory to keep the file in", options.keep_bytes_max ? *options.keep_bytes_max + 1 : 0},
-      {"engine", options.engine ? number(*options.engine) + 1 : 0},
-      {"cache policy", options.cache ? number(*options.cache) + 1 : 0},
-      {"block size", options.block_bytes},
-  }};
-}
-
 // Of the pages of a mean batch.
 double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
   return static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count) *
-         static_cast<double>(options.batch_size);
+         static_cast<double>(options.global_batch_size);
 }
 
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
@@ -123,7 +84,7 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   }
   LMDBIO_TRY(const double cached, file::CachedShare(data_path));
   const bool is_warm = cached >= kWarmShare;
-  facts.is_in_place = cached >= kInPlaceShare && options.in_place && !options.engine &&
+  facts.is_in_place = cached >= kInPlaceShare && options.allow_map && !options.engine &&
                       !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
@@ -135,12 +96,12 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
 // What of the order cannot go together.
 Status CheckOrder(const LoaderOptions& options) {
   if (options.group_batches > kGroupBatchesMax) {
-    return BadOption(fmt::format("groups of {} batches are more than the {} there may be",
-                                 options.group_batches, kGroupBatchesMax));
+    return BadOption(fmt::format("group_batches is {}; it can be at most {}", options.group_batches,
+                                 kGroupBatchesMax));
   }
   if (options.reuse < 1 || options.reuse > load::Schedule::kReuseMax) {
     return BadOption(
-        fmt::format("a reuse of {} is not from 1 to {}", options.reuse, load::Schedule::kReuseMax));
+        fmt::format("reuse is {}; it can be 1 to {}", options.reuse, load::Schedule::kReuseMax));
   }
   const bool deals = load::DealsOut(options.order, options.shuffle, options.reuse);
   if (deals && options.share == Share::kRoundRobin) {
@@ -172,17 +133,18 @@ Status CheckOrder(const LoaderOptions& options) {
 }  // namespace
 
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
-  if (queue_depth == 0) return BadOption("the queue depth is 0");
+  if (queue_depth == 0) return BadOption("queue_depth is 0; it can be 1 or more");
   if (block_bytes == 0 || block_bytes % load::kStretchAlignBytes != 0) {
-    return BadOption(fmt::format("the block size, {} bytes, is no multiple of {}", block_bytes,
+    return BadOption(fmt::format("block_bytes is {}; it can be a multiple of {}", block_bytes,
                                  load::kStretchAlignBytes));
   }
   return {};
 }
 
 Status CheckOptions(const LoaderOptions& options) {
-  if (options.batch_size == 0) return BadOption("the batch size is 0");
-  if (options.readers_per_host == 0) return BadOption("the number of readers per host is 0");
+  if (options.global_batch_size == 0)
+    return BadOption("global_batch_size is 0; it can be 1 or more");
+  if (options.readers_per_host == 0) return BadOption("readers_per_host is 0; it can be 1 or more");
   LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
   LMDBIO_TRY_VOID(CheckOrder(options));
   if (options.num_shards < 1 || options.shard_id < 0 || options.shard_id >= options.num_shards) {
@@ -190,27 +152,29 @@ Status CheckOptions(const LoaderOptions& options) {
         fmt::format("there is no shard {} of {}", options.shard_id, options.num_shards));
   }
   if (options.memory_budget_bytes < kMemoryBudgetMin) {
-    return BadOption(fmt::format("the memory budget, {} bytes, is below {}",
+    return BadOption(fmt::format("memory_budget_bytes is {}; it can be {} or more",
                                  options.memory_budget_bytes, kMemoryBudgetMin));
+  }
+  if (options.keep_bytes < -1) {
+    return BadOption(
+        fmt::format("keep_bytes is {}; it can be -1 (never), 0 (automatic) or a number of bytes",
+                    options.keep_bytes));
   }
   return {};
 }
 
 Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options) {
-  const auto mine = OptionsInOrder(options);
-  std::array<uint64_t, kOptionCount> values{};
-  for (size_t i = 0; i < kOptionCount; ++i) values[i] = mine[i].value;
-  LMDBIO_TRY(const std::vector<std::byte> all, group.AllGather(std::as_bytes(std::span(values))));
+  std::vector<OptionValue> values = CommonOptionValues(options);
+  const size_t count = values.size();
+  LMDBIO_TRY(const std::vector<std::byte> bytes, group.AllGather(std::as_bytes(std::span(values))));
+  std::vector<OptionValue> all(count * static_cast<size_t>(group.size()));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  const std::span<const OptionValue> first = std::span(all).first(count);
   for (int rank = 1; rank < group.size(); ++rank) {
-    std::array<uint64_t, kOptionCount> first{};
-    std::array<uint64_t, kOptionCount> other{};
-    std::memcpy(first.data(), all.data(), sizeof first);
-    std::memcpy(other.data(), all.data() + static_cast<size_t>(rank) * sizeof other, sizeof other);
-    for (size_t i = 0; i < kOptionCount; ++i) {
-      if (first[i] != other[i]) {
-        return BadOption(fmt::format("rank {} opens the loader with another {} than rank 0", rank,
-                                     mine[i].name));
-      }
+    const auto other = std::span(all).subspan(count * static_cast<size_t>(rank), count);
+    const std::string difference = OptionDifference(first, other, rank);
+    if (!difference.empty()) {
+      return BadOption(difference + "; give all ranks of the job the same value");
     }
   }
   return {};
@@ -231,7 +195,7 @@ load::StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& o
   load::ScheduleOptions& schedule = state.schedule;
   schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
                    options.block_records};
-  schedule.batch_size = options.batch_size;
+  schedule.batch_size = options.global_batch_size;
   schedule.tail = options.tail;
   schedule.group_batches = options.group_batches;
   schedule.reuse = options.reuse;
@@ -282,11 +246,11 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
   if (facts.record_count == 0) {
     return BadOption(fmt::format("{}: the database holds no records", data_path));
   }
-  if (options.tail == Tail::kDrop && options.batch_size > facts.record_count) {
+  if (options.tail == Tail::kDrop && options.global_batch_size > facts.record_count) {
     return BadOption(
         fmt::format("{}: a batch of {} is more than the {} records there are, and the "
                     "rest is to be dropped: nothing would be left",
-                    data_path, options.batch_size, facts.record_count));
+                    data_path, options.global_batch_size, facts.record_count));
   }
   const file::Snapshot& snapshot = database.pages().snapshot();
   facts.page_bytes_total = PageBytesOf(database);
@@ -318,8 +282,10 @@ FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
       CompositionOf(options.strategy).engine == StrategyTraits::EngineChoice::kProbe;
   if (!is_auto || facts.is_in_place) return FileCaching::kNone;
   const uint64_t file_bytes = facts.snapshot->file_size_bytes;
-  if (options.keep_bytes_max) {
-    return file_bytes <= *options.keep_bytes_max ? FileCaching::kAll : FileCaching::kNone;
+  if (options.keep_bytes < 0) return FileCaching::kNone;
+  if (options.keep_bytes > 0) {
+    const auto room = static_cast<uint64_t>(options.keep_bytes);
+    return file_bytes <= room ? FileCaching::kAll : FileCaching::kNone;
   }
   const bool fits = options.num_shards == 1 && file_bytes <= room_bytes / kKeptRoomShare;
   const bool is_small = facts.page_bytes_total < facts.record_count * kScatteredBelowBytes;
@@ -330,9 +296,8 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
   if (staggering == Staggering::kNone || facts.is_in_place) return false;
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
-  if (options.batch_count_max == 0) return true;
-  const double stream_bytes =
-      BatchBytes(facts, options) * static_cast<double>(options.batch_count_max);
+  if (options.max_batches == 0) return true;
+  const double stream_bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
   const uint64_t trial_slots = load::StaggerTrial(load::kStaggerWaysMax).slot_count();
   return stream_bytes >=
          kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
@@ -369,7 +334,7 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                              static_cast<double>(schedule.group_batches()) * local_count /
                              rank_count;
   limits.ring_bytes = ring_bytes;
-  limits.stream_batches = options.batch_count_max;
+  limits.stream_batches = options.max_batches;
   limits.is_in_place = facts.is_in_place;
   const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));
   const uint64_t slot_bytes =

@@ -1,6 +1,6 @@
-// lmdbio/load/plan/options.h - what a trainer can ask of the loader.
+// lmdbio/load/plan/options.h - the options of the loader.
 //
-// Source: docs/loader.md "Options"; dissertation 3.1.1 (the pattern of access), 5.2.
+// Source: docs/options.md; dissertation 3.1.1 (the pattern of access), 5.2.
 #ifndef LMDBIO_LOAD_PLAN_OPTIONS_H_
 #define LMDBIO_LOAD_PLAN_OPTIONS_H_
 
@@ -20,87 +20,109 @@ using load::Share;
 using load::Shuffle;
 using load::Tail;
 
-// What happens to a record that cannot be read or is damaged.
+// The reaction to a record that cannot be read or is damaged.
 enum class OnError {
   kRaise,  // every rank gets an error
   kSkip,   // the record is left out of its batch and counted
 };
 
-// How a writer at work is dealt with (docs/format.md section 7).
+// The protection against a writer that changes the file (docs/format.md section 7).
 enum class SnapshotMode {
-  kImmutable,   // nobody writes; a change is detected at the end of each epoch, and where it shows
-  kOptimistic,  // nobody is told; every slot is checked after it was read
-  kPinned,      // a read transaction of liblmdb's keeps the pages in place; needs its lock file
+  kImmutable,   // no process writes; a change is detected at the end of an epoch, or when it shows
+  kOptimistic,  // every slot is checked after it was read
+  kPinned,      // a read transaction of liblmdb keeps the pages in place; needs the lock file
 };
 
 struct LoaderOptions {
-  std::string database_name;  // empty: the main database
-  Strategy strategy = Strategy::kAuto;
-
-  uint64_t batch_size = 64;      // records of the global batch, shared out among all ranks
-  uint64_t batch_count_max = 0;  // the stream ends after so many batches; 0: never
-  Order order = Order::kSequential;
-  Shuffle shuffle = Shuffle::kGlobal;  // with Order::kShuffle
-  uint64_t seed = 0;                   // of shuffling, and of what reuse composes
-  // With Shuffle::kBlock: records of a block; 0: as many as fill 1 MiB of pages.
-  uint64_t block_records = 0;
-  // Batches in a row that records are dealt out to, where batches are no neighbours in the walk: of
-  // K batches with Order::kChunked, the k-th takes every K-th record from the k-th on; with
-  // Shuffle::kBlock and with reuse, any K-th. 1 to 1,024, or 0 for as many as hold 32 MiB of pages.
-  // Where an epoch's whole batches end there may be fewer. Not with Share::kRoundRobin.
-  uint64_t group_batches = 0;
-  // How often each record is handed out while it is in memory, in batches composed anew (8.4.1);
-  // an epoch is then so many times as long. 1 to 1,000.
-  uint64_t reuse = 1;
-  ReuseAmong reuse_among = ReuseAmong::kRank;
-
-  // Where the stream begins: at the first record of an epoch, or where another has stood
-  // (Loader::Save), of which then everything in the options above that is left at 0 is taken.
-  uint64_t epoch = 0;
-  std::string state;
-
-  // For processes that are no MPI job: each plays the ranks of one of several jobs, and these share
-  // batches as if they were one.
-  int num_shards = 1;
-  int shard_id = 0;  // below num_shards
-
-  Share share = Share::kBlock;
-  Tail tail = Tail::kWrap;
+  // Begin generated LoaderOptions: scripts/generate_options.py, from api/options.toml.
+  // --- Data
+  // The named database to read. Empty: the main database.
+  std::string database_name;
+  // The reaction to a record that cannot be read or is damaged.
   OnError on_error = OnError::kRaise;
+  // The protection against a writer that changes the file.
   SnapshotMode snapshot = SnapshotMode::kImmutable;
 
-  // If all of the file is in the page cache of the only host, kAuto reads nothing: batches are
-  // views into a map of the file. As with LMDB itself, a file that is cut short while a batch of it
-  // is in use then ends the process. Not with kOptimistic.
-  bool in_place = true;
+  // --- Batches
+  // Records of one batch, over all ranks.
+  uint64_t global_batch_size = 64;
+  // The stream ends after so many batches. 0: no limit.
+  uint64_t max_batches = 0;
 
-  uint32_t readers_per_host = 1;
-  // With strategies in which readers take turns: how many of the job read at a time; 0: by a trial
-  // of the stream's first slots.
-  uint32_t stagger = 0;
-  uint64_t memory_budget_bytes = 256 << 20;  // of a host, for the window
+  // --- Order
+  // The order of the records in the stream.
+  Order order = Order::kSequential;
+  // The end of an epoch, if the batch size does not divide the number of records.
+  Tail tail = Tail::kShort;
+  // The share of a rank in a batch.
+  Share share = Share::kBlock;
+  // Selects the random order of shuffling, and of the batches that reuse composes.
+  uint64_t seed = 0;
+  // Records of a block, with shuffle = block. 0: as many as fill 1 MiB of pages.
+  uint64_t block_records = 0;
+  // Consecutive batches among which records are dealt out: with order = chunked, with shuffle =
+  // block and with reuse. At most 1,024. Not with share = round-robin. 0: as many as hold 32 MiB of
+  // pages.
+  uint64_t group_batches = 0;
+  // How often each record is handed out while it is in memory, in batches composed anew. An epoch
+  // is so many times as long. 1 to 1,000.
+  uint64_t reuse = 1;
+  // The way to shuffle, with order = shuffle. Each epoch has every record once.
+  Shuffle shuffle = Shuffle::kGlobal;
+  // The rank that gets a record again, with reuse.
+  ReuseAmong reuse_among = ReuseAmong::kRank;
 
-  // About so many batches of all ranks are read ahead, if the budget has room for them; a few are
-  // in any case. 0: as many as the budget holds and the strategy likes.
+  // --- Start
+  // The stream begins with the first record of this epoch. Excludes state.
+  uint64_t epoch = 0;
+  // The stream begins at a saved state. The saved block_records and group_batches are used where
+  // the options have 0.
+  std::string state;
+
+  // --- Shards
+  // Jobs that share each batch, as if their ranks were the ranks of one job. For processes without
+  // MPI.
+  int num_shards = 1;
+  // The number of this job among the shards, below num_shards.
+  int shard_id = 0;
+
+  // --- Memory
+  // Memory of a host for the records that are read ahead. At least 1 MiB.
+  uint64_t memory_budget_bytes = 256 << 20;
+  // Memory of a host, beside the budget, in which strategy auto may keep the file as far as it was
+  // read, so that nothing is read twice. The whole data file must fit. 0: an eighth of the free
+  // memory, for records that lie scattered, without shards. -1: the file is never kept.
+  int64_t keep_bytes = 0;
+  // About so many batches of all ranks are read ahead. A few are in any case. 0: as many as the
+  // memory budget holds.
   uint64_t prefetch_batches = 0;
+  // Batches may be views into a map of the file, if all of it is in the page cache of the only
+  // host. If a process truncates the file meanwhile, the system ends this process with SIGBUS. Only
+  // with strategy auto; not with snapshot = optimistic.
+  bool allow_map = true;
 
-  // Memory of a host, beside the budget, in which kAuto may keep the file as far as it was read, so
-  // that nothing is read twice: the data file must fit. Touched only as it is filled. None: of a
-  // file that fits into an eighth of the memory that is free, slots whose records lie scattered
-  // over the file are kept, with num_shards = 1; 0: nothing is; else: all slots, if the file fits.
-  std::optional<uint64_t> keep_bytes_max;
-
-  // What the strategy leaves open; a strategy that names an engine is not overruled.
+  // --- Reading
+  // Ranks of each host that read.
+  uint32_t readers_per_host = 1;
+  // Reads in flight, for each reader.
+  uint32_t queue_depth = 32;
+  // The largest read. A multiple of 4,096.
+  uint64_t block_bytes = 1 << 20;
+  // The method to find and to fetch records; docs/loader.md describes the strategies.
+  Strategy strategy = Strategy::kAuto;
+  // The code that executes reads, where the strategy leaves it open. None: the strategy chooses.
   std::optional<file::EngineKind> engine;
-  std::optional<file::CachePolicy> cache;
-  uint32_t queue_depth = 32;       // reads under way, for each reader
-  uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
-
-  // Which cores are whose, as base/placement.h has it: "scp", "compute=0-5,input=6,sync=7", ...
-  // Threads that read run on those for input; those that compute are the program's
-  // (Loader::placement). "": anywhere. "scp" knows of the ranks of this loader's job alone. Where
-  // one rank has a placement all have, not always the same.
+  // The cores of the threads: "scp" (of the cores of a rank one reads and one synchronises
+  // gradients, if it has three), "compute=0-5,input=6,sync=7", or such groups for the ranks of a
+  // host in their order, separated by semicolons. Reading threads run on the input cores. Empty:
+  // any core. If one rank has a placement, all have one; the values may differ.
   std::string placement;
+  // The use of the page cache, where the strategy leaves it open. None: the strategy chooses.
+  std::optional<file::CachePolicy> cache;
+  // How many readers of the job read at a time, with strategies in which readers take turns. 0: a
+  // trial of the first slots of the stream decides.
+  uint32_t stagger = 0;
+  // End generated LoaderOptions.
 };
 
 }  // namespace lmdbio::load

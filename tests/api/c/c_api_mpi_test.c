@@ -25,7 +25,7 @@ static uint64_t sum_of(lmdbio_loader* loader) {
 
 static lmdbio_options shuffled(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.batch_size = 61;
+  options.global_batch_size = 61;
   options.order = LMDBIO_ORDER_SHUFFLE;
   options.seed = 3;
   return options;

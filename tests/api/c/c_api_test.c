@@ -54,7 +54,7 @@ static void refuse(const char* path, const lmdbio_options* options, int status, 
 /* One epoch in order, by batches and by numbers, is the same records. */
 static void test_one_epoch(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.batch_size = 100;
+  options.global_batch_size = 100;
   options.tail = LMDBIO_TAIL_SHORT;
   lmdbio_loader* loader = open_digits(&options);
   uint64_t records = 0, batches = 0;
@@ -97,7 +97,7 @@ static void test_one_epoch(void) {
 
 static void test_copied_values(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.batch_size = 4;
+  options.global_batch_size = 4;
   lmdbio_loader* loader = open_digits(&options);
   unsigned char rows[5][200];
   memset(rows, 0xff, sizeof rows);
@@ -126,8 +126,8 @@ static void test_states(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.order = LMDBIO_ORDER_SHUFFLE;
   options.seed = 5;
-  options.batch_size = 64;
-  options.batch_count_max = 60;
+  options.global_batch_size = 64;
+  options.max_batches = 60;
   lmdbio_loader* loader = open_digits(&options);
   const lmdbio_batch* batch = NULL;
   char state[1001] = "";
@@ -273,13 +273,13 @@ static void test_wrong_options(void) {
   } while (0)
   REFUSE_FIELD(order, 4);
   REFUSE_FIELD(order, -1);
-  REFUSE_FIELD(tail, 3);
+  REFUSE_FIELD(tail, 4);
   REFUSE_FIELD(share, 3);
   REFUSE_FIELD(on_error, 99);
   REFUSE_FIELD(snapshot, 3);
   REFUSE_FIELD(strategy, "fast");
   REFUSE_FIELD(engine, "telepathy");
-  REFUSE_FIELD(keep_bytes_max, -2);
+  REFUSE_FIELD(keep_bytes, -2);
   lmdbio_options shard = LMDBIO_OPTIONS_INIT;
   shard.num_shards = 2;
   shard.shard_id = 2;
@@ -307,7 +307,7 @@ static void test_wrong_options(void) {
 /* The child leaves what its parent has open alone, and says so. */
 static void test_fork(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.batch_size = 7;
+  options.global_batch_size = 7;
   lmdbio_loader* loader = open_digits(&options);
   lmdbio_dataset* dataset = NULL;
   CHECK(lmdbio_dataset_open(digits, NULL, &dataset) == LMDBIO_OK);

@@ -45,8 +45,8 @@ class LoaderTest(Databases):
             self.assertEqual(delivered(loader), first)
         with lmdbio.Loader(self.digits, batch_size=64, shuffle=True, seed=3, epoch=1) as loader:
             self.assertEqual(delivered(loader), second)
-        for shuffle in ("block", "chunked"):
-            with lmdbio.Loader(self.digits, batch_size=16, shuffle=shuffle) as loader:
+        for order in ({"shuffle": "block"}, {"order": "chunked"}):
+            with lmdbio.Loader(self.digits, batch_size=16, **order) as loader:
                 self.assertEqual(sorted(delivered(loader)), self.records(self.digits))
 
     def test_what_a_batch_tells(self):
@@ -217,7 +217,7 @@ class LoaderTest(Databases):
         with lmdbio.Loader(self.digits, 100, drop_last=True) as loader:
             self.assertEqual([len(batch) for batch in loader], [100] * 17)
             self.assertEqual(loader.counters()["dropped_count"], 97)
-        with lmdbio.Loader(self.digits, 100, wrap=True, max_batches=20) as loader:
+        with lmdbio.Loader(self.digits, 100, tail="wrap", max_batches=20) as loader:
             self.assertEqual([len(batch) for batch in loader], [100] * 18)
             self.assertEqual([len(batch) for batch in loader], [100] * 2)
             self.assertIsNone(loader.next())
@@ -277,7 +277,7 @@ class LoaderTest(Databases):
         with self.assertRaisesRegex(FileNotFoundError, "nowhere"):
             lmdbio.Loader(self.folder / "nowhere")
         for wrong in ({"batch_size": 0}, {"shuffle": "well"}, {"num_shards": 2, "shard_id": 2},
-                      {"strategy": "fast"}, {"share": "fair"}, {"drop_last": True, "wrap": True},
+                      {"strategy": "fast"}, {"share": "fair"}, {"drop_last": True, "tail": "wrap"},
                       {"queue_depth": 7, "block_bytes": 5}, {"batch_size": 2**64},
                       {"seed": 2**64}, {"seed": -1}, {"epoch": 2**64 + 1}, {"max_batches": -1},
                       {"num_shards": 2**32 + 2, "shard_id": 1}, {"engine": "pread\0"}):
@@ -285,7 +285,7 @@ class LoaderTest(Databases):
                 lmdbio.Loader(self.digits, **wrong)
             self.assertIsInstance(raised.exception, lmdbio.LmdbioError)
             self.assertNotIn("\n", str(raised.exception))
-        for wrong in ({"engine": 3}, {"strategy": b"auto"}, {"database": 7}, {"seed": 1.5}):
+        for wrong in ({"engine": 3}, {"strategy": b"auto"}, {"database_name": 7}, {"seed": 1.5}):
             with self.subTest(wrong), self.assertRaises(TypeError):
                 lmdbio.Loader(self.digits, **wrong)
         with self.assertRaises(ValueError):
@@ -308,7 +308,7 @@ class LoaderTest(Databases):
 
     def test_words(self):
         self.assertEqual(lmdbio.version(), lmdbio.__version__)
-        with lmdbio.Loader(self.digits, prefetch_factor=2) as loader:
+        with lmdbio.Loader(self.digits, prefetch_batches=2) as loader:
             self.assertGreater(len(loader.describe()), 0)
             self.assertEqual(loader.batch_size, 64)
             self.assertIn("64 records", repr(loader.next()))

@@ -168,7 +168,7 @@ class TorchTest(Databases):
         self.assertEqual(len(pickle.loads(pickle.dumps(keys))), COUNT)
 
     def test_refuses_what_cannot_be(self):
-        for options in ({"comm": 1}, {"wrap": True}, {"share": "block"}):
+        for options in ({"comm": 1}, {"tail": "wrap"}, {"share": "block"}):
             with self.assertRaises(ValueError):
                 self.dataset(**options)
         with self.assertRaises(FileNotFoundError):

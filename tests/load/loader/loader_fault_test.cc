@@ -62,8 +62,8 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   db.Commit();
   LoaderOptions options;
   options.strategy = strategy;
-  options.batch_size = 50;
-  options.batch_count_max = 6;
+  options.global_batch_size = 50;
+  options.max_batches = 6;
   auto expected = Expected(db.data_file(), options);
   const uint64_t page = SpoilPageOf(db.data_file(), expected.at(123).second, 8);
 
@@ -103,8 +103,8 @@ TEST_CASE("Where hosts wait for each other, what stops one stops all, and none w
   db.Commit();
   LoaderOptions options;
   options.strategy = strategy;
-  options.batch_size = 40;
-  options.batch_count_max = 400;  // more than fit into memory
+  options.global_batch_size = 40;
+  options.max_batches = 400;  // more than fit into memory
   options.memory_budget_bytes = 1 << 20;
   const auto expected = Expected(db.data_file(), options);
   const uint64_t page = SpoilPageOf(db.data_file(), expected.at(123).second, 8);
@@ -128,8 +128,8 @@ TEST_CASE("A host that closes early leaves a shared walk to the others", "[loade
   db.Commit();  // more leaves than three hosts walk in their first round
   LoaderOptions options;
   options.strategy = Strategy::kScan;
-  options.batch_size = 50;
-  options.batch_count_max = 120;
+  options.global_batch_size = 50;
+  options.max_batches = 120;
   for (int leaver = 0; leaver < 3; ++leaver) {
     std::vector<int> batches(3);
     ranks::RunAsThreads({3, 1}, [&](ranks::Group& group) {
@@ -157,8 +157,8 @@ TEST_CASE("A damaged leaf page ends a shared walk on every host, none waits for 
   const uint64_t page = SpoilPageOf(db.data_file(), fmt::format("{:0300}", 4000).substr(236), 16);
   LoaderOptions options;
   options.strategy = Strategy::kScan;
-  options.batch_size = 50;
-  options.batch_count_max = 120;
+  options.global_batch_size = 50;
+  options.max_batches = 120;
   const Delivered raised = Deliver({3, 1}, db.data_file(), options);
   for (const auto& error : raised.errors) {
     REQUIRE(error.has_value());
@@ -178,7 +178,7 @@ TEST_CASE("A file that is cut short while it is read is an error on every rank",
     LoaderOptions options;
     options.strategy = Strategy::kScan;
     options.engine = engine;
-    options.batch_size = 10;
+    options.global_batch_size = 10;
     options.memory_budget_bytes = 1 << 20;  // so that reading cannot run far ahead
     ranks::RunAsThreads({2, 64}, [&](ranks::Group& group) {
       const auto loader = load::Loader::Open(group, db.data_file().string(), options);
@@ -203,7 +203,7 @@ TEST_CASE("A file that is cut short between batches in place is an error on ever
   FillOverflow(db);
   db.Commit();
   LoaderOptions options;
-  options.batch_size = 10;
+  options.global_batch_size = 10;
   ranks::RunAsThreads({2, 64}, [&](ranks::Group& group) {
     const auto loader = load::Loader::Open(group, db.data_file().string(), options);
     if (!loader || (*loader)->Describe().find("in place") == std::string::npos) std::terminate();
@@ -228,7 +228,7 @@ TEST_CASE("A commit while the file is read is told at the end of the epoch", "[l
   db.Commit();
   LoaderOptions options;
   options.strategy = Strategy::kScan;
-  options.batch_size = 10;
+  options.global_batch_size = 10;
   options.memory_budget_bytes = 1 << 20;
   const auto group = ranks::SoloGroup();
   const auto loader = load::Loader::Open(*group, db.data_file().string(), options);
@@ -249,8 +249,8 @@ TEST_CASE("A pinned snapshot outlives a writer that replaces everything", "[load
   LoaderOptions options;
   options.strategy = Strategy::kScan;
   options.snapshot = load::SnapshotMode::kPinned;
-  options.batch_size = 10;
-  options.batch_count_max = 30;
+  options.global_batch_size = 10;
+  options.max_batches = 30;
   options.memory_budget_bytes = 1 << 20;
   const auto expected = Expected(db.data_file(), options);
   const auto group = ranks::SoloGroup();
@@ -285,7 +285,7 @@ TEST_CASE("Ranks may leave at any time and the others go on", "[loader]") {
   db.Commit();
   LoaderOptions options;
   options.strategy = Strategy::kScan;
-  options.batch_size = 16;
+  options.global_batch_size = 16;
   options.memory_budget_bytes = 1 << 20;
   ranks::RunAsThreads({4, 64}, [&](ranks::Group& group) {
     const auto loader = load::Loader::Open(group, db.data_file().string(), options);
@@ -325,9 +325,9 @@ TEST_CASE("A window that is refused is refused by the name of its option", "[loa
       },
       [](const auto& opened) { return opened ? "" : opened.error().message(); });
   for (const std::string& one : heard) {
-    CHECK(
-        one ==
-        "memory_budget_bytes (--memory-budget) is 3145728: /dev/shm is too small: make it larger");
+    CHECK(one ==
+          "memory_budget_bytes (--memory-budget-bytes) is 3145728: /dev/shm is too small: make it "
+          "larger");
   }
 }
 

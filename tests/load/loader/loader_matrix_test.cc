@@ -38,8 +38,8 @@ struct Trial {
     add("ranks", static_cast<uint64_t>(ranks.rank_count));
     add("per host", static_cast<uint64_t>(ranks.ranks_per_host));
     add("readers", options.readers_per_host);
-    add("batch", options.batch_size);
-    add("batches", options.batch_count_max);
+    add("batch", options.global_batch_size);
+    add("batches", options.max_batches);
     add("order", static_cast<uint64_t>(options.order));
     add("shuffle", static_cast<uint64_t>(options.shuffle));
     add("seed", options.seed);
@@ -53,9 +53,9 @@ struct Trial {
     add("budget", options.memory_budget_bytes);
     add("block", options.block_bytes);
     add("depth", options.queue_depth);
-    add("in place", options.in_place ? 1 : 0);
+    add("map", options.allow_map ? 1 : 0);
     if (options.prefetch_batches > 0) add("prefetch", options.prefetch_batches);
-    if (options.keep_bytes_max) add("keep", *options.keep_bytes_max);
+    if (options.keep_bytes != 0) text += ", keep " + std::to_string(options.keep_bytes);
     if (options.engine) text += std::string(", ") + file::EngineKindName(*options.engine);
     if (options.cache) add("cache", static_cast<uint64_t>(*options.cache));
     return text;
@@ -92,8 +92,8 @@ TEST_CASE("No combination of options shows in what is delivered", "[loader][matr
             trial.options.engine = engine;
             trial.options.cache = cache;
             trial.options.readers_per_host = 2;
-            trial.options.batch_size = record_count / 3 + 1;
-            trial.options.batch_count_max = 8;
+            trial.options.global_batch_size = record_count / 3 + 1;
+            trial.options.max_batches = 8;
             INFO(trial.Describe());
             REQUIRE(WrongWith(databases.all()[0], trial) == "");
           }
@@ -113,8 +113,8 @@ TEST_CASE("Any number of ranks, readers and hosts delivers the same", "[loader][
         trial.options.strategy = readers == 2 ? Strategy::kLmmDioProvCoal : Strategy::kScan;
         trial.options.share = ranks_per_host == 2 ? Share::kRoundRobin : Share::kBlock;
         trial.options.readers_per_host = readers;
-        trial.options.batch_size = 100;
-        trial.options.batch_count_max = 6;
+        trial.options.global_batch_size = 100;
+        trial.options.max_batches = 6;
         INFO(trial.Describe());
         REQUIRE(WrongWith(databases.all()[0], trial) == "");
       }
@@ -134,8 +134,8 @@ TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loa
           trial.options.order = Order::kChunked;
           trial.options.group_batches = group_batches;
           trial.options.tail = tail;
-          trial.options.batch_size = 8;
-          trial.options.batch_count_max = 20;
+          trial.options.global_batch_size = 8;
+          trial.options.max_batches = 20;
           INFO(trial.Describe());
           REQUIRE(WrongWith(databases.all()[0], trial) == "");
         }
@@ -189,22 +189,23 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   SetAnyOrder(random, options);
   options.tail = AnyOf(random, kTails);
   options.readers_per_host = static_cast<uint32_t>(random.Between(1, 3));
-  options.in_place = random.Below(2) == 0;
-  if (random.Below(2) == 0) options.keep_bytes_max = random.Below(2) * (uint64_t{1} << 30);
+  options.allow_map = random.Below(2) == 0;
+  if (random.Below(2) == 0) options.keep_bytes = random.Below(2) == 0 ? -1 : int64_t{1} << 30;
   options.prefetch_batches = random.Below(2) * random.Below(20);
   if (random.Below(2) == 0) options.engine = AnyOf(random, kEngines);
   if (random.Below(2) == 0) options.cache = AnyOf(random, kCaches);
   options.queue_depth = AnyOf(random, {1U, 3U, 32U});
   options.block_bytes = AnyOf(random, {uint64_t{4096}, uint64_t{20'480}, uint64_t{1} << 20});
   const uint64_t sizes[] = {1, 7, record_count, 3 * record_count + 1, random.Between(1, 300)};
-  options.batch_size = std::min(kPositionsMax, AnyOf(random, sizes));
-  if (options.tail == Tail::kDrop) options.batch_size = std::min(options.batch_size, record_count);
-  const uint64_t two_epochs = 2 * record_count / options.batch_size + 2;
-  options.batch_count_max = std::clamp<uint64_t>(kPositionsMax / options.batch_size, 1,
-                                                 std::min<uint64_t>(two_epochs, 90));
+  options.global_batch_size = std::min(kPositionsMax, AnyOf(random, sizes));
+  if (options.tail == Tail::kDrop)
+    options.global_batch_size = std::min(options.global_batch_size, record_count);
+  const uint64_t two_epochs = 2 * record_count / options.global_batch_size + 2;
+  options.max_batches = std::clamp<uint64_t>(kPositionsMax / options.global_batch_size, 1,
+                                             std::min<uint64_t>(two_epochs, 90));
   // A batch of these fits for sure, a chunk does not.
-  if (options.batch_size <= 7 && LargestValueBytes(database) < 40'000 && options.reuse == 1 &&
-      options.group_batches == 0) {
+  if (options.global_batch_size <= 7 && LargestValueBytes(database) < 40'000 &&
+      options.reuse == 1 && options.group_batches == 0) {
     options.memory_budget_bytes = 1 << 20;
   }
   return trial;

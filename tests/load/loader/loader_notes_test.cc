@@ -105,7 +105,7 @@ TEST_CASE("A loader says that O_DIRECT is refused", "[loader][notes]") {
   SECTION("where it keeps the file") {
     expected.options.strategy = Strategy::kAuto;
     expected.options.cache = file::CachePolicy::kDirect;
-    expected.options.keep_bytes_max = 1 << 30;
+    expected.options.keep_bytes = 1 << 30;
   }
   CheckRefused(expected);
 }

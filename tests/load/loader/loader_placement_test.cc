@@ -53,7 +53,7 @@ TEST_CASE("Threads that read run on the cores for input", "[loader]") {
     const auto group = ranks::SoloGroup();
     load::LoaderOptions options;
     options.strategy = strategy;
-    options.in_place = false;
+    options.allow_map = false;
     options.engine = file::EngineKind::kPread;
     options.placement = "compute=" + std::to_string(allowed.front()) + ",input=" + last;
     const auto loader = Good(load::Loader::Open(*group, dir.path(), options));

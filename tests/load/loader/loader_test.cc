@@ -71,8 +71,8 @@ TEST_CASE("Every strategy delivers liblmdb's sequence at any number of ranks", "
           options.database_name = kind.database;
           options.strategy = row.strategy;
           options.share = share;
-          options.batch_size = 96;
-          options.batch_count_max = 11;
+          options.global_batch_size = 96;
+          options.max_batches = 11;
           options.readers_per_host = ranks > 2 ? 2 : 1;
           CheckStream({ranks, ranks == 5 ? 2 : 64}, data_file, options);
         }
@@ -96,8 +96,8 @@ TEST_CASE("Engines, cache policies and block sizes do not show in what is delive
         options.cache = cache;
         options.block_bytes = block_bytes;
         options.queue_depth = 3;
-        options.batch_size = 50;
-        options.batch_count_max = 20;
+        options.global_batch_size = 50;
+        options.max_batches = 20;
         CheckStream({2, 64}, data_file, options);
       }
     }
@@ -115,8 +115,8 @@ TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") 
       LoaderOptions options;
       options.strategy = strategy;
       options.tail = tail;
-      options.batch_size = batch_size;
-      options.batch_count_max = batch_size < 64 ? 800 : 40;
+      options.global_batch_size = batch_size;
+      options.max_batches = batch_size < 64 ? 800 : 40;
       options.memory_budget_bytes = 2 << 20;  // many slots, used again and again
       CheckStream({4, 64}, data_file, options);
     }
@@ -142,8 +142,8 @@ TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]
   options.strategy = Strategy::kScan;
   options.order = load::Order::kChunked;
   options.group_batches = 60;
-  options.batch_size = 5;
-  options.batch_count_max = 60;
+  options.global_batch_size = 5;
+  options.max_batches = 60;
   options.memory_budget_bytes = 1 << 20;
   const Delivered got = Deliver({2, 64}, data_file, options);
   REQUIRE(got.errors[0].has_value());
@@ -171,7 +171,7 @@ TEST_CASE("Open refuses what cannot be served, on every rank", "[loader]") {
   CHECK(error_of(dir.path() / "missing", {}).code() == ErrorCode::kNotFound);
   LoaderOptions drop;
   drop.tail = Tail::kDrop;
-  drop.batch_size = 701;
+  drop.global_batch_size = 701;
   CHECK(error_of(data_file, drop).code() == ErrorCode::kInvalidArgument);
   const TempDir empty_dir;
   TinyDb(empty_dir.path()).Put("a", "b").Delete("a").Commit();
@@ -183,11 +183,11 @@ TEST_CASE("Ranks with different options are told which option and which rank", "
   const std::filesystem::path data_file = Make(dir, kKinds[0]);
   ranks::RunAsThreads({3, 64}, [&](ranks::Group& group) {
     LoaderOptions options;
-    if (group.rank() == 2) options.batch_size = 65;
+    if (group.rank() == 2) options.global_batch_size = 65;
     const auto loader = load::Loader::Open(group, data_file.string(), options);
     if (loader) std::terminate();  // Catch's assertions are not for several threads
     if (loader.error().message().find("rank 2") == std::string::npos) std::terminate();
-    if (loader.error().message().find("batch size") == std::string::npos) std::terminate();
+    if (loader.error().message().find("global_batch_size") == std::string::npos) std::terminate();
   });
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("Provenance of another state is refused, and auto scans instead", "[lo
   const std::filesystem::path data_file = Make(dir, kKinds[0]);
   TinyDb(dir.path()).Put("zz", "one more").Commit();
   LoaderOptions options;
-  options.batch_count_max = 12;
+  options.max_batches = 12;
   options.strategy = Strategy::kLmmDioProv;
   const Delivered refused = Deliver({2, 64}, data_file, options);
   REQUIRE(refused.errors[0].has_value());
@@ -219,8 +219,8 @@ TEST_CASE("What is in the page cache is looked at in place, and read where that 
     while (stream.ignore(1 << 20)) continue;
   }
   LoaderOptions options;
-  options.batch_size = 7;
-  options.batch_count_max = 100;
+  options.global_batch_size = 7;
+  options.max_batches = 100;
   const auto how = [&] {
     const auto group = ranks::SoloGroup();
     const auto loader = load::Loader::Open(*group, data_file.string(), options);
@@ -238,10 +238,10 @@ TEST_CASE("What is in the page cache is looked at in place, and read where that 
   options.snapshot = load::SnapshotMode::kOptimistic;  // pages may change under a batch
   CHECK(how().find("in place") == std::string::npos);
   options.snapshot = load::SnapshotMode::kImmutable;
-  options.in_place = false;
+  options.allow_map = false;
   CHECK(how().find("pread, buffered") != std::string::npos);
   CHECK((Deliver({3, 64}, data_file, options).records == Expected(data_file, options)));
-  options.in_place = true;
+  options.allow_map = true;
   options.engine = file::EngineKind::kUring;
   CHECK(how().find("in place") == std::string::npos);
 }
@@ -255,11 +255,11 @@ TEST_CASE("NextWithin comes back without a batch, and with it later", "[loader]"
   std::array<std::vector<uint64_t>, 2> numbers;
   ranks::RunAsThreads({2, 64}, [&](ranks::Group& group) {
     LoaderOptions options;
-    options.batch_size = 10;
-    options.batch_count_max = kBatchCount;
+    options.global_batch_size = 10;
+    options.max_batches = kBatchCount;
     options.memory_budget_bytes = 1 << 20;
-    options.in_place = false;
-    options.keep_bytes_max = 0;
+    options.allow_map = false;
+    options.keep_bytes = -1;
     const auto loader = load::Loader::Open(group, data_file.string(), options);
     if (!loader) std::terminate();  // Catch's assertions are not for several threads
     auto& mine = numbers[static_cast<size_t>(group.rank())];
@@ -289,10 +289,10 @@ TEST_CASE("A batch larger than the memory budget is refused with its size", "[lo
   const TempDir dir;
   const std::filesystem::path data_file = Make(dir, kKinds[1]);
   LoaderOptions options;
-  options.batch_size = 300;
-  options.batch_count_max = 2;
+  options.global_batch_size = 300;
+  options.max_batches = 2;
   options.memory_budget_bytes = 1 << 20;
-  options.in_place = false;
+  options.allow_map = false;
   const Delivered got = Deliver({2, 64}, data_file, options);
   for (const auto& error : got.errors) REQUIRE(error.has_value());
   CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);

@@ -68,12 +68,12 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
       options.shuffle = shuffle;
       options.seed = n;
       options.tail = Tail::kShort;
-      options.batch_size = n > 10'000 ? 4096 : 24;
+      options.global_batch_size = n > 10'000 ? 4096 : 24;
       options.block_records = 10;
       options.group_batches = shuffle == Shuffle::kBlock ? 7 : 1;
-      options.in_place = false;
-      const uint64_t an_epoch = (n + options.batch_size - 1) / options.batch_size;
-      options.batch_count_max = n > 10'000 ? an_epoch : 2 * an_epoch;
+      options.allow_map = false;
+      const uint64_t an_epoch = (n + options.global_batch_size - 1) / options.global_batch_size;
+      options.max_batches = n > 10'000 ? an_epoch : 2 * an_epoch;
       const auto expected = ExpectedOf(records, options);
       // The oracle's epoch has every record once.
       std::vector<KeyValue> sorted;
@@ -96,9 +96,9 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
           // Little memory: many slots, scattered ones of all sizes.
           options.memory_budget_bytes = variant % 3 == 1 ? 4 << 20 : 256 << 20;
           // What was read is kept where records are scattered, everywhere, or nowhere.
-          options.keep_bytes_max.reset();
-          if (variant % 4 == 2) options.keep_bytes_max = 1 << 30;
-          if (variant % 4 == 3) options.keep_bytes_max = 0;
+          options.keep_bytes = 0;
+          if (variant % 4 == 2) options.keep_bytes = 1 << 30;
+          if (variant % 4 == 3) options.keep_bytes = -1;
           CAPTURE(n, static_cast<int>(shuffle), rank_count, ranks_per_host, variant);
           REQUIRE(WrongWith({rank_count, ranks_per_host}, data_file, expected, options) == "");
         }
@@ -114,7 +114,7 @@ LoaderOptions AnyOrder(Random& random) {
   options.shuffle = static_cast<Shuffle>(random.Below(2));
   options.seed = random.Below(1000);
   options.tail = static_cast<Tail>(random.Below(3));
-  options.batch_size = random.Between(1, 40);
+  options.global_batch_size = random.Between(1, 40);
   options.block_records = random.Between(1, 20);
   options.reuse = random.Below(4) == 0 ? random.Between(2, 4) : 1;
   const bool deals = options.order == Order::kChunked || options.reuse > 1 ||
@@ -136,12 +136,13 @@ TEST_CASE("A stream that was cut anywhere goes on at any number of ranks", "[loa
   Random random(20);
   for (int cut = 0; cut < 200; ++cut) {
     const LoaderOptions options = AnyOrder(random);
-    const uint64_t total = random.Between(2, 3 * (97 / options.batch_size + 2) * options.reuse);
+    const uint64_t total =
+        random.Between(2, 3 * (97 / options.global_batch_size + 2) * options.reuse);
     LoaderOptions whole = options;
-    whole.batch_count_max = total;
+    whole.max_batches = total;
     const auto expected = ExpectedOf(records, whole);
     CAPTURE(cut, static_cast<int>(options.order), static_cast<int>(options.shuffle),
-            static_cast<int>(options.tail), options.batch_size, options.reuse,
+            static_cast<int>(options.tail), options.global_batch_size, options.reuse,
             options.group_batches, total);
     std::map<uint64_t, KeyValue> joined;
     std::string state;
@@ -150,7 +151,7 @@ TEST_CASE("A stream that was cut anywhere goes on at any number of ranks", "[loa
     std::sort(std::begin(cuts), std::end(cuts));
     for (const uint64_t end : cuts) {
       LoaderOptions part = options;
-      part.batch_count_max = end;
+      part.max_batches = end;
       part.state = state;
       part.readers_per_host = static_cast<uint32_t>(random.Between(1, 2));
       const ranks::ThreadRanks ranks{static_cast<int>(random.Between(1, 5)),
@@ -175,22 +176,24 @@ TEST_CASE("A shuffled stream goes on with batches of another size", "[loader][or
   const auto data_file = MakeRecords(dir, 97);
   LoaderOptions options;
   options.order = Order::kShuffle;
+  options.tail = Tail::kWrap;
   options.seed = 3;
-  options.batch_size = 10;
-  options.batch_count_max = 7;
+  options.global_batch_size = 10;
+  options.max_batches = 7;
   Delivered first = Deliver({2, 64}, data_file, options);
   options.state = first.state;
-  options.batch_size = 15;
-  options.batch_count_max = 20;
+  options.global_batch_size = 15;
+  options.max_batches = 20;
   Delivered second = Deliver({3, 64}, data_file, options);
   REQUIRE_FALSE(second.errors[0].has_value());
   auto joined = first.records;
   joined.insert(second.records.begin(), second.records.end());
   LoaderOptions whole;
   whole.order = Order::kShuffle;
+  whole.tail = Tail::kWrap;
   whole.seed = 3;
-  whole.batch_size = 5;
-  whole.batch_count_max = (70 + 13 * 15) / 5;
+  whole.global_batch_size = 5;
+  whole.max_batches = (70 + 13 * 15) / 5;
   CHECK(joined == Expected(data_file, whole));
 }
 
@@ -202,12 +205,12 @@ TEST_CASE("Reused records come so often, and an epoch is so long", "[loader][ord
       LoaderOptions options;
       options.order = order;
       options.tail = Tail::kShort;
-      options.batch_size = 10;
+      options.global_batch_size = 10;
       options.block_records = 7;
       options.group_batches = 3;
       options.reuse = 4;
       options.reuse_among = among;
-      options.batch_count_max = 40;
+      options.max_batches = 40;
       const auto expected = Expected(data_file, options);
       REQUIRE(expected.size() == 4 * 97);
       std::map<std::string, int> seen;
@@ -226,11 +229,11 @@ TEST_CASE("Ends of epochs are counted", "[loader][order]") {
   const auto data_file = MakeRecords(dir, 97);
   const auto counters_of = [&](Tail tail, uint64_t batches, uint64_t reuse) {
     LoaderOptions options;
-    options.batch_size = 10;
+    options.global_batch_size = 10;
     options.tail = tail;
     options.reuse = reuse;
     options.group_batches = 3;
-    options.batch_count_max = batches;
+    options.max_batches = batches;
     return Deliver({3, 64}, data_file, options).counters;
   };
   const auto drop = counters_of(Tail::kDrop, 18, 1);
@@ -253,8 +256,8 @@ TEST_CASE("Shards together are one job", "[loader][order]") {
   const auto data_file = MakeRecords(dir, 1000);
   LoaderOptions options;
   options.order = Order::kShuffle;
-  options.batch_size = 50;
-  options.batch_count_max = 30;
+  options.global_batch_size = 50;
+  options.max_batches = 30;
   const auto expected = Expected(data_file, options);
   for (const int shards : {1, 3, 7}) {
     std::map<uint64_t, KeyValue> joined;
@@ -310,7 +313,7 @@ TEST_CASE("SetEpoch goes anywhere, and costs nothing where the stream is", "[loa
   LoaderOptions options;
   options.order = Order::kShuffle;
   options.tail = Tail::kShort;
-  options.batch_size = 40;
+  options.global_batch_size = 40;
   for (const int rank_count : {1, 4}) {
     const std::string wrong = OnRanks(rank_count, data_file, options, [](load::Loader& loader) {
       std::string why;
@@ -352,7 +355,7 @@ TEST_CASE("States of ranks must be the same", "[loader][order]") {
   const TempDir dir;
   const auto data_file = MakeRecords(dir, 97);
   LoaderOptions options;
-  options.batch_size = 10;
+  options.global_batch_size = 10;
   std::mutex mutex;
   std::vector<std::string> messages;
   ranks::RunAsThreads({3, 64}, [&](ranks::Group& group) {
@@ -373,9 +376,9 @@ TEST_CASE("A state of another dataset is refused", "[loader][order]") {
   const auto other = MakeRecords(dir, 1000);
   LoaderOptions options;
   options.order = Order::kShuffle;
-  options.batch_count_max = 1;
+  options.max_batches = 1;
   options.state = Deliver({1, 64}, one, options).state;
-  options.batch_count_max = 2;
+  options.max_batches = 2;
   const Delivered got = Deliver({2, 64}, other, options);
   for (const auto& error : got.errors) {
     REQUIRE(error.has_value());
@@ -410,8 +413,8 @@ TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") 
                o.share = Share::kRoundRobin;
              }),
              ContainsSubstring("round-robin"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), ContainsSubstring("reuse of 0"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }), ContainsSubstring("reuse of 1001"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), ContainsSubstring("reuse is 0"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }), ContainsSubstring("reuse is 1001"));
   CHECK_THAT(refusal([](auto& o) {
                o.reuse = 2;
                o.share = Share::kRoundRobin;

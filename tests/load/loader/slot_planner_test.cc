@@ -88,7 +88,7 @@ std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions optio
       (records.leaf_count() + records.count * records.value_pages) * kPageBytes;
   load::ScheduleOptions schedule_options;
   schedule_options.walk = {records.count, options.order, options.shuffle, options.seed, 1};
-  schedule_options.batch_size = options.batch_size;
+  schedule_options.batch_size = options.global_batch_size;
   const load::Schedule schedule(schedule_options);
   options.strategy = Strategy::kScan;
   const SlotLimits limits = LimitsFor(facts, options, schedule, 1, 1, kRingBytes);
@@ -111,7 +111,7 @@ std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions optio
 TEST_CASE("A slot does not read a small scattered database again and again", "[loader][slots]") {
   const Records records{.count = 469, .per_leaf = 100, .value_pages = 2};
   LoaderOptions options;
-  options.batch_size = 157;
+  options.global_batch_size = 157;
   int ranks = 1;
   SECTION("in the database's order") {}
   SECTION("shuffled") { options.order = Order::kShuffle; }
@@ -123,7 +123,7 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
   const uint64_t first_fill = kFirstFillBytes / (records.value_pages * kPageBytes);
   for (const uint64_t count : RecordsOfSlots(records, options, ranks, 12)) {
     CHECK(count >= records.count);
-    CHECK(count <= first_fill + options.batch_size);
+    CHECK(count <= first_fill + options.global_batch_size);
   }
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("A slot plans no record of a scattered database more often than once a
   // 24 MB: more than a first filling, less than a scattered slot may hold.
   const Records records{.count = 3000, .per_leaf = 100, .value_pages = 2};
   LoaderOptions options;
-  options.batch_size = 100;
+  options.global_batch_size = 100;
   options.order = Order::kShuffle;
   for (const uint64_t count : RecordsOfSlots(records, options, 1, 12)) CHECK(count == 3000);
 }
@@ -141,11 +141,12 @@ TEST_CASE("A slot of many records on few pages has a bounded plan", "[loader][sl
   // 82 MB of pages, with 100 records on each.
   const Records records{.count = 2'000'000, .per_leaf = 100};
   LoaderOptions options;
-  options.batch_size = 256;
+  options.global_batch_size = 256;
   options.order = Order::kShuffle;
   const std::vector<uint64_t> counts = RecordsOfSlots(records, options, 1, 4);
   REQUIRE(counts.size() == 4);
-  for (const uint64_t count : counts) CHECK(count < kScatteredRecordsMax + options.batch_size);
+  for (const uint64_t count : counts)
+    CHECK(count < kScatteredRecordsMax + options.global_batch_size);
   // Each page that is read serves many of them.
   CHECK(counts.back() > 5 * records.leaf_count());
 }
@@ -153,7 +154,7 @@ TEST_CASE("A slot of many records on few pages has a bounded plan", "[loader][sl
 TEST_CASE("Slots of a large scattered database grow to half of the ring", "[loader][slots]") {
   const Records records{.count = 1'000'000, .per_leaf = 100, .value_pages = 1};
   LoaderOptions options;
-  options.batch_size = 256;
+  options.global_batch_size = 256;
   options.order = Order::kShuffle;
   const std::vector<uint64_t> counts = RecordsOfSlots(records, options, 1, 5);
   REQUIRE(counts.size() == 5);

@@ -18,19 +18,19 @@ std::string Key(uint64_t i) { return fmt::format("{:08}", i); }
 
 // The number of the first position behind the last batch.
 uint64_t EndOfBatches(const load::LoaderOptions& options, uint64_t n) {
-  const uint64_t count = options.batch_count_max;
-  if (options.tail == load::Tail::kWrap) return count * options.batch_size;
-  const uint64_t whole = n / options.batch_size;
-  const bool has_short = options.tail == load::Tail::kShort && n % options.batch_size != 0;
+  const uint64_t count = options.max_batches;
+  if (options.tail == load::Tail::kWrap) return count * options.global_batch_size;
+  const uint64_t whole = n / options.global_batch_size;
+  const bool has_short = options.tail == load::Tail::kShort && n % options.global_batch_size != 0;
   const uint64_t an_epoch = whole + (has_short ? 1 : 0);
-  return count / an_epoch * n + std::min(n, count % an_epoch * options.batch_size);
+  return count / an_epoch * n + std::min(n, count % an_epoch * options.global_batch_size);
 }
 
 // Order::kChunked, as one would do it with cards: of the whole batches of each epoch, K in a row
 // are laid down again, a record on each in turn.
 void DealInTurn(const load::LoaderOptions& options, uint64_t n,
                 std::map<uint64_t, KeyValue>& records) {
-  const uint64_t size = options.batch_size;
+  const uint64_t size = options.global_batch_size;
   const uint64_t end = records.rbegin()->first + 1;
   for (uint64_t epoch = 0; epoch * n < end; ++epoch) {
     uint64_t first = epoch * n;
@@ -59,14 +59,14 @@ std::map<uint64_t, KeyValue> ScheduledOf(const std::vector<KeyValue>& records,
   load::ScheduleOptions schedule_options;
   schedule_options.walk = {records.size(), options.order, options.shuffle, options.seed,
                            std::max<uint64_t>(1, options.block_records)};
-  schedule_options.batch_size = options.batch_size;
+  schedule_options.batch_size = options.global_batch_size;
   schedule_options.tail = options.tail;
   schedule_options.group_batches = std::max<uint64_t>(1, options.group_batches);
   schedule_options.reuse = options.reuse;
   schedule_options.origin.position = options.epoch * records.size() * options.reuse;
   const load::Schedule schedule(schedule_options);
   std::map<uint64_t, KeyValue> expected;
-  for (uint64_t number = 0; number < options.batch_count_max; ++number) {
+  for (uint64_t number = 0; number < options.max_batches; ++number) {
     const load::BatchSpan batch = schedule.Batch(number);
     for (uint64_t slot = 0; slot < batch.record_count; ++slot) {
       expected[batch.first_position + slot] = records[schedule.RecordAt(number, slot).value];
@@ -79,7 +79,7 @@ void Take(const load::Batch& batch, const load::LoaderOptions& options, ranks::G
           Delivered& all) {
   const load::BatchSpan span{
       batch.number(), batch.first_position(), batch.global_record_count(), batch.epoch(),
-      false,          batch.pass(),           options.batch_size};
+      false,          batch.pass(),           options.global_batch_size};
   all.skipped_count += batch.skipped_count();
   for (size_t i = 0; i < batch.record_count(); ++i) {
     const uint64_t position = batch.position(i);
@@ -138,16 +138,15 @@ std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
   std::map<uint64_t, KeyValue> expected;
   // Chunks may go on behind the last batch.
   const bool is_chunked = options.order == load::Order::kChunked;
-  const uint64_t batch_count =
-      options.batch_count_max + (is_chunked ? 2 * options.group_batches : 0);
+  const uint64_t batch_count = options.max_batches + (is_chunked ? 2 * options.group_batches : 0);
   for (uint64_t b = 0; b < batch_count; ++b) {
-    for (uint64_t i = 0; i < options.batch_size; ++i) {
-      uint64_t position = b * options.batch_size + i;
+    for (uint64_t i = 0; i < options.global_batch_size; ++i) {
+      uint64_t position = b * options.global_batch_size + i;
       if (options.tail != load::Tail::kWrap) {
         const uint64_t short_one = options.tail == load::Tail::kShort ? 1 : 0;
-        const uint64_t whole = n / options.batch_size;
-        const uint64_t an_epoch = whole + (n % options.batch_size == 0 ? 0 : short_one);
-        const uint64_t into = b % an_epoch * options.batch_size + i;
+        const uint64_t whole = n / options.global_batch_size;
+        const uint64_t an_epoch = whole + (n % options.global_batch_size == 0 ? 0 : short_one);
+        const uint64_t into = b % an_epoch * options.global_batch_size + i;
         if (into >= n) continue;
         position = b / an_epoch * n + into;
       }

@@ -10,6 +10,7 @@ import operator
 import os
 from typing import Any
 
+from lmdbio import _options
 from lmdbio._errors import (
     InvalidArgumentError,
     InvalidTypeError,
@@ -17,57 +18,12 @@ from lmdbio._errors import (
     LmdbioError,
     error_of,
 )
+from lmdbio._options import Options
 
 OK = 0
 END = 100
 TIMEOUT = 101
 FORKED = 12
-
-ORDERS = {"sequential": 0, "global": 1, "block": 2, "chunked": 3}
-TAILS = {"wrap": 0, "short": 1, "drop": 2}
-SHARES = {"block": 0, "round-robin": 1, "fill": 2}
-ON_ERRORS = {"raise": 0, "skip": 1}
-SNAPSHOTS = {"immutable": 0, "optimistic": 1, "pinned": 2}
-
-
-_LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
-
-
-class Options(ctypes.Structure):
-    """lmdbio_options."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("database_name", ctypes.c_char_p),
-        ("batch_size", ctypes.c_uint64),
-        ("batch_count_max", ctypes.c_uint64),
-        ("order", ctypes.c_int),
-        ("tail", ctypes.c_int),
-        ("share", ctypes.c_int),
-        ("on_error", ctypes.c_int),
-        ("snapshot", ctypes.c_int),
-        ("seed", ctypes.c_uint64),
-        ("block_records", ctypes.c_uint64),
-        ("group_batches", ctypes.c_uint64),
-        ("reuse", ctypes.c_uint64),
-        ("epoch", ctypes.c_uint64),
-        ("state", ctypes.c_char_p),
-        ("num_shards", ctypes.c_int),
-        ("shard_id", ctypes.c_int),
-        ("memory_budget_bytes", ctypes.c_uint64),
-        ("keep_bytes_max", ctypes.c_int64),
-        ("prefetch_batches", ctypes.c_uint64),
-        ("no_map", ctypes.c_int),
-        ("readers_per_host", ctypes.c_uint32),
-        ("queue_depth", ctypes.c_uint32),
-        ("block_bytes", ctypes.c_uint64),
-        ("strategy", ctypes.c_char_p),
-        ("engine", ctypes.c_char_p),
-        ("log", _LOG),
-        ("log_context", ctypes.c_void_p),
-        ("placement", ctypes.c_char_p),
-    ]
-
 
 class BatchStruct(ctypes.Structure):
     """lmdbio_batch."""
@@ -122,7 +78,7 @@ class SyncOptions(ctypes.Structure):
         ("silence_limit_ms", ctypes.c_uint32),
         ("timeline_path", ctypes.c_char_p),
         ("placement", ctypes.c_char_p),
-        ("log", _LOG),
+        ("log", _options.LOG),
         ("log_context", ctypes.c_void_p),
     ]
 
@@ -159,7 +115,7 @@ class SyncCounters(ctypes.Structure):
         "thread_run_delay_ns")]
 
 
-@_LOG
+@_options.LOG
 def _log(_context: Any, message: bytes) -> None:
     logging.getLogger("lmdbio").warning("%s", message.decode(errors="replace"))
 
@@ -183,6 +139,7 @@ _SIGNATURES = {
     "lmdbio_set_epoch": [ctypes.c_void_p, ctypes.c_uint64],
     "lmdbio_count": [ctypes.c_void_p, _P(ctypes.c_uint64), _P(ctypes.c_uint64)],
     "lmdbio_get_counters": [ctypes.c_void_p, _P(_P(Counters))],
+    "lmdbio_get_options": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_pin_compute": [ctypes.c_void_p],
     "lmdbio_close": [ctypes.c_void_p],
@@ -294,8 +251,31 @@ def _filled(options: Any, fields: Any) -> Any:
     return options
 
 
-def options_of(**fields: Any) -> Options:
-    """A struct of options, texts given as str; None is a field's default."""
+def option_fields(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a loader as lmdbio_options has them; None is the default and left out."""
+    fields = {}
+    for name, value in options.items():
+        if value is not None:
+            fields[name] = _option_field(name, value)
+    return fields
+
+
+def _option_field(name: str, value: Any) -> Any:
+    kind, choices, default = _options.LOADER_OPTIONS[name]
+    if kind == "enum":
+        return choice(name, value, choices)
+    if kind == "switch":
+        return 1 if value else -1
+    if kind == "number":
+        whole = number(name, value, dict(Options._fields_)[name])
+        if whole == 0 and default:  # which C would take for the default
+            raise InvalidArgumentError(f"{name} is 0; it can be 1 or more")
+        return whole
+    return value
+
+
+def options_of(fields: dict[str, Any]) -> Options:
+    """A struct of options. Texts are given as str."""
     return _filled(Options(struct_size=ctypes.sizeof(Options), log=_log), fields)
 
 

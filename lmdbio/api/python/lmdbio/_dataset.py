@@ -67,11 +67,6 @@ class Dataset:
 
     Numbers are integers; several are a slice, a sequence, or an array of any type of integers.
 
-    path         a directory with data.mdb, or a data file
-    database     a named database; None: the main one
-    snapshot, engine, queue_depth, block_bytes
-                 as in lmdbio.h
-
     Keys and values are copies, good for ever. Many records in one call are read together, in
     whatever order the file likes: prefer a list of numbers, or `__getitems__`, to a loop.
 
@@ -80,15 +75,40 @@ class Dataset:
     of signals or of the log cannot use the dataset whose call it interrupts.
     """
 
-    def __init__(self, path: Union[str, os.PathLike], database: Optional[str] = None, *,
-                 snapshot: str = "immutable", engine: Optional[str] = None,
-                 queue_depth: Optional[int] = None, block_bytes: Optional[int] = None) -> None:
+    # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
+    def __init__(self, path: Union[str, os.PathLike], *, database_name: Optional[str] = None,
+                 snapshot: str = "immutable", queue_depth: int = 32, block_bytes: int = 1 << 20,
+                 engine: Optional[str] = None, cache: Optional[str] = None) -> None:
+        """Opens the database.
+
+        path                 A directory with data.mdb, or a data file.
+
+        Data:
+        database_name        The named database to read. None: the main database.
+        snapshot             The protection against a writer that changes the file. "immutable": No
+                             process writes. A change is detected at the end of an epoch.
+                             "optimistic": Every slot is checked after it was read. "pinned": A read
+                             transaction of liblmdb keeps the pages in place. It needs the lock
+                             file.
+
+        Reading:
+        queue_depth          Reads in flight, for each reader.
+        block_bytes          The largest read. A multiple of 4,096.
+        engine               The code that executes reads, where the strategy leaves it open. None:
+                             the strategy chooses. "mmap": Copies from a map. "pread": Threads with
+                             one blocking read each. "uring": io_uring.
+        cache                The use of the page cache, where the strategy leaves it open. None: the
+                             strategy chooses. "buffered": Reads go through the page cache.
+                             "direct": Reads go around the page cache (O_DIRECT).
+        """
+        self._begin(path, dict(
+            database_name=database_name, snapshot=snapshot, queue_depth=queue_depth,
+            block_bytes=block_bytes, engine=engine, cache=cache))
+    # End generated Dataset.
+
+    def _begin(self, path: Union[str, os.PathLike], options: Dict[str, Any]) -> None:
         self._path = os.fspath(path)
-        self._fields: Dict[str, Any] = {
-            "database_name": database, "engine": engine, "queue_depth": queue_depth,
-            "block_bytes": block_bytes,
-            "snapshot": _capi.choice("snapshot", snapshot, _capi.SNAPSHOTS),
-        }
+        self._fields = _capi.option_fields(options)
         self._handle: Optional[ctypes.c_void_p] = None
         self._is_closed = False
         self._count: Optional[int] = None  # until it has been opened once
@@ -113,7 +133,7 @@ class Dataset:
         if self._handle is not None and self._pid != os.getpid():
             self._drop()
         if self._handle is None:
-            handle = _capi.open_dataset(self._path, _capi.options_of(**self._fields))
+            handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
             self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close, handle)
             self._pid = os.getpid()
             self._handle = handle  # last: a child that is forked meanwhile finds all or nothing

@@ -9,7 +9,7 @@ import warnings
 import weakref
 from typing import Any, Dict, Iterator, Optional, Union
 
-from lmdbio import _capi
+from lmdbio import _capi, _options
 from lmdbio._batch import Batch, Lease
 from lmdbio._errors import (
     ClosedError,
@@ -35,85 +35,188 @@ class _Handle:
             weakref.finalize(self, _capi.library().lmdbio_close, handle).atexit = False
 
 
-def _order_of(shuffle: Union[bool, str]) -> int:
-    if isinstance(shuffle, bool):
-        shuffle = "global" if shuffle else "sequential"
-    return _capi.choice("shuffle", shuffle, _capi.ORDERS)
+def _take_torch_words(options: Dict[str, Any], shuffle: Union[bool, str], drop_last: bool) -> None:
+    """PyTorch's words as options of lmdbio."""
+    is_given = isinstance(shuffle, str) or shuffle
+    if is_given:
+        if options["order"] not in ("sequential", "shuffle"):
+            raise InvalidArgumentError(
+                f"shuffle={shuffle!r} and order={options['order']!r} exclude each other")
+        options["order"] = "shuffle"
+    options["shuffle"] = shuffle if isinstance(shuffle, str) else "global"
+    if drop_last:
+        if options["tail"] == "wrap":
+            raise InvalidArgumentError("drop_last and tail='wrap' exclude each other")
+        options["tail"] = "drop"
+
+
+def _ranks_of(options: Dict[str, Any], comm: Any) -> int:
+    """The ranks that share a batch: of all shards."""
+    num_shards, shard_id = options["num_shards"], options["shard_id"]
+    if num_shards < 1 or not 0 <= shard_id < num_shards:
+        raise InvalidArgumentError(f"there is no shard {shard_id} of {num_shards}")
+    return num_shards * (comm.size if comm is not None else 1)
 
 
 class Loader:
     """Iterates over batches. A for loop ends with the epoch; the next goes on with the next one.
-
-    path             a directory with data.mdb, or a data file
-    batch_size       records of this rank's batches
-    shuffle          False, True or "global" (any record anywhere), "block" (blocks of neighbours,
-                     mixed: faster where memory is small), "chunked" (neighbours take turns)
-    seed             of shuffling; with the same seed and global batch size the same global batches
-                     come at any number of ranks
-    drop_last        leave out the last records of an epoch where they fill no batch; else the
-                     last batch is smaller
-    num_shards, shard_id
-                     several processes that share batches, this one's number among them
-    prefetch_factor  about so many batches are read ahead; None: as many as memory_budget holds
-    comm             a communicator of mpi4py's: its ranks share memory and batches. The
-                     constructor, set_epoch, load_state_dict and close are then collective
-    database         a named database; None: the main one
-    epoch            where to begin
-    state            or: what state_dict returned
-    wrap             the last batch of an epoch goes on with the next epoch's records
-    max_batches      the stream ends after so many batches (of its whole life)
-    block_records, group_batches, reuse, share, on_error, snapshot, strategy, engine,
-    readers_per_host, queue_depth, placement
-                     as in lmdbio.h
-    memory_budget    bytes for what is read ahead
-    keep             bytes to keep the file in memory in, as far as it was read; 0: not at all
-    allow_map        look at a file that is all in the page cache in a map of it: should somebody
-                     cut it short meanwhile, the system ends the process, as with LMDB itself
-    block_bytes      the largest read
 
     All iterators of a loader share its one stream. Safe to pickle, and to use after fork: the
     other process opens its own, where this one stands. Not for several threads at once. Errors
     are LmdbioError, most also a built-in exception.
     """
 
-    def __init__(self, path: Union[str, os.PathLike], batch_size: int = 64,
-                 shuffle: Union[bool, str] = False, seed: int = 0, drop_last: bool = False,
-                 num_shards: int = 1, shard_id: int = 0,
-                 prefetch_factor: Optional[int] = None, *, comm: Any = None,
-                 database: Optional[str] = None, epoch: int = 0,
-                 state: Optional[Dict[str, Any]] = None, wrap: bool = False,
-                 max_batches: int = 0, block_records: int = 0, group_batches: int = 0,
-                 reuse: int = 1, share: str = "block", on_error: str = "raise",
-                 snapshot: str = "immutable", memory_budget: Optional[int] = None,
-                 keep: Optional[int] = None, allow_map: bool = True, readers_per_host: int = 1,
-                 queue_depth: Optional[int] = None, block_bytes: Optional[int] = None,
-                 strategy: Optional[str] = None, engine: Optional[str] = None,
-                 placement: Optional[str] = None) -> None:
-        if batch_size < 1 or num_shards < 1 or not 0 <= shard_id < num_shards:
-            raise InvalidArgumentError(
-                f"batch_size {batch_size}, shard {shard_id} of {num_shards}: that cannot be")
-        if wrap and drop_last:
-            raise InvalidArgumentError("wrap and drop_last exclude each other")
+    # Begin generated Loader: scripts/generate_options.py, from api/options.toml.
+    def __init__(self, path: Union[str, os.PathLike], batch_size: Optional[int] = None,
+                 shuffle: Union[bool, str] = False, *, drop_last: bool = False, comm: Any = None,
+                 database_name: Optional[str] = None, on_error: str = "raise",
+                 snapshot: str = "immutable", global_batch_size: Optional[int] = None,
+                 max_batches: Optional[int] = 0, order: str = "sequential", tail: str = "short",
+                 share: str = "block", seed: int = 0, block_records: Optional[int] = 0,
+                 group_batches: Optional[int] = 0, reuse: int = 1, reuse_among: str = "rank",
+                 epoch: int = 0, state: Optional[Dict[str, Any]] = None, num_shards: int = 1,
+                 shard_id: int = 0, memory_budget_bytes: int = 256 << 20,
+                 keep_bytes: Optional[int] = 0, prefetch_batches: Optional[int] = 0,
+                 allow_map: bool = True, readers_per_host: int = 1, queue_depth: int = 32,
+                 block_bytes: int = 1 << 20, strategy: str = "auto", engine: Optional[str] = None,
+                 placement: Optional[str] = None, cache: Optional[str] = None,
+                 stagger: Optional[int] = 0) -> None:
+        """Opens the database and begins to read.
+
+        path                 A directory with data.mdb, or a data file.
+        batch_size           Records of this rank's batches, as in PyTorch; in place of
+                             global_batch_size. None: global_batch_size, of all ranks, counts.
+        shuffle              As in PyTorch: True is order="shuffle". "global" and "block" also
+                             choose the way to shuffle.
+        drop_last            As in PyTorch: True is tail="drop".
+        comm                 A communicator of mpi4py: its ranks share memory and batches. The
+                             constructor, set_epoch, load_state_dict and close are then collective.
+
+        Data:
+        database_name        The named database to read. None: the main database.
+        on_error             The reaction to a record that cannot be read or is damaged. "raise":
+                             Every rank gets an error. "skip": The record is left out of its batch
+                             and counted.
+        snapshot             The protection against a writer that changes the file. "immutable": No
+                             process writes. A change is detected at the end of an epoch.
+                             "optimistic": Every slot is checked after it was read. "pinned": A read
+                             transaction of liblmdb keeps the pages in place. It needs the lock
+                             file.
+
+        Batches:
+        global_batch_size    Records of one batch, over all ranks.
+        max_batches          The stream ends after so many batches. 0: no limit.
+
+        Order:
+        order                The order of the records in the stream. "sequential": The order of the
+                             database. "shuffle": Another order in each epoch; see shuffle.
+                             "chunked": Neighbouring records are dealt in turn to the batches of a
+                             group.
+        tail                 The end of an epoch, if the batch size does not divide the number of
+                             records. "short": The last batch of an epoch is smaller: each record
+                             comes exactly once. "drop": The last records of an epoch are left out.
+                             "wrap": The last batch continues with the first records of the next
+                             epoch, as in Caffe.
+        share                The share of a rank in a batch. "block": Rank r of P gets the r-th
+                             contiguous part. "round-robin": Rank r of P gets the positions that are
+                             r modulo P, as Caffe's solvers. "fill": As block, but in a short batch
+                             the first ranks get parts of full size.
+        seed                 Selects the random order of shuffling, and of the batches that reuse
+                             composes.
+        block_records        Records of a block, with shuffle = block. 0: as many as fill 1 MiB of
+                             pages.
+        group_batches        Consecutive batches among which records are dealt out: with order =
+                             chunked, with shuffle = block and with reuse. At most 1,024. Not with
+                             share = round-robin. 0: as many as hold 32 MiB of pages.
+        reuse                How often each record is handed out while it is in memory, in batches
+                             composed anew. An epoch is so many times as long. 1 to 1,000.
+        reuse_among          The rank that gets a record again, with reuse. "rank": The same rank in
+                             each pass. "host": Another rank of the same host in each pass.
+
+        Start:
+        epoch                The stream begins with the first record of this epoch. Excludes state.
+        state                The stream begins at a saved state. The saved block_records and
+                             group_batches are used where the options have 0.
+
+        Shards:
+        num_shards           Jobs that share each batch, as if their ranks were the ranks of one
+                             job. For processes without MPI.
+        shard_id             The number of this job among the shards, below num_shards.
+
+        Memory:
+        memory_budget_bytes  Memory of a host for the records that are read ahead. At least 1 MiB.
+        keep_bytes           Memory of a host, beside the budget, in which strategy auto may keep
+                             the file as far as it was read, so that nothing is read twice. The
+                             whole data file must fit. 0: an eighth of the free memory, for records
+                             that lie scattered, without shards. -1: the file is never kept.
+        prefetch_batches     About so many batches of all ranks are read ahead. A few are in any
+                             case. 0: as many as the memory budget holds.
+        allow_map            Batches may be views into a map of the file, if all of it is in the
+                             page cache of the only host. If a process truncates the file meanwhile,
+                             the system ends this process with SIGBUS. Only with strategy auto; not
+                             with snapshot = optimistic.
+
+        Reading:
+        readers_per_host     Ranks of each host that read.
+        queue_depth          Reads in flight, for each reader.
+        block_bytes          The largest read. A multiple of 4,096.
+        strategy             The method to find and to fetch records; docs/loader.md describes the
+                             strategies. "auto": Provenance if it fits, else a page walk. A probe
+                             chooses the engine. "scan": A page walk, and deep reads around the page
+                             cache. "lmdb": Every rank steps liblmdb's cursor over all records.
+                             "lmm": Readers step a cursor over a map. "lmm-dm": The cursor travels
+                             from host to host. "lmm-dio": The cursor of one host finds the records,
+                             explicit reads fetch them. "lmm-dio-prov": Provenance finds the
+                             records. "lmm-dio-prov-coal": Neighbours are fetched together.
+                             "lmm-dio-prov-coal-stag": Readers take turns.
+        engine               The code that executes reads, where the strategy leaves it open. None:
+                             the strategy chooses. "mmap": Copies from a map. "pread": Threads with
+                             one blocking read each. "uring": io_uring.
+        placement            The cores of the threads: "scp" (of the cores of a rank one reads and
+                             one synchronises gradients, if it has three),
+                             "compute=0-5,input=6,sync=7", or such groups for the ranks of a host in
+                             their order, separated by semicolons. Reading threads run on the input
+                             cores. None: any core. If one rank has a placement, all have one; the
+                             values may differ.
+        cache                The use of the page cache, where the strategy leaves it open. None: the
+                             strategy chooses. "buffered": Reads go through the page cache.
+                             "direct": Reads go around the page cache (O_DIRECT).
+        stagger              How many readers of the job read at a time, with strategies in which
+                             readers take turns. 0: a trial of the first slots of the stream
+                             decides.
+        """
+        self._begin(path, batch_size, shuffle, drop_last, comm, dict(
+            database_name=database_name, on_error=on_error, snapshot=snapshot,
+            global_batch_size=global_batch_size, max_batches=max_batches, order=order, tail=tail,
+            share=share, seed=seed, block_records=block_records, group_batches=group_batches,
+            reuse=reuse, reuse_among=reuse_among, epoch=epoch, state=state, num_shards=num_shards,
+            shard_id=shard_id, memory_budget_bytes=memory_budget_bytes, keep_bytes=keep_bytes,
+            prefetch_batches=prefetch_batches, allow_map=allow_map,
+            readers_per_host=readers_per_host, queue_depth=queue_depth, block_bytes=block_bytes,
+            strategy=strategy, engine=engine, placement=placement, cache=cache, stagger=stagger))
+    # End generated Loader.
+
+    def _begin(self, path: Union[str, os.PathLike], batch_size: Optional[int],
+               shuffle: Union[bool, str], drop_last: bool, comm: Any,
+               options: Dict[str, Any]) -> None:
         self._path = os.fspath(path)
         self._comm = comm
-        self._batch_size = batch_size
-        ranks = num_shards * (comm.size if comm is not None else 1)
-        self._fields: Dict[str, Any] = {
-            "database_name": database, "batch_size": batch_size * ranks,
-            "batch_count_max": max_batches, "order": _order_of(shuffle),
-            "tail": _capi.TAILS["wrap" if wrap else "drop" if drop_last else "short"],
-            "share": _capi.choice("share", share, _capi.SHARES),
-            "on_error": _capi.choice("on_error", on_error, _capi.ON_ERRORS),
-            "snapshot": _capi.choice("snapshot", snapshot, _capi.SNAPSHOTS),
-            "seed": seed, "block_records": block_records, "group_batches": group_batches,
-            "reuse": reuse, "num_shards": num_shards, "shard_id": shard_id,
-            "memory_budget_bytes": memory_budget,
-            "keep_bytes_max": None if keep is None else keep or -1,
-            "prefetch_batches": None if prefetch_factor is None else prefetch_factor * ranks,
-            "no_map": 0 if allow_map else 1, "readers_per_host": readers_per_host,
-            "queue_depth": queue_depth, "block_bytes": block_bytes, "strategy": strategy,
-            "engine": engine, "placement": placement,
-        }
+        _take_torch_words(options, shuffle, drop_last)
+        ranks = _ranks_of(options, comm)
+        if batch_size is not None:
+            if options["global_batch_size"] is not None:
+                raise InvalidArgumentError("batch_size and global_batch_size exclude each other")
+            if batch_size < 1:
+                raise InvalidArgumentError(f"batch_size is {batch_size}; it can be 1 or more")
+            options["global_batch_size"] = batch_size * ranks
+        if options["global_batch_size"] is None:
+            options["global_batch_size"] = _options.GLOBAL_BATCH_SIZE
+        self._global_batch_size = options["global_batch_size"]
+        self._batch_size = -(-self._global_batch_size // ranks)
+        epoch, state = options.pop("epoch"), options.pop("state")
+        if state is not None and epoch:
+            raise InvalidArgumentError(f"epoch {epoch} and a state exclude each other")
+        self._fields = _capi.option_fields(options)
         self._reset()
         self._open(epoch, None if state is None else json.dumps(state))
 
@@ -131,8 +234,8 @@ class Loader:
 
     def _open(self, epoch: int, state: Optional[str]) -> None:
         """In place of what is open, which stays if this fails."""
-        options = _capi.options_of(**self._fields, state=state,
-                                   epoch=epoch if state is None else None)
+        where = {"epoch": epoch} if state is None else {"state": state}
+        options = _capi.options_of({**self._fields, **_capi.option_fields(where)})
         handle = _capi.open_loader(self._path, options, self._comm)
         if self._handle is not None:
             self._give_up()
@@ -265,8 +368,13 @@ class Loader:
 
     @property
     def batch_size(self) -> int:
-        """Records of this rank's batches."""
+        """Records of this rank's batches, at most."""
         return self._batch_size
+
+    @property
+    def global_batch_size(self) -> int:
+        """Records of a batch of all ranks."""
+        return self._global_batch_size
 
     # --- Where the stream stands ----------------------------------------------------------------
 
@@ -310,6 +418,13 @@ class Loader:
         _capi.check(handle, _capi.library().lmdbio_get_counters(handle, ctypes.byref(pointer)))
         return {name: getattr(pointer.contents, name) for name, _ in _capi.Counters._fields_}
 
+    def options(self) -> Dict[str, Any]:
+        """The effective options; None for an option that the strategy chooses."""
+        handle = self._use()
+        text = ctypes.c_char_p()
+        _capi.check(handle, _capi.library().lmdbio_get_options(handle, ctypes.byref(text)))
+        return json.loads(text.value.decode())
+
     def describe(self) -> str:
         """How records are found and read."""
         handle = self._use()
@@ -347,12 +462,14 @@ class Loader:
         if self._comm is not None:
             raise InvalidTypeError("a loader with a communicator cannot be pickled")
         state = None if self._is_closed else json.dumps(self.state_dict())
-        return {"path": self._path, "batch_size": self._batch_size, "fields": self._fields,
+        return {"path": self._path, "batch_size": self._batch_size,
+                "global_batch_size": self._global_batch_size, "fields": self._fields,
                 "state": state}
 
     def __setstate__(self, pickled: Dict[str, Any]) -> None:
         self._path, self._comm = pickled["path"], None
         self._batch_size, self._fields = pickled["batch_size"], pickled["fields"]
+        self._global_batch_size = pickled["global_batch_size"]
         self._reset()
         self._pending = pickled["state"]
         self._is_closed = self._pending is None

@@ -25,6 +25,7 @@ from lmdbio._batch import Batch, Record
 from lmdbio._dataset import Dataset
 from lmdbio._errors import InvalidArgumentError, InvalidStateError
 from lmdbio._loader import Loader
+from lmdbio._options import GLOBAL_BATCH_SIZE
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
 
@@ -50,29 +51,38 @@ class IterableDataset(torch.utils.data.IterableDataset):
     """Decoded batches of a database, for DataLoader(dataset, batch_size=None, ...).
 
     path        a directory with data.mdb, or a data file
-    batch_size  records of a batch of this rank
-    decode      makes of a Batch what is delivered; it must copy what it keeps. The default copies
-                the values into one tensor of uint8, shorter ones ending in zeros
+    batch_size  records of a batch of this rank; None: global_batch_size divided by the ranks
+    decode      converts a Batch to the value that is delivered; it must copy data that it keeps.
+                The default copies the values into one tensor of uint8, shorter ones ending in zeros
+    global_batch_size
+                records of a batch of all ranks, in place of batch_size; without either it is 64
     num_shards, shard_id
-                None: as torch.distributed has ranks
-    and shuffle, seed, drop_last and all others of lmdbio.Loader.
+                None: the ranks of torch.distributed
+    and shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
+    tail="wrap".
 
-    With workers each delivers every n-th batch, so what comes when does not depend on their
-    number. (To lmdbio the batches that workers deliver in turn are parts of one global batch;
-    Batch.global_record_count is of all of them. Of an epoch's last batch, if it is short, ranks
-    may then get other shares, or none.) Of shuffle="block" and "chunked", and of reuse, the size of
-    global batches is part of the order: there it does depend on the number of workers, and a state
-    goes on with as many as it was saved with: none.
+    With workers each delivers every n-th batch, so the sequence does not depend on their number.
+    (To lmdbio the batches that workers deliver in turn are parts of one global batch;
+    Batch.global_record_count counts all of them. Of an epoch's last batch, if it is short, ranks
+    may then get other shares, or none.) With shuffle="block", order="chunked" and reuse, the size
+    of global batches is part of the order. The sequence then depends on the number of workers, and
+    a state continues only without workers.
     """
 
-    def __init__(self, path: Any, batch_size: int = 64, *,
+    def __init__(self, path: Any, batch_size: Optional[int] = None, *,
                  decode: Callable[[Batch], Any] = values_as_tensor,
-                 drop_last: bool = False, num_shards: Optional[int] = None,
-                 shard_id: Optional[int] = None, **options: Any) -> None:
-        if "comm" in options or "share" in options or options.get("wrap"):
-            raise InvalidArgumentError("comm, share and wrap are for lmdbio.Loader")
-        self._drop_last = drop_last
-        self._path, self._batch_size, self._decode = path, batch_size, decode
+                 drop_last: bool = False, global_batch_size: Optional[int] = None,
+                 num_shards: Optional[int] = None, shard_id: Optional[int] = None,
+                 tail: str = "short", **options: Any) -> None:
+        if "comm" in options or "share" in options or tail not in ("short", "drop"):
+            raise InvalidArgumentError("comm, share and tail='wrap' are for lmdbio.Loader")
+        if batch_size is not None and global_batch_size is not None:
+            raise InvalidArgumentError("batch_size and global_batch_size exclude each other")
+        if batch_size is None and global_batch_size is None:
+            global_batch_size = GLOBAL_BATCH_SIZE
+        self._drop_last = drop_last or tail == "drop"
+        self._path, self._decode = path, decode
+        self._sizes = (batch_size, global_batch_size)  # of a rank, or of all: one is None
         self._shards = (num_shards, shard_id)
         self._options = options
         self._state: Optional[Dict[str, Any]] = options.pop("state", None)
@@ -90,13 +100,24 @@ class IterableDataset(torch.utils.data.IterableDataset):
         count, rank = self._ranks()
         # Of a batch of all workers' batches together, each worker's ranks take their parts. What
         # drop_last drops is dropped here, for the rest may hold whole batches of some workers.
-        return Loader(self._path, self._batch_size, num_shards=count * workers,
+        return Loader(self._path, self._batch_size(), num_shards=count * workers,
                       shard_id=worker * count + rank, share="fill" if workers > 1 else "block",
                       state=state, epoch=0 if state else self._epoch(), **self._options)
 
     def _ranks(self) -> Tuple[int, int]:
         count, rank = self._shards
         return _world() if count is None or rank is None else (count, rank)
+
+    def _batch_size(self) -> int:
+        """Records of a batch of this rank."""
+        batch_size, global_batch_size = self._sizes
+        if batch_size is not None:
+            return batch_size
+        count = self._ranks()[0]
+        if global_batch_size % count != 0:
+            raise InvalidArgumentError(f"global_batch_size is {global_batch_size}; it can be a "
+                                       f"multiple of the {count} ranks")
+        return global_batch_size // count
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next loop delivers. Loops without it go on with the next epoch, or begin
@@ -131,7 +152,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         info = torch.utils.data.get_worker_info()
         workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
-        whole = self._batch_size * self._ranks()[0]
+        whole = self._batch_size() * self._ranks()[0]
         self._loops += 1
         loop = self._loops
         for batch in self._at_start(workers, worker):
@@ -173,7 +194,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def batches_per_epoch(self) -> int:
         """Of this rank, without workers."""
         with self._open(None, 1, 0) as loader:
-            rest = loader.record_count % (self._batch_size * self._ranks()[0])
+            rest = loader.record_count % (self._batch_size() * self._ranks()[0])
             left_out = self._options.get("reuse", 1) if self._drop_last and rest > 0 else 0
             return len(loader) - left_out
 

@@ -1,0 +1,106 @@
+"""Each option of lmdbio.Loader and lmdbio.Dataset, set to the example of options.toml, reaches the
+library. The oracle is Loader.options(), which tests/load/plan/option_text_test.cc checks."""
+
+import inspect
+import pathlib
+import sys
+import unittest
+
+from support import Databases, run_unless
+
+import lmdbio
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+import option_table  # noqa: E402
+
+ROWS = option_table.rows("loader") or []
+SPECIAL = ("database_name", "state", "shuffle")  # tested one by one
+
+
+class OptionsTest(Databases):
+    def effective(self, **options):
+        with lmdbio.Loader(self.digits, **options) as loader:
+            return loader.options()
+
+    def test_defaults(self):
+        effective = self.effective()
+        self.assertEqual(list(effective), [row["name"] for row in ROWS])
+        for row in ROWS:
+            self.assertEqual(effective[row["name"]], row.get("default"), row["name"])
+
+    def test_each_option_arrives_and_no_other_changes(self):
+        defaults = self.effective()
+        for row in ROWS:
+            name = row["name"]
+            if name in SPECIAL:
+                continue
+            with self.subTest(name):
+                given = {**row.get("with", {}), name: row["example"]}
+                self.assertEqual(self.effective(**given), {**defaults, **given})
+
+    def test_none_is_the_default(self):
+        names = [row["name"] for row in ROWS if row.get("optional") or row.get("zero")]
+        self.assertEqual(self.effective(**dict.fromkeys(names)), self.effective())
+
+    def test_constructors_name_every_option(self):
+        names = {row["name"] for row in ROWS}
+        self.assertLessEqual(names, inspect.signature(lmdbio.Loader).parameters.keys())
+        of_datasets = {row["name"] for row in ROWS if row.get("dataset")}
+        self.assertEqual(inspect.signature(lmdbio.Dataset).parameters.keys(),
+                         {"path"} | of_datasets)
+        for row in ROWS:
+            self.assertIn(row["name"], lmdbio.Loader.__init__.__doc__)
+
+    def test_options_of_datasets(self):
+        examples = {row["name"]: row["example"] for row in ROWS if row.get("dataset")}
+        with self.assertRaisesRegex(FileNotFoundError, "other"):
+            lmdbio.Dataset(self.digits, **examples)
+        del examples["database_name"]
+        with lmdbio.Dataset(self.digits, **examples) as dataset:
+            self.assertEqual(len(dataset), 1797)
+        for wrong in ({"engine": "x"}, {"cache": "x"}, {"snapshot": "x"}, {"queue_depth": 0},
+                      {"block_bytes": 5}):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, next(iter(wrong))):
+                lmdbio.Dataset(self.digits, **wrong)
+
+    def test_names_and_states(self):
+        with self.assertRaisesRegex(FileNotFoundError, "other"):
+            lmdbio.Loader(self.digits, database_name="other")
+        with lmdbio.Loader(self.digits, epoch=2) as loader:
+            state = loader.state_dict()
+        with lmdbio.Loader(self.digits, state=state) as loader:
+            self.assertEqual(loader.state_dict(), state)
+            self.assertIn('"epoch":2', loader.options()["state"].replace(" ", ""))
+
+    def test_words_of_pytorch(self):
+        for given, expected in (
+                ({"batch_size": 10}, {"global_batch_size": 10}),
+                ({"batch_size": 10, "num_shards": 3}, {"global_batch_size": 30}),
+                ({"shuffle": True}, {"order": "shuffle", "shuffle": "global"}),
+                ({"shuffle": "block"}, {"order": "shuffle", "shuffle": "block"}),
+                ({"shuffle": False, "order": "shuffle"}, {"order": "shuffle"}),
+                ({"shuffle": False}, {"order": "sequential"}),
+                ({"drop_last": True}, {"tail": "drop"}),
+                ({"drop_last": False}, {"tail": "short"})):
+            with self.subTest(given):
+                effective = self.effective(**given)
+                self.assertEqual({name: effective[name] for name in expected}, expected)
+        for wrong in ({"batch_size": 1, "global_batch_size": 1},
+                      {"shuffle": True, "order": "chunked"},
+                      {"drop_last": True, "tail": "wrap"}, {"epoch": 1, "state": {}},
+                      {"global_batch_size": 0}, {"reuse": 0}, {"queue_depth": 0}):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, next(iter(wrong))):
+                lmdbio.Loader(self.digits, **wrong)
+
+    def test_sizes_of_batches(self):
+        with lmdbio.Loader(self.digits) as loader:
+            self.assertEqual((loader.global_batch_size, loader.batch_size), (64, 64))
+        with lmdbio.Loader(self.digits, global_batch_size=10, num_shards=3) as loader:
+            self.assertEqual((loader.global_batch_size, loader.batch_size), (10, 4))
+        with lmdbio.Loader(self.digits, 20, num_shards=3) as loader:
+            self.assertEqual((loader.global_batch_size, loader.batch_size), (60, 20))
+
+
+if __name__ == "__main__":
+    run_unless(None if ROWS else "this Python has no tomllib")
