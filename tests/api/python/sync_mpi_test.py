@@ -7,6 +7,7 @@ order; a failure ends all.
 import gc
 import importlib.util
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -78,6 +79,98 @@ class SyncTest(unittest.TestCase):
             self.assertGreaterEqual(sync.counters()["tensor_count"], 5)
             self.assertIn("coordinator cache", sync.describe())
             self.assertIn("'max'", sync.flight_record())
+
+    def test_every_reduction(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            ranks = range(1, COMM.size + 1)
+            for reduction, expected in (("sum", sum(ranks)), ("min", 1), ("max", COMM.size),
+                                        ("product", math.prod(ranks))):
+                mine = np.full(5, COMM.rank + 1, np.int64)
+                sync.allreduce(reduction, mine, reduction=reduction).wait()
+                self.assertEqual(mine.tolist(), [expected] * 5)
+                rows = np.full((2 * COMM.size, 3), COMM.rank + 1, np.int64)
+                part = sync.reduce_scatter(f"part {reduction}", rows, reduction=reduction).wait()
+                self.assertEqual(part.result().tolist(), [[expected] * 3] * 2)
+                self.assertEqual(part.rows(), [2])
+
+    def test_rows_of_other_ranks(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            mine = np.full((COMM.rank + 1, 2), COMM.rank, np.float32)
+            gathered = sync.allgather("gathered", mine).wait()
+            self.assertEqual(gathered.rows(), [rank + 1 for rank in range(COMM.size)])
+            self.assertEqual(gathered.result().tolist(),
+                             [[rank, rank] for rank in range(COMM.size) for _ in range(rank + 1)])
+            # Rank r has one row for rank 0, two for rank 1, ...
+            splits = [rank + 1 for rank in range(COMM.size)]
+            rows = np.arange(sum(splits), dtype=np.int32) + 100 * COMM.rank
+            exchanged = sync.alltoall("exchanged", rows, splits).wait()
+            first = sum(splits[:COMM.rank])
+            self.assertEqual(exchanged.result().tolist(),
+                             [100 * rank + first + i for rank in range(COMM.size)
+                              for i in range(COMM.rank + 1)])
+            result = gathered.result()
+            with self.assertRaises(ValueError):
+                result[0] = 1
+            del gathered
+            gc.collect()
+            self.assertEqual(result[0].tolist(), [0, 0])
+            with self.assertRaisesRegex(ValueError, "short: .* splits"):
+                sync.alltoall("short", rows, [1] * (COMM.size + 1))
+        self.assertEqual(result[0].tolist(), [0, 0])
+
+    def test_groups_and_barriers(self):
+        with lmdbio.sync.Synchronizer(COMM, coordinator="cache") as sync:
+            arrays = {name: np.full(10, i + COMM.rank, np.float64)
+                      for i, name in enumerate(("a", "b", "c"))}
+            operations = sync.allreduce_group(arrays, postscale=2.0)
+            self.assertEqual(list(operations), list(arrays))
+            for i, (name, operation) in enumerate(operations.items()):
+                operation.wait()
+                total = sum(i + rank for rank in range(COMM.size))
+                self.assertEqual(arrays[name].tolist(), [2.0 * total] * 10)
+            self.assertEqual(sync.allreduce_group({}), {})
+            sync.barrier().wait()
+            sync.barrier().wait()
+            with self.assertRaisesRegex(ValueError, "lmdbio\\."):
+                sync.allreduce_group({"fine": np.zeros(2), "lmdbio.x": np.zeros(2)})
+            fine = np.ones(2)
+            sync.allreduce("fine", fine).wait()  # the refused group has submitted none
+            self.assertEqual(fine.tolist(), [COMM.size] * 2)
+
+    def test_a_rank_that_has_joined_brings_zeros(self):
+        with lmdbio.sync.Synchronizer(COMM, coordinator="cache") as sync:
+            for step in range(3):
+                if step > COMM.rank:
+                    break
+                mine = np.ones(4)
+                sync.allreduce("step", mine).wait()
+                self.assertEqual(mine.tolist(), [max(COMM.size - step, 1)] * 4)
+            joined = sync.join().wait()
+            self.assertIn(joined.last_joined(), range(COMM.size))
+            self.assertEqual(joined.rows(), [])
+
+    def test_graphs(self):
+        tensors = [lmdbio.sync.Tensor(f"layer{i}", (8, i + 1)) for i in range(3)]
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            # A backward pass: each tensor follows a node that computes it.
+            nodes = [node for tensor in tensors for node in (None, tensor)]
+            sync.set_graph(nodes, [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)])
+            for _ in range(4):
+                arrays = [np.full(tensor.shape, COMM.rank, np.float32) for tensor in tensors]
+                operations = [sync.allreduce(tensor.name, array)
+                              for tensor, array in zip(tensors, arrays)]
+                for operation, array in zip(operations, arrays):
+                    operation.wait()
+                    self.assertEqual(set(array.ravel().tolist()), {sum(range(COMM.size))})
+            self.assertEqual(sync.counters()["plan_count"], 1)
+            with self.assertRaisesRegex(ValueError, "before the first one"):
+                sync.set_graph(nodes, [])
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            for nodes, edges in ((tensors, [(0, 1), (1, 0)]), (tensors, [(0, 7)]),
+                                 ([tensors[0], tensors[0]], []),
+                                 ([lmdbio.sync.Tensor("a", (1,), operation="join")], [])):
+                with self.assertRaises(lmdbio.InvalidArgumentError):
+                    sync.set_graph(nodes, edges)
 
     def test_wrong_calls(self):
         with lmdbio.sync.Synchronizer(COMM) as sync:

@@ -106,6 +106,18 @@ class SyncRequest(ctypes.Structure):
     ]
 
 
+class SyncResult(ctypes.Structure):
+    """lmdbio_sync_result."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("size_bytes", ctypes.c_uint64),
+        ("rows", ctypes.POINTER(ctypes.c_int64)),
+        ("part_count", ctypes.c_size_t),
+        ("last_joined", ctypes.c_int),
+    ]
+
+
 class SyncCounters(ctypes.Structure):
     """lmdbio_sync_counters."""
 
@@ -154,6 +166,11 @@ _SIGNATURES = {
     "lmdbio_sync_shutdown": [ctypes.c_void_p],
     "lmdbio_sync_close": [ctypes.c_void_p],
     "lmdbio_sync_submit": [ctypes.c_void_p, _P(SyncRequest), _P(ctypes.c_void_p)],
+    "lmdbio_sync_submit_group": [ctypes.c_void_p, _P(_P(SyncRequest)), ctypes.c_size_t,
+                                 _P(ctypes.c_void_p)],
+    "lmdbio_sync_set_graph": [ctypes.c_void_p, _P(_P(SyncRequest)), ctypes.c_size_t,
+                              _P(ctypes.c_uint32), ctypes.c_size_t],
+    "lmdbio_sync_op_result": [ctypes.c_void_p, _P(_P(SyncResult))],
     "lmdbio_sync_op_test": [ctypes.c_void_p, _P(ctypes.c_int)],
     "lmdbio_sync_op_wait_within": [ctypes.c_void_p, ctypes.c_uint32],
     "lmdbio_sync_op_close": [ctypes.c_void_p],

@@ -1,9 +1,10 @@
-"""Arrays of all ranks added up, without a call of MPI and without a thread that spins.
+"""Collective operations on arrays of all ranks, without a call of MPI and without a busy thread.
 
     with lmdbio.sync.Synchronizer(MPI.COMM_WORLD) as sync:
         operation = sync.allreduce("conv1", gradient)      # in place; returns at once
         ...
         operation.wait()
+        rows = sync.allgather("rows", mine).wait().result()
 
 `lmdbio.torch.GradientSync` does this for the parameters of a model.
 """
@@ -15,17 +16,19 @@ import gc
 import traceback
 import warnings
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from lmdbio import _capi
+from lmdbio._batch import view
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
 
 # How long a call sleeps before Python looks for signals.
 _LOOK_UP_MS = 100
 
-OPERATIONS = {"allreduce": 0, "broadcast": 1}
+OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "reduce_scatter": 4,
+              "barrier": 5, "join": 6}
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "product": 3}
 
@@ -37,28 +40,113 @@ _Orphans = Dict[int, Tuple[ctypes.c_void_p, Any]]
 _orphans: Dict[int, _Orphans] = {}
 
 
-class Operation:
-    """An operation under way. Keeps its array alive until it is done."""
+# The NumPy type of each element type. NumPy has no bfloat16: the result has the bits.
+_RESULT_TYPES = {"bfloat16": "uint16"}
 
-    def __init__(self, handle: ctypes.c_void_p, keeps: Any, orphans: _Orphans) -> None:
+
+class Operation:
+    """An operation in flight. It keeps its array alive until the operation is done."""
+
+    def __init__(self, handle: ctypes.c_void_p, keeps: Any, orphans: _Orphans,
+                 type_name: str = "float32", row_shape: Tuple[int, ...] = ()) -> None:
         self._handle = handle
+        self._type_name, self._row_shape = type_name, row_shape
         self._closes = weakref.finalize(self, _let_go_of_op, handle, keeps, orphans)
 
     def is_done(self) -> bool:
-        """Whether it is done or has failed. Never waits."""
+        """Whether the operation is done or has failed. Never waits."""
         done = ctypes.c_int()
         _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_test(
             self._handle, ctypes.byref(done)))
         return done.value != 0
 
-    def wait(self) -> None:
-        """Sleeps until it is done. InvalidArgumentError says what ranks mean differently,
-        PeerFailedError who is gone, or has not submitted the tensor."""
+    def wait(self) -> "Operation":
+        """Sleeps until the operation is done, and returns it.
+
+        InvalidArgumentError: the ranks' requests differ; the text has all of them.
+        PeerFailedError: a rank has failed, or has not submitted the tensor; the text names it.
+        """
         wait_within = _capi.library().lmdbio_sync_op_wait_within
         status = _capi.TIMEOUT
         while status == _capi.TIMEOUT:
             status = wait_within(self._handle, _LOOK_UP_MS)
         _capi.check_op(self._handle, status)
+        return self
+
+    def _outcome(self) -> _capi.SyncResult:
+        result = ctypes.POINTER(_capi.SyncResult)()
+        _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_result(
+            self._handle, ctypes.byref(result)))
+        return result.contents
+
+    def result(self) -> np.ndarray:
+        """The rows that an allgather, alltoall or reduce_scatter has brought; read-only, and valid
+        as long as the array lives. Rows of bfloat16 are uint16, with the same bits."""
+        outcome = self._outcome()
+        memory = view(outcome.data, outcome.size_bytes, self)
+        kind = np.dtype(_RESULT_TYPES.get(self._type_name, self._type_name))
+        return memory.view(kind).reshape((sum(self.rows()), *self._row_shape))
+
+    def rows(self) -> List[int]:
+        """The number of rows from each rank; of a reduce_scatter, the number of rows here."""
+        outcome = self._outcome()
+        return outcome.rows[:outcome.part_count]
+
+    def last_joined(self) -> int:
+        """The rank that joined last; -1 for other operations than a join."""
+        return self._outcome().last_joined
+
+
+class Tensor:
+    """The request of a graph's node, for Synchronizer.set_graph: as in the call that submits it.
+
+    name       of the tensor
+    shape      of the array; its first dimension counts the rows of an allgather
+    type_name  "float32", "float64", "float16", "bfloat16", "int32" or "int64"
+    operation  "allreduce", "broadcast", "allgather", "reduce_scatter" or "barrier"
+    """
+
+    def __init__(self, name: str, shape: Sequence[int], type_name: str = "float32",
+                 operation: str = "allreduce", reduction: str = "sum", root: int = 0,
+                 prescale: float = 1.0, postscale: float = 1.0) -> None:
+        self.name, self.shape, self.type_name = name, tuple(shape), type_name
+        self.fields = {"operation": operation, "reduction": reduction, "root": root,
+                       "prescale": prescale, "postscale": postscale}
+
+
+def _request_of(name: Optional[str], address: Optional[int], shape: Sequence[int], type_name: str,
+                operation: str = "allreduce", reduction: str = "sum", root: int = 0,
+                prescale: float = 1.0, postscale: float = 1.0,
+                splits: Optional[Sequence[int]] = None) -> _capi.SyncRequest:
+    if prescale == 0 or postscale == 0:
+        raise InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
+    dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    parts = None if splits is None else (ctypes.c_int64 * len(splits))(*splits)
+    is_in_place = operation in ("allreduce", "broadcast")
+    return _capi.SyncRequest(
+        struct_size=ctypes.sizeof(_capi.SyncRequest),
+        name=None if name is None else _capi.text("name", name),
+        operation=_capi.choice("operation", operation, OPERATIONS),
+        type=_capi.choice("type", type_name, TYPES),
+        reduction=_capi.choice("reduction", reduction, REDUCTIONS),
+        root=_capi.number("root", root, ctypes.c_int), shape=dimensions,
+        dimension_count=len(shape), input=address, output=address if is_in_place else None,
+        prescale=prescale, postscale=postscale, splits=parts)
+
+
+def _pointers_to(requests: Sequence[Optional[_capi.SyncRequest]]) -> Any:
+    """An array of pointers; None is NULL. The requests must outlive it."""
+    kind = ctypes.POINTER(_capi.SyncRequest)
+    return (kind * max(len(requests), 1))(*(
+        kind() if request is None else ctypes.pointer(request) for request in requests))
+
+
+def _check_array(name: str, array: np.ndarray, is_written: bool) -> None:
+    if not (array.flags.c_contiguous and (array.flags.writeable or not is_written)):
+        raise InvalidArgumentError(f"{name}: the array must be contiguous"
+                                   f"{' and writable' if is_written else ''}")
+    if not array.dtype.isnative:
+        raise InvalidArgumentError(f"{name}: the array has the byte order of other machines")
 
 
 def _is_over(handle: ctypes.c_void_p) -> bool:
@@ -144,45 +232,112 @@ class Synchronizer:
         self._placed = range(self._placed.start or memory.value, memory.value + size)
         return np.frombuffer(buffer, np.uint8)
 
-    def submit(self, name: str, address: int, shape: Any, type_name: str, keeps: Any,
-               operation: str = "allreduce", reduction: str = "sum", root: int = 0,
-               prescale: float = 1.0, postscale: float = 1.0) -> Operation:
-        """Values at an address, worked on in place. `keeps` is what keeps them there."""
-        if prescale == 0 or postscale == 0:
-            raise InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
+    def submit(self, name: Optional[str], address: Optional[int], shape: Any, type_name: str,
+               keeps: Any, **fields: Any) -> Operation:
+        """Asks for an operation on values at an address.
+
+        keeps   the object that keeps the values in place
+        fields  operation, reduction, root, prescale, postscale and splits, as in the methods below
+        """
         _forget_done(self._orphans)
-        dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-        request = _capi.SyncRequest(
-            struct_size=ctypes.sizeof(_capi.SyncRequest), name=_capi.text("name", name),
-            operation=_capi.choice("operation", operation, OPERATIONS),
-            type=_capi.choice("type", type_name, TYPES),
-            reduction=_capi.choice("reduction", reduction, REDUCTIONS),
-            root=_capi.number("root", root, ctypes.c_int), shape=dimensions,
-            dimension_count=len(shape), input=address, output=address, prescale=prescale,
-            postscale=postscale)
+        request = _request_of(name, address, shape, type_name, **fields)
         handle = ctypes.c_void_p()
         self._check(_capi.library().lmdbio_sync_submit(self._use(), ctypes.byref(request),
                                                        ctypes.byref(handle)))
-        # What is placed stays as long as the library works on it.
-        return Operation(handle, None if address in self._placed else keeps, self._orphans)
+        return self._operation_of(handle, address, shape, type_name, keeps)
 
-    def _submit_array(self, name: str, array: np.ndarray, **fields: Any) -> Operation:
-        if not (array.flags.c_contiguous and array.flags.writeable):
-            raise InvalidArgumentError(f"{name}: the array must be contiguous and writable")
-        if not array.dtype.isnative:
-            raise InvalidArgumentError(f"{name}: the array has the byte order of other machines")
+    def _operation_of(self, handle: ctypes.c_void_p, address: Optional[int], shape: Any,
+                      type_name: str, keeps: Any) -> Operation:
+        # Placed memory stays as long as the library works on it.
+        is_placed = address is not None and address in self._placed
+        return Operation(handle, None if is_placed else keeps, self._orphans, type_name,
+                         tuple(shape[1:]))
+
+    def _submit_array(self, name: str, array: np.ndarray, is_written: bool = True,
+                      **fields: Any) -> Operation:
+        _check_array(name, array, is_written)
         return self.submit(name, array.ctypes.data, array.shape, array.dtype.name, array, **fields)
 
     def allreduce(self, name: str, array: np.ndarray, reduction: str = "sum",
                   prescale: float = 1.0, postscale: float = 1.0) -> Operation:
-        """Every rank's array becomes the reduction of all of them, in place. It must be left alone
-        until the operation is done."""
+        """Every rank's array becomes the reduction of all of them, in place. Leave it alone until
+        the operation is done.
+
+        reduction  "sum", "min", "max" or "product"
+        """
         return self._submit_array(name, array, reduction=reduction, prescale=prescale,
                                   postscale=postscale)
 
+    def allreduce_group(self, arrays: Mapping[str, np.ndarray], reduction: str = "sum",
+                        prescale: float = 1.0, postscale: float = 1.0) -> Dict[str, Operation]:
+        """The same for several arrays by name, which become ready together and travel together.
+        If one of them is refused, none has been submitted."""
+        _forget_done(self._orphans)
+        requests = []
+        for name, array in arrays.items():
+            _check_array(name, array, is_written=True)
+            requests.append(_request_of(name, array.ctypes.data, array.shape, array.dtype.name,
+                                        reduction=reduction, prescale=prescale,
+                                        postscale=postscale))
+        if not requests:
+            return {}
+        handles = (ctypes.c_void_p * len(requests))()
+        self._check(_capi.library().lmdbio_sync_submit_group(
+            self._use(), _pointers_to(requests), len(requests), handles))
+        return {name: self._operation_of(ctypes.c_void_p(handle), array.ctypes.data, array.shape,
+                                         array.dtype.name, array)
+                for (name, array), handle in zip(arrays.items(), handles)}
+
     def broadcast(self, name: str, array: np.ndarray, root: int = 0) -> Operation:
-        """Every rank's array becomes the root's."""
+        """Every rank's array becomes that of rank `root`."""
         return self._submit_array(name, array, operation="broadcast", root=root)
+
+    def allgather(self, name: str, array: np.ndarray) -> Operation:
+        """The result has the rows of all ranks, in the order of ranks. Ranks may have different
+        numbers of rows; the other dimensions are the same."""
+        return self._submit_array(name, array, is_written=False, operation="allgather")
+
+    def alltoall(self, name: str, array: np.ndarray, splits: Sequence[int]) -> Operation:
+        """The result has the rows that each rank had for this one.
+
+        splits  [ranks] how many rows go to each rank; their sum is the number of rows
+        """
+        if len(splits) != self.size:
+            raise InvalidArgumentError(f"{name}: {len(splits)} splits for {self.size} ranks")
+        return self._submit_array(name, array, is_written=False, operation="alltoall",
+                                  splits=splits)
+
+    def reduce_scatter(self, name: str, array: np.ndarray, reduction: str = "sum",
+                       prescale: float = 1.0, postscale: float = 1.0) -> Operation:
+        """The result has this rank's share of the rows of the reduction."""
+        return self._submit_array(name, array, is_written=False, operation="reduce_scatter",
+                                  reduction=reduction, prescale=prescale, postscale=postscale)
+
+    def barrier(self, name: str = "barrier") -> Operation:
+        """Done when all ranks have submitted it."""
+        return self.submit(name, None, (), "float32", None, operation="barrier")
+
+    def join(self) -> Operation:
+        """This rank has no more data. Until all ranks have joined it brings zeros to sums, and no
+        rows. Done when all have joined; Operation.last_joined is the last of them."""
+        return self.submit(None, None, (), "float32", None, operation="join")
+
+    def set_graph(self, nodes: Sequence[Optional[Tensor]],
+                  edges: Sequence[Tuple[int, int]]) -> None:
+        """Gives the plan to follow, for coordinator "topo", in place of a plan that is learnt from
+        the first iterations. Collective: every rank gives the same graph, before its first
+        submission.
+
+        nodes  the tensor that each node submits; None: a node that only computes
+        edges  pairs of numbers of nodes, from 0: the second needs the result of the first
+        """
+        requests = [None if node is None else _request_of(
+            node.name, None, node.shape, node.type_name, **node.fields) for node in nodes]
+        numbers = [_capi.number("edge", number, ctypes.c_uint32) for edge in edges
+                   for number in edge]
+        pairs = (ctypes.c_uint32 * max(len(numbers), 1))(*numbers)
+        self._check(_capi.library().lmdbio_sync_set_graph(
+            self._use(), _pointers_to(requests), len(requests), pairs, len(edges)))
 
     def counters(self) -> Dict[str, int]:
         """What has been done so far, as lmdbio_sync_counters."""
