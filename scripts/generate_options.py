@@ -32,6 +32,7 @@ C_TYPES = {"uint64": "uint64_t", "uint32": "uint32_t", "int32": "int", "int64": 
            "bool": "int", "text": "const char*"}
 CPP_TYPES = {"uint64": "uint64_t", "uint32": "uint32_t", "int32": "int", "int64": "int64_t",
              "bool": "bool", "text": "std::string"}
+NUMBERS = ("uint64", "uint32", "int32", "int64")
 CTYPES = {"uint64": "c_uint64", "uint32": "c_uint32", "int32": "c_int", "int64": "c_int64",
           "bool": "c_int", "text": "c_char_p"}
 
@@ -39,8 +40,8 @@ CTYPES = {"uint64": "c_uint64", "uint32": "c_uint32", "int32": "c_int", "int64":
 @dataclasses.dataclass(frozen=True)
 class Choice:
     name: str
-    cpp: str
     doc: str
+    cpp: str = ""
     c: int = -1
 
 
@@ -152,8 +153,9 @@ def read_rows(rows):
 def check_row(option):
     if option.is_callback:
         return
-    if option.unit == "bytes" and not option.name.endswith("_bytes"):
-        raise ValueError(f"{option.name}: an option in bytes has a name that ends with _bytes")
+    if option.unit in ("bytes", "us", "ms") and not option.name.endswith("_" + option.unit):
+        raise ValueError(f"{option.name}: an option in {option.unit} has a name that ends with "
+                         f"_{option.unit}")
     if option.default is None and not option.optional:
         raise ValueError(f"{option.name}: has no default")
     if option.choices and not option.optional:
@@ -189,7 +191,7 @@ def words_of(option, empty, with_default=False):
         text += f" {empty}: the strategy chooses."
     if option.zero:
         text += f" 0: {option.zero}."
-    elif with_default and option.type in ("uint64", "uint32", "int32") and option.default:
+    elif with_default and option.type in NUMBERS and option.default:
         text += f" 0: {default_text(option)}."
     if option.minus_one:
         text += f" -1: {option.minus_one}."
@@ -395,13 +397,14 @@ def python_rows(name, options):
     return lines + ["}"]
 
 
-def python_module(options):
+def python_module(loader, sync):
     return ['"""The options as C has them.', "", DO_NOT_EDIT, '"""', "",
             "from __future__ import annotations", "", "import ctypes",
             "from typing import Any, Dict, Tuple", "",
             "LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)", "", "",
-            *python_struct("Options", "lmdbio_options", options),
-            *python_rows("LOADER_OPTIONS", options), "",
+            *python_struct("Options", "lmdbio_options", loader), "", "",
+            *python_struct("SyncOptions", "lmdbio_sync_options", sync),
+            *python_rows("LOADER_OPTIONS", loader), "",
             'GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]']
 
 
@@ -492,6 +495,16 @@ def python_dataset(options):
                        ("self._begin(path, dict(", "))"))
 
 
+SYNC_DOCS = (
+    ("comm", "A communicator of mpi4py: its ranks. None: this process alone."),)
+
+
+def python_sync(options):
+    arguments = [option for members in by_group(options).values() for option in members]
+    return python_init(("comm: Any = None", "*"), arguments, SYNC_DOCS,
+                       "Starts the helper thread. Collective.", ("self._begin(comm, dict(", "))"))
+
+
 # --- The page -----------------------------------------------------------------------------------
 
 def page_cell(text):
@@ -514,9 +527,10 @@ def page_table(options):
     return lines
 
 
-def page(texts, options):
+def page(texts, loader, sync):
     return [*texts["head"].splitlines(), "", "## Loader", "", *texts["loader"].splitlines(),
-            *page_table(options)]
+            *page_table(loader), "", "## Synchronizer", "", *texts["sync"].splitlines(),
+            *page_table(sync)]
 
 
 # --- Files --------------------------------------------------------------------------------------
@@ -548,24 +562,26 @@ LIST_TAIL = """\
 """
 
 
-def whole_files(texts, loader):
+def whole_files(texts, loader, sync):
     """{path: text} of the files that are generated as a whole."""
     listed = [*LIST_HEAD.splitlines(), *cpp_list(loader), *LIST_TAIL.splitlines()]
     return {
         "lmdbio/load/plan/option_list.h": text_of(listed),
-        "lmdbio/api/python/lmdbio/_options.py": text_of(python_module(loader)),
-        "lmdbio/docs/options.md": text_of(page(texts, loader)),
+        "lmdbio/api/python/lmdbio/_options.py": text_of(python_module(loader, sync)),
+        "lmdbio/docs/options.md": text_of(page(texts, loader, sync)),
     }
 
 
-def regions(loader):
+def regions(loader, sync):
     """{path: {name: lines}} of the marked regions."""
     return {
         "lmdbio/load/plan/options.h": {"LoaderOptions": cpp_struct(loader)},
         "lmdbio/api/c/lmdbio.h": {"enums": c_enums(loader), "lmdbio_options": c_struct(loader)},
+        "lmdbio/api/c/lmdbio_sync.h": {"lmdbio_sync_options": c_struct(sync)},
         "lmdbio/api/c/c_options.cc": {"TakeFields": c_numbers(loader)},
         "lmdbio/api/python/lmdbio/_loader.py": {"Loader": python_loader(loader)},
         "lmdbio/api/python/lmdbio/_dataset.py": {"Dataset": python_dataset(loader)},
+        "lmdbio/api/python/lmdbio/sync.py": {"Synchronizer": python_sync(sync)},
     }
 
 
@@ -585,9 +601,9 @@ def with_region(path, text, name, lines):
 def generate(root):
     """{path: text} of every file that holds generated text, as it should be."""
     table = tomllib.loads((root / TABLE).read_text())
-    loader = read_rows(table["loader"])
-    files = whole_files(table["page"], loader)
-    for path, named in regions(loader).items():
+    loader, sync = read_rows(table["loader"]), read_rows(table["sync"])
+    files = whole_files(table["page"], loader, sync)
+    for path, named in regions(loader, sync).items():
         text = (root / path).read_text()
         for name, lines in named.items():
             text = with_region(path, text, name, lines)

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "lmdbio/api/c/c_struct.h"
 
@@ -21,7 +22,7 @@ constexpr size_t kDimensionsMax = 255;
 template <typename T>
 Status TakeOrNone(std::string_view field, int64_t value, int64_t most, T& to) {
   if (value < -1 || value > most) {
-    return BadField(field, fmt::format("{} is none: -1 to {}", value, most));
+    return BadField(field, fmt::format("{} is out of range; expected -1 to {}", value, most));
   }
   if (value != 0) to = static_cast<T>(value < 0 ? 0 : value);
   return {};
@@ -89,6 +90,32 @@ Status TakeKinds(const lmdbio_sync_request& from, sync::Request& to) {
 
 std::string SyncChoice::TransportWords() const {
   return has_mpi_transport ? "transport mpi" : "transport own";
+}
+
+std::string SyncChoice::Json() const {
+  const nlohmann::ordered_json out = {
+      {"coordinator", options.coordinator},
+      {"pacing", options.pacing},
+      {"collective", options.collective},
+      {"transport", has_mpi_transport ? "mpi" : "own"},
+      {"cycle_time_us", options.cycle_time.count()},
+      {"gs_cycles", options.gs_cycles},
+      {"num_groups", options.num_groups},
+      {"fusion_threshold_bytes", options.fusion_threshold_bytes},
+      {"bucket_bytes", options.bucket_bytes},
+      {"cache_capacity", options.cache_capacity},
+      {"gradient_bytes", options.gradient_bytes},
+      {"chunk_bytes", options.chunk_bytes},
+      {"chunk_depth", options.chunk_depth},
+      {"plan_patience_ms", options.plan_patience.count()},
+      {"stall_report_ms", options.stall_report.count()},
+      {"stall_limit_ms", options.stall_limit.count()},
+      {"silence_limit_ms", options.silence_limit.count()},
+      {"timeline_path", options.timeline_path},
+      {"placement", options.placement},
+  };
+  // A path may hold any bytes; those that are not UTF-8 are replaced.
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {

@@ -22,6 +22,8 @@ struct SyncChoice {
   bool has_mpi() const { return has_mpi_transport || has_mpi_collectives(); }
   // What all ranks must have alike and sync::SyncOptions do not hold, in words.
   std::string TransportWords() const;
+  // The options as one JSON object, by their names in C.
+  std::string Json() const;
 };
 
 // options  may be null: all 0

@@ -39,6 +39,7 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
   if (maker) {
     LMDBIO_TRY_VOID(maker(*handle.group, *choice, parts));
   }
+  handle.options = choice->Json();
   LMDBIO_TRY(handle.synchronizer,
              sync::Synchronizer::Create(*handle.group, choice->options, std::move(parts)));
   return {};
@@ -312,6 +313,14 @@ int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out
                      from.plan_count,         from.plan_end_count,        from.thread_cpu_ns,
                      from.thread_run_delay_ns};
     *out_counters = &lent.counters;
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_get_options(lmdbio_sync* sync, const char** out_text) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
+    *out_text = handle.options.c_str();
     return LMDBIO_OK;
   });
 }

@@ -41,39 +41,61 @@ extern "C" {
 
 /* --- Options -------------------------------------------------------------------------------- */
 
-/* The same on every rank, but for timeline_path, placement and log. */
+/* The options of a synchronizer; 0 or NULL in a field is its default. The same on every rank,
+ * except timeline_path, placement and log. */
 typedef struct lmdbio_sync_options {
-  size_t struct_size;      /* sizeof(lmdbio_sync_options): LMDBIO_SYNC_OPTIONS_INIT sets it */
-  const char* coordinator; /* who decides the order: "topo" (a plan, learnt from the first
-                              iterations or given by lmdbio_sync_set_graph), "cache", "horovod" or
-                              "hierarchical"; NULL: "topo" */
-  const char* pacing;      /* when ranks ask each other: "event" (when there is something to ask),
-                              "cycle", "gs" or "nbcs"; NULL: "event" */
-  const char* collective;  /* how values are reduced: "auto", "shm" (within one host), "ring",
-                              "halving", "direct", or "mpi", which needs MPI_THREAD_MULTIPLE;
-                              NULL: "auto" */
-  const char* transport;   /* how ranks ask each other: "own" (shared memory and connections) or
-                              "mpi", which needs MPI_THREAD_MULTIPLE; NULL: "own" */
-  int64_t cycle_time_us;   /* of "cycle", "gs" and "nbcs"; 0: 1000; -1: none */
-  uint32_t gs_cycles;      /* "gs": ranks agree on their sleep every so many cycles; 0: 1 */
-  uint32_t num_groups;     /* a plan has so many buckets, whatever their bytes; 0: any */
-  int64_t fusion_threshold_bytes; /* of tensors that travel together; 0: 64 MiB; -1: none do */
-  uint64_t bucket_bytes;          /* of such tensors in a plan; 0: as the collectives like it:
-                                     1 MiB on one host, 4 MiB or more on several */
-  int64_t cache_capacity;         /* responses that are remembered; 0: 1024; -1: none */
-  uint64_t gradient_bytes;        /* memory that lmdbio_sync_place gives out */
-  uint64_t chunk_bytes;           /* of messages; 0: measured with "auto", else 256 KiB */
-  uint32_t chunk_depth;           /* chunks in flight; 0: 4 */
-  uint32_t plan_patience_ms; /* a bucket that misses tensors for longer ends its plan; 0: 1000 */
-  int64_t stall_report_ms;   /* a tensor that some rank has not submitted for so long is reported to
-                               `log`; 0: 5000; -1: never */
-  int64_t stall_limit_ms;    /* and for so long is an error; 0: 600000; -1: never */
-  uint32_t silence_limit_ms; /* a rank without a sign of life for so long has failed; 0: 4000 */
-  const char* timeline_path; /* a Chrome trace is written to PATH.rank; NULL: none */
-  const char* placement;     /* of the helper thread, as lmdbio_options.placement; NULL: anywhere */
-  lmdbio_log log;            /* hears notes and stall reports, in the helper thread; NULL: unheard.
-                                 It must not wait for operations nor close synchronizers */
+  size_t struct_size; /* sizeof(lmdbio_sync_options): LMDBIO_SYNC_OPTIONS_INIT sets it */
+  /* Begin generated lmdbio_sync_options: scripts/generate_options.py, from api/options.toml. */
+  /* The algorithm that decides the order of the operations. One of "topo", "cache", "horovod",
+   * "hierarchical". NULL: "topo". */
+  const char* coordinator;
+  /* The time at which a rank begins a round. One of "event", "cycle", "gs", "nbcs". NULL:
+   * "event". */
+  const char* pacing;
+  /* The algorithm that reduces values. One of "auto", "shm", "ring", "halving", "direct", "mpi".
+   * NULL: "auto". */
+  const char* collective;
+  /* The transport of control messages. One of "own", "mpi". NULL: "own". */
+  const char* transport;
+  /* The period of pacing = cycle, gs and nbcs. 0: 1,000. -1: no pause. */
+  int64_t cycle_time_us;
+  /* With pacing = gs the ranks agree on their cycle after so many cycles. 0: 1. */
+  uint32_t gs_cycles;
+  /* A plan has so many buckets, whatever their bytes. 0: bucket_bytes decides. */
+  uint32_t num_groups;
+  /* The largest sum of tensors that are reduced in one call. 0: 64 MiB. -1: tensors are never
+   * joined. */
+  int64_t fusion_threshold_bytes;
+  /* The bytes of a bucket of a plan, within fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB
+   * or more on several. */
+  uint64_t bucket_bytes;
+  /* Responses that are remembered. 0: 1,024. -1: none. */
+  int64_t cache_capacity;
+  /* Memory that lmdbio_sync_place hands out. */
+  uint64_t gradient_bytes;
+  /* The size of a message between hosts. 0: measured with collective = auto, else 256 KiB. */
+  uint64_t chunk_bytes;
+  /* Messages in flight. 0: 4. */
+  uint32_t chunk_depth;
+  /* The ranks abandon a plan if tensors of a bucket are missing for longer. 0: 1,000. */
+  uint32_t plan_patience_ms;
+  /* A tensor that some rank has not submitted for so long is reported to log. 0: 5,000. -1:
+   * never. */
+  int64_t stall_report_ms;
+  /* A tensor that some rank has not submitted for so long is an error. 0: 600,000. -1: never. */
+  int64_t stall_limit_ms;
+  /* A rank without a sign of life for so long has failed. 0: 4,000. */
+  uint32_t silence_limit_ms;
+  /* A Chrome trace is written to this path and the rank: PATH.0. NULL: none. */
+  const char* timeline_path;
+  /* The cores of the helper thread, in the words of the loader's placement. NULL: any core. */
+  const char* placement;
+  /* Called with notes and stall reports, in the helper thread. It must neither wait for
+   * operations nor close synchronizers. NULL: notes are dropped. */
+  lmdbio_log log;
+  /* The first argument of log. */
   void* log_context;
+  /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 
 #ifdef __cplusplus
@@ -305,6 +327,11 @@ typedef struct lmdbio_sync_counters {
 /* What the synchronizer has done so far. */
 LMDBIO_API int lmdbio_sync_get_counters(lmdbio_sync* sync,
                                         const lmdbio_sync_counters** out_counters);
+
+/* The effective options, as one JSON object with a member for each option, by name. A number is 0
+ * where the option is -1 in lmdbio_sync_options.
+ * out_text  until the synchronizer is closed */
+LMDBIO_API int lmdbio_sync_get_options(lmdbio_sync* sync, const char** out_text);
 
 /* What was chosen, in lines: coordinator, pacing, ranks, cores. */
 LMDBIO_API int lmdbio_sync_describe(lmdbio_sync* sync, const char** out_text);

@@ -83,6 +83,7 @@ struct SyncHandle : SharedHandleState {
   const std::uintptr_t number = NextHandleNumber();  // for callbacks, which have no handle
   // Taken for sharing by calls, alone by the one that closes.
   std::shared_mutex closing;
+  std::string options;                               // as JSON; set before the handle is given out
   std::unique_ptr<ranks::Group> group;               // before the synchronizer, which it outlives
   std::unique_ptr<sync::Synchronizer> synchronizer;  // none if it could not be made, or is closed
 

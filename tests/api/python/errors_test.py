@@ -133,7 +133,7 @@ class ErrorsTest(Databases):
                 (lambda: lmdbio.Loader(self.even, engine=3), TypeError),
                 (lambda: lmdbio.Loader(self.even, seed=-1), ValueError),
                 (lambda: dataset[10**6], IndexError),
-                (lambda: lmdbio.sync.Synchronizer(bogus=1), TypeError),
+                (lambda: lmdbio.sync.Synchronizer(gs_cycles="x"), TypeError),
                 (lambda: sync.allreduce("a", np.zeros(6)[::2]), ValueError),
                 (lambda: pickle.dumps(sync), TypeError),
                 (lambda: sync.place(1), MemoryError),

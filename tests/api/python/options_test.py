@@ -1,20 +1,24 @@
-"""Each option of lmdbio.Loader and lmdbio.Dataset, set to the example of options.toml, reaches the
-library. The oracle is Loader.options(), which tests/load/plan/option_text_test.cc checks."""
+"""Each option of Loader, Dataset and Synchronizer, set to the example of options.toml, reaches the
+library. The oracle is options(): tests/load/plan/option_text_test.cc checks that of loaders, and
+SyncChoice::Json, which is written by hand, is that of synchronizers."""
 
 import inspect
 import pathlib
 import sys
+import tempfile
 import unittest
 
 from support import Databases, run_unless
 
 import lmdbio
+import lmdbio.sync
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 
 import option_table  # noqa: E402
 
 ROWS = option_table.rows("loader") or []
+SYNC_ROWS = option_table.rows("sync") or []
 SPECIAL = ("database_name", "state", "shuffle")  # tested one by one
 
 
@@ -100,6 +104,53 @@ class OptionsTest(Databases):
             self.assertEqual((loader.global_batch_size, loader.batch_size), (10, 4))
         with lmdbio.Loader(self.digits, 20, num_shards=3) as loader:
             self.assertEqual((loader.global_batch_size, loader.batch_size), (60, 20))
+
+
+class SyncOptionsTest(unittest.TestCase):
+    def effective(self, **options):
+        with lmdbio.sync.Synchronizer(**options) as sync:
+            return sync.options()
+
+    def test_defaults(self):
+        effective = self.effective()
+        self.assertEqual(effective, {row["name"]: row["default"] for row in SYNC_ROWS})
+        self.assertEqual(list(effective), [row["name"] for row in SYNC_ROWS])
+
+    def test_each_option_arrives_and_no_other_changes(self):
+        defaults = self.effective()
+        for row in SYNC_ROWS:
+            name = row["name"]
+            if name in ("transport", "timeline_path"):
+                continue
+            with self.subTest(name):
+                given = {name: row["example"]}
+                self.assertEqual(self.effective(**given), {**defaults, **given})
+            if "minus_one" in row:
+                self.assertEqual(self.effective(**{name: -1}), {**defaults, name: 0})
+
+    def test_each_choice(self):
+        for row in SYNC_ROWS:
+            for choice in row.get("choices", ()):
+                given = {row["name"]: choice["name"]}
+                with self.subTest(given):
+                    if choice["name"] == "mpi":
+                        with self.assertRaisesRegex(lmdbio.UnsupportedError, row["name"]):
+                            self.effective(**given)
+                    else:
+                        self.assertEqual(self.effective(**given)[row["name"]], choice["name"])
+
+    def test_timelines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/trace"
+            self.assertEqual(self.effective(timeline_path=path)["timeline_path"], path)
+            self.assertTrue(pathlib.Path(path + ".0").exists())
+
+    def test_the_constructor_names_every_option(self):
+        self.assertEqual(inspect.signature(lmdbio.sync.Synchronizer).parameters.keys(),
+                         {"comm"} | {row["name"] for row in SYNC_ROWS})
+        for wrong in ({"coordinator": "boss"}, {"cycle_time_us": -2}, {"gs_cycles": -1}):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, next(iter(wrong))):
+                self.effective(**wrong)
 
 
 if __name__ == "__main__":

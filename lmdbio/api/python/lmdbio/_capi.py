@@ -18,7 +18,7 @@ from lmdbio._errors import (
     LmdbioError,
     error_of,
 )
-from lmdbio._options import Options
+from lmdbio._options import Options, SyncOptions
 
 OK = 0
 END = 100
@@ -51,35 +51,6 @@ class Counters(ctypes.Structure):
             "wait_s", "next_cpu_s", "locate_s", "read_s", "finish_s", "space_wait_s")),
         *((name, ctypes.c_uint64) for name in (
             "read_requests", "bytes_read", "bytes_direct", "bytes_useful", "retry_count")),
-    ]
-
-
-class SyncOptions(ctypes.Structure):
-    """lmdbio_sync_options."""
-
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("coordinator", ctypes.c_char_p),
-        ("pacing", ctypes.c_char_p),
-        ("collective", ctypes.c_char_p),
-        ("transport", ctypes.c_char_p),
-        ("cycle_time_us", ctypes.c_int64),
-        ("gs_cycles", ctypes.c_uint32),
-        ("num_groups", ctypes.c_uint32),
-        ("fusion_threshold_bytes", ctypes.c_int64),
-        ("bucket_bytes", ctypes.c_uint64),
-        ("cache_capacity", ctypes.c_int64),
-        ("gradient_bytes", ctypes.c_uint64),
-        ("chunk_bytes", ctypes.c_uint64),
-        ("chunk_depth", ctypes.c_uint32),
-        ("plan_patience_ms", ctypes.c_uint32),
-        ("stall_report_ms", ctypes.c_int64),
-        ("stall_limit_ms", ctypes.c_int64),
-        ("silence_limit_ms", ctypes.c_uint32),
-        ("timeline_path", ctypes.c_char_p),
-        ("placement", ctypes.c_char_p),
-        ("log", _options.LOG),
-        ("log_context", ctypes.c_void_p),
     ]
 
 
@@ -175,6 +146,7 @@ _SIGNATURES = {
     "lmdbio_sync_op_wait_within": [ctypes.c_void_p, ctypes.c_uint32],
     "lmdbio_sync_op_close": [ctypes.c_void_p],
     "lmdbio_sync_get_counters": [ctypes.c_void_p, _P(_P(SyncCounters))],
+    "lmdbio_sync_get_options": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_sync_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_sync_flight_record": [ctypes.c_void_p, _P(ctypes.c_char_p)],
 }

@@ -51,6 +51,35 @@ class Options(ctypes.Structure):
     ]
 
 
+class SyncOptions(ctypes.Structure):
+    """lmdbio_sync_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("coordinator", ctypes.c_char_p),
+        ("pacing", ctypes.c_char_p),
+        ("collective", ctypes.c_char_p),
+        ("transport", ctypes.c_char_p),
+        ("cycle_time_us", ctypes.c_int64),
+        ("gs_cycles", ctypes.c_uint32),
+        ("num_groups", ctypes.c_uint32),
+        ("fusion_threshold_bytes", ctypes.c_int64),
+        ("bucket_bytes", ctypes.c_uint64),
+        ("cache_capacity", ctypes.c_int64),
+        ("gradient_bytes", ctypes.c_uint64),
+        ("chunk_bytes", ctypes.c_uint64),
+        ("chunk_depth", ctypes.c_uint32),
+        ("plan_patience_ms", ctypes.c_uint32),
+        ("stall_report_ms", ctypes.c_int64),
+        ("stall_limit_ms", ctypes.c_int64),
+        ("silence_limit_ms", ctypes.c_uint32),
+        ("timeline_path", ctypes.c_char_p),
+        ("placement", ctypes.c_char_p),
+        ("log", LOG),
+        ("log_context", ctypes.c_void_p),
+    ]
+
+
 # For each option: kind, choices with their numbers in C, default.
 LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "database_name": ("text", {}, ""),

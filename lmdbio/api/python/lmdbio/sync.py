@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import traceback
 import warnings
 import weakref
@@ -182,12 +183,6 @@ def _close_with_last(handle: ctypes.c_void_p, places_left: List[None]) -> None:
 class Synchronizer:
     """Adds up arrays over the ranks of a communicator of mpi4py's; without one, of this process.
 
-    comm     its ranks; the constructor, shutdown and close are collective
-    options  as in lmdbio_sync.h: coordinator, pacing, collective, transport, cycle_time_us,
-             gs_cycles, num_groups, fusion_threshold_bytes, bucket_bytes, cache_capacity,
-             gradient_bytes, chunk_bytes, chunk_depth, plan_patience_ms, stall_report_ms,
-             stall_limit_ms, silence_limit_ms, timeline_path, placement
-
     Any thread may submit and wait. Errors are LmdbioError, most also a built-in exception; stall
     reports go to logging.getLogger("lmdbio").
 
@@ -196,14 +191,83 @@ class Synchronizer:
     of them or when the process exits.
     """
 
-    def __init__(self, comm: Any = None, **options: Any) -> None:
+    # Begin generated Synchronizer: scripts/generate_options.py, from api/options.toml.
+    def __init__(self, comm: Any = None, *, coordinator: str = "topo", pacing: str = "event",
+                 transport: str = "own", cycle_time_us: int = 1_000, gs_cycles: int = 1,
+                 cache_capacity: int = 1_024, collective: str = "auto",
+                 fusion_threshold_bytes: int = 64 << 20, gradient_bytes: int = 0,
+                 chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
+                 placement: Optional[str] = None, num_groups: Optional[int] = 0,
+                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
+                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
+                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
+        """Starts the helper thread. Collective.
+
+        comm                 A communicator of mpi4py: its ranks. None: this process alone.
+
+        Order of operations:
+        coordinator          The algorithm that decides the order of the operations. "topo": A plan,
+                             learnt from the first iterations or given by lmdbio_sync_set_graph.
+                             "cache": Rounds, with bits for the responses that all ranks remember.
+                             "horovod": Rounds, in which rank 0 gathers all requests.
+                             "hierarchical": Rounds, first on each host, then between hosts.
+        pacing               The time at which a rank begins a round. "event": When there are new
+                             requests. "cycle": After each cycle_time_us. "gs": After cycles on
+                             whose length the ranks agree. "nbcs": After cycles, with exchanges that
+                             do not block.
+        transport            The transport of control messages. "own": Shared memory, and
+                             connections between hosts. "mpi": MPI. It needs MPI_THREAD_MULTIPLE.
+        cycle_time_us        The period of pacing = cycle, gs and nbcs. -1: no pause.
+        gs_cycles            With pacing = gs the ranks agree on their cycle after so many cycles.
+        cache_capacity       Responses that are remembered. -1: none.
+
+        Data:
+        collective           The algorithm that reduces values. "auto": Chosen by size and hosts.
+                             "shm": Shared memory, within one host. "ring": Ring allreduce.
+                             "halving": Recursive halving and doubling. "direct": Every rank sends
+                             to every rank. "mpi": The collectives of MPI. It needs
+                             MPI_THREAD_MULTIPLE.
+        fusion_threshold_bytes The largest sum of tensors that are reduced in one call. -1: tensors
+                             are never joined.
+        gradient_bytes       Memory that lmdbio_sync_place hands out.
+        chunk_bytes          The size of a message between hosts. 0: measured with collective =
+                             auto, else 256 KiB.
+        chunk_depth          Messages in flight. 0: 4.
+        placement            The cores of the helper thread, in the words of the loader's placement.
+                             None: any core.
+
+        Plans:
+        num_groups           A plan has so many buckets, whatever their bytes. 0: bucket_bytes
+                             decides.
+        bucket_bytes         The bytes of a bucket of a plan, within fusion_threshold_bytes. 0: 1
+                             MiB on one host, 4 MiB or more on several.
+        plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer.
+
+        Failures:
+        stall_report_ms      A tensor that some rank has not submitted for so long is reported to
+                             log. -1: never.
+        stall_limit_ms       A tensor that some rank has not submitted for so long is an error. -1:
+                             never.
+        silence_limit_ms     A rank without a sign of life for so long has failed.
+        timeline_path        A Chrome trace is written to this path and the rank: PATH.0. None:
+                             none.
+        """
+        self._begin(comm, dict(
+            coordinator=coordinator, pacing=pacing, transport=transport,
+            cycle_time_us=cycle_time_us, gs_cycles=gs_cycles, cache_capacity=cache_capacity,
+            collective=collective, fusion_threshold_bytes=fusion_threshold_bytes,
+            gradient_bytes=gradient_bytes, chunk_bytes=chunk_bytes, chunk_depth=chunk_depth,
+            placement=placement, num_groups=num_groups, bucket_bytes=bucket_bytes,
+            plan_patience_ms=plan_patience_ms, stall_report_ms=stall_report_ms,
+            stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
+            timeline_path=timeline_path))
+    # End generated Synchronizer.
+
+    def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         self._places: List[weakref.ref] = []
-        self._placed = range(0)  # addresses: what is placed lies in one piece
+        self._placed = range(0)  # addresses: placed memory lies in one piece
         self._users: List[Callable[[], Any]] = []
-        unknown = set(options) - {name for name, _ in _capi.SyncOptions._fields_[1:-2]}
-        if unknown:
-            raise InvalidTypeError(f"there is no option {', '.join(sorted(unknown))}")
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()
@@ -344,6 +408,12 @@ class Synchronizer:
         counters = ctypes.POINTER(_capi.SyncCounters)()
         self._check(_capi.library().lmdbio_sync_get_counters(self._use(), ctypes.byref(counters)))
         return {name: getattr(counters.contents, name) for name, _ in _capi.SyncCounters._fields_}
+
+    def options(self) -> Dict[str, Any]:
+        """The effective options. A number is 0 where the argument is -1."""
+        text = ctypes.c_char_p()
+        self._check(_capi.library().lmdbio_sync_get_options(self._use(), ctypes.byref(text)))
+        return json.loads(text.value.decode())
 
     def describe(self) -> str:
         """What was chosen, in lines."""
