@@ -124,7 +124,7 @@ using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 // state  of the handle that is used, whose message is cleared then; or nullptr
 template <typename State, typename Call>
 int Guarded(State state, Call&& call) noexcept {
-  const auto forget = [&state]([[maybe_unused]] int number) {
+  const auto forget = [&]([[maybe_unused]] int number) {
     if constexpr (!std::is_null_pointer_v<State>) state->Forget(number);
   };
   try {

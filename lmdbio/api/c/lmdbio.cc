@@ -40,7 +40,7 @@ Result<load::LoaderOptions> ReadLoaderArguments(HandleState& handle, const char*
 // What one rank alone finds wrong with its arguments is told to all: the others would wait for it.
 Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
   Result<load::LoaderOptions> options = ReadLoaderArguments(handle, path, c_options);
-  Status mine = options ? Status() : Fail(std::move(options).error());
+  Status mine = options ? Status() : Fail(options.error().Copy());
   LMDBIO_TRY_VOID(ranks::Agree(*handle.group, std::move(mine)));
   LMDBIO_TRY(handle.loader, load::Loader::Open(*handle.group, path, *options));
   handle.options = load::OptionsJson(*options);

@@ -204,7 +204,8 @@ class CursorLocator final : public Locator {
     const uint64_t header_bytes = database_.pages().page_format().header_bytes();
     const uint64_t bytes =
         place->value.length_bytes + (has_run ? header_bytes : cursor_.key().size());
-    guess_.Begin(page, has_run ? static_cast<double>((bytes + page_bytes_ - 1) / page_bytes_)
+    const uint64_t run_pages = (bytes + page_bytes_ - 1) / page_bytes_;
+    guess_.Begin(page, has_run ? static_cast<double>(run_pages)
                                : static_cast<double>(bytes) / static_cast<double>(page_bytes_));
   }
 

@@ -56,7 +56,7 @@ class KeyedPermutation {
   }
 
  private:
-  static constexpr int kRoundPairs = 4;
+  static constexpr size_t kRoundPairs = 4;
   // Added to the key, round by round.
   static constexpr std::array<uint64_t, 2 * kRoundPairs> kRoundKeys = {
       0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0, 0x082efa98ec4e6c89,

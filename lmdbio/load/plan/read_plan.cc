@@ -192,8 +192,7 @@ void ReadPlan::SortItems() {
   const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
   strays_.clear();
   size_t kept = 0;
-  for (size_t i = 0; i < items_.size(); ++i) {
-    const Item item = items_[i];
+  for (const Item item : items_) {  // a copy: the loop overwrites items
     if (kept > 0 && item.begin < items_[kept - 1].begin) {
       strays_.push_back(item);
     } else {

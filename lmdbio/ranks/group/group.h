@@ -119,7 +119,7 @@ Status Agree(Group& group, Status mine);
 // Errors: as Agree
 template <typename T>
 Result<T> ForAll(Group& group, Result<T> mine) {
-  Status status = mine ? Status() : Fail(std::move(mine).error());
+  Status status = mine ? Status() : Fail(mine.error().Copy());
   LMDBIO_TRY_VOID(Agree(group, std::move(status)));
   return mine;
 }

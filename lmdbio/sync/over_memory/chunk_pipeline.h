@@ -79,7 +79,8 @@ struct ChunkPipeline {
     const auto is_chunk = [&](uint64_t lag) { return iteration >= lag && iteration - lag < count; };
     if (is_chunk(kLag)) combine(iteration - kLag);
     if constexpr (kDepth == 3) {
-      if (is_chunk(2 * kLag)) take(iteration - 2 * kLag);
+      constexpr uint64_t kTakeLag = uint64_t{2} * kLag;
+      if (is_chunk(kTakeLag)) take(iteration - kTakeLag);
     }
     if (is_chunk(0)) write(iteration);
   }

@@ -25,7 +25,7 @@ class Halving {
   // The parts of `count` workers.
   MutableBytes Parts(int first, int count) const {
     const uint64_t begin = bounds_[static_cast<size_t>(first)];
-    const uint64_t end = bounds_[static_cast<size_t>(first + count)];
+    const uint64_t end = bounds_[static_cast<size_t>(first) + static_cast<size_t>(count)];
     return all_.subspan(begin, end - begin);
   }
   Status Halve(int first, int half);
