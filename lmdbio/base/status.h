@@ -39,7 +39,9 @@ class [[nodiscard]] Error {
 
   ErrorCode code() const { return detail_->code; }
   // One line without a newline: the object, the operation and the reason.
-  const std::string& message() const { return detail_->message; }
+  // A temporary error gives a copy, which may outlive it.
+  const std::string& message() const& { return detail_->message; }
+  std::string message() && { return detail_->message; }
   // errno of the system call behind this error, on the rank where it failed; 0 if there is none.
   int error_number() const { return detail_->error_number; }
 

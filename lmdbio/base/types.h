@@ -13,6 +13,14 @@ namespace lmdbio {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
+// A container that its owner gives up, such as a vector returned by a call. A function that keeps a
+// view of an argument deletes its overload for such a container, because the view would outlive the
+// elements. (A reference type has no member types, so an lvalue does not satisfy the concept.)
+template <typename T>
+concept TemporaryContainer = requires {
+  typename T::allocator_type;
+};
+
 // The number of a page of a data file. Page p starts at byte p * page_size_bytes.
 struct PageNo {
   uint64_t value = 0;

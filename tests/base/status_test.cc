@@ -34,6 +34,13 @@ TEST_CASE("LMDBIO_TRY declares the value or returns the error", "[base]") {
   CHECK_FALSE(CheckEven(1).has_value());
 }
 
+TEST_CASE("the message of a temporary error outlives the error", "[base]") {
+  const std::string& message = Half(3).error().message();
+  const std::string& of_moved = Error(ErrorCode::kIo, "cannot read").message();
+  CHECK(message == "3 is odd");
+  CHECK(of_moved == "cannot read");
+}
+
 TEST_CASE("Error::Within prefixes the message", "[base]") {
   const Error error = Error(ErrorCode::kCorruption, "page 7: too short").Within("a/data.mdb");
   CHECK(error.message() == "a/data.mdb: page 7: too short");

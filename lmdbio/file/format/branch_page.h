@@ -18,6 +18,8 @@ class BranchPage {
     LMDBIO_TRY(const NodeTable nodes, NodeTable::Parse(format, page, header));
     return BranchPage(nodes);
   }
+  static Result<BranchPage> Parse(PageFormat format, TemporaryContainer auto&& page,
+                                  const PageHeader& header) = delete;
 
   uint32_t child_count() const { return nodes_.count(); }
 

@@ -26,6 +26,8 @@ class FixedLeafPage {
   // Cost:   O(1)
   static Result<FixedLeafPage> Parse(PageFormat format, Bytes page, const PageHeader& header,
                                      uint32_t item_bytes);
+  static Result<FixedLeafPage> Parse(PageFormat format, TemporaryContainer auto&& page,
+                                     const PageHeader& header, uint32_t item_bytes) = delete;
 
   uint32_t item_count() const { return item_count_; }
   uint32_t item_bytes() const { return item_bytes_; }

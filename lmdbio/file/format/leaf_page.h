@@ -40,6 +40,8 @@ class LeafPage {
     LMDBIO_TRY(const NodeTable nodes, NodeTable::Parse(format, page, header));
     return LeafPage(format, nodes);
   }
+  static Result<LeafPage> Parse(PageFormat format, TemporaryContainer auto&& page,
+                                const PageHeader& header) = delete;
 
   uint32_t entry_count() const { return nodes_.count(); }
 

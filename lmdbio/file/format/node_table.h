@@ -59,6 +59,8 @@ class NodeTable {
   // Errors: kCorruption  names the page and the first node that does not fit
   // Cost:   O(count()), touches every node's header
   static Result<NodeTable> Parse(PageFormat format, Bytes page, const PageHeader& header);
+  static Result<NodeTable> Parse(PageFormat format, TemporaryContainer auto&& page,
+                                 const PageHeader& header) = delete;
 
   uint32_t count() const { return count_; }  // >= 1 after Parse
 

@@ -9,6 +9,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/file/format/key_order.h"
@@ -22,9 +23,13 @@ class Database {
   Database(const PageReader& pages, std::string name, const file::DatabaseRecord& record)
       : pages_(pages), name_(std::move(name)), record_(record) {}
 
-  const PageReader& pages() const { return pages_; }
-  const std::string& name() const { return name_; }  // empty: the main database
-  const file::DatabaseRecord& record() const { return record_; }
+  // Of a temporary database: copies, which may outlive it.
+  const PageReader& pages() const& { return pages_; }
+  PageReader pages() && { return pages_; }
+  const std::string& name() const& { return name_; }  // empty: the main database
+  std::string name() && { return std::move(name_); }
+  const file::DatabaseRecord& record() const& { return record_; }
+  file::DatabaseRecord record() && { return record_; }
   // The number of records as LMDB counted them: exact, but a hint only in a database with
   // duplicates.
   uint64_t entry_count() const { return record_.entry_count; }
@@ -48,9 +53,13 @@ class Environment {
   // Errors:   as TakeSnapshot
   // Lifetime: `source` must outlive the environment and all databases and cursors opened from it
   static Result<Environment> Open(const ByteSource& source);
+  static Result<Environment> Open(const ByteSource&& source) = delete;
 
-  const Snapshot& snapshot() const { return pages_.snapshot(); }
-  const PageReader& pages() const { return pages_; }
+  // Of a temporary environment: copies, which may outlive it.
+  const Snapshot& snapshot() const& { return pages_.snapshot(); }
+  Snapshot snapshot() && { return pages_.snapshot(); }
+  const PageReader& pages() const& { return pages_; }
+  PageReader pages() && { return pages_; }
 
   Database Main() const { return Database(pages_, "", snapshot().meta.main); }
 

@@ -75,6 +75,7 @@ class Layout {
   // image     [>= image_bytes()] 8-aligned, written by WriteImage; bytes behind it are ignored
   // Lifetime: `image` must outlive the layout and its copies
   static Layout OfImage(Bytes image);
+  static Layout OfImage(TemporaryContainer auto&& image) = delete;
 
  private:
   friend class LayoutBuilder;

@@ -47,6 +47,7 @@ class PackedColumn {
   // Requires: WriteImage wrote `image`
   // Lifetime: `image` must outlive the column and its copies
   static PackedColumn OfImage(Bytes image);
+  static PackedColumn OfImage(TemporaryContainer auto&& image) = delete;
 
  private:
   friend class PackedColumnBuilder;

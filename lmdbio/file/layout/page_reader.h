@@ -30,8 +30,11 @@ class PageReader {
  public:
   PageReader(const ByteSource& source, const Snapshot& snapshot)
       : source_(&source), snapshot_(snapshot) {}
+  PageReader(const ByteSource&& source, const Snapshot& snapshot) = delete;
 
-  const Snapshot& snapshot() const { return snapshot_; }
+  // Of a temporary reader: a copy, which may outlive it.
+  const Snapshot& snapshot() const& { return snapshot_; }
+  Snapshot snapshot() && { return snapshot_; }
   const ByteSource& source() const { return *source_; }
   file::PageFormat page_format() const { return snapshot_.page_format; }
 

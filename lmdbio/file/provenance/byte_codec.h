@@ -24,7 +24,9 @@ class ByteWriter {
   void PutBytes(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   void PutString(std::string_view text) { PutBytes(std::as_bytes(std::span(text))); }
 
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  // Of a temporary writer: see Take.
+  const std::vector<std::byte>& bytes() const& { return bytes_; }
+  const std::vector<std::byte>& bytes() && = delete;
   std::vector<std::byte> Take() { return std::move(bytes_); }
 
  private:
@@ -35,7 +37,9 @@ class ByteWriter {
 // ok() once after a group of fields.
 class ByteReader {
  public:
+  // bytes  borrowed; must outlive the reader
   explicit ByteReader(Bytes bytes) : rest_(bytes) {}
+  explicit ByteReader(std::vector<std::byte>&& bytes) = delete;
 
   template <std::unsigned_integral T>
   T Get() {

@@ -13,6 +13,7 @@
 #define LMDBIO_FILE_PROVENANCE_PROVENANCE_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/file/layout/record_run.h"
@@ -50,15 +51,20 @@ class Provenance {
   static Result<Provenance> Decode(Bytes file);
 
   ProvenanceKind kind() const { return kind_; }
-  const Fingerprint& fingerprint() const { return fingerprint_; }
+  // Of a temporary object: a copy, which may outlive it.
+  const Fingerprint& fingerprint() const& { return fingerprint_; }
+  Fingerprint fingerprint() && { return std::move(fingerprint_); }
   // Number of records of the layout. It equals the fingerprint's entry count if that is exact
   // (DatabaseRecord::counts_exactly).
   uint64_t record_count() const { return record_count_; }
 
   // Requires (here and below): kind() == Kind::kOrderedLoad
-  const LoadDescription& load() const { return load_; }
-  const SizeDescription& key_sizes() const { return key_sizes_; }
-  const SizeDescription& value_sizes() const { return value_sizes_; }
+  const LoadDescription& load() const& { return load_; }
+  LoadDescription load() && { return load_; }
+  const SizeDescription& key_sizes() const& { return key_sizes_; }
+  const SizeDescription& value_sizes() const& { return value_sizes_; }
+  const SizeDescription& key_sizes() && = delete;
+  const SizeDescription& value_sizes() && = delete;
 
   // Hands the layout to `sink`. Valid for both kinds.
   //

@@ -33,6 +33,7 @@ class SizeColumn {
   static SizeColumn Constant(uint32_t size_bytes) { return {SizeKind::kConstant, size_bytes, {}}; }
   // sizes  [record count] bytes; borrowed for the life of the column
   static SizeColumn Each(std::span<const uint32_t> sizes) { return {SizeKind::kEach, 0, sizes}; }
+  static SizeColumn Each(TemporaryContainer auto&& sizes) = delete;
 
   bool is_constant() const { return kind_ == SizeKind::kConstant; }
   // Empty if the column is constant.

@@ -131,12 +131,18 @@ class ReadPlan final : public file::RecordRunSink {
   // Cuts other blocks for the same buffer. Requires: Finish was called
   void CutBlocks(const BlockCut& cut);
 
-  std::span<const PlannedBlock> blocks() const { return blocks_; }
-  std::span<const PlannedExtent> parts() const { return parts_; }  // of all blocks with gaps
+  // Lifetime of these spans: until the plan changes or ends; so a temporary plan has none.
+  std::span<const PlannedBlock> blocks() const& { return blocks_; }
+  std::span<const PlannedBlock> blocks() && = delete;
+  std::span<const PlannedExtent> parts() const& { return parts_; }  // of all blocks with gaps
+  std::span<const PlannedExtent> parts() && = delete;
   // The extents of the part for which BlockCut::has_leaf returned true.
-  std::span<const PlannedExtent> had() const { return had_; }
-  std::span<const PlannedRun> runs() const { return runs_; }
-  std::span<const PlannedValue> values() const { return values_; }
+  std::span<const PlannedExtent> had() const& { return had_; }
+  std::span<const PlannedExtent> had() && = delete;
+  std::span<const PlannedRun> runs() const& { return runs_; }
+  std::span<const PlannedRun> runs() && = delete;
+  std::span<const PlannedValue> values() const& { return values_; }
+  std::span<const PlannedValue> values() && = delete;
 
   uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes; or 0
   uint64_t read_bytes() const { return read_bytes_; }      // of blocks()

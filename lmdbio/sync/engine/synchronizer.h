@@ -79,9 +79,11 @@ class Handle {
   // The calls below require that the operation is done without an error.
 
   // kAllGather, kAllToAll, kReduceScatter: the result, owned by the handle.
-  Bytes result() const;
-  // [ranks] rows from each rank; kReduceScatter: [1] rows of this rank.
-  const std::vector<int64_t>& result_rows() const;
+  Bytes result() const&;
+  Bytes result() && = delete;
+  // [ranks] rows from each rank; kReduceScatter: [1] rows of this rank. Owned by the handle.
+  const std::vector<int64_t>& result_rows() const&;
+  const std::vector<int64_t>& result_rows() && = delete;
   // kJoin: the rank that joined last.
   int32_t last_joined() const;
 

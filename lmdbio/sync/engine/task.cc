@@ -74,12 +74,12 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   return true;
 }
 
-Bytes Handle::result() const {
+Bytes Handle::result() const& {
   LMDBIO_CHECK(state_->is_done.load());
   return state_->result;
 }
 
-const std::vector<int64_t>& Handle::result_rows() const {
+const std::vector<int64_t>& Handle::result_rows() const& {
   LMDBIO_CHECK(state_->is_done.load());
   return state_->result_rows;
 }

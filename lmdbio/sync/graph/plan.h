@@ -55,7 +55,8 @@ class Plan {
                         uint64_t epoch);
 
   uint64_t epoch() const { return epoch_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Bucket>& buckets() const& { return buckets_; }
+  const std::vector<Bucket>& buckets() && = delete;  // they end with the plan
   // A digest of the whole plan and the epoch. Ranks with equal digests have equal plans.
   uint64_t digest() const { return digest_; }
 
