@@ -1,9 +1,7 @@
 // lmdbio/load/plan/read_plan.h - the blocks to read for a list of records, and their buffer
 // offsets.
 //
-//   records -> the pages that hold them -> coalesced extents -> planned extents -> blocks
-//
-// (In the code: items, stretches, pieces and blocks.)
+//   records -> the pages that hold them -> coalesced extents -> blocks (block_cutter.h)
 //
 // A plan is computed from record locations alone; no byte of the file is read. Every coalesced
 // extent gets an offset in a buffer. So the value and the key of a record are at known offsets
@@ -15,14 +13,13 @@
 #ifndef LMDBIO_LOAD_PLAN_READ_PLAN_H_
 #define LMDBIO_LOAD_PLAN_READ_PLAN_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "lmdbio/file/format/page_format.h"
 #include "lmdbio/file/layout/record_run.h"
+#include "lmdbio/load/plan/block_cutter.h"
 
 namespace lmdbio::load {
 
@@ -48,42 +45,6 @@ struct ReadPlanOptions {
   bool is_in_place = false;
 };
 
-// The cost model of storage that overlaps requests: time for each request and for each byte. A list
-// of blocks takes the larger of requests * request_s and bytes * byte_s.
-struct ReadCost {
-  double request_s = 0;
-  double byte_s = 0;
-};
-
-// An extent of the file that is contiguous in the buffer.
-struct PlannedExtent {
-  Extent file;
-  uint64_t at = 0;       // of its first byte, in the buffer
-  bool is_leaf = false;  // leaf pages alone
-};
-
-struct PlannedBlock {
-  Extent file;
-  uint64_t at = 0;  // of its first byte, in the buffer; with gaps: unspecified
-  // For a block with gaps: its wanted parts are parts()[first_part, first_part + part_count).
-  // 0: the whole block is wanted.
-  uint32_t part_count = 0;
-  uint32_t first_part = 0;
-  bool is_leaf = false;  // leaf pages alone, nothing else
-};
-
-// How to cut the blocks of a plan.
-struct BlockCut {
-  // The buffer is cut into part_count parts of about the same number of bytes; the blocks are those
-  // of part `part`.
-  size_t part = 0;
-  size_t part_count = 1;
-  // Gaps are read along while that makes the whole part faster. Zero costs: no gap is read.
-  ReadCost cost = {};
-  // Returns true for an extent of leaf pages that the caller already has. May be empty.
-  std::function<bool(const Extent&)> has_leaf = {};
-};
-
 struct PlannedValue {
   Extent file;
   uint64_t at = 0;
@@ -105,7 +66,8 @@ struct PlannedRun {
 // Reused from plan to plan, so that its memory is allocated once. Threads: one at a time.
 class ReadPlan final : public file::RecordRunSink {
  public:
-  explicit ReadPlan(const ReadPlanOptions& options) : options_(options) {}
+  explicit ReadPlan(const ReadPlanOptions& options)
+      : options_(options), cutter_(options.block_bytes_max) {}
 
   void Clear();
 
@@ -129,23 +91,23 @@ class ReadPlan final : public file::RecordRunSink {
   void FinishInFile();
 
   // Cuts other blocks for the same buffer. Requires: Finish was called
-  void CutBlocks(const BlockCut& cut);
+  void CutBlocks(const BlockCut& cut) { cutter_.Cut(extents_, cut); }
 
-  // Lifetime of these spans: until the plan changes or ends; so a temporary plan has none.
-  std::span<const PlannedBlock> blocks() const& { return blocks_; }
+  // Lifetime of these spans: until the plan changes or ends; so a temporary plan has none. The first
+  // three are as in BlockCutter.
+  std::span<const PlannedBlock> blocks() const& { return cutter_.blocks(); }
   std::span<const PlannedBlock> blocks() && = delete;
-  std::span<const PlannedExtent> parts() const& { return parts_; }  // of all blocks with gaps
+  std::span<const PlannedExtent> parts() const& { return cutter_.parts(); }
   std::span<const PlannedExtent> parts() && = delete;
-  // The extents of the part for which BlockCut::has_leaf returned true.
-  std::span<const PlannedExtent> had() const& { return had_; }
+  std::span<const PlannedExtent> had() const& { return cutter_.had(); }
   std::span<const PlannedExtent> had() && = delete;
   std::span<const PlannedRun> runs() const& { return runs_; }
   std::span<const PlannedRun> runs() && = delete;
   std::span<const PlannedValue> values() const& { return values_; }
   std::span<const PlannedValue> values() && = delete;
 
+  uint64_t read_bytes() const { return cutter_.read_bytes(); }  // of blocks()
   uint64_t buffer_bytes() const { return buffer_bytes_; }  // a multiple of kStretchAlignBytes; or 0
-  uint64_t read_bytes() const { return read_bytes_; }      // of blocks()
   uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
 
  private:
@@ -157,31 +119,15 @@ class ReadPlan final : public file::RecordRunSink {
     uint64_t owner = 0;  // index into runs_ or values_
     Part part = Part::kLeaf;
   };
-  struct CoalescedExtent {
-    uint64_t begin = 0;
-    uint64_t end = 0;
-    uint64_t at = 0;
-    uint64_t useful_bytes = 0;
-    bool is_leaf = true;
-  };
-
-  // Gaps of less than `bytes` are read along, and `largest_count` gaps of exactly `bytes`.
-  struct GapLimit {
-    uint64_t bytes = 0;
-    uint64_t largest_count = 0;
-  };
 
   void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
   void SortItems();
-  bool Extends(const CoalescedExtent& stretch, const Item& item) const;
-  void Place(const Item& item, const CoalescedExtent& stretch);
-  void CloseStretch(const CoalescedExtent& stretch);
-  uint64_t NeededBytes(uint64_t* stretch_count) const;
+  bool Extends(const CoalescedExtent& extent, const Item& item) const;
+  void Place(const Item& item, const CoalescedExtent& extent);
+  void CloseExtent(const CoalescedExtent& extent);
+  uint64_t NeededBytes(uint64_t* extent_count) const;
   void PlaceAll();
   void PlaceValuesOnPages();
-  void CutPieces(const BlockCut& cut);
-  GapLimit GapsWorthReading(const ReadCost& cost);
-  void JoinPieces(GapLimit limit);
 
   ReadPlanOptions options_;
   std::vector<Item> items_;
@@ -189,14 +135,11 @@ class ReadPlan final : public file::RecordRunSink {
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;
   bool is_in_file_ = false;  // offsets are file offsets
-  std::vector<CoalescedExtent> stretches_;
-  std::vector<PlannedExtent> pieces_, had_, parts_;
-  std::vector<uint64_t> gaps_;  // of GapsWorthReading
-  std::vector<PlannedBlock> blocks_;
+  std::vector<CoalescedExtent> extents_;
+  BlockCutter cutter_;
   uint64_t pending_bytes_ = 0;
   uint64_t gap_bytes_left_ = 0;  // that may still be read along
   uint64_t buffer_bytes_ = 0;
-  uint64_t read_bytes_ = 0;
   uint64_t useful_bytes_ = 0;
 };
 
