@@ -37,38 +37,24 @@ Result<std::unique_ptr<ReadTokens>> ReadTokens::Create(ranks::Group& readers,
                                                        std::span<const uint32_t> token_counts,
                                                        int known_as) {
   static_assert(std::is_trivially_copyable_v<Message>);
-  std::vector<TokenCycle> rings;
-  std::vector<int> peers;
-  const int size = readers.size();
-  const int rank = readers.rank();
-  for (const uint32_t token_count : token_counts) {
-    const int apart =
-        static_cast<int>(std::min<uint64_t>(token_count, static_cast<uint64_t>(size)));
-    const int first = rank % apart;
-    const int last = first + (size - 1 - first) / apart * apart;
-    TokenCycle ring;
-    ring.behind = rank == last ? first : rank + apart;
-    ring.before = rank == first ? last : rank - apart;
-    ring.is_here = rank == first;
-    AddPeer(readers, ring.behind, peers);
-    AddPeer(readers, ring.before, peers);
-    rings.push_back(ring);
-  }
+  TokenCycles cycles(readers.rank(), readers.size(), token_counts);
+  std::vector<int> peers = cycles.Peers(readers.rank());
   const ranks::TreeNeighbours tree = ranks::NeighboursInTree(readers, kChildrenMax);
   if (tree.parent) AddPeer(readers, *tree.parent, peers);
   for (const int child : tree.children) AddPeer(readers, child, peers);
   LMDBIO_TRY(auto links, ranks::PeerLinks::Open(readers, {peers, peers, known_as}));
   return std::unique_ptr<ReadTokens>(
-      new ReadTokens(std::move(links), readers, std::move(rings), std::move(peers)));
+      new ReadTokens(std::move(links), readers, std::move(cycles), std::move(peers)));
 }
 
 ReadTokens::ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Group& readers,
-                       std::vector<TokenCycle> rings, std::vector<int> peers)
+                       TokenCycles cycles, std::vector<int> peers)
     : links_(std::move(links)),
       tree_(ranks::NeighboursInTree(readers, kChildrenMax)),
       peers_(std::move(peers)),
-      reader_count_(static_cast<size_t>(readers.size())),
-      rings_(std::move(rings)) {
+      cycles_(std::move(cycles)),
+      vote_(cycles_.size() + 1, static_cast<uint64_t>(readers.size()), tree_.children.size(),
+            tree_.parent ? StaggerVote::TreePosition::kBelow : StaggerVote::TreePosition::kRoot) {
   server_ = std::thread([this] { Serve(); });
 }
 
@@ -85,33 +71,25 @@ ReadTokens::~ReadTokens() {
 
 bool ReadTokens::MayTake(size_t set) const {
   if (failure_) return false;  // Await returns it
-  return is_free_ || (rings_[set].is_here && !rings_[set].is_leaving);
+  return is_free_ || cycles_.CanTake(set);
 }
 
 bool ReadTokens::Take(size_t set) {
-  bool is_taken = false;
   {
     const std::lock_guard lock(mutex_);
-    is_taken = MayTake(set);
-    if (is_taken) {
-      wanted_.reset();
-      held_ = set;
-    } else if (wanted_ == set) {
-      return false;
-    } else {
-      wanted_ = set;
+    if (MayTake(set)) {
+      cycles_.Hold(set);
+      return true;
     }
+    if (!cycles_.Want(set)) return false;
   }
-  if (!is_taken) links_->Wake();
-  return is_taken;
+  links_->Wake();  // the serving thread sends the request
+  return false;
 }
 
 Status ReadTokens::Await(size_t set) {
   std::unique_lock lock(mutex_);
-  if (wanted_ != set && !MayTake(set)) {
-    wanted_ = set;
-    links_->Wake();
-  }
+  if (!MayTake(set) && cycles_.Want(set)) links_->Wake();
   changed_.wait(lock, [&] { return MayTake(set) || failure_ || is_stopped_; });
   if (failure_) return lmdbio::Fail(failure_->Copy());
   return {};
@@ -120,12 +98,7 @@ Status ReadTokens::Await(size_t set) {
 void ReadTokens::Release() {
   {
     const std::lock_guard lock(mutex_);
-    if (!held_) return;
-    TokenCycle& ring = rings_[*held_];
-    held_.reset();
-    // A waiting reader comes before the next turn of this reader.
-    if (!ring.is_wanted_behind) return;
-    ring.is_leaving = ring.is_here;
+    if (!cycles_.Release()) return;
   }
   links_->Wake();
 }
@@ -133,14 +106,14 @@ void ReadTokens::Release() {
 void ReadTokens::Report(const StaggerRates& mine) {
   {
     const std::lock_guard lock(mutex_);
-    own_rates_ = mine;
+    vote_.AddOwn(mine);
   }
   links_->Wake();
 }
 
 std::optional<size_t> ReadTokens::choice() const {
   const std::lock_guard lock(mutex_);
-  return choice_;
+  return vote_.choice();
 }
 
 void ReadTokens::Abandon(const Error& why) {
@@ -203,23 +176,16 @@ void ReadTokens::Heed(int peer, const Message& message) {
     const std::lock_guard lock(mutex_);
     switch (message.kind) {
       case Message::kWish:
-        if (message.set < rings_.size()) rings_[message.set].is_wanted_behind = true;
+        cycles_.OnRequest(message.set);
         break;
       case Message::kToken:
-        if (message.set < rings_.size()) {
-          rings_[message.set].is_here = true;
-          rings_[message.set].is_asked_for = false;
-        }
+        cycles_.OnToken(message.set);
         break;
       case Message::kRates:
-        for (size_t way = 0; way < kStaggerWaysMax; ++way) {
-          rates_.bytes_per_s[way] += message.rates.bytes_per_s[way];
-        }
-        rates_.unclear_count += message.rates.unclear_count;
-        ++rates_heard_;
+        vote_.AddChild(message.rates);
         break;
       case Message::kChoice:
-        choice_ = message.set;
+        vote_.SetChoice(message.set);
         break;
       case Message::kLeave:
         leaves = !is_free_;
@@ -246,59 +212,35 @@ void ReadTokens::Act() {
     }
   }
   if (why) FailAll(*why);
-  for (size_t set = 0; set < rings_.size(); ++set) ActOnRing(set);
+  for (size_t set = 0; set < cycles_.size(); ++set) ActOnCycle(set);
   ActOnRates();
 }
 
-// One step of the token cycle; runs after each message and each call of the reader.
-//
-// The token is passed on if it is idle and the reader behind wants it, unless this reader wants it
-// too and it is not leaving. A request is sent on if the token is not here and this reader, or one
-// behind it, wants it; one request at a time. After the token was passed on, a request of this
-// reader therefore follows it round the cycle.
-void ReadTokens::ActOnRing(size_t set) {
-  bool hands_on = false;
-  bool asks = false;
-  TokenCycle to;
+// Sends the messages of one cycle. Runs after each message and each call of the reader.
+void ReadTokens::ActOnCycle(size_t set) {
+  TokenMoves moves;
   {
     const std::lock_guard lock(mutex_);
     if (is_free_ || failure_) return;
-    TokenCycle& ring = rings_[set];
-    const bool is_wanted_here = wanted_ == set;
-    const bool is_idle = ring.is_here && held_ != set;
-    if (is_idle && (ring.is_leaving || (ring.is_wanted_behind && !is_wanted_here))) {
-      hands_on = true;
-      ring.is_here = ring.is_leaving = ring.is_wanted_behind = false;
-    }
-    if (!ring.is_here && !ring.is_asked_for && (is_wanted_here || ring.is_wanted_behind)) {
-      asks = ring.is_asked_for = true;
-    }
-    to = ring;
+    moves = cycles_.Moves(set);
   }
-  if (hands_on) Post(to.behind, {Message::kToken, set, {}});
-  if (asks) Post(to.before, {Message::kWish, set, {}});
+  if (moves.token_to) Post(*moves.token_to, {Message::kToken, set, {}});
+  if (moves.request_to) Post(*moves.request_to, {Message::kWish, set, {}});
 }
 
-// Adds up the rates on the way up the tree: a reader sends its sum after all its children reported.
-// The root chooses the token count, and the choice is sent down the tree.
+// Sends the complete sum up the tree, or at the root the choice down the tree.
 void ReadTokens::ActOnRates() {
-  std::optional<Message> message;
+  std::optional<StaggerRates> sum;
+  std::optional<size_t> new_choice;
   {
     const std::lock_guard lock(mutex_);
-    if (has_reported_ || !own_rates_ || rates_heard_ < tree_.children.size()) return;
-    has_reported_ = true;
-    for (size_t way = 0; way < kStaggerWaysMax; ++way) {
-      rates_.bytes_per_s[way] += own_rates_->bytes_per_s[way];
-    }
-    rates_.unclear_count += own_rates_->unclear_count;
-    message = {Message::kRates, 0, rates_};
-    if (!tree_.parent) {
-      choice_ = ChooseStaggerWay(rates_, rings_.size() + 1, reader_count_);
-      message = {Message::kChoice, *choice_, {}};
-    }
+    const bool was_known = vote_.choice().has_value();
+    sum = vote_.TakeSum();
+    if (!was_known) new_choice = vote_.choice();
   }
-  if (tree_.parent) return Post(*tree_.parent, *message);
-  for (const int child : tree_.children) Post(child, *message);
+  if (sum) Post(*tree_.parent, {Message::kRates, 0, *sum});
+  if (!new_choice) return;
+  for (const int child : tree_.children) Post(child, {Message::kChoice, *new_choice, {}});
 }
 
 void ReadTokens::LeaveAll() {

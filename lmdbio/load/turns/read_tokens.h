@@ -6,6 +6,9 @@
 //
 //   reader   0 1 2 3 | 4 5 6 7 | 8 9        n = 4: cycles {0 4 8} {1 5 9} {2 6} {3 7}
 //
+// TokenCycles has the rules of a cycle, StaggerVote those of the common choice of n. This class
+// adds the messages, the thread that serves them, and failures.
+//
 // In the dissertation a reader passes the token to the next reader after each read. This can
 // deadlock: a reader with nothing to read, because its trainers still hold all memory, keeps the
 // token, and those trainers may wait for a host that waits for the token. So here a reader requests
@@ -31,6 +34,8 @@
 #include <vector>
 
 #include "lmdbio/load/turns/stagger_trial.h"
+#include "lmdbio/load/turns/stagger_vote.h"
+#include "lmdbio/load/turns/token_cycles.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/net/peer_links.h"
 
@@ -79,22 +84,14 @@ class ReadTokens {
 
  private:
   struct Message;
-  struct TokenCycle {
-    int before = 0;
-    int behind = 0;                 // the token goes there
-    bool is_here = false;           // this reader has the token
-    bool is_leaving = false;        // it must be passed on, because another reader's turn has come
-    bool is_asked_for = false;      // a request was sent to `before`
-    bool is_wanted_behind = false;  // a request came from `behind`
-  };
 
   ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Group& readers,
-             std::vector<TokenCycle> rings, std::vector<int> peers);
+             TokenCycles cycles, std::vector<int> peers);
   void Serve();
   void HearFrom(int peer);
   void Heed(int peer, const Message& message);
   void Act();
-  void ActOnRing(size_t set);
+  void ActOnCycle(size_t set);
   void ActOnRates();
   void LeaveAll();
   void FailAll(const Error& why);
@@ -104,24 +101,17 @@ class ReadTokens {
   std::unique_ptr<ranks::PeerLinks> links_;  // used by the serving thread, except Wake
   ranks::TreeNeighbours tree_;
   std::vector<int> peers_;  // the connected peers; used by the serving thread only
-  size_t reader_count_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  std::vector<TokenCycle> rings_;
-  std::optional<size_t> wanted_;  // the set of the requested token
-  std::optional<size_t> held_;    // the set of the held token
-  bool is_free_ = false;          // a reader has left: tokens are no longer used
+  TokenCycles cycles_;
+  StaggerVote vote_;
+  bool is_free_ = false;  // a reader has left: tokens are no longer used
   bool is_stopped_ = false;
   bool is_closing_ = false;
   std::optional<Error> own_failure_;
   std::optional<Error> failure_;  // of any reader
-  std::optional<StaggerRates> own_rates_;
-  StaggerRates rates_;  // sum over the readers below in the tree
-  size_t rates_heard_ = 0;
-  bool has_reported_ = false;
-  std::optional<size_t> choice_;
 
   std::thread server_;
 };
