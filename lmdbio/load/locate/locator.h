@@ -72,13 +72,13 @@ class Locator {
   virtual LocatorCounters counters() const { return {}; }
 };
 
-// Steps a cursor over a map of the file, from record to record, as LMDB does: cheap to go on, dear
-// to jump.
-// baton  where readers of several hosts take turns with one cursor; else none
+// Moves a cursor over a map of the file, from record to record, as LMDB does. The next record is
+// cheap; a jump reads every leaf page up to its target.
+// handoff  if readers of several hosts share one cursor; else null
 // Errors: kIo, kCorruption, ... of opening the file
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
-                                                   std::unique_ptr<load::CursorHandoff> baton);
+                                                   std::unique_ptr<CursorHandoff> handoff);
 
 // Where one reader walks for those of all hosts.
 // walker        of the reader that walks: how it finds records; else none
