@@ -36,12 +36,12 @@ using file::EngineOptions;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kMiB = 1 << 20;
 
-struct TestFile {
+struct BenchFile {
   std::string path;
   uint64_t size_bytes = 0;
 };
 
-TestFile MakeFile(const BenchOptions& options) {
+BenchFile MakeFile(const BenchOptions& options) {
   const uint64_t size_bytes = options.is_tiny ? 4 * kMiB : 512 * kMiB;
   const std::string path = fmt::format("{}/blocks-{}", options.directory, size_bytes);
   if (!std::filesystem::exists(path) || std::filesystem::file_size(path) != size_bytes) {
@@ -57,7 +57,7 @@ TestFile MakeFile(const BenchOptions& options) {
 }
 
 // The offsets of all blocks of the file, each once.
-std::vector<uint64_t> Offsets(const TestFile& file, uint64_t block_bytes, RecordOrder order) {
+std::vector<uint64_t> Offsets(const BenchFile& file, uint64_t block_bytes, RecordOrder order) {
   std::vector<uint64_t> offsets(file.size_bytes / block_bytes);
   const tools::Permutation shuffle(1, offsets.size());
   for (uint64_t i = 0; i < offsets.size(); ++i) {
@@ -128,7 +128,7 @@ Result<EnginePass> ReadThroughEngine(const std::string& path, const std::vector<
 }
 
 // Registers `read` as one row, timed with a cold cache.
-void RegisterCold(const std::string& name, const TestFile& file,
+void RegisterCold(const std::string& name, const BenchFile& file,
                   const std::shared_ptr<Agreement>& agreement,
                   const std::function<Result<EnginePass>()>& read) {
   const auto run = [=](benchmark::State& state) {
@@ -152,7 +152,7 @@ void RegisterCold(const std::string& name, const TestFile& file,
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1);
 }
 
-void RegisterEngine(const std::string& group, const TestFile& file, RecordOrder order,
+void RegisterEngine(const std::string& group, const BenchFile& file, RecordOrder order,
                     uint64_t block_bytes, EngineOptions options,
                     const std::shared_ptr<Agreement>& agreement) {
   const std::string name = fmt::format(
@@ -167,7 +167,7 @@ void RegisterEngine(const std::string& group, const TestFile& file, RecordOrder 
   });
 }
 
-void RegisterGroup(const std::string& group, const TestFile& file, RecordOrder order) {
+void RegisterGroup(const std::string& group, const BenchFile& file, RecordOrder order) {
   const auto agreement = std::make_shared<Agreement>();
   const auto block = std::make_shared<BlockMemory>(kMiB);
   const std::vector<uint64_t> offsets = Offsets(file, kMiB, order);
@@ -193,7 +193,7 @@ void RegisterGroup(const std::string& group, const TestFile& file, RecordOrder o
 int main(int argc, char** argv) {
   using namespace lmdbio::bench;
   const BenchOptions options = ParseOptions(argc, argv);
-  const TestFile file = MakeFile(options);
+  const BenchFile file = MakeFile(options);
   RegisterGroup("in order", file, RecordOrder::kSequential);
   RegisterGroup("at random", file, RecordOrder::kRandom);
   return RunAndCompare(argc, argv, options.is_tiny ? 2 : 7);

@@ -13,18 +13,18 @@
 namespace lmdbio::bench {
 namespace {
 
-struct Walked {
+struct WalkedLayout {
   uint64_t record_count = 0;
   uint64_t requested_bytes = 0;
 };
 
-Result<Walked> Walk(const std::string& data_path) {
+Result<WalkedLayout> Walk(const std::string& data_path) {
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   source->Advise(AccessPattern::kRandom);
   LMDBIO_TRY(const file::Environment environment, file::Environment::Open(*source));
   file::LayoutBuilder builder;
   LMDBIO_TRY_VOID(file::WalkDatabase(environment.Main(), builder));
-  return Walked{builder.Finish().record_count(), source->counters().bytes};
+  return WalkedLayout{builder.Finish().record_count(), source->counters().bytes};
 }
 
 // Times `work` with a cold cache, and counts the bytes that storage delivers.
@@ -55,7 +55,7 @@ void Register(const BenchOptions& options, const DatabaseSpec& spec) {
   benchmark::RegisterBenchmark((spec.name + "/lmdbio page walk to layout").c_str(),
                                [=](benchmark::State& state) {
                                  RunCold(state, data_path, [&](benchmark::State& inner) {
-                                   const Result<Walked> walked = Walk(data_path);
+                                   const Result<WalkedLayout> walked = Walk(data_path);
                                    if (!walked || walked->record_count != spec.record_count) {
                                      inner.SkipWithError("the page walk failed");
                                      return;

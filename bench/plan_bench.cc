@@ -19,16 +19,16 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kRecordsPerLeaf = 150;
 
-struct Records {
+struct PlannedRecords {
   uint64_t value_bytes = 0;
   std::vector<Extent> values;  // in the order of requests
 };
 
 // The values of a load in key order: each on its own pages, with a leaf page after every 150.
-Records MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
+PlannedRecords MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
   const uint64_t pages_each = (value_bytes + 16 + kPageBytes - 1) / kPageBytes;
   const tools::Permutation shuffle(3, count);
-  Records records{value_bytes, {}};
+  PlannedRecords records{value_bytes, {}};
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t k = order == RecordOrder::kRandom ? shuffle(i) : i;
     const uint64_t page = 2 + k * pages_each + k / kRecordsPerLeaf + 1;
@@ -37,7 +37,7 @@ Records MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
   return records;
 }
 
-uint64_t PlanAll(const Records& records, uint64_t slot_records, load::ReadPlan& plan) {
+uint64_t PlanAll(const PlannedRecords& records, uint64_t slot_records, load::ReadPlan& plan) {
   uint64_t read_bytes = 0;
   for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
     plan.Clear();
@@ -58,7 +58,7 @@ uint64_t PlanAll(const Records& records, uint64_t slot_records, load::ReadPlan& 
   return read_bytes;
 }
 
-uint64_t SortAll(const Records& records, uint64_t slot_records) {
+uint64_t SortAll(const PlannedRecords& records, uint64_t slot_records) {
   std::vector<uint64_t> offsets;
   uint64_t sum = 0;
   for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   for (const uint64_t value_bytes : {uint64_t{3080}, uint64_t{196'700}}) {
     const uint64_t slot_records = (8 << 20) / value_bytes + 1;
     for (const RecordOrder order : {RecordOrder::kSequential, RecordOrder::kRandom}) {
-      const Records records = MakeRecords(count, value_bytes, order);
+      const PlannedRecords records = MakeRecords(count, value_bytes, order);
       const std::string group = fmt::format("values of {} B in {} order", value_bytes,
                                             order == RecordOrder::kRandom ? "random" : "file");
       Register(

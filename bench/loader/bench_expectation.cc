@@ -75,7 +75,7 @@ Result<uint64_t> PageBytesOfWalk(const file::Layout& layout, const file::Snapsho
 // The page bytes of a run of several epochs. Whole epochs read the same pages, so one of them is
 // counted and multiplied. The first and the last epoch may be partial and are counted separately.
 Result<uint64_t> PageBytesOfRun(const file::Layout& layout, const file::Snapshot& snapshot,
-                                const Expectation& expected) {
+                                const ReadExpectation& expected) {
   const load::Schedule& schedule = expected.schedule;
   const uint64_t n = expected.record_count;
   uint64_t begin = schedule.Group(expected.first_batch).first_walk;
@@ -119,7 +119,7 @@ Result<file::Database> OpenDatabase(const file::Environment& environment, const 
   return environment.Named(name);
 }
 
-Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptions& options) {
+Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderOptions& options) {
   if (options.global_batch_size == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 "global_batch_size 0 is out of range; give at least 1");
@@ -131,7 +131,7 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
   if (!database.record().empty()) LMDBIO_TRY_VOID(file::WalkDatabase(database, builder));
   const file::Layout layout = builder.Finish();
   const file::Snapshot& snapshot = environment.snapshot();
-  Expectation expected;
+  ReadExpectation expected;
   expected.record_count = layout.record_count();
   if (expected.record_count == 0) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -160,7 +160,7 @@ Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptio
 }
 
 Result<uint64_t> SerialChecksum(const std::string& data_path, const load::LoaderOptions& options) {
-  LMDBIO_TRY(const Expectation expected, Expect(data_path, options));
+  LMDBIO_TRY(const ReadExpectation expected, Expect(data_path, options));
   LMDBIO_TRY(const auto stream, load::LmdbStream::Open(data_path, options.database_name));
   const load::Schedule& schedule = expected.schedule;
   LMDBIO_TRY(const RecordTable table, TabulateRecords(*stream, expected.record_count));

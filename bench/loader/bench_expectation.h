@@ -12,7 +12,7 @@
 
 namespace lmdbio::tools {
 
-struct Expectation {
+struct ReadExpectation {
   uint64_t record_count = 0;  // records of the database
   uint64_t first_batch = 0;   // first batch of the run: 0, or that of the saved state
   uint64_t batch_end = 0;     // one past the last batch: as requested, or after one epoch
@@ -29,7 +29,7 @@ Result<file::Database> OpenDatabase(const file::Environment& environment, const 
 
 // Computes the expectation from a page walk.
 // Errors: kInvalidArgument (an empty database), kIo, kCorruption, ...
-Result<Expectation> Expect(const std::string& data_path, const load::LoaderOptions& options);
+Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderOptions& options);
 
 // The sum of RecordChecksum over the records of the run. The records are looked up in a table that
 // a pass of liblmdb's cursor fills.

@@ -388,7 +388,7 @@ struct ReadSeries {
 // Every rank finds the file. Rank 0 computes the expected outcome, which reads every page of the
 // tree once.
 Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSeries& plan,
-                 lmdbio::tools::Expectation& expectation) {
+                 lmdbio::tools::ReadExpectation& expectation) {
   LMDBIO_TRY(plan.raw.data_path, lmdbio::file::FindDataFile(plan.request.path));
   if (group.rank() != 0) return {};
   LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
@@ -401,7 +401,7 @@ Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSe
 
 // A shuffled run is compared with random reads of the size of a record. Of small records only a
 // sample is read, because all of them would take minutes.
-void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadSeries& plan) {
+void ShapeRaw(const lmdbio::tools::ReadExpectation& expectation, ReadSeries& plan) {
   using lmdbio::load::Order;
   using lmdbio::load::Shuffle;
   const LoaderOptions& options = plan.request.options;
@@ -418,7 +418,7 @@ void ShapeRaw(const lmdbio::tools::Expectation& expectation, ReadSeries& plan) {
 // Collective. Prepares a run before its clock starts. Afterwards the tree is in the page cache of
 // rank 0's host.
 Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& plan) {
-  lmdbio::tools::Expectation expectation;
+  lmdbio::tools::ReadExpectation expectation;
   LMDBIO_TRY_VOID(ranks::Agree(group, LookAhead(group, invocation, plan, expectation)));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
   plan.page_bytes = expectation.page_bytes;

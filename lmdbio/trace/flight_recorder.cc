@@ -60,7 +60,7 @@ std::string_view FlightKindName(FlightKind kind) {
 
 FlightRecorder::FlightRecorder(uint32_t capacity)
     : capacity_(capacity),
-      slots_(std::make_unique<Slot[]>(capacity)),
+      slots_(std::make_unique<EventSlot[]>(capacity)),
       day_minus_steady_ns_(DayNow() - SteadyNow()) {
   LMDBIO_CHECK(capacity > 0);
 }
@@ -77,7 +77,7 @@ void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_vi
                               FlightDetail detail) {
   constexpr auto kRelease = std::memory_order_release;
   const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
-  Slot& slot = slots_[order % capacity_];
+  EventSlot& slot = slots_[order % capacity_];
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   // Another thread is writing to the slot, or has written a newer event: this event is lost.
   if (state % 2 != 0 || state > 2 * order) return;
@@ -107,7 +107,7 @@ void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_vi
 }
 
 // False if there is no event, or if it is being overwritten.
-bool FlightRecorder::Read(const Slot& slot, Event& event) {
+bool FlightRecorder::Read(const EventSlot& slot, Event& event) {
   constexpr auto kAcquire = std::memory_order_acquire;
   const uint64_t state = slot.state.load(kAcquire);
   if (state == 0 || state % 2 != 0) return false;

@@ -67,19 +67,19 @@ class FlightRecorder {
   static constexpr size_t kNameWords = kNameBytesMax / sizeof(uint64_t);
   // A slot's state is 0 if it was never used, 2n + 1 while event n is being written to it, and
   // 2n + 2 after that.
-  struct alignas(64) Slot {
+  struct alignas(64) EventSlot {
     std::atomic<uint64_t> state{0};
     std::atomic<uint64_t> time_ns{0}, number{0}, bytes{0}, collective{0};
     std::atomic<uint64_t> kind_and_name_bytes{0};
     std::array<std::atomic<uint64_t>, kNameWords> name{};
   };
-  static_assert(sizeof(Slot) == 128);
+  static_assert(sizeof(EventSlot) == 128);
 
   struct Event;
-  static bool Read(const Slot& slot, Event& event);
+  static bool Read(const EventSlot& slot, Event& event);
 
   uint32_t capacity_;
-  std::unique_ptr<Slot[]> slots_;
+  std::unique_ptr<EventSlot[]> slots_;
   std::atomic<uint64_t> next_{0};
   int64_t day_minus_steady_ns_;  // time of day minus steady clock
 };

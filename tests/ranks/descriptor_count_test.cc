@@ -45,7 +45,7 @@ size_t CountDescriptors() {
 }
 
 // The parts that a root uses in normal training.
-struct Host {
+struct SimulatedHost {
   std::unique_ptr<JobHealth> health;
   std::unique_ptr<load::LayoutAllGather> layout;
   std::unique_ptr<load::LocationBroadcast> locations;
@@ -113,7 +113,7 @@ TEST_CASE("A root of 1,000 hosts holds fewer than 256 descriptors", "[comm][desc
     const size_t before = CountDescriptors();
     static_cast<void>(group.Barrier());
     {
-      Host host;
+      SimulatedHost host;
       const Status opened = host.Open(group);
       if (!opened) wrong[rank] = opened.error().message();
       static_cast<void>(group.Barrier());

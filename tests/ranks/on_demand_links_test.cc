@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using Direction = OnDemandLinks::Direction;
+using Direction = OnDemandLinks::LinkDirection;
 using OpenedLink = OnDemandLinks::OpenedLink;
 
 // The next links; none if none is opened within the limit.

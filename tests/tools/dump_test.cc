@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The operands of both programs: the directory, or a single file with -n for mdb_dump.
-struct Operand {
-  explicit Operand(const fs::path& data_file) : path(data_file) {
+struct DumpedFile {
+  explicit DumpedFile(const fs::path& data_file) : path(data_file) {
     if (data_file.filename() == "data.mdb") {
       path = data_file.parent_path();
     } else {
@@ -40,14 +40,14 @@ struct Operand {
   std::vector<std::string> mdb_options;
 };
 
-std::string MdbDump(const Operand& operand, std::vector<std::string> options) {
+std::string MdbDump(const DumpedFile& operand, std::vector<std::string> options) {
   options.insert(options.begin(), "mdb_dump");
   options.insert(options.end(), operand.mdb_options.begin(), operand.mdb_options.end());
   options.push_back(operand.path.string());
   return RunCommand(options).output;
 }
 
-std::string LmdbioDump(const Operand& operand, const std::vector<std::string>& options) {
+std::string LmdbioDump(const DumpedFile& operand, const std::vector<std::string>& options) {
   const CommandResult result = Run(DumpProgram(), operand.path, options);
   INFO(result.errors);
   REQUIRE(result.exit_code == 0);
@@ -99,7 +99,7 @@ std::string Printable(std::string_view dump, std::string_view backslash) {
 }
 
 // mdb_dump before 0.9.25 does not double a backslash, so its output is ambiguous.
-void CheckPrintable(const Operand& operand) {
+void CheckPrintable(const DumpedFile& operand) {
   const std::string hex = MdbDump(operand, {});
   const std::string expected = Printable(hex, "\\\\");
   const std::string theirs = MdbDump(operand, {"-p"});
@@ -107,7 +107,7 @@ void CheckPrintable(const Operand& operand) {
   CheckEqual(LmdbioDump(operand, {"-p"}), expected);
 }
 
-void CheckAll(const Operand& operand, const Fixture& fixture) {
+void CheckAll(const DumpedFile& operand, const Fixture& fixture) {
   if (!fixture.database_names.empty()) {
     CheckEqual(LmdbioDump(operand, {"-a"}), MdbDump(operand, {"-a"}));
     return;
@@ -121,7 +121,7 @@ TEST_CASE("lmdbio-dump equals mdb_dump", "[tools][conformance]") {
     if (spec.bulk == FixtureBulk::kHuge) continue;
     const TempDir dir;
     const Fixture fixture = WriteFixture(spec, dir.path());
-    const Operand operand(fixture.data_file);
+    const DumpedFile operand(fixture.data_file);
     INFO("fixture " << spec.name);
     CheckEqual(LmdbioDump(operand, {}), MdbDump(operand, {}));
     CheckPrintable(operand);
@@ -137,7 +137,7 @@ TEST_CASE("lmdbio-dump equals mdb_dump for a file beyond 4 GiB", "[tools][confor
   const TempDir dir;
   const Fixture fixture = WriteFixture(FindFixture("behind-4-gib"), dir.path());
   REQUIRE(std::filesystem::file_size(fixture.data_file) > uint64_t{1} << 32);
-  const Operand operand(fixture.data_file);
+  const DumpedFile operand(fixture.data_file);
   const std::string dump = LmdbioDump(operand, {});
   CHECK(std::ranges::count(dump, '\n') > 4000);
   CheckEqual(dump, MdbDump(operand, {}));
@@ -147,7 +147,7 @@ TEST_CASE("lmdbio-dump equals mdb_dump for a file beyond 4 GiB", "[tools][confor
 TEST_CASE("lmdbio-dump equals mdb_dump of LMDB 1.0", "[tools][conformance]") {
   for (const std::string& name : V3FixtureNames()) {
     const TempDir dir;
-    const Operand operand(dir.path() / "file");
+    const DumpedFile operand(dir.path() / "file");
     WriteWholeFile(operand.path, V3FixtureBytes(name));
     INFO("fixture " << name);
     const std::string expected = V3FixtureText(name, "dump");
@@ -183,7 +183,7 @@ TEST_CASE("lmdbio-dump finds the number of readers without the lock", "[tools]")
   const bool is_single_file = GENERATE(false, true);
   INFO(reader_count << " readers, single file: " << is_single_file);
   const fs::path data_file = dir.path() / (is_single_file ? "single" : "data.mdb");
-  const Operand operand(data_file);
+  const DumpedFile operand(data_file);
   WriteWithReaders(operand.path, is_single_file ? MDB_NOSUBDIR : 0, reader_count);
   const fs::path lock_file = dir.path() / (is_single_file ? "single-lock" : "lock.mdb");
 
@@ -198,7 +198,7 @@ TEST_CASE("lmdbio-dump finds the number of readers without the lock", "[tools]")
 TEST_CASE("lmdbio-dump prints the address of a fixed map", "[tools]") {
   const TempDir dir;
   TinyDb(dir.path(), {.environment_flags = MDB_FIXEDMAP, .map_bytes = 1 << 20}).Put("k", "v");
-  const Operand operand(dir.path() / "data.mdb");
+  const DumpedFile operand(dir.path() / "data.mdb");
   const std::string dump = LmdbioDump(operand, {});
   CHECK(dump.find("\nmapaddr=0x") != std::string::npos);
   CheckEqual(dump, MdbDump(operand, {}));
@@ -214,7 +214,7 @@ TEST_CASE("mdb_load reads the output of lmdbio-dump -p", "[tools]") {
   fs::create_directories(dir.path() / "to");
   TinyDb(dir.path() / "from").Put("every byte", every_byte).Put("none", "").Commit();
   const fs::path dump = dir.path() / "dump";
-  WriteWholeFile(dump, AsBytes(LmdbioDump(Operand(dir.path() / "from/data.mdb"), {"-p"})));
+  WriteWholeFile(dump, AsBytes(LmdbioDump(DumpedFile(dir.path() / "from/data.mdb"), {"-p"})));
 
   const CommandResult loaded =
       RunCommand({"mdb_load", "-f", dump.string(), (dir.path() / "to").string()});
@@ -234,7 +234,7 @@ TEST_CASE("lmdbio-dump prints values of every size around its buffer", "[tools]"
     db.Put(fmt::format("{:08}", size_bytes), random.BytesOf(size_bytes));
   }
   db.Commit();
-  const Operand operand(db.data_file());
+  const DumpedFile operand(db.data_file());
   CheckEqual(LmdbioDump(operand, {}), MdbDump(operand, {}));
   CheckPrintable(operand);
 }

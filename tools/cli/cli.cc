@@ -45,15 +45,15 @@ extern "C" void NoteStopSignal(int signal_number) {
   }
 }
 
-struct Operand {
+struct CliOperand {
   std::string name;
   bool is_required = true;
   bool is_many = false;
 };
 
 // "DIR [OUT]" becomes {DIR, required}, {OUT, optional}; "IN..." becomes {IN, required, many}.
-std::vector<Operand> SplitOperands(std::string_view text) {
-  std::vector<Operand> operands;
+std::vector<CliOperand> SplitOperands(std::string_view text) {
+  std::vector<CliOperand> operands;
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
@@ -83,10 +83,10 @@ po::options_description DescribeOptions(const Command& command) {
 // Parses the words after the command's name. Throws po::error or Misuse. With --help or --version,
 // operands and required options may be missing.
 po::variables_map Parse(const Command& command, const std::vector<std::string>& words) {
-  const std::vector<Operand> operands = SplitOperands(command.operands);
+  const std::vector<CliOperand> operands = SplitOperands(command.operands);
   po::options_description all = DescribeOptions(command);
   po::positional_options_description positions;
-  for (const Operand& operand : operands) {
+  for (const CliOperand& operand : operands) {
     if (operand.is_many) {
       all.add_options()(operand.name.c_str(), po::value<std::vector<std::string>>());
     } else {
@@ -106,7 +106,7 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
   }
   if (values.count("help") != 0 || values.count("version") != 0) return values;
   po::notify(values);
-  for (const Operand& operand : operands) {
+  for (const CliOperand& operand : operands) {
     if (operand.is_required && values.count(operand.name) == 0) {
       throw Misuse(fmt::format("missing {}", operand.name));
     }

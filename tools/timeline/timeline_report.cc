@@ -62,7 +62,7 @@ size_t TimelineReport::TensorNamed(const std::string& name) {
 
 void TimelineReport::Take(const json& event) {
   const int number = event["pid"].get<int>();
-  Rank& rank = ranks_[number];
+  RankReport& rank = ranks_[number];
   const std::string kind = event["ph"];
   if (kind == "M") return TakeMetadata(event, rank);
   const double at = event["ts"].get<double>();
@@ -75,7 +75,7 @@ void TimelineReport::Take(const json& event) {
   if (kind == "X") TakeSpan(event, rank, at);
 }
 
-void TimelineReport::TakeMetadata(const json& event, Rank& rank) {
+void TimelineReport::TakeMetadata(const json& event, RankReport& rank) {
   const std::string name = NameOf(event);
   if (name == "lmdbio_end") rank.lost_count += ArgumentOf(event, "lost_events");
   if (name != "thread_name" || !event.contains("args")) return;
@@ -86,7 +86,7 @@ void TimelineReport::TakeMetadata(const json& event, Rank& rank) {
   row.has_name = true;
 }
 
-void TimelineReport::TakeBegin(const json& event, int number, Rank& rank, double at) {
+void TimelineReport::TakeBegin(const json& event, int number, RankReport& rank, double at) {
   ReportTrack& row = rank.rows[WholeIn(event, "tid")];
   if (!row.has_name || NameOf(event) != "negotiate") return;
   row.is_negotiating = true;
@@ -109,12 +109,12 @@ void TimelineReport::CountSubmission(size_t tensor, uint64_t number, int rank, d
   }
 }
 
-void TimelineReport::CountPhase(const char* name, Tensor& tensor, double took) {
+void TimelineReport::CountPhase(const char* name, TensorReport& tensor, double took) {
   phases_[name].push_back(static_cast<float>(took));
   tensor.phase_us[name] += took;
 }
 
-void TimelineReport::TakeEnd(const json& event, Rank& rank, double at) {
+void TimelineReport::TakeEnd(const json& event, RankReport& rank, double at) {
   ReportTrack& row = rank.rows[WholeIn(event, "tid")];
   if (!row.is_negotiating) return;
   row.is_negotiating = false;
@@ -123,7 +123,7 @@ void TimelineReport::TakeEnd(const json& event, Rank& rank, double at) {
   rank.negotiating.Add(row.begin, at);
 }
 
-void TimelineReport::TakeSpan(const json& event, Rank& rank, double at) {
+void TimelineReport::TakeSpan(const json& event, RankReport& rank, double at) {
   const std::string name = NameOf(event);
   const double end = at + event["dur"].get<double>();
   if (name == "wait") {
@@ -142,7 +142,7 @@ void TimelineReport::TakeSpan(const json& event, Rank& rank, double at) {
 
 // Divides the time of a bucket. Packing lasts until the first transfer; the time after that outside
 // transfers is unpacking. A bucket without transfers counts as one transfer.
-void TimelineReport::TakeBucket(const json& event, Rank& rank, double at, double end) {
+void TimelineReport::TakeBucket(const json& event, RankReport& rank, double at, double end) {
   const BucketTimes& before = rank.bucket;
   BucketTimes bucket = {.number = ArgumentOf(event, "number"), .end = end};
   if (before.has_transfer && before.first_transfer >= at) {
@@ -159,10 +159,10 @@ void TimelineReport::TakeBucket(const json& event, Rank& rank, double at, double
 
 // Counts a tensor from the time at which all ranks have submitted it. All tensors of a bucket get
 // the phases of the bucket.
-void TimelineReport::TakeOperation(const json& event, Rank& rank, double at, double end) {
+void TimelineReport::TakeOperation(const json& event, RankReport& rank, double at, double end) {
   ReportTrack& row = rank.rows[WholeIn(event, "tid")];
   if (!row.has_name) return;
-  Tensor& tensor = tensors_[row.tensor];
+  TensorReport& tensor = tensors_[row.tensor];
   rank.under_way.Add(at, end);
   if (NameOf(event) == "declined") return CountPhase("declined", tensor, end - at);
   const BucketTimes& bucket = rank.bucket;
@@ -188,8 +188,8 @@ ordered_json TimelineReport::DescribePhases() const {
 
 // The tensors with the longest 95th percentile.
 ordered_json TimelineReport::DescribeTensors(size_t count_max) const {
-  std::vector<std::pair<double, const Tensor*>> slowest;
-  for (const Tensor& tensor : tensors_) {
+  std::vector<std::pair<double, const TensorReport*>> slowest;
+  for (const TensorReport& tensor : tensors_) {
     if (!tensor.total.empty()) slowest.emplace_back(Quantile(tensor.total, 0.95), &tensor);
   }
   std::ranges::stable_sort(slowest, std::greater(), [](const auto& one) { return one.first; });

@@ -48,7 +48,7 @@ class TimelineReport {
     double first_transfer = 0, transfer_so_far = 0;
     bool has_transfer = false;
   };
-  struct Rank {
+  struct RankReport {
     std::map<uint64_t, ReportTrack> rows;
     BucketTimes bucket;
     TimeSpans under_way, transferring, negotiating, waiting;
@@ -57,7 +57,7 @@ class TimelineReport {
     bool has_event = false;
     uint64_t lost_count = 0;
   };
-  struct Tensor {
+  struct TensorReport {
     std::string name;
     Durations total;
     std::map<std::string, double> phase_us;  // sums by phase
@@ -70,13 +70,13 @@ class TimelineReport {
   };
 
   size_t TensorNamed(const std::string& name);
-  void TakeMetadata(const nlohmann::json& event, Rank& rank);
-  void TakeBegin(const nlohmann::json& event, int rank_number, Rank& rank, double at);
-  void TakeEnd(const nlohmann::json& event, Rank& rank, double at);
-  void TakeSpan(const nlohmann::json& event, Rank& rank, double at);
-  void TakeBucket(const nlohmann::json& event, Rank& rank, double at, double end);
-  void TakeOperation(const nlohmann::json& event, Rank& rank, double at, double end);
-  void CountPhase(const char* name, Tensor& tensor, double took);
+  void TakeMetadata(const nlohmann::json& event, RankReport& rank);
+  void TakeBegin(const nlohmann::json& event, int rank_number, RankReport& rank, double at);
+  void TakeEnd(const nlohmann::json& event, RankReport& rank, double at);
+  void TakeSpan(const nlohmann::json& event, RankReport& rank, double at);
+  void TakeBucket(const nlohmann::json& event, RankReport& rank, double at, double end);
+  void TakeOperation(const nlohmann::json& event, RankReport& rank, double at, double end);
+  void CountPhase(const char* name, TensorReport& tensor, double took);
   void CountSubmission(size_t tensor, uint64_t number, int rank, double at);
 
   nlohmann::ordered_json DescribePhases() const;
@@ -86,9 +86,9 @@ class TimelineReport {
   nlohmann::ordered_json DescribeExposed(nlohmann::ordered_json& advice) const;
   nlohmann::ordered_json DescribeBuckets(nlohmann::ordered_json& advice) const;
 
-  std::map<int, Rank> ranks_;
+  std::map<int, RankReport> ranks_;
   std::map<std::string, Durations> phases_;
-  std::vector<Tensor> tensors_;
+  std::vector<TensorReport> tensors_;
   std::unordered_map<std::string, size_t> tensor_of_name_;
   std::map<std::pair<uint64_t, size_t>, SubmissionTime> submissions_;  // by number and tensor
 };

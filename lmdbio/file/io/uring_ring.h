@@ -82,7 +82,7 @@ class UringRing {
     void operator()(io_uring* ring) const;
   };
   using UniqueRing = std::unique_ptr<io_uring, RingDeleter>;
-  struct Place {
+  struct PendingSlot {
     PendingRead read;
     int fd = -1;
   };
@@ -95,7 +95,7 @@ class UringRing {
   void AwaitInFlight();
 
   UniqueRing ring_;
-  std::vector<Place> places_;          // [depth] reads in the ring; their user data is the index
+  std::vector<PendingSlot> places_;    // [depth] reads in the ring; their user data is the index
   std::vector<uint32_t> free_places_;  // free indices of places_
 };
 

@@ -18,7 +18,7 @@ constexpr size_t kChunkRecords = size_t{1} << 18;
 
 // The locations of a chunk's records: one symbol for each record, and the numbers that two of the
 // symbols need.
-struct Places {
+struct EncodedLocations {
   std::vector<uint64_t> symbols;    // [record count]
   std::vector<uint64_t> far_pages;  // [count of kFarRun] zigzag distance from the predicted page
   std::vector<uint64_t> in_pages;   // [count of kInPage] offset in the page
@@ -34,7 +34,7 @@ bool StandsOn(PageFormat format, uint64_t home, uint64_t offset, uint64_t length
 // last run, or elsewhere with its distance. A value on the home page is at a predicted offset, or
 // elsewhere with its offset. The predictor then takes the true location, as the decoder will.
 void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
-                 LocationPredictor& predictor, Places& places) {
+                 LocationPredictor& predictor, EncodedLocations& places) {
   LocationSymbol symbol = LocationSymbol::kInPage;
   if (!StandsOn(format, predictor.home_page(), offset, length_bytes)) {
     const uint64_t page = offset / format.page_size_bytes();
@@ -61,7 +61,7 @@ void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
 struct Chunk {
   std::vector<uint64_t> run_lengths, kinds, leaves, first_nodes, homes;
   std::vector<uint64_t> lengths;
-  Places places;
+  EncodedLocations places;
 };
 
 tl::unexpected<Error> Corrupt(std::string_view what) {
@@ -87,7 +87,7 @@ Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
     LMDBIO_TRY_VOID(DecodeNumbers(in, run_count, *numbers));
   }
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, chunk.lengths));
-  Places& places = chunk.places;
+  EncodedLocations& places = chunk.places;
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, places.symbols));
   LMDBIO_TRY_VOID(
       DecodeNumbers(in, CountOf(places.symbols, LocationSymbol::kFarRun), places.far_pages));
@@ -144,7 +144,8 @@ class Expander {
   }
 
  private:
-  Result<Extent> Place(const Places& places, uint64_t symbol_code, uint64_t length_bytes) {
+  Result<Extent> Place(const EncodedLocations& places, uint64_t symbol_code,
+                       uint64_t length_bytes) {
     if (symbol_code > kPlaceSymbolMax || length_bytes > UINT32_MAX) {
       return Corrupt("a record has an unknown symbol or more than 4 GiB");
     }
@@ -206,7 +207,7 @@ Status ExactEncoder::Add(const RecordRun& run) {
 void ExactEncoder::EncodeChunk() {
   if (run_lengths_.empty()) return;
   LocationPredictor predictor(page_format_);
-  Places places;
+  EncodedLocations places;
   size_t at = 0;
   for (size_t run = 0; run < run_lengths_.size(); ++run) {
     predictor.BeginRun(homes_[run]);

@@ -93,8 +93,8 @@ class ReadPlan final : public file::RecordRunSink {
   // Cuts other blocks for the same buffer. Requires: Finish was called
   void CutBlocks(const BlockCut& cut) { cutter_.Cut(extents_, cut); }
 
-  // Lifetime of these spans: until the plan changes or ends; so a temporary plan has none. The first
-  // three are as in BlockCutter.
+  // Lifetime of these spans: until the plan changes or ends; so a temporary plan has none. The
+  // first three are as in BlockCutter.
   std::span<const PlannedBlock> blocks() const& { return cutter_.blocks(); }
   std::span<const PlannedBlock> blocks() && = delete;
   std::span<const PlannedExtent> parts() const& { return cutter_.parts(); }

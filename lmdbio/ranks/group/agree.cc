@@ -15,14 +15,14 @@
 namespace lmdbio::ranks {
 namespace {
 
-struct Verdict {
+struct AgreedFailure {
   int32_t code = 0;
   int32_t error_number = 0;
   uint64_t text_bytes = 0;
 };
 
 // Whether a rank failed only because another rank had failed before.
-bool IsSecondHand(const Verdict& verdict) {
+bool IsSecondHand(const AgreedFailure& verdict) {
   return verdict.code == static_cast<int32_t>(ErrorCode::kPeerFailed);
 }
 
@@ -35,15 +35,15 @@ std::string TextOf(const Group& group, const Error& error) {
 
 struct FailureReporter {
   int rank = -1;
-  Verdict verdict;
+  AgreedFailure verdict;
 };
 
 // The rank whose failure all ranks report; rank -1 if no rank failed.
 FailureReporter ChooseReporter(Bytes gathered) {
   FailureReporter reporter;
-  for (size_t rank = 0; rank < gathered.size() / sizeof(Verdict); ++rank) {
-    Verdict verdict;
-    std::memcpy(&verdict, &gathered[rank * sizeof(Verdict)], sizeof(Verdict));
+  for (size_t rank = 0; rank < gathered.size() / sizeof(AgreedFailure); ++rank) {
+    AgreedFailure verdict;
+    std::memcpy(&verdict, &gathered[rank * sizeof(AgreedFailure)], sizeof(AgreedFailure));
     if (verdict.code == 0 || (reporter.rank >= 0 && IsSecondHand(verdict))) continue;
     reporter = {static_cast<int>(rank), verdict};
     if (!IsSecondHand(verdict)) break;
@@ -55,7 +55,7 @@ FailureReporter ChooseReporter(Bytes gathered) {
 
 Status Agree(Group& group, Status mine) {
   const std::string my_text = mine ? "" : TextOf(group, mine.error());
-  Verdict my_verdict;
+  AgreedFailure my_verdict;
   if (!mine) {
     my_verdict = {static_cast<int32_t>(mine.error().code()), mine.error().error_number(),
                   my_text.size()};

@@ -25,12 +25,12 @@ namespace {
 // The message of every rank after a step. All ranks return the code of the lowest failed rank,
 // while Agree would return kPeerFailed on the others. So all ranks make the same decision on
 // another kind of memory.
-struct Outcome {
+struct StepOutcome {
   int32_t code = 0;  // of the failure; 0: none
   std::array<char, 252> words{};
 
-  static Outcome Of(const Status& status) {
-    Outcome outcome;
+  static StepOutcome Of(const Status& status) {
+    StepOutcome outcome;
     if (status) return outcome;
     outcome.code = static_cast<int32_t>(status.error().code());
     status.error().message().copy(outcome.words.data(), outcome.words.size() - 1);
@@ -41,7 +41,7 @@ struct Outcome {
 struct Arrival {
   uint64_t size_bytes = 0;
   DescriptorInbox::Address inbox;
-  Outcome outcome;
+  StepOutcome outcome;
 };
 static_assert(std::is_trivially_copyable_v<Arrival>);
 
@@ -54,9 +54,9 @@ Result<std::vector<T>> GatherAll(Group& group, const T& mine) {
 }
 
 // The failure of the lowest rank that has one.
-Status FirstFailure(const Group& group, std::span<const Outcome> outcomes) {
+Status FirstFailure(const Group& group, std::span<const StepOutcome> outcomes) {
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
-    const Outcome& outcome = outcomes[rank];
+    const StepOutcome& outcome = outcomes[rank];
     if (outcome.code == 0) continue;
     const bool is_own = rank == static_cast<size_t>(group.rank());
     return Fail(static_cast<ErrorCode>(outcome.code),
@@ -68,7 +68,7 @@ Status FirstFailure(const Group& group, std::span<const Outcome> outcomes) {
 
 // Collective.
 Status EndStep(Group& group, const Status& mine) {
-  LMDBIO_TRY(const auto outcomes, GatherAll(group, Outcome::Of(mine)));
+  LMDBIO_TRY(const auto outcomes, GatherAll(group, StepOutcome::Of(mine)));
   return FirstFailure(group, outcomes);
 }
 
@@ -83,10 +83,11 @@ Status StatusOf(const Result<T>& result) {
 Result<std::vector<DescriptorInbox::Address>> MeetAll(Group& group, uint64_t size_bytes,
                                                       const DescriptorInbox::Address& mine,
                                                       const Status& made) {
-  LMDBIO_TRY(const auto arrivals, GatherAll(group, Arrival{size_bytes, mine, Outcome::Of(made)}));
+  LMDBIO_TRY(const auto arrivals,
+             GatherAll(group, Arrival{size_bytes, mine, StepOutcome::Of(made)}));
   std::vector<uint64_t> sizes;
   std::vector<DescriptorInbox::Address> inboxes;
-  std::vector<Outcome> outcomes;
+  std::vector<StepOutcome> outcomes;
   for (const Arrival& one : arrivals) {
     sizes.push_back(one.size_bytes);
     inboxes.push_back(one.inbox);

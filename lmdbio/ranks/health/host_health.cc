@@ -23,7 +23,7 @@ std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silen
                      std::chrono::duration<double>(silence).count());
 }
 
-struct alignas(64) HostHealth::Peer {
+struct alignas(64) HostHealth::WatchedRank {
   ProcessIdentity process;         // set before the barrier in Create
   std::atomic<uint64_t> sign;      // changes as long as the rank calls Check
   std::atomic<uint32_t> has_left;  // in good order: its end and its silence are no failures
@@ -33,9 +33,10 @@ FailureCell& HostHealth::cell() const {
   return *std::launder(reinterpret_cast<FailureCell*>(memory_->bytes().data()));
 }
 
-HostHealth::Peer& HostHealth::peer(size_t index) const {
-  std::byte* const first = memory_->bytes().data() + AlignUp(sizeof(FailureCell), alignof(Peer));
-  return *std::launder(reinterpret_cast<Peer*>(first + index * sizeof(Peer)));
+HostHealth::WatchedRank& HostHealth::peer(size_t index) const {
+  std::byte* const first =
+      memory_->bytes().data() + AlignUp(sizeof(FailureCell), alignof(WatchedRank));
+  return *std::launder(reinterpret_cast<WatchedRank*>(first + index * sizeof(WatchedRank)));
 }
 
 Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
@@ -47,8 +48,8 @@ Result<std::unique_ptr<HostHealth>> HostHealth::Create(Group& group,
   health->own_ = static_cast<size_t>(host->rank());
   // If one host has no memory, all ranks fail here, and none waits for another.
   LMDBIO_TRY(health->memory_,
-             ForAll(group, host->AllocateShared(sizeof(FailureCell) + alignof(Peer) +
-                                                size * sizeof(Peer))));
+             ForAll(group, host->AllocateShared(sizeof(FailureCell) + alignof(WatchedRank) +
+                                                size * sizeof(WatchedRank))));
   health->failure_.emplace(health->cell());
   const int rank = group.rank();
   health->rank_ = rank;

@@ -46,10 +46,10 @@ class HostHealth final : public Health {
   std::string failure();
 
  private:
-  struct Peer;
+  struct WatchedRank;
   HostHealth() = default;
   FailureCell& cell() const;
-  Peer& peer(size_t index) const;
+  WatchedRank& peer(size_t index) const;
   void Record(const std::string& text, int error_number);
   std::string FindFailure(std::chrono::nanoseconds looked_for);
 

@@ -146,20 +146,20 @@ MpiWindow AllocateWindow(MPI_Comm communicator, int rank, uint64_t window_bytes)
   return window;
 }
 
-struct Outcome {
+struct AllocationOutcome {
   uint64_t failed = 0;
   uint64_t page_distance = 0;  // bytes from the window's start to the next page
 };
 
 // Success if all ranks have the window, at the same distance from a page boundary.
 Status CheckOutcomes(MPI_Comm communicator, int rank_count, const MpiWindow& window,
-                     const Outcome& mine) {
-  std::vector<Outcome> all(static_cast<size_t>(rank_count));
+                     const AllocationOutcome& mine) {
+  std::vector<AllocationOutcome> all(static_cast<size_t>(rank_count));
   LMDBIO_TRY_VOID(AllGatherInPieces(communicator, std::as_bytes(std::span(&mine, 1)),
                                     std::as_writable_bytes(std::span(all))));
   if (mine.failed != 0) return MpiStatus(window.code, window.call);
   for (int rank = 0; rank < rank_count; ++rank) {
-    const Outcome& theirs = all[static_cast<size_t>(rank)];
+    const AllocationOutcome& theirs = all[static_cast<size_t>(rank)];
     if (theirs.failed != 0) {
       return Fail(ErrorCode::kInternal,
                   fmt::format("MPI allocated no shared memory on rank {}", rank));

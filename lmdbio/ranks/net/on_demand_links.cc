@@ -132,9 +132,9 @@ bool OnDemandLinks::TakeRequests() {
 }
 
 void OnDemandLinks::TakeOutcomes() {
-  for (PeerConnector::Outcome& outcome : connector_.Serve(Clock::now())) {
+  for (PeerConnector::ConnectResult& outcome : connector_.Serve(Clock::now())) {
     Report({.rank = outcome.rank,
-            .direction = Direction::kOutgoing,
+            .direction = LinkDirection::kOutgoing,
             .socket = std::move(outcome.socket),
             .failure = std::move(outcome.failure)});
   }
@@ -146,7 +146,7 @@ void OnDemandLinks::Welcome(PeerDoor::Visitor visitor) {
                            static_cast<size_t>(visitor.from) < job_.of_ranks.size();
   if (!is_expected || !PeerDoor::Answer(visitor)) return;
   Report({.rank = visitor.from,
-          .direction = Direction::kIncoming,
+          .direction = LinkDirection::kIncoming,
           .socket = std::move(visitor.socket),
           .failure = {}});
 }

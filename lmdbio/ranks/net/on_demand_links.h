@@ -28,14 +28,14 @@ namespace lmdbio::ranks {
 // Threads: any.
 class OnDemandLinks {
  public:
-  enum class Direction { kOutgoing, kIncoming };
+  enum class LinkDirection { kOutgoing, kIncoming };
 
   // A link that stands, or an outgoing one that cannot be opened.
   struct OpenedLink {
     int rank = -1;
-    Direction direction = Direction::kOutgoing;
+    LinkDirection direction = LinkDirection::kOutgoing;
     UniqueFd socket;      // does not block; empty after a failure
-    std::string failure;  // "within 1 s (...), tried ...", as PeerConnector::Outcome
+    std::string failure;  // "within 1 s (...), tried ...", as PeerConnector::ConnectResult
   };
 
   // Collective. Returns when every rank listens.

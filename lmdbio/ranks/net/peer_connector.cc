@@ -126,8 +126,8 @@ std::optional<std::chrono::milliseconds> PeerConnector::ExceededLimit(const Atte
   return std::nullopt;
 }
 
-std::vector<PeerConnector::Outcome> PeerConnector::Serve(Clock::time_point now) {
-  std::vector<Outcome> outcomes;
+std::vector<PeerConnector::ConnectResult> PeerConnector::Serve(Clock::time_point now) {
+  std::vector<ConnectResult> outcomes;
   for (Attempt& attempt : attempts_) {
     Continue(attempt, now);
     if (attempt.phase == ConnectPhase::kDone) {

@@ -37,7 +37,7 @@ class PeerConnector {
   using Clock = std::chrono::steady_clock;
 
   // The end of all attempts to reach a rank.
-  struct Outcome {
+  struct ConnectResult {
     int rank = -1;
     UniqueFd socket;      // does not block; empty after a failure
     std::string failure;  // "within 30 s (no answer), tried 10.1.2.3 port 4711"
@@ -59,7 +59,7 @@ class PeerConnector {
 
   // Continues all attempts as far as possible without waiting.
   // Returns: the ranks that were reached, or given up, in this call
-  std::vector<Outcome> Serve(Clock::time_point now);
+  std::vector<ConnectResult> Serve(Clock::time_point now);
 
   bool is_idle() const { return attempts_.empty(); }
 

@@ -62,7 +62,7 @@ void Rendezvous::Welcome(PeerDoor::Visitor visitor) {
 }
 
 Status Rendezvous::TakeOutcomes() {
-  for (PeerConnector::Outcome& outcome : connector_.Serve(Clock::now())) {
+  for (PeerConnector::ConnectResult& outcome : connector_.Serve(Clock::now())) {
     if (!outcome.socket) {
       return Fail(ErrorCode::kIo,
                   fmt::format("no connection to rank {} {}", outcome.rank, outcome.failure));

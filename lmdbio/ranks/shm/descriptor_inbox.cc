@@ -66,15 +66,15 @@ Status CheckUser(const UniqueFd& socket) {
 }
 
 // A message of a secret and one descriptor.
-struct Message {
-  Message() {
+struct DescriptorMessage {
+  DescriptorMessage() {
     head.msg_iov = &piece;
     head.msg_iovlen = 1;
     head.msg_control = control.data();
     head.msg_controllen = CMSG_LEN(sizeof(int));  // not one descriptor more
   }
-  Message(const Message&) = delete;
-  Message& operator=(const Message&) = delete;
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
 
   Secret secret{};
   iovec piece{secret.data(), secret.size()};
@@ -84,7 +84,7 @@ struct Message {
 
 // The descriptor of one connection, if its sender knows the secret.
 Result<std::optional<UniqueFd>> Receive(const UniqueFd& connection, const Secret& secret) {
-  Message message;
+  DescriptorMessage message;
   const ssize_t got = ::recvmsg(connection.get(), &message.head, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN) return std::nullopt;
   if (got < 0) return Refused("recvmsg");
@@ -133,7 +133,7 @@ Status SendDescriptor(const Address& to, const UniqueFd& descriptor) {
   const SocketName name(to);
   if (::connect(socket.get(), name.get(), name.length) != 0) return Refused("connect");
   LMDBIO_TRY_VOID(CheckUser(socket));
-  Message message;
+  DescriptorMessage message;
   message.secret = to.secret;
   cmsghdr* const about = CMSG_FIRSTHDR(&message.head);
   about->cmsg_level = SOL_SOCKET;

@@ -66,7 +66,7 @@ class FailureCell {
 
  private:
   friend class FailureReader;
-  enum State : uint32_t { kEmpty, kClaimed, kRecorded, kUnknown };
+  enum CellState : uint32_t { kEmpty, kClaimed, kRecorded, kUnknown };
 
   std::atomic<uint32_t> state_{kEmpty};
   // Written by the rank that claimed the cell, read once it is recorded.

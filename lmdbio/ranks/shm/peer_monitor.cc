@@ -93,7 +93,7 @@ ProcessIdentity OwnIdentity() {
 }
 
 bool PeerMonitor::Add(const ProcessIdentity& peer) {
-  Peer& added = peers_.emplace_back();
+  MonitoredPeer& added = peers_.emplace_back();
   const ProcessIdentity own = OwnIdentity();
   if (peer == own) return true;
   if (peer.pid <= 0 || peer.pid_namespace != own.pid_namespace) return false;
@@ -112,10 +112,10 @@ std::optional<size_t> PeerMonitor::FindGone(size_t first) const {
   std::vector<pollfd> asked;
   asked.reserve(peers_.size());
   // poll ignores the descriptor -1.
-  for (const Peer& peer : peers_) asked.push_back({peer.pidfd.get(), POLLIN, 0});
+  for (const MonitoredPeer& peer : peers_) asked.push_back({peer.pidfd.get(), POLLIN, 0});
   ::poll(asked.data(), asked.size(), 0);
   for (size_t i = first; i < asked.size(); ++i) {
-    const Peer& peer = peers_[i];
+    const MonitoredPeer& peer = peers_[i];
     const bool has_ended = (asked[i].revents & POLLIN) != 0 || (peer.stat && HasEnded(peer.stat));
     if (peer.is_gone || has_ended) return i;
   }

@@ -43,12 +43,12 @@ class PeerMonitor {
   std::optional<size_t> FindGone(size_t first = 0) const;
 
  private:
-  struct Peer {
+  struct MonitoredPeer {
     UniqueFd pidfd;
     UniqueFd stat;         // if there is no pidfd
     bool is_gone = false;  // it had ended when it was added
   };
-  std::vector<Peer> peers_;
+  std::vector<MonitoredPeer> peers_;
 };
 
 }  // namespace lmdbio::ranks

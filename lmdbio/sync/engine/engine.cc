@@ -249,15 +249,15 @@ Result<Handle> Engine::FollowOrder(std::vector<OrderedTensor> order) {
 }
 
 Status Engine::StepPlan() {
-  LMDBIO_TRY(const PlanDriver::Outcome outcome, plans_.Step(Clock::now()));
+  LMDBIO_TRY(const PlanDriver::PlanStep outcome, plans_.Step(Clock::now()));
   switch (outcome) {
-    case PlanDriver::Outcome::kSent:
+    case PlanDriver::PlanStep::kSent:
       break;
-    case PlanDriver::Outcome::kIdle:
+    case PlanDriver::PlanStep::kIdle:
       // No wake-up before the next bucket is complete: fewer of them can change nothing.
       Rest({.limit = RoundDriver::kIdleTick}, plans_.missing_count());
       break;
-    case PlanDriver::Outcome::kAbandoned:
+    case PlanDriver::PlanStep::kAbandoned:
       ReturnToRounds();
       break;
   }

@@ -8,7 +8,7 @@
 
 namespace lmdbio::sync {
 
-PlanDriver::PlanDriver(const Parts& parts, std::chrono::milliseconds patience)
+PlanDriver::PlanDriver(const PlanDriverParts& parts, std::chrono::milliseconds patience)
     : parts_(parts), patience_(patience), last_progress_(Clock::now()) {}
 
 void PlanDriver::Follow(Plan plan, std::vector<Request> pending) {
@@ -48,7 +48,7 @@ void PlanDriver::Submit(const Request& request) {
 //   next bucket full?  -> send it
 //   wake-up?           -> a peer waits for this bucket, or has given up: look at its health
 //   patience over?     -> decline
-Result<PlanDriver::Outcome> PlanDriver::Step(Clock::time_point now) {
+Result<PlanDriver::PlanStep> PlanDriver::Step(Clock::time_point now) {
   if (!followed_->must_decline) {
     if (const Bucket* const bucket = followed_->progress.TakeReady()) return SendBucket(*bucket);
     if (parts_.transport.take_ring()) {
@@ -58,7 +58,7 @@ Result<PlanDriver::Outcome> PlanDriver::Step(Clock::time_point now) {
     if (is_out_of_patience(now)) followed_->must_decline = true;
   }
   if (followed_->must_decline) return Decline();
-  return Outcome::kIdle;
+  return PlanStep::kIdle;
 }
 
 // The next bucket lacks a tensor, others were submitted, and some thread waits for them: a thread
@@ -78,7 +78,7 @@ uint64_t PlanDriver::CallDigest() const {
   return (digest ^ followed_->sent_count) * 0x9E3779B97F4A7C15 + followed_->sent_count;
 }
 
-Result<PlanDriver::Outcome> PlanDriver::SendBucket(const Bucket& bucket) {
+Result<PlanDriver::PlanStep> PlanDriver::SendBucket(const Bucket& bucket) {
   const auto index = static_cast<size_t>(&bucket - followed_->progress.plan().buckets().data());
   const Response& response = followed_->buckets[index];
   const std::vector<Task*> tasks = parts_.tasks.Find(response.tensors);
@@ -94,20 +94,20 @@ Result<PlanDriver::Outcome> PlanDriver::SendBucket(const Bucket& bucket) {
   last_progress_ = Clock::now();
   if (outcome == CallOutcome::kDeclined) {
     followed_->declined = response.tensors;
-    return Outcome::kAbandoned;
+    return PlanStep::kAbandoned;
   }
   ++followed_->sent_count;
   static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
   followed_->is_called = false;
   parts_.tracer.Unpacked(tasks);
   parts_.tasks.Finish(response.tensors, {});
-  return Outcome::kSent;
+  return PlanStep::kSent;
 }
 
-Result<PlanDriver::Outcome> PlanDriver::Decline() {
+Result<PlanDriver::PlanStep> PlanDriver::Decline() {
   LMDBIO_TRY(const CallOutcome outcome, parts_.executor.Decline(CallDigest()));
   LMDBIO_CHECK(outcome == CallOutcome::kDeclined);
-  return Outcome::kAbandoned;
+  return PlanStep::kAbandoned;
 }
 
 AbandonedPlan PlanDriver::TakeAbandoned() {

@@ -44,7 +44,7 @@ class PlanDriver {
   static constexpr int kUnwaitedPatience = 10;
 
   // All of them must outlive the driver.
-  struct Parts {
+  struct PlanDriverParts {
     Transport& transport;
     ranks::Health& health;
     Collectives& collectives;
@@ -56,7 +56,7 @@ class PlanDriver {
   };
 
   // patience  as SyncOptions::plan_patience
-  PlanDriver(const Parts& parts, std::chrono::milliseconds patience);
+  PlanDriver(const PlanDriverParts& parts, std::chrono::milliseconds patience);
 
   bool is_following() const { return followed_.has_value(); }
 
@@ -76,8 +76,8 @@ class PlanDriver {
   // Sends the next bucket if it is full, or declines it if this rank must abandon the plan.
   // kAbandoned: another rank or this one has declined; TakeAbandoned follows.
   // Errors: as Collectives and Health
-  enum class Outcome : uint8_t { kIdle, kSent, kAbandoned };
-  Result<Outcome> Step(Clock::time_point now);
+  enum class PlanStep : uint8_t { kIdle, kSent, kAbandoned };
+  Result<PlanStep> Step(Clock::time_point now);
 
   // Stops following. The bucket that was declined has changed no tensor.
   AbandonedPlan TakeAbandoned();
@@ -94,12 +94,12 @@ class PlanDriver {
     bool must_decline = false;
     bool is_called = false;  // another rank has sent a wake-up since the last bucket
   };
-  Result<Outcome> SendBucket(const Bucket& bucket);
-  Result<Outcome> Decline();
+  Result<PlanStep> SendBucket(const Bucket& bucket);
+  Result<PlanStep> Decline();
   uint64_t CallDigest() const;
   bool is_out_of_patience(Clock::time_point now) const;
 
-  Parts parts_;
+  PlanDriverParts parts_;
   std::chrono::milliseconds patience_;
   Clock::time_point last_progress_;
   std::optional<Followed> followed_;  // none: rounds

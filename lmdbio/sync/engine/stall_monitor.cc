@@ -15,7 +15,7 @@ constexpr auto kOverdueAfterMax = std::chrono::milliseconds(2000);
 
 }  // namespace
 
-StallMonitor::StallMonitor(const trace::StallLimits& limits, const Parts& parts,
+StallMonitor::StallMonitor(const trace::StallLimits& limits, const StallMonitorParts& parts,
                            std::function<void(const std::string& line)> log)
     : overdue_after_(std::min<std::chrono::milliseconds>(limits.report / 2, kOverdueAfterMax)),
       reports_(limits.report.count() > 0),

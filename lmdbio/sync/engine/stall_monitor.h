@@ -29,7 +29,7 @@ class StallMonitor {
  public:
   using Clock = std::chrono::steady_clock;
   // All of them must outlive the monitor.
-  struct Parts {
+  struct StallMonitorParts {
     const TaskTable& tasks;
     const Coordinator& coordinator;
     Transport& transport;
@@ -37,7 +37,7 @@ class StallMonitor {
   };
 
   // log  receives the lines of reports; may be empty
-  StallMonitor(const trace::StallLimits& limits, const Parts& parts,
+  StallMonitor(const trace::StallLimits& limits, const StallMonitorParts& parts,
                std::function<void(const std::string& line)> log);
 
   // The task begins to wait now.
@@ -58,7 +58,7 @@ class StallMonitor {
 
   std::chrono::milliseconds overdue_after_;
   bool reports_;  // whether stalls are reported at all
-  Parts parts_;
+  StallMonitorParts parts_;
   std::function<void(const std::string& line)> log_;
   Clock::time_point last_look_;
   Clock::time_point last_wake_up_;

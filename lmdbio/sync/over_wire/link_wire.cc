@@ -178,7 +178,7 @@ SocketWire::~SocketWire() { Announce(Notice::NoticeKind::kLeft, ""); }
 
 void SocketWire::Add(ranks::OnDemandLinks::OpenedLink link) {
   Peer& peer = At(link.rank);
-  const bool is_out = link.direction == ranks::OnDemandLinks::Direction::kOutgoing;
+  const bool is_out = link.direction == ranks::OnDemandLinks::LinkDirection::kOutgoing;
   const std::lock_guard lock(mutex_);  // Announce may read the sockets in another thread
   if (!is_out) SendNotice(link.socket);
   (is_out ? peer.out : peer.in).socket = std::move(link.socket);
@@ -218,7 +218,7 @@ void SocketWire::Announce(Notice::NoticeKind kind, std::string_view words) {
   // Other ranks may have opened links that this rank has not used yet.
   unused_ = links_->TakeOpened();
   for (const ranks::OnDemandLinks::OpenedLink& link : unused_) {
-    if (link.direction == ranks::OnDemandLinks::Direction::kIncoming) SendNotice(link.socket);
+    if (link.direction == ranks::OnDemandLinks::LinkDirection::kIncoming) SendNotice(link.socket);
   }
   links_->Close();
 }

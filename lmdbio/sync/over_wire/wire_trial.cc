@@ -34,9 +34,9 @@ Status Share(const WireJob& job, TrialCommand& order) {
   return TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&order, 1)), 0);
 }
 
-class Trial {
+class WireTrial {
  public:
-  Trial(const WireJob& job, const TriedAllReduce& all_reduce)
+  WireTrial(const WireJob& job, const TriedAllReduce& all_reduce)
       : job_(job), all_reduce_(all_reduce) {}
 
   int rank_count() const { return job_.wire.size(); }
@@ -98,7 +98,7 @@ struct Best {
   }
 };
 
-Result<Best> BestFor(Trial& trial, uint64_t bytes) {
+Result<Best> BestFor(WireTrial& trial, uint64_t bytes) {
   Best best;
   for (const WireAlgorithm algorithm : kAlgorithms) {
     if (algorithm == WireAlgorithm::kDoubling && bytes > kTriedBytes[2]) continue;
@@ -136,7 +136,7 @@ uint64_t AmpleBytes(const std::vector<double>& costs) {
   return kTriedBytes[static_cast<size_t>(first - costs.begin())];
 }
 
-Result<MeasuredWire> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
+Result<MeasuredWire> Lead(WireTrial& trial, std::chrono::milliseconds trial_time) {
   WireTable table;
   std::vector<double> costs;
   const auto end = Clock::now() + trial_time;
@@ -163,7 +163,7 @@ Result<MeasuredWire> Lead(Trial& trial, std::chrono::milliseconds trial_time) {
 
 Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
                                  const TriedAllReduce& all_reduce) {
-  Trial trial(job, all_reduce);
+  WireTrial trial(job, all_reduce);
   MeasuredWire measured;
   if (job.wire.rank() == 0) {
     LMDBIO_TRY(measured, Lead(trial, trial_time));

@@ -28,23 +28,24 @@ Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, in
 }
 
 void RootExchange::Begin(ExchangeKind kind, PartialReply& reply) {
-  LMDBIO_CHECK(direction_ == Direction::kNone);
+  LMDBIO_CHECK(direction_ == ExchangeDirection::kNone);
   kind_ = kind;
   reply_ = &reply;
-  direction_ = kind == ExchangeKind::kBroadcast ? Direction::kDown : Direction::kUp;
+  direction_ = kind == ExchangeKind::kBroadcast ? ExchangeDirection::kDown : ExchangeDirection::kUp;
   awaited_children_ = neighbours_.children;
 }
 
 Result<bool> RootExchange::Advance() {
-  if (direction_ == Direction::kUp) {
+  if (direction_ == ExchangeDirection::kUp) {
     LMDBIO_TRY(const bool is_up, AdvanceUp());
     if (!is_up) return false;
-    direction_ = kind_ == ExchangeKind::kGather ? Direction::kNone : Direction::kDown;
+    direction_ =
+        kind_ == ExchangeKind::kGather ? ExchangeDirection::kNone : ExchangeDirection::kDown;
   }
-  if (direction_ == Direction::kDown) {
+  if (direction_ == ExchangeDirection::kDown) {
     LMDBIO_TRY(const bool is_down, AdvanceDown());
     if (!is_down) return false;
-    direction_ = Direction::kNone;
+    direction_ = ExchangeDirection::kNone;
   }
   return true;
 }
@@ -75,8 +76,9 @@ Result<bool> RootExchange::AdvanceDown() {
 }
 
 bool RootExchange::Await(std::chrono::milliseconds limit) {
-  LMDBIO_CHECK(direction_ != Direction::kNone);
-  if (direction_ == Direction::kUp) return links_->AwaitAny(awaited_children_, limit).has_value();
+  LMDBIO_CHECK(direction_ != ExchangeDirection::kNone);
+  if (direction_ == ExchangeDirection::kUp)
+    return links_->AwaitAny(awaited_children_, limit).has_value();
   return links_->AwaitAny(std::span(&*neighbours_.parent, 1), limit).has_value();
 }
 

@@ -52,7 +52,7 @@ class RootExchange {
   bool Flush() { return links_->Flush(); }
 
  private:
-  enum class Direction { kNone, kUp, kDown };
+  enum class ExchangeDirection { kNone, kUp, kDown };
   RootExchange() = default;
   Result<bool> AdvanceUp();
   Result<bool> AdvanceDown();
@@ -60,7 +60,7 @@ class RootExchange {
   ranks::TreeNeighbours neighbours_;
   std::unique_ptr<ranks::PeerLinks> links_;
   ExchangeKind kind_ = ExchangeKind::kIntersect;
-  Direction direction_ = Direction::kNone;
+  ExchangeDirection direction_ = ExchangeDirection::kNone;
   PartialReply* reply_ = nullptr;      // of the exchange in progress
   std::vector<int> awaited_children_;  // their messages have not arrived
 };

@@ -109,12 +109,12 @@ uint64_t SharedMailboxes::TotalBytesOf(int rank) const {
   return mailbox(rank).sides[(came_count_ - 1) % 2].total_bytes;
 }
 
-void SharedMailboxes::Sleep(std::chrono::microseconds limit, Listens listens) {
+void SharedMailboxes::Sleep(std::chrono::microseconds limit, WakeCause cause) {
   Mailbox& mine = mailbox(rank_);
-  mine.listens.store(listens == Listens::kToArrivals ? 1 : 0);
+  mine.listens.store(cause == WakeCause::kWakeUpOrArrival ? 1 : 0);
   const auto is_awake = [&] {
     if (mine.wake_ups.load() != seen_wake_ups_) return true;
-    return listens == Listens::kToArrivals &&
+    return cause == WakeCause::kWakeUpOrArrival &&
            arrival_state().arrivals.load() > came_count_ * static_cast<uint64_t>(size_);
   };
   mine.woken.WaitUnless(is_awake, std::chrono::ceil<std::chrono::milliseconds>(limit));

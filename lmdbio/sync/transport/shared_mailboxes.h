@@ -50,9 +50,9 @@ class SharedMailboxes {
   // Sleeps until a rank wakes this one with Ring, or for `limit`. Returns at once if that happened
   // since the last call. May return early.
   // limit    rounded up to milliseconds
-  // listens  kToArrivals: also returns when another rank has arrived at the next meeting
-  enum class Listens { kToBell, kToArrivals };
-  void Sleep(std::chrono::microseconds limit, Listens listens);
+  // cause    kWakeUpOrArrival: also returns when another rank has arrived at the next meeting
+  enum class WakeCause { kWakeUpOnly, kWakeUpOrArrival };
+  void Sleep(std::chrono::microseconds limit, WakeCause cause);
   // Wakes a rank that sleeps in Sleep, or will sleep next. Any thread.
   void Ring(int rank);
   // Calls and wakes the ranks that have not arrived at this rank's meeting. Between two meetings it

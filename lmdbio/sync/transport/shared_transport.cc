@@ -174,8 +174,8 @@ Result<bool> SharedTransport::Wait(std::chrono::microseconds limit) {
 }
 
 void SharedTransport::Sleep(std::chrono::microseconds limit, WakeOn wake_on) {
-  board_->Sleep(limit, wake_on == WakeOn::kOrPeerCame ? SharedMailboxes::Listens::kToArrivals
-                                                      : SharedMailboxes::Listens::kToBell);
+  board_->Sleep(limit, wake_on == WakeOn::kOrPeerCame ? SharedMailboxes::WakeCause::kWakeUpOrArrival
+                                                      : SharedMailboxes::WakeCause::kWakeUpOnly);
 }
 
 }  // namespace lmdbio::sync

@@ -9,15 +9,15 @@
 enum { SOLVER_COUNT_MAX = 8 };
 
 /* Every record of a database, by its number. */
-typedef struct Oracle {
+typedef struct CaffeOracle {
   const char* path;
   lmdbio_dataset* dataset;
   const lmdbio_record* records; /* [count] */
   uint64_t count;
-} Oracle;
+} CaffeOracle;
 
-static int open_oracle(const char* path, Oracle* oracle) {
-  *oracle = (Oracle){.path = path};
+static int open_oracle(const char* path, CaffeOracle* oracle) {
+  *oracle = (CaffeOracle){.path = path};
   CHECK_STATUS(LMDBIO_OK, lmdbio_dataset_open(path, NULL, &oracle->dataset),
                lmdbio_dataset_message(oracle->dataset));
   if (lmdbio_dataset_count(oracle->dataset, &oracle->count) != LMDBIO_OK) return 0;
@@ -36,8 +36,8 @@ static int equal(const lmdbio_record* a, const lmdbio_record* b) {
 }
 
 /* Checks what one solver gets in iteration t. */
-static void check_batch(const Oracle* oracle, const lmdbio_batch* batch, uint64_t t, uint64_t B,
-                        int S, int r) {
+static void check_batch(const CaffeOracle* oracle, const lmdbio_batch* batch, uint64_t t,
+                        uint64_t B, int S, int r) {
   CHECK(batch->record_count == B);
   for (uint64_t i = 0; i < batch->record_count; ++i) {
     const uint64_t number = ((t * B + i) * (uint64_t)S + (uint64_t)r) % oracle->count;
@@ -50,7 +50,7 @@ static void check_batch(const Oracle* oracle, const lmdbio_batch* batch, uint64_
 }
 
 /* S solvers as separate processes would do it, in step: each with a loader of its own. */
-static void check_order(const Oracle* oracle, uint64_t B, int S) {
+static void check_order(const CaffeOracle* oracle, uint64_t B, int S) {
   lmdbio_loader* loaders[SOLVER_COUNT_MAX] = {NULL};
   for (int r = 0; r < S; ++r) {
     lmdbio_options options = LMDBIO_OPTIONS_INIT;
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   const int solver_counts[] = {1, 2, 3, SOLVER_COUNT_MAX};
   const uint64_t batch_sizes[] = {1, 7, 64};
   for (int argument = 1; argument < argc; ++argument) {
-    Oracle oracle;
+    CaffeOracle oracle;
     if (open_oracle(argv[argument], &oracle)) {
       for (int s = 0; s < 4; ++s) {
         for (int b = 0; b < 3; ++b) check_order(&oracle, batch_sizes[b], solver_counts[s]);

@@ -48,13 +48,13 @@ class ScriptedFile {
   size_t call_count_ = 0;
 };
 
-struct Outcome {
+struct RetryOutcome {
   Status status;
   std::vector<int64_t> pauses_ms;  // pauses other than 0
 };
 
-Outcome ReadAll(ScriptedFile& file, const ReadRequest& request) {
-  Outcome outcome;
+RetryOutcome ReadAll(ScriptedFile& file, const ReadRequest& request) {
+  RetryOutcome outcome;
   for (ReadProgress progress(request); !progress.is_done();) {
     auto pause = progress.Take(file.Read(progress));
     if (!pause) {
@@ -95,7 +95,7 @@ TEST_CASE("A read continues after short reads, interruptions and transient failu
                          {{-EAGAIN, 10, -EIO, 20, -EINTR, -EAGAIN, 30}, {2, 8, 32}}}) {
     ScriptedFile file(one.steps);
     std::vector<std::byte> buffer(1000);
-    const Outcome outcome = ReadAll(file, {0, buffer});
+    const RetryOutcome outcome = ReadAll(file, {0, buffer});
     INFO("the first step is " << one.steps[0]);
     REQUIRE(outcome.status);
     CHECK(test::AsText(buffer) == file.content());
@@ -108,7 +108,7 @@ TEST_CASE("A read fails after repeated transient failures", "[io][read-progress]
   for (const int error_number : {EIO, EAGAIN, ECANCELED}) {
     ScriptedFile file(std::vector<ssize_t>(100, -error_number));
     std::vector<std::byte> buffer(1000);
-    const Outcome outcome = ReadAll(file, {0, buffer});
+    const RetryOutcome outcome = ReadAll(file, {0, buffer});
     REQUIRE_FALSE(outcome.status);
     CHECK(outcome.status.error().code() == ErrorCode::kIo);
     CHECK(outcome.status.error().message() ==
@@ -121,7 +121,7 @@ TEST_CASE("A read fails after repeated transient failures", "[io][read-progress]
 TEST_CASE("A read does not retry a permanent failure", "[io][read-progress][fault]") {
   ScriptedFile file({-EBADF});
   std::vector<std::byte> buffer(1000);
-  const Outcome outcome = ReadAll(file, {0, buffer});
+  const RetryOutcome outcome = ReadAll(file, {0, buffer});
   REQUIRE_FALSE(outcome.status);
   CHECK(outcome.status.error().message() == "read of 1000 bytes at offset 0: Bad file descriptor");
   CHECK(file.call_count() == 1);
@@ -130,7 +130,7 @@ TEST_CASE("A read does not retry a permanent failure", "[io][read-progress][faul
 TEST_CASE("A read past the end reports the file size", "[io][read-progress][fault]") {
   ScriptedFile file({100, -EIO});
   std::vector<std::byte> buffer(600);
-  const Outcome outcome = ReadAll(file, {500, buffer});
+  const RetryOutcome outcome = ReadAll(file, {500, buffer});
   REQUIRE_FALSE(outcome.status);
   CHECK(outcome.status.error().code() == ErrorCode::kCorruption);
   CHECK(outcome.status.error().message() ==

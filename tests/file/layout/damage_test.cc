@@ -28,7 +28,7 @@ uint64_t NumberFromEnvironment(const char* name, uint64_t otherwise) {
 }
 
 // The effect of damage, from harmless to forbidden.
-enum class Outcome : uint8_t {
+enum class DamageOutcome : uint8_t {
   kUnaffected,    // the same records through every door
   kError,         // the library reported an error
   kPayload,       // a byte of a key or a value changed, and nothing else
@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 8> kReasonNames = {
     "node of another kind",      "a page that is free",      "a page of another database",
     "a few two-byte items less", "lost where LMDB miscounts"};
 
-struct Tally {
+struct DamageTally {
   std::map<DamageKind, std::array<uint64_t, kOutcomeCount>> outcomes;
   std::map<Reason, uint64_t> reasons;
   uint64_t cursor_only = 0;  // wrong for a single cursor, found by the whole passes
@@ -153,15 +153,15 @@ class Patient {
     }
   }
 
-  void Damage(DamageKind kind, Random& random, Tally& tally) {
+  void Damage(DamageKind kind, Random& random, DamageTally& tally) {
     if (!file_.Damage(kind, random)) return;
     said_ = fmt::format("sound: {} records\n", sound_[0].record_count);
-    const Outcome outcome = Read(tally);
+    const DamageOutcome outcome = Read(tally);
     INFO(DamageKindName(kind) << ", " << file_.changed().size() << " bytes from "
                               << (file_.changed().empty() ? 0 : file_.changed()[0]) << " on ("
                               << RoleOfChange() << ")");
     INFO(said_);
-    CHECK(outcome != Outcome::kWrong);
+    CHECK(outcome != DamageOutcome::kWrong);
     ++tally.outcomes[kind][static_cast<size_t>(outcome)];
     file_.Restore();
   }
@@ -175,8 +175,8 @@ class Patient {
   }
   std::string_view RoleOfChange() const { return ByteRoleName(WorstRole()); }
 
-  Outcome Read(Tally& tally) {
-    std::array<Outcome, 3> outcomes{};
+  DamageOutcome Read(DamageTally& tally) {
+    std::array<DamageOutcome, 3> outcomes{};
     for (size_t i = 0; i < std::size(kDoors); ++i) {
       const uint64_t before = file_.source().counters().request_count;
       outcomes[i] = Judge(i, ReadWhole(file_.source(), kDoors[i]));
@@ -189,18 +189,19 @@ class Patient {
 
   // Damage that a whole pass finds counts as found, because a single cursor neither counts records
   // nor detects a shared page. The two whole passes must agree.
-  Outcome Combine(const std::array<Outcome, 3>& outcomes, Tally& tally) {
+  DamageOutcome Combine(const std::array<DamageOutcome, 3>& outcomes, DamageTally& tally) {
     const auto [scan, walk, cursor] = outcomes;
-    if (scan == Outcome::kError || walk == Outcome::kError) {
-      if (cursor > Outcome::kError) ++tally.cursor_only;
-      return std::max(scan, walk) > Outcome::kError ? Outcome::kWrong : Outcome::kError;
+    if (scan == DamageOutcome::kError || walk == DamageOutcome::kError) {
+      if (cursor > DamageOutcome::kError) ++tally.cursor_only;
+      return std::max(scan, walk) > DamageOutcome::kError ? DamageOutcome::kWrong
+                                                          : DamageOutcome::kError;
     }
-    const Outcome worst = std::max({scan, walk, cursor});
-    if (worst == Outcome::kUndetectable) ++tally.reasons[*reason_];
+    const DamageOutcome worst = std::max({scan, walk, cursor});
+    if (worst == DamageOutcome::kUndetectable) ++tally.reasons[*reason_];
     return worst;
   }
 
-  Outcome Judge(size_t door, const Result<WholeReading>& found) {
+  DamageOutcome Judge(size_t door, const Result<WholeReading>& found) {
     const ByteRole role = WorstRole();
     said_ +=
         found ? fmt::format("{} records\n", found->record_count) : found.error().message() + "\n";
@@ -208,19 +209,19 @@ class Patient {
       const std::string& message = found.error().message();
       CHECK(message.find('\n') == std::string::npos);
       CHECK(message.starts_with(file_.name()));
-      return MayFail(role, found.error()) ? Outcome::kError : Outcome::kWrong;
+      return MayFail(role, found.error()) ? DamageOutcome::kError : DamageOutcome::kWrong;
     }
-    if (*found == sound_[door]) return Outcome::kUnaffected;
-    if (file_.is_truncated()) return Outcome::kWrong;
+    if (*found == sound_[door]) return DamageOutcome::kUnaffected;
+    if (file_.is_truncated()) return DamageOutcome::kWrong;
     if (role == ByteRole::kPayload) {
-      return found->shape == sound_[door].shape ? Outcome::kPayload : Outcome::kWrong;
+      return found->shape == sound_[door].shape ? DamageOutcome::kPayload : DamageOutcome::kWrong;
     }
     reason_.reset();
     if (older_[door] && *found == *older_[door]) reason_ = Reason::kOlderSnapshot;
     if (!reason_ && IsStructure(role)) {
       reason_ = FindReason(file_, file_.damaged(), file_.changed()[0]);
     }
-    return reason_ ? Outcome::kUndetectable : Outcome::kWrong;
+    return reason_ ? DamageOutcome::kUndetectable : DamageOutcome::kWrong;
   }
 
   // Damage to an unused byte must not give an error. A changed database name may give kNotFound,
@@ -244,7 +245,7 @@ TEST_CASE("All detectable damage is detected", "[layout][damage]") {
   const uint64_t mutation_count = NumberFromEnvironment("LMDBIO_TEST_MUTATIONS", kMutationCount);
   INFO("LMDBIO_TEST_SEED=" << seed);
   Random random(seed);
-  Tally tally;
+  DamageTally tally;
   const std::vector<SmallFile> files = SmallFiles();
   for (const SmallFile& file : files) {
     INFO("file " << file.name);

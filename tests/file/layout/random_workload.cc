@@ -21,10 +21,10 @@ void ThrowUnlessExpected(int code, std::string_view call) {
   if (code != MDB_KEYEXIST && code != MDB_NOTFOUND) ThrowUnlessOk(code, call);
 }
 
-struct CloseCursor {
+struct CloseWorkloadCursor {
   void operator()(MDB_cursor* cursor) const { mdb_cursor_close(cursor); }
 };
-using UniqueCursor = std::unique_ptr<MDB_cursor, CloseCursor>;
+using UniqueCursor = std::unique_ptr<MDB_cursor, CloseWorkloadCursor>;
 
 std::string Copy(const MDB_val& val) {
   return {static_cast<const char*>(val.mv_data), val.mv_size};

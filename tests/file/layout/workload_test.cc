@@ -32,14 +32,14 @@ using file::Layout;
 constexpr MDB_dbi kFreeList = 0;
 
 // liblmdb's view of one committed state.
-class Oracle {
+class CommittedState {
  public:
-  explicit Oracle(MDB_env* environment) {
+  explicit CommittedState(MDB_env* environment) {
     ThrowUnlessOk(mdb_txn_begin(environment, nullptr, MDB_RDONLY, &transaction_), "mdb_txn_begin");
   }
-  ~Oracle() { mdb_txn_abort(transaction_); }
-  Oracle(const Oracle&) = delete;
-  Oracle& operator=(const Oracle&) = delete;
+  ~CommittedState() { mdb_txn_abort(transaction_); }
+  CommittedState(const CommittedState&) = delete;
+  CommittedState& operator=(const CommittedState&) = delete;
 
   // False if no transaction has created it yet.
   bool Open(const std::string& name, MDB_dbi& database) const {
@@ -153,7 +153,7 @@ void CheckOrdinals(const Database& database, const std::vector<KeyValue>& expect
   CHECK_FALSE(Value(cursor.SeekOrdinal({expected.size()})));
 }
 
-void CheckKey(const Database& database, const Oracle& oracle, MDB_dbi handle,
+void CheckKey(const Database& database, const CommittedState& oracle, MDB_dbi handle,
               const std::string& key) {
   Cursor cursor(database);
   const std::vector<KeyValue> expected = oracle.FirstFrom(handle, key);
@@ -161,7 +161,7 @@ void CheckKey(const Database& database, const Oracle& oracle, MDB_dbi handle,
   if (!expected.empty()) REQUIRE((RecordAt(cursor) == expected[0]));
 }
 
-uint64_t CheckDatabase(const Database& database, const Oracle& oracle, MDB_dbi handle,
+uint64_t CheckDatabase(const Database& database, const CommittedState& oracle, MDB_dbi handle,
                        Random& random) {
   const MDB_stat stat = oracle.Stat(handle);
   const std::vector<KeyValue> expected = oracle.Records(handle);
@@ -179,7 +179,7 @@ uint64_t CheckDatabase(const Database& database, const Oracle& oracle, MDB_dbi h
 }
 
 void CheckFile(RandomWorkload& workload, Random& random, Totals& totals) {
-  const Oracle oracle(workload.environment());
+  const CommittedState oracle(workload.environment());
   const auto source = Value(file::FileSource::Open(workload.data_file()));
   const file::Environment environment = Value(file::Environment::Open(*source));
   std::vector<std::string> names;

@@ -22,8 +22,8 @@ using file::LoadHint;
 using file::PutMode;
 
 // The layout and the sizes of a database, as a walk gives them.
-struct Walked final : file::RecordRunSink {
-  explicit Walked(const Database& database) {
+struct ExplainedWalk final : file::RecordRunSink {
+  explicit ExplainedWalk(const Database& database) {
     Value(file::WalkDatabase(database, *this));
     layout = builder.Finish();
   }
@@ -54,7 +54,7 @@ struct Rebuilt final : file::RecordRunSink {
 Found Explain(const std::string& data_file, const LoadHint& hint = {}) {
   const auto source = Value(file::FileSource::Open(data_file));
   const Database database = OpenDatabase(*source);
-  const Walked walked(database);
+  const ExplainedWalk walked(database);
   const std::optional<ExplainedLoad> explained =
       file::ExplainLayout(database, walked.layout, walked.key_bytes, walked.value_bytes, hint);
   Found found;

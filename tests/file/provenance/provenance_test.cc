@@ -41,14 +41,14 @@ struct RunText final : file::RecordRunSink {
   std::vector<std::string> runs;
 };
 
-struct Walked {
+struct WalkedDatabase {
   RunText text;
   Layout layout;
   Fingerprint fingerprint;
 };
 
-Walked Walk(const Database& database) {
-  Walked walked;
+WalkedDatabase Walk(const Database& database) {
+  WalkedDatabase walked;
   LayoutBuilder builder;
   const std::vector<PageNo> leaves = Value(file::WalkDatabase(database, builder));
   walked.layout = builder.Finish();
@@ -57,7 +57,7 @@ Walked Walk(const Database& database) {
   return walked;
 }
 
-std::vector<std::byte> ExactFile(const Database& database, const Walked& walked) {
+std::vector<std::byte> ExactFile(const Database& database, const WalkedDatabase& walked) {
   file::ExactEncoder encoder(database.pages().page_format());
   Succeed(walked.layout.Expand(encoder));
   return file::EncodeExactLayout(walked.fingerprint, walked.layout.record_count(),
@@ -65,7 +65,7 @@ std::vector<std::byte> ExactFile(const Database& database, const Walked& walked)
 }
 
 void CheckRoundTrip(const Database& database) {
-  const Walked walked = Walk(database);
+  const WalkedDatabase walked = Walk(database);
   const std::vector<std::byte> file = ExactFile(database, walked);
   const Provenance decoded = Value(Provenance::Decode(file));
   Succeed(file::CheckFingerprint(decoded.fingerprint(), database));

@@ -38,7 +38,7 @@ using Sizes = std::vector<uint32_t>;
 
 constexpr uint64_t kOneTransaction = ~uint64_t{0};
 
-struct Load {
+struct ReplayedLoad {
   uint32_t page_size_bytes = 4096;
   Sizes key_bytes;
   Sizes value_bytes;
@@ -53,7 +53,7 @@ SizeColumn AsColumn(const Sizes& sizes) {
   return is_constant && !sizes.empty() ? SizeColumn::Constant(sizes[0]) : SizeColumn::Each(sizes);
 }
 
-OrderedLoad AsOrderedLoad(const Load& load) {
+OrderedLoad AsOrderedLoad(const ReplayedLoad& load) {
   return {.record_count = load.key_bytes.size(),
           .commit_interval_records = load.commit_interval_records,
           .key_bytes = AsColumn(load.key_bytes),
@@ -61,16 +61,16 @@ OrderedLoad AsOrderedLoad(const Load& load) {
           .put_mode = load.put_mode};
 }
 
-struct Run {
+struct WrittenRun {
   uint64_t first_record = 0;
   uint64_t leaf = 0;
   std::vector<Extent> values;
   Sizes key_bytes;
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const WrittenRun&, const WrittenRun&) = default;
 };
 
 struct CollectingSink : RecordRunSink {
-  std::vector<Run> runs;
+  std::vector<WrittenRun> runs;
   Status Add(const RecordRun& run) override {
     if (run.home != run.leaf || run.first_node != 0 || run.kind != RunKind::kNodes) {
       return Fail(ErrorCode::kInternal, "a run that is not a whole leaf");
@@ -106,10 +106,10 @@ class AscendingKeys {
 // The data file that liblmdb 0.9 writes for a load, read without the library under test.
 class LoadedFile {
  public:
-  explicit LoadedFile(const Load& load);
+  explicit LoadedFile(const ReplayedLoad& load);
 
   // The leaf pages in key order, by following the branch pages from the root.
-  std::vector<Run> ReadRuns();
+  std::vector<WrittenRun> ReadRuns();
 
   const MDB_stat& stat() const { return stat_; }
   uint64_t root() const { return At<uint64_t>(meta_ + 128); }
@@ -118,7 +118,7 @@ class LoadedFile {
   uint32_t branch_children_max() const { return branch_children_max_; }  // once ReadRuns is done
 
  private:
-  void ReadPage(uint64_t page, std::vector<Run>& runs);
+  void ReadPage(uint64_t page, std::vector<WrittenRun>& runs);
 
   template <typename T>
   T At(uint64_t offset) const {
@@ -135,7 +135,7 @@ class LoadedFile {
   uint32_t branch_children_max_ = 0;
 };
 
-LoadedFile::LoadedFile(const Load& load) {
+LoadedFile::LoadedFile(const ReplayedLoad& load) {
   const test::TempDir dir;
   test::TinyDb db(dir.path(), {.page_size_bytes = load.page_size_bytes});
   const unsigned flags = load.put_mode == PutMode::kAppend ? MDB_APPEND : 0;
@@ -154,13 +154,13 @@ LoadedFile::LoadedFile(const Load& load) {
   if (first_transaction_id > transaction_id()) meta_ = 0;
 }
 
-std::vector<Run> LoadedFile::ReadRuns() {
-  std::vector<Run> runs;
+std::vector<WrittenRun> LoadedFile::ReadRuns() {
+  std::vector<WrittenRun> runs;
   if (stat_.ms_depth > 0) ReadPage(root(), runs);
   return runs;
 }
 
-void LoadedFile::ReadPage(uint64_t page, std::vector<Run>& runs) {
+void LoadedFile::ReadPage(uint64_t page, std::vector<WrittenRun>& runs) {
   constexpr uint32_t kHeaderBytes = 16;
   const uint64_t start = page * stat_.ms_psize;
   const bool is_branch = (At<uint16_t>(start + 10) & 0x01) != 0;
@@ -192,7 +192,8 @@ void LoadedFile::ReadPage(uint64_t page, std::vector<Run>& runs) {
 }
 
 // The first difference of two lists of runs, or "".
-std::string FirstDifference(const std::vector<Run>& actual, const std::vector<Run>& expected) {
+std::string FirstDifference(const std::vector<WrittenRun>& actual,
+                            const std::vector<WrittenRun>& expected) {
   for (size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
     if (actual[i] == expected[i]) continue;
     return fmt::format("run {}: record {} on page {} with {} values; in the file {}, {}, {}", i,
@@ -205,7 +206,7 @@ std::string FirstDifference(const std::vector<Run>& actual, const std::vector<Ru
 
 // Replays a load, lets liblmdb perform it, and compares all runs and counters. Returns the depth of
 // the tree.
-uint32_t CheckAgainstLmdb(const Load& load) {
+uint32_t CheckAgainstLmdb(const ReplayedLoad& load) {
   CAPTURE(load.key_bytes.size(), load.page_size_bytes, load.commit_interval_records, load.put_mode);
   CollectingSink sink;
   const auto totals =
@@ -215,9 +216,10 @@ uint32_t CheckAgainstLmdb(const Load& load) {
   LoadedFile file(load);
   REQUIRE(file.stat().ms_psize == load.page_size_bytes);
   REQUIRE(file.stat().ms_entries == load.key_bytes.size());
-  const std::vector<Run> expected = file.ReadRuns();
+  const std::vector<WrittenRun> expected = file.ReadRuns();
   size_t leaf_records_max = 0;
-  for (const Run& run : expected) leaf_records_max = std::max(leaf_records_max, run.values.size());
+  for (const WrittenRun& run : expected)
+    leaf_records_max = std::max(leaf_records_max, run.values.size());
   CHECK(FirstDifference(sink.runs, expected) == "");
   CHECK(totals->root.value == file.root());
   CHECK(totals->last_page.value == file.last_page());
@@ -249,7 +251,7 @@ Sizes LogNormal(size_t count, double median, double sigma) {
 }
 
 // Several commit intervals with both put modes for one load.
-void CheckTransactionsAgainstLmdb(Load load) {
+void CheckTransactionsAgainstLmdb(ReplayedLoad load) {
   for (const uint64_t interval :
        {uint64_t{1}, uint64_t{2}, uint64_t{7}, uint64_t{100}, uint64_t{1000}, kOneTransaction}) {
     for (const PutMode put_mode : {PutMode::kDefault, PutMode::kAppend}) {
@@ -292,9 +294,9 @@ TEST_CASE("Replay handles the smallest loads", "[provenance]") {
 TEST_CASE("Replay follows liblmdb on every page size and to high trees", "[provenance]") {
   const uint32_t page_size_bytes = GENERATE(512U, 1024U, 2048U, 8192U, 16384U, 32768U);
   constexpr size_t kCount = 3000;
-  Load load{.page_size_bytes = page_size_bytes,
-            .key_bytes = Uniform(kCount, 30, std::min(511U, page_size_bytes * 3 / 8 - 8)),
-            .value_bytes = Uniform(kCount, 0, page_size_bytes)};
+  ReplayedLoad load{.page_size_bytes = page_size_bytes,
+                    .key_bytes = Uniform(kCount, 30, std::min(511U, page_size_bytes * 3 / 8 - 8)),
+                    .value_bytes = Uniform(kCount, 0, page_size_bytes)};
   for (const uint64_t interval : {uint64_t{3}, uint64_t{500}, kOneTransaction}) {
     for (const PutMode put_mode : {PutMode::kDefault, PutMode::kAppend}) {
       load.commit_interval_records = interval;

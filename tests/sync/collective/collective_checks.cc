@@ -271,10 +271,10 @@ uint64_t TotalOf(const std::vector<uint64_t>& parts) {
   return Before(parts, static_cast<int>(parts.size()));
 }
 
-enum class Place { kApart, kOwnPart, kFront };
+enum class ResultPlacement { kApart, kOwnPart, kFront };
 
 void ReduceScatterOnce(Collectives& all, DataType type, const std::vector<uint64_t>& counts,
-                       Place where, Complaints& complaints, double scale = 1) {
+                       ResultPlacement where, Complaints& complaints, double scale = 1) {
   const Reduction reduction(ReduceOp::kSum, scale);
   const size_t bytes = sync::ElementBytes(type);
   const uint64_t total = TotalOf(counts);
@@ -285,9 +285,9 @@ void ReduceScatterOnce(Collectives& all, DataType type, const std::vector<uint64
   const uint64_t first = Before(counts, all.rank());
   const uint64_t mine = counts[static_cast<size_t>(all.rank())];
   ByteList apart(mine * bytes + 1);
-  std::byte* const output = where == Place::kApart     ? apart.data()
-                            : where == Place::kOwnPart ? input.data() + first * bytes
-                                                       : input.data();
+  std::byte* const output = where == ResultPlacement::kApart     ? apart.data()
+                            : where == ResultPlacement::kOwnPart ? input.data() + first * bytes
+                                                                 : input.data();
   ExpectDone(all.ReduceScatter(TagOf(what), {input.data(), total, type}, output, counts, reduction),
              what, complaints);
   const size_t wrong = FirstWrong(type, reduction, all.size(), {output, mine * bytes}, first);
@@ -304,9 +304,9 @@ void ReduceScatters(Collectives& all, const CollectiveSizes& sizes, Complaints& 
   for (const size_t bytes : AllSizes(sizes)) {
     for (const int pattern : {0, 1, 2}) {
       const auto counts = PartsOf(bytes / 4, all.size(), pattern);
-      ReduceScatterOnce(all, DataType::kFloat32, counts, Place::kApart, complaints);
-      ReduceScatterOnce(all, DataType::kInt32, counts, Place::kOwnPart, complaints);
-      ReduceScatterOnce(all, DataType::kFloat16, counts, Place::kFront, complaints);
+      ReduceScatterOnce(all, DataType::kFloat32, counts, ResultPlacement::kApart, complaints);
+      ReduceScatterOnce(all, DataType::kInt32, counts, ResultPlacement::kOwnPart, complaints);
+      ReduceScatterOnce(all, DataType::kFloat16, counts, ResultPlacement::kFront, complaints);
     }
   }
 }
@@ -316,7 +316,8 @@ void ReduceScattersScaled(Collectives& all, const CollectiveSizes& sizes, Compla
     for (size_t i = 0; i < kTypes.size(); ++i) {
       const auto pattern = static_cast<int>(i % 3);
       const auto counts = PartsOf(bytes / sync::ElementBytes(kTypes[i]), all.size(), pattern);
-      const auto where = std::array{Place::kApart, Place::kOwnPart, Place::kFront}[i % 3];
+      const auto where = std::array{ResultPlacement::kApart, ResultPlacement::kOwnPart,
+                                    ResultPlacement::kFront}[i % 3];
       ReduceScatterOnce(all, kTypes[i], counts, where, complaints, -0.7);
     }
   }
@@ -336,7 +337,7 @@ bool HasPattern(int rank, Bytes bytes, size_t first = 0) {
   return true;
 }
 
-void AllGatherOnce(Collectives& all, const std::vector<uint64_t>& parts, Place where,
+void AllGatherOnce(Collectives& all, const std::vector<uint64_t>& parts, ResultPlacement where,
                    Complaints& complaints) {
   const auto what = fmt::format("AllGather of {} bytes", TotalOf(parts));
   ByteList everything(TotalOf(parts) + 1, std::byte{0});
@@ -345,7 +346,7 @@ void AllGatherOnce(Collectives& all, const std::vector<uint64_t>& parts, Place w
     return out.subspan(Before(parts, rank), parts[static_cast<size_t>(rank)]);
   };
   ByteList apart(part(all.rank()).size() + 1);
-  const MutableBytes mine = where == Place::kApart
+  const MutableBytes mine = where == ResultPlacement::kApart
                                 ? MutableBytes(apart.data(), part(all.rank()).size())
                                 : part(all.rank());
   FillPattern(all.rank(), mine);
@@ -359,8 +360,8 @@ void AllGathers(Collectives& all, const CollectiveSizes& sizes, Complaints& comp
   for (const size_t bytes : AllSizes(sizes)) {
     for (const int pattern : {0, 1, 2}) {
       const auto parts = PartsOf(bytes, all.size(), pattern);
-      AllGatherOnce(all, parts, Place::kApart, complaints);
-      AllGatherOnce(all, parts, Place::kOwnPart, complaints);
+      AllGatherOnce(all, parts, ResultPlacement::kApart, complaints);
+      AllGatherOnce(all, parts, ResultPlacement::kOwnPart, complaints);
     }
   }
 }
@@ -511,9 +512,9 @@ void Mixture(Collectives& all, const CollectiveSizes& sizes, Complaints& complai
     if (kind <= 1) {
       AllReduceOnce(all, DataType::kFloat32, ReduceOp::kSum, bytes / 4, nullptr, complaints);
     } else if (kind == 2) {
-      ReduceScatterOnce(all, DataType::kInt32, parts, Place::kOwnPart, complaints);
+      ReduceScatterOnce(all, DataType::kInt32, parts, ResultPlacement::kOwnPart, complaints);
     } else if (kind == 3) {
-      AllGatherOnce(all, parts, Place::kApart, complaints);
+      AllGatherOnce(all, parts, ResultPlacement::kApart, complaints);
     } else if (kind == 4) {
       AllToAllOnce(all, bytes / 4, pattern, complaints);
     } else if (kind == 5) {

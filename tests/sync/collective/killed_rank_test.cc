@@ -36,7 +36,7 @@ constexpr int kVictim = 2;
 constexpr size_t kSharedBytes = 64 << 20;
 
 // Shared by the test and its ranks, beside the memory of the collectives.
-struct Meeting {
+struct SharedProgress {
   std::array<std::atomic<pid_t>, kRanks> pids;
   std::atomic<int> met_count;
   std::atomic<int> call_count;  // of the victim's
@@ -60,9 +60,9 @@ class BorrowedMemory final : public ranks::SharedMemory {
 };
 
 // As much of a group as the collectives need: all have the same options, and memory from the test.
-class ForkedGroup final : public ranks::Group {
+class VictimGroup final : public ranks::Group {
  public:
-  ForkedGroup(int rank, MutableBytes memory) : rank_(rank), memory_(memory) {}
+  VictimGroup(int rank, MutableBytes memory) : rank_(rank), memory_(memory) {}
   int rank() const override { return rank_; }
   int size() const override { return kRanks; }
   const std::string& host_name() const override { return host_name_; }
@@ -75,7 +75,7 @@ class ForkedGroup final : public ranks::Group {
   }
   Result<std::unique_ptr<Group>> SplitByHost() override { return Split(0); }
   Result<std::unique_ptr<Group>> Split(int) override {
-    return std::make_unique<ForkedGroup>(rank_, memory_);
+    return std::make_unique<VictimGroup>(rank_, memory_);
   }
   Result<std::unique_ptr<ranks::SharedMemory>> AllocateShared(uint64_t size_bytes) override {
     if (size_bytes > memory_.size()) return Fail(ErrorCode::kResourceExhausted, "too much");
@@ -93,7 +93,7 @@ class ForkedGroup final : public ranks::Group {
 // Looks whether the processes still run.
 class ProcessHealth final : public ranks::Health {
  public:
-  explicit ProcessHealth(const Meeting& meeting) {
+  explicit ProcessHealth(const SharedProgress& meeting) {
     for (const auto& pid : meeting.pids) {
       fds_.push_back(static_cast<int>(::syscall(SYS_pidfd_open, pid.load(), 0)));
     }
@@ -132,7 +132,7 @@ std::vector<pid_t> ForkRanks(const std::function<Verdict(int rank)>& run) {
 }
 
 // In a rank, first of all: waits until each has said which process it is.
-void MeetAll(int rank, Meeting& meeting) {
+void MeetAll(int rank, SharedProgress& meeting) {
   meeting.pids[static_cast<size_t>(rank)].store(::getpid());
   meeting.met_count.fetch_add(1);
   while (meeting.met_count.load() < kRanks) ::usleep(1000);
@@ -145,11 +145,11 @@ bool EndsRight(pid_t child) {
   return WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(Verdict::kRight);
 }
 
-Verdict RunRank(int rank, Meeting& meeting, MutableBytes memory, const HostOptions& options,
+Verdict RunRank(int rank, SharedProgress& meeting, MutableBytes memory, const HostOptions& options,
                 size_t count) {
   MeetAll(rank, meeting);
   ProcessHealth health(meeting);
-  ForkedGroup group(rank, memory);
+  VictimGroup group(rank, memory);
   auto all = HostCollectives(group, health, options);
   if (!all) return Verdict::kWrong;
   const MutableBytes registered = (*all)->registered();
@@ -176,7 +176,7 @@ TEST_CASE("A rank that is killed ends the calls of all others within seconds", "
   const uint64_t registered_bytes = GENERATE(0, 4 << 20);
   CAPTURE(count, static_cast<int>(wait), registered_bytes);
   const test::SharedBytes shared(kSharedBytes);
-  auto& meeting = *new (shared.bytes().data()) Meeting{};
+  auto& meeting = *new (shared.bytes().data()) SharedProgress{};
   const HostOptions options{.wait = wait, .registered_bytes = registered_bytes};
   const std::vector<pid_t> children = ForkRanks([&](int rank) {
     return RunRank(rank, meeting, shared.bytes().subspan(4096), options, count);
@@ -199,10 +199,10 @@ char StateOf(pid_t pid) {
 }
 
 // One sum in place. The victim comes to it first, and the others not before they may go on.
-Verdict SumInPlace(int rank, Meeting& meeting, MutableBytes memory, size_t count) {
+Verdict SumInPlace(int rank, SharedProgress& meeting, MutableBytes memory, size_t count) {
   MeetAll(rank, meeting);
   ProcessHealth health(meeting);
-  ForkedGroup group(rank, memory);
+  VictimGroup group(rank, memory);
   auto all = HostCollectives(group, health, {.registered_bytes = 4 << 20});
   if (!all || (*all)->registered().empty()) return Verdict::kWrong;
   auto* const values = reinterpret_cast<float*>((*all)->registered().data());
@@ -227,7 +227,7 @@ Verdict SumInPlace(int rank, Meeting& meeting, MutableBytes memory, size_t count
 TEST_CASE("A rank that does not run holds up no sum in place that it has come to", "[collective]") {
   const size_t count = GENERATE(100'000, 1 << 20);
   const test::SharedBytes shared(kSharedBytes);
-  auto& meeting = *new (shared.bytes().data()) Meeting{};
+  auto& meeting = *new (shared.bytes().data()) SharedProgress{};
   const std::vector<pid_t> children = ForkRanks(
       [&](int rank) { return SumInPlace(rank, meeting, shared.bytes().subspan(4096), count); });
   // From here on it sleeps nowhere but in the sum.

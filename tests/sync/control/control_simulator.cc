@@ -34,8 +34,8 @@ FakeTransport::FakeTransport(int rank_count, std::vector<int> host_of)
   if (host_of_.empty()) host_of_.assign(At(rank_count), 0);
   const auto make = [](std::vector<int> members) {
     const size_t count = members.size();
-    return Meeting{std::move(members), std::vector<Exchange>(count), std::vector<uint8_t>(count),
-                   0};
+    return PendingExchange{std::move(members), std::vector<Exchange>(count),
+                           std::vector<uint8_t>(count), 0};
   };
   std::vector<int> all;
   std::vector<int> roots;
@@ -57,9 +57,10 @@ FakeTransport::FakeTransport(int rank_count, std::vector<int> host_of)
 sync::Ranks FakeTransport::RanksOf(int rank) const { return {rank, rank_count_, host_of_}; }
 
 std::string FakeTransport::Post(int rank, Exchange exchange) {
-  Meeting& meeting = exchange.scope == ExchangeScope::kAll     ? all_
-                     : exchange.scope == ExchangeScope::kRoots ? roots_
-                                                               : hosts_[At(host_of_[At(rank)])];
+  PendingExchange& meeting = exchange.scope == ExchangeScope::kAll ? all_
+                             : exchange.scope == ExchangeScope::kRoots
+                                 ? roots_
+                                 : hosts_[At(host_of_[At(rank)])];
   const auto place = std::ranges::find(meeting.members, rank) - meeting.members.begin();
   if (At(static_cast<int>(place)) == meeting.members.size()) return "no member of the scope";
   const size_t i = At(static_cast<int>(place));
@@ -71,7 +72,7 @@ std::string FakeTransport::Post(int rank, Exchange exchange) {
   return Hold(meeting);
 }
 
-std::string FakeTransport::Hold(Meeting& meeting) {
+std::string FakeTransport::Hold(PendingExchange& meeting) {
   Exchange& first = meeting.exchanges.front();
   std::vector<uint64_t> words = first.words;
   for (const Exchange& exchange : meeting.exchanges) {
@@ -151,7 +152,7 @@ namespace {
 
 enum class Change { kShape, kType, kReduceOp, kScale, kOperation };
 
-struct Tensor {
+struct SimulatedTensor {
   std::string name;
   Operation operation = Operation::kAllReduce;
   sync::ReduceOp reduce_op = sync::ReduceOp::kSum;
@@ -165,44 +166,44 @@ struct Tensor {
   Change change = Change::kShape;
 };
 
-struct Group {
+struct TensorGroup {
   std::string name;
   int left_out_at = -1;  // one rank submits its tensors without a group
   int left_out_rank = 0;
 };
 
-struct Job {
+struct SimulatedJob {
   int rank_count = 1;
   std::vector<int> host_of;
   int iteration_count = 1;   // before all have joined
   int total_count = 1;       // and afterwards
   std::vector<int> batches;  // [ranks] iterations, before it joins
   bool has_join = false;
-  std::vector<Tensor> tensors;
-  std::vector<Group> groups;
+  std::vector<SimulatedTensor> tensors;
+  std::vector<TensorGroup> groups;
 };
 
-bool HasBatch(const Job& job, int iteration, int rank) {
+bool HasBatch(const SimulatedJob& job, int iteration, int rank) {
   return iteration >= job.iteration_count || iteration < job.batches[At(rank)];
 }
-bool IsChanged(const Tensor& tensor, int iteration, int rank) {
+bool IsChanged(const SimulatedTensor& tensor, int iteration, int rank) {
   return tensor.differs_at == iteration && tensor.differs_rank == rank;
 }
-bool IsLeftOut(const Job& job, const Tensor& tensor, int iteration, int rank) {
+bool IsLeftOut(const SimulatedJob& job, const SimulatedTensor& tensor, int iteration, int rank) {
   if (tensor.group < 0) return false;
-  const Group& group = job.groups[At(tensor.group)];
+  const TensorGroup& group = job.groups[At(tensor.group)];
   return group.left_out_at == iteration && group.left_out_rank == rank;
 }
 
-uint32_t GroupSize(const Job& job, int group, int iteration) {
+uint32_t GroupSize(const SimulatedJob& job, int group, int iteration) {
   uint32_t size = 0;
-  for (const Tensor& tensor : job.tensors) {
+  for (const SimulatedTensor& tensor : job.tensors) {
     if (tensor.group == group && tensor.first_iteration <= iteration) ++size;
   }
   return size;
 }
 
-Request RequestOf(const Job& job, const Tensor& tensor, int iteration, int rank) {
+Request RequestOf(const SimulatedJob& job, const SimulatedTensor& tensor, int iteration, int rank) {
   Request request;
   request.name = tensor.name;
   request.operation = tensor.operation;
@@ -245,7 +246,7 @@ struct Expected {
   std::vector<int64_t> rows;
 };
 
-Expected ExpectedOf(const Job& job, const Tensor& tensor, int iteration) {
+Expected ExpectedOf(const SimulatedJob& job, const SimulatedTensor& tensor, int iteration) {
   Expected expected;
   std::vector<int> submitters;
   for (int rank = 0; rank < job.rank_count; ++rank) {
@@ -291,8 +292,8 @@ Expected ExpectedOf(const Job& job, const Tensor& tensor, int iteration) {
   return expected;
 }
 
-Job RandomJob(Random& random, int rank_count) {
-  Job job;
+SimulatedJob RandomJob(Random& random, int rank_count) {
+  SimulatedJob job;
   job.rank_count = rank_count;
   int host = 0;
   for (int rank = 0; rank < rank_count; ++rank) {
@@ -322,7 +323,7 @@ Job RandomJob(Random& random, int rank_count) {
                                          Operation::kAllGather,     Operation::kAllToAll,
                                          Operation::kReduceScatter, Operation::kBarrier,
                                          Operation::kAdoptPlan};
-    Tensor tensor;
+    SimulatedTensor tensor;
     tensor.name = std::string(1, static_cast<char>('a' + i));
     if (random.Below(2) == 0) tensor.operation = kOperations[random.Below(7)];
     if (random.Below(8) == 0) tensor.reduce_op = sync::ReduceOp::kMin;
@@ -346,15 +347,15 @@ Job RandomJob(Random& random, int rank_count) {
 
 constexpr int kJoinIteration = -1;
 
-struct Submission {
+struct SimulatedSubmission {
   int iteration = 0;
-  const Tensor* tensor = nullptr;  // null: kJoin
+  const SimulatedTensor* tensor = nullptr;  // null: kJoin
 };
 
-struct Player {
+struct SimulatedRank {
   std::unique_ptr<Coordinator> coordinator;
-  std::deque<Submission> program;
-  std::unordered_map<std::string, Submission> under_way;
+  std::deque<SimulatedSubmission> program;
+  std::unordered_map<std::string, SimulatedSubmission> under_way;
   std::vector<std::string> order;  // the unanswered names, oldest first
   std::vector<uint64_t> told;      // digests of responses
   uint64_t pace = 1;               // number of turns per submission
@@ -370,9 +371,9 @@ constexpr const char* kJoinName = "join";
 constexpr uint64_t kRoundsMax = 4;       // after the last submission
 constexpr uint64_t kTurnsMax = 200'000;  // of a whole job
 
-class Run {
+class SimulatedRun {
  public:
-  Run(const std::string& kind, int rank_count, uint64_t seed)
+  SimulatedRun(const std::string& kind, int rank_count, uint64_t seed)
       : random_(seed),
         job_(RandomJob(random_, rank_count)),
         transport_(rank_count, job_.host_of),
@@ -388,7 +389,7 @@ class Run {
     takes_back_ = random_.Below(4) == 0;
     const bool all_eager = random_.Below(2) == 0;
     for (int rank = 0; rank < rank_count; ++rank) {
-      Player& player = players_[At(rank)];
+      SimulatedRank& player = players_[At(rank)];
       auto coordinator = Coordinator::Create(options, transport_.RanksOf(rank));
       if (!coordinator) throw std::runtime_error(coordinator.error().message());
       player.coordinator = std::move(*coordinator);
@@ -396,7 +397,7 @@ class Run {
       player.is_eager = all_eager || random_.Below(4) == 0;
       WriteProgram(rank);
     }
-    for (const Tensor& tensor : job_.tensors) {
+    for (const SimulatedTensor& tensor : job_.tensors) {
       for (int i = tensor.first_iteration; i < job_.total_count; ++i) {
         expected_.emplace(std::pair(tensor.name, i), ExpectedOf(job_, tensor, i));
       }
@@ -410,7 +411,7 @@ class Run {
       if (!failure_.empty()) return failure_;
     }
     if (const std::string failure = Ending(); !failure.empty()) return failure;
-    for (const Player& player : players_) {
+    for (const SimulatedRank& player : players_) {
       if (player.told != players_.front().told) return "ranks were told different things";
     }
     // Every operation of every iteration once, and nothing else.
@@ -422,12 +423,12 @@ class Run {
 
  private:
   void WriteProgram(int rank) {
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     for (int i = 0; i < job_.total_count; ++i) {
       if (i == job_.iteration_count) player.program.push_back({kJoinIteration, nullptr});
       if (!HasBatch(job_, i, rank)) continue;
       const size_t begin = player.program.size();
-      for (const Tensor& tensor : job_.tensors) {
+      for (const SimulatedTensor& tensor : job_.tensors) {
         if (tensor.first_iteration <= i) player.program.push_back({i, &tensor});
       }
       for (size_t k = player.program.size(); k > begin + 1; --k) {
@@ -440,7 +441,7 @@ class Run {
   }
 
   void Turn(int rank) {
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     if (random_.Below(player.pace) == 0) SubmitSome(rank);
     if (marks_stalled_ && random_.Below(16) == 0) player.coordinator->MarkStalled(player.order);
     if (transport_.HasReply(rank)) {
@@ -466,7 +467,7 @@ class Run {
       }
       return;
     }
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     player.is_in_round = false;
     const std::vector<Response> responses = player.coordinator->TakeResponses();
     for (const Response& response : responses) Take(rank, response);
@@ -478,9 +479,9 @@ class Run {
   }
 
   void SubmitSome(int rank) {
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     for (uint64_t count = 1 + random_.Below(4); count > 0 && !player.program.empty(); --count) {
-      const Submission next = player.program.front();
+      const SimulatedSubmission next = player.program.front();
       const std::string name = next.tensor == nullptr ? kJoinName : next.tensor->name;
       if (player.under_way.contains(name) || player.is_joining) return;
       player.program.pop_front();
@@ -488,11 +489,11 @@ class Run {
     }
     if (has_rounds_left_ || !AllSubmitted()) return;
     has_rounds_left_ = true;
-    for (Player& each : players_) each.rounds_at_last = each.round_count + 1;
+    for (SimulatedRank& each : players_) each.rounds_at_last = each.round_count + 1;
   }
 
-  void Submit(int rank, const std::string& name, const Submission& submission) {
-    Player& player = players_[At(rank)];
+  void Submit(int rank, const std::string& name, const SimulatedSubmission& submission) {
+    SimulatedRank& player = players_[At(rank)];
     player.under_way.emplace(name, submission);
     player.order.push_back(name);
     Request request;
@@ -508,7 +509,7 @@ class Run {
   }
 
   void Take(int rank, const Response& response) {
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     player.told.push_back(response.digest());
     if (response.tensors.size() != 1) return Fail("a response with several tensors");
     const Request& tensor = response.tensors.front();
@@ -517,7 +518,7 @@ class Run {
       if (!player.is_joining) Fail("told of '" + tensor.name + "', which was not submitted");
       return;
     }
-    const Submission submission = found->second;
+    const SimulatedSubmission submission = found->second;
     player.under_way.erase(found);
     std::erase(player.order, tensor.name);
     if (submission.tensor == nullptr) return TakeJoin(rank, response);
@@ -550,7 +551,7 @@ class Run {
   }
 
   void TakeJoin(int rank, const Response& response) {
-    Player& player = players_[At(rank)];
+    SimulatedRank& player = players_[At(rank)];
     player.is_joining = false;
     int last = 0;
     for (int other = 0; other < job_.rank_count; ++other) {
@@ -562,11 +563,11 @@ class Run {
 
   // If all ranks are after the same round, they take back their requests and submit them again.
   void TakeBack() {
-    for (const Player& player : players_) {
+    for (const SimulatedRank& player : players_) {
       if (player.is_in_round || player.round_count != players_.front().round_count) return;
     }
     for (int rank = 0; rank < job_.rank_count; ++rank) {
-      Player& player = players_[At(rank)];
+      SimulatedRank& player = players_[At(rank)];
       const std::vector<Request> taken = player.coordinator->TakePending();
       if (player.coordinator->has_pending()) Fail("something is left");
       if (taken.size() != player.order.size()) return Fail("took back another number");
@@ -585,12 +586,12 @@ class Run {
   std::string Ending() {
     is_ending_ = true;
     const int ending = static_cast<int>(random_.Below(players_.size()));
-    Player& player = players_[At(ending)];
+    SimulatedRank& player = players_[At(ending)];
     player.coordinator->End();
     if (!player.coordinator->has_pending()) return "nothing to do before the end";
     for (uint64_t turn = 0;; ++turn) {
       if (turn > kTurnsMax) return "hangs at the end";
-      if (std::ranges::all_of(players_, [](const Player& each) {
+      if (std::ranges::all_of(players_, [](const SimulatedRank& each) {
             return each.coordinator->is_ended() && !each.is_in_round;
           })) {
         return "";
@@ -603,10 +604,11 @@ class Run {
   }
 
   bool AllSubmitted() const {
-    return std::ranges::all_of(players_, [](const Player& each) { return each.program.empty(); });
+    return std::ranges::all_of(players_,
+                               [](const SimulatedRank& each) { return each.program.empty(); });
   }
   bool IsDone() const {
-    return std::ranges::all_of(players_, [](const Player& each) {
+    return std::ranges::all_of(players_, [](const SimulatedRank& each) {
       return each.program.empty() && each.under_way.empty();
     });
   }
@@ -624,9 +626,9 @@ class Run {
   }
 
   Random random_;
-  Job job_;
+  SimulatedJob job_;
   FakeTransport transport_;
-  std::vector<Player> players_;
+  std::vector<SimulatedRank> players_;
   std::map<std::pair<std::string, int>, Expected> expected_;
   bool marks_stalled_ = false;
   bool takes_back_ = false;
@@ -638,7 +640,7 @@ class Run {
 }  // namespace
 
 std::string Simulate(const std::string& kind, int rank_count, uint64_t seed) {
-  return Run(kind, rank_count, seed).Go();
+  return SimulatedRun(kind, rank_count, seed).Go();
 }
 
 }  // namespace lmdbio::test

@@ -31,19 +31,19 @@ class FakeTransport {
   bool is_anybody_waiting() const { return waiting_count_ > 0; }
 
  private:
-  struct Meeting {
+  struct PendingExchange {
     std::vector<int> members;
     std::vector<sync::Exchange> exchanges;  // [members]
     std::vector<uint8_t> has_come;          // [members]
     size_t come_count = 0;
   };
-  std::string Hold(Meeting& meeting);
+  std::string Hold(PendingExchange& meeting);
 
   int rank_count_;
   std::vector<int> host_of_;
-  std::vector<Meeting> hosts_;
-  Meeting all_;
-  Meeting roots_;
+  std::vector<PendingExchange> hosts_;
+  PendingExchange all_;
+  PendingExchange roots_;
   std::vector<sync::Reply> replies_;
   std::vector<uint8_t> has_reply_;
   int waiting_count_ = 0;

@@ -243,9 +243,9 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
 // Ranks with one program each: tensors of a graph, iteration after iteration, in any order that the
 // graph permits, with a wait for each tensor that another one needs, on all ranks or on one. A
 // coordinator executes the submitted tensors at first, and later the learned plan.
-class Job {
+class LearningJob {
  public:
-  Job(Random& random, const RandomGraph& graph, size_t rank_count)
+  LearningJob(Random& random, const RandomGraph& graph, size_t rank_count)
       : random_(random),
         graph_(graph),
         is_ahead_(random.Below(4) == 0),
@@ -274,7 +274,7 @@ class Job {
       if (random_.Below(3) != 0) SubmitOne(ranks_[random_.Below(ranks_.size())]);
       if (random_.Below(3) == 0) DoSome();
       if (random_.Below(3) == 0 || proposals_ != 0) {
-        for (Rank& rank : ranks_) {
+        for (LearningRank& rank : ranks_) {
           if (std::string problem = Hear(rank); !problem.empty()) return problem;
         }
       }
@@ -291,14 +291,14 @@ class Job {
       SubmitOne(ranks_[random_.Below(ranks_.size())]);
       if (!problem_.empty()) return problem_;
       bool is_sent = true;
-      for (Rank& rank : ranks_) {
+      for (LearningRank& rank : ranks_) {
         if (rank.bucket == nullptr) rank.bucket = rank.walk->TakeReady();
         is_sent = is_sent && rank.bucket != nullptr;
       }
       if (is_sent) {
         for (const Request& tensor : ranks_[0].bucket->tensors)
           ++done_[graph_.TensorNamed(tensor.name)];
-        for (Rank& rank : ranks_) rank.bucket = nullptr;
+        for (LearningRank& rank : ranks_) rank.bucket = nullptr;
       }
       idle_count = is_sent ? 0 : idle_count + 1;
       if (idle_count > 100 * ranks_.size() * done_.size() + 1000) return "a deadlock";
@@ -320,8 +320,8 @@ class Job {
   }
 
  private:
-  struct Rank {
-    Rank(const PlanOptions& options, size_t tensor_count)
+  struct LearningRank {
+    LearningRank(const PlanOptions& options, size_t tensor_count)
         : learner(options), submitted(tensor_count), waited(tensor_count) {}
     PlanLearner learner;
     std::vector<std::pair<size_t, size_t>> needs;  // tensor, one that it needs in this program
@@ -336,7 +336,7 @@ class Job {
 
   size_t AllDone() const { return *std::min_element(done_.begin(), done_.end()); }
 
-  bool IsLegal(const Rank& rank, size_t t) const {
+  bool IsLegal(const LearningRank& rank, size_t t) const {
     const size_t iteration = rank.submitted[t];
     if (iteration != done_[t] || (!is_ahead_ && AllDone() < iteration)) return false;
     return std::all_of(rank.needs.begin(), rank.needs.end(), [&](const auto& need) {
@@ -344,13 +344,13 @@ class Job {
     });
   }
 
-  void WaitFor(Rank& rank, size_t t, size_t iterations) {
+  void WaitFor(LearningRank& rank, size_t t, size_t iterations) {
     if (rank.waited[t] >= iterations) return;
     rank.waited[t] = iterations;
     if (!is_switched_) rank.learner.OnWaited(graph_.tensors[t].name);
   }
 
-  void SubmitOne(Rank& rank) {
+  void SubmitOne(LearningRank& rank) {
     const size_t t = random_.Below(done_.size());
     if (!IsLegal(rank, t)) return;
     const size_t iteration = rank.submitted[t]++;
@@ -371,9 +371,9 @@ class Job {
   void DoSome() {
     std::vector<size_t> ready;
     for (size_t t = 0; t < done_.size(); ++t) {
-      const bool is_ready = std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-        return rank.submitted[t] > done_[t];
-      });
+      const bool is_ready =
+          std::all_of(ranks_.begin(), ranks_.end(),
+                      [&](const LearningRank& rank) { return rank.submitted[t] > done_[t]; });
       if (is_ready) ready.push_back(t);
     }
     if (ready.empty()) return;
@@ -392,7 +392,7 @@ class Job {
     }
   }
 
-  std::string Hear(Rank& rank) {
+  std::string Hear(LearningRank& rank) {
     for (; rank.heard_count < log_.size(); ++rank.heard_count) {
       rank.learner.OnDone({log_[rank.heard_count]});
       std::optional<Request> proposal = rank.learner.TakeProposal(5);
@@ -419,7 +419,7 @@ class Job {
         agreed.extra = *merged;
       }
       done_at_proposal_ = counts_before_[ranks_[0].proposed_at];
-      for (const Rank& rank : ranks_) {
+      for (const LearningRank& rank : ranks_) {
         Result<Plan> plan = rank.learner.Adopt(agreed);
         if (!plan) return plan.error().message();
         if (plan_ && plan_->digest() != plan->digest()) return "different plans";
@@ -427,7 +427,7 @@ class Job {
       }
     }
     const bool is_boundary = ranks_[0].learner.at_boundary();
-    for (Rank& rank : ranks_) {
+    for (LearningRank& rank : ranks_) {
       if (rank.heard_count != log_.size()) return "";
       if (rank.learner.at_boundary() != is_boundary) return "different boundaries";
     }
@@ -436,7 +436,7 @@ class Job {
 
   std::string Switch() {
     is_switched_ = true;
-    for (Rank& rank : ranks_) {
+    for (LearningRank& rank : ranks_) {
       rank.walk.emplace(*plan_);
       for (size_t t = 0; t < done_.size(); ++t) {
         if (rank.submitted[t] <= done_[t] || rank.walk->Submit(graph_.tensors[t])) continue;
@@ -455,7 +455,7 @@ class Job {
   std::vector<size_t> done_;  // [tensors] times
   std::vector<Response> log_;
   std::vector<std::vector<size_t>> counts_before_;  // [log_] done_ before it
-  std::vector<Rank> ranks_;
+  std::vector<LearningRank> ranks_;
   size_t proposals_ = 0;
   std::optional<Plan> plan_;
   std::vector<size_t> done_at_proposal_;
@@ -469,7 +469,7 @@ TEST_CASE("Ranks learn one plan and can follow it", "[control][learner]") {
     const RandomGraph graph =
         MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 12)), 1);
     if (graph.tensors.empty()) return "";
-    Job job(random, graph, random.Between(1, 4));
+    LearningJob job(random, graph, random.Between(1, 4));
     if (std::string problem = job.Learn(job.is_ahead() ? 10 : 100); !problem.empty())
       return problem;
     if (!job.is_ahead()) {

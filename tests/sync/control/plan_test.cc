@@ -137,10 +137,10 @@ TEST_CASE("Equal plans have equal digests, others differ", "[control][plan]") {
 
 // Ranks that submit tensors in any order that their programs permit, and send the buckets of their
 // PlanProgress.
-class Ranks {
+class PlanningRanks {
  public:
   // is_ahead  whether a rank may begin an iteration before it has waited for the one before
-  Ranks(const RandomGraph& graph, const Plan& plan, size_t rank_count, bool is_ahead)
+  PlanningRanks(const RandomGraph& graph, const Plan& plan, size_t rank_count, bool is_ahead)
       : graph_(graph), plan_(plan), is_ahead_(is_ahead), done_(graph.tensors.size()) {
     for (size_t i = 0; i < rank_count; ++i) {
       ranks_.push_back({PlanProgress(plan), std::vector<size_t>(graph.tensors.size()), nullptr});
@@ -149,7 +149,7 @@ class Ranks {
 
   std::string Run(Random& random, size_t iterations) {
     while (*std::min_element(done_.begin(), done_.end()) < iterations) {
-      Rank& rank = ranks_[random.Below(ranks_.size())];
+      PlanningRank& rank = ranks_[random.Below(ranks_.size())];
       std::string problem = random.Below(3) == 0 ? Send(rank) : SubmitOne(rank, random, iterations);
       if (!problem.empty()) return problem;
       if (const bool is_stuck = Finish() == 0 && IsStuck(iterations); is_stuck) return "a deadlock";
@@ -158,13 +158,13 @@ class Ranks {
   }
 
  private:
-  struct Rank {
+  struct PlanningRank {
     PlanProgress walk;
     std::vector<size_t> submitted;  // [tensors] times
     const Bucket* bucket;           // that is being sent
   };
 
-  std::vector<size_t> Legal(const Rank& rank, size_t iterations) const {
+  std::vector<size_t> Legal(const PlanningRank& rank, size_t iterations) const {
     std::vector<size_t> legal;
     const size_t all_done = *std::min_element(done_.begin(), done_.end());
     for (size_t t = 0; t < done_.size(); ++t) {
@@ -179,7 +179,7 @@ class Ranks {
     return legal;
   }
 
-  std::string SubmitOne(Rank& rank, Random& random, size_t iterations) {
+  std::string SubmitOne(PlanningRank& rank, Random& random, size_t iterations) {
     const std::vector<size_t> legal = Legal(rank, iterations);
     if (legal.empty()) return "";
     const size_t t = legal[random.Below(legal.size())];
@@ -188,7 +188,7 @@ class Ranks {
     return rank.walk.Submit(graph_.tensors[t]) ? "taken twice: " + graph_.tensors[t].name : "";
   }
 
-  std::string Send(Rank& rank) {
+  std::string Send(PlanningRank& rank) {
     if (rank.bucket != nullptr) return "";
     rank.bucket = rank.walk.TakeReady();
     if (rank.walk.next_bucket() != sent_count_ % plan_.buckets().size()) return "out of turn";
@@ -202,13 +202,13 @@ class Ranks {
       return 0;
     for (const Request& tensor : ranks_[0].bucket->tensors)
       ++done_[graph_.TensorNamed(tensor.name)];
-    for (Rank& rank : ranks_) rank.bucket = nullptr;
+    for (PlanningRank& rank : ranks_) rank.bucket = nullptr;
     ++sent_count_;
     return 1;
   }
 
   bool IsStuck(size_t iterations) {
-    return std::all_of(ranks_.begin(), ranks_.end(), [&](Rank& rank) {
+    return std::all_of(ranks_.begin(), ranks_.end(), [&](PlanningRank& rank) {
       if (!Legal(rank, iterations).empty()) return false;
       return rank.bucket != nullptr || rank.walk.missing_count() > 0;
     });
@@ -218,7 +218,7 @@ class Ranks {
   const Plan& plan_;
   bool is_ahead_;
   std::vector<size_t> done_;  // [tensors] times, on all ranks
-  std::vector<Rank> ranks_;
+  std::vector<PlanningRank> ranks_;
   size_t sent_count_ = 0;
 };
 
@@ -250,7 +250,7 @@ TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[co
       const uint64_t bytes = PlacesOf(bucket.tensors).size_bytes;
       if (!may_be_long && bytes > options.fusion.threshold_bytes) return "over the threshold";
     }
-    Ranks ranks(graph, plan, random.Between(1, 4), random.Below(2) == 0);
+    PlanningRanks ranks(graph, plan, random.Between(1, 4), random.Below(2) == 0);
     return ranks.Run(random, 3);
   });
 }

@@ -75,7 +75,7 @@ void CheckReply(const sync::Reply& reply, const Exchange& asked, const Ranks& ra
 
 }  // namespace
 
-int WrongExchanges(sync::Transport& transport, Waiting waiting) {
+int WrongExchanges(sync::Transport& transport, ExchangeWait waiting) {
   int wrong = 0;
   const Ranks& ranks = transport.ranks();
   for (int number = 0; number < 60; ++number) {
@@ -89,10 +89,10 @@ int WrongExchanges(sync::Transport& transport, Waiting waiting) {
     if (sends) exchange.bytes = Brought(ranks.rank, number);
     if (!transport.Start(exchange)) ++wrong;
     for (bool is_over = false; !is_over;) {
-      auto result = waiting == Waiting::kAsleep ? transport.Wait(20ms) : transport.Test();
+      auto result = waiting == ExchangeWait::kAsleep ? transport.Wait(20ms) : transport.Test();
       if (!result) ++wrong;
       is_over = !result || *result;
-      if (!is_over && waiting == Waiting::kByTests) std::this_thread::yield();
+      if (!is_over && waiting == ExchangeWait::kByTests) std::this_thread::yield();
     }
     CheckReply(transport.TakeReply(), exchange, ranks, number, wrong);
   }

@@ -8,11 +8,11 @@
 
 namespace lmdbio::test {
 
-enum class Waiting { kAsleep, kByTests };
+enum class ExchangeWait { kAsleep, kByTests };
 
 // Collective over the transport's ranks. Makes exchanges of all kinds, scopes and sizes, and counts
 // the wrong replies.
-int WrongExchanges(sync::Transport& transport, Waiting waiting);
+int WrongExchanges(sync::Transport& transport, ExchangeWait waiting);
 
 }  // namespace lmdbio::test
 #endif  // TESTS_SYNC_EXCHANGE_CHECKS_H_

@@ -21,32 +21,32 @@ using sync::Values;
 // Every call fails. With `goes_on` it may still write to its memory.
 class Failing : public sync::Collectives {
  public:
-  using Outcome = Result<CallOutcome>;
+  using PlanStep = Result<CallOutcome>;
   bool goes_on = false;
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  Outcome AllReduce(const CallTag&, const Values&, const sync::Reduction&) override {
+  PlanStep AllReduce(const CallTag&, const Values&, const sync::Reduction&) override {
     return Gone();
   }
-  Outcome ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
-                        const sync::Reduction&) override {
+  PlanStep ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
+                         const sync::Reduction&) override {
     return Gone();
   }
-  Outcome AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
+  PlanStep AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
     return Gone();
   }
-  Outcome Broadcast(const CallTag&, MutableBytes, int) override { return Gone(); }
-  Outcome AllToAll(const CallTag&, Bytes, std::span<const uint64_t>, MutableBytes,
-                   std::span<const uint64_t>) override {
+  PlanStep Broadcast(const CallTag&, MutableBytes, int) override { return Gone(); }
+  PlanStep AllToAll(const CallTag&, Bytes, std::span<const uint64_t>, MutableBytes,
+                    std::span<const uint64_t>) override {
     return Gone();
   }
-  Outcome Barrier(const CallTag&) override { return Gone(); }
+  PlanStep Barrier(const CallTag&) override { return Gone(); }
   bool writes_after_failure() const override { return goes_on; }
   void Stop(const Error&) override {}
 
  private:
-  static Outcome Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
+  static PlanStep Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
 };
 
 constexpr float kReduced = 7;
@@ -59,19 +59,19 @@ class Recording final : public Failing {
   std::vector<sync::Reduction> reductions;
   std::vector<float> brought;  // to the last call
 
-  Outcome AllReduce(const CallTag&, const Values& values,
-                    const sync::Reduction& reduction) override {
+  PlanStep AllReduce(const CallTag&, const Values& values,
+                     const sync::Reduction& reduction) override {
     return Reduce(values, values.data, values.count, reduction);
   }
-  Outcome ReduceScatter(const CallTag&, const Values& input, std::byte* output,
-                        std::span<const uint64_t> counts,
-                        const sync::Reduction& reduction) override {
+  PlanStep ReduceScatter(const CallTag&, const Values& input, std::byte* output,
+                         std::span<const uint64_t> counts,
+                         const sync::Reduction& reduction) override {
     return Reduce(input, output, counts[0], reduction);
   }
 
  private:
-  Outcome Reduce(const Values& values, std::byte* output, size_t count,
-                 const sync::Reduction& reduction) {
+  PlanStep Reduce(const Values& values, std::byte* output, size_t count,
+                  const sync::Reduction& reduction) {
     reductions.push_back(reduction);
     brought.resize(values.count);
     std::memcpy(brought.data(), values.data, values.count * sizeof(float));

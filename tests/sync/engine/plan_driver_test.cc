@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 using Clock = PlanDriver::Clock;
-using Outcome = PlanDriver::Outcome;
+using PlanStep = PlanDriver::PlanStep;
 using Names = std::vector<std::string>;
 
 constexpr auto kPatience = 100ms;
@@ -39,8 +39,8 @@ class Failed final : public ranks::Health {
   void GiveUp(const Error&) override {}
 };
 
-struct Setup {
-  Setup()
+struct PlanDriverSetup {
+  PlanDriverSetup()
       : driver({parts.transport, health, *parts.collectives, parts.executor, *parts.queue,
                 parts.tracer, parts.tasks, parts.counters.current()},
                kPatience) {}
@@ -50,7 +50,7 @@ struct Setup {
     driver.Submit(task->submission.request);
     return task;
   }
-  Outcome Step(Clock::duration later = {}) {
+  PlanStep Step(Clock::duration later = {}) {
     const auto outcome = driver.Step(Clock::now() + later);
     REQUIRE(outcome);
     return *outcome;
@@ -67,43 +67,43 @@ struct Setup {
 };
 
 TEST_CASE("A bucket is sent when it is full and those before it are sent", "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("abc", 128), {});  // {a, b}, {c}
   REQUIRE(setup.driver.missing_count() == 2);
   const TaskPtr c = setup.Submit("c");
   const TaskPtr a = setup.Submit("a");
-  REQUIRE(setup.Step() == Outcome::kIdle);
+  REQUIRE(setup.Step() == PlanStep::kIdle);
   REQUIRE(setup.driver.missing_count() == 1);
   const TaskPtr b = setup.Submit("b");
-  REQUIRE(setup.Step() == Outcome::kSent);
+  REQUIRE(setup.Step() == PlanStep::kSent);
   REQUIRE(a->is_done.load() == 1);
   REQUIRE(b->is_done.load() == 1);
   REQUIRE(c->is_done.load() == 0);
-  REQUIRE(setup.Step() == Outcome::kSent);
+  REQUIRE(setup.Step() == PlanStep::kSent);
   REQUIRE(c->is_done.load() == 1);
-  REQUIRE(setup.Step() == Outcome::kIdle);
+  REQUIRE(setup.Step() == PlanStep::kIdle);
   REQUIRE(setup.driver.is_following());
 }
 
 TEST_CASE("Pending requests become part of the plan, but proposals do not", "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   const TaskPtr a = setup.parts.Submit("a");
   Request proposal;
   proposal.name = "lmdbio.plan.2";
   proposal.operation = Operation::kAdoptPlan;
   setup.driver.Follow(PlanOf("ab", 128), {a->submission.request, proposal});
   REQUIRE(setup.driver.missing_count() == 1);
-  REQUIRE(setup.Step() == Outcome::kIdle);
+  REQUIRE(setup.Step() == PlanStep::kIdle);
 }
 
 TEST_CASE("A tensor outside the plan abandons it, and nothing is lost", "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("abc", 0), {});
   setup.Submit("a");
-  REQUIRE(setup.Step() == Outcome::kSent);
+  REQUIRE(setup.Step() == PlanStep::kSent);
   const TaskPtr b = setup.Submit("b");  // its bucket is full, but must not be sent any more
   setup.Submit("x");
-  REQUIRE(setup.Step() == Outcome::kAbandoned);
+  REQUIRE(setup.Step() == PlanStep::kAbandoned);
   AbandonedPlan abandoned = setup.driver.TakeAbandoned();
   REQUIRE(abandoned.unsent.size() == 2);
   REQUIRE(abandoned.unsent[0].name == "x");
@@ -118,40 +118,40 @@ TEST_CASE("A tensor outside the plan abandons it, and nothing is lost", "[sync][
 
 TEST_CASE("A missing tensor abandons the plan after the patience if a thread waits",
           "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.Submit("a");
   setup.parts.queue->BeginWait();
-  REQUIRE(setup.Step(kPatience / 2) == Outcome::kIdle);
-  REQUIRE(setup.Step(2 * kPatience) == Outcome::kAbandoned);
+  REQUIRE(setup.Step(kPatience / 2) == PlanStep::kIdle);
+  REQUIRE(setup.Step(2 * kPatience) == PlanStep::kAbandoned);
   REQUIRE(setup.TakeUnsent() == Names{"a"});
 }
 
 TEST_CASE("If no thread waits, the plan is abandoned after ten times the patience",
           "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.Submit("a");
-  REQUIRE(setup.Step(9 * kPatience) == Outcome::kIdle);
-  REQUIRE(setup.Step(11 * kPatience) == Outcome::kAbandoned);
+  REQUIRE(setup.Step(9 * kPatience) == PlanStep::kIdle);
+  REQUIRE(setup.Step(11 * kPatience) == PlanStep::kAbandoned);
 }
 
 TEST_CASE("A wake-up alone never abandons a plan", "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
-  REQUIRE(setup.Step(100 * kPatience) == Outcome::kIdle);  // nothing is submitted
+  REQUIRE(setup.Step(100 * kPatience) == PlanStep::kIdle);  // nothing is submitted
   setup.parts.transport.is_called = true;
-  REQUIRE(setup.Step() == Outcome::kIdle);
-  REQUIRE(setup.Step(2 * kPatience) == Outcome::kAbandoned);
+  REQUIRE(setup.Step() == PlanStep::kIdle);
+  REQUIRE(setup.Step(2 * kPatience) == PlanStep::kAbandoned);
   REQUIRE(setup.driver.TakeAbandoned().is_called);
 }
 
 TEST_CASE("A wake-up by a rank that has given up ends the step with its error",
           "[sync][plan_driver]") {
-  Setup setup;
+  PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.health.has_failed = true;
-  REQUIRE(setup.Step() == Outcome::kIdle);
+  REQUIRE(setup.Step() == PlanStep::kIdle);
   setup.parts.transport.is_called = true;
   const auto outcome = setup.driver.Step(Clock::now());
   REQUIRE_FALSE(outcome);

@@ -13,9 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using test::Waiting;
+using test::ExchangeWait;
 
-void RunExchanges(ranks::Group& group, Waiting waiting, std::atomic<int>& wrong) {
+void RunExchanges(ranks::Group& group, ExchangeWait waiting, std::atomic<int>& wrong) {
   ranks::SoloHealth health;
   auto transport = SharedTransport::Create(group, health);
   wrong += transport ? test::WrongExchanges(**transport, waiting) : 1;
@@ -24,7 +24,7 @@ void RunExchanges(ranks::Group& group, Waiting waiting, std::atomic<int>& wrong)
 TEST_CASE("SharedTransport gives the same replies as a loop over all ranks", "[sync][transport]") {
   const int rank_count = GENERATE(1, 2, 3, 5, 8);
   const int ranks_per_host = GENERATE(1, 2, 3, 8);
-  const Waiting waiting = GENERATE(Waiting::kAsleep, Waiting::kByTests);
+  const ExchangeWait waiting = GENERATE(ExchangeWait::kAsleep, ExchangeWait::kByTests);
   std::atomic<int> wrong{0};
   ranks::RunAsThreads({.rank_count = rank_count, .ranks_per_host = ranks_per_host},
                       [&](ranks::Group& group) { RunExchanges(group, waiting, wrong); });
@@ -65,7 +65,7 @@ TEST_CASE("SharedTransport sleeps until a wake-up, or until a peer joins an exch
   CHECK(wrong == 0);
 }
 
-class FailingHealth final : public ranks::Health {
+class FailedHealth final : public ranks::Health {
  public:
   Status Check() override { return Fail(ErrorCode::kPeerFailed, "rank 1 is gone"); }
   void GiveUp(const Error&) override {}
@@ -76,7 +76,7 @@ TEST_CASE("SharedTransport does not wait for a rank that is gone", "[sync][trans
   std::string message;
   ranks::RunAsThreads({.rank_count = 2, .ranks_per_host = ranks_per_host},
                       [&](ranks::Group& group) {
-                        FailingHealth health;
+                        FailedHealth health;
                         auto transport = std::move(*SharedTransport::Create(group, health));
                         if (group.rank() == 1) {
                           static_cast<void>(group.Barrier());

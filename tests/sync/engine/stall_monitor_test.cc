@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 using Clock = StallMonitor::Clock;
 
-struct Setup {
-  explicit Setup(const trace::StallLimits& limits)
+struct StallMonitorSetup {
+  explicit StallMonitorSetup(const trace::StallLimits& limits)
       : monitor(limits, {parts.tasks, *parts.coordinator, parts.transport, parts.tracer},
                 [this](const std::string& line) { lines.push_back(line); }) {}
 
@@ -37,7 +37,7 @@ struct Setup {
 };
 
 TEST_CASE("An overdue tensor wakes the peers, and its name is taken once", "[sync][stall]") {
-  Setup setup({.report = 2s, .limit = 60s});
+  StallMonitorSetup setup({.report = 2s, .limit = 60s});
   setup.Submit("a");
   REQUIRE(setup.LookUntil(900ms));
   REQUIRE(setup.parts.transport.ring_count == 0);
@@ -50,7 +50,7 @@ TEST_CASE("An overdue tensor wakes the peers, and its name is taken once", "[syn
 }
 
 TEST_CASE("A tensor is reported after the report time and fails after the limit", "[sync][stall]") {
-  Setup setup({.report = 2s, .limit = 5s});
+  StallMonitorSetup setup({.report = 2s, .limit = 5s});
   setup.Submit("a");
   REQUIRE(setup.LookUntil(2600ms));
   REQUIRE(setup.lines.size() == 1);
@@ -61,7 +61,7 @@ TEST_CASE("A tensor is reported after the report time and fails after the limit"
 }
 
 TEST_CASE("Without a report time no peer is woken", "[sync][stall]") {
-  Setup setup({.report = 0s, .limit = 0s});
+  StallMonitorSetup setup({.report = 0s, .limit = 0s});
   setup.Submit("a");
   REQUIRE(setup.LookUntil(20s));
   REQUIRE(setup.parts.transport.ring_count == 0);
@@ -69,7 +69,7 @@ TEST_CASE("Without a report time no peer is woken", "[sync][stall]") {
 }
 
 TEST_CASE("Time between two looks that are far apart does not count", "[sync][stall]") {
-  Setup setup({.report = 2s, .limit = 5s});
+  StallMonitorSetup setup({.report = 2s, .limit = 5s});
   setup.Submit("a");
   REQUIRE(setup.LookUntil(600ms));
   REQUIRE(setup.monitor.Look(setup.start + 1h));  // the process was stopped

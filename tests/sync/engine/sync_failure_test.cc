@@ -31,10 +31,10 @@ constexpr size_t kLargeCount = (64 << 20) / sizeof(float);
 const std::vector<std::string> kCoordinators = {"horovod", "cache", "hierarchical", "topo"};
 
 // The activity of the ranks when the victim fails.
-enum class Place { kIdle, kInRounds, kInLarge, kLacking };
+enum class FailureMoment { kIdle, kInRounds, kInLarge, kLacking };
 
 struct Scene {
-  Place place;
+  FailureMoment place;
   int victim;
   int signal;
   int rank_count = 3;
@@ -67,7 +67,7 @@ std::string Train(Synchronizer& synchronizer, int first, int last) {
 }
 
 // The first note, with the reason why a synchronizer has ended.
-class Notes {
+class FirstNote {
  public:
   void Add(const std::string& line) {
     const std::lock_guard lock(mutex_);
@@ -93,19 +93,19 @@ class Notes {
 
 // Calls the synchronizer until it fails, and returns its error. A killed rank does not return.
 Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene& scene,
-                        const Notes& notes) {
+                        const FirstNote& notes) {
   const bool is_victim = synchronizer.rank() == scene.victim;
-  std::vector<float> values(scene.place == Place::kInLarge ? kLargeCount : 1000, 1.0F);
-  if (scene.place == Place::kInRounds || scene.place == Place::kInLarge) {
+  std::vector<float> values(scene.place == FailureMoment::kInLarge ? kLargeCount : 1000, 1.0F);
+  if (scene.place == FailureMoment::kInRounds || scene.place == FailureMoment::kInLarge) {
     for (int call = 0;; ++call) {
       const std::string name =
-          scene.place == Place::kInRounds ? fmt::format("x{}", call % 40) : "x";
+          scene.place == FailureMoment::kInRounds ? fmt::format("x{}", call % 40) : "x";
       LMDBIO_TRY_VOID(SyncJob::Sum(synchronizer, name, values));
       if (call == 2) job.SayReady();
     }
   }
   job.SayReady();
-  if (scene.place == Place::kLacking && !is_victim) {
+  if (scene.place == FailureMoment::kLacking && !is_victim) {
     return SyncJob::Sum(synchronizer, "lacking", values);
   }
   if (!notes.Await("rank", 20s)) return Fail(ErrorCode::kInternal, "no note has come");
@@ -114,7 +114,7 @@ Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene&
 
 std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coordinator,
                     const Scene& scene) {
-  Notes notes;
+  FirstNote notes;
   SyncOptions options;
   options.coordinator = coordinator;
   SyncParts parts;
@@ -123,7 +123,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   std::atomic<bool> takes_more{false};
   float more = 1;
   parts.log = [&](const std::string& line) {
-    Synchronizer* const told = scene.place == Place::kIdle ? asked.load() : nullptr;
+    Synchronizer* const told = scene.place == FailureMoment::kIdle ? asked.load() : nullptr;
     if (told != nullptr && told->Submit(AllReduceOf("more", &more, &more, 1))) takes_more = true;
     notes.Add(line);
   };
@@ -170,7 +170,7 @@ std::vector<std::string> Play(const Scene& scene) {
   for (auto& job : jobs) {
     if (!job->AwaitReady()) wrong.emplace_back("a job does not become ready");
   }
-  if (scene.place != Place::kInLarge) std::this_thread::sleep_for(300ms);
+  if (scene.place != FailureMoment::kInLarge) std::this_thread::sleep_for(300ms);
   for (auto& job : jobs) job->Send(scene.signal, scene.victim);
   const auto end = [&](size_t job, int rank) {
     const std::string how = jobs[job]->EndOf(rank);
@@ -191,7 +191,8 @@ std::vector<std::string> Play(const Scene& scene) {
 }
 
 TEST_CASE("A rank that is killed is named by all others", "[sync][failure]") {
-  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
+  const FailureMoment place = GENERATE(FailureMoment::kIdle, FailureMoment::kInRounds,
+                                       FailureMoment::kInLarge, FailureMoment::kLacking);
   const int victim = GENERATE(0, 1);
   CAPTURE(static_cast<int>(place), victim);
   CHECK(Play({.place = place, .victim = victim, .signal = SIGKILL}) == std::vector<std::string>());
@@ -199,16 +200,19 @@ TEST_CASE("A rank that is killed is named by all others", "[sync][failure]") {
 
 TEST_CASE("A rank that is stopped is named by all others, and hears of it when it goes on",
           "[sync][failure]") {
-  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
-  const int victim = place == Place::kIdle || place == Place::kInLarge ? 0 : 1;
+  const FailureMoment place = GENERATE(FailureMoment::kIdle, FailureMoment::kInRounds,
+                                       FailureMoment::kInLarge, FailureMoment::kLacking);
+  const int victim = place == FailureMoment::kIdle || place == FailureMoment::kInLarge ? 0 : 1;
   CAPTURE(static_cast<int>(place), victim);
   CHECK(Play({.place = place, .victim = victim, .signal = SIGSTOP}) == std::vector<std::string>());
 }
 
 TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][hosts]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
-  const Place place = GENERATE(Place::kIdle, Place::kInRounds, Place::kInLarge, Place::kLacking);
-  const int victim = place == Place::kIdle || place == Place::kInLarge ? 2 : GENERATE(0, 3);
+  const FailureMoment place = GENERATE(FailureMoment::kIdle, FailureMoment::kInRounds,
+                                       FailureMoment::kInLarge, FailureMoment::kLacking);
+  const int victim =
+      place == FailureMoment::kIdle || place == FailureMoment::kInLarge ? 2 : GENERATE(0, 3);
   CAPTURE(signal, static_cast<int>(place), victim);
   CHECK(Play({.place = place,
               .victim = victim,
@@ -219,7 +223,7 @@ TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][h
 
 // Iterates until the whole job has been stopped for long and goes on, and a while longer.
 std::string RunThroughAPause(ranks::Group& group, ForkedJob& job, const std::string& coordinator) {
-  Notes notes;
+  FirstNote notes;
   SyncOptions options;
   options.coordinator = coordinator;
   options.stall_limit = 7s;

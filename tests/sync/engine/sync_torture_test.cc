@@ -77,7 +77,7 @@ class Watchdog {
 };
 
 // One tensor of the program, the same on all ranks.
-struct Tensor {
+struct TortureTensor {
   std::string name;
   Operation operation = Operation::kAllReduce;
   DataType type = DataType::kFloat32;
@@ -88,18 +88,18 @@ struct Tensor {
 };
 
 // Tensors that are waited for together. Ranks that have joined do not take part.
-struct Iteration {
-  std::vector<Tensor> tensors;
+struct ProgramIteration {
+  std::vector<TortureTensor> tensors;
   bool is_group = false;
   bool is_threaded = false;  // threads submit and wait
   int thread_count = 1;
 };
 
-struct Program {
+struct TortureProgram {
   SyncOptions options;
   int rank_count = 1;
   int ranks_per_host = 1;
-  std::vector<Iteration> iterations;
+  std::vector<ProgramIteration> iterations;
   bool ends_with_join = false;
   int leaver = -1;  // a rank that goes away in the middle
 };
@@ -116,10 +116,10 @@ int64_t PickCount(std::mt19937& random) {
          static_cast<int64_t>(random() % 3);
 }
 
-std::vector<Tensor> MakeModel(std::mt19937& random, int rank_count) {
-  std::vector<Tensor> model(1 + random() % 12);
+std::vector<TortureTensor> MakeModel(std::mt19937& random, int rank_count) {
+  std::vector<TortureTensor> model(1 + random() % 12);
   for (size_t i = 0; i < model.size(); ++i) {
-    Tensor& tensor = model[i];
+    TortureTensor& tensor = model[i];
     tensor.name = fmt::format("t{}", i);
     tensor.type =
         Pick(random, {DataType::kFloat32, DataType::kFloat32, DataType::kFloat64, DataType::kInt32,
@@ -134,9 +134,9 @@ std::vector<Tensor> MakeModel(std::mt19937& random, int rank_count) {
   return model;
 }
 
-Program MakeProgram(unsigned seed) {
+TortureProgram MakeProgram(unsigned seed) {
   std::mt19937 random(seed);
-  Program program;
+  TortureProgram program;
   program.rank_count = Pick(random, {1, 2, 2, 3, 4, 5, 8});
   program.ranks_per_host = Pick(random, {1, 2, 100, 100, 100});
   SyncOptions& options = program.options;
@@ -152,21 +152,21 @@ Program MakeProgram(unsigned seed) {
   options.plan_patience = std::chrono::milliseconds(Pick(random, {1, 5, 50}));
   options.collective = Pick<const char*>(random, {"auto", "auto", "ring", "direct"});
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer
-  std::vector<Tensor> model = MakeModel(random, program.rank_count);
+  std::vector<TortureTensor> model = MakeModel(random, program.rank_count);
   const int iteration_count = 4 + static_cast<int>(random() % 12);
   for (int i = 0; i < iteration_count; ++i) {
     if (Chance(random, 6)) model = MakeModel(random, program.rank_count);
-    Iteration iteration{.tensors = model};
+    ProgramIteration iteration{.tensors = model};
     if (Chance(random, 8)) {  // fewer, more, or another shape
       iteration.tensors.resize(1 + random() % iteration.tensors.size());
-      Tensor extra = MakeModel(random, program.rank_count)[0];
+      TortureTensor extra = MakeModel(random, program.rank_count)[0];
       extra.name = fmt::format("extra{}", random() % 3);
       iteration.tensors.push_back(extra);
     }
     if (Chance(random, 10)) iteration.tensors[0].is_odd = program.rank_count > 1;
     iteration.is_group = Chance(random, 8);
     if (iteration.is_group) {
-      for (Tensor& tensor : iteration.tensors) {
+      for (TortureTensor& tensor : iteration.tensors) {
         tensor.operation = Operation::kAllReduce;
         tensor.is_odd = false;
       }
@@ -231,9 +231,10 @@ std::vector<std::byte> ArrayOf(DataType type, int64_t count,
 }
 
 // One rank's work.
-class Player {
+class TortureRank {
  public:
-  Player(SyncJob& job, const Program& program, unsigned seed, Synchronizer& synchronizer)
+  TortureRank(SyncJob& job, const TortureProgram& program, unsigned seed,
+              Synchronizer& synchronizer)
       : job_(job),
         program_(program),
         synchronizer_(synchronizer),
@@ -242,7 +243,7 @@ class Player {
 
   // False when nothing works any more, which is right after a rank has left.
   bool Play(int number) {
-    const Iteration& iteration = program_.iterations[static_cast<size_t>(number)];
+    const ProgramIteration& iteration = program_.iterations[static_cast<size_t>(number)];
     std::vector<size_t> order(iteration.tensors.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
@@ -293,20 +294,20 @@ class Player {
     return false;
   }
 
-  std::vector<std::byte> Brought(const Tensor& tensor, int rank, int number, size_t index,
+  std::vector<std::byte> Brought(const TortureTensor& tensor, int rank, int number, size_t index,
                                  int64_t count) const {
     return ArrayOf(tensor.type, count,
                    [&](int64_t at) { return ValueOf(rank, number, index, at); });
   }
 
   // Rows of an allgather differ from rank to rank.
-  static int64_t CountOf(const Tensor& tensor, int rank) {
+  static int64_t CountOf(const TortureTensor& tensor, int rank) {
     if (tensor.operation == Operation::kBarrier) return 0;
     return tensor.operation == Operation::kAllGather ? tensor.count + rank : tensor.count;
   }
 
   Work Make(int number, size_t index) const {
-    const Tensor& tensor = program_.iterations[static_cast<size_t>(number)].tensors[index];
+    const TortureTensor& tensor = program_.iterations[static_cast<size_t>(number)].tensors[index];
     Work work;
     work.index = index;
     int64_t count = CountOf(tensor, rank_);
@@ -374,7 +375,8 @@ class Player {
   }
 
   bool Check(int number, const Work& work, Handle& handle) {
-    const Tensor& tensor = program_.iterations[static_cast<size_t>(number)].tensors[work.index];
+    const TortureTensor& tensor =
+        program_.iterations[static_cast<size_t>(number)].tensors[work.index];
     const Status status = handle.Wait();
     const std::string what = fmt::format("iteration {}, tensor '{}'", number, tensor.name);
     const bool may_differ = tensor.is_odd && tensor.operation != Operation::kAllGather &&
@@ -386,7 +388,7 @@ class Player {
     return true;
   }
 
-  void CheckResult(const Tensor& tensor, int number, const Work& work, const Handle& handle,
+  void CheckResult(const TortureTensor& tensor, int number, const Work& work, const Handle& handle,
                    const std::string& what) {
     const int size = synchronizer_.size();
     const auto sum = [&](int64_t at) {
@@ -430,14 +432,14 @@ class Player {
   }
 
   SyncJob& job_;
-  const Program& program_;
+  const TortureProgram& program_;
   Synchronizer& synchronizer_;
   int rank_;
   std::mt19937 random_;
 };
 
 std::vector<std::string> WrongWith(unsigned seed) {
-  const Program program = MakeProgram(seed);
+  const TortureProgram program = MakeProgram(seed);
   SyncJob job;
   job.ranks = {.rank_count = program.rank_count, .ranks_per_host = program.ranks_per_host};
   job.options = program.options;
@@ -445,7 +447,7 @@ std::vector<std::string> WrongWith(unsigned seed) {
   job.RunAndLeave([&](Synchronizer& synchronizer) {
     const int rank = synchronizer.rank();
     watchdog.Set(rank, &synchronizer);
-    Player player(job, program, seed, synchronizer);
+    TortureRank player(job, program, seed, synchronizer);
     const auto count = static_cast<int>(program.iterations.size());
     bool goes_on = true;
     for (int i = 0; i < count && goes_on; ++i) {

@@ -28,14 +28,14 @@ size_t CountOf(int tensor) { return static_cast<size_t>(tensor * tensor * 13 % 7
 
 std::string NameOf(int tensor) { return fmt::format("layer{}.weight", tensor); }
 
-struct Iteration {
+struct SubmittedIteration {
   std::vector<std::vector<float>> values;
   std::vector<Handle> handles;
 };
 
 // Submits all tensors in an order of this rank's own.
-Iteration Begin(SyncJob& job, Synchronizer& synchronizer, int iteration) {
-  Iteration begun;
+SubmittedIteration Begin(SyncJob& job, Synchronizer& synchronizer, int iteration) {
+  SubmittedIteration begun;
   begun.values.resize(kTensorCount);
   std::vector<int> order(kTensorCount);
   std::iota(order.begin(), order.end(), 0);
@@ -57,7 +57,7 @@ Iteration Begin(SyncJob& job, Synchronizer& synchronizer, int iteration) {
 
 void Train(SyncJob& job, Synchronizer& synchronizer, int first, int last) {
   for (int iteration = first; iteration < last; ++iteration) {
-    Iteration begun = Begin(job, synchronizer, iteration);
+    SubmittedIteration begun = Begin(job, synchronizer, iteration);
     for (Handle& handle : begun.handles) {
       if (!job.wrong.Expect(handle.Wait(), synchronizer.rank(), "Wait")) return;
     }

@@ -41,13 +41,13 @@ void PrintMapped(const SharedMemory& memory) {
   std::fflush(stdout);
 }
 
-struct Job {
+struct EndingJob {
   std::unique_ptr<Group> host;
   std::unique_ptr<SharedMemory> memory;
 };
 
 // Ends the program when anything else than the memory fails; mpirun then ends the other ranks.
-Job Start(uint64_t size_bytes) {
+EndingJob Start(uint64_t size_bytes) {
   auto world = lmdbio::ranks::MpiGroup(MPI_COMM_WORLD);
   if (!world) std::exit(2);
   auto host = (*world)->SplitByHost();
@@ -63,7 +63,7 @@ Job Start(uint64_t size_bytes) {
   return {.host = std::move(*host), .memory = std::move(*memory)};
 }
 
-void End(Job& job, const std::string& mode, int victim) {
+void End(EndingJob& job, const std::string& mode, int victim) {
   const int rank = job.host->rank();
   if (mode == "kill") {
     if (!job.host->Barrier()) std::exit(2);
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   const int number = argc > 2 ? std::atoi(argv[2]) : 0;
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  Job job = Start(mode == "large" ? static_cast<uint64_t>(number) << 20 : kSharedBytes);
+  EndingJob job = Start(mode == "large" ? static_cast<uint64_t>(number) << 20 : kSharedBytes);
   if (job.memory != nullptr) End(job, mode, number);
   MPI_Finalize();
   return 0;

@@ -26,7 +26,7 @@ TEST_CASE("MpiTransport gives the same replies as a loop over all ranks", "[mpi]
   if (!AnyThreadMayCall()) return;
   auto transport = MpiTransport(MPI_COMM_WORLD);
   REQUIRE(transport);
-  const auto waiting = GENERATE(test::Waiting::kAsleep, test::Waiting::kByTests);
+  const auto waiting = GENERATE(test::ExchangeWait::kAsleep, test::ExchangeWait::kByTests);
   CHECK(test::WrongExchanges(**transport, waiting) == 0);
 }
 
@@ -35,7 +35,8 @@ TEST_CASE("MpiTransport makes the exchanges of another thread", "[mpi][transport
   auto transport = MpiTransport(MPI_COMM_WORLD);
   REQUIRE(transport);
   int wrong = -1;
-  std::thread other([&] { wrong = test::WrongExchanges(**transport, test::Waiting::kByTests); });
+  std::thread other(
+      [&] { wrong = test::WrongExchanges(**transport, test::ExchangeWait::kByTests); });
   for (int i = 0; i < 20; ++i) MPI_Barrier(MPI_COMM_WORLD);  // the program's own calls go on
   other.join();
   CHECK(wrong == 0);

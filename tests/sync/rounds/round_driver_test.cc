@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 using Clock = RoundDriver::Clock;
 
 // The driver of the only rank of a job.
-struct Setup {
-  explicit Setup(const PacingOptions& options = {})
+struct RoundDriverSetup {
+  explicit RoundDriverSetup(const PacingOptions& options = {})
       : coordinator(std::move(*Coordinator::Create({}, transport.job))),
         driver(transport, *coordinator, options, [] { return Status(); }) {}
 
@@ -36,7 +36,7 @@ struct Setup {
 };
 
 TEST_CASE("A round is due when this rank has a request", "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   REQUIRE_FALSE(setup.driver.TakeDue(Clock::now()));
   setup.Submit("a");
   REQUIRE(setup.driver.TakeDue(Clock::now()));
@@ -48,14 +48,14 @@ TEST_CASE("A round is due when this rank has a request", "[sync][rounds]") {
 }
 
 TEST_CASE("A wake-up of a peer makes one round due", "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   setup.transport.is_called = true;
   REQUIRE(setup.driver.TakeDue(Clock::now()));
   REQUIRE_FALSE(setup.driver.TakeDue(Clock::now()));
 }
 
 TEST_CASE("A demanded round is due once", "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   setup.driver.DemandRound();
   REQUIRE(setup.driver.TakeDue(Clock::now()));
   REQUIRE_FALSE(setup.driver.TakeDue(Clock::now()));
@@ -63,7 +63,7 @@ TEST_CASE("A demanded round is due once", "[sync][rounds]") {
 
 TEST_CASE("An idle rank without wake-ups joins a round after a pause, and wakes its host",
           "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   setup.transport.has_wake_ups = false;
   const auto start = Clock::now();
   setup.driver.NoteProgress(start);
@@ -76,14 +76,14 @@ TEST_CASE("An idle rank without wake-ups joins a round after a pause, and wakes 
 }
 
 TEST_CASE("An idle rank with wake-ups joins no round by itself", "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   REQUIRE_FALSE(setup.driver.TakeDue(Clock::now() + 1h));
   REQUIRE(setup.transport.ring_count == 0);
 }
 
 TEST_CASE("A round is always due with a cyclic pacing", "[sync][rounds]") {
   const std::string pacing = GENERATE("cycle", "gs", "nbcs");
-  Setup setup({.pacing = pacing, .cycle_time = 2ms});
+  RoundDriverSetup setup({.pacing = pacing, .cycle_time = 2ms});
   REQUIRE(setup.driver.is_cyclic());
   const auto start = Clock::now();
   REQUIRE(setup.driver.AwaitCycle());
@@ -95,7 +95,7 @@ TEST_CASE("A round is always due with a cyclic pacing", "[sync][rounds]") {
 }
 
 TEST_CASE("A rank sleeps in the way in which its peers can wake it", "[sync][rounds]") {
-  Setup setup;
+  RoundDriverSetup setup;
   REQUIRE(setup.driver.idle_wait().limit == RoundDriver::kIdleTick);
   REQUIRE(setup.driver.idle_wait().wake_on == WakeOn::kWakeOrRing);
   setup.transport.has_wake_ups = false;
