@@ -9,11 +9,11 @@
 
 namespace lmdbio::load {
 
-// "PATH: liblmdb: WHAT: reason", with the code that tells the caller what to do.
+// "PATH: liblmdb: WHAT: reason", with the matching error code.
 Error LmdbCallError(int rc, std::string_view path, std::string_view what);
 
-// The same for mdb_env_open. What liblmdb takes for no LMDB file may be one of a data version that
-// it does not know: then kUnsupported, and the message says so.
+// The same for mdb_env_open. liblmdb rejects a file of a newer data version as if it were no LMDB
+// file. The error is then kUnsupported, and the message names the version.
 Error LmdbOpenError(int rc, const std::string& data_path);
 
 }  // namespace lmdbio::load

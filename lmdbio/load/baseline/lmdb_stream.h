@@ -1,12 +1,12 @@
 // lmdbio/load/baseline/lmdb_stream.h - the baseline: every rank steps liblmdb's cursor over all
 // records.
 //
-// What Caffe does, and what the papers call LMDB: each rank maps the file, walks from record to
-// record, passes over what the others need, and takes its own. The kernel fetches pages as they are
-// touched. Values are handed out where liblmdb's map has them.
+// This is the way of Caffe, which the papers call LMDB. Each rank maps the file, steps from record
+// to record, skips the records of the other ranks, and takes its own. The kernel fetches pages when
+// they are touched. Values are used in liblmdb's map.
 //
-// An interface, because a library may be built without liblmdb (LMDBIO_WITH_LMDB in CMake): then
-// without_lmdb.cc takes the place of lmdb_stream.cc, and Open refuses.
+// The class is an interface, because the library can be built without liblmdb (LMDBIO_WITH_LMDB in
+// CMake). Then without_lmdb.cc replaces lmdb_stream.cc, and Open refuses.
 //
 // Source: dissertation 2.4.2, 3.1 (the baseline); docs/loader.md "Strategies".
 #ifndef LMDBIO_LOAD_BASELINE_LMDB_STREAM_H_

@@ -1,10 +1,10 @@
-// lmdbio/load/baseline/snapshot_pin.h - a read transaction of liblmdb's that keeps a snapshot in
+// lmdbio/load/baseline/snapshot_pin.h - a read transaction of liblmdb that keeps a snapshot in
 // place.
 //
-// It takes a slot in the lock file, so that no writer reuses a page of the snapshot; the file grows
-// meanwhile. Nothing is read through it.
+// The transaction has an entry in the lock file, so no writer reuses a page of the snapshot, and
+// the file grows instead. Nothing is read through the transaction.
 //
-// An interface, as lmdb_stream.h.
+// The class is an interface for the same reason as LmdbStream.
 //
 // Source: docs/format.md section 7.
 #ifndef LMDBIO_LOAD_BASELINE_SNAPSHOT_PIN_H_
@@ -35,7 +35,7 @@ class SnapshotPin {
 
   virtual uint64_t transaction_id() const = 0;
 
-  // Lets go of the snapshot and takes the newest.
+  // Releases the snapshot and pins the newest one.
   // Errors: as Open
   virtual Status Renew() = 0;
 };

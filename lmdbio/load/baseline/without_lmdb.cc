@@ -1,5 +1,5 @@
-// In place of lmdb_stream.cc and snapshot_pin.cc where CMake is told LMDBIO_WITH_LMDB=OFF: the two
-// features that need liblmdb are refused by name.
+// Replaces lmdb_stream.cc and snapshot_pin.cc in a build with LMDBIO_WITH_LMDB=OFF. The two
+// features that need liblmdb are refused, and the message names them.
 #include <string>
 #include <string_view>
 

@@ -14,8 +14,8 @@ namespace lmdbio::load {
 // The result of a step to the next batch. kNothing: a time limit has passed.
 enum class BatchStep { kBatch, kEnd, kNothing };
 
-// Lifetime: of the batch and of every span from it: until the loader's next call of Next, or its
-// end. Nothing was copied; the bytes are those that storage delivered.
+// The batch and every span from it are valid until the next call of Next, or until the loader ends.
+// The bytes were not copied after they were read.
 class Batch {
  public:
   Batch() = default;
@@ -32,12 +32,12 @@ class Batch {
   // Whether an epoch ends with, or within, this batch.
   bool ends_epoch() const { return span_.ends_epoch; }
 
-  // How often its records had been handed out in this epoch (LoaderOptions::reuse).
+  // The number of earlier passes over its records in this epoch (LoaderOptions::reuse).
   uint64_t pass() const { return span_.pass; }
 
-  // The records of this rank; may be 0.
+  // The number of records of this rank; may be 0.
   size_t record_count() const { return entries_.size(); }
-  // Records of this rank's share that are not there, because they could not be read
+  // The number of records that were left out of this rank's share, because they could not be read
   // (OnError::kSkip).
   uint32_t skipped_count() const { return skipped_count_; }
 
@@ -51,7 +51,7 @@ class Batch {
   // Requires (here and below): i < record_count()
   Bytes key(size_t i) const { return At(entries_[i].key_at, entries_[i].key_bytes); }
   Bytes value(size_t i) const { return At(entries_[i].value_at, entries_[i].value_bytes); }
-  // Where the record stands in the global sequence.
+  // The position of the record in the global sequence.
   uint64_t position(size_t i) const { return entries_[i].position; }
 
  private:

@@ -8,9 +8,9 @@
 //     for (size_t r = 0; r < batch.record_count(); ++r) Train(batch.key(r), batch.value(r));
 //   }
 //
-// Some ranks of each host read, in a thread of their own, ahead of what is asked for; all ranks of
-// the host see what they read in one window of shared memory. Every strategy, engine and number of
-// ranks delivers the same global sequence of records, byte for byte.
+// Some ranks of each host read ahead in a thread of their own, into a window of shared memory that
+// all ranks of the host use. Every strategy, engine and number of ranks delivers the same global
+// sequence of records, byte for byte.
 //
 // Source: dissertation 3.2, 5.2; docs/loader.md.
 #ifndef LMDBIO_LOAD_LOADER_LOADER_H_
@@ -40,34 +40,34 @@ class Loader {
   //
   // group  all ranks of the job; must outlive the loader
   // path   a directory with data.mdb, or a data file
-  // Errors: kInvalidArgument   an option that makes no sense, or differs between ranks; a core that
-  //                            may not be used; an empty database
+  // Errors: kInvalidArgument   an option is out of range, or differs between ranks; a core may not
+  //                            be used; the database is empty
   //         kNotFound, kPermission, kIo, kCorruption, kUnsupported  the file
-  //         kStale             a provenance file for another database or state, where the strategy
-  //                            needs one; another file than on the other hosts
+  //         kStale             the strategy needs provenance, and its file belongs to another
+  //                            database or state; this host sees another data file than rank 0
   //         kResourceExhausted shared memory
-  //         kPeerFailed        another rank had one of these
+  //         kPeerFailed        another rank has one of these errors
   // Cost: a few small reads and collective calls; reading begins before Open returns
   static Result<std::unique_ptr<Loader>> Open(ranks::Group& group, const std::string& path,
                                               const LoaderOptions& options);
 
-  // Lets go of everything and waits for the other ranks of the host to do so (MPI frees shared
-  // memory collectively): for a few seconds at most if one of them does not come.
+  // Releases everything, and waits until the other ranks of the host do so, because MPI frees
+  // shared memory collectively. Waits for a few seconds at most if one of them is missing.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Moves to the next batch; false after the last (LoaderOptions::max_batches). Sleeps until
-  // the batch is there. Not collective: ranks may be batches apart.
-  // Errors: kIo, kCorruption  reading has failed for good
-  //         kStale            the file was changed
-  //         kResourceExhausted  a batch larger than the memory budget
-  //         kPeerFailed       the same on another rank of the host, or a rank is gone
-  //         After an error every further call returns it again.
+  // Moves to the next batch; false after the last one (LoaderOptions::max_batches). Sleeps
+  // until the batch is there. Not collective: ranks may be several batches apart.
+  // Errors: kIo, kCorruption    reading has failed for good
+  //         kStale              the file was changed
+  //         kResourceExhausted  a batch is larger than the memory budget
+  //         kPeerFailed         another rank of the host has one of these errors, or is gone
+  //         After an error, every further call returns the same error.
   Result<bool> Next();
 
-  // The same for a time at most, for those who have to look up now and then. After kNothing there
-  // is no batch at hand: the last one is gone as after any call of Next, and is not repeated.
+  // Next with a time limit, for threads that must be able to stop. After kNothing there is no
+  // batch: the last one is no longer valid, and the next call waits for the same batch again.
   // limit  0: does not sleep; kNoLimit: as Next
   // Errors: as Next
   using Step = BatchStep;
@@ -77,42 +77,42 @@ class Loader {
   // Requires: the last call of Next returned true, or of NextWithin kBatch
   const Batch& batch() const;
 
-  // Where the stream stands: what to give to Restore, or as LoaderOptions::state to Open, to go on
-  // with the next batch of this rank, at any number of ranks. JSON, less than 1 kB. Not collective:
-  // ranks that have had the same number of batches get the same text.
+  // The state of the stream, as JSON of less than 1 kB. Restore, or Open with LoaderOptions::state,
+  // continues with the next batch of this rank, at any number of ranks. Not collective: ranks that
+  // have had the same number of batches get the same text.
   std::string Save() const;
 
-  // Goes on where `state` stands. Collective, as Open, and for all ranks the same. Views are dead
-  // from now on. What was read ahead is lost: to begin there, give it to Open.
-  // Errors: kInvalidArgument  no saved state, or of another order (names the field); not the same
-  //                           on all ranks; the stream then stays where it was
-  //         kStale            of another dataset; the stream stays where it was
-  //         as Open           after these, as after errors of Next
+  // Continues at `state`, which is the same on all ranks. Collective, as Open. Views become
+  // invalid. The batches that were read ahead are lost; to begin at a state, give it to Open.
+  // Errors: kInvalidArgument  `state` is no saved state, or has another order (names the field), or
+  //                           differs between ranks; the stream keeps its position
+  //         kStale            the state of another dataset; the stream keeps its position
+  //         as Open           the loader can no longer be used, as after errors of Next
   Status Restore(const std::string& state);
 
-  // Goes on with the first record of an epoch; costs nothing where the stream stands there already,
-  // as it does after an epoch's last batch, but with Tail::kWrap, whose batches take records of
-  // the next epoch along: these then come again. Collective, ranks having had the same batches.
+  // Continues with the first record of an epoch. Costs nothing if the stream is there already, as
+  // after the last batch of an epoch. With Tail::kWrap the last batch has taken records of the next
+  // epoch; these records come again. Collective; requires that ranks have had the same batches.
   // Errors: as Restore
   Status SetEpoch(uint64_t epoch);
 
-  // How many records the database holds, and batches an epoch.
+  // The number of records of the database, and of batches of an epoch.
   uint64_t record_count() const;
   uint64_t batches_per_epoch() const;
 
   LoaderCounters counters() const;
 
-  // How records are found and read on this rank's host, as "provenance; uring, direct, 32 deep;
-  // blocks of up to 1048576 bytes": what an automatic strategy has settled on, so far.
+  // The way in which records are located and read on this rank's host, for example "provenance;
+  // uring, direct, 32 deep; blocks of up to 1048576 bytes". Shows the present choices of kAuto.
   std::string Describe() const;
 
-  // What LoaderOptions::placement means for this rank: PinThisThread(loader->placement().compute)
-  // is for the threads of the program. Everything may run anywhere where nothing was asked for.
+  // The cores of this rank after LoaderOptions::placement. The threads of the program call
+  // PinThisThread(loader->placement().compute). Empty lists if no placement was requested.
   const Placement& placement() const;
 
-  // One line for each compromise, as "train.lmdb/data.mdb.prov: ... is stale: scanning instead".
-  // Each is said once, on the rank that made it: what is refused to its reads, on each rank that
-  // reads, in Open or with a later batch.
+  // One line for each compromise, for example "train.lmdb/data.mdb.prov: ... is stale: scanning
+  // instead". Each line is returned once, on the rank that made the compromise. Notes on refused
+  // reads appear on each reader, in Open or with a later batch.
   std::vector<std::string> TakeNotes();
 
  private:

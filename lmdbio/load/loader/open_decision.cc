@@ -18,51 +18,52 @@ namespace {
 
 constexpr uint64_t kMemoryBudgetMin = 1 << 20;
 
-// Large enough that a slot's edges cost nothing, small enough that several fit and that the first
-// one is there soon.
+// The size of a slot. Large slots make the partial blocks at their edges cheap. Small slots let
+// several of them fit, and make the first one early.
 constexpr uint64_t kSlotTargetBytes = 8 << 20;
-// Hosts share storage: the more they are, the less each has under way, or what one of them waits
-// for queues behind what the others want later.
+// Hosts share the storage. With more hosts, each reads smaller slots, or the reads that one host
+// waits for would queue behind later reads of the others.
 constexpr uint64_t kSlotTargetBytesOfAllHosts = 32 << 20;
 constexpr uint64_t kSlotTargetBytesMin = 2 << 20;
-// Slots of that size in flight or in use, in ordinary times: on the only host, and on one of
-// several, which fill the storage's queue together.
+// The slots of this size that are in flight or in use: on the only host, and on each of several
+// hosts, which fill the queue of the storage together.
 constexpr uint64_t kSlotsInUse = 8;
 constexpr uint64_t kSlotsInUseOfSeveralHosts = 4;
 
-// What a group of batches holds where the user does not say: what all hosts
-// together have in one slot each.
+// The default size of a batch group: one slot of each host, together.
 constexpr uint64_t kGroupBytesOfAllHosts = kSlotTargetBytesOfAllHosts;
 constexpr uint64_t kGroupBatchesMax = 1024;
 
-// A block of Shuffle::kBlock where the user does not say: storage gives pieces of this size at
-// about the rate of a whole file.
+// The default block of Shuffle::kBlock. Storage delivers extents of this size at about the rate of
+// a sequential read.
 constexpr uint64_t kShuffleBlockBytes = 1 << 20;
 
-// No stream gets so far, and below it nothing overflows.
+// The largest position. No stream gets this far, and sums of positions below it do not overflow.
 constexpr uint64_t kPositionMax = uint64_t{1} << 60;
 
-// Of the memory that is free, the part that a kept file may take: several jobs may open at once.
+// The file cache may take 1 / kKeptRoomShare of the free memory, because several jobs may open at
+// once.
 constexpr uint64_t kKeptRoomShare = 8;
 
-// `auto` tries taking turns where the stream is so many times as long as the trial.
+// `auto` tries tokens if the stream is at least this many times as long as the trial.
 constexpr double kTrialWorthItFrom = 64;
 
-// A file of which more than this lies in the page cache is read from there.
+// A file is read through the page cache if at least this share of it is cached.
 constexpr double kWarmShare = 0.9;
-// And if all of it does, but for a few pages, it is not read at all.
+// A file is used in place if at least this share of it is cached: all but a few pages.
 constexpr double kInPlaceShare = 0.995;
 
 tl::unexpected<Error> BadOption(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, std::move(why));
 }
 
-// Of the pages of a mean batch.
+// The bytes of the pages of an average batch.
 double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
   return static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count) *
          static_cast<double>(options.global_batch_size);
 }
 
+// Strategies of the papers name their engine. kAuto probes the page cache and chooses.
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
                     OpenDecision& facts) {
   using EngineChoice = StrategyTraits::EngineChoice;
@@ -93,7 +94,7 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   return {};
 }
 
-// What of the order cannot go together.
+// Rejects combinations of order options that contradict each other.
 Status CheckOrder(const LoaderOptions& options) {
   if (options.group_batches > kGroupBatchesMax) {
     return BadOption(fmt::format("group_batches is {}; it can be at most {}", options.group_batches,
@@ -187,7 +188,7 @@ uint64_t PageBytesOf(const file::Database& database) {
 
 namespace {
 
-// What the options say; 0 for what they leave open.
+// The stream as the options describe it. Fields that the options leave open are 0.
 load::StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
   load::StreamState state;
   state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
@@ -311,12 +312,12 @@ load::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_co
 
 namespace {
 
-// Slots end earlier, and memory for them is used again sooner.
+// Makes slots smaller, and reuses their memory sooner.
 void LimitReadAhead(const LoaderOptions& options, const load::Schedule& schedule,
                     double group_bytes, SlotLimits& limits) {
   const double groups =
       static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
-  // One batch, or group, more is in use.
+  // One more batch or group is in use by the ranks.
   const double bytes = 1.1 * group_bytes * std::max(4.0, groups + 1);
   if (bytes >= static_cast<double>(limits.wrap_bytes)) return;
   limits.wrap_bytes = static_cast<uint64_t>(bytes);
@@ -341,18 +342,18 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
       std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);
   const uint64_t slots_in_use = hosts == 1 ? kSlotsInUse : kSlotsInUseOfSeveralHosts;
   limits.target_bytes = std::min(slot_bytes, ring_bytes / slots_in_use);
-  // The papers' strategies without coalescing read a batch, or a group, at a time.
+  // The strategies of the papers without coalescing read one batch or group at a time.
   const StrategyTraits& composition = CompositionOf(options.strategy);
   if (composition.coalescing == load::Coalescing::kNone) limits.group_count_max = 1;
   limits.expects_scattered =
       options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
-  // Room for two of them, and for what they grow too large by: a group.
+  // Two scattered slots must fit. A slot may exceed its limit by one group.
   const auto half = static_cast<double>(ring_bytes) / 2 - 1.1 * group_bytes;
   if (composition.coalescing == load::Coalescing::kNeighbours && !facts.is_in_place && half > 0) {
     limits.scattered_bytes_max = static_cast<uint64_t>(half);
   }
-  // Four batches, or groups of them, at least: one in use, one ready, two under way, so that the
-  // storage still has work when one of them ends.
+  // At least four batches or groups: one in use, one ready and two in flight, so that the storage
+  // is busy at the end of each of them.
   const auto four_groups =
       static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
   limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));

@@ -1,7 +1,8 @@
-// lmdbio/load/loader/open_decision.h - what the ranks of a job must agree upon before they read.
+// lmdbio/load/loader/open_decision.h - the values on which all ranks agree when a loader opens.
 //
-// Job rank 0 looks at the file and decides; everybody else takes its word, and readers check that
-// their own view of the file is the same.
+// Job rank 0 looks at the file and decides. The other ranks receive its decision, and readers check
+// that they see the same file. The functions below derive everything else from the decision and the
+// options, so that every rank computes the same result.
 //
 // Source: docs/loader.md "Opening".
 #ifndef LMDBIO_LOAD_LOADER_OPEN_DECISION_H_
@@ -22,44 +23,46 @@
 
 namespace lmdbio::load {
 
+// Broadcast as bytes. Constant once the loader has opened.
 struct OpenDecision {
   uint64_t record_count = 0;
   uint64_t page_bytes_total = 0;                // of the pages that hold the database's records
   PageNo root;                                  // of the database
-  std::optional<file::Snapshot> snapshot;       // always there once rank 0 has looked
+  std::optional<file::Snapshot> snapshot;       // set once rank 0 has decided
   LocateMethod locating = LocateMethod::kNone;  // never kBest
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
-  bool is_in_place = false;  // records are looked at in a map of the file; no engine
+  bool is_in_place = false;  // records are used in a map of the file; no engine
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
 
-// Where the stream of these options and this database begins: the same on every rank, whatever the
-// ranks are. Of `facts` only what LookAtDatabase finds in the database itself is used.
+// The order and the start of the stream. Uses only the fields of `facts` that describe the
+// database, so the result does not depend on ranks or hosts.
 // Requires: CheckOptions has passed
 // Errors: of a saved state: kInvalidArgument, kStale (docs/order.md "State")
 Result<load::StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options);
 
-// Where that stream would go on where `saved` stands. Errors: as StreamFor
+// The stream that continues at the saved state `saved`. Errors: as StreamFor
 Result<load::StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
                                        const LoaderOptions& options);
 
-// Errors: kInvalidArgument  a number beyond all positions
+// Checks the number of an epoch. Errors: kInvalidArgument  its positions would overflow
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
 
-// How the storage is to be asked. Errors: kInvalidArgument  names the option
+// Checks the options of reads. Errors: kInvalidArgument  names the option
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes);
 
-// Errors: kInvalidArgument  names the option
+// Checks all options. Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);
 
-// Collective. Errors: kInvalidArgument  a rank has other options than rank 0; names rank and option
+// Checks that all ranks have the same options. Collective over `group`.
+// Errors: kInvalidArgument  a rank has other options than rank 0; names rank and option
 Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 
-// What this process alone can say of `database`; `locating` is left to the caller.
+// Decides everything except `locating`, which is left to the caller.
 // data_path  of the file itself
-// Errors: kInvalidArgument (empty; batch larger than the database where that gives no batch), kIo,
-//         kCorruption
+// Errors: kInvalidArgument  the database is empty, or smaller than a batch with Tail::kDrop
+//         kIo, kCorruption
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
                                     const LoaderOptions& options);
 
@@ -67,23 +70,24 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
                      const std::string& data_path);
 
-// Of the leaf and overflow pages of `database`.
+// The bytes of the leaf and overflow pages of `database`.
 uint64_t PageBytesOf(const file::Database& database);
 
-// Which slots are looked at in memory that keeps the file.
-// room_bytes  free memory of the host that has least
+// The slots that the file cache keeps.
+// room_bytes  the free memory of the host that has the least of it
 FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
                        uint64_t room_bytes);
 
-// Whether the readers of a job may have to take turns.
+// True if the readers of a job may have to take turns.
 bool MayStagger(const OpenDecision& facts, const LoaderOptions& options);
 
-// How they do; no numbers of tokens if they need not.
+// The staggering of the readers. No numbers of tokens: they take no turns.
 // reader_count  of the job
 load::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
 
-// How slots are cut for a host with `local_count` of `rank_count` ranks.
-// ring_bytes  of the window
+// The sizes of slots for a host with `local_count` of the `rank_count` ranks of the job. Leaves
+// `keeping` to the caller.
+// ring_bytes  the window memory
 SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                      const load::Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes);

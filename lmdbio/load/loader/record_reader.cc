@@ -12,7 +12,7 @@
 namespace lmdbio::load {
 namespace {
 
-// Memory for records grows by at least this.
+// The smallest memory for records.
 constexpr uint64_t kMemoryBytesMin = 1 << 20;
 
 }  // namespace
@@ -67,7 +67,7 @@ Status RecordReader::CheckNumbers(std::span<const uint64_t> numbers) {
   return {};
 }
 
-// The records in key order, each once, neighbours together.
+// Plans each record once, in key order. Consecutive records are located together.
 Status RecordReader::Plan() {
   plan_->Clear();
   for (size_t i = 0; i < sorted_.size();) {
@@ -104,7 +104,7 @@ Status RecordReader::FetchBlocks() {
   }
   LMDBIO_TRY_VOID(engine_->Start(reads));
   Status status;
-  while (engine_->outstanding() > 0) {  // after a failure too: the others write to our memory
+  while (engine_->outstanding() > 0) {  // also after a failure, as the other reads use our memory
     LMDBIO_TRY(const std::span<file::BlockDone> done, engine_->WaitSome());
     for (file::BlockDone& block : done) {
       if (!block.status && status) status = std::move(block.status);

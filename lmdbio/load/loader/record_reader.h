@@ -4,9 +4,9 @@
 //   LMDBIO_TRY(const auto records, reader->Read(numbers));
 //   for (const RecordView& record : records) Use(record.key, record.value);
 //
-// For programs that choose records themselves, as map-style datasets do. What is asked for in one
-// call is planned and read together, so many records cost little more than one; a loader, which
-// knows the order in advance, is faster still.
+// For programs that choose records themselves, as map-style datasets do. The records of one call
+// are planned and read together, so many records cost little more than one. A loader knows the
+// order in advance, and is faster.
 //
 // Source: docs/capi.md "Datasets".
 #ifndef LMDBIO_LOAD_LOADER_RECORD_READER_H_
@@ -37,7 +37,7 @@ struct RecordReaderOptions {
   SnapshotMode snapshot = SnapshotMode::kImmutable;
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
-  uint32_t queue_depth = 32;       // reads under way
+  uint32_t queue_depth = 32;       // reads in flight
   uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
 };
 
@@ -50,25 +50,25 @@ struct RecordView {
 class RecordReader {
  public:
   // path  a directory with data.mdb, or a data file
-  // Errors: kInvalidArgument (an option that makes no sense), kNotFound, kPermission, kIo,
+  // Errors: kInvalidArgument (an option is out of range), kNotFound, kPermission, kIo,
   //         kCorruption, kUnsupported, kResourceExhausted
-  // Cost: a few small reads; where records lie is found out from a provenance file that fits, else
-  //       by a page walk that goes on in a thread while the first records are asked for
+  // Cost: a few small reads. Records are located by a provenance file if it fits; otherwise by a
+  //       page walk, which runs in a thread while the first records are read
   static Result<std::unique_ptr<RecordReader>> Open(const std::string& path,
                                                     const RecordReaderOptions& options);
 
-  // In key order; each duplicate counts.
+  // The number of records, which count in key order. Each duplicate is a record.
   uint64_t record_count() const { return record_count_; }
 
-  // Fetches records, in whatever order the file likes.
-  // numbers  [each < record_count()] in any order; a number may come several times
+  // Reads records.
+  // numbers  [each < record_count()] in any order; a number may occur several times
   // Returns: [numbers.size()] in the order of `numbers`
-  // Lifetime: until the next Read, or the reader's end
-  // Errors: kInvalidArgument  a number beyond the last record
+  // Lifetime: of the result: until the next Read, or until the reader ends
+  // Errors: kInvalidArgument  a number is not below record_count()
   //         kIo, kCorruption, kStale, kResourceExhausted; the reader can still be used
   Result<std::span<const RecordView>> Read(std::span<const uint64_t> numbers);
 
-  // One line for each compromise, as that a provenance file is stale. Each is said once.
+  // One line for each compromise, for example a stale provenance file. Each is returned once.
   std::vector<std::string> TakeNotes();
 
  private:
@@ -99,7 +99,7 @@ class RecordReader {
   // Of the last Read:
   std::vector<uint64_t> sorted_;    // each number once
   std::vector<RecordView> found_;   // of sorted_
-  std::vector<RecordView> result_;  // as asked for
+  std::vector<RecordView> result_;  // in the order of the call
 };
 
 }  // namespace lmdbio::load

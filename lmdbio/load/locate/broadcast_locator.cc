@@ -1,9 +1,11 @@
-// The locator of LMM-DIO on several hosts: one reader walks, the others are told.
+// The locator of LMM-DIO on several hosts: one reader walks, and sends the locations to the others.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/load/locate/clocks.h"
@@ -15,32 +17,32 @@ namespace {
 
 using file::RecordLocation;
 
-// Takes runs apart into places of single records.
-class PlaceList final : public file::RecordRunSink {
+// Splits runs into locations of single records.
+class LocationList final : public file::RecordRunSink {
  public:
-  explicit PlaceList(std::vector<RecordLocation>& places) : places_(places) {}
+  explicit LocationList(std::vector<RecordLocation>& locations) : locations_(locations) {}
 
   Status Add(const file::RecordRun& run) override {
     for (size_t i = 0; i < run.values.size(); ++i) {
       const auto step = run.kind == file::RunKind::kNodes ? static_cast<uint32_t>(i) : 0U;
-      places_.push_back({run.leaf, run.first_node + step, run.kind, run.home, run.values[i]});
+      locations_.push_back({run.leaf, run.first_node + step, run.kind, run.home, run.values[i]});
     }
     return {};
   }
 
  private:
-  std::vector<RecordLocation>& places_;
+  std::vector<RecordLocation>& locations_;
 };
 
 class BroadcastLocator final : public Locator {
  public:
-  BroadcastLocator(std::unique_ptr<Locator> walker, std::unique_ptr<load::LocationBroadcast> places,
+  BroadcastLocator(std::unique_ptr<Locator> walker, std::unique_ptr<LocationBroadcast> broadcast,
                    uint64_t record_count)
-      : walker_(std::move(walker)), broadcast_(std::move(places)), record_count_(record_count) {}
+      : walker_(std::move(walker)), broadcast_(std::move(broadcast)), record_count_(record_count) {}
 
   Result<uint64_t> RecordCount() override { return record_count_; }
 
-  // The walker does not begin a group before the others have been sent the last one.
+  // The walker begins a group only after the locations of the last one were sent.
   bool IsReady() override {
     const bool is_sent = broadcast_->Flush();
     return walker_ ? is_sent : broadcast_->HasPlaces();
@@ -50,26 +52,26 @@ class BroadcastLocator final : public Locator {
     first_record_ = group.first_walk % record_count_;
     if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
-    places_.clear();
-    PlaceList list(places_);
+    locations_.clear();
+    LocationList list(locations_);
     for (uint64_t done = 0; done < group.record_count;) {
       const RecordIndex record{(group.first_walk + done) % record_count_};
       const uint64_t count = std::min(group.record_count - done, record_count_ - record.value);
-      // Nothing is guessed: the walker touches tree pages only, the values are for all to read.
+      // The walker guesses no pages: it touches tree pages only, and every host reads its values.
       LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
       done += count;
     }
-    LMDBIO_TRY_VOID(broadcast_->Send(places_));
+    LMDBIO_TRY_VOID(broadcast_->Send(locations_));
     return true;
   }
 
   Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
-    // A record that comes several times in a group lies where it lay the first time.
+    // A record that occurs several times in a group has its first location.
     const uint64_t at = (first.value + record_count_ - first_record_) % record_count_;
-    LMDBIO_CHECK(at + count <= places_.size());
+    LMDBIO_CHECK(at + count <= locations_.size());
     RunJoiner runs(sink);
     for (uint64_t i = 0; i < count; ++i) {
-      LMDBIO_TRY_VOID(runs.Add({first.value + i}, places_[at + i]));
+      LMDBIO_TRY_VOID(runs.Add({first.value + i}, locations_[at + i]));
     }
     return runs.Flush();
   }
@@ -85,30 +87,33 @@ class BroadcastLocator final : public Locator {
  private:
   Result<bool> Receive(uint64_t record_count) {
     const auto start = std::chrono::steady_clock::now();
-    LMDBIO_TRY(auto places, broadcast_->Receive());
+    LMDBIO_TRY(auto locations, broadcast_->Receive());
     Add(turn_s_, SecondsSince(start));
-    if (!places) return false;
-    if (places->size() != record_count) {
-      return Fail(ErrorCode::kCorruption, "another reader has sent the places of other batches");
+    if (!locations) return false;
+    if (locations->size() != record_count) {
+      return Fail(ErrorCode::kCorruption,
+                  fmt::format("the walking reader has sent {} record locations for a group of {} "
+                              "records; all hosts must run the same program",
+                              locations->size(), record_count));
     }
-    places_ = std::move(*places);
+    locations_ = std::move(*locations);
     return true;
   }
 
   std::unique_ptr<Locator> walker_;
   std::unique_ptr<load::LocationBroadcast> broadcast_;
   uint64_t record_count_;
-  uint64_t first_record_ = 0;  // of the group at hand
-  std::vector<RecordLocation> places_;
+  uint64_t first_record_ = 0;              // of the group at hand
+  std::vector<RecordLocation> locations_;  // of all hosts' records in the group
   std::atomic<double> turn_s_{0};
 };
 
 }  // namespace
 
 std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
-                                              std::unique_ptr<load::LocationBroadcast> places,
+                                              std::unique_ptr<LocationBroadcast> broadcast,
                                               uint64_t record_count) {
-  return std::make_unique<BroadcastLocator>(std::move(walker), std::move(places), record_count);
+  return std::make_unique<BroadcastLocator>(std::move(walker), std::move(broadcast), record_count);
 }
 
 }  // namespace lmdbio::load

@@ -1,5 +1,4 @@
-// lmdbio/load/locate/clocks.h - the two clocks that counters are kept by, and how they are added
-// up.
+// lmdbio/load/locate/clocks.h - the two clocks of the counters, and their sums.
 #ifndef LMDBIO_LOAD_LOCATE_CLOCKS_H_
 #define LMDBIO_LOAD_LOCATE_CLOCKS_H_
 
@@ -13,8 +12,8 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Adds to a sum that any thread may look at. Only one thread adds, so no update is lost.
-// Statistics: nothing is ordered by these.
+// Adds to a sum that any thread may read. Only one thread may add, or updates are lost. The sums
+// are statistics, so they order no other memory access.
 template <typename T>
 void Add(std::atomic<T>& sum, T more) {
   sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);

@@ -10,16 +10,18 @@
 namespace lmdbio::load {
 namespace {
 
-// Leaves of one database hold about as many records; so many may be off, and so much of the
-// distance besides.
+// The leaf pages of one database hold similar numbers of records. The index of a leaf page is
+// uncertain by this many leaf pages, and by this share of the distance.
 constexpr double kLeavesOfDoubt = 2;
 constexpr double kShareOfDoubt = 1.0 / 32;
 
-// Tree pages may stand between values that follow each other.
+// The tree pages that may lie between consecutive values.
 constexpr uint64_t kGapPages = 64;
 
 }  // namespace
 
+// Estimates the index of a leaf page from the nearest known record and the mean number of records
+// in a leaf page, and adds the uncertainty at both ends.
 std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
   if (!std::exchange(is_listed_, true)) {
     file::PageClaims claims(database_.pages().snapshot().page_count());
@@ -45,14 +47,15 @@ std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
 }
 
 void LeafPeek::Learn(RecordIndex record, PageNo leaf) {
-  // Not far from where it was thought to be.
+  // The leaf page is near its estimated index, so the search is short.
   const std::span<const PageNo> near = LeavesOf(record, 1);
   const auto found = std::find(near.begin(), near.end(), leaf);
   if (found == near.end()) return;
   last_ = {record.value, static_cast<uint64_t>(&*found - leaves_.data())};
 }
 
-// Where most values of a leaf lie, one behind the other.
+// The range in which most values of a leaf page lie: as many pages as all values have, on both
+// sides of the median value.
 PageSpan LeafPeek::LineOf(std::span<const PageSpan> values) {
   uint64_t page_count = kGapPages;
   std::vector<uint64_t> begins;
@@ -88,7 +91,7 @@ void LeafPeek::AddStrays(std::span<const PageNo> leaves, PageSpan known,
       values.push_back({value->offset / page_bytes,
                         (value->offset + value->length_bytes + page_bytes - 1) / page_bytes});
     }
-    // A leaf of which nothing is known is a neighbour's.
+    // If no value of a leaf page is in the guess, the leaf page belongs to other records.
     if (std::none_of(values.begin(), values.end(),
                      [&](const PageSpan& value) { return touches(value, known); })) {
       continue;

@@ -1,11 +1,11 @@
-// lmdbio/load/locate/leaf_peek.h - what a guess misses, from the leaf pages that the next records
-// have.
+// lmdbio/load/locate/leaf_peek.h - the pages that a guess by distance misses.
 //
 // A guess by distance finds pages that follow each other. A writer puts some leaf pages and values
-// elsewhere, into pages that an earlier transaction has left. Branch pages name every leaf page, so
-// those of the next records are known but for a few more or fewer; and while a reader waits for its
-// turn, it can look into them for values that lie elsewhere. Hints only: what is wrong with a page
-// is for the walk to find.
+// elsewhere, into free pages of an earlier transaction. The branch pages name every leaf page, so
+// the leaf pages of the next records are known except for a few at both ends. While a reader waits
+// for its turn, it can look into them for values that lie elsewhere.
+//
+// The results are hints. A damaged page is skipped here; the cursor reports it.
 //
 // Source: dissertation 4.2.2 (speculation while another reader seeks), which knows no leaf pages;
 // docs/many_hosts.md "Guessing".
@@ -28,15 +28,15 @@ class LeafPeek {
   // database  its source must outlive this
   explicit LeafPeek(const file::Database& database) : database_(database) {}
 
-  // The leaf pages that probably name records [first, first + count), in key order; none if branch
-  // pages cannot be read. Reads these with the first call.
+  // The leaf pages that probably name records [first, first + count), in key order; none if the
+  // branch pages cannot be read. The first call reads all branch pages.
   std::span<const PageNo> LeavesOf(RecordIndex first, uint64_t count);
 
-  // Where a record's leaf page was found to be.
+  // The leaf page of a record was found.
   void Learn(RecordIndex record, PageNo leaf);
 
-  // Adds the pages of overflow values that `leaves` name, but of those that lie with the others of
-  // their leaf or among the `known` ones. Reads the leaves.
+  // Adds the pages of overflow values that `leaves` name, except values that lie together with the
+  // others of their leaf or in `known`. Reads the leaf pages.
   void AddStrays(std::span<const PageNo> leaves, PageSpan known,
                  std::vector<PageSpan>& pages) const;
 

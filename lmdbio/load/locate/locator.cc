@@ -14,10 +14,11 @@
 namespace lmdbio::load {
 namespace {
 
-// More than any provenance of a file that a machine can hold; a bound against reading rubbish.
+// The largest provenance file that is read. No real one is larger.
 constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
-// Gives a whole layout to the host's other readers, if there are any. Returns it as it lies there.
+// Publishes a whole layout for the other readers of the host, if there are any. Returns the layout
+// in shared memory, or the given one if there is no room for it.
 file::Layout ShareWithHost(file::Layout layout, load::SharedLayout* host) {
   if (host == nullptr) return layout;
   std::optional<file::Layout> shared = host->Publish(0, layout);

@@ -1,4 +1,5 @@
-// lmdbio/load/locate/locator.h - where records lie: four ways to know, one way to ask.
+// lmdbio/load/locate/locator.h - one interface to the locations of records, with several
+// implementations.
 //
 // Source: dissertation 2.4.2 and 3.2.2 (the cursor's walk), 5.2.1, 5.2.2 (provenance);
 // docs/loader.md "Strategies".
@@ -22,13 +23,12 @@
 
 namespace lmdbio::load {
 
-// Pages that were fetched on a guess: those that were needed and not among them, and those among
-// them that were not needed (dissertation 4.3.3). Of all batches together.
+// The counters of all batches together (dissertation 4.3.3). Times are seconds.
 struct LocatorCounters {
-  uint64_t missed_pages = 0;
-  uint64_t redundant_pages = 0;
-  double fetch_s = 0;  // asleep for pages that were guessed
-  double turn_s = 0;   // asleep until another host had sent its cursor or places
+  uint64_t missed_pages = 0;     // needed, but not among the guessed ones
+  uint64_t redundant_pages = 0;  // guessed, but not needed
+  double fetch_s = 0;            // asleep for guessed pages
+  double turn_s = 0;             // asleep until another host has sent its cursor or locations
 };
 
 // Threads: one at a time.
@@ -36,36 +36,36 @@ class Locator {
  public:
   virtual ~Locator() = default;
 
-  // How many records the database holds.
+  // The number of records of the database.
   // Errors: kIo, kCorruption
-  // Cost: nothing, but in a database with duplicates, where only a whole walk knows
+  // Cost: a walk over the whole tree in a database with duplicates, otherwise nothing
   virtual Result<uint64_t> RecordCount() = 0;
 
-  // Hands the places of records [first, first + count) to `sink`.
+  // Passes the locations of records [first, first + count) to `sink`.
   // Requires: the range lies within the database
   // Errors: kIo, kCorruption; kStale  the file has shrunk
   virtual Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) = 0;
 
-  // Around the records of one group of batches, for those who look ahead or take turns with other
-  // hosts; also where this host has no record in it.
+  // The caller brackets the Locate calls of each batch group, also of a group without a record of
+  // this host. Locators that read ahead, or that take turns with other hosts, need this.
   //
-  // Expect    says which records the next group begins with. Never fails: what cannot be fetched
-  //           now is fetched later.
-  // IsReady   whether BeginGroup would return without sleeping for another host
-  // BeginGroup returns false after Stop. Errors: kPeerFailed  another host's reader; as Locate
-  // EndGroup  Errors: kPeerFailed
-  // Drain     before this host's reader sleeps for something else: sleeps until the others have
-  //           been sent what is theirs. Errors: kPeerFailed
+  // Expect      announces the first records of the next group. Never fails: pages that cannot be
+  //             fetched now are fetched later.
+  // IsReady     true if BeginGroup would return without sleeping for another host
+  // BeginGroup  false after Stop. Errors: kPeerFailed  another host's reader failed; as Locate
+  // EndGroup    Errors: kPeerFailed
+  // Drain       to be called before the reader sleeps for something else: sleeps until all messages
+  //             for other hosts are sent. Errors: kPeerFailed
   virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
   virtual bool IsReady() { return true; }
   virtual Result<bool> BeginGroup(const load::BatchGroup& /*group*/) { return true; }
   virtual Status EndGroup() { return {}; }
   virtual Status Drain() { return {}; }
 
-  // Tells other hosts' readers that this one cannot go on.
+  // Sends the failure of this reader to the readers of other hosts.
   virtual void Abandon(const Error& /*why*/) {}
 
-  // Ends BeginGroup and Locate, some time. Any thread.
+  // Makes BeginGroup and Locate return soon. Any thread.
   virtual void Stop() {}
 
   // Any thread.
@@ -80,52 +80,52 @@ Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
                                                    std::unique_ptr<CursorHandoff> handoff);
 
-// Where one reader walks for those of all hosts.
-// walker        of the reader that walks: how it finds records; else none
+// One reader walks for all hosts and sends the locations.
+// walker        locates the records for the reader that walks; null on the other readers
 // record_count  of the database
 std::unique_ptr<Locator> MakeBroadcastLocator(std::unique_ptr<Locator> walker,
-                                              std::unique_ptr<load::LocationBroadcast> places,
+                                              std::unique_ptr<LocationBroadcast> broadcast,
                                               uint64_t record_count);
 
-// Looks records up in a layout that is there already.
-// host  where the host's other readers look for it; else none; borrowed
-std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, load::SharedLayout* host = nullptr);
+// Looks records up in `layout`.
+// host  gets the layout for the other readers of the host; null if there are none; borrowed
+std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, SharedLayout* host = nullptr);
 
-// Looks records up in the layout that `provenance` describes, which is computed when the first of
-// them is asked for.
+// Looks records up in the layout that `provenance` describes. The first Locate computes it.
 // provenance  fits the database
 // path        of its file, for messages
-// host        where the host's other readers look for the layout; else none; borrowed
+// host        gets the layout for the other readers of the host; null if there are none; borrowed
 std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std::string path,
-                                               load::SharedLayout* host);
+                                               SharedLayout* host);
 
-// Walks the leaf pages in a thread of its own, ahead of what is asked for, and keeps the layout.
+// Walks the leaf pages in a thread of its own, ahead of the reads, and keeps the layout.
 // database  its source must outlive the locator
-// ring      where hosts share the walk; else none. Where another host goes, this one walks on alone
-// host      where the host's other readers look for what is found; else none; borrowed
-// cores     that the thread runs on; none: any
+// gather    if hosts share the walk; else null. If a host leaves, this one continues alone
+// host      gets the layout for the other readers of the host; null if there are none; borrowed
+// cores     for the thread; empty: any
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
-                                         std::unique_ptr<load::LayoutAllGather> ring,
-                                         load::SharedLayout* host, CoreList cores = {});
+                                         std::unique_ptr<LayoutAllGather> gather,
+                                         SharedLayout* host, CoreList cores = {});
 
-// Looks records up in what another reader of the host finds.
+// Looks records up in the layout that another reader of the host publishes.
 // host          borrowed
-// make_own      how to find records alone, where the host's layout has no room for all
+// make_own      makes a locator for this reader alone, if the shared layout has no room for all
+//               records
 // record_count  of the database
 std::unique_ptr<Locator> MakeHostLayoutLocator(
-    const load::SharedLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
+    const SharedLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
     uint64_t record_count);
 
 // The provenance file beside `database`.
 std::string ProvenancePathOf(const file::Database& database);
-// Errors: kNotFound    there is none
-//         kStale       it was made for another database or another state; names the field
+// Errors: kNotFound    there is no provenance file
+//         kStale       the file belongs to another database or state; names the field
 //         kCorruption, kUnsupported, kIo, kPermission
 Result<file::Provenance> ReadProvenance(const file::Database& database);
-// The layout that it describes. Errors: as ReadProvenance
+// The layout that the provenance file of `database` describes. Errors: as ReadProvenance
 Result<file::Layout> LayoutFromProvenance(const file::Database& database);
 
-// The number of records, by a whole walk where LMDB's count is only a hint.
+// The number of records. Walks the whole tree if LMDB's count is only a hint.
 // Errors: kIo, kCorruption
 Result<uint64_t> CountRecords(const file::Database& database);
 

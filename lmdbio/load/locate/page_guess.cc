@@ -6,15 +6,15 @@
 namespace lmdbio::load {
 namespace {
 
-// Tree pages may stand between two values of a stretch, a few at the end of a transaction.
+// The tree pages that may lie between two values of a range: a few at the end of a transaction.
 constexpr uint64_t kGapPagesMax = 64;
-// So many records in a row that lie elsewhere begin a new stretch.
+// This many strays in a row begin a new range.
 constexpr uint64_t kStraysMax = 8;
 
-// A tree page may stand between any two records, so two spans of as many records differ by one or
-// two pages though nothing has changed.
+// A tree page may lie between any two records, so equally many records may take one or two pages
+// more.
 constexpr double kPagesOfDoubt = 2;
-// And what has been seen is not all there is: so much of the distance may be wrong besides.
+// The observed least and greatest numbers may be exceeded, by this share of the distance.
 constexpr double kShareOfDoubt = 1.0 / 64;
 
 }  // namespace
@@ -65,6 +65,9 @@ const RecordAnchor& RecordAnchor::Nearest(const RecordAnchor& a, const RecordAnc
   return distance(a) < distance(b) ? a : b;
 }
 
+// Begins at the nearer of two known records: the first one, or the end of the last ones. From there
+// the least number of pages for a record gives the earliest first page, and the greatest number the
+// latest last page. Records before the known one are reached backwards, so the numbers swap.
 PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   if (!first_ || count == 0) return {};
   const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
@@ -72,10 +75,9 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   const auto doubt = [](double pages) { return kPagesOfDoubt + kShareOfDoubt * std::abs(pages); };
   const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
   const double end = begin + static_cast<double>(count);
-  // Before the anchor, it is the greatest number that leads farthest away.
   const double low = begin * (begin >= 0 ? pages_per_record_min_ : pages_per_record_max_);
   const double high = end * (end >= 0 ? pages_per_record_max_ : pages_per_record_min_);
-  // Whoever goes on where it ended has that leaf page already.
+  // A cursor that continues at the known record has the leaf page already.
   const double lead = begin == 0 ? 0 : lead_pages_;
   const auto page = [&](double pages) {
     return static_cast<uint64_t>(

@@ -1,13 +1,15 @@
-// lmdbio/load/locate/page_guess.h - where the next records probably lie, from where the last ones
-// lay.
+// lmdbio/load/locate/page_guess.h - guesses the pages of the next records from those of the last
+// ones.
 //
-// A database that was loaded in key order grows through the file, a few more or fewer pages for as
-// many records. What was seen gives the least and the greatest number of pages for a record; the
-// next records lie between where the least and where the greatest would put them. The leaf page of
-// the first of them may stand as far before it as a leaf's records reach.
+// In a database that was loaded in key order, consecutive records take similar numbers of pages.
+// The guess keeps the least and the greatest number of pages for a record. The next records lie
+// between the pages that these two numbers predict. The leaf page of the first record may lie
+// before its value, by up to the values of one leaf page.
 //
-// Source: dissertation 4.2.2, Figure 4.5, with its numbers of pages for each iteration taken by
-// record, so that shares of any size can be guessed; docs/many_hosts.md "Guessing".
+// The dissertation predicts pages for an iteration. This class predicts pages for a record, so that
+// shares of any size can be guessed.
+//
+// Source: dissertation 4.2.2, Figure 4.5; docs/many_hosts.md "Guessing".
 #ifndef LMDBIO_LOAD_LOCATE_PAGE_GUESS_H_
 #define LMDBIO_LOAD_LOCATE_PAGE_GUESS_H_
 
@@ -25,24 +27,24 @@ struct PageSpan {
   uint64_t page_count() const { return end > begin ? end - begin : 0; }
 };
 
-// A record whose place in some order is known: its first page, or the index of its leaf page.
+// A record whose place is known: its first page, or the index of its leaf page.
 struct RecordAnchor {
   uint64_t record = 0;
   uint64_t place = 0;
 
-  // The nearer one of two to `record`; `b` of equals.
+  // The anchor nearer to `record`; `b` if both are equally near.
   static const RecordAnchor& Nearest(const RecordAnchor& a, const RecordAnchor& b, uint64_t record);
 };
 
-// Finds the longest stretch of the file that consecutive records fill one after the other. A writer
-// puts a value now and then into pages that an earlier transaction has left; those are passed over.
+// Finds the longest contiguous range of the file that consecutive records fill in order. A writer
+// puts some values into free pages of an earlier transaction; such strays do not end the range.
 class ContiguousRangeFinder {
  public:
   // pages  of the record's value; of the leaf page, if the value is in there
   void Add(RecordIndex record, PageSpan pages);
 
   uint64_t record_count() const { return record_count_; }  // of all that were added
-  // Of the longest stretch; its pages, and the records that fill them or were passed over.
+  // Of the longest range: its pages, and its records including strays.
   PageSpan pages() const { return longest_.pages; }
   RecordIndex first_record() const { return {longest_.first_record}; }
   uint64_t stretch_record_count() const { return longest_.record_count; }
@@ -61,28 +63,28 @@ class ContiguousRangeFinder {
 
 class PageGuess {
  public:
-  // file_pages  what lies behind them is never guessed
+  // file_pages  of the file; no later page is guessed
   explicit PageGuess(uint64_t file_pages) : file_pages_(file_pages) {}
 
-  // From the first record alone: it begins on `page`, and all are as long as it is.
+  // Starts from the first record alone. It begins on `page`; all records are assumed as long as it.
   void Begin(uint64_t page, double pages_per_record);
 
-  // What the values of consecutive records were found to lie in. If most of them do not follow each
-  // other, nothing is guessed any more: the database was not loaded in order.
-  // leaf_nodes  the greatest number of nodes of one leaf page before a value that was seen so far;
-  //             0 if values are in leaf pages themselves
+  // Takes the pages of consecutive records. If most of them are strays, the database was not loaded
+  // in order, and nothing is guessed any more.
+  // leaf_nodes  the greatest number of nodes of a leaf page seen so far; 0 if the values are on the
+  //             leaf pages themselves
   void Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes);
 
-  // Where records [first, first + count) lie, as far as that is known; else nothing.
+  // The pages in which records [first, first + count) probably lie; empty without a guess.
   PageSpan Guess(RecordIndex first, uint64_t count) const;
 
  private:
   uint64_t file_pages_;
-  std::optional<RecordAnchor> first_;  // of all that was seen
-  RecordAnchor last_;                  // behind what was seen last
+  std::optional<RecordAnchor> first_;  // the first record that was seen
+  RecordAnchor last_;                  // behind the last record that was seen
   double pages_per_record_min_ = 0;
   double pages_per_record_max_ = 0;
-  double lead_pages_ = 0;  // of a leaf page before its values
+  double lead_pages_ = 0;  // the distance of a leaf page before its last value
 };
 
 }  // namespace lmdbio::load

@@ -1,4 +1,4 @@
-// lmdbio/load/locate/run_joiner.h - from places of single records to runs.
+// lmdbio/load/locate/run_joiner.h - joins locations of single records into runs.
 #ifndef LMDBIO_LOAD_LOCATE_RUN_JOINER_H_
 #define LMDBIO_LOAD_LOCATE_RUN_JOINER_H_
 
@@ -10,26 +10,26 @@
 
 namespace lmdbio::load {
 
-// Joins neighbouring records of one leaf into runs.
+// Joins consecutive records of one leaf page. Threads: one at a time.
 class RunJoiner {
  public:
   explicit RunJoiner(file::RecordRunSink& sink) : sink_(sink) {}
 
   // Errors: of the sink
-  Status Add(RecordIndex record, const file::RecordLocation& place) {
+  Status Add(RecordIndex record, const file::RecordLocation& location) {
     const bool node_each = run_.kind == file::RunKind::kNodes;
     const uint32_t next_node =
         run_.first_node + (node_each ? static_cast<uint32_t>(values_.size()) : 0);
-    if (values_.empty() || place.leaf != run_.leaf || place.kind != run_.kind ||
-        place.home != run_.home || place.node != next_node) {
+    if (values_.empty() || location.leaf != run_.leaf || location.kind != run_.kind ||
+        location.home != run_.home || location.node != next_node) {
       LMDBIO_TRY_VOID(Flush());
-      run_ = {record, place.leaf, place.node, place.kind, place.home, {}, {}};
+      run_ = {record, location.leaf, location.node, location.kind, location.home, {}, {}};
     }
-    values_.push_back(place.value);
+    values_.push_back(location.value);
     return {};
   }
 
-  // Hands over the last run. Errors: of the sink
+  // Passes the last run to the sink. Errors: of the sink
   Status Flush() {
     if (values_.empty()) return {};
     run_.values = values_;

@@ -1,8 +1,8 @@
-// The locator of `scan`: a thread walks the leaf pages ahead of what is asked for.
+// The locator of `scan`: a thread walks the leaf pages ahead of the reads.
 //
-// The walk goes in steps of some leaf pages, small ones first, so that the first records are known
-// at once. Each step gives a piece of layout; the pieces are kept, so that later epochs find
-// everything in memory. Several hosts walk a step each at a time and exchange the pieces.
+// The walk goes in steps of some leaf pages. The first steps are small, so that the first records
+// are known at once. Each step yields a layout part. The parts are kept for later epochs. Several
+// hosts walk one step each at a time, and exchange the parts.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -26,9 +26,9 @@ constexpr size_t kStepLeavesMax = 1024;
 
 class ScanLocator final : public Locator {
  public:
-  ScanLocator(const file::Database& database, std::unique_ptr<load::LayoutAllGather> ring,
-              load::SharedLayout* host, CoreList cores)
-      : database_(database), ring_(std::move(ring)), host_(host) {
+  ScanLocator(const file::Database& database, std::unique_ptr<LayoutAllGather> gather,
+              SharedLayout* host, CoreList cores)
+      : database_(database), gather_(std::move(gather)), host_(host) {
     walker_ = std::thread([this, cores = std::move(cores)] {
       Status pinned = PinThisThread(cores);
       End(pinned ? Walk() : std::move(pinned));
@@ -37,7 +37,7 @@ class ScanLocator final : public Locator {
 
   ~ScanLocator() override {
     stop_.store(true);
-    if (ring_) ring_->Stop();
+    if (gather_) gather_->Stop();
     walker_.join();
   }
 
@@ -53,12 +53,13 @@ class ScanLocator final : public Locator {
     uint64_t next = first.value;
     const uint64_t end = first.value + count;
     while (next < end) {
-      LMDBIO_TRY(const LayoutPart* piece, PieceWith(next));
-      const uint64_t from = next - piece->first_record;
-      const uint64_t length = std::min(end - next, piece->layout.record_count() - from);
-      if (length > 1) LMDBIO_TRY_VOID(PieceWith(next + length - 1));
+      LMDBIO_TRY(const LayoutPart* part, PartWith(next));
+      const uint64_t from = next - part->first_record;
+      const uint64_t length = std::min(end - next, part->layout.record_count() - from);
+      // The last record of the database also needs the end of the walk.
+      if (length > 1) LMDBIO_TRY_VOID(PartWith(next + length - 1));
       LMDBIO_TRY_VOID(
-          piece->layout.ExpandRange({from}, length, RecordIndex{piece->first_record}, sink));
+          part->layout.ExpandRange({from}, length, RecordIndex{part->first_record}, sink));
       next += length;
     }
     return {};
@@ -70,8 +71,8 @@ class ScanLocator final : public Locator {
     file::Layout layout;
   };
 
-  // Pieces never change and never move once they are known.
-  Result<const LayoutPart*> PieceWith(uint64_t record) {
+  // Sleeps until the part with `record` is known. A part never changes and never moves.
+  Result<const LayoutPart*> PartWith(uint64_t record) {
     std::unique_lock lock(mutex_);
     // Only the end of the walk proves that the last record is the last.
     const bool is_last = record + 1 == database_.entry_count() && database_.counts_exactly();
@@ -83,12 +84,12 @@ class ScanLocator final : public Locator {
                               database_.pages().source().name(), known_count_, record));
     }
     const auto after =
-        std::upper_bound(pieces_.begin(), pieces_.end(), record,
-                         [](uint64_t r, const auto& piece) { return r < piece->first_record; });
+        std::upper_bound(parts_.begin(), parts_.end(), record,
+                         [](uint64_t r, const auto& part) { return r < part->first_record; });
     return (after - 1)->get();
   }
 
-  // One host's part of a round; its records are counted from 0.
+  // The layout part of one host in a round. Its records count from 0.
   Result<file::Layout> WalkStep(std::span<const PageNo> leaves, file::PageClaims& claims) {
     file::LayoutBuilder builder;
     if (leaves.empty()) return builder.Finish();
@@ -96,7 +97,7 @@ class ScanLocator final : public Locator {
     return builder.Finish();
   }
 
-  // The next steps of all hosts: [leaves of each]; fewer, or none, at the end.
+  // The leaf pages of each host's next step. Fewer, or none, at the end of the walk.
   static std::vector<std::span<const PageNo>> CutRound(std::span<const PageNo> leaves, size_t step,
                                                        size_t hosts) {
     std::vector<std::span<const PageNo>> steps(hosts);
@@ -107,24 +108,24 @@ class ScanLocator final : public Locator {
     return steps;
   }
 
-  // Everybody's pieces of a round. Hosts that cannot be heard any more are done without: what they
-  // would have walked is walked here, now and from then on.
+  // Returns the parts of all hosts in a round. If a host leaves, the exchange is broken for good.
+  // This host then walks the steps of all hosts, in this round and in all later ones.
   Result<std::vector<file::Layout>> WalkRound(const std::vector<std::span<const PageNo>>& steps,
                                               file::PageClaims& claims) {
-    std::vector<file::Layout> pieces(steps.size());
-    const size_t mine = is_alone_ ? 0 : ring_->host_index();
+    std::vector<file::Layout> parts(steps.size());
+    const size_t mine = is_alone_ ? 0 : gather_->host_index();
     LMDBIO_TRY(file::Layout own, WalkStep(steps[mine], claims));
     if (!is_alone_) {
-      auto exchanged = ring_->Exchange(own);
+      auto exchanged = gather_->Exchange(own);
       is_alone_ = !exchanged;
-      if (exchanged) pieces = std::move(*exchanged);
+      if (exchanged) parts = std::move(*exchanged);
     }
     for (size_t i = 0; is_alone_ && i < steps.size(); ++i) {
       if (i == mine || stop_.load()) continue;
-      LMDBIO_TRY(pieces[i], WalkStep(steps[i], claims));
+      LMDBIO_TRY(parts[i], WalkStep(steps[i], claims));
     }
-    pieces[mine] = std::move(own);
-    return pieces;
+    parts[mine] = std::move(own);
+    return parts;
   }
 
   Status Walk() {
@@ -134,12 +135,12 @@ class ScanLocator final : public Locator {
     size_t step = kFirstStepLeaves;
     std::span<const PageNo> left(leaves);
     while (!left.empty() && !stop_.load()) {
-      const auto steps = CutRound(left, step, is_alone_ ? 1 : ring_->host_count());
-      LMDBIO_TRY(auto pieces, WalkRound(steps, claims));
+      const auto steps = CutRound(left, step, is_alone_ ? 1 : gather_->host_count());
+      LMDBIO_TRY(auto parts, WalkRound(steps, claims));
       if (stop_.load()) return {};
       for (size_t i = 0; i < steps.size(); ++i) {
-        const uint64_t found = pieces[i].record_count();
-        AddPiece(record, std::move(pieces[i]));
+        const uint64_t found = parts[i].record_count();
+        AddPart(record, std::move(parts[i]));
         record += found;
         left = left.subspan(steps[i].size());
       }
@@ -152,21 +153,21 @@ class ScanLocator final : public Locator {
                     database_.entry_count()));
   }
 
-  void AddPiece(uint64_t first_record, file::Layout layout) {
+  void AddPart(uint64_t first_record, file::Layout layout) {
     if (layout.record_count() == 0) return;
     if (host_ != nullptr) {
       if (auto shared = host_->Publish(first_record, layout)) layout = std::move(*shared);
     }
-    auto piece = std::make_unique<LayoutPart>(LayoutPart{first_record, std::move(layout)});
+    auto part = std::make_unique<LayoutPart>(LayoutPart{first_record, std::move(layout)});
     const std::lock_guard lock(mutex_);
-    known_count_ = first_record + piece->layout.record_count();
-    pieces_.push_back(std::move(piece));
+    known_count_ = first_record + part->layout.record_count();
+    parts_.push_back(std::move(part));
     grown_.notify_all();
   }
 
   void End(Status status) {
-    // The others shall not wait for what will not come.
-    if (!status && !is_alone_) ring_->Leave(status.error());
+    // The other hosts, and the other readers of this host, must not wait for parts that never come.
+    if (!status && !is_alone_) gather_->Leave(status.error());
     if (host_ != nullptr && stop_.load()) {
       host_->End(Fail(ErrorCode::kPeerFailed, "the reader that walks for this host has left"));
     } else if (host_ != nullptr) {
@@ -181,14 +182,14 @@ class ScanLocator final : public Locator {
   tl::unexpected<Error> CopyOfError() const { return Fail(error_->code(), error_->message()); }
 
   file::Database database_;
-  std::unique_ptr<load::LayoutAllGather> ring_;
-  load::SharedLayout* host_;
-  bool is_alone_ = ring_ == nullptr;  // the walking thread's
+  std::unique_ptr<LayoutAllGather> gather_;  // null on the only host
+  SharedLayout* host_;
+  bool is_alone_ = gather_ == nullptr;  // used by the walking thread alone
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable grown_;
   // Guarded by mutex_:
-  std::vector<std::unique_ptr<const LayoutPart>> pieces_;
+  std::vector<std::unique_ptr<const LayoutPart>> parts_;
   uint64_t known_count_ = 0;
   bool ended_ = false;
   std::optional<Error> error_;
@@ -199,9 +200,9 @@ class ScanLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
-                                         std::unique_ptr<load::LayoutAllGather> ring,
-                                         load::SharedLayout* host, CoreList cores) {
-  return std::make_unique<ScanLocator>(database, std::move(ring), host, std::move(cores));
+                                         std::unique_ptr<LayoutAllGather> gather,
+                                         SharedLayout* host, CoreList cores) {
+  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(cores));
 }
 
 }  // namespace lmdbio::load

@@ -23,7 +23,7 @@ using load::Tail;
 // The reaction to a record that cannot be read or is damaged.
 enum class OnError {
   kRaise,  // every rank gets an error
-  kSkip,   // the record is left out of its batch and counted
+  kSkip,   // the loader leaves the record out of its batch, and counts it
 };
 
 // The protection against a writer that changes the file (docs/format.md section 7).

@@ -8,17 +8,17 @@
 
 namespace lmdbio::load {
 
-// A record in a slot. Offsets count from where the slot's head says.
+// A record in a slot. Its offsets count from the base that the slot's head names.
 struct RecordEntry {
   uint64_t position = 0;  // in the global sequence
   uint64_t value_at = 0;
   uint64_t key_at = 0;
   uint32_t value_bytes = 0;
   uint16_t key_bytes = 0;
-  bool has_run = false;  // the value is in overflow pages, behind the head of their run
+  bool has_run = false;  // the value is in overflow pages, behind the header of the first
 };
 
-// The part of a batch that is one rank's.
+// The part of a batch that belongs to one rank.
 struct BatchShare {
   uint64_t first_entry = 0;  // index into the slot's entries
   uint32_t record_count = 0;
@@ -31,14 +31,14 @@ struct BadRange {
   uint64_t length_bytes = 0;
 };
 
-// What ranks must know of a slot beside its bytes. Written by the reader that finishes it.
+// The description of a slot for the ranks. The reader that finishes the slot writes it.
 struct SlotHead {
   uint64_t first_batch = 0;
   uint64_t batch_count = 0;
   uint64_t shares_at = 0;   // BatchShare [batch_count * rank count], batch after batch
   uint64_t entries_at = 0;  // RecordEntry [...]
-  // What the entries' offsets count from: the start of the ring, or of other memory (in place, in
-  // a map; kept, in memory for the whole file).
+  // The base of the entries' offsets. True: the start of the window memory. False: the start of the
+  // map of the file (in place), or of the file cache.
   bool is_in_ring = true;
 };
 

@@ -1,9 +1,9 @@
 // lmdbio/load/plan/strategy.h - the strategies, as rows of one table of independent answers.
 //
-//   who finds a record, and how   LocateMethod
-//   how its bytes come            an engine (file/blocks/block_engine.h)
-//   what one request asks for     load::Coalescing
-//   who may read when             Staggering
+//   locating records              LocateMethod
+//   fetching their bytes          an engine (file/blocks/block_engine.h)
+//   joining reads into requests   Coalescing
+//   turns of the readers          Staggering
 //
 // Source: dissertation 3.1 (lmdb), 3.2 (lmm), 4.2 (lmm-dm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3
 // (-coal), 5.2.4 (-stag); docs/loader.md "Strategies".
@@ -24,28 +24,28 @@ enum class Strategy {
   kLmdb,                // "lmdb": every rank steps liblmdb's cursor over all records
   kLmm,                 // "lmm": readers step a cursor over a map and copy into the window
   kLmmDm,               // "lmm-dm": the cursor goes from host to host
-  kLmmDio,              // "lmm-dio": one host's cursor finds for all, explicit reads fetch
-  kLmmDioProv,          // "lmm-dio-prov": provenance finds
-  kLmmDioProvCoal,      // "lmm-dio-prov-coal": and neighbours are fetched together
+  kLmmDio,              // "lmm-dio": one host's cursor locates for all, explicit reads fetch
+  kLmmDioProv,          // "lmm-dio-prov": provenance locates
+  kLmmDioProvCoal,      // "lmm-dio-prov-coal": and neighbours are read together
   kLmmDioProvCoalStag,  // "lmm-dio-prov-coal-stag": and readers take turns
-  kScan,                // "scan": a page walk finds, deep reads around the page cache fetch
+  kScan,                // "scan": a page walk locates, many direct reads at once fetch
 };
 
-// Who may read when.
+// The readers that may read at a time.
 enum class Staggering {
-  kNone,       // every reader when it likes
+  kNone,       // all readers
   kTokens,     // readers with a token
-  kIfWorthIt,  // the same, if a trial of a long stream shows that it helps
+  kIfWorthIt,  // readers with a token, if a trial in a long stream shows that it is faster
 };
 
 enum class LocateMethod {
-  kNone,          // liblmdb's business
+  kNone,          // liblmdb locates records
   kCursor,        // a cursor over a map of the file, from record to record
-  kHandedCursor,  // the same, of which hosts take turns with one
-  kOneWalker,     // the same, by one host for all
+  kHandedCursor,  // such a cursor, which travels from host to host
+  kOneWalker,     // such a cursor on one host, for all hosts
   kProvenance,    // computed from the provenance file
-  kScan,          // a page walk, running ahead of the reads
-  kBest,          // kProvenance where it fits, else kScan
+  kScan,          // a page walk, ahead of the reads
+  kBest,          // kProvenance if it fits, else kScan
 };
 
 struct StrategyTraits {
@@ -53,7 +53,7 @@ struct StrategyTraits {
   std::string_view name;
   LocateMethod locating = LocateMethod::kBest;
   load::Coalescing coalescing = load::Coalescing::kNeighbours;
-  // The engine that makes the strategy what it is; kProbe leaves the choice open.
+  // The engine of the strategy. kProbe: rank 0 chooses one when the loader opens.
   enum class EngineChoice { kMmap, kPread, kUringDirect, kProbe } engine = EngineChoice::kProbe;
   Staggering staggering = Staggering::kNone;
 };
@@ -82,7 +82,7 @@ inline constexpr std::array<StrategyTraits, 9> kStrategies = {{
 // Requires: a strategy of the enum
 const StrategyTraits& CompositionOf(Strategy strategy);
 
-// Errors: kInvalidArgument  no strategy of that name; the message lists them
+// Errors: kInvalidArgument  no strategy has that name; the message lists the names
 Result<Strategy> ParseStrategy(std::string_view name);
 
 }  // namespace lmdbio::load

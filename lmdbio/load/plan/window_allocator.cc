@@ -4,22 +4,24 @@
 
 namespace lmdbio::load {
 
+// The next slot goes behind the last one, or to the start if it does not fit there. It may be
+// written once every slot that overlaps it was released. Slots are released in order, so the newest
+// of these decides, and all older ones can be forgotten.
 std::optional<WindowReservation> WindowAllocator::Allocate(uint64_t size_bytes) {
   if (size_bytes > capacity_bytes_) return std::nullopt;
   if (next_at_ + size_bytes > wrap_bytes_) next_at_ = 0;
-  const Taken place{next_slot_++, next_at_, next_at_ + size_bytes};
-  // Slots are let go in order, so the newest one in the way decides.
-  const auto in_the_way = [&](const Taken& other) {
-    return other.begin < place.end && place.begin < other.end;
+  const Taken mine{next_slot_++, next_at_, next_at_ + size_bytes};
+  const auto overlaps = [&](const Taken& other) {
+    return other.begin < mine.end && mine.begin < other.end;
   };
-  const auto newest = std::find_if(taken_.rbegin(), taken_.rend(), in_the_way);
+  const auto newest = std::find_if(taken_.rbegin(), taken_.rend(), overlaps);
   if (newest != taken_.rend()) {
     free_after_ = std::max(free_after_, newest->slot + 1);
     while (!taken_.empty() && taken_.front().slot < free_after_) taken_.pop_front();
   }
-  taken_.push_back(place);
-  next_at_ = place.end;
-  return WindowReservation{place.begin, free_after_};
+  taken_.push_back(mine);
+  next_at_ = mine.end;
+  return WindowReservation{mine.begin, free_after_};
 }
 
 }  // namespace lmdbio::load

@@ -18,7 +18,7 @@ FileCache::FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_by
       chunk_bytes_(chunk_bytes),
       reader_index_(reader_index),
       reader_count_(reader_count),
-      asked_((file_bytes + chunk_bytes - 1) / chunk_bytes, false) {
+      requested_((file_bytes + chunk_bytes - 1) / chunk_bytes, false) {
   LMDBIO_CHECK(memory.size() >= BytesNeeded(file_bytes));
 }
 
@@ -27,8 +27,8 @@ void FileCache::TakeMissing(std::span<const load::PlannedBlock> blocks,
   for (const load::PlannedBlock& block : blocks) {
     const uint64_t end = block.file.offset + block.file.length_bytes;
     for (uint64_t chunk = block.file.offset / chunk_bytes_; chunk * chunk_bytes_ < end; ++chunk) {
-      if (asked_[chunk] || chunk % reader_count_ != reader_index_) continue;
-      asked_[chunk] = true;
+      if (requested_[chunk] || chunk % reader_count_ != reader_index_) continue;
+      requested_[chunk] = true;
       const uint64_t offset = chunk * chunk_bytes_;
       missing.push_back({offset, std::min(chunk_bytes_, file_bytes_ - offset)});
     }

@@ -1,11 +1,12 @@
-// lmdbio/load/slots/file_cache.h - a file in memory that host's ranks share, as far as it was read.
+// lmdbio/load/slots/file_cache.h - memory of a host that keeps every chunk of the file that was
+// read.
 //
-// Scattered records have most of the file between them. Where memory has room for all of it, what
-// is read once stays: the next slots find their pages there, and later epochs read nothing. Unlike
-// pages of a map, memory that was filled by explicit reads cannot fault.
+// Scattered records have most of the file between them. If the memory of the host has room for the
+// whole file, chunks stay there: later slots find their pages, and later epochs read nothing. Pages
+// that explicit reads have filled cannot fault, unlike pages of a map.
 //
-// Each reader of a host reads the chunks that are its own, whatever slot needs them first; so no
-// chunk is read twice and none of them asks another.
+// Each chunk belongs to one reader of the host. The reader reads it for the first slot that needs
+// it. So no chunk is read twice, and readers exchange no messages.
 //
 // Source: docs/order.md "Reads".
 #ifndef LMDBIO_LOAD_SLOTS_FILE_CACHE_H_
@@ -23,7 +24,8 @@ namespace lmdbio::load {
 // One reader's view. Threads: one at a time; memory() from any.
 class FileCache {
  public:
-  // What the memory must have. file_bytes  of the snapshot
+  // The bytes of memory that a file cache needs.
+  // file_bytes  of the snapshot
   static uint64_t BytesNeeded(uint64_t file_bytes);
 
   // memory        [BytesNeeded(file_bytes)] page-aligned; borrowed
@@ -31,15 +33,15 @@ class FileCache {
   FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_bytes, size_t reader_index,
             size_t reader_count);
 
-  // The file's bytes, at their offsets; what was not read is zero.
+  // The bytes of the file at their offsets; zero if they were not read.
   MutableBytes memory() const { return memory_; }
 
-  // Adds the chunks of this reader that hold some of `blocks` and that it has not been asked for
-  // before. They count as asked for from now on.
+  // Adds this reader's chunks that overlap `blocks` and were not requested before. They count as
+  // requested from now on.
   void TakeMissing(std::span<const load::PlannedBlock> blocks, std::vector<Extent>& missing);
 
-  // A chunk could not be read: the next slot that needs it shall try again.
-  void Forget(const Extent& chunk) { asked_[chunk.offset / chunk_bytes_] = false; }
+  // A chunk could not be read. The next slot that needs it requests it again.
+  void Forget(const Extent& chunk) { requested_[chunk.offset / chunk_bytes_] = false; }
 
  private:
   MutableBytes memory_;
@@ -47,7 +49,7 @@ class FileCache {
   uint64_t chunk_bytes_;
   size_t reader_index_;
   size_t reader_count_;
-  std::vector<bool> asked_;  // [chunks]
+  std::vector<bool> requested_;  // [chunks]
 };
 
 }  // namespace lmdbio::load

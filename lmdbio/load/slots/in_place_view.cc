@@ -7,12 +7,12 @@
 namespace lmdbio::load {
 namespace {
 
-// Records that span more bytes of the file for each of their own do not lie together.
+// Values lie together if they span at most this many bytes of the file for each byte of their own.
 constexpr uint64_t kSpanPerByteMax = 2;
 
-// Values of at least this many bytes are touched page by page. A fault brings sixteen pages anyway,
-// and several translations are fetched at a time, for which a trainer that streams through the
-// value would wait one by one.
+// Values of at least this many bytes are touched page by page. A fault maps sixteen pages anyway.
+// The loop lets the processor load several address translations at a time; a program that streams
+// through the value would wait for each of them.
 constexpr uint64_t kTouchedBytesMin = 64 << 10;
 constexpr uint64_t kTouchStepBytes = 4096;
 
@@ -32,7 +32,7 @@ void InPlaceView::Touch(const RecordEntry& entry) const {
   }
 }
 
-// Small values that lie together are mapped in one go instead of one fault for each sixteen pages.
+// Maps small values that lie together in one call, instead of with one fault for sixteen pages.
 void InPlaceView::Populate(std::span<const RecordEntry> entries) const {
   uint64_t begin = pages_.snapshot().file_size_bytes;
   uint64_t end = 0;

@@ -1,10 +1,9 @@
-// lmdbio/load/slots/in_place_view.h - records looked at where they lie, in this rank's map of the
-// file.
+// lmdbio/load/slots/in_place_view.h - records in this rank's map of the file.
 //
-// For a file that is all in the page cache: memory bandwidth has no room for a copy that LMDB does
-// without. The reader plans and checks leaf pages as ever; the head of a value's overflow run is
-// looked at by the rank that gets the value, which maps that page anyway. A reader would map it,
-// and fifteen around it, for nothing, or wait for memory once for each record.
+// This is for a file that is completely in the page cache. LMDB needs no copy of a record, so a
+// copy would cost memory bandwidth that LMDB does not spend. The reader plans slots and checks leaf
+// pages as usual. The rank that gets a value checks the head of its overflow run, because it maps
+// that page anyway. A reader would map the page, and fifteen pages around it, only for this check.
 //
 // Source: docs/loader.md "Strategies".
 #ifndef LMDBIO_LOAD_SLOTS_IN_PLACE_VIEW_H_
@@ -36,10 +35,9 @@ class InPlaceView {
 
   const file::MapSource& map() const { return *map_; }
 
-  // Makes a rank's share of a batch ready to be used: its pages are mapped, their addresses known
-  // to the processor.
-  // entries  as the reader wrote them, of this rank alone; those that cannot be used are taken out
-  // Returns: how many are left, at the front of `entries`
+  // Prepares a rank's share of a batch: maps its pages, and loads their address translations.
+  // entries  as the reader wrote them, of this rank alone; entries that cannot be used are removed
+  // Returns: the number of entries that remain, at the front of `entries`
   // Errors: kStale       the file has shrunk
   //         kCorruption  with OnError::kRaise, the first value whose run is not what was planned
   Result<size_t> Ready(std::span<RecordEntry> entries) const;

@@ -14,8 +14,8 @@ using file::LeafPage;
 using load::PlannedRun;
 using load::PlannedValue;
 
-// How far ahead the heads of overflow runs are fetched into the cache: they lie pages apart, where
-// the processor does not expect them.
+// Heads of overflow runs are prefetched this many records ahead. They lie pages apart, and the
+// processor does not predict such addresses.
 constexpr uint64_t kHeadsAhead = 8;
 
 }  // namespace
@@ -36,8 +36,8 @@ bool SlotFinisher::IsBad(uint64_t at, uint64_t length_bytes) const {
   });
 }
 
-// Gives each local rank its room among the entries of the next group's batches. What is skipped
-// later leaves room unused.
+// Assigns each local rank its entries in the batches of the next group. A skipped record leaves its
+// entry unused.
 void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
   if (groups_begun_ > 0) first_batch_ += slot.groups[groups_begun_ - 1].batch_count;
   const size_t local_count = ranks_.local_ranks.size();
@@ -52,7 +52,8 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
   }
 }
 
-// The local rank whose share `taker` gets in a pass, and who gets the share of `lender`.
+// With ReuseAmong::kHost, the shares of a batch move by one local rank in each pass. LenderOf
+// returns the local rank whose share `taker` gets in a pass; TakerOf is the inverse function.
 size_t SlotFinisher::LenderOf(size_t taker, uint64_t pass) const {
   if (ranks_.reuse_among == load::ReuseAmong::kRank) return taker;
   return (taker + pass) % ranks_.local_ranks.size();
@@ -75,7 +76,7 @@ Result<LeafPage> SlotFinisher::OpenRun(const PlannedSlot& slot, const PlannedRun
   return checker_.OpenRun(run, bytes_.subspan(slot.pages_at));
 }
 
-// The record as it lies in the slot, without its position.
+// Checks one record. Returns its entry without its position.
 Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const PlannedRun& run,
                                               const Result<LeafPage>& leaf,
                                               uint64_t value_index) const {
@@ -99,7 +100,8 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
                      has_run};
 }
 
-// Writes the record's entry wherever it is handed out, or counts it as skipped there.
+// Writes the record's entry for every pass that hands it out. Counts it as skipped there if it
+// cannot be used.
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
                                   const Result<LeafPage>& leaf, uint64_t value_index) {
   Result<RecordEntry> entry = CheckRecord(slot, run, leaf, value_index);
@@ -107,9 +109,9 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   const GroupRange& range = slot.ranges[range_index_];
   const load::BatchGroup& group = slot.groups[range.group_index];
   for (uint64_t pass = 0; pass < group.pass_count; ++pass) {
-    const load::BatchGroup::BatchPosition place = group.PlaceOf(range.first + into_range_, pass);
-    const uint64_t batch_index = first_batch_ + place.batch;
-    const uint64_t position = group.PositionOf(place);
+    const BatchGroup::BatchPosition at = group.PlaceOf(range.first + into_range_, pass);
+    const uint64_t batch_index = first_batch_ + at.batch;
+    const uint64_t position = group.PositionOf(at);
     const int owner =
         load::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
     const int lender = local_of_[static_cast<size_t>(owner)];
@@ -126,7 +128,8 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   return {};
 }
 
-// Dealt out batch by batch, records come to the batches of later passes in any order.
+// In later passes, records that are dealt out batch by batch arrive in any order. A batch must
+// list them by position.
 void SlotFinisher::SortPasses(const PlannedSlot& slot) {
   const size_t local_count = ranks_.local_ranks.size();
   uint64_t first = 0;
@@ -145,6 +148,8 @@ void SlotFinisher::SortPasses(const PlannedSlot& slot) {
   }
 }
 
+// Moves to the next record of the ranges, and opens the batches of its group if it is the first
+// there.
 void SlotFinisher::NextRecord(const PlannedSlot& slot) {
   if (++into_range_ < slot.ranges[range_index_].count) return;
   into_range_ = 0;

@@ -1,7 +1,7 @@
 // lmdbio/load/slots/slot_finisher.h - from fetched pages to records that a rank may use.
 //
-// Every record is checked (record_checker.h) before any rank sees it. Where records are looked at
-// in place, the head of a value's overflow run is left to the ranks (in_place_view.h).
+// The finisher checks every record (record_checker.h) before any rank sees it, and writes an entry
+// for it. With records in place, the ranks check the heads of overflow runs (in_place_view.h).
 //
 // Source: docs/loader.md "Checks"; docs/format.md section 8.
 #ifndef LMDBIO_LOAD_SLOTS_SLOT_FINISHER_H_
@@ -25,14 +25,14 @@ class SlotFinisher {
   // pages  copied; its source must outlive this
   SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error);
 
-  // Who looks at the heads of values' overflow runs.
+  // The heads of overflow runs: checked by the finisher, or left to the ranks.
   enum class ValueBytes { kLookedAt, kLeftToRanks };
 
-  // Writes the shares and entries of `slot` into the ring.
-  // ring        [ring bytes] of the window
-  // bytes       where the slot's pages lie already: the ring, or the map of the file or memory that
-  //             keeps it if the plan is one in place; the entries' offsets count from its start
-  // bad_ranges  of the slot's pages that could not be read; only with OnError::kSkip
+  // Writes the shares and entries of `slot` into the window memory.
+  // ring        the window memory
+  // bytes       the memory that holds the slot's pages: the window memory, the map of the file, or
+  //             the file cache. The entries' offsets count from its start
+  // bad_ranges  the parts of the slot's pages that could not be read; only with OnError::kSkip
   // Errors: kCorruption  with OnError::kRaise, the first record that is not what was planned
   Status Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes, ValueBytes values_are,
                 std::span<const BadRange> bad_ranges);
@@ -55,17 +55,17 @@ class SlotFinisher {
   RecordChecker checker_;
   HostRanks ranks_;
   OnError on_error_;
-  std::vector<int> local_of_;  // [job ranks] index among local_ranks, -1 elsewhere
+  std::vector<int> local_of_;  // [job ranks] index among local_ranks; -1 on another host
 
   // While a slot is being finished:
   Bytes bytes_;
-  bool is_in_place_ = false;  // bytes_ is a map: values are left to the ranks
+  bool is_in_place_ = false;  // bytes_ is a map: heads of overflow runs are left to the ranks
   std::span<const BadRange> bad_ranges_;
   std::span<BatchShare> shares_;
   std::span<RecordEntry> entries_;
   size_t groups_begun_ = 0;
-  uint64_t first_batch_ = 0;  // of the last of these, in the slot
-  uint64_t next_entry_ = 0;   // the first of the batch after these
+  uint64_t first_batch_ = 0;  // of the last of these groups; counted within the slot
+  uint64_t next_entry_ = 0;   // the first entry behind these groups
   size_t range_index_ = 0;
   uint64_t into_range_ = 0;
 };

@@ -9,13 +9,13 @@
 namespace lmdbio::load {
 namespace {
 
-// More batches would make a slot late, however small they are.
+// The largest number of batches of a slot. More batches would delay the slot, even small ones.
 constexpr uint64_t kBatchesMax = 1024;
 constexpr uint64_t kBatchesMaxScattered = 32 * kBatchesMax;
 
-// Neighbours in the walk that lie in more pieces than this, in the mean, are none in the file.
-constexpr uint64_t kStretchesOfRun = 4;
-// A slot that has come so close to what it may be is full.
+// A slot with more extents per run than this, on average, is scattered.
+constexpr uint64_t kExtentsOfRun = 4;
+// A slot with this share of its largest size is full.
 constexpr double kFullShare = 0.97;
 
 void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges) {
@@ -29,6 +29,9 @@ void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges)
 
 }  // namespace
 
+// A group lists its records batch by batch (or, with by_slots, rank by rank over all batches of a
+// pass). Within each such list the shares of the ranks follow each other, so the host's ranges are
+// found by adding up the shares of the ranks before each local one.
 std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRanks& ranks) {
   std::vector<GroupRange> ranges;
   const auto local_count = static_cast<int>(ranks.local_ranks.size());
@@ -38,7 +41,7 @@ std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRank
   }
   if (ranks.share == load::Share::kRoundRobin) {
     const auto whole = static_cast<uint64_t>(ranks.rank_count);
-    // One batch, handed out once: positions follow each other as the walk does.
+    // The group is one batch, so positions and records are in the same order.
     const uint64_t begin = group.first_position;
     const uint64_t end = begin + group.record_count;
     for (uint64_t round = begin / whole * whole; round < end; round += whole) {
@@ -49,7 +52,7 @@ std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRank
     }
     return ranges;
   }
-  // Filled slot by slot, a rank's records of all batches lie together; else those of each batch do.
+  // The records of a rank that lie together: those of all batches of a pass, or of one batch.
   const load::BatchSpan one = group.first_span();
   const uint64_t together = group.by_slots ? group.batches_per_pass() : 1;
   const auto count_of = [&](int rank) {
@@ -75,23 +78,24 @@ SlotPlanner::SlotPlanner(const load::Schedule& schedule, uint64_t first_batch, H
       ranks_(std::move(ranks)),
       locator_(locator),
       limits_(limits),
-      ring_(limits.wrap_bytes, limits.ring_bytes),
+      allocator_(limits.wrap_bytes, limits.ring_bytes),
       next_batch_(schedule.Group(first_batch).first_batch) {}
 
-// A range may run over the end of the epoch, even several times.
+// Plans the records of one range. The range may cross the end of the epoch, even several times.
 Status SlotPlanner::AddRange(const load::BatchGroup& group, const GroupRange& range,
                              PlannedSlot& slot) {
   const uint64_t end = group.first_walk + range.first + range.count;
-  for (uint64_t place = end - range.count; place < end;) {
-    const load::WalkRun run = RunAt(place, end - place);
+  for (uint64_t at = end - range.count; at < end;) {
+    const WalkRun run = RunAt(at, end - at);
     LMDBIO_TRY_VOID(locator_.Locate(run.first, run.count, slot.plan));
-    place += run.count;
+    at += run.count;
     ++slot.run_count;
   }
   return {};
 }
 
-// What the host needs of the group that begins with batch `number`, and where that begins.
+// Finds the host's ranges in the group that begins with batch `number`, and announces the first
+// records to the locator, so that it can fetch pages while the present group is read.
 void SlotPlanner::LookAhead(uint64_t number) {
   if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
   const load::BatchGroup group = schedule_.Group(number);
@@ -102,16 +106,16 @@ void SlotPlanner::LookAhead(uint64_t number) {
   locator_.Expect(run.first, run.count);
 }
 
-// Neighbours from a place of the walk on.
-load::WalkRun SlotPlanner::RunAt(uint64_t place, uint64_t count_max) {
-  const uint64_t epoch = place / schedule_.record_count();
-  if (!walk_ || walk_->epoch() != epoch) walk_ = schedule_.WalkOf(place);
-  return walk_->RunAt(schedule_.IntoEpoch(place), count_max);
+// The consecutive records from walk position `at` on, at most `count_max`.
+WalkRun SlotPlanner::RunAt(uint64_t at, uint64_t count_max) {
+  const uint64_t epoch = at / schedule_.record_count();
+  if (!walk_ || walk_->epoch() != epoch) walk_ = schedule_.WalkOf(at);
+  return walk_->RunAt(schedule_.IntoEpoch(at), count_max);
 }
 
-// False if the planner was stopped.
+// Adds the host's records of a group to the slot. False if the planner was stopped.
 Result<bool> SlotPlanner::AddGroup(const load::BatchGroup& group, PlannedSlot& slot) {
-  // A batch of many epochs would fill this process's memory with plans before it is refused.
+  // Check first: the plan of a batch of many epochs would fill the memory of this process.
   const load::BatchSpan first = schedule_.Batch(group.first_batch);
   const uint64_t share =
       load::ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
@@ -140,7 +144,8 @@ Result<bool> SlotPlanner::AddGroup(const load::BatchGroup& group, PlannedSlot& s
   return true;
 }
 
-// Shares, entries and pages, one behind the other.
+// Reserves window memory for the shares, the entries and the pages, one behind the other. A slot
+// whose pages lie elsewhere reserves memory for shares and entries only.
 Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t shares_bytes =
       slot.batches.size() * ranks_.local_ranks.size() * sizeof(BatchShare);
@@ -148,8 +153,8 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t pages_at =
       AlignUp(entries_at + slot.entry_count * sizeof(RecordEntry), load::kStretchAlignBytes);
   const uint64_t size_bytes = pages_at + slot.plan.buffer_bytes();
-  const std::optional<WindowReservation> place = ring_.Allocate(size_bytes);
-  if (!place) {
+  const std::optional<WindowReservation> reserved = allocator_.Allocate(size_bytes);
+  if (!reserved) {
     const bool is_group = slot.groups.front().batch_count > 1;
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("{} {} needs {} bytes of this host's memory, the budget leaves {}; "
@@ -160,11 +165,11 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   }
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
-  slot.free_after = std::max(place->free_after, reused);
+  slot.free_after = std::max(reserved->free_after, reused);
   const bool is_elsewhere = limits_.is_in_place || slot.is_kept;
-  slot.pages_at = is_elsewhere ? 0 : place->at + pages_at;
-  slot.head = {slot.batches.front().number, slot.batches.size(), place->at, place->at + entries_at,
-               !is_elsewhere};
+  slot.pages_at = is_elsewhere ? 0 : reserved->at + pages_at;
+  slot.head = {slot.batches.front().number, slot.batches.size(), reserved->at,
+               reserved->at + entries_at, !is_elsewhere};
   return {};
 }
 
@@ -195,18 +200,21 @@ Result<bool> SlotPlanner::AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot
       return false;
     }
     next_batch_ += group.batch_count;
-    // A host without a record in any batch must not wait for bytes that never come.
+    // A host may have no record in any batch, so bytes alone do not end the loop.
     if (slot.batches.size() >= batches_max) return slot.batches.size() < kBatchesMaxScattered;
   }
   return true;
 }
 
-bool SlotPlanner::IsScattered(const PlannedSlot& slot, uint64_t stretch_count) const {
-  const bool is_apart =
-      limits_.expects_scattered || stretch_count > kStretchesOfRun * slot.run_count;
-  return is_apart && slot.plan.pending_bytes() < stretch_count * kScatteredBelowBytes;
+// Scattered: consecutive records are not neighbours in the file, and their extents are short.
+bool SlotPlanner::IsScattered(const PlannedSlot& slot, uint64_t extent_count) const {
+  const bool is_apart = limits_.expects_scattered || extent_count > kExtentsOfRun * slot.run_count;
+  return is_apart && slot.plan.pending_bytes() < extent_count * kScatteredBelowBytes;
 }
 
+// A slot takes groups up to the target size. If its records turn out to be scattered, it grows:
+// each scattered slot may be twice as large as the one before, so that the first one is still
+// early. From then on reservations use all of the window memory, because slots are large.
 Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
   slot.plan.Clear();
   slot.batches.clear();
@@ -232,7 +240,7 @@ Result<bool> SlotPlanner::Next(PlannedSlot& slot) {
       if (static_cast<double>(bytes) >= kFullShare * static_cast<double>(most)) break;
     }
     if (slot.is_scattered) {
-      ring_.WrapAt(limits_.ring_bytes);
+      allocator_.WrapAt(limits_.ring_bytes);
       growth_ = std::min(growth_ + 1, 16U);
     }
   }

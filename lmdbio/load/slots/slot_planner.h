@@ -1,7 +1,8 @@
-// lmdbio/load/slots/slot_planner.h - the sequence cut into slots, each with its plan and its place.
+// lmdbio/load/slots/slot_planner.h - cuts the sequence into slots, each with a read plan and a
+// reservation of window memory.
 //
-// A slot is one filling of the window: one or more groups of batches. Every reader of a host
-// computes the same slots from the same arguments and so needs no word from the others.
+// A slot is one filling of the window: one or more batch groups. Every reader of a host computes
+// the same slots from the same arguments, so no message is needed.
 //
 // Source: dissertation 5.2.3 (several batches in one read, under a memory budget); docs/loader.md
 // "Slots".
@@ -21,7 +22,7 @@
 
 namespace lmdbio::load {
 
-// Which ranks of the job live on this host, and how batches are shared.
+// The ranks of the job on this host, and the division of batches among ranks.
 struct HostRanks {
   int rank_count = 1;            // of the job
   std::vector<int> local_ranks;  // [ranks of the host] job ranks, ascending
@@ -29,7 +30,7 @@ struct HostRanks {
   load::ReuseAmong reuse_among = load::ReuseAmong::kRank;
 };
 
-// What this host needs of one group of batches: records that follow each other in the walk.
+// Consecutive records in the epoch order that this host needs from one batch group.
 struct GroupRange {
   uint64_t group_index = 0;  // within the slot
   uint64_t first = 0;        // counted from the group's first record
@@ -42,47 +43,48 @@ struct PlannedSlot {
   uint64_t number = 0;
   std::vector<load::BatchSpan> batches;
   std::vector<load::BatchGroup> groups;  // of these batches
-  // What the plan's values stand for, in the same order.
+  // The records of the plan's values, in the same order.
   std::vector<GroupRange> ranges;
-  uint64_t run_count = 0;    // of neighbouring records that they are
+  uint64_t run_count = 0;    // runs of consecutive records in these ranges
   uint64_t entry_count = 0;  // records, each as often as it is handed out
   bool is_scattered = false;
-  bool is_kept = false;  // its pages are looked at in memory for the whole file
+  bool is_kept = false;  // its pages are used in the file cache
   load::ReadPlan plan;
-  uint64_t free_after = 0;  // slots that must have been let go before it may be filled
-  uint64_t pages_at = 0;    // of the plan's buffer, in the ring; in place: 0, of the map
+  uint64_t free_after = 0;  // slots that the ranks must release before this one may be filled
+  uint64_t pages_at = 0;    // the plan's buffer in the window memory; 0 if the pages lie elsewhere
   SlotHead head;
 };
 
-// Records whose stretches of the file are shorter than this, in the mean, may be worth reading what
-// lies between them.
+// If the extents of a slot are shorter than this on average, gaps between them may be worth
+// reading.
 inline constexpr uint64_t kScatteredBelowBytes = 64 << 10;
-// A scattered slot with so many records takes no further batch. Its plan then fills 40 to 60 MB of
-// the reader's memory, beside the window.
+// A scattered slot with this many records takes no further batch. Its plan then takes 40 to 60 MB
+// of the reader's memory, beside the window.
 inline constexpr uint64_t kScatteredRecordsMax = 256 << 10;
 
 enum class FileCaching { kNone, kScattered, kAll };
 
 struct SlotLimits {
-  uint64_t target_bytes = 8 << 20;  // groups are added to a slot until it holds so much
+  uint64_t target_bytes = 8 << 20;  // a slot of this size takes no further group
   uint64_t group_count_max = 0;     // of one slot; 0: no limit
   uint64_t stream_batches = 0;      // of the whole stream; 0: no end
-  // Slots whose records lie scattered over the file may grow to this, because the more of them are
-  // fetched at once, the less lies between them; 0: no slot does.
+  // A slot with scattered records may grow to this size: with more records, the gaps between them
+  // are smaller. 0: no slot grows.
   uint64_t scattered_bytes_max = 0;
-  // Which slots are looked at in memory that keeps the file (file_cache.h).
+  // The slots whose pages are used in the file cache (file_cache.h).
   FileCaching keeping = FileCaching::kNone;
-  bool expects_scattered = false;  // no two records that follow each other are neighbours
-  uint64_t wrap_bytes = 0;         // see WindowAllocator
+  bool expects_scattered =
+      false;                // consecutive records of the order are never neighbours in the file
+  uint64_t wrap_bytes = 0;  // see WindowAllocator
   uint64_t ring_bytes = 0;
-  bool is_in_place = false;  // see load::ReadPlanOptions
+  bool is_in_place = false;  // see ReadPlanOptions
 };
 
 // Threads: one at a time.
 class SlotPlanner {
  public:
   // locator  borrowed
-  // first_batch  the first that anybody needs: the first slot begins with its group
+  // first_batch  the first batch that a rank needs; the first slot begins with its group
   SlotPlanner(const load::Schedule& schedule, uint64_t first_batch, HostRanks ranks,
               Locator& locator, const SlotLimits& limits);
 
@@ -92,22 +94,22 @@ class SlotPlanner {
 
   // Whether Next would return without sleeping for another host.
   bool IsReady() { return locator_.IsReady(); }
-  // Sleeps until other hosts have what this one tells them. Errors: kPeerFailed
+  // Sleeps until all messages for other hosts are sent. Errors: kPeerFailed
   Status Drain() { return locator_.Drain(); }
-  // Tells other hosts that this one cannot go on.
+  // Sends the failure of this reader to other hosts.
   void Abandon(const Error& why) { locator_.Abandon(why); }
-  // Ends Next, which then says that the stream has ended. Any thread.
+  // Makes Next return false soon. Any thread.
   void Stop() { locator_.Stop(); }
   // Any thread.
   LocatorCounters counters() const { return locator_.counters(); }
 
  private:
   void LookAhead(uint64_t number);
-  load::WalkRun RunAt(uint64_t place, uint64_t count_max);
+  WalkRun RunAt(uint64_t at, uint64_t count_max);
   Result<bool> AddGroup(const load::BatchGroup& group, PlannedSlot& slot);
   Result<bool> AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot);
   bool HasEnoughRecords(const PlannedSlot& slot) const;
-  bool IsScattered(const PlannedSlot& slot, uint64_t stretch_count) const;
+  bool IsScattered(const PlannedSlot& slot, uint64_t extent_count) const;
   Status AddRange(const load::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 
@@ -115,16 +117,16 @@ class SlotPlanner {
   HostRanks ranks_;
   Locator& locator_;
   SlotLimits limits_;
-  WindowAllocator ring_;
+  WindowAllocator allocator_;
   uint64_t next_batch_;                  // the first of a group
-  bool has_looked_ahead_ = false;        // at that group
-  std::optional<load::EpochWalk> walk_;  // of the epoch that was last asked for
-  std::vector<GroupRange> next_ranges_;  // of that group, once it was looked at
+  bool has_looked_ahead_ = false;        // at the first group
+  std::optional<EpochWalk> walk_;        // of the epoch that was used last
+  std::vector<GroupRange> next_ranges_;  // of the next group, after LookAhead
   uint64_t next_slot_ = 0;
-  uint32_t growth_ = 2;  // scattered slots double from target_bytes so often
+  uint32_t growth_ = 2;  // a scattered slot may have target_bytes << growth_
 };
 
-// The records of `group` that belong to the host, ascending, neighbours together.
+// The records of `group` that belong to the host, ascending; consecutive records form one range.
 // (group_index is left 0.)
 // Requires: a group of several batches only with Share::kBlock
 std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRanks& ranks);

@@ -11,7 +11,7 @@
 namespace lmdbio::load {
 namespace {
 
-// A writer would have to commit between two reads of the same page so many times in a row.
+// The tries to pin the newest transaction. Each failed try needs a commit at that very moment.
 constexpr int kPinTriesMax = 100;
 
 }  // namespace

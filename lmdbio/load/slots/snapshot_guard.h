@@ -1,10 +1,10 @@
-// lmdbio/load/slots/snapshot_guard.h - whether the file is still the one that was opened.
+// lmdbio/load/slots/snapshot_guard.h - detects that the file was changed after it was opened.
 //
-//   immutable   nobody is expected to write; what changed is told at the end of an epoch, and at
-//               once where damage shows
-//   optimistic  a writer may be at work: after each slot, the two newest transactions tell whether
-//               the pages were still in place
-//   pinned      a read transaction of liblmdb's keeps writers from reusing the pages
+//   immutable   no writer is expected. A change is detected at the end of an epoch, and after a
+//               damaged page or a failed read
+//   optimistic  a writer may be active. After each slot, the two newest transactions show whether
+//               the pages of the slot were still in place
+//   pinned      a read transaction of liblmdb keeps writers from reusing the pages
 //
 // Source: docs/format.md section 7; docs/loader.md "Snapshots".
 #ifndef LMDBIO_LOAD_SLOTS_SNAPSHOT_GUARD_H_
@@ -26,7 +26,7 @@ namespace lmdbio::load {
 // Threads: one at a time.
 class SnapshotGuard {
  public:
-  // Opens the environment behind `source` in a way that suits `mode`.
+  // Opens the environment of `source` with the protection of `mode`.
   // source  of the data file itself; borrowed
   // Errors: as file::Environment::Open; with kPinned also kPermission, kResourceExhausted (no
   //         reader slot), kUnsupported (a file that liblmdb does not read)
@@ -39,10 +39,10 @@ class SnapshotGuard {
   Status AfterSlot() const;
 
   // After the last byte of an epoch has been read.
-  // Errors: kStale  the file was changed, or another put in its place; kIo
+  // Errors: kStale  the file was changed or replaced; kIo
   Status AfterEpoch() const;
 
-  // `error`, or kStale if the file has changed, which explains it better.
+  // Returns kStale if the file has changed, because that is the cause of `error`; else `error`.
   Error Explain(Error error) const;
 
  private:

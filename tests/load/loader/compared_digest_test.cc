@@ -1,5 +1,5 @@
-// Goal: what ranks compare of texts is the same in every build.
-// Oracle: XXH3 of the texts, as xxHash publishes it or its own library gives it.
+// Goal: the digests of texts that ranks compare are the same in every build.
+// Oracle: XXH3 of the texts, from the xxHash specification and its library.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -16,7 +16,7 @@
 namespace lmdbio::load {
 namespace {
 
-// A process alone that remembers which numbers it has told its group.
+// A group of one rank that remembers the numbers that it has sent.
 class ListeningGroup final : public ranks::Group {
  public:
   int rank() const override { return 0; }

@@ -35,7 +35,7 @@ void ServedDatabases::AddVersion3(const std::string& fixture) {
   std::vector<DumpedDatabase> databases = ParseDump(V3FixtureText(fixture, "dump"));
   const std::string named = V3FixtureText(fixture, "dump-a");
   if (!named.empty()) {
-    databases = ParseDump(named);  // the main database then holds names, which nobody loads
+    databases = ParseDump(named);  // the main database then holds names, which no test loads
   }
   for (DumpedDatabase& database : databases) {
     if (database.records.empty()) continue;

@@ -23,10 +23,11 @@ struct ServedDatabase {
 // Databases in a directory of their own. Throws std::runtime_error on failure.
 class ServedDatabases {
  public:
-  // Of the catalogue of fixtures (tests/fixtures/lmdb_fixture.h), with the records liblmdb finds.
+  // A database of the catalogue (tests/fixtures/lmdb_fixture.h), with the records that liblmdb
+  // finds.
   void AddFixture(std::string_view fixture, const std::string& database_name = "");
-  // All databases with records of a file of data version 3 (tests/fixtures/v3_fixture.h); their
-  // records are what LMDB 1.0 dumps.
+  // All databases with records in a file of data version 3 (tests/fixtures/v3_fixture.h). The
+  // records come from the dump of LMDB 1.0.
   void AddVersion3(const std::string& fixture);
 
   const std::vector<ServedDatabase>& all() const { return all_; }

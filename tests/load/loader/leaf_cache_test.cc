@@ -18,13 +18,13 @@ TEST_CASE("A leaf page is kept until there is no room", "[loader][leaf-cache]") 
     cache.Keep(file, page(static_cast<int>(i)));
     CHECK(cache.Has(file) == (i < 3));
   }
-  // Kept again, it stays as it was first.
+  // A second Keep of the same extent changes nothing.
   cache.Keep({0, 4096}, page(9));
   for (uint64_t i = 0; i < 3; ++i) {
     const Bytes kept = cache.Get({i * 8192, 4096});
     CHECK(std::ranges::equal(kept, page(static_cast<int>(i))));
   }
-  // What begins there and is longer is something else.
+  // A longer extent at the same offset is another extent.
   CHECK_FALSE(cache.Has({0, 8192}));
 }
 

@@ -1,4 +1,5 @@
-// What a trainer sees when the file is not what it was, or never was sound.
+// Goal: a damaged or changed file is an error on every rank, or its records are skipped and
+// counted.
 
 #include <chrono>
 #include <cstdio>
@@ -52,8 +53,8 @@ uint64_t SpoilPageOf(const std::filesystem::path& file, const std::string& value
   return page;
 }
 
-// A file that was just written is looked at in place by `auto`, where the rank that gets the value
-// finds the damage; elsewhere the reader does, before anybody gets anything.
+// `auto` uses a file that was just written in place; the rank that gets the value then finds the
+// damage. Otherwise the reader finds it, before any rank gets the batch.
 TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader][fault]") {
   const Strategy strategy = GENERATE(Strategy::kScan, Strategy::kAuto);
   const TempDir dir;
@@ -79,7 +80,7 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
     }
   }
   CHECK(finders == 1);
-  // Another rank may have had its last batch when the rank that found it got there.
+  // Another rank may have passed its last batch before a rank finds the damage.
   if (strategy == Strategy::kScan) {
     for (const auto& error : raised.errors) CHECK(error.has_value());
   }
@@ -92,8 +93,8 @@ TEST_CASE("A damaged overflow head is an error, or one skipped record", "[loader
   CHECK((skipped.records == expected));
 }
 
-// A cursor goes through every host, and brings the reason; places come from one host only, which
-// finds that another has gone.
+// The cursor visits every host and brings the reason. Locations come from one host alone, which
+// detects that another host is gone.
 TEST_CASE("Where hosts wait for each other, what stops one stops all, and none waits for ever",
           "[loader][fault]") {
   const Strategy strategy = GENERATE(Strategy::kLmmDm, Strategy::kLmmDio);
@@ -118,7 +119,7 @@ TEST_CASE("Where hosts wait for each other, what stops one stops all, and none w
     }
     if (error->code() == ErrorCode::kCorruption) ++finders;
   }
-  CHECK(finders >= 1);  // in a later epoch the record is another host's
+  CHECK(finders >= 1);  // in a later epoch another host gets the record
 }
 
 TEST_CASE("A host that closes early leaves a shared walk to the others", "[loader][fault]") {
@@ -169,7 +170,7 @@ TEST_CASE("A damaged leaf page ends a shared walk on every host, none waits for 
 
 TEST_CASE("A file that is cut short while it is read is an error on every rank",
           "[loader][fault]") {
-  // Strategies with a map may meet the new end in the middle of a copy (docs/loader.md "Failures").
+  // Strategies with a map may reach the new end during a copy (docs/loader.md "Failures").
   for (const file::EngineKind engine : {file::EngineKind::kPread, file::EngineKind::kUring}) {
     const TempDir dir;
     TinyDb db(dir.path());
@@ -189,7 +190,7 @@ TEST_CASE("A file that is cut short while it is read is an error on every rank",
       if (group.rank() == 0) std::filesystem::resize_file(db.data_file(), 16 * kPageBytes);
       Result<bool> found = true;
       for (int i = 0; i < 100'000 && found; ++i) found = (*loader)->Next();
-      if (found) std::terminate();  // an endless stream of what is not there
+      if (found) std::terminate();  // an endless stream of missing records
       const Result<bool> again = (*loader)->Next();
       if (again || again.error().message() != found.error().message()) std::terminate();
     });

@@ -1,5 +1,5 @@
-// Goal: databases of every kind, read with options of every kind, give one sequence: liblmdb's, or
-// for data version 3 that of LMDB 1.0's dump.
+// Goal: every kind of database gives the same sequence with all options: the sequence of liblmdb,
+// or for data version 3 the dump of LMDB 1.0.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -62,7 +62,7 @@ struct Trial {
   }
 };
 
-// What is wrong with what `trial` delivers of `database`, or nothing.
+// Compares the records that `trial` delivers with `database`. Returns the first difference, or "".
 std::string WrongWith(const ServedDatabase& database, Trial trial) {
   trial.options.database_name = database.database_name;
   const Delivered got = Deliver(trial.ranks, database.data_file, trial.options);
@@ -203,7 +203,7 @@ Trial AnyTrial(Random& random, const ServedDatabase& database) {
   const uint64_t two_epochs = 2 * record_count / options.global_batch_size + 2;
   options.max_batches = std::clamp<uint64_t>(kPositionsMax / options.global_batch_size, 1,
                                              std::min<uint64_t>(two_epochs, 90));
-  // A batch of these fits for sure, a chunk does not.
+  // A batch fits into the budget, a batch group does not.
   if (options.global_batch_size <= 7 && LargestValueBytes(database) < 40'000 &&
       options.reuse == 1 && options.group_batches == 0) {
     options.memory_budget_bytes = 1 << 20;
@@ -247,7 +247,7 @@ TEST_CASE("Files of data version 3 are delivered too, but by liblmdb", "[loader]
     for (const auto& row : load::kStrategies) {
       Trial trial = AnyTrial(random, database);
       trial.options.strategy = row.strategy;
-      // Where the strategy cannot serve the order, in order.
+      // A strategy that cannot shuffle reads in key order.
       if (!load::CheckOptions(trial.options)) {
         trial.options.order = Order::kSequential;
         trial.options.epoch = 0;

@@ -1,5 +1,5 @@
-// Goal: what the kernel or the file system refuses to a loader's engine, its user hears of, once.
-// Method: a child process in which system calls are refused by a filter.
+// Goal: a loader returns one note for each request of its engine that the kernel or the file system
+// refuses. Method: a child process with a filter that refuses system calls.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,8 +51,8 @@ TEST_CASE("Notes are said once, and go over to a loader that goes on", "[loader]
 struct Expectation {
   RefusedCall refused;
   LoaderOptions options;
-  std::string note;    // behind the file's name
-  std::string engine;  // as Loader::Describe has it
+  std::string note;    // the text behind the file's name
+  std::string engine;  // the text in Loader::Describe
 };
 
 void CheckInChild(const std::function<std::string(const std::string& data_file)>& wrong_with,
@@ -73,7 +73,7 @@ void CheckInChild(const std::function<std::string(const std::string& data_file)>
   CHECK(verdict != Verdict::kWrong);
 }
 
-// Checks a loader of a process to which a call is refused. Returns the first difference, or "".
+// Checks a loader in a process with a refused call. Returns the first difference, or "".
 std::string WrongWith(const Expectation& expected, const std::string& data_file) {
   const auto solo = ranks::SoloGroup();
   const auto loader = Good(Loader::Open(*solo, data_file, expected.options));
@@ -121,7 +121,7 @@ TEST_CASE("A loader says that io_uring is refused", "[loader][notes]") {
   CheckRefused(expected);
 }
 
-// Makes a file that can be opened (by root), but not read, of every direct descriptor.
+// Makes reads of every direct descriptor fail, while opening succeeds.
 bool SpoilDirectDescriptors() {
   const UniqueFd refusing(::open("/proc/self/clear_refs", O_RDONLY | O_CLOEXEC));
   char byte = 0;
@@ -135,7 +135,7 @@ bool SpoilDirectDescriptors() {
   return !direct.empty();
 }
 
-// The window is small, so most of the stream is read after the descriptor was spoilt.
+// The window is small, so most of the stream is read after the descriptor was replaced.
 std::string WrongAfterLateRefusal(const std::string& data_file) {
   LoaderOptions options;
   options.strategy = Strategy::kScan;

@@ -1,4 +1,4 @@
-// Goal: threads that read run where the placement says, and nowhere else; others are left alone.
+// Goal: reading threads run only on the cores of the placement; other threads keep their cores.
 
 #include <array>
 #include <filesystem>

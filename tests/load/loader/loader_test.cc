@@ -1,5 +1,5 @@
-// The one promise of the loader: whoever reads, however, all ranks together get the sequence that
-// liblmdb's cursor gives, each record once and to its owner.
+// Goal: with any readers and options, all ranks together get the sequence of liblmdb's cursor, each
+// record once and on the rank that owns it.
 #include "lmdbio/load/loader/loader.h"
 
 #include <array>
@@ -117,7 +117,7 @@ TEST_CASE("Tails, odd batches and little memory keep the sequence", "[loader]") 
       options.tail = tail;
       options.global_batch_size = batch_size;
       options.max_batches = batch_size < 64 ? 800 : 40;
-      options.memory_budget_bytes = 2 << 20;  // many slots, used again and again
+      options.memory_budget_bytes = 2 << 20;  // many slots, in memory that is reused often
       CheckStream({4, 64}, data_file, options);
     }
   }
@@ -246,7 +246,7 @@ TEST_CASE("What is in the page cache is looked at in place, and read where that 
   CHECK(how().find("in place") == std::string::npos);
 }
 
-// Goal: a rank that waits for another one's memory can look up, and loses nothing by it.
+// Goal: a rank that waits with a time limit loses no batch.
 TEST_CASE("NextWithin comes back without a batch, and with it later", "[loader]") {
   const TempDir dir;
   const std::filesystem::path data_file = Make(dir, kKinds[1]);

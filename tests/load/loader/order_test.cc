@@ -1,6 +1,6 @@
-// Goal: a shuffled stream has every record once an epoch, whoever reads it, and goes on anywhere
-// where it stood.
-// Oracle: liblmdb's serial pass, in the order that load::Schedule gives record by record.
+// Goal: a shuffled stream has every record once in an epoch, with any readers, and a saved stream
+// continues at its position.
+// Oracle: liblmdb's serial pass, in the order that Schedule returns record by record.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -28,8 +28,8 @@ using load::Shuffle;
 using load::Strategy;
 using load::Tail;
 
-// A database of `record_count` records of some bytes; every tenth has an overflow run if there are
-// not too many.
+// A database of `record_count` small records. In a small database every tenth record has an
+// overflow run.
 std::filesystem::path MakeRecords(const TempDir& dir, uint64_t record_count) {
   const std::filesystem::path folder = dir.path() / fmt::format("n{}", record_count);
   std::filesystem::create_directory(folder);
@@ -44,7 +44,7 @@ std::filesystem::path MakeRecords(const TempDir& dir, uint64_t record_count) {
   return db.data_file();
 }
 
-// What is wrong with the stream; nothing if each record is where it belongs.
+// Returns the first fault of the stream, or "" if each record is at its position.
 std::string WrongWith(ranks::ThreadRanks ranks, const std::filesystem::path& data_file,
                       const std::map<uint64_t, KeyValue>& expected, const LoaderOptions& options) {
   const Delivered got = Deliver(ranks, data_file, options);
@@ -85,7 +85,7 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
       int variant = 0;
       for (const int rank_count : {1, 2, 3, 5, 8}) {
         for (const int ranks_per_host : {64, 2}) {
-          // Engines, depths and strategies take turns.
+          // Engines, depths and strategies vary.
           ++variant;
           options.strategy = variant % 2 == 0 ? Strategy::kScan : Strategy::kAuto;
           options.queue_depth = variant % 3 == 0 ? 1 : 32;
@@ -93,9 +93,9 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
                            : variant % 4 == 1 ? file::EngineKind::kPread
                                               : file::EngineKind::kUring;
           options.readers_per_host = variant % 5 == 0 ? 2 : 1;
-          // Little memory: many slots, scattered ones of all sizes.
+          // Little memory gives many slots, and scattered slots of all sizes.
           options.memory_budget_bytes = variant % 3 == 1 ? 4 << 20 : 256 << 20;
-          // What was read is kept where records are scattered, everywhere, or nowhere.
+          // The file cache keeps scattered slots, all slots, or none.
           options.keep_bytes = 0;
           if (variant % 4 == 2) options.keep_bytes = 1 << 30;
           if (variant % 4 == 3) options.keep_bytes = -1;
@@ -107,7 +107,7 @@ TEST_CASE("Each record comes once an epoch, at every number of ranks", "[loader]
   }
 }
 
-// Any order that batches may be saved in.
+// All orders that can be saved.
 LoaderOptions AnyOrder(Random& random) {
   LoaderOptions options;
   options.order = static_cast<Order>(random.Below(3));
@@ -146,7 +146,7 @@ TEST_CASE("A stream that was cut anywhere goes on at any number of ranks", "[loa
             options.group_batches, total);
     std::map<uint64_t, KeyValue> joined;
     std::string state;
-    // Twice cut, so three parts.
+    // Two cuts make three parts.
     uint64_t cuts[] = {random.Below(total) + 1, random.Below(total) + 1, total};
     std::sort(std::begin(cuts), std::end(cuts));
     for (const uint64_t end : cuts) {
@@ -281,7 +281,7 @@ TEST_CASE("Shards together are one job", "[loader][order]") {
   CHECK_THAT(got.errors[0]->message(), ContainsSubstring("no shard 2 of 2"));
 }
 
-// Runs a trainer on each rank. Returns what went wrong, if anything did.
+// Runs a training loop on each rank. Returns the first fault, or "".
 template <typename Trainer>
 std::string OnRanks(int rank_count, const std::filesystem::path& data_file,
                     const LoaderOptions& options, Trainer trainer) {
@@ -296,7 +296,7 @@ std::string OnRanks(int rank_count, const std::filesystem::path& data_file,
   return wrong;
 }
 
-// What is wrong with the next batch's first position.
+// Returns the fault of the next batch's first position, or "".
 std::string NextIs(load::Loader& loader, uint64_t epoch, uint64_t position) {
   const auto found = loader.Next();
   if (!found) return found.error().message();
@@ -340,7 +340,7 @@ TEST_CASE("SetEpoch goes anywhere, and costs nothing where the stream is", "[loa
       if (!restored) check(restored.error().message());
       check(NextIs(loader, 7, 7 * 97 + 80));
       if (loader.counters().batch_count != 8) check("batches are forgotten");
-      // Refused, and nothing has happened.
+      // The call is refused, and the stream keeps its position.
       const Status refused = loader.Restore("{}");
       if (refused || refused.error().code() != ErrorCode::kInvalidArgument) check("{} is a state");
       if (loader.SetEpoch(~uint64_t{0})) check("there is no such epoch");

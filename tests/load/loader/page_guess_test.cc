@@ -1,6 +1,6 @@
-// Goal: what is guessed holds what comes, in a file that grows in order, and never leaves the file;
-// where records are scattered nothing is guessed.
-// Method: made-up files, of which every record's pages are known.
+// Goal: in a file that was loaded in order, the guess contains the pages of the next records and
+// stays within the file. With scattered records there is no guess.
+// Method: synthetic files with known pages of every record.
 #include "lmdbio/load/locate/page_guess.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lmdbio::load {
 namespace {
 
-// Values of one or more pages behind each other, a tree page now and then between them.
+// Consecutive values of one or more pages, with some tree pages between them.
 struct OrderedFile {
   std::vector<PageSpan> values;
   uint64_t page_count = 2;
@@ -63,7 +63,7 @@ TEST_CASE("A guess holds the next records of a reader, of several that take turn
     guess.Learn(file.Found(first, share), 150);
   }
   CHECK(missed == 0);
-  // The far end is uncertain in proportion to how far it is; a leaf's records may come before.
+  // The uncertainty grows with the distance. The leaf page may lie before its values.
   const double batches =
       static_cast<double>(needed) / static_cast<double>(share * (least + most)) * 2;
   const double lead = 150.0 * static_cast<double>(most) * batches;
@@ -86,7 +86,7 @@ TEST_CASE("A guess finds the start again, and ends with the file", "[loader][gue
   CHECK(PageGuess(100).Guess({5}, 10).page_count() == 0);
 }
 
-// The leaf page of what goes on where the last share ended was fetched with that.
+// If a share continues where the last one ended, its leaf page was fetched with the last one.
 TEST_CASE("A reader that goes on where it ended fetches nothing before that", "[loader][guess]") {
   const OrderedFile file(1000, 49, 49, 1);
   PageGuess guess(file.page_count);

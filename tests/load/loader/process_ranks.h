@@ -1,4 +1,4 @@
-// tests/load/loader/process_ranks.h - ranks of one host as processes, of which some are killed.
+// tests/load/loader/process_ranks.h - ranks of one host as processes that a test can kill.
 //
 //   ProcessRanks ranks({.rank_count = 3, .reader_count = 1});
 //   ranks.Start(0, [](Window& window) { ... return Verdict::kRight; });
@@ -28,7 +28,7 @@
 
 namespace lmdbio::test {
 
-// The job rank of rank `rank` of the host, for messages.
+// The job rank of local rank `rank`, as messages name it.
 constexpr int JobRank(int rank) { return 10 + rank; }
 
 // Requires: no other thread runs
@@ -70,10 +70,10 @@ class ProcessRanks {
   // Waits until all ranks are in their bodies.
   void AwaitStart() { Await(meeting_->watched, shape_.rank_count); }
 
-  // Ends the process as the kernel would, or a user.
+  // Kills the process with SIGKILL.
   void Kill(int rank) { ::kill(children_[static_cast<size_t>(rank)], SIGKILL); }
 
-  // Waits for the end of a rank, but not for ever.
+  // Waits for the end of a rank, for a limited time.
   Verdict EndOf(int rank, std::chrono::seconds limit = std::chrono::seconds(20)) {
     pid_t& child = children_[static_cast<size_t>(rank)];
     const auto give_up = std::chrono::steady_clock::now() + limit;

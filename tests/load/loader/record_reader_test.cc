@@ -32,7 +32,7 @@ void CheckRead(RecordReader& reader, const test::ServedDatabase& database,
   }
 }
 
-// Goal: any choice of records, of any kind of database, is what liblmdb's cursor finds there.
+// Goal: any choice of records from any kind of database equals the records of liblmdb's cursor.
 TEST_CASE("RecordReader gives the records that liblmdb finds", "[loader][records]") {
   test::ServedDatabases databases;
   for (const char* fixture : {"one-record", "boundaries", "random-order", "updated",
@@ -61,7 +61,7 @@ TEST_CASE("RecordReader gives the records that liblmdb finds", "[loader][records
       for (int round = 0; round < 50; ++round) {
         std::vector<uint64_t> numbers(random.Below(20) + 1);
         for (uint64_t& number : numbers) number = random.Below(all.size());
-        numbers.push_back(numbers.front());  // one comes twice
+        numbers.push_back(numbers.front());  // one number occurs twice
         CheckRead(reader, database, numbers);
       }
     }
@@ -92,7 +92,7 @@ TEST_CASE("RecordReader refuses what is not there, and goes on", "[loader][recor
         ErrorCode::kNotFound);
 }
 
-// Goal: a file that is cut off, or damaged where records lie, gives an error and no wrong bytes.
+// Goal: a file that is cut off, or damaged in its records, gives an error and no wrong bytes.
 TEST_CASE("RecordReader survives a damaged file", "[loader][records]") {
   const test::TempDir dir;
   test::TinyDb db(dir.path());
@@ -118,7 +118,7 @@ TEST_CASE("RecordReader survives a damaged file", "[loader][records]") {
       ++failures;
     }
   }
-  CHECK(failures >= count);  // each record's own head, at least
+  CHECK(failures >= count);  // at least the head of each record
 
   test::WriteWholeFile(db.data_file(), sound);
   const auto reader = RecordReader::Open(db.data_file(), {});

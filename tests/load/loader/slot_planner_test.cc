@@ -1,6 +1,6 @@
-// Goal: a slot of scattered records is as large as it is worth, and no larger.
-// Method: plans of databases that are not there, cut by the limits that a loader takes for them.
-// Expected numbers are counts of records; nothing is timed.
+// Goal: a slot of scattered records grows as far as that saves reads, and no further.
+// Method: plans for imaginary databases, with the limits that a loader computes for them. The
+// expected numbers are counts of records; the test measures no time.
 #include "lmdbio/load/slots/slot_planner.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kRingBytes = 256 << 20;
 constexpr uint64_t kFirstFillBytes = 8 << 20;  // of a slot, on the only host
-// A planner that wants so many records for one slot is stopped.
+// The test stops a planner that plans more records than this for one slot.
 constexpr uint64_t kLocatedMax = 2 * kScatteredRecordsMax;
 
 struct Records {
   uint64_t count = 0;
-  uint64_t per_leaf = 1;     // whose keys, or nodes, stand on one leaf page
-  uint64_t value_pages = 0;  // of a value's overflow run; 0: the value stands on the leaf page
+  uint64_t per_leaf = 1;     // records of a leaf page
+  uint64_t value_pages = 0;  // of a value's overflow run; 0: the value is on the leaf page
 
   uint64_t leaf_count() const { return (count + per_leaf - 1) / per_leaf; }
   // Behind each overflow run there is a page that no record needs.
@@ -78,7 +78,7 @@ class MadeUpPlaces final : public Locator {
   uint64_t located_count_ = 0;
 };
 
-// How many records the first slots of a host's stream plan for.
+// The number of records in the plans of a host's first slots.
 // ranks  of the job; the host has rank 0 alone
 std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions options, int ranks,
                                      size_t slot_count) {
@@ -119,7 +119,7 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
     options.order = Order::kShuffle;
     ranks = 2;
   }
-  // The number of records that a slot of any database gets; here it is more than one epoch.
+  // A slot of any database gets this number of records; here it is more than one epoch.
   const uint64_t first_fill = kFirstFillBytes / (records.value_pages * kPageBytes);
   for (const uint64_t count : RecordsOfSlots(records, options, ranks, 12)) {
     CHECK(count >= records.count);

@@ -26,8 +26,8 @@ uint64_t EndOfBatches(const load::LoaderOptions& options, uint64_t n) {
   return count / an_epoch * n + std::min(n, count % an_epoch * options.global_batch_size);
 }
 
-// Order::kChunked, as one would do it with cards: of the whole batches of each epoch, K in a row
-// are laid down again, a record on each in turn.
+// Order::kChunked in its simplest form: the records of K consecutive whole batches are dealt out to
+// these batches like cards, one record to each batch in turn.
 void DealInTurn(const load::LoaderOptions& options, uint64_t n,
                 std::map<uint64_t, KeyValue>& records) {
   const uint64_t size = options.global_batch_size;
@@ -40,7 +40,7 @@ void DealInTurn(const load::LoaderOptions& options, uint64_t n,
       while (batches < options.group_batches && first + (batches + 1) * size <= (epoch + 1) * n) {
         ++batches;
       }
-      if (first + batches * size > end) return;  // nobody gets so far
+      if (first + batches * size > end) return;  // beyond the stream
       std::vector<std::vector<KeyValue>> piles(batches);
       for (uint64_t i = 0; i < batches * size; ++i) {
         piles[i % batches].push_back(records.at(first + i));
@@ -136,7 +136,7 @@ std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
   }
   const uint64_t n = records.size();
   std::map<uint64_t, KeyValue> expected;
-  // Chunks may go on behind the last batch.
+  // A batch group may continue behind the last batch.
   const bool is_chunked = options.order == load::Order::kChunked;
   const uint64_t batch_count = options.max_batches + (is_chunked ? 2 * options.group_batches : 0);
   for (uint64_t b = 0; b < batch_count; ++b) {

@@ -1,5 +1,5 @@
-// tests/load/loader/stream_oracle.h - what a loader delivers, and what it should: liblmdb's serial
-// pass.
+// tests/load/loader/stream_oracle.h - the records that a loader delivers, and the expected ones
+// from liblmdb's serial pass.
 #ifndef TESTS_LOADER_STREAM_ORACLE_H_
 #define TESTS_LOADER_STREAM_ORACLE_H_
 
@@ -17,11 +17,11 @@
 
 namespace lmdbio::test {
 
-// What was delivered, by position, whoever got it; and what went wrong, by rank.
+// The delivered records by position, and the errors by rank.
 struct Delivered {
   std::map<uint64_t, KeyValue> records;
   uint64_t twice_count = 0;    // records whose position had been delivered before
-  uint64_t foreign_count = 0;  // records that are another rank's
+  uint64_t foreign_count = 0;  // records that belong to another rank
   uint64_t skipped_count = 0;
   std::vector<std::optional<Error>> errors;  // [rank]
   std::vector<std::string> notes;
@@ -33,16 +33,16 @@ struct Delivered {
 Delivered Deliver(ranks::ThreadRanks ranks, const std::filesystem::path& path,
                   const load::LoaderOptions& options);
 
-// The same positions by liblmdb's cursor and plain arithmetic; of shuffled and reused streams, by
-// asking load::Schedule for one record after the other.
+// The same positions from liblmdb's cursor and plain arithmetic. For shuffled and reused streams,
+// Schedule returns one record after the other.
 std::map<uint64_t, KeyValue> Expected(const std::filesystem::path& data_file,
                                       const load::LoaderOptions& options);
 
-// The same of records that are known already.
+// The same, from records that are known already.
 std::map<uint64_t, KeyValue> ExpectedOf(const std::vector<KeyValue>& records,
                                         const load::LoaderOptions& options);
 
-// Small databases of each kind that matters: a name, and how to fill it.
+// Small databases of each relevant kind: a name, and a function that fills it.
 void FillInline(TinyDb& db);
 void FillOverflow(TinyDb& db);
 void FillMixed(TinyDb& db);

@@ -16,20 +16,20 @@ struct Slot {
 
 bool Overlap(const Slot& a, const Slot& b) { return a.begin < b.end && b.begin < a.end; }
 
-// Fills the slots of a ring, lets them go in order, at random times, and watches for two that live
-// in the same bytes.
+// Fills slots in window memory, releases them in order at random times, and checks that no two live
+// slots overlap.
 class Simulation {
  public:
   Simulation(uint64_t wrap_bytes, uint64_t capacity_bytes, uint64_t seed)
       : ring_(wrap_bytes, capacity_bytes), capacity_bytes_(capacity_bytes), random_(seed) {}
 
-  // False if the ring refuses the slot.
+  // False if the allocator refuses the slot.
   bool Add(uint64_t size_bytes) {
     const std::optional<WindowReservation> place = ring_.Allocate(size_bytes);
     if (!place) return false;
     REQUIRE(place->free_after <= slots_.size());  // else the slot waits for itself
     REQUIRE(place->at + size_bytes <= capacity_bytes_);
-    // Readers wait for this many and no more; ranks may have let go of more already.
+    // Readers wait for exactly this many slots; ranks may have released more.
     let_go_ = std::max(let_go_, place->free_after);
     if (random_.Below(3) == 0) let_go_ = random_.Between(let_go_, slots_.size());
     const Slot slot{place->at, place->at + size_bytes};
@@ -88,14 +88,14 @@ TEST_CASE("A ring wraps where it should, and only large slots go beyond", "[load
     CHECK(place->free_after == free_after);
   };
   expect(40, 0, 0);   // slot 0
-  expect(60, 40, 0);  // slot 1 fills the ring to its wrap
+  expect(60, 40, 0);  // slot 1 reaches the wrap
   expect(30, 0, 1);   // slot 2, where slot 0 was
   expect(20, 30, 2);  // slot 3, where slots 0 and 1 were
-  expect(200, 0, 4);  // slot 4 fits nowhere: over everything
-  expect(250, 0, 5);  // slot 5, all there is
+  expect(200, 0, 4);  // slot 4 is larger than the wrap
+  expect(250, 0, 5);  // slot 5 takes the whole capacity
   expect(10, 0, 6);   // slot 6, back below the wrap
   expect(90, 10, 6);  // slot 7
-  expect(0, 100, 6);  // slot 8: nothing takes no room
+  expect(0, 100, 6);  // slot 8 is empty
   expect(1, 0, 7);    // slot 9
 }
 
