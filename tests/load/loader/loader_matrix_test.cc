@@ -26,7 +26,7 @@ constexpr file::CachePolicy kCaches[] = {file::CachePolicy::kBuffered, file::Cac
 constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
 constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
 
-struct Trial {
+struct MatrixTrial {
   ranks::ThreadRanks ranks;
   LoaderOptions options;
 
@@ -63,7 +63,7 @@ struct Trial {
 };
 
 // Compares the records that `trial` delivers with `database`. Returns the first difference, or "".
-std::string WrongWith(const ServedDatabase& database, Trial trial) {
+std::string WrongWith(const ServedDatabase& database, MatrixTrial trial) {
   trial.options.database_name = database.database_name;
   const Delivered got = Deliver(trial.ranks, database.data_file, trial.options);
   for (const auto& error : got.errors) {
@@ -85,7 +85,7 @@ TEST_CASE("No combination of options shows in what is delivered", "[loader][matr
       for (const Tail tail : kTails) {
         for (const file::EngineKind engine : kEngines) {
           for (const file::CachePolicy cache : kCaches) {
-            Trial trial{{.rank_count = 3, .ranks_per_host = 2}, {}};
+            MatrixTrial trial{{.rank_count = 3, .ranks_per_host = 2}, {}};
             trial.options.strategy = row.strategy;
             trial.options.share = share;
             trial.options.tail = tail;
@@ -109,7 +109,7 @@ TEST_CASE("Any number of ranks, readers and hosts delivers the same", "[loader][
   for (const int rank_count : {1, 2, 3, 5, 8}) {
     for (const int ranks_per_host : {1, 2, 3, 64}) {
       for (const uint32_t readers : {1U, 2U, 3U}) {
-        Trial trial{{rank_count, ranks_per_host}, {}};
+        MatrixTrial trial{{rank_count, ranks_per_host}, {}};
         trial.options.strategy = readers == 2 ? Strategy::kLmmDioProvCoal : Strategy::kScan;
         trial.options.share = ranks_per_host == 2 ? Share::kRoundRobin : Share::kBlock;
         trial.options.readers_per_host = readers;
@@ -129,7 +129,7 @@ TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loa
     for (const Tail tail : kTails) {
       for (const int rank_count : {1, 2, 5}) {
         for (const uint64_t group_batches : {1U, 3U, 4U, 100U}) {
-          Trial trial{{rank_count, 2}, {}};
+          MatrixTrial trial{{rank_count, 2}, {}};
           trial.options.strategy = row.strategy;
           trial.options.order = Order::kChunked;
           trial.options.group_batches = group_batches;
@@ -177,10 +177,10 @@ void SetAnyOrder(Random& random, LoaderOptions& options) {
   options.group_batches = AnyOf(random, {uint64_t{1}, uint64_t{2}, uint64_t{5}, uint64_t{40}});
 }
 
-Trial AnyTrial(Random& random, const ServedDatabase& database) {
+MatrixTrial AnyTrial(Random& random, const ServedDatabase& database) {
   constexpr uint64_t kPositionsMax = 6000;
   const uint64_t record_count = database.records.size();
-  Trial trial;
+  MatrixTrial trial;
   trial.ranks.rank_count = AnyOf(random, {1, 2, 3, 5, 8});
   trial.ranks.ranks_per_host = AnyOf(random, {1, 2, 3, 64});
   LoaderOptions& options = trial.options;
@@ -230,7 +230,7 @@ TEST_CASE("Databases of every kind are delivered with options of any kind", "[lo
     const ServedDatabase& database = databases.all()[i];
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       Random random(1000 * i + seed);
-      const Trial trial = AnyTrial(random, database);
+      const MatrixTrial trial = AnyTrial(random, database);
       INFO(database.name << ", seed " << seed << ": " << trial.Describe());
       CHECK(WrongWith(database, trial) == "");
     }
@@ -245,7 +245,7 @@ TEST_CASE("Files of data version 3 are delivered too, but by liblmdb", "[loader]
     const ServedDatabase& database = databases.all()[i];
     Random random(i);
     for (const auto& row : load::kStrategies) {
-      Trial trial = AnyTrial(random, database);
+      MatrixTrial trial = AnyTrial(random, database);
       trial.options.strategy = row.strategy;
       // A strategy that cannot shuffle reads in key order.
       if (!load::CheckOptions(trial.options)) {

@@ -48,7 +48,7 @@ TEST_CASE("Notes are said once, and go over to a loader that goes on", "[loader]
   CHECK(next.Take().empty());
 }
 
-struct Expectation {
+struct RefusalCase {
   RefusedCall refused;
   LoaderOptions options;
   std::string note;    // the text behind the file's name
@@ -74,7 +74,7 @@ void CheckInChild(const std::function<std::string(const std::string& data_file)>
 }
 
 // Checks a loader in a process with a refused call. Returns the first difference, or "".
-std::string WrongWith(const Expectation& expected, const std::string& data_file) {
+std::string WrongWith(const RefusalCase& expected, const std::string& data_file) {
   const auto solo = ranks::SoloGroup();
   const auto loader = Good(Loader::Open(*solo, data_file, expected.options));
   const Lines wanted{data_file + expected.note};
@@ -87,13 +87,13 @@ std::string WrongWith(const Expectation& expected, const std::string& data_file)
   return "";
 }
 
-void CheckRefused(const Expectation& expected) {
+void CheckRefused(const RefusalCase& expected) {
   CheckInChild([&](const std::string& data_file) { return WrongWith(expected, data_file); },
                expected.refused);
 }
 
 TEST_CASE("A loader says that O_DIRECT is refused", "[loader][notes]") {
-  Expectation expected{.refused = {SYS_openat, EINVAL, 2, O_DIRECT},
+  RefusalCase expected{.refused = {SYS_openat, EINVAL, 2, O_DIRECT},
                        .options = {},
                        .note =
                            ": O_DIRECT is refused (Invalid argument): reading through the page "
@@ -111,7 +111,7 @@ TEST_CASE("A loader says that O_DIRECT is refused", "[loader][notes]") {
 }
 
 TEST_CASE("A loader says that io_uring is refused", "[loader][notes]") {
-  Expectation expected{
+  RefusalCase expected{
       .refused = {SYS_io_uring_setup, EPERM},
       .options = {},
       .note = ": io_uring is refused (Operation not permitted): reading with pread",

@@ -24,18 +24,18 @@ using load::Share;
 using load::Strategy;
 using load::Tail;
 
-struct Kind {
+struct DatabaseKind {
   const char* name;
   void (*fill)(TinyDb& db);
   const char* database;
 };
 
-constexpr std::array<Kind, 4> kKinds = {{{"inline", &FillInline, ""},
-                                         {"overflow", &FillOverflow, ""},
-                                         {"mixed", &FillMixed, ""},
-                                         {"duplicates", &FillDuplicates, "duplicates"}}};
+constexpr std::array<DatabaseKind, 4> kKinds = {{{"inline", &FillInline, ""},
+                                                 {"overflow", &FillOverflow, ""},
+                                                 {"mixed", &FillMixed, ""},
+                                                 {"duplicates", &FillDuplicates, "duplicates"}}};
 
-std::filesystem::path Make(const TempDir& dir, const Kind& kind) {
+std::filesystem::path Make(const TempDir& dir, const DatabaseKind& kind) {
   TinyDb db(dir.path());
   kind.fill(db);
   db.Commit();
@@ -60,7 +60,7 @@ void CheckStream(ranks::ThreadRanks ranks, const std::filesystem::path& data_fil
 }
 
 TEST_CASE("Every strategy delivers liblmdb's sequence at any number of ranks", "[loader]") {
-  for (const Kind& kind : kKinds) {
+  for (const DatabaseKind& kind : kKinds) {
     const TempDir dir;
     const std::filesystem::path data_file = Make(dir, kind);
     for (const auto& row : load::kStrategies) {

@@ -38,9 +38,9 @@ class ProcessRanks {
 
   explicit ProcessRanks(const load::WindowShape& shape)
       : shape_(shape),
-        memory_(load::Window::BytesNeeded(shape) + sizeof(Meeting)),
+        memory_(load::Window::BytesNeeded(shape) + sizeof(ProcessArrivals)),
         children_(static_cast<size_t>(shape.rank_count), 0) {
-    meeting_ = new (&memory_.bytes()[load::Window::BytesNeeded(shape)]) Meeting;
+    meeting_ = new (&memory_.bytes()[load::Window::BytesNeeded(shape)]) ProcessArrivals;
   }
   ~ProcessRanks() {
     for (const pid_t child : children_) {
@@ -87,7 +87,7 @@ class ProcessRanks {
   }
 
  private:
-  struct Meeting {
+  struct ProcessArrivals {
     std::atomic<int> introduced{0};
     std::atomic<int> watched{0};
   };
@@ -102,7 +102,7 @@ class ProcessRanks {
 
   load::WindowShape shape_;
   SharedBytes memory_;
-  Meeting* meeting_;
+  ProcessArrivals* meeting_;
   std::vector<pid_t> children_;
 };
 

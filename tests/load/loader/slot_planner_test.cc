@@ -22,7 +22,7 @@ constexpr uint64_t kFirstFillBytes = 8 << 20;  // of a slot, on the only host
 // The test stops a planner that plans more records than this for one slot.
 constexpr uint64_t kLocatedMax = 2 * kScatteredRecordsMax;
 
-struct Records {
+struct RecordShape {
   uint64_t count = 0;
   uint64_t per_leaf = 1;     // records of a leaf page
   uint64_t value_pages = 0;  // of a value's overflow run; 0: the value is on the leaf page
@@ -36,7 +36,8 @@ struct Records {
 // Overflow runs lie in random order, as in a database that was filled in random order.
 class MadeUpPlaces final : public Locator {
  public:
-  explicit MadeUpPlaces(const Records& records) : records_(records), place_of_(records.count, 1) {}
+  explicit MadeUpPlaces(const RecordShape& records)
+      : records_(records), place_of_(records.count, 1) {}
 
   void BeginSlot() { located_count_ = 0; }
 
@@ -72,7 +73,7 @@ class MadeUpPlaces final : public Locator {
     return {page * kPageBytes + 16, records_.value_pages * kPageBytes - 16};
   }
 
-  Records records_;
+  RecordShape records_;
   load::KeyedPermutation place_of_;
   std::vector<Extent> values_;
   uint64_t located_count_ = 0;
@@ -80,7 +81,7 @@ class MadeUpPlaces final : public Locator {
 
 // The number of records in the plans of a host's first slots.
 // ranks  of the job; the host has rank 0 alone
-std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions options, int ranks,
+std::vector<uint64_t> RecordsOfSlots(const RecordShape& records, LoaderOptions options, int ranks,
                                      size_t slot_count) {
   OpenDecision facts;
   facts.record_count = records.count;
@@ -109,7 +110,7 @@ std::vector<uint64_t> RecordsOfSlots(const Records& records, LoaderOptions optio
 }
 
 TEST_CASE("A slot does not read a small scattered database again and again", "[loader][slots]") {
-  const Records records{.count = 469, .per_leaf = 100, .value_pages = 2};
+  const RecordShape records{.count = 469, .per_leaf = 100, .value_pages = 2};
   LoaderOptions options;
   options.global_batch_size = 157;
   int ranks = 1;
@@ -130,7 +131,7 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
 TEST_CASE("A slot plans no record of a scattered database more often than once an epoch",
           "[loader][slots]") {
   // 24 MB: more than a first filling, less than a scattered slot may hold.
-  const Records records{.count = 3000, .per_leaf = 100, .value_pages = 2};
+  const RecordShape records{.count = 3000, .per_leaf = 100, .value_pages = 2};
   LoaderOptions options;
   options.global_batch_size = 100;
   options.order = Order::kShuffle;
@@ -139,7 +140,7 @@ TEST_CASE("A slot plans no record of a scattered database more often than once a
 
 TEST_CASE("A slot of many records on few pages has a bounded plan", "[loader][slots]") {
   // 82 MB of pages, with 100 records on each.
-  const Records records{.count = 2'000'000, .per_leaf = 100};
+  const RecordShape records{.count = 2'000'000, .per_leaf = 100};
   LoaderOptions options;
   options.global_batch_size = 256;
   options.order = Order::kShuffle;
@@ -152,7 +153,7 @@ TEST_CASE("A slot of many records on few pages has a bounded plan", "[loader][sl
 }
 
 TEST_CASE("Slots of a large scattered database grow to half of the ring", "[loader][slots]") {
-  const Records records{.count = 1'000'000, .per_leaf = 100, .value_pages = 1};
+  const RecordShape records{.count = 1'000'000, .per_leaf = 100, .value_pages = 1};
   LoaderOptions options;
   options.global_batch_size = 256;
   options.order = Order::kShuffle;

@@ -9,12 +9,14 @@
 namespace lmdbio::load {
 namespace {
 
-struct Slot {
+struct ReservedRange {
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 
-bool Overlap(const Slot& a, const Slot& b) { return a.begin < b.end && b.begin < a.end; }
+bool Overlap(const ReservedRange& a, const ReservedRange& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
 
 // Fills slots in window memory, releases them in order at random times, and checks that no two live
 // slots overlap.
@@ -32,7 +34,7 @@ class Simulation {
     // Readers wait for exactly this many slots; ranks may have released more.
     let_go_ = std::max(let_go_, place->free_after);
     if (random_.Below(3) == 0) let_go_ = random_.Between(let_go_, slots_.size());
-    const Slot slot{place->at, place->at + size_bytes};
+    const ReservedRange slot{place->at, place->at + size_bytes};
     for (uint64_t i = let_go_; i < slots_.size(); ++i) REQUIRE_FALSE(Overlap(slots_[i], slot));
     slots_.push_back(slot);
     highest_ = std::max(highest_, slot.end);
@@ -46,7 +48,7 @@ class Simulation {
   WindowAllocator ring_;
   uint64_t capacity_bytes_;
   test::Random random_;
-  std::vector<Slot> slots_;
+  std::vector<ReservedRange> slots_;
   uint64_t let_go_ = 0;
   uint64_t highest_ = 0;
 };

@@ -14,9 +14,9 @@ namespace lmdbio::load {
 namespace {
 
 // All ranks of a host in one process: rank i is job rank 10 + i.
-class Host {
+class WindowHost {
  public:
-  explicit Host(const WindowShape& shape) {
+  explicit WindowHost(const WindowShape& shape) {
     memory_ = *ranks::AllocateAnonymous(Window::BytesNeeded(shape));
     for (int rank = 0; rank < shape.rank_count; ++rank) {
       windows_.push_back(std::make_unique<Window>(memory_->bytes(), shape, rank, 10 + rank));
@@ -41,7 +41,7 @@ std::string Words(const Error& error) {
 TEST_CASE("A failure wakes all waiters and names the rank", "[loader][window]") {
   const bool is_early = GENERATE(false, true);  // before they wait
   CAPTURE(is_early);
-  Host host({.rank_count = 4, .reader_count = 2});
+  WindowHost host({.rank_count = 4, .reader_count = 2});
   const auto fail = [&] { host[2].Fail(Error(ErrorCode::kCorruption, "page 7: bad")); };
   if (is_early) fail();
   std::string slot_words[3];
@@ -62,7 +62,7 @@ TEST_CASE("A failure wakes all waiters and names the rank", "[loader][window]") 
 }
 
 TEST_CASE("The first failure stays", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   CHECK_FALSE(host[0].Failure());
   host[1].Fail(Error(ErrorCode::kStale, "first"));
   host[0].Fail(Error(ErrorCode::kIo, "second"));
@@ -75,7 +75,7 @@ TEST_CASE("The first failure stays", "[loader][window]") {
 // failure that a rank finds in an announced slot is urgent.
 TEST_CASE("A failure is urgent if it was recorded as urgent", "[loader][window]") {
   const Window::When when = GENERATE(Window::When::kInOrder, Window::When::kNow);
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   CHECK_FALSE(host[0].UrgentFailure());
   host[0].Announce(0, {});
   host[1].Fail(Error(ErrorCode::kCorruption, "page 7: bad"), when);
@@ -87,7 +87,7 @@ TEST_CASE("A failure is urgent if it was recorded as urgent", "[loader][window]"
 }
 
 TEST_CASE("A failure that names a peer already is passed on unchanged", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   host[1].Fail(Error(ErrorCode::kPeerFailed, "rank 3: lost"));
   CHECK(Words(*host[0].Failure()) == Words(Error(ErrorCode::kPeerFailed, "rank 3: lost")));
 }
@@ -95,13 +95,13 @@ TEST_CASE("A failure that names a peer already is passed on unchanged", "[loader
 TEST_CASE("A failure's message may be of any length", "[loader][window]") {
   const size_t message_bytes =
       GENERATE(size_t{0}, size_t{2047}, size_t{2048}, size_t{2049}, size_t{100'000});
-  Host host({.rank_count = 1, .reader_count = 1});
+  WindowHost host({.rank_count = 1, .reader_count = 1});
   host[0].Fail(Error(ErrorCode::kIo, std::string(message_bytes, 'x')));
   CHECK(host[0].Failure()->message() == std::string(std::min<size_t>(message_bytes, 2048), 'x'));
 }
 
 TEST_CASE("Slots that were announced before a failure can still be used", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   host[0].Announce(0, {4, 2, 0, 0});
   host[0].Fail(Error(ErrorCode::kIo, "lost"));
   const auto head = host[1].AwaitSlot(0);
@@ -112,7 +112,7 @@ TEST_CASE("Slots that were announced before a failure can still be used", "[load
 }
 
 TEST_CASE("A rank that leaves releases all slots, also those to come", "[loader][window]") {
-  Host host({.rank_count = 3, .reader_count = 1});
+  WindowHost host({.rank_count = 3, .reader_count = 1});
   host[0].LetGo(1);
   host[1].LetGo(5);
   CHECK_FALSE(host[0].HasSpace(1));
@@ -133,7 +133,7 @@ TEST_CASE("A rank that leaves releases all slots, also those to come", "[loader]
 }
 
 TEST_CASE("A reader that is woken stops waiting", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 2});
+  WindowHost host({.rank_count = 2, .reader_count = 2});
   bool is_woken = false;
   std::thread reader([&] {
     const auto space = host[0].AwaitSpace(1);
@@ -149,7 +149,7 @@ TEST_CASE("A reader that is woken stops waiting", "[loader][window]") {
 }
 
 TEST_CASE("AwaitAllLeft ends when all have left, or at its limit", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   host[0].Leave();
   CHECK_FALSE(host[0].AwaitAllLeft(std::chrono::seconds(0)));
   std::thread other([&] {
@@ -161,7 +161,7 @@ TEST_CASE("AwaitAllLeft ends when all have left, or at its limit", "[loader][win
 }
 
 TEST_CASE("A slot has room for kBadRangesMax bad ranges", "[loader][window]") {
-  Host host({.rank_count = 2, .reader_count = 1});
+  WindowHost host({.rank_count = 2, .reader_count = 1});
   for (uint64_t i = 0; i < Window::kBadRangesMax; ++i) CHECK(host[0].AddBadRange(3, {i, 1}));
   CHECK_FALSE(host[0].AddBadRange(3, {99, 1}));
   CHECK_FALSE(host[0].AddBadRange(3, {99, 1}));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kRingBytes = 4096;
 
-struct Load {
+struct WindowLoad {
   int rank_count = 1;
   int reader_count = 1;
   uint64_t slot_count = 0;
@@ -28,7 +28,7 @@ struct Load {
 };
 
 // The complaints of all ranks and readers.
-class Complaints {
+class PressureErrors {
  public:
   void Add(const std::string& text) {
     const std::lock_guard lock(mutex_);
@@ -42,9 +42,9 @@ class Complaints {
 };
 
 // The slots in order. All threads compute the same sizes and positions.
-class Places {
+class SlotReservations {
  public:
-  explicit Places(const Load& load)
+  explicit SlotReservations(const WindowLoad& load)
       : load_(load), random_(load.seed), ring_(kRingBytes / 2, kRingBytes) {}
 
   // Returns the number of slots that must be released before the next slot is written.
@@ -62,7 +62,7 @@ class Places {
   uint64_t size_bytes = 0;
 
  private:
-  Load load_;
+  WindowLoad load_;
   test::Random random_;
   WindowAllocator ring_;
 };
@@ -85,8 +85,8 @@ void Dawdle(test::Random& random) {
 }
 
 // Writes its part of each slot; some parts come with a bad range.
-void Read(Window& window, const Load& load, int reader, Complaints& complaints) {
-  Places places(load);
+void Read(Window& window, const WindowLoad& load, int reader, PressureErrors& complaints) {
+  SlotReservations places(load);
   test::Random random(load.seed + 100 + static_cast<uint64_t>(reader));
   const auto readers = static_cast<uint64_t>(load.reader_count);
   for (uint64_t slot = 0; slot < load.slot_count; ++slot) {
@@ -110,8 +110,8 @@ void Read(Window& window, const Load& load, int reader, Complaints& complaints) 
   }
 }
 
-void Consume(Window& window, const Load& load, int rank, uint64_t slot_count,
-             Complaints& complaints) {
+void Consume(Window& window, const WindowLoad& load, int rank, uint64_t slot_count,
+             PressureErrors& complaints) {
   test::Random random(load.seed + 200 + static_cast<uint64_t>(rank));
   for (uint64_t slot = 0; slot < slot_count; ++slot) {
     const auto head = window.AwaitSlot(slot);
@@ -126,8 +126,8 @@ void Consume(Window& window, const Load& load, int rank, uint64_t slot_count,
 }
 
 // early_rank  leaves after a third of the slots; -1: no rank leaves early
-std::vector<std::string> Run(const Load& load, int early_rank) {
-  Complaints complaints;
+std::vector<std::string> Run(const WindowLoad& load, int early_rank) {
+  PressureErrors complaints;
   const WindowShape shape{load.rank_count, load.reader_count, kRingBytes};
   ranks::RunAsThreads({.rank_count = load.rank_count}, [&](ranks::Group& group) {
     auto memory = group.AllocateShared(Window::BytesNeeded(shape));
@@ -159,8 +159,8 @@ TEST_CASE("Every rank gets every slot whole, however small the ring", "[loader][
       // bound.
       for (const uint64_t slot_bytes_max : {kRingBytes, uint64_t{1500}, uint64_t{8}}) {
         CAPTURE(rank_count, reader_count, slot_bytes_max);
-        const Load load{rank_count, reader_count, 250, slot_bytes_max,
-                        static_cast<uint64_t>(rank_count)};
+        const WindowLoad load{rank_count, reader_count, 250, slot_bytes_max,
+                              static_cast<uint64_t>(rank_count)};
         CHECK(Run(load, -1) == std::vector<std::string>{});
       }
     }
@@ -170,7 +170,7 @@ TEST_CASE("Every rank gets every slot whole, however small the ring", "[loader][
 TEST_CASE("The others go on when a rank leaves early, reader or not", "[loader][window]") {
   const int early_rank = GENERATE(0, 3);
   CAPTURE(early_rank);
-  const Load load{4, 2, 300, 1500, 9};
+  const WindowLoad load{4, 2, 300, 1500, 9};
   CHECK(Run(load, early_rank) == std::vector<std::string>{});
 }
 

@@ -16,14 +16,14 @@
 namespace lmdbio::load {
 namespace {
 
-struct Outcome {
+struct TurnsOutcome {
   std::vector<std::string> wrong;  // [reader]
   std::atomic<int> held{0};
   std::atomic<int> held_max{0};
 };
 
 // One turn: waits for the token, holds it for a moment, releases it.
-Status TakeTurn(ReadTokens& tokens, size_t set, Outcome& outcome) {
+Status TakeTurn(ReadTokens& tokens, size_t set, TurnsOutcome& outcome) {
   while (!tokens.Take(set)) LMDBIO_TRY_VOID(tokens.Await(set));
   const int held = ++outcome.held;
   int seen = outcome.held_max.load();
@@ -36,7 +36,8 @@ Status TakeTurn(ReadTokens& tokens, size_t set, Outcome& outcome) {
 }
 
 template <typename Reader>
-void Play(int reader_count, std::vector<uint32_t> token_counts, Outcome& outcome, Reader reader) {
+void Play(int reader_count, std::vector<uint32_t> token_counts, TurnsOutcome& outcome,
+          Reader reader) {
   outcome.wrong.resize(static_cast<size_t>(reader_count));
   ranks::RunAsThreads({reader_count, 1}, [&](ranks::Group& group) {
     std::string& mine = outcome.wrong[static_cast<size_t>(group.rank())];
@@ -52,7 +53,7 @@ TEST_CASE("At most n readers hold n tokens, and all get their turns", "[exchange
   const auto [readers, tokens] = GENERATE(table<int, uint32_t>(
       {{2, 1}, {3, 1}, {3, 2}, {5, 2}, {8, 2}, {8, 3}, {9, 4}, {4, 4}, {4, 9}}));
   CAPTURE(readers, tokens);
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(readers, {tokens}, outcome, [&](ranks::Group&, ReadTokens& mine) -> Status {
     for (int turn = 0; turn < 40; ++turn) LMDBIO_TRY_VOID(TakeTurn(mine, 0, outcome));
     return {};
@@ -65,7 +66,7 @@ TEST_CASE("At most n readers hold n tokens, and all get their turns", "[exchange
 // A reader with trainers that hold all memory requests no token, and must not keep one.
 TEST_CASE("Readers that request no token do not block the others", "[exchange][tokens]") {
   const int busy = GENERATE(0, 2, 4);
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(5, {1}, outcome, [&](ranks::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() != busy) return {};
     for (int turn = 0; turn < 20; ++turn) LMDBIO_TRY_VOID(TakeTurn(mine, 0, outcome));
@@ -75,7 +76,7 @@ TEST_CASE("Readers that request no token do not block the others", "[exchange][t
 }
 
 TEST_CASE("Sets of token cycles are independent", "[exchange][tokens]") {
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(6, {3, 1}, outcome, [&](ranks::Group& group, ReadTokens& mine) -> Status {
     for (int turn = 0; turn < 20; ++turn) {
       LMDBIO_TRY_VOID(TakeTurn(mine, static_cast<size_t>(group.rank() + turn) % 2, outcome));
@@ -88,7 +89,7 @@ TEST_CASE("Sets of token cycles are independent", "[exchange][tokens]") {
 
 TEST_CASE("When a reader leaves, the others continue without tokens", "[exchange][tokens]") {
   const int leaver = GENERATE(0, 3);
-  Outcome outcome;
+  TurnsOutcome outcome;
   outcome.wrong.resize(4);
   ranks::RunAsThreads({4, 1}, [&](ranks::Group& group) {
     std::string& mine = outcome.wrong[static_cast<size_t>(group.rank())];
@@ -106,7 +107,7 @@ TEST_CASE("When a reader leaves, the others continue without tokens", "[exchange
 
 TEST_CASE("All readers get the error of a reader that fails", "[exchange][tokens]") {
   const int failing = GENERATE(0, 1, 5);
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(6, {2}, outcome, [&](ranks::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() == failing) {
       mine.Abandon(Error(ErrorCode::kIo, "the disk is on fire"));
@@ -121,7 +122,7 @@ TEST_CASE("All readers get the error of a reader that fails", "[exchange][tokens
 }
 
 TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(2, {1}, outcome, [&](ranks::Group& group, ReadTokens& mine) -> Status {
     if (group.rank() == 0) {
       while (!mine.Take(0)) LMDBIO_TRY_VOID(mine.Await(0));
@@ -141,7 +142,7 @@ TEST_CASE("Stop ends the wait for a token", "[exchange][tokens]") {
 
 TEST_CASE("All readers get one choice, by the sum of all measured rates", "[exchange][tokens]") {
   const int readers = GENERATE(2, 5, 11);
-  Outcome outcome;
+  TurnsOutcome outcome;
   Play(readers, {2, 1}, outcome, [&](ranks::Group& group, ReadTokens& mine) -> Status {
     // A single reader measures the best rate for the first way, but the sum is best for the last.
     StaggerRates rates;

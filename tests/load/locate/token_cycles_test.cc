@@ -16,7 +16,7 @@
 namespace lmdbio::load {
 namespace {
 
-enum class Kind { kToken, kRequest };
+enum class MessageKind { kToken, kRequest };
 
 class CycleGame {
  public:
@@ -55,8 +55,8 @@ class CycleGame {
  private:
   void Send(int reader) {
     const TokenMoves moves = readers_[static_cast<size_t>(reader)].Moves(0);
-    if (moves.token_to) links_[{reader, *moves.token_to}].push_back(Kind::kToken);
-    if (moves.request_to) links_[{reader, *moves.request_to}].push_back(Kind::kRequest);
+    if (moves.token_to) links_[{reader, *moves.token_to}].push_back(MessageKind::kToken);
+    if (moves.request_to) links_[{reader, *moves.request_to}].push_back(MessageKind::kRequest);
   }
 
   void Deliver() {
@@ -64,18 +64,18 @@ class CycleGame {
     auto link = links_.begin();
     std::advance(link, static_cast<ptrdiff_t>(random_() % links_.size()));
     if (link->second.empty()) return;
-    const Kind kind = link->second.front();
+    const MessageKind kind = link->second.front();
     link->second.pop_front();
     const int receiver = link->first.second;
     TokenCycles& cycles = readers_[static_cast<size_t>(receiver)];
-    kind == Kind::kToken ? cycles.OnToken(0) : cycles.OnRequest(0);
+    kind == MessageKind::kToken ? cycles.OnToken(0) : cycles.OnRequest(0);
     Send(receiver);
   }
 
   std::mt19937 random_;
   std::vector<TokenCycles> readers_;
   std::vector<bool> held_;
-  std::map<std::pair<int, int>, std::deque<Kind>> links_;
+  std::map<std::pair<int, int>, std::deque<MessageKind>> links_;
 };
 
 TEST_CASE("each reader gets its turns, and a cycle has one token", "[turns]") {
