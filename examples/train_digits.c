@@ -57,7 +57,8 @@ struct batch_sums {
   double failure_count;
 };
 
-struct trainer {
+/* The command line. */
+struct arguments {
   const char* train_path;
   const char* test_path;
   const char* checkpoint_path; /* NULL: none */
@@ -70,7 +71,10 @@ struct trainer {
   const char* pacing;
   const char* collective;
   bool wants_help;
+};
 
+struct trainer {
+  struct arguments arguments;
   int rank, rank_count;
   char failure[512]; /* why this rank cannot go on; "" if it can */
 
@@ -191,34 +195,34 @@ static void parse_options(struct trainer* trainer, int argc, char** argv) {
     const char* name = choice == '?' ? "" : table[index].name;
     switch (choice) {
       case EPOCHS:
-        trainer->epoch_count = parse_count(trainer, name, optarg, 1);
+        trainer->arguments.epoch_count = parse_count(trainer, name, optarg, 1);
         break;
       case BATCH_SIZE:
-        trainer->batch_size = parse_count(trainer, name, optarg, 1);
+        trainer->arguments.batch_size = parse_count(trainer, name, optarg, 1);
         break;
       case SEED:
-        trainer->seed = parse_count(trainer, name, optarg, 0);
+        trainer->arguments.seed = parse_count(trainer, name, optarg, 0);
         break;
       case LEARNING_RATE:
-        trainer->learning_rate = parse_rate(trainer, name, optarg);
+        trainer->arguments.learning_rate = parse_rate(trainer, name, optarg);
         break;
       case CHECKPOINT:
-        trainer->checkpoint_path = optarg;
+        trainer->arguments.checkpoint_path = optarg;
         break;
       case STOP_AFTER:
-        trainer->stop_after = parse_count(trainer, name, optarg, 1);
+        trainer->arguments.stop_after = parse_count(trainer, name, optarg, 1);
         break;
       case COORDINATOR:
-        trainer->coordinator = optarg;
+        trainer->arguments.coordinator = optarg;
         break;
       case PACING:
-        trainer->pacing = optarg;
+        trainer->arguments.pacing = optarg;
         break;
       case COLLECTIVE:
-        trainer->collective = optarg;
+        trainer->arguments.collective = optarg;
         break;
       case HELP:
-        trainer->wants_help = true;
+        trainer->arguments.wants_help = true;
         break;
       default:
         fail(trainer, "'%s' is not an option, or its value is missing; see --help",
@@ -229,8 +233,8 @@ static void parse_options(struct trainer* trainer, int argc, char** argv) {
     fail(trainer, "needs two databases, TRAIN and TEST; see --help");
     return;
   }
-  trainer->train_path = argv[optind];
-  trainer->test_path = argv[optind + 1];
+  trainer->arguments.train_path = argv[optind];
+  trainer->arguments.test_path = argv[optind + 1];
 }
 
 /* --- Records -------------------------------------------------------------------------------- */
@@ -254,7 +258,7 @@ static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
   uint64_t total = 0;
   int status = lmdbio_dataset_count(dataset, &total);
   if (status != LMDBIO_OK) return status;
-  if (total == 0) fail(trainer, "%s: the database holds no records", trainer->test_path);
+  if (total == 0) fail(trainer, "%s: the database holds no records", trainer->arguments.test_path);
   trainer->test_digits = calloc(total / rank_count + 1, sizeof *trainer->test_digits);
   if (trainer->test_digits == NULL) fail(trainer, "no memory for the test records");
 
@@ -267,7 +271,7 @@ static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
     status = lmdbio_dataset_read(dataset, numbers, count, &records);
     for (size_t i = 0; status == LMDBIO_OK && i < count; ++i) {
       struct digit* digit = &trainer->test_digits[trainer->test_count++];
-      if (!take_digit(trainer, trainer->test_path, &records[i], digit)) break;
+      if (!take_digit(trainer, trainer->arguments.test_path, &records[i], digit)) break;
     }
   }
   return status;
@@ -278,7 +282,7 @@ static int read_test_digits(struct trainer* trainer, lmdbio_dataset* dataset) {
 /* Collective. */
 static bool open_test(struct trainer* trainer) {
   lmdbio_dataset* dataset = NULL;
-  int status = lmdbio_dataset_open(trainer->test_path, NULL, &dataset);
+  int status = lmdbio_dataset_open(trainer->arguments.test_path, NULL, &dataset);
   if (status == LMDBIO_OK) status = read_test_digits(trainer, dataset);
   if (status != LMDBIO_OK) fail(trainer, "%s", lmdbio_dataset_message(dataset));
   (void)lmdbio_dataset_close(dataset);
@@ -288,28 +292,28 @@ static bool open_test(struct trainer* trainer) {
 /* Called on rank 0. Starts from the checkpoint, or from the beginning if there is none. */
 static void load_network(struct trainer* trainer) {
   struct checkpoint* now = &trainer->now;
-  const char* path = trainer->checkpoint_path;
-  now->seed = trainer->seed;
-  now->batch_size = trainer->batch_size;
-  network_init(&now->weights, trainer->seed);
+  const char* path = trainer->arguments.checkpoint_path;
+  now->seed = trainer->arguments.seed;
+  now->batch_size = trainer->arguments.batch_size;
+  network_init(&now->weights, trainer->arguments.seed);
   const char* flaw = path == NULL ? NULL : checkpoint_read(path, now);
   if (flaw != NULL) fail(trainer, "%s: %s", path, flaw);
-  if (now->seed != trainer->seed) {
+  if (now->seed != trainer->arguments.seed) {
     fail(trainer, "%s: was written with --seed %llu, not %llu", path, (unsigned long long)now->seed,
-         (unsigned long long)trainer->seed);
+         (unsigned long long)trainer->arguments.seed);
   }
-  if (now->batch_size != trainer->batch_size) {
+  if (now->batch_size != trainer->arguments.batch_size) {
     fail(trainer, "%s: was written with --batch-size %llu, not %llu", path,
-         (unsigned long long)now->batch_size, (unsigned long long)trainer->batch_size);
+         (unsigned long long)now->batch_size, (unsigned long long)trainer->arguments.batch_size);
   }
 }
 
 /* Collective. */
 static bool open_sync(struct trainer* trainer) {
   lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
-  options.coordinator = trainer->coordinator;
-  options.pacing = trainer->pacing;
-  options.collective = trainer->collective;
+  options.coordinator = trainer->arguments.coordinator;
+  options.pacing = trainer->arguments.pacing;
+  options.collective = trainer->arguments.collective;
   options.gradient_bytes = sizeof *trainer->sums;
   void* memory = NULL;
   if (lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &trainer->sync) != LMDBIO_OK ||
@@ -328,12 +332,12 @@ static bool begin(struct trainer* trainer) {
   MPI_Bcast(&trainer->now, (int)sizeof trainer->now, MPI_BYTE, 0, MPI_COMM_WORLD);
 
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
-  options.global_batch_size = trainer->batch_size;
+  options.global_batch_size = trainer->arguments.batch_size;
   options.order = LMDBIO_ORDER_SHUFFLE;
   options.tail = LMDBIO_TAIL_SHORT; /* so that an epoch's loss is that of each record, once */
-  options.seed = trainer->seed;
+  options.seed = trainer->arguments.seed;
   if (trainer->now.epoch_count > 0) options.state = trainer->now.state;
-  if (lmdbio_open_mpi(MPI_COMM_WORLD, trainer->train_path, &options, &trainer->loader) !=
+  if (lmdbio_open_mpi(MPI_COMM_WORLD, trainer->arguments.train_path, &options, &trainer->loader) !=
       LMDBIO_OK) {
     fail(trainer, "%s", lmdbio_message(trainer->loader));
   }
@@ -346,7 +350,7 @@ static void add_batch(struct trainer* trainer, const lmdbio_batch* batch) {
   struct batch_sums* sums = trainer->sums;
   for (size_t i = 0; i < batch->record_count; ++i) {
     struct digit digit;
-    if (!take_digit(trainer, trainer->train_path, &batch->records[i], &digit)) return;
+    if (!take_digit(trainer, trainer->arguments.train_path, &batch->records[i], &digit)) return;
     sums->loss += network_add_gradient(&trainer->now.weights, &digit, &sums->gradient);
   }
 }
@@ -369,7 +373,7 @@ static bool train_epoch(struct trainer* trainer, double* out_loss) {
 
     const double batch_count = (double)batch->global_record_count;
     network_step(&trainer->now.weights, &trainer->now.velocity, &sums->gradient,
-                 trainer->learning_rate / batch_count);
+                 trainer->arguments.learning_rate / batch_count);
     loss += sums->loss;
     record_count += batch_count;
     is_over = batch->ends_epoch != 0;
@@ -401,13 +405,14 @@ static void save(struct trainer* trainer) {
   struct checkpoint* now = &trainer->now;
   memset(now->state, 0, sizeof now->state);
   memcpy(now->state, state, strnlen(state, sizeof now->state - 1)); /* it has less than 1 kB */
-  const char* flaw = checkpoint_write(trainer->checkpoint_path, now);
-  if (flaw != NULL) fail(trainer, "%s: cannot be written: %s", trainer->checkpoint_path, flaw);
+  const char* flaw = checkpoint_write(trainer->arguments.checkpoint_path, now);
+  if (flaw != NULL)
+    fail(trainer, "%s: cannot be written: %s", trainer->arguments.checkpoint_path, flaw);
 }
 
 /* Prints an epoch only after its checkpoint was written. */
 static void report(struct trainer* trainer, double loss, double accuracy) {
-  if (trainer->checkpoint_path != NULL) save(trainer);
+  if (trainer->arguments.checkpoint_path != NULL) save(trainer);
   if (trainer->failure[0] != '\0') return;
   printf("epoch %llu: loss %.9f, test accuracy %.1f %%\n",
          (unsigned long long)trainer->now.epoch_count, loss, 100 * accuracy);
@@ -416,9 +421,10 @@ static void report(struct trainer* trainer, double loss, double accuracy) {
 
 /* Collective. */
 static bool train(struct trainer* trainer) {
-  const uint64_t end = trainer->stop_after > 0 && trainer->stop_after < trainer->epoch_count
-                           ? trainer->stop_after
-                           : trainer->epoch_count;
+  const uint64_t end = trainer->arguments.stop_after > 0 &&
+                               trainer->arguments.stop_after < trainer->arguments.epoch_count
+                           ? trainer->arguments.stop_after
+                           : trainer->arguments.epoch_count;
   while (trainer->now.epoch_count < end) {
     double loss = 0;
     if (!train_epoch(trainer, &loss)) return false;
@@ -447,18 +453,19 @@ static bool run(struct trainer* trainer) {
 }
 
 int main(int argc, char** argv) {
-  static struct trainer trainer = {.epoch_count = 30, .batch_size = 64, .learning_rate = 0.1};
+  static struct trainer trainer = {
+      .arguments = {.epoch_count = 30, .batch_size = 64, .learning_rate = 0.1}};
   parse_options(&trainer, argc, argv);
   /* lmdbio reads and synchronises in its own threads, which call MPI only if requested */
   const bool is_mpi_collective =
-      trainer.collective != NULL && strcmp(trainer.collective, "mpi") == 0;
+      trainer.arguments.collective != NULL && strcmp(trainer.arguments.collective, "mpi") == 0;
   int provided = 0;
   MPI_Init_thread(&argc, &argv, is_mpi_collective ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
                   &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &trainer.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &trainer.rank_count);
   int exit_code = 0;
-  if (trainer.wants_help) {
+  if (trainer.arguments.wants_help) {
     if (trainer.rank == 0) fputs(kHelp, stdout);
   } else if (!agree(&trainer)) {
     exit_code = 2;

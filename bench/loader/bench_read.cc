@@ -197,34 +197,35 @@ Result<std::vector<T>> Gather(ranks::Group& group, std::span<const T> mine) {
 // Adds counts of a rank, and takes maxima of its times.
 void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   const load::LoaderCounters& counters = rank.counters;
-  sum.record_count += counters.record_count;
-  sum.skipped_count += counters.skipped_count;
-  sum.payload_bytes += counters.payload_bytes;
+  sum.delivered.record_count += counters.record_count;
+  sum.delivered.skipped_count += counters.skipped_count;
+  sum.delivered.payload_bytes += counters.payload_bytes;
   // These figures cover all ranks already.
-  sum.epoch_count = std::max(sum.epoch_count, counters.epoch_count);
-  sum.dropped_count = std::max(sum.dropped_count, counters.dropped_count);
-  sum.wrapped_count = std::max(sum.wrapped_count, counters.wrapped_count);
-  sum.seconds = std::max(sum.seconds, rank.seconds);
-  sum.first_batch_s = std::max(sum.first_batch_s, rank.first_batch_s);
-  sum.seek_s_max = std::max(sum.seek_s_max, counters.locate_s);
-  sum.io_s_max = std::max(sum.io_s_max, counters.read_s);
-  sum.skew_s_max = std::max(sum.skew_s_max, counters.wait_s);
-  sum.turn_s_max = std::max(sum.turn_s_max, counters.turn_s);
-  sum.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
-  sum.bytes_useful += counters.bytes_useful;
-  sum.read_requests += counters.read_requests;
-  sum.retry_count += counters.retry_count;
-  sum.context_switches += counters.context_switches;
-  sum.major_faults += counters.major_faults;
-  sum.missed_pages += counters.missed_pages;
-  sum.redundant_pages += counters.redundant_pages;
-  sum.cpu_s += rank.cpu_s;
+  sum.delivered.epoch_count = std::max(sum.delivered.epoch_count, counters.epoch_count);
+  sum.delivered.dropped_count = std::max(sum.delivered.dropped_count, counters.dropped_count);
+  sum.delivered.wrapped_count = std::max(sum.delivered.wrapped_count, counters.wrapped_count);
+  sum.times.seconds = std::max(sum.times.seconds, rank.seconds);
+  sum.times.first_batch_s = std::max(sum.times.first_batch_s, rank.first_batch_s);
+  sum.times.seek_s_max = std::max(sum.times.seek_s_max, counters.locate_s);
+  sum.times.io_s_max = std::max(sum.times.io_s_max, counters.read_s);
+  sum.times.skew_s_max = std::max(sum.times.skew_s_max, counters.wait_s);
+  sum.times.turn_s_max = std::max(sum.times.turn_s_max, counters.turn_s);
+  sum.costs.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
+  sum.costs.bytes_useful += counters.bytes_useful;
+  sum.costs.read_requests += counters.read_requests;
+  sum.costs.retry_count += counters.retry_count;
+  sum.costs.context_switches += counters.context_switches;
+  sum.costs.major_faults += counters.major_faults;
+  sum.costs.missed_pages += counters.missed_pages;
+  sum.costs.redundant_pages += counters.redundant_pages;
+  sum.costs.cpu_s += rank.cpu_s;
   const double loader_cpu_s = counters.reader_cpu_s + counters.next_cpu_s;
-  sum.loader_cpu_s += loader_cpu_s;
+  sum.costs.loader_cpu_s += loader_cpu_s;
   if (rank.seconds > 0) {
-    sum.loader_cpu_share_max = std::max(sum.loader_cpu_share_max, loader_cpu_s / rank.seconds);
+    sum.costs.loader_cpu_share_max =
+        std::max(sum.costs.loader_cpu_share_max, loader_cpu_s / rank.seconds);
   }
-  sum.memory_bytes_max = std::max(sum.memory_bytes_max, counters.memory_bytes_max);
+  sum.costs.memory_bytes_max = std::max(sum.costs.memory_bytes_max, counters.memory_bytes_max);
 }
 
 void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
@@ -232,14 +233,14 @@ void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
   double readers = 0;
   for (const RankResult& rank : ranks) {
     if (rank.counters.read_s > 0 || rank.counters.locate_s > 0) ++readers;
-    sum.seek_s_mean += rank.counters.locate_s;
-    sum.io_s_mean += rank.counters.read_s;
-    sum.skew_s_mean += rank.counters.wait_s / count;
-    sum.compute_s += rank.compute_s / count;
+    sum.times.seek_s_mean += rank.counters.locate_s;
+    sum.times.io_s_mean += rank.counters.read_s;
+    sum.times.skew_s_mean += rank.counters.wait_s / count;
+    sum.times.compute_s += rank.compute_s / count;
   }
   if (readers == 0) return;
-  sum.seek_s_mean /= readers;
-  sum.io_s_mean /= readers;
+  sum.times.seek_s_mean /= readers;
+  sum.times.io_s_mean /= readers;
 }
 
 void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
@@ -282,7 +283,7 @@ Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& requ
   LMDBIO_TRY_VOID(host->Broadcast(0, std::as_writable_bytes(std::span(&pass.mine.host_root, 1))));
   LMDBIO_TRY(const auto ranks, Gather<RankResult>(group, std::span(&pass.mine, 1)));
   ReadResult result;
-  result.began_unix_s = began_unix_s;
+  result.times.began_unix_s = began_unix_s;
   const bool is_map = load::CompositionOf(request.options.strategy).engine ==
                       load::StrategyTraits::EngineChoice::kMmap;
   uint64_t checksum = 0;
@@ -290,7 +291,7 @@ Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& requ
     AddRank(rank, is_map, result);
     checksum += rank.checksum;
   }
-  if (request.checksum != ChecksumKind::kNone) result.checksum = checksum;
+  if (request.checksum != ChecksumKind::kNone) result.delivered.checksum = checksum;
   SetMeans(ranks, result);
   SetRankTimes(ranks, result);
   LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));

@@ -46,24 +46,38 @@ struct RankTimes {
   double meet_s = 0;  // at barriers, waiting for the slowest rank
 };
 
-struct ReadResult {
-  uint64_t record_count = 0;  // delivered records of all ranks
+// The records that all ranks got.
+struct DeliveredRecords {
+  uint64_t record_count = 0;
   uint64_t skipped_count = 0;
   uint64_t payload_bytes = 0;
-  uint64_t epoch_count = 0;  // completed epochs; next, records that their ends dropped or repeated
-  uint64_t dropped_count = 0;
-  uint64_t wrapped_count = 0;
-  std::string state;  // Loader::Save of rank 0, after the last batch
-  // The sum over all records (ChecksumKind). nullopt if it was not requested.
-  std::optional<uint64_t> checksum;
-  int hosts = 1;
+  uint64_t epoch_count = 0;    // ended epochs
+  uint64_t dropped_count = 0;  // records that the ends of epochs left out
+  uint64_t wrapped_count = 0;  // records that the ends of epochs took from the next epoch
+  std::optional<uint64_t>
+      checksum;  // over all records, as ChecksumKind says; none if not requested
+};
+
+// The times of a run in seconds. "max" is the maximum of the ranks, "mean" the mean of the readers.
+struct ReadTimes {
   double began_unix_s = 0;   // begin of `seconds`, by the calendar of rank 0
   double seconds = 0;        // from before Open until the slowest rank has its last batch
   double first_batch_s = 0;  // maximum of the ranks
   double compute_s = 0;      // mean of the ranks
-  double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;     // maximum of the ranks
-  double seek_s_mean = 0, io_s_mean = 0, skew_s_mean = 0;  // mean of readers; skew: of all ranks
-  double turn_s_max = 0;    // maximum of readers that take turns; see load::LoaderCounters
+  double seek_s_max = 0, io_s_max = 0, skew_s_max = 0;
+  double seek_s_mean = 0, io_s_mean = 0;
+  double skew_s_mean = 0;  // mean of all ranks
+  double turn_s_max = 0;   // of readers that take turns; see load::LoaderCounters
+
+  // The busy share of the accelerator, from the first batch on.
+  double utilisation() const {
+    const double running_s = seconds - first_batch_s;
+    return running_s > 0 ? compute_s / running_s : 0;
+  }
+};
+
+// The work of all ranks and of the system for a run.
+struct ReadCosts {
   uint64_t bytes_read = 0;  // bytes through the engine; for maps, bytes from storage
   uint64_t bytes_useful = 0;
   uint64_t read_requests = 0;
@@ -76,16 +90,18 @@ struct ReadResult {
   double loader_cpu_s = 0;          // its part in the loader: reading threads and calls of Next
   double loader_cpu_share_max = 0;  // the largest loader share of one core among the ranks
   uint64_t memory_bytes_max = 0;    // resident memory of the largest rank
-  std::vector<RankTimes> ranks;     // in rank order
-  std::vector<float> latencies_s;   // latency of every batch on every rank, unordered
-  std::string how;                  // Loader::Describe of rank 0
-  std::vector<std::string> notes;   // of rank 0
+};
 
-  // The busy share of the accelerator, from the first batch on.
-  double utilisation() const {
-    const double running_s = seconds - first_batch_s;
-    return running_s > 0 ? compute_s / running_s : 0;
-  }
+struct ReadResult {
+  DeliveredRecords delivered;
+  ReadTimes times;
+  ReadCosts costs;
+  std::string state;  // Loader::Save of rank 0, after the last batch
+  int hosts = 1;
+  std::vector<RankTimes> ranks;    // in rank order
+  std::vector<float> latencies_s;  // latency of every batch on every rank, unordered
+  std::string how;                 // Loader::Describe of rank 0
+  std::vector<std::string> notes;  // of rank 0
 };
 
 // A hash of one record. Sums of it do not depend on the readers and their order.

@@ -72,32 +72,38 @@ std::vector<Column> Columns() {
       {"records/s", [](const auto& r) { return r.records_per_s(); }, 0},
       {"MB/s", [](const auto& r) { return r.payload_bytes_per_s() / kMega; }, 0},
       {kOfRaw, [](const auto& r) { return r.raw_fraction() * 100; }, 1},
-      {"seek max s", [](const auto& r) { return r.read.seek_s_max; }, 3},
-      {"seek mean s", [](const auto& r) { return r.read.seek_s_mean; }, 3},
-      {"I/O max s", [](const auto& r) { return r.read.io_s_max; }, 3},
-      {"I/O mean s", [](const auto& r) { return r.read.io_s_mean; }, 3},
-      {"turn max s", [](const auto& r) { return r.read.turn_s_max; }, 3},
-      {"skew max s", [](const auto& r) { return r.read.skew_s_max; }, 3},
-      {"skew mean s", [](const auto& r) { return r.read.skew_s_mean; }, 3},
-      {"read MB", [](const auto& r) { return static_cast<double>(r.read.bytes_read) / kMega; }, 1},
+      {"seek max s", [](const auto& r) { return r.read.times.seek_s_max; }, 3},
+      {"seek mean s", [](const auto& r) { return r.read.times.seek_s_mean; }, 3},
+      {"I/O max s", [](const auto& r) { return r.read.times.io_s_max; }, 3},
+      {"I/O mean s", [](const auto& r) { return r.read.times.io_s_mean; }, 3},
+      {"turn max s", [](const auto& r) { return r.read.times.turn_s_max; }, 3},
+      {"skew max s", [](const auto& r) { return r.read.times.skew_s_max; }, 3},
+      {"skew mean s", [](const auto& r) { return r.read.times.skew_s_mean; }, 3},
+      {"read MB",
+       [](const auto& r) { return static_cast<double>(r.read.costs.bytes_read) / kMega; }, 1},
       {"useful MB", [](const auto& r) { return static_cast<double>(r.page_bytes) / kMega; }, 1},
-      {"requests", [](const auto& r) { return static_cast<double>(r.read.read_requests); }, 0},
-      {"ctx sw/GB",
-       [=](const auto& r) { return per_gb(r, static_cast<double>(r.read.context_switches)); }, 0},
-      {"maj faults", [](const auto& r) { return static_cast<double>(r.read.major_faults); }, 0},
-      {"missed pages", [](const auto& r) { return static_cast<double>(r.read.missed_pages); }, 0},
-      {"redundant p.", [](const auto& r) { return static_cast<double>(r.read.redundant_pages); },
+      {"requests", [](const auto& r) { return static_cast<double>(r.read.costs.read_requests); },
        0},
-      {"CPU s/GB", [=](const auto& r) { return per_gb(r, r.read.cpu_s); }, 3},
-      {"loader CPU %", [](const auto& r) { return r.read.loader_cpu_share_max * 100; }, 1},
+      {"ctx sw/GB",
+       [=](const auto& r) { return per_gb(r, static_cast<double>(r.read.costs.context_switches)); },
+       0},
+      {"maj faults", [](const auto& r) { return static_cast<double>(r.read.costs.major_faults); },
+       0},
+      {"missed pages", [](const auto& r) { return static_cast<double>(r.read.costs.missed_pages); },
+       0},
+      {"redundant p.",
+       [](const auto& r) { return static_cast<double>(r.read.costs.redundant_pages); }, 0},
+      {"CPU s/GB", [=](const auto& r) { return per_gb(r, r.read.costs.cpu_s); }, 3},
+      {"loader CPU %", [](const auto& r) { return r.read.costs.loader_cpu_share_max * 100; }, 1},
       {"p50 ms", [](const auto& r) { return Quantile(r.read.latencies_s, 0.50) * 1e3; }, 2},
       {"p95 ms", [](const auto& r) { return Quantile(r.read.latencies_s, 0.95) * 1e3; }, 2},
       {"p99 ms", [](const auto& r) { return Quantile(r.read.latencies_s, 0.99) * 1e3; }, 2},
-      {"first batch ms", [](const auto& r) { return r.read.first_batch_s * 1e3; }, 1},
-      {"busy %", [](const auto& r) { return r.read.utilisation() * 100; }, 1},
+      {"first batch ms", [](const auto& r) { return r.read.times.first_batch_s * 1e3; }, 1},
+      {"busy %", [](const auto& r) { return r.read.times.utilisation() * 100; }, 1},
       {"peak MB",
-       [](const auto& r) { return static_cast<double>(r.read.memory_bytes_max) / kMega; }, 0},
-      {"skipped", [](const auto& r) { return static_cast<double>(r.read.skipped_count); }, 0},
+       [](const auto& r) { return static_cast<double>(r.read.costs.memory_bytes_max) / kMega; }, 0},
+      {"skipped", [](const auto& r) { return static_cast<double>(r.read.delivered.skipped_count); },
+       0},
   };
 }
 
@@ -109,9 +115,9 @@ std::string Cell(const Spread& spread, int decimals) {
 
 std::string Checksums(const std::vector<const BenchRun*>& runs) {
   for (const BenchRun* run : runs) {
-    if (run->read.checksum != runs.front()->read.checksum) return "DIFFERS";
+    if (run->read.delivered.checksum != runs.front()->read.delivered.checksum) return "DIFFERS";
   }
-  const auto checksum = runs.front()->read.checksum;
+  const auto checksum = runs.front()->read.delivered.checksum;
   return checksum ? fmt::format("{:016x}", *checksum) : "not computed";
 }
 
@@ -160,13 +166,17 @@ nlohmann::ordered_json RanksJson(const ReadResult& read) {
 }  // namespace
 
 double BenchRun::records_per_s() const {
-  return read.seconds > 0 ? static_cast<double>(read.record_count) / read.seconds : 0;
+  return read.times.seconds > 0
+             ? static_cast<double>(read.delivered.record_count) / read.times.seconds
+             : 0;
 }
 double BenchRun::payload_bytes_per_s() const {
-  return read.seconds > 0 ? static_cast<double>(read.payload_bytes) / read.seconds : 0;
+  return read.times.seconds > 0
+             ? static_cast<double>(read.delivered.payload_bytes) / read.times.seconds
+             : 0;
 }
 double BenchRun::page_bytes_per_s() const {
-  return read.seconds > 0 ? static_cast<double>(page_bytes) / read.seconds : 0;
+  return read.times.seconds > 0 ? static_cast<double>(page_bytes) / read.times.seconds : 0;
 }
 double BenchRun::raw_fraction() const {
   return raw_bytes_per_s > 0 ? page_bytes_per_s() / raw_bytes_per_s : 0;
@@ -193,7 +203,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["order"] = run.order;
   out["global_batch_size"] = run.global_batch_size;
   out["options"] = nlohmann::ordered_json::parse(run.options);
-  out["records"] = read.record_count;
+  out["records"] = read.delivered.record_count;
   out["records_per_s"] = run.records_per_s();
   out["bytes_per_s"] = run.payload_bytes_per_s();
   out["page_bytes_per_s"] = run.page_bytes_per_s();
@@ -204,36 +214,36 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
     out["raw_bytes_per_s"] = run.raw_bytes_per_s;
     out["raw_fraction"] = run.raw_fraction();
   }
-  out["seek_s"] = {{"max", read.seek_s_max}, {"mean", read.seek_s_mean}};
-  out["io_s"] = {{"max", read.io_s_max}, {"mean", read.io_s_mean}};
-  out["turn_s"] = {{"max", read.turn_s_max}};
-  out["skew_s"] = {{"max", read.skew_s_max}, {"mean", read.skew_s_mean}};
+  out["seek_s"] = {{"max", read.times.seek_s_max}, {"mean", read.times.seek_s_mean}};
+  out["io_s"] = {{"max", read.times.io_s_max}, {"mean", read.times.io_s_mean}};
+  out["turn_s"] = {{"max", read.times.turn_s_max}};
+  out["skew_s"] = {{"max", read.times.skew_s_max}, {"mean", read.times.skew_s_mean}};
   out["by_rank"] = RanksJson(read);
-  out["bytes_read"] = read.bytes_read;
+  out["bytes_read"] = read.costs.bytes_read;
   out["bytes_useful"] = run.page_bytes;
-  out["read_requests"] = read.read_requests;
-  out["retries"] = read.retry_count;
-  out["skipped"] = read.skipped_count;
-  out["epochs"] = read.epoch_count;
-  out["dropped"] = read.dropped_count;
-  out["wrapped"] = read.wrapped_count;
-  out["context_switches"] = read.context_switches;
-  out["major_faults"] = read.major_faults;
-  out["missed_pages"] = read.missed_pages;
-  out["redundant_pages"] = read.redundant_pages;
-  out["cpu_s"] = read.cpu_s;
-  out["loader_cpu_s"] = read.loader_cpu_s;
-  out["loader_cpu_share_max"] = read.loader_cpu_share_max;
+  out["read_requests"] = read.costs.read_requests;
+  out["retries"] = read.costs.retry_count;
+  out["skipped"] = read.delivered.skipped_count;
+  out["epochs"] = read.delivered.epoch_count;
+  out["dropped"] = read.delivered.dropped_count;
+  out["wrapped"] = read.delivered.wrapped_count;
+  out["context_switches"] = read.costs.context_switches;
+  out["major_faults"] = read.costs.major_faults;
+  out["missed_pages"] = read.costs.missed_pages;
+  out["redundant_pages"] = read.costs.redundant_pages;
+  out["cpu_s"] = read.costs.cpu_s;
+  out["loader_cpu_s"] = read.costs.loader_cpu_s;
+  out["loader_cpu_share_max"] = read.costs.loader_cpu_share_max;
   out["latency_s"] = {{"p50", Quantile(read.latencies_s, 0.50)},
                       {"p95", Quantile(read.latencies_s, 0.95)},
                       {"p99", Quantile(read.latencies_s, 0.99)}};
-  out["first_batch_s"] = read.first_batch_s;
-  out["utilisation"] = read.utilisation();
-  out["memory_bytes_max"] = read.memory_bytes_max;
-  out["began_unix_s"] = read.began_unix_s;  // identifies the run in a log of the storage
-  out["seconds"] = read.seconds;
+  out["first_batch_s"] = read.times.first_batch_s;
+  out["utilisation"] = read.times.utilisation();
+  out["memory_bytes_max"] = read.costs.memory_bytes_max;
+  out["began_unix_s"] = read.times.began_unix_s;  // identifies the run in a log of the storage
+  out["seconds"] = read.times.seconds;
   out["checksum"] = nullptr;
-  if (read.checksum) out["checksum"] = fmt::format("{:016x}", *read.checksum);
+  if (read.delivered.checksum) out["checksum"] = fmt::format("{:016x}", *read.delivered.checksum);
   return out;
 }
 

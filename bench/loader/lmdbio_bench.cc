@@ -463,13 +463,13 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
   run.global_batch_size = plan.request.options.global_batch_size;
   run.options = lmdbio::load::OptionsJson(plan.request.options);
   run.page_bytes = plan.page_bytes;
-  if (plan.expected_checksum && run.read.checksum != plan.expected_checksum &&
-      run.read.skipped_count == 0) {
-    return lmdbio::Fail(
-        lmdbio::ErrorCode::kInternal,
-        fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
-                    "{:016x}",
-                    plan.raw.data_path, strategy, *run.read.checksum, *plan.expected_checksum));
+  if (plan.expected_checksum && run.read.delivered.checksum != plan.expected_checksum &&
+      run.read.delivered.skipped_count == 0) {
+    return lmdbio::Fail(lmdbio::ErrorCode::kInternal,
+                        fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
+                                    "{:016x}",
+                                    plan.raw.data_path, strategy, *run.read.delivered.checksum,
+                                    *plan.expected_checksum));
   }
   return run;
 }

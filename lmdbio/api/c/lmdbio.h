@@ -165,8 +165,8 @@ typedef void (*lmdbio_log)(void* context, const char* message);
 /* The options of a loader. 0 or NULL in a field is its default; a switch is 1 for yes, -1 for no.
  * All ranks of a job have the same values, unless docs/options.md says that an option may differ.
  */
-typedef struct lmdbio_options {
-  size_t struct_size; /* sizeof(lmdbio_options): LMDBIO_OPTIONS_INIT sets it */
+typedef struct lmdbio_options { /* check-tree: large-class (a field for each option) */
+  size_t struct_size;           /* sizeof(lmdbio_options): LMDBIO_OPTIONS_INIT sets it */
   /* Begin generated lmdbio_options: scripts/generate_options.py, from api/options.toml. */
   /* The named database to read. NULL: the main database. */
   const char* database_name;
@@ -291,7 +291,7 @@ typedef struct lmdbio_batch {
 } lmdbio_batch;
 
 /* Seconds, bytes, and numbers of things, since the loader was opened. */
-typedef struct lmdbio_counters {
+typedef struct lmdbio_counters { /* check-tree: large-class (a field for each counter) */
   uint64_t batch_count, record_count, skipped_count, payload_bytes; /* of this rank's batches */
   uint64_t epoch_count;                                             /* ended */
   uint64_t dropped_count, wrapped_count; /* records of all ranks: see lmdbio_tail */

@@ -43,7 +43,7 @@ extern "C" {
 
 /* The options of a synchronizer; 0 or NULL in a field is its default. The same on every rank,
  * except timeline_path, placement and log. */
-typedef struct lmdbio_sync_options {
+typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for each option) */
   size_t struct_size; /* sizeof(lmdbio_sync_options): LMDBIO_SYNC_OPTIONS_INIT sets it */
   /* Begin generated lmdbio_sync_options: scripts/generate_options.py, from api/options.toml. */
   /* The algorithm that decides the order of the operations. One of "topo", "cache", "horovod",
@@ -193,7 +193,7 @@ enum lmdbio_reduction {
 typedef void (*lmdbio_sync_callback)(void* context, int status, const char* message);
 
 /* One operation on one tensor. */
-typedef struct lmdbio_sync_request {
+typedef struct lmdbio_sync_request { /* check-tree: large-class (an argument each) */
   size_t struct_size; /* sizeof(lmdbio_sync_request): LMDBIO_SYNC_REQUEST_INIT sets it */
   const char* name;   /* of the tensor, the same on every rank; not needed for LMDBIO_JOIN. What
                          begins with "lmdbio." is the library's own */

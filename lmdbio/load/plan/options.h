@@ -33,7 +33,7 @@ enum class SnapshotMode {
   kPinned,      // a read transaction of liblmdb keeps the pages in place; needs the lock file
 };
 
-struct LoaderOptions {
+struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Begin generated LoaderOptions: scripts/generate_options.py, from api/options.toml.
   // --- Data
   // The named database to read. Empty: the main database.

@@ -9,7 +9,7 @@
 namespace lmdbio::load {
 
 // Times are seconds. The terms of the papers are in brackets.
-struct LoaderCounters {
+struct LoaderCounters {  // check-tree: large-class (a field for each counter)
   // Of this rank's batches:
   uint64_t batch_count = 0;
   uint64_t record_count = 0;

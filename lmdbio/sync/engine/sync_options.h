@@ -12,7 +12,7 @@ namespace lmdbio::sync {
 
 // The C API, the programs and the documents use the same names. All values are the same on every
 // rank, except timeline_path and placement.
-struct SyncOptions {
+struct SyncOptions {                 // check-tree: large-class (a field for each option)
   std::string coordinator = "topo";  // "horovod", "cache", "hierarchical", "topo"
 
   std::string pacing = "event";                // "cycle", "gs", "nbcs", "event"
