@@ -30,7 +30,7 @@ class CursorStream final : public LmdbStream {
   void SkipEpochs(uint64_t position, uint64_t record_count) override {
     step_count_ = position / record_count * record_count;
   }
-  Status Gather(const load::BatchGroup& group, load::Share share, int rank, int rank_count,
+  Status Gather(const BatchGroup& group, Share share, int rank, int rank_count,
                 std::vector<RecordEntry>& entries) override;
   std::uintptr_t base() const override { return base_; }
   double locate_s() const override { return locate_s_; }
@@ -104,10 +104,10 @@ void CursorStream::Touch(const void* value, size_t value_bytes) {
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
 }
 
-Status CursorStream::Gather(const load::BatchGroup& group, load::Share share, int rank,
-                            int rank_count, std::vector<RecordEntry>& entries) {
-  const load::BatchSpan first = group.first_span();
-  const uint64_t share_count = load::ShareCount(first, share, rank, rank_count);
+Status CursorStream::Gather(const BatchGroup& group, Share share, int rank, int rank_count,
+                            std::vector<RecordEntry>& entries) {
+  const BatchSpan first = group.first_span();
+  const uint64_t share_count = ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 path_ + ": a batch of " + std::to_string(first.record_count) +
@@ -120,10 +120,10 @@ Status CursorStream::Gather(const load::BatchGroup& group, load::Share share, in
     MDB_val key = {};
     MDB_val value = {};
     LMDBIO_TRY_VOID(StepTo(group.first_walk + i, key, value));
-    const load::BatchGroup::BatchPosition place = group.PlaceOf(i, 0);
+    const BatchGroup::BatchPosition place = group.PlaceOf(i, 0);
     const uint64_t position = group.PositionOf(place);
     const uint64_t in_first = group.first_position + place.slot;
-    if (load::OwnerOf(first, in_first, share, rank_count) != rank) continue;
+    if (OwnerOf(first, in_first, share, rank_count) != rank) continue;
     const auto found = Clock::now();
     Touch(value.mv_data, value.mv_size);
     const auto touched = Clock::now();

@@ -46,7 +46,7 @@ class LmdbStream {
   // entries  of the group's batches, one after the other; all hold the same number
   // Errors: kResourceExhausted  more than 2^32 records for one rank; kCorruption  liblmdb's words
   // Lifetime: of the stream
-  virtual Status Gather(const load::BatchGroup& group, load::Share share, int rank, int rank_count,
+  virtual Status Gather(const BatchGroup& group, Share share, int rank, int rank_count,
                         std::vector<RecordEntry>& entries) = 0;
 
   // An address; see RecordEntry.

@@ -20,7 +20,7 @@ class Batch {
  public:
   Batch() = default;
   // base  address that the entries' offsets count from
-  Batch(const load::BatchSpan& span, std::uintptr_t base, std::span<const RecordEntry> entries,
+  Batch(const BatchSpan& span, std::uintptr_t base, std::span<const RecordEntry> entries,
         uint32_t skipped_count)
       : span_(span), base_(base), entries_(entries), skipped_count_(skipped_count) {}
 
@@ -59,7 +59,7 @@ class Batch {
     return {reinterpret_cast<const std::byte*>(base_ + at), length_bytes};
   }
 
-  load::BatchSpan span_;
+  BatchSpan span_;
   std::uintptr_t base_ = 0;
   std::span<const RecordEntry> entries_;
   uint32_t skipped_count_ = 0;

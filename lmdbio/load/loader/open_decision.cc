@@ -100,11 +100,11 @@ Status CheckOrder(const LoaderOptions& options) {
     return BadOption(fmt::format("group_batches is {}; it can be at most {}", options.group_batches,
                                  kGroupBatchesMax));
   }
-  if (options.reuse < 1 || options.reuse > load::Schedule::kReuseMax) {
+  if (options.reuse < 1 || options.reuse > Schedule::kReuseMax) {
     return BadOption(
         fmt::format("reuse is {}; it can be 1 to {}", options.reuse, load::Schedule::kReuseMax));
   }
-  const bool deals = load::DealsOut(options.order, options.shuffle, options.reuse);
+  const bool deals = DealsOut(options.order, options.shuffle, options.reuse);
   if (deals && options.share == Share::kRoundRobin) {
     return BadOption(
         "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
@@ -189,11 +189,11 @@ uint64_t PageBytesOf(const file::Database& database) {
 namespace {
 
 // The stream as the options describe it. Fields that the options leave open are 0.
-load::StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
-  load::StreamState state;
+StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
+  StreamState state;
   state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
                    facts.snapshot->page_format.page_size_bytes()};
-  load::ScheduleOptions& schedule = state.schedule;
+  ScheduleOptions& schedule = state.schedule;
   schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
                    options.block_records};
   schedule.batch_size = options.global_batch_size;
@@ -210,16 +210,16 @@ Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch) {
   return BadOption(fmt::format("epoch {} is more than there can be", epoch));
 }
 
-Result<load::StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
-                                       const LoaderOptions& options) {
-  LMDBIO_TRY(const load::StreamState state, load::DecodeStreamState(saved));
-  return load::ContinueStream(state, WantedStream(facts, options));
+Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
+                                 const LoaderOptions& options) {
+  LMDBIO_TRY(const StreamState state, DecodeStreamState(saved));
+  return ContinueStream(state, WantedStream(facts, options));
 }
 
-Result<load::StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options) {
+Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options) {
   if (!options.state.empty()) return ContinueFrom(options.state, facts, options);
-  load::StreamState state = WantedStream(facts, options);
-  load::ScheduleOptions& schedule = state.schedule;
+  StreamState state = WantedStream(facts, options);
+  ScheduleOptions& schedule = state.schedule;
   const double record_bytes =
       static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count);
   const auto as_many_as_fill = [](uint64_t bytes, double unit_bytes, double most) {
@@ -229,7 +229,7 @@ Result<load::StreamState> StreamFor(const OpenDecision& facts, const LoaderOptio
     schedule.walk.block_records =
         as_many_as_fill(kShuffleBlockBytes, record_bytes, static_cast<double>(facts.record_count));
   }
-  if (!load::DealsOut(options.order, options.shuffle, options.reuse)) {
+  if (!DealsOut(options.order, options.shuffle, options.reuse)) {
     schedule.group_batches = 1;
   } else if (schedule.group_batches == 0) {
     schedule.group_batches =
@@ -304,17 +304,17 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
          kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
 }
 
-load::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
+StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
   if (reader_count < 2 || options.stagger >= reader_count) return {};
   if (options.stagger > 0) return {{options.stagger}, false};
-  return {load::TokenCountsToTry(reader_count), true};
+  return {TokenCountsToTry(reader_count), true};
 }
 
 namespace {
 
 // Makes slots smaller, and reuses their memory sooner.
-void LimitReadAhead(const LoaderOptions& options, const load::Schedule& schedule,
-                    double group_bytes, SlotLimits& limits) {
+void LimitReadAhead(const LoaderOptions& options, const Schedule& schedule, double group_bytes,
+                    SlotLimits& limits) {
   const double groups =
       static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
   // One more batch or group is in use by the ranks.
@@ -328,7 +328,7 @@ void LimitReadAhead(const LoaderOptions& options, const load::Schedule& schedule
 }  // namespace
 
 SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
-                     const load::Schedule& schedule, int local_count, int rank_count,
+                     const Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes) {
   SlotLimits limits;
   const double group_bytes = BatchBytes(facts, options) *
@@ -344,12 +344,12 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   limits.target_bytes = std::min(slot_bytes, ring_bytes / slots_in_use);
   // The strategies of the papers without coalescing read one batch or group at a time.
   const StrategyTraits& composition = CompositionOf(options.strategy);
-  if (composition.coalescing == load::Coalescing::kNone) limits.group_count_max = 1;
+  if (composition.coalescing == Coalescing::kNone) limits.group_count_max = 1;
   limits.expects_scattered =
       options.order == Order::kShuffle && options.shuffle == Shuffle::kGlobal;
   // Two scattered slots must fit. A slot may exceed its limit by one group.
   const auto half = static_cast<double>(ring_bytes) / 2 - 1.1 * group_bytes;
-  if (composition.coalescing == load::Coalescing::kNeighbours && !facts.is_in_place && half > 0) {
+  if (composition.coalescing == Coalescing::kNeighbours && !facts.is_in_place && half > 0) {
     limits.scattered_bytes_max = static_cast<uint64_t>(half);
   }
   // At least four batches or groups: one in use, one ready and two in flight, so that the storage
@@ -361,9 +361,9 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   return limits;
 }
 
-load::ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
-                                     const file::Snapshot& snapshot) {
-  load::ReadPlanOptions plan;
+ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
+                               const file::Snapshot& snapshot) {
+  ReadPlanOptions plan;
   plan.page_format = snapshot.page_format;
   plan.file_size_bytes = facts.snapshot->file_size_bytes;
   plan.coalescing = CompositionOf(options.strategy).coalescing;

@@ -40,11 +40,11 @@ static_assert(std::is_trivially_copyable_v<OpenDecision>);
 // database, so the result does not depend on ranks or hosts.
 // Requires: CheckOptions has passed
 // Errors: of a saved state: kInvalidArgument, kStale (docs/order.md "State")
-Result<load::StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options);
+Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options);
 
 // The stream that continues at the saved state `saved`. Errors: as StreamFor
-Result<load::StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
-                                       const LoaderOptions& options);
+Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
+                                 const LoaderOptions& options);
 
 // Checks the number of an epoch. Errors: kInvalidArgument  its positions would overflow
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
@@ -83,17 +83,17 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options);
 
 // The staggering of the readers. No numbers of tokens: they take no turns.
 // reader_count  of the job
-load::StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
+StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count);
 
 // The sizes of slots for a host with `local_count` of the `rank_count` ranks of the job. Leaves
 // `keeping` to the caller.
 // ring_bytes  the window memory
 SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
-                     const load::Schedule& schedule, int local_count, int rank_count,
+                     const Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes);
 
-load::ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
-                                     const file::Snapshot& snapshot);
+ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
+                               const file::Snapshot& snapshot);
 
 }  // namespace lmdbio::load
 #endif  // LMDBIO_LOAD_LOADER_OPEN_DECISION_H_

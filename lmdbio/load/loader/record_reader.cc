@@ -44,7 +44,7 @@ Status RecordReader::Prepare(const std::string& data_path, const RecordReaderOpt
     }
     locator_ = MakeScanLocator(database, nullptr, nullptr);
   }
-  load::ReadPlanOptions plan;
+  ReadPlanOptions plan;
   plan.page_format = environment.snapshot().page_format;
   plan.file_size_bytes = environment.snapshot().file_size_bytes;
   plan.block_bytes_max = options.block_bytes;
@@ -77,7 +77,7 @@ Status RecordReader::Plan() {
     i = end;
   }
   plan_->Finish();
-  load::BlockCut cut;
+  BlockCut cut;
   cut.has_leaf = [this](const Extent& file) { return leaves_.Has(file); };
   plan_->CutBlocks(cut);
   return {};
@@ -95,7 +95,7 @@ Status RecordReader::Fetch() {
 }
 
 Status RecordReader::FetchBlocks() {
-  const std::span<const load::PlannedBlock> blocks = plan_->blocks();
+  const std::span<const PlannedBlock> blocks = plan_->blocks();
   std::vector<file::BlockRead> reads;
   reads.reserve(blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -111,16 +111,16 @@ Status RecordReader::FetchBlocks() {
     }
   }
   if (!status) return status;
-  for (const load::PlannedBlock& block : blocks) {
+  for (const PlannedBlock& block : blocks) {
     if (!block.is_leaf) continue;
     leaves_.Keep(block.file, memory_->bytes().subspan(block.at, block.file.length_bytes));
   }
   return {};
 }
 
-Result<RecordView> RecordReader::CheckRecord(const load::PlannedRun& run,
-                                             const file::LeafPage& leaf, uint64_t into_run) const {
-  const load::PlannedValue& value = plan_->values()[run.first_value + into_run];
+Result<RecordView> RecordReader::CheckRecord(const PlannedRun& run, const file::LeafPage& leaf,
+                                             uint64_t into_run) const {
+  const PlannedValue& value = plan_->values()[run.first_value + into_run];
   LMDBIO_TRY(const file::LeafEntry entry, checker_.EntryOf(run, leaf, into_run, value.file));
   const Bytes bytes = memory_->bytes();
   if (entry.flags == file::kOverflowNode) LMDBIO_TRY_VOID(checker_.CheckHead(value, bytes));
@@ -130,7 +130,7 @@ Result<RecordView> RecordReader::CheckRecord(const load::PlannedRun& run,
 Status RecordReader::Check() {
   LMDBIO_TRY_VOID(guard_.AfterSlot());
   found_.clear();
-  for (const load::PlannedRun& run : plan_->runs()) {
+  for (const PlannedRun& run : plan_->runs()) {
     LMDBIO_TRY(const file::LeafPage leaf, checker_.OpenRun(run, memory_->bytes()));
     for (uint64_t i = 0; i < run.record_count; ++i) {
       LMDBIO_TRY(const RecordView record, CheckRecord(run, leaf, i));

@@ -82,7 +82,7 @@ class RecordReader {
   Status Fetch();
   Status FetchBlocks();
   Status Check();
-  Result<RecordView> CheckRecord(const load::PlannedRun& run, const file::LeafPage& leaf,
+  Result<RecordView> CheckRecord(const PlannedRun& run, const file::LeafPage& leaf,
                                  uint64_t into_run) const;
 
   std::unique_ptr<file::FileSource> source_;
@@ -91,7 +91,7 @@ class RecordReader {
   std::unique_ptr<Locator> locator_;
   uint64_t record_count_ = 0;
   std::vector<std::string> notes_;
-  std::optional<load::ReadPlan> plan_;
+  std::optional<ReadPlan> plan_;
   std::unique_ptr<ranks::SharedMemory> memory_;
   LeafCache leaves_;
   std::unique_ptr<file::BlockEngine> engine_;  // after the memory it writes to

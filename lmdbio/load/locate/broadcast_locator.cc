@@ -48,7 +48,7 @@ class BroadcastLocator final : public Locator {
     return walker_ ? is_sent : broadcast_->HasPlaces();
   }
 
-  Result<bool> BeginGroup(const load::BatchGroup& group) override {
+  Result<bool> BeginGroup(const BatchGroup& group) override {
     first_record_ = group.first_walk % record_count_;
     if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
@@ -101,7 +101,7 @@ class BroadcastLocator final : public Locator {
   }
 
   std::unique_ptr<Locator> walker_;
-  std::unique_ptr<load::LocationBroadcast> broadcast_;
+  std::unique_ptr<LocationBroadcast> broadcast_;
   uint64_t record_count_;
   uint64_t first_record_ = 0;              // of the group at hand
   std::vector<RecordLocation> locations_;  // of all hosts' records in the group

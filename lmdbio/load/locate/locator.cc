@@ -19,7 +19,7 @@ constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
 // Publishes a whole layout for the other readers of the host, if there are any. Returns the layout
 // in shared memory, or the given one if there is no room for it.
-file::Layout ShareWithHost(file::Layout layout, load::SharedLayout* host) {
+file::Layout ShareWithHost(file::Layout layout, SharedLayout* host) {
   if (host == nullptr) return layout;
   std::optional<file::Layout> shared = host->Publish(0, layout);
   host->End({});
@@ -62,7 +62,7 @@ Result<file::Layout> LayoutOf(const file::Provenance& provenance, const std::str
 
 class ProvenanceLocator final : public Locator {
  public:
-  ProvenanceLocator(file::Provenance provenance, std::string path, load::SharedLayout* host)
+  ProvenanceLocator(file::Provenance provenance, std::string path, SharedLayout* host)
       : provenance_(std::move(provenance)), path_(std::move(path)), host_(host) {}
 
   Result<uint64_t> RecordCount() override { return provenance_.record_count(); }
@@ -83,18 +83,18 @@ class ProvenanceLocator final : public Locator {
 
   file::Provenance provenance_;
   std::string path_;
-  load::SharedLayout* host_;
+  SharedLayout* host_;
   std::optional<file::Layout> layout_;
 };
 
 }  // namespace
 
-std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, load::SharedLayout* host) {
+std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, SharedLayout* host) {
   return std::make_unique<LayoutLocator>(ShareWithHost(std::move(layout), host));
 }
 
 std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std::string path,
-                                               load::SharedLayout* host) {
+                                               SharedLayout* host) {
   return std::make_unique<ProvenanceLocator>(std::move(provenance), std::move(path), host);
 }
 

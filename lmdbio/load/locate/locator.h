@@ -58,7 +58,7 @@ class Locator {
   //             for other hosts are sent. Errors: kPeerFailed
   virtual void Expect(RecordIndex /*first*/, uint64_t /*count*/) {}
   virtual bool IsReady() { return true; }
-  virtual Result<bool> BeginGroup(const load::BatchGroup& /*group*/) { return true; }
+  virtual Result<bool> BeginGroup(const BatchGroup& /*group*/) { return true; }
   virtual Status EndGroup() { return {}; }
   virtual Status Drain() { return {}; }
 

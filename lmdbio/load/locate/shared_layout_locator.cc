@@ -15,7 +15,7 @@ namespace {
 
 class SharedLayoutLocator final : public Locator {
  public:
-  SharedLayoutLocator(const load::SharedLayout& host,
+  SharedLayoutLocator(const SharedLayout& host,
                       std::function<Result<std::unique_ptr<Locator>>()> make_own,
                       uint64_t record_count)
       : host_(host), make_own_(std::move(make_own)), record_count_(record_count) {}
@@ -64,21 +64,20 @@ class SharedLayoutLocator final : public Locator {
 
   // False at the end.
   Result<bool> LearnMore() {
-    load::SharedLayout::Piece piece;
-    LMDBIO_TRY(const load::SharedLayout::PartLookup found,
-               host_.Await(pieces_.size(), stop_, piece));
+    SharedLayout::Piece piece;
+    LMDBIO_TRY(const SharedLayout::PartLookup found, host_.Await(pieces_.size(), stop_, piece));
     switch (found) {
-      case load::SharedLayout::PartLookup::kPiece:
+      case SharedLayout::PartLookup::kPiece:
         pieces_.push_back(std::move(piece));
         return true;
-      case load::SharedLayout::PartLookup::kEnd:
+      case SharedLayout::PartLookup::kEnd:
         is_ended_ = true;
         return false;
-      case load::SharedLayout::PartLookup::kNoRoom: {
+      case SharedLayout::PartLookup::kNoRoom: {
         LMDBIO_TRY(own_, make_own_());
         return true;
       }
-      case load::SharedLayout::PartLookup::kStopped:
+      case SharedLayout::PartLookup::kStopped:
         break;
     }
     return Fail(ErrorCode::kPeerFailed, "the loader was closed");
@@ -88,11 +87,11 @@ class SharedLayoutLocator final : public Locator {
     return pieces_.empty() ? 0 : pieces_.back().first_record + pieces_.back().layout.record_count();
   }
 
-  const load::SharedLayout& host_;
+  const SharedLayout& host_;
   std::function<Result<std::unique_ptr<Locator>>()> make_own_;
   uint64_t record_count_;
   std::atomic<bool> stop_{false};
-  std::vector<load::SharedLayout::Piece> pieces_;
+  std::vector<SharedLayout::Piece> pieces_;
   bool is_ended_ = false;
   std::unique_ptr<Locator> own_;
 };
@@ -100,7 +99,7 @@ class SharedLayoutLocator final : public Locator {
 }  // namespace
 
 std::unique_ptr<Locator> MakeHostLayoutLocator(
-    const load::SharedLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
+    const SharedLayout& host, std::function<Result<std::unique_ptr<Locator>>()> make_own,
     uint64_t record_count) {
   return std::make_unique<SharedLayoutLocator>(host, std::move(make_own), record_count);
 }

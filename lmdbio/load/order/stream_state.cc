@@ -99,7 +99,7 @@ class Fields {
 };
 
 bool DealsOut(const ScheduleOptions& options) {
-  return load::DealsOut(options.walk.order, options.walk.shuffle, options.reuse);
+  return DealsOut(options.walk.order, options.walk.shuffle, options.reuse);
 }
 
 Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {

@@ -52,30 +52,30 @@ struct StrategyTraits {
   Strategy strategy = Strategy::kAuto;
   std::string_view name;
   LocateMethod locating = LocateMethod::kBest;
-  load::Coalescing coalescing = load::Coalescing::kNeighbours;
+  Coalescing coalescing = Coalescing::kNeighbours;
   // The engine of the strategy. kProbe: rank 0 chooses one when the loader opens.
   enum class EngineChoice { kMmap, kPread, kUringDirect, kProbe } engine = EngineChoice::kProbe;
   Staggering staggering = Staggering::kNone;
 };
 
 inline constexpr std::array<StrategyTraits, 9> kStrategies = {{
-    {Strategy::kLmdb, "lmdb", LocateMethod::kNone, load::Coalescing::kNone,
+    {Strategy::kLmdb, "lmdb", LocateMethod::kNone, Coalescing::kNone,
      StrategyTraits::EngineChoice::kMmap},
-    {Strategy::kLmm, "lmm", LocateMethod::kCursor, load::Coalescing::kNone,
+    {Strategy::kLmm, "lmm", LocateMethod::kCursor, Coalescing::kNone,
      StrategyTraits::EngineChoice::kMmap},
-    {Strategy::kLmmDm, "lmm-dm", LocateMethod::kHandedCursor, load::Coalescing::kNone,
+    {Strategy::kLmmDm, "lmm-dm", LocateMethod::kHandedCursor, Coalescing::kNone,
      StrategyTraits::EngineChoice::kMmap},
-    {Strategy::kLmmDio, "lmm-dio", LocateMethod::kOneWalker, load::Coalescing::kNone,
+    {Strategy::kLmmDio, "lmm-dio", LocateMethod::kOneWalker, Coalescing::kNone,
      StrategyTraits::EngineChoice::kPread},
-    {Strategy::kLmmDioProv, "lmm-dio-prov", LocateMethod::kProvenance, load::Coalescing::kNone,
+    {Strategy::kLmmDioProv, "lmm-dio-prov", LocateMethod::kProvenance, Coalescing::kNone,
      StrategyTraits::EngineChoice::kPread},
     {Strategy::kLmmDioProvCoal, "lmm-dio-prov-coal", LocateMethod::kProvenance,
-     load::Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread},
+     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread},
     {Strategy::kLmmDioProvCoalStag, "lmm-dio-prov-coal-stag", LocateMethod::kProvenance,
-     load::Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kTokens},
-    {Strategy::kScan, "scan", LocateMethod::kScan, load::Coalescing::kNeighbours,
+     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kTokens},
+    {Strategy::kScan, "scan", LocateMethod::kScan, Coalescing::kNeighbours,
      StrategyTraits::EngineChoice::kUringDirect},
-    {Strategy::kAuto, "auto", LocateMethod::kBest, load::Coalescing::kNeighbours,
+    {Strategy::kAuto, "auto", LocateMethod::kBest, Coalescing::kNeighbours,
      StrategyTraits::EngineChoice::kProbe, Staggering::kIfWorthIt},
 }};
 

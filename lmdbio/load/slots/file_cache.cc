@@ -8,7 +8,7 @@
 namespace lmdbio::load {
 
 uint64_t FileCache::BytesNeeded(uint64_t file_bytes) {
-  return AlignUp(file_bytes, load::kStretchAlignBytes);
+  return AlignUp(file_bytes, kStretchAlignBytes);
 }
 
 FileCache::FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_bytes,
@@ -22,9 +22,8 @@ FileCache::FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_by
   LMDBIO_CHECK(memory.size() >= BytesNeeded(file_bytes));
 }
 
-void FileCache::TakeMissing(std::span<const load::PlannedBlock> blocks,
-                            std::vector<Extent>& missing) {
-  for (const load::PlannedBlock& block : blocks) {
+void FileCache::TakeMissing(std::span<const PlannedBlock> blocks, std::vector<Extent>& missing) {
+  for (const PlannedBlock& block : blocks) {
     const uint64_t end = block.file.offset + block.file.length_bytes;
     for (uint64_t chunk = block.file.offset / chunk_bytes_; chunk * chunk_bytes_ < end; ++chunk) {
       if (requested_[chunk] || chunk % reader_count_ != reader_index_) continue;

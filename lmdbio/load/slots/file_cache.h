@@ -38,7 +38,7 @@ class FileCache {
 
   // Adds this reader's chunks that overlap `blocks` and were not requested before. They count as
   // requested from now on.
-  void TakeMissing(std::span<const load::PlannedBlock> blocks, std::vector<Extent>& missing);
+  void TakeMissing(std::span<const PlannedBlock> blocks, std::vector<Extent>& missing);
 
   // A chunk could not be read. The next slot that needs it requests it again.
   void Forget(const Extent& chunk) { requested_[chunk.offset / chunk_bytes_] = false; }

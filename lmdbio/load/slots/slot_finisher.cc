@@ -11,8 +11,6 @@ namespace {
 
 using file::LeafEntry;
 using file::LeafPage;
-using load::PlannedRun;
-using load::PlannedValue;
 
 // Heads of overflow runs are prefetched this many records ahead. They lie pages apart, and the
 // processor does not predict such addresses.
@@ -43,11 +41,11 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
   const size_t local_count = ranks_.local_ranks.size();
   const uint64_t end = first_batch_ + slot.groups[groups_begun_++].batch_count;
   for (uint64_t batch = first_batch_; batch < end; ++batch) {
-    const load::BatchSpan& span = slot.batches[batch];
+    const BatchSpan& span = slot.batches[batch];
     for (size_t i = 0; i < local_count; ++i) {
       const int owner = ranks_.local_ranks[LenderOf(i, span.pass)];
       shares_[batch * local_count + i] = {next_entry_, 0, 0};
-      next_entry_ += load::ShareCount(span, ranks_.share, owner, ranks_.rank_count);
+      next_entry_ += ShareCount(span, ranks_.share, owner, ranks_.rank_count);
     }
   }
 }
@@ -55,11 +53,11 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
 // With ReuseAmong::kHost, the shares of a batch move by one local rank in each pass. LenderOf
 // returns the local rank whose share `taker` gets in a pass; TakerOf is the inverse function.
 size_t SlotFinisher::LenderOf(size_t taker, uint64_t pass) const {
-  if (ranks_.reuse_among == load::ReuseAmong::kRank) return taker;
+  if (ranks_.reuse_among == ReuseAmong::kRank) return taker;
   return (taker + pass) % ranks_.local_ranks.size();
 }
 size_t SlotFinisher::TakerOf(size_t lender, uint64_t pass) const {
-  if (ranks_.reuse_among == load::ReuseAmong::kRank) return lender;
+  if (ranks_.reuse_among == ReuseAmong::kRank) return lender;
   const size_t count = ranks_.local_ranks.size();
   return (lender + count - pass % count) % count;
 }
@@ -107,13 +105,12 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
   Result<RecordEntry> entry = CheckRecord(slot, run, leaf, value_index);
   if (!entry && on_error_ == OnError::kRaise) return Fail(std::move(entry).error());
   const GroupRange& range = slot.ranges[range_index_];
-  const load::BatchGroup& group = slot.groups[range.group_index];
+  const BatchGroup& group = slot.groups[range.group_index];
   for (uint64_t pass = 0; pass < group.pass_count; ++pass) {
     const BatchGroup::BatchPosition at = group.PlaceOf(range.first + into_range_, pass);
     const uint64_t batch_index = first_batch_ + at.batch;
     const uint64_t position = group.PositionOf(at);
-    const int owner =
-        load::OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
+    const int owner = OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
     const int lender = local_of_[static_cast<size_t>(owner)];
     LMDBIO_DCHECK(lender >= 0);
     const size_t taker = TakerOf(static_cast<size_t>(lender), pass);
@@ -133,7 +130,7 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
 void SlotFinisher::SortPasses(const PlannedSlot& slot) {
   const size_t local_count = ranks_.local_ranks.size();
   uint64_t first = 0;
-  for (const load::BatchGroup& group : slot.groups) {
+  for (const BatchGroup& group : slot.groups) {
     const uint64_t per_pass = group.batches_per_pass();
     const bool is_sorted = group.pass_count == 1 || group.by_slots || per_pass == 1;
     for (uint64_t batch = per_pass; batch < group.batch_count && !is_sorted; ++batch) {

@@ -32,14 +32,14 @@ void AddRecords(uint64_t first, uint64_t count, std::vector<GroupRange>& ranges)
 // A group lists its records batch by batch (or, with by_slots, rank by rank over all batches of a
 // pass). Within each such list the shares of the ranks follow each other, so the host's ranges are
 // found by adding up the shares of the ranks before each local one.
-std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRanks& ranks) {
+std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks) {
   std::vector<GroupRange> ranges;
   const auto local_count = static_cast<int>(ranks.local_ranks.size());
   if (local_count == ranks.rank_count) {
     AddRecords(0, group.record_count, ranges);
     return ranges;
   }
-  if (ranks.share == load::Share::kRoundRobin) {
+  if (ranks.share == Share::kRoundRobin) {
     const auto whole = static_cast<uint64_t>(ranks.rank_count);
     // The group is one batch, so positions and records are in the same order.
     const uint64_t begin = group.first_position;
@@ -53,10 +53,10 @@ std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRank
     return ranges;
   }
   // The records of a rank that lie together: those of all batches of a pass, or of one batch.
-  const load::BatchSpan one = group.first_span();
+  const BatchSpan one = group.first_span();
   const uint64_t together = group.by_slots ? group.batches_per_pass() : 1;
   const auto count_of = [&](int rank) {
-    return load::ShareCount(one, ranks.share, rank, ranks.rank_count) * together;
+    return ShareCount(one, ranks.share, rank, ranks.rank_count) * together;
   };
   for (uint64_t base = 0; base < group.record_count; base += one.record_count * together) {
     uint64_t first = base;
@@ -72,7 +72,7 @@ std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRank
   return ranges;
 }
 
-SlotPlanner::SlotPlanner(const load::Schedule& schedule, uint64_t first_batch, HostRanks ranks,
+SlotPlanner::SlotPlanner(const Schedule& schedule, uint64_t first_batch, HostRanks ranks,
                          Locator& locator, const SlotLimits& limits)
     : schedule_(schedule),
       ranks_(std::move(ranks)),
@@ -82,8 +82,7 @@ SlotPlanner::SlotPlanner(const load::Schedule& schedule, uint64_t first_batch, H
       next_batch_(schedule.Group(first_batch).first_batch) {}
 
 // Plans the records of one range. The range may cross the end of the epoch, even several times.
-Status SlotPlanner::AddRange(const load::BatchGroup& group, const GroupRange& range,
-                             PlannedSlot& slot) {
+Status SlotPlanner::AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot) {
   const uint64_t end = group.first_walk + range.first + range.count;
   for (uint64_t at = end - range.count; at < end;) {
     const WalkRun run = RunAt(at, end - at);
@@ -98,11 +97,11 @@ Status SlotPlanner::AddRange(const load::BatchGroup& group, const GroupRange& ra
 // records to the locator, so that it can fetch pages while the present group is read.
 void SlotPlanner::LookAhead(uint64_t number) {
   if (limits_.stream_batches > 0 && number >= limits_.stream_batches) return;
-  const load::BatchGroup group = schedule_.Group(number);
+  const BatchGroup group = schedule_.Group(number);
   next_ranges_ = HostRanges(group, ranks_);
   if (next_ranges_.empty()) return locator_.Expect({}, 0);
   const GroupRange& range = next_ranges_.front();
-  const load::WalkRun run = RunAt(group.first_walk + range.first, range.count);
+  const WalkRun run = RunAt(group.first_walk + range.first, range.count);
   locator_.Expect(run.first, run.count);
 }
 
@@ -114,11 +113,11 @@ WalkRun SlotPlanner::RunAt(uint64_t at, uint64_t count_max) {
 }
 
 // Adds the host's records of a group to the slot. False if the planner was stopped.
-Result<bool> SlotPlanner::AddGroup(const load::BatchGroup& group, PlannedSlot& slot) {
+Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
   // Check first: the plan of a batch of many epochs would fill the memory of this process.
-  const load::BatchSpan first = schedule_.Batch(group.first_batch);
+  const BatchSpan first = schedule_.Batch(group.first_batch);
   const uint64_t share =
-      load::ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
+      ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
   if (share > limits_.ring_bytes / sizeof(RecordEntry) / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("batch {} holds {} records for one rank; make the batch smaller or the "
@@ -151,7 +150,7 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
       slot.batches.size() * ranks_.local_ranks.size() * sizeof(BatchShare);
   const uint64_t entries_at = AlignUp(shares_bytes, alignof(RecordEntry));
   const uint64_t pages_at =
-      AlignUp(entries_at + slot.entry_count * sizeof(RecordEntry), load::kStretchAlignBytes);
+      AlignUp(entries_at + slot.entry_count * sizeof(RecordEntry), kStretchAlignBytes);
   const uint64_t size_bytes = pages_at + slot.plan.buffer_bytes();
   const std::optional<WindowReservation> reserved = allocator_.Allocate(size_bytes);
   if (!reserved) {
@@ -193,7 +192,7 @@ Result<bool> SlotPlanner::AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot
     if (HasEnoughRecords(slot)) return false;
     if (limits_.stream_batches > 0 && next_batch_ >= limits_.stream_batches) return false;
     if (limits_.group_count_max > 0 && slot.groups.size() == limits_.group_count_max) return false;
-    const load::BatchGroup group = schedule_.Group(next_batch_);
+    const BatchGroup group = schedule_.Group(next_batch_);
     LMDBIO_TRY(const bool added, AddGroup(group, slot));
     if (!added) {
       slot.batches.clear();

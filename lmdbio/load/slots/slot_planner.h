@@ -26,8 +26,8 @@ namespace lmdbio::load {
 struct HostRanks {
   int rank_count = 1;            // of the job
   std::vector<int> local_ranks;  // [ranks of the host] job ranks, ascending
-  load::Share share = load::Share::kBlock;
-  load::ReuseAmong reuse_among = load::ReuseAmong::kRank;
+  Share share = Share::kBlock;
+  ReuseAmong reuse_among = ReuseAmong::kRank;
 };
 
 // Consecutive records in the epoch order that this host needs from one batch group.
@@ -38,18 +38,18 @@ struct GroupRange {
 };
 
 struct PlannedSlot {
-  explicit PlannedSlot(const load::ReadPlanOptions& options) : plan(options) {}
+  explicit PlannedSlot(const ReadPlanOptions& options) : plan(options) {}
 
   uint64_t number = 0;
-  std::vector<load::BatchSpan> batches;
-  std::vector<load::BatchGroup> groups;  // of these batches
+  std::vector<BatchSpan> batches;
+  std::vector<BatchGroup> groups;  // of these batches
   // The records of the plan's values, in the same order.
   std::vector<GroupRange> ranges;
   uint64_t run_count = 0;    // runs of consecutive records in these ranges
   uint64_t entry_count = 0;  // records, each as often as it is handed out
   bool is_scattered = false;
   bool is_kept = false;  // its pages are used in the file cache
-  load::ReadPlan plan;
+  ReadPlan plan;
   uint64_t free_after = 0;  // slots that the ranks must release before this one may be filled
   uint64_t pages_at = 0;    // the plan's buffer in the window memory; 0 if the pages lie elsewhere
   SlotHead head;
@@ -85,8 +85,8 @@ class SlotPlanner {
  public:
   // locator  borrowed
   // first_batch  the first batch that a rank needs; the first slot begins with its group
-  SlotPlanner(const load::Schedule& schedule, uint64_t first_batch, HostRanks ranks,
-              Locator& locator, const SlotLimits& limits);
+  SlotPlanner(const Schedule& schedule, uint64_t first_batch, HostRanks ranks, Locator& locator,
+              const SlotLimits& limits);
 
   // Plans the next slot; false at the end of the stream.
   // Errors: of the locator; kResourceExhausted  a batch needs more than the memory budget
@@ -106,14 +106,14 @@ class SlotPlanner {
  private:
   void LookAhead(uint64_t number);
   WalkRun RunAt(uint64_t at, uint64_t count_max);
-  Result<bool> AddGroup(const load::BatchGroup& group, PlannedSlot& slot);
+  Result<bool> AddGroup(const BatchGroup& group, PlannedSlot& slot);
   Result<bool> AddGroupsUpTo(uint64_t target_bytes, PlannedSlot& slot);
   bool HasEnoughRecords(const PlannedSlot& slot) const;
   bool IsScattered(const PlannedSlot& slot, uint64_t extent_count) const;
-  Status AddRange(const load::BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
+  Status AddRange(const BatchGroup& group, const GroupRange& range, PlannedSlot& slot);
   Status Place(PlannedSlot& slot);
 
-  load::Schedule schedule_;
+  Schedule schedule_;
   HostRanks ranks_;
   Locator& locator_;
   SlotLimits limits_;
@@ -129,7 +129,7 @@ class SlotPlanner {
 // The records of `group` that belong to the host, ascending; consecutive records form one range.
 // (group_index is left 0.)
 // Requires: a group of several batches only with Share::kBlock
-std::vector<GroupRange> HostRanges(const load::BatchGroup& group, const HostRanks& ranks);
+std::vector<GroupRange> HostRanges(const BatchGroup& group, const HostRanks& ranks);
 
 }  // namespace lmdbio::load
 #endif  // LMDBIO_LOAD_SLOTS_SLOT_PLANNER_H_
