@@ -82,7 +82,8 @@ class GenerateOptionsTest(unittest.TestCase):
         self.assertLessEqual(found, EDITS.keys())
 
     def test_an_edited_row_makes_its_declarations_stale(self):
-        self.edit(TABLE, 'doc = "Reads in flight, for each reader."', 'doc = "Reads under way."')
+        self.edit(TABLE, 'doc = "The number of reads in flight for each reader."',
+                  'doc = "Reads under way."')
         self.assertEqual(self.generate("--check").returncode, 1)
         self.assertEqual(self.generate().returncode, 0)
         for path in EDITS:

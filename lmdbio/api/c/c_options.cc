@@ -15,7 +15,7 @@ namespace {
 
 using load::LoaderOptions;
 
-// The ends of earlier structs, both of version 0.1.0: without and with placement.
+// The sizes of earlier structs, both of version 0.1.0: without and with placement.
 constexpr size_t kEarlierStructBytes[] = {offsetof(lmdbio_options, placement),
                                           offsetof(lmdbio_options, shuffle)};
 
@@ -45,7 +45,9 @@ Status TakeField(std::string_view field, int from, bool& to) {
 
 // A size whose -1 means "never".
 Status TakeField(std::string_view field, int64_t from, int64_t& to) {
-  if (from < -1) return BadField(field, fmt::format("{} is below -1", from));
+  if (from < -1) {
+    return BadField(field, fmt::format("{} is out of range; expected -1 or more", from));
+  }
   to = from;
   return {};
 }
@@ -65,7 +67,7 @@ Status TakeField(std::string_view field, int from, const ChoiceNumber<T> (&numbe
     to = choice.value;
     return {};
   }
-  return BadField(field, fmt::format("there is no {}", from));
+  return BadField(field, fmt::format("{} is not a known value", from));
 }
 
 // A choice that is a name in C.
@@ -79,7 +81,7 @@ Status TakeName(std::string_view field, std::string_view name, T& to) {
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", choice.name);
   }
-  return BadField(field, fmt::format("there is no \"{}\"; it can be {}", name, known));
+  return BadField(field, fmt::format("\"{}\" is not a known name; it can be {}", name, known));
 }
 
 template <typename T>

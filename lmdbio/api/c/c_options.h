@@ -1,4 +1,4 @@
-// lmdbio/api/c/c_options.h - lmdbio_options as the library has them.
+// lmdbio/api/c/c_options.h - converts lmdbio_options to the options of the library.
 #ifndef LMDBIO_API_C_C_OPTIONS_H_
 #define LMDBIO_API_C_C_OPTIONS_H_
 
@@ -9,13 +9,13 @@
 
 namespace lmdbio::api {
 
-// What the caller means, whatever version of the struct it knows: fields that it lacks are 0.
+// Completes the options of a caller of any version. Fields that the caller's struct lacks are 0.
 // options  may be null: all 0
-// Errors: kInvalidArgument  struct_size is none that ever was
-//         kUnsupported      something is set that this version does not know
+// Errors: kInvalidArgument  no version of the struct has this struct_size
+//         kUnsupported      a byte is set that this version does not know
 Result<lmdbio_options> CompleteOptions(const lmdbio_options* options);
 
-// Errors: kInvalidArgument  a value or name that there is not; names the field
+// Errors: kInvalidArgument  an unknown value or name; names the field
 Result<load::LoaderOptions> LoaderOptionsOf(const lmdbio_options& options);
 Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& options);
 

@@ -18,7 +18,7 @@ using sync::Operation;
 
 constexpr size_t kDimensionsMax = 255;
 
-// A number whose 0 is a default and whose -1 is nothing at all.
+// A number whose 0 stands for the default and whose -1 stands for zero.
 template <typename T>
 Status TakeOrNone(std::string_view field, int64_t value, int64_t most, T& to) {
   if (value < -1 || value > most) {
@@ -64,7 +64,7 @@ Status TakeShape(const lmdbio_sync_request& from, sync::Request& to) {
 }
 
 Status TakeName(const lmdbio_sync_request& from, sync::Request& to) {
-  if (to.operation == Operation::kJoin) return {};  // needs none
+  if (to.operation == Operation::kJoin) return {};  // a join needs no name
   if (from.name == nullptr) return BadField("request.name", "is NULL");
   to.name = from.name;
   return {};
@@ -130,7 +130,8 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   if (from.collective != nullptr) to.collective = from.collective;
   const std::string_view transport = from.transport == nullptr ? "own" : from.transport;
   if (transport != "own" && transport != "mpi") {
-    return BadField("options.transport", fmt::format("'{}' is none of own, mpi", transport));
+    return BadField("options.transport",
+                    fmt::format("'{}' is not a known name; it can be own, mpi", transport));
   }
   choice.has_mpi_transport = transport == "mpi";
   LMDBIO_TRY_VOID(TakeLimits(from, to));

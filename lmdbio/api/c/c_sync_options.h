@@ -1,4 +1,4 @@
-// lmdbio/api/c/c_sync_options.h - structs of lmdbio_sync.h as the library has them.
+// lmdbio/api/c/c_sync_options.h - converts the structs of lmdbio_sync.h to those of the library.
 #ifndef LMDBIO_API_C_C_SYNC_OPTIONS_H_
 #define LMDBIO_API_C_C_SYNC_OPTIONS_H_
 
@@ -11,7 +11,7 @@
 
 namespace lmdbio::api {
 
-// What lmdbio_sync_options mean.
+// The converted lmdbio_sync_options.
 struct SyncChoice {
   sync::SyncOptions options;
   bool has_mpi_transport = false;
@@ -20,19 +20,19 @@ struct SyncChoice {
 
   bool has_mpi_collectives() const { return options.collective == "mpi"; }
   bool has_mpi() const { return has_mpi_transport || has_mpi_collectives(); }
-  // What all ranks must have alike and sync::SyncOptions do not hold, in words.
+  // Describes the choice that sync::SyncOptions lacks. All ranks must have the same text.
   std::string TransportWords() const;
   // The options as one JSON object, by their names in C.
   std::string Json() const;
 };
 
 // options  may be null: all 0
-// Errors: kInvalidArgument  a value or name that there is not; names the field
-//         kUnsupported      something is set that this version does not know
+// Errors: kInvalidArgument  an unknown value or name; names the field
+//         kUnsupported      a byte is set that this version does not know
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options);
 
-// request     may be null, which is refused
-// rank_count  so many splits are read
+// request     null is an error
+// rank_count  the number of splits that are read
 // Errors: as SyncChoiceOf
 Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int rank_count);
 

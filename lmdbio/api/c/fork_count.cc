@@ -11,7 +11,7 @@ namespace lmdbio::api {
 namespace {
 
 std::atomic<uint64_t> fork_count = 0;
-std::atomic<std::uintptr_t> last_handle = 0x1d0;  // no small number that a program may make up
+std::atomic<std::uintptr_t> last_handle = 0x1d0;  // programs make up smaller numbers
 
 std::array<std::atomic<std::mutex*>, 4> held = {};
 

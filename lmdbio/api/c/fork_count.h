@@ -1,7 +1,7 @@
-// lmdbio/api/c/fork_count.h - whether this process is the one that something was made in.
+// lmdbio/api/c/fork_count.h - detects objects that were created before a fork of this process.
 //
 // A child of fork() has the memory of its parent but none of its threads, and shares its file
-// descriptors: what was open there can only be left alone here.
+// descriptors. The child therefore must not use, nor destroy, the open objects of its parent.
 #ifndef LMDBIO_API_C_FORK_COUNT_H_
 #define LMDBIO_API_C_FORK_COUNT_H_
 
@@ -10,15 +10,16 @@
 
 namespace lmdbio::api {
 
-// How often this process has been forked since its ancestor asked first. Threads: any.
+// Returns the number of forks between the process that called this first and this process.
+// Threads: any.
 uint64_t ForkCount();
 
-// Takes `mutex` before each fork of this process and gives it back behind, on both sides, so that
-// no child finds it taken by a thread that it has not. Four at most.
-// Lifetime: `mutex` must live for ever
+// Locks `mutex` before each fork of this process, and unlocks it afterwards in parent and child. So
+// no child inherits a mutex that is locked by a thread which the child lacks. At most four mutexes.
+// Lifetime: `mutex` must never be destroyed
 void HoldDuringFork(std::mutex& mutex);
 
-// Never the same twice in a process, never 0. Threads: any.
+// Returns a number that is unique in the process, and never 0. Threads: any.
 std::uintptr_t NextHandleNumber();
 
 }  // namespace lmdbio::api

@@ -1,7 +1,7 @@
-// lmdbio/api/c/handle_table.h - from the handles that C callers hold to the objects behind them.
+// lmdbio/api/c/handle_table.h - maps the handles of C callers to their objects.
 //
-// A handle is a number in the shape of a pointer, never used twice in a process: so one that was
-// closed, or never was one, is found out instead of followed.
+// A handle is a number in the type of a pointer, and no number is used twice in a process. So the
+// table detects a closed or invalid handle, and the library never dereferences one.
 #ifndef LMDBIO_API_C_HANDLE_TABLE_H_
 #define LMDBIO_API_C_HANDLE_TABLE_H_
 
@@ -19,8 +19,8 @@ namespace lmdbio::api {
 template <typename Handle, typename Object>
 class HandleTable {
  public:
-  // The table of this process. Never destroyed: handles that are still open when the program ends
-  // are left to the system, as reading threads may be at work.
+  // The table of this process. Never destroyed: reading threads may still run when the program
+  // ends, so the system releases handles that are open then.
   static HandleTable& Of() {
     static auto* table = new HandleTable;
     return *table;
@@ -33,14 +33,14 @@ class HandleTable {
     return reinterpret_cast<Handle*>(number);
   }
 
-  // Nothing if there is no such handle.
+  // Returns the object of a handle; null if there is no such handle.
   std::shared_ptr<Object> Find(const Handle* handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  // The same, and the handle is none from now on.
+  // Does the same as Find, and removes the handle.
   std::shared_ptr<Object> Take(const Handle* handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));

@@ -1,4 +1,4 @@
-// lmdbio/api/c/handles.h - what stands behind the handles of C callers.
+// lmdbio/api/c/handles.h - the objects behind the handles of C callers.
 #ifndef LMDBIO_API_C_HANDLES_H_
 #define LMDBIO_API_C_HANDLES_H_
 
@@ -26,24 +26,24 @@
 namespace lmdbio::api {
 
 inline constexpr const char* kForkedWords =
-    "the handle was opened before fork(), by the parent of this process, which must open its own";
+    "the handle was opened before fork(), by the parent of this process; open a new one here";
 inline constexpr const char* kNoHandleWords =
-    "no such handle: it is NULL, closed, or never was one";
+    "no such handle: it is NULL, closed, or was never opened";
 
-// Of a handle whose object is not for several threads: calls on it take turns.
+// The state of a handle whose object is for one thread at a time: calls on it take turns.
 struct HandleState {
   uint64_t fork_count = ForkCount();
   std::mutex turn;
   std::string message;             // of the last failure
   int error_number = 0;            // of the last failure: Error::error_number()
-  std::vector<std::string> notes;  // for the log, once the call is over
+  std::vector<std::string> notes;  // for the log, after the call
   lmdbio_log log = nullptr;
   void* log_context = nullptr;
 
   bool is_forked() const { return fork_count != ForkCount(); }
 
-  // Runs `call`, which returns a status, when no other call runs. Its notes are said behind it, so
-  // that the log may use the handle.
+  // Runs `call`, which returns a status, when no other call runs. Its notes go to the log after the
+  // mutex is unlocked, so that the log callback may use the handle.
   // Returns: the status; LMDBIO_FORKED in a child of fork() whose parent had a call under way
   template <typename Call>
   int InTurn(Call&& call) {
@@ -51,7 +51,7 @@ struct HandleState {
     if (!is_forked()) {
       lock.lock();
     } else if (!lock.try_lock()) {
-      return LMDBIO_FORKED;  // the thread whose turn it is runs in the parent only
+      return LMDBIO_FORKED;  // the thread that holds the mutex exists in the parent only
     }
     const int status = call();
     const std::vector<std::string> said = std::exchange(notes, {});
@@ -92,7 +92,7 @@ struct LoaderHandle : HandleState {
   std::unique_ptr<ranks::Group> group;   // before the loader, which it must outlive
   std::unique_ptr<load::Loader> loader;  // none if it could not be opened
   bool has_batch = false;
-  // What was handed out last.
+  // The results that the caller got last.
   lmdbio_batch batch = {};
   std::vector<lmdbio_record> records;
   std::string state;
@@ -101,7 +101,7 @@ struct LoaderHandle : HandleState {
   lmdbio_counters counters = {};
 
   bool is_open() const { return loader != nullptr; }
-  // In a child of fork(): nothing of the parent's is touched, and what is lost is this process's.
+  // Leaks the objects in a child of fork(): their destructors would disturb the parent.
   void LeaveAlone() {
     static_cast<void>(loader.release());
     static_cast<void>(group.release());
@@ -119,9 +119,9 @@ struct DatasetHandle : HandleState {
 using LoaderTable = HandleTable<lmdbio_loader, LoaderHandle>;
 using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 
-// Runs `call`, which returns a status, and lets no exception out: of ours there are none, but
-// memory may run out.
-// state  of the handle that is used, whose message is cleared then; or nullptr
+// Runs `call`, which returns a status, and converts exceptions to statuses. The library itself
+// throws none, but memory may run out.
+// state  the handle's state, whose message is cleared after an exception; or nullptr
 template <typename State, typename Call>
 int Guarded(State state, Call&& call) noexcept {
   const auto forget = [&]([[maybe_unused]] int number) {
@@ -133,7 +133,7 @@ int Guarded(State state, Call&& call) noexcept {
     forget(ENOMEM);
     return LMDBIO_RESOURCE_EXHAUSTED;
   } catch (const std::exception& exception) {
-    // Assigning what() could throw once more.
+    // Storing what() could throw again.
     forget(0);
     return LMDBIO_INTERNAL;
   }
@@ -141,7 +141,7 @@ int Guarded(State state, Call&& call) noexcept {
 
 enum class AfterFork { kRefused, kAllowed };
 
-// Opens an object in a new handle, which is there afterwards even if that failed.
+// Opens an object in a new handle. The handle exists afterwards even if opening failed.
 template <typename Table, typename Object, typename Handle, typename Open>
 int OpenHandle(Handle** out_handle, Open&& open) noexcept {
   if (out_handle == nullptr) return LMDBIO_INVALID_ARGUMENT;
@@ -158,7 +158,7 @@ int OpenHandle(Handle** out_handle, Open&& open) noexcept {
   });
 }
 
-// The same in a group. A rank without a place for its handle tells the others.
+// Does the same in a group. If out_handle is NULL on one rank, all ranks fail.
 template <typename Table, typename Object, typename Handle, typename Open>
 int OpenHandleInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* out_name,
                       Handle** out_handle, Open&& open) noexcept {
@@ -176,8 +176,8 @@ int OpenHandleInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* 
   });
 }
 
-// Runs `call` with the open object behind `handle`, in turn with other calls on it where the object
-// is not for several threads.
+// Runs `call` with the open object behind `handle`. If the object is for one thread at a time,
+// waits for other calls on it.
 template <typename Table, typename Handle, typename Call>
 int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
   return Guarded(nullptr, [&]() -> int {
@@ -188,7 +188,7 @@ int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
   });
 }
 
-// Ends the object behind `handle`. Nothing for null.
+// Closes `handle` and releases its object. Does nothing for null.
 template <typename Table, typename Handle>
 int Close(Handle* handle) noexcept {
   if (handle == nullptr) return LMDBIO_OK;
@@ -212,8 +212,8 @@ int ErrorNumberOf(Handle* handle) noexcept {
   return object ? object->LastErrorNumber() : 0;
 }
 
-// As lmdbio_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same
-// version.
+// Opens a loader in a group, as lmdbio_open, and takes ownership of the group. Only for
+// liblmdbio_mpi of the same version.
 LMDBIO_API int OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* path,
                            const lmdbio_options* options, lmdbio_loader** out_loader) noexcept;
 

@@ -8,7 +8,7 @@
 #include "lmdbio/api/c/handles.h"
 #include "lmdbio/load/plan/option_text.h"
 
-using namespace lmdbio;       // NOLINT: all of this file is the border
+using namespace lmdbio;       // NOLINT: the whole file translates between C and C++
 using namespace lmdbio::api;  // NOLINT
 
 namespace {
@@ -21,7 +21,7 @@ lmdbio_record RecordOf(Bytes key, Bytes value, uint64_t position) {
           static_cast<uint32_t>(key.size())};
 }
 
-// What the caller wants; of `handle`, who hears the log.
+// Returns the complete options of the caller, and sets the log callback of `handle`.
 Result<lmdbio_options> ReadArguments(HandleState& handle, const char* path,
                                      const lmdbio_options* options) {
   if (path == nullptr) return Fail(ErrorCode::kInvalidArgument, "the path is NULL");
@@ -37,7 +37,8 @@ Result<load::LoaderOptions> ReadLoaderArguments(HandleState& handle, const char*
   return LoaderOptionsOf(complete);
 }
 
-// What one rank alone finds wrong with its arguments is told to all: the others would wait for it.
+// The ranks agree on the arguments before they open. Otherwise one rank would return its error
+// while the other ranks wait for it.
 Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
   Result<load::LoaderOptions> options = ReadLoaderArguments(handle, path, c_options);
   Status mine = options ? Status() : Fail(options.error().Copy());
@@ -56,7 +57,7 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
   return {};
 }
 
-// After a step of the loader.
+// Fills the batch of the handle from the loader, and returns it to the caller.
 void HandOut(LoaderHandle& handle, const lmdbio_batch** out_batch) {
   const load::Batch& batch = handle.loader->batch();
   const size_t count = batch.record_count();
@@ -92,7 +93,7 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
   });
 }
 
-// After Restore and SetEpoch.
+// Returns the status of a call after Restore or SetEpoch, and takes the notes of the loader.
 int WentOn(LoaderHandle& handle, const Status& status) {
   handle.notes = handle.loader->TakeNotes();
   return status ? LMDBIO_OK : handle.Keep(status.error());
@@ -118,7 +119,7 @@ const char* lmdbio_strerror(int status) {
     case LMDBIO_END:
       return "end of the stream";
     case LMDBIO_TIMEOUT:
-      return "nothing yet";
+      return "no result within the time limit";
     default:
       break;
   }
@@ -151,7 +152,9 @@ int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size
     const auto refuse = [&](std::string why) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, std::move(why));
     };
-    if (!handle.has_batch) return refuse("there is no batch at hand to copy");
+    if (!handle.has_batch) {
+      return refuse("there is no current batch to copy; call lmdbio_next first");
+    }
     const std::vector<lmdbio_record>& records = handle.records;
     if (row_count < records.size()) {
       return refuse(fmt::format("{} records do not fit into {} rows", records.size(), row_count));
@@ -159,8 +162,8 @@ int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size
     if (rows == nullptr && row_count > 0 && row_bytes > 0) return refuse("rows is NULL");
     for (const lmdbio_record& record : records) {
       if (record.value_size <= row_bytes) continue;
-      return refuse(fmt::format("the value at position {} has {} bytes, a row {}", record.position,
-                                record.value_size, row_bytes));
+      return refuse(fmt::format("the value at position {} has {} bytes, but row_bytes is {}",
+                                record.position, record.value_size, row_bytes));
     }
     auto* row = static_cast<std::byte*>(rows);
     for (const lmdbio_record& record : records) {
@@ -174,7 +177,7 @@ int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size
 }
 
 int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
-  // Reads nothing but memory of this process's own, so a forked child may, too.
+  // Save reads only private memory of this process, so a forked child may call it, too.
   return WithOpen<LoaderTable>(loader, AfterFork::kAllowed, [&](LoaderHandle& handle) -> int {
     if (out_state == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_state is NULL");
     handle.state = handle.loader->Save();
@@ -185,7 +188,7 @@ int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
 
 int lmdbio_restore(lmdbio_loader* loader, const char* state) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
-    // An empty state is refused by the loader, on all ranks alike.
+    // The loader refuses an empty state, on all ranks alike.
     handle.has_batch = false;
     return WentOn(handle, handle.loader->Restore(state == nullptr ? "" : state));
   });

@@ -1,4 +1,4 @@
-/* lmdbio.h - batches of an LMDB database, and records by number, in C11.
+/* lmdbio.h - reads batches of an LMDB database, and records by number, in C11.
  *
  *   lmdbio_options options = LMDBIO_OPTIONS_INIT;
  *   options.global_batch_size = 256;
@@ -17,25 +17,25 @@
  * Rules for every call, unless its comment says otherwise:
  *  1. It returns a status: LMDBIO_OK (0) or another LMDBIO_ code, all positive. Results go to the
  *     trailing out_ arguments, which must not be NULL and are written on success only.
- *  2. Handles are opaque and no addresses: never dereference one. NULL, a handle that was closed
- *     and a number that never was one give LMDBIO_BAD_HANDLE.
+ *  2. A handle is opaque and not an address: never dereference it. A call returns LMDBIO_BAD_HANDLE
+ *     for NULL, for a handle that was closed, and for a number that was never a handle.
  *  3. Handles are independent of each other. Calls of several threads on one handle wait for each
- *     other, and none fails for that. But each call ends the life of what an earlier one handed out
- *     (rule 5), also in another thread: threads that share a handle hold a lock of their own from a
- *     call until they have used its results. What is closed beside a call of another thread is let
- *     go of when that call ends.
- *  4. lmdbio_message() says in one line what the last call on a handle that failed had to say, and
- *     lmdbio_errno() has the errno behind it. Nothing is printed; errno itself is not touched on
- *     purpose.
- *  5. What a call hands out belongs to the library and is valid until the next call on the same
- *     handle that names it as its end, at the latest until the handle is closed.
- *  6. "Collective" means, for a loader opened by lmdbio_open_mpi: every rank makes the call, and
- *     all get a failure if one does. For other loaders it means nothing.
- *  7. Structs that are passed in begin with struct_size; zero in a field is its default, and fields
- *     are only ever appended. Structs that are handed out only ever grow at their end.
- *  8. After fork() the child may call lmdbio_save and lmdbio_close on a handle of its parent's,
- *     which do not disturb the parent; everything else gives LMDBIO_FORKED. The child opens its
- *     own.
+ *     other; none of them fails because of that. Each call may end the validity of earlier results
+ *     (rule 5), also of results in another thread. Threads that share a handle therefore hold a
+ *     lock of their own from a call until they have used its results. If a thread closes a handle
+ *     during a call of another thread, the object is released when that call ends.
+ *  4. lmdbio_message() returns one line about the last call on a handle that failed, and
+ *     lmdbio_errno() returns its errno. The library prints nothing. It does not set errno
+ *     deliberately.
+ *  5. The results of a call belong to the library. They are valid until the next call on the same
+ *     handle that the comment of the result names, at the latest until the handle is closed.
+ *  6. "Collective" concerns loaders that lmdbio_open_mpi opened: every rank makes the call, and all
+ *     ranks get a failure if one rank fails. For other loaders it has no meaning.
+ *  7. Structs of the caller begin with struct_size. Zero in a field is its default, and new fields
+ *     are appended. Structs of the library grow at their end only.
+ *  8. After fork() the child may call lmdbio_save and lmdbio_close on a handle of its parent;
+ *     neither disturbs the parent. All other calls return LMDBIO_FORKED. The child opens handles of
+ *     its own.
  */
 #ifndef LMDBIO_CAPI_LMDBIO_H_
 #define LMDBIO_CAPI_LMDBIO_H_
@@ -62,29 +62,29 @@ extern "C" {
 /* The numbers never change. */
 enum {
   LMDBIO_OK = 0,
-  LMDBIO_INVALID_ARGUMENT = 1,   /* the call was wrong: mend the arguments */
-  LMDBIO_NOT_FOUND = 2,          /* the file, database or record is not there */
-  LMDBIO_PERMISSION = 3,         /* there, but this process may not read it */
+  LMDBIO_INVALID_ARGUMENT = 1,   /* the call was wrong: correct the arguments */
+  LMDBIO_NOT_FOUND = 2,          /* the file, database or record does not exist */
+  LMDBIO_PERMISSION = 3,         /* the file exists, but this process may not read it */
   LMDBIO_IO = 4,                 /* the storage failed: see lmdbio_errno */
   LMDBIO_CORRUPTION = 5,         /* the bytes break a rule of the format; restore the file */
-  LMDBIO_UNSUPPORTED = 6,        /* well-formed, but of a kind this library refuses by name */
-  LMDBIO_STALE = 7,              /* the file is not, or no longer, the one that was meant */
+  LMDBIO_UNSUPPORTED = 6,        /* valid, but this library does not support it; named in message */
+  LMDBIO_STALE = 7,              /* the file is not, or is no longer, the expected one */
   LMDBIO_RESOURCE_EXHAUSTED = 8, /* memory, disk or a configured limit ran out */
   LMDBIO_INTERNAL = 9,           /* a dependency broke its contract */
   LMDBIO_PEER_FAILED = 10,       /* another rank failed; the message names it and says why */
-  LMDBIO_BAD_HANDLE = 11,        /* NULL, closed, of another kind, or never handed out */
+  LMDBIO_BAD_HANDLE = 11,        /* NULL, closed, of another kind, or never returned by a call */
   LMDBIO_FORKED = 12,            /* the handle was opened before fork(), in the parent */
-  /* No failures; they leave the message of a handle alone. */
-  LMDBIO_END = 100,    /* the stream is over (lmdbio_options.max_batches) */
-  LMDBIO_TIMEOUT = 101 /* nothing happened in the time given */
+  /* These are not failures; they do not change the message of a handle. */
+  LMDBIO_END = 100,    /* the stream has ended (lmdbio_options.max_batches) */
+  LMDBIO_TIMEOUT = 101 /* the time limit has passed without a result */
 };
 
-/* A status in words, as "corruption"; "unknown status" for other numbers. Never NULL.
+/* Returns a status in words, such as "corruption"; "unknown status" for other numbers. Never NULL.
  * Threads: any. */
 LMDBIO_API const char* lmdbio_strerror(int status);
 
-/* The version of the library that runs, as "0.1.0", and as a number: major * 1000000 + minor * 1000
- * + patch. out_number may be NULL.
+/* Returns the version of the loaded library, such as "0.1.0". Writes it as a number, too: major *
+ * 1000000 + minor * 1000 + patch. out_number may be NULL.
  * Threads: any. */
 LMDBIO_API const char* lmdbio_version(int* out_number);
 
@@ -95,15 +95,15 @@ LMDBIO_API const char* lmdbio_version(int* out_number);
 enum lmdbio_order {
   /* The order of the database. */
   LMDBIO_ORDER_SEQUENTIAL = 0,
-  /* Another order in each epoch; see shuffle. */
+  /* A different random order in each epoch; the option shuffle selects the method. */
   LMDBIO_ORDER_SHUFFLE = 1,
-  /* Neighbouring records are dealt in turn to the batches of a group. */
+  /* Consecutive records go to the batches of a batch group in turn. */
   LMDBIO_ORDER_CHUNKED = 3
 };
 
 /* The end of an epoch, if the batch size does not divide the number of records. */
 enum lmdbio_tail {
-  /* The last batch of an epoch is smaller: each record comes exactly once. */
+  /* The last batch of an epoch is smaller, so each record occurs exactly once. */
   LMDBIO_TAIL_SHORT = 1,
   /* The last records of an epoch are left out. */
   LMDBIO_TAIL_DROP = 2,
@@ -115,7 +115,7 @@ enum lmdbio_tail {
 enum lmdbio_share {
   /* Rank r of P gets the r-th contiguous part. */
   LMDBIO_SHARE_BLOCK = 0,
-  /* Rank r of P gets the positions that are r modulo P, as Caffe's solvers. */
+  /* Rank r of P gets the positions that are r modulo P, as the solvers of Caffe do. */
   LMDBIO_SHARE_ROUND_ROBIN = 1,
   /* As block, but in a short batch the first ranks get parts of full size. */
   LMDBIO_SHARE_FILL = 2
@@ -131,9 +131,9 @@ enum lmdbio_on_error {
 
 /* The protection against a writer that changes the file. */
 enum lmdbio_snapshot {
-  /* No process writes. A change is detected at the end of an epoch. */
+  /* For files that no process changes. A change is detected at the end of an epoch. */
   LMDBIO_SNAPSHOT_IMMUTABLE = 0,
-  /* Every slot is checked after it was read. */
+  /* Every slot is checked after it has been read. */
   LMDBIO_SNAPSHOT_OPTIMISTIC = 1,
   /* A read transaction of liblmdb keeps the pages in place. It needs the lock file. */
   LMDBIO_SNAPSHOT_PINNED = 2
@@ -143,7 +143,7 @@ enum lmdbio_snapshot {
 enum lmdbio_shuffle {
   /* A permutation of all records. */
   LMDBIO_SHUFFLE_GLOBAL = 0,
-  /* Blocks of neighbours in random order, mixed within groups of batches: larger reads, less
+  /* Blocks of consecutive records in random order, mixed within batch groups: larger reads, less
    * random. */
   LMDBIO_SHUFFLE_BLOCK = 1
 };
@@ -157,13 +157,13 @@ enum lmdbio_reuse_among {
 };
 /* End generated enums. */
 
-/* What the library has to say beside failures: one line for each compromise it made, as that a
+/* The receiver of notes: one line for each compromise that the library made, for example because a
  * provenance file is stale. Called from within a call on the handle, in its thread.
  * message  without a newline; valid during the call */
 typedef void (*lmdbio_log)(void* context, const char* message);
 
 /* The options of a loader. 0 or NULL in a field is its default; a switch is 1 for yes, -1 for no.
- * All ranks of a job have the same values, unless docs/options.md says that an option may differ.
+ * All ranks of a job have the same values, except for the options that docs/options.md marks.
  */
 typedef struct lmdbio_options { /* check-tree: large-class (a field for each option) */
   size_t struct_size;           /* sizeof(lmdbio_options): LMDBIO_OPTIONS_INIT sets it */
@@ -172,7 +172,7 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   const char* database_name;
   /* Records of one batch, over all ranks. 0: 64. */
   uint64_t global_batch_size;
-  /* The stream ends after so many batches. 0: no limit. */
+  /* The number of batches after which the stream ends. 0: no limit. */
   uint64_t max_batches;
   /* enum lmdbio_order. The order of the records in the stream. */
   int order;
@@ -189,68 +189,71 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   uint64_t seed;
   /* Records of a block, with shuffle = block. 0: as many as fill 1 MiB of pages. */
   uint64_t block_records;
-  /* Consecutive batches among which records are dealt out: with order = chunked, with shuffle =
-   * block and with reuse. At most 1,024. Not with share = round-robin. 0: as many as hold 32 MiB
-   * of pages. */
+  /* The number of batches of a batch group, whose records are read together and dealt out among
+   * the batches. Used with order = chunked, with shuffle = block and with reuse. At most 1,024.
+   * Not with share = round-robin. 0: as many as hold 32 MiB of pages. */
   uint64_t group_batches;
-  /* How often each record is handed out while it is in memory, in batches composed anew. An
-   * epoch is so many times as long. 1 to 1,000. 0: 1. */
+  /* The number of times that each record is delivered while it is in memory, in newly composed
+   * batches. An epoch becomes longer by this factor. 1 to 1,000. 0: 1. */
   uint64_t reuse;
   /* The stream begins with the first record of this epoch. Excludes state. */
   uint64_t epoch;
-  /* The stream begins at a saved state. The saved block_records and group_batches are used where
-   * the options have 0. */
+  /* The stream begins at a saved state. The saved block_records and group_batches are used if
+   * these options are 0. */
   const char* state;
-  /* Jobs that share each batch, as if their ranks were the ranks of one job. For processes
-   * without MPI. 0: 1. */
+  /* The number of jobs that share each batch, as if their ranks were the ranks of one job. For
+   * processes without MPI. 0: 1. */
   int num_shards;
   /* The number of this job among the shards, below num_shards. */
   int shard_id;
   /* Memory of a host for the records that are read ahead. At least 1 MiB. 0: 256 MiB. */
   uint64_t memory_budget_bytes;
-  /* Memory of a host, beside the budget, in which strategy auto may keep the file as far as it
-   * was read, so that nothing is read twice. The whole data file must fit. 0: an eighth of the
-   * free memory, for records that lie scattered, without shards. -1: the file is never kept. */
+  /* Memory of a host for the file cache, in addition to memory_budget_bytes. Strategy auto may
+   * keep the parts of the file there that were read, so that nothing is read twice. The whole
+   * data file must fit. 0: an eighth of the free memory, if the records are scattered and there
+   * are no shards. -1: the file is never kept. */
   int64_t keep_bytes;
-  /* About so many batches of all ranks are read ahead. A few are in any case. 0: as many as the
-   * memory budget holds. */
+  /* The approximate number of global batches to read ahead. A few are always read ahead. 0: as
+   * many as the memory budget holds. */
   uint64_t prefetch_batches;
-  /* 1: yes; -1: no; 0: yes. Batches may be views into a map of the file, if all of it is in the
-   * page cache of the only host. If a process truncates the file meanwhile, the system ends this
-   * process with SIGBUS. Only with strategy auto; not with snapshot = optimistic. */
+  /* 1: yes; -1: no; 0: yes. Batches may be views into a map of the file, if the job has one host
+   * and the whole file is in its page cache. If a process truncates the file meanwhile, the
+   * system ends this process with SIGBUS. Only with strategy auto; not with snapshot =
+   * optimistic. */
   int allow_map;
-  /* Ranks of each host that read. 0: 1. */
+  /* The number of ranks of each host that read. 0: 1. */
   uint32_t readers_per_host;
-  /* Reads in flight, for each reader. 0: 32. */
+  /* The number of reads in flight for each reader. 0: 32. */
   uint32_t queue_depth;
-  /* The largest read. A multiple of 4,096. 0: 1 MiB. */
+  /* The size of the largest read. A multiple of 4,096. 0: 1 MiB. */
   uint64_t block_bytes;
   /* The method to find and to fetch records; docs/loader.md describes the strategies. One of
    * "auto", "scan", "lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
    * "lmm-dio-prov-coal-stag". NULL: "auto". */
   const char* strategy;
-  /* The code that executes reads, where the strategy leaves it open. One of "mmap", "pread",
+  /* The code that executes reads, if the strategy does not determine it. One of "mmap", "pread",
    * "uring". NULL: the strategy chooses. */
   const char* engine;
   /* Called with each note of the library. NULL: notes are dropped. */
   lmdbio_log log;
   /* The first argument of log. */
   void* log_context;
-  /* The cores of the threads: "scp" (of the cores of a rank one reads and one synchronises
-   * gradients, if it has three), "compute=0-5,input=6,sync=7", or such groups for the ranks of a
-   * host in their order, separated by semicolons. Reading threads run on the input cores. NULL:
-   * any core. If one rank has a placement, all have one; the values may differ. */
+  /* The cores of the threads. "scp": one core of a rank reads and one synchronises gradients, if
+   * the rank has at least three cores. "compute=0-5,input=6,sync=7": lists of cores; semicolons
+   * separate such groups for the ranks of a host in order. Reading threads run on the input
+   * cores. NULL: any core. If one rank has a placement, all ranks must have one; the values may
+   * differ. */
   const char* placement;
   /* enum lmdbio_shuffle. The way to shuffle, with order = shuffle. Each epoch has every record
    * once. */
   int shuffle;
   /* enum lmdbio_reuse_among. The rank that gets a record again, with reuse. */
   int reuse_among;
-  /* The use of the page cache, where the strategy leaves it open. One of "buffered", "direct".
-   * NULL: the strategy chooses. */
+  /* The use of the page cache, if the strategy does not determine it. One of "buffered",
+   * "direct". NULL: the strategy chooses. */
   const char* cache;
-  /* How many readers of the job read at a time, with strategies in which readers take turns. 0:
-   * a trial of the first slots of the stream decides. */
+  /* The number of readers of the job that read at a time, with strategies in which they take
+   * turns. 0: a trial of the first slots of the stream decides. */
   uint32_t stagger;
   /* End generated lmdbio_options. */
 } lmdbio_options;
@@ -273,152 +276,158 @@ typedef struct lmdbio_loader lmdbio_loader;
 
 typedef struct lmdbio_record {
   const void* key;
-  const void* value;   /* of any alignment */
-  uint64_t position;   /* in the global sequence; of a dataset: the record's number */
+  const void* value;   /* may have any alignment */
+  uint64_t position;   /* in the global sequence; for a dataset, the number of the record */
   uint32_t value_size; /* bytes */
   uint32_t key_size;   /* bytes */
 } lmdbio_record;
 
 typedef struct lmdbio_batch {
-  const lmdbio_record* records; /* [record_count] of this rank */
-  size_t record_count;          /* may be 0 where a batch has fewer records than ranks */
-  size_t skipped_count;         /* of this rank's share that could not be read (ON_ERROR_SKIP) */
-  uint64_t number;              /* of the stream's batches, from 0 */
-  uint64_t epoch;               /* of its first record */
-  uint64_t first_position;      /* of the batch of all ranks, in the global sequence */
-  uint64_t global_record_count; /* of all ranks */
-  int ends_epoch;               /* 1: an epoch ends with, or within, this batch */
+  const lmdbio_record* records; /* [record_count] this rank's share of the batch */
+  size_t record_count;          /* may be 0 if a batch has fewer records than ranks */
+  size_t skipped_count;         /* unreadable records of this rank's share (ON_ERROR_SKIP) */
+  uint64_t number;              /* index of the batch in the stream, from 0 */
+  uint64_t epoch;               /* the epoch of its first record */
+  uint64_t first_position;      /* of the global batch, in the global sequence */
+  uint64_t global_record_count; /* records of all ranks */
+  int ends_epoch;               /* 1: an epoch ends with this batch or inside it */
 } lmdbio_batch;
 
-/* Seconds, bytes, and numbers of things, since the loader was opened. */
+/* Counts, seconds (_s) and bytes since the loader was opened. */
 typedef struct lmdbio_counters { /* check-tree: large-class (a field for each counter) */
   uint64_t batch_count, record_count, skipped_count, payload_bytes; /* of this rank's batches */
-  uint64_t epoch_count;                                             /* ended */
+  uint64_t epoch_count;                                             /* epochs that have ended */
   uint64_t dropped_count, wrapped_count; /* records of all ranks: see lmdbio_tail */
-  double wait_s;                         /* asleep until a batch was there */
+  double wait_s;                         /* sleep of lmdbio_next until a batch was ready */
   double next_cpu_s;                     /* processor time of lmdbio_next */
   double locate_s, read_s, finish_s;     /* of this rank's reader: finding, reading, checking */
-  double space_wait_s;                   /* until batches were consumed: the reader is ahead */
+  double space_wait_s;                   /* the reader waited until batches were consumed */
   uint64_t read_requests, bytes_read, bytes_direct, bytes_useful, retry_count;
 } lmdbio_counters;
 
 /* Opens a database and begins to read.
  * path        a directory with data.mdb, or a data file
  * options     NULL: defaults
- * out_loader  set on failure too, if that left anything to say: to a handle that is good for
- *             lmdbio_message and lmdbio_close only; NULL if there is no memory even for that
- * Errors      LMDBIO_INVALID_ARGUMENT  an option that makes no sense, an empty database
- *             LMDBIO_UNSUPPORTED       options of a newer version that ask for what this one lacks;
+ * out_loader  to be closed by the caller. Also set after most failures, to a handle for
+ *             lmdbio_message and lmdbio_close only. NULL if there was no memory for a handle
+ * Errors      LMDBIO_INVALID_ARGUMENT  an invalid option, or an empty database
+ *             LMDBIO_UNSUPPORTED       an option of a newer version is set that this version lacks;
  *                                      strategy "lmdb" or a pinned snapshot, and the library was
  *                                      built without liblmdb
- *             LMDBIO_STALE             options.state is of another dataset
+ *             LMDBIO_STALE             options.state belongs to another dataset
  *             and those of the file */
 LMDBIO_API int lmdbio_open(const char* path, const lmdbio_options* options,
                            lmdbio_loader** out_loader);
 
-/* Moves to the next batch of this rank, and sleeps until it is there. Not collective.
- * out_batch  with all it points to: until the next lmdbio_next, lmdbio_restore or lmdbio_set_epoch
+/* Moves to the next batch of this rank, and sleeps until it is ready. Not collective.
+ * out_batch  valid, with all it points to, until the next lmdbio_next, lmdbio_next_within,
+ *            lmdbio_restore or lmdbio_set_epoch
  * Returns    LMDBIO_OK; LMDBIO_END after the last batch
  * Errors     LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE, LMDBIO_RESOURCE_EXHAUSTED (a batch larger
- *            than the memory budget), LMDBIO_PEER_FAILED; every further call then gives the same */
+ *            than the memory budget), LMDBIO_PEER_FAILED; every later call returns the same */
 LMDBIO_API int lmdbio_next(lmdbio_loader* loader, const lmdbio_batch** out_batch);
 
-/* The same for a time at most, for those who have to look up now and then. After LMDBIO_TIMEOUT
- * there is no batch at hand; what comes next comes with the next call.
+/* Does the same as lmdbio_next with a time limit, for programs that must react to other events.
+ * After LMDBIO_TIMEOUT there is no current batch; the next call delivers the batch.
  * limit_ms  milliseconds; 0: does not sleep
  * Returns   as lmdbio_next; LMDBIO_TIMEOUT */
 LMDBIO_API int lmdbio_next_within(lmdbio_loader* loader, uint32_t limit_ms,
                                   const lmdbio_batch** out_batch);
 
-/* Copies the values of the batch at hand, one to a row, and fills the rows up with zeros.
+/* Copies the values of the current batch, one to a row, and fills the rows up with zeros.
  * rows       [row_count * row_bytes] of the caller
  * row_bytes  at least the size of the largest value of the batch
  * row_count  at least the number of its records
- * Errors     LMDBIO_INVALID_ARGUMENT  no batch at hand, or one that does not fit; rows stay as
- *            they are */
+ * Errors     LMDBIO_INVALID_ARGUMENT  there is no current batch, or it does not fit; rows are
+ *            unchanged */
 LMDBIO_API int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes,
                                   size_t row_count);
 
-/* Where the stream stands, before the next batch: JSON, less than 1 kB, good at any number of
- * ranks. Ranks that have had as many batches get the same. Not collective; allowed after fork.
- * out_state  until the next call on this handle */
+/* Returns the stream state before the next batch: JSON, less than 1 kB, valid for any number of
+ * ranks. Ranks that have received equally many batches get the same text. Not collective; allowed
+ * after fork.
+ * out_state  valid until the next call on this handle */
 LMDBIO_API int lmdbio_save(lmdbio_loader* loader, const char** out_state);
 
-/* Goes on where `state` stands. Collective. What was read ahead is lost: to begin there, give the
- * state to lmdbio_open.
- * Errors  LMDBIO_INVALID_ARGUMENT (no state, or of another order: names the field), LMDBIO_STALE
- *         (of another dataset): the stream stays where it was; others as lmdbio_open, for good */
+/* Continues the stream at a saved state. Collective. Records that were read ahead are discarded, so
+ * a program that begins at a state passes it to lmdbio_open instead.
+ * Errors  LMDBIO_INVALID_ARGUMENT  not a state, or a state of another order; names the field
+ *         LMDBIO_STALE             a state of another dataset
+ *         After both the stream keeps its position. Other errors are those of lmdbio_open; every
+ *         later lmdbio_next then fails, too */
 LMDBIO_API int lmdbio_restore(lmdbio_loader* loader, const char* state);
 
-/* Goes on with the first record of an epoch; costs nothing where the stream stands there already.
- * Collective, ranks having had as many batches.
+/* Continues with the first record of an epoch. Costs nothing if that record comes next anyway.
+ * Collective; all ranks have received equally many batches.
  * Errors  as lmdbio_restore */
 LMDBIO_API int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch);
 
-/* How many records the database holds, and batches an epoch (any out_ may be NULL). */
+/* Returns the number of records of the database and of batches of an epoch. Any out_ may be NULL.
+ */
 LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
                             uint64_t* out_batches_per_epoch);
 
-/* What the loader has done so far.
- * out_counters  until the next call on this handle */
+/* Returns the counters of the loader.
+ * out_counters  valid until the next call on this handle */
 LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_counters);
 
-/* The effective options, as one JSON object with a member for each option, by name. Choices are
- * names; an option that the strategy chooses is null.
- * out_text  until the loader is closed */
+/* Returns the effective options, as one JSON object with a member for each option, by name. Choices
+ * are names; an option that the strategy chooses is null.
+ * out_text  valid until the loader is closed */
 LMDBIO_API int lmdbio_get_options(lmdbio_loader* loader, const char** out_text);
 
-/* How records are found and read, as "provenance; uring, direct, 32 deep".
- * out_text  until the next call on this handle */
+/* Describes how records are found and read, for example "provenance; uring, direct, 32 deep".
+ * out_text  valid until the next call on this handle */
 LMDBIO_API int lmdbio_describe(lmdbio_loader* loader, const char** out_text);
 
-/* The calling thread, and those that it starts, run on the cores for computing from now on; does
- * nothing where options.placement names none.
- * Errors  LMDBIO_INVALID_ARGUMENT  the system does not allow any of them any more */
+/* Pins the calling thread, and the threads that it starts later, to the compute cores. Does nothing
+ * if options.placement names none.
+ * Errors  LMDBIO_INVALID_ARGUMENT  the system no longer allows any of these cores */
 LMDBIO_API int lmdbio_pin_compute(lmdbio_loader* loader);
 
-/* What the last call on `loader` that failed had to say; "" if none has. Never NULL; for a handle
- * that is none, it says so. A const char * until the next call on the handle. */
+/* Returns the message of the last call on `loader` that failed; "" if none has. Never NULL; the
+ * message for an invalid handle says that it is invalid. Valid until the next call on the handle.
+ */
 LMDBIO_API const char* lmdbio_message(lmdbio_loader* loader);
 
-/* errno of the system call that made the last call on `loader` fail, as EIO or EMFILE; 0 if that
- * had another reason, if no call has failed, and for a handle that is none. With LMDBIO_PEER_FAILED
- * it is errno of the rank that failed, where that is known. */
+/* Returns the errno of the system call that made the last call on `loader` fail, such as EIO or
+ * EMFILE. 0 if the failure had another reason, if no call has failed, and for an invalid handle.
+ * After LMDBIO_PEER_FAILED it is the errno of the rank that failed, if that is known. */
 LMDBIO_API int lmdbio_errno(lmdbio_loader* loader);
 
-/* Lets go of everything, the batch at hand too. NULL is fine and does nothing. Collective: waits
- * some seconds for ranks that share this host's memory and do not come. */
+/* Releases the loader and the current batch. NULL is allowed and does nothing. Collective: waits
+ * at most some seconds for the other ranks that share the memory of this host. */
 LMDBIO_API int lmdbio_close(lmdbio_loader* loader);
 
 /* --- Datasets: records by number ------------------------------------------------------------ */
 
 typedef struct lmdbio_dataset lmdbio_dataset;
 
-/* Opens a database to ask for any records. Finds out where they all lie: from provenance if it
- * fits, else by a walk over the tree's pages.
- * options      of these, database_name, snapshot, queue_depth, block_bytes, engine, cache and log
- *              have an effect
- * out_dataset  as lmdbio_open's handle
+/* Opens a database to read records by number. Finds the locations of all records: from provenance
+ * if it fits, else by a page walk.
+ * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, log and
+ *              log_context have an effect
+ * out_dataset  as out_loader of lmdbio_open
  * Errors       as lmdbio_open */
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                                    lmdbio_dataset** out_dataset);
 
-/* Fetches records, together, in whatever order the file likes.
- * numbers      [count] in key order from 0; any, also several times
- * out_records  [count] as asked for; until the next call on this handle
+/* Reads several records together, in file order.
+ * numbers      [count] record numbers in key order, from 0; in any order, repeats allowed
+ * out_records  [count] in the order of `numbers`; valid until the next call on this handle
  * Errors       LMDBIO_INVALID_ARGUMENT  a number beyond the last record
  *              LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE; the handle can still be used */
 LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                    const lmdbio_record** out_records);
 
-/* How many records the database holds. */
+/* Returns the number of records of the database. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);
 
-/* As lmdbio_message. */
+/* Returns the message of a dataset, as lmdbio_message. */
 LMDBIO_API const char* lmdbio_dataset_message(lmdbio_dataset* dataset);
-/* As lmdbio_errno. */
+/* Returns the errno of a dataset, as lmdbio_errno. */
 LMDBIO_API int lmdbio_dataset_errno(lmdbio_dataset* dataset);
-/* As lmdbio_close. */
+/* Closes a dataset, as lmdbio_close. */
 LMDBIO_API int lmdbio_dataset_close(lmdbio_dataset* dataset);
 
 #ifdef __cplusplus

@@ -9,9 +9,9 @@
 
 namespace {
 
-using namespace lmdbio;  // NOLINT: all of this file is the border
+using namespace lmdbio;  // NOLINT: the whole file translates between C and C++
 
-// Collective. A rank that may not call MPI tells the others before they do.
+// Collective. The ranks agree that all of them may call MPI before any rank calls it.
 Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncChoice& choice,
                     sync::SyncParts& parts) {
   Status allowed;

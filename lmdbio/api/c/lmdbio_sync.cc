@@ -11,12 +11,12 @@
 #include "lmdbio/api/c/sync_handles.h"
 #include "lmdbio/sync/graph/graph.h"
 
-using namespace lmdbio;       // NOLINT: all of this file is the border
+using namespace lmdbio;       // NOLINT: the whole file translates between C and C++
 using namespace lmdbio::api;  // NOLINT
 
 namespace {
 
-// The synchronizer whose callback this thread is in; 0: none.
+// The number of the synchronizer whose callback this thread runs; 0: none.
 thread_local std::uintptr_t calling_back = 0;
 
 Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
@@ -24,11 +24,11 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
   Result<SyncChoice> choice = SyncChoiceOf(c_options);
   if (choice && choice->has_mpi() && !maker) {
     choice = Fail(ErrorCode::kUnsupported,
-                  fmt::format("options.{}: 'mpi' is what lmdbio_sync_open_mpi has",
+                  fmt::format("options.{}: 'mpi' needs a communicator; call lmdbio_sync_open_mpi",
                               choice->has_mpi_collectives() ? "collective" : "transport"));
   }
   LMDBIO_TRY(choice, ranks::ForAll(*handle.group, std::move(choice)));
-  // What the maker goes by; the synchronizer compares the rest.
+  // The maker depends on this option; the synchronizer compares the other options.
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(*handle.group, "the options", choice->TransportWords()));
   sync::SyncParts parts;
   if (choice->log != nullptr) {
@@ -45,7 +45,7 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
   return {};
 }
 
-// Runs `call` with the open synchronizer behind a handle, which is not closed meanwhile.
+// Runs `call` with the open synchronizer of a handle, which cannot be closed meanwhile.
 template <typename Call>
 int WithSync(lmdbio_sync* sync, Call&& call) noexcept {
   return Guarded(nullptr, [&]() -> int {
@@ -53,7 +53,8 @@ int WithSync(lmdbio_sync* sync, Call&& call) noexcept {
     if (!object) return LMDBIO_BAD_HANDLE;
     if (object->is_forked()) return LMDBIO_FORKED;
     std::shared_lock lock(object->closing, std::defer_lock);
-    // Who closes waits for the thread that this callback is in.
+    // A closing thread holds the lock and waits for the helper thread. A callback in that thread
+    // must not wait for the lock.
     if (calling_back != object->number) {
       lock.lock();
     } else if (!lock.try_lock()) {
@@ -68,7 +69,8 @@ int Told(SharedHandleState& handle, const Status& status) {
   return status ? LMDBIO_OK : handle.Keep(status.error());
 }
 
-// What calls the program back, with the handle's number so that it cannot wait for itself.
+// Returns the function that calls the program's callback. It records `number`, so that WaitFor can
+// refuse a wait inside the callback.
 std::function<void(const Status&)> CallbackOf(const lmdbio_sync_request& request,
                                               std::uintptr_t number) {
   if (request.callback == nullptr) return {};
@@ -124,15 +126,16 @@ Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request*
     const uint32_t from = edges[2 * i];
     const uint32_t to = edges[2 * i + 1];
     if (from >= node_count || to >= node_count) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("edge {}: there is no node {} among {}",
-                                                           i, std::max(from, to), node_count));
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("edge {}: there is no node {}; the graph has {} nodes", i,
+                              std::max(from, to), node_count));
     }
     graph.AddEdge(from, to);
   }
   return graph;
 }
 
-// Waits for an operation, at most so long.
+// Waits for an operation, at most for `limit`.
 int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
     if (calling_back == handle.owner && !handle.handle->is_done()) {
@@ -197,7 +200,8 @@ int lmdbio_sync_close(lmdbio_sync* sync) {
     if (!object) return LMDBIO_BAD_HANDLE;
     if (calling_back == object->number) {
       return object->Keep(LMDBIO_INVALID_ARGUMENT,
-                          "a callback must not close its synchronizer, whose thread it is in");
+                          "a callback must not close its synchronizer: closing waits for the "
+                          "callback");
     }
     if (!SyncTable::Of().Take(sync)) return LMDBIO_BAD_HANDLE;
     if (object->is_forked()) {
@@ -236,7 +240,7 @@ int lmdbio_sync_submit_group(lmdbio_sync* sync, const lmdbio_sync_request* const
                              size_t count, lmdbio_sync_op** out_ops) {
   return WithSync(sync, [&](SyncHandle& handle) -> int {
     if (requests == nullptr || out_ops == nullptr || count == 0) {
-      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "requests or out_ops is NULL, or there are none");
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "requests or out_ops is NULL, or count is 0");
     }
     std::vector<sync::Submission> submissions;
     for (size_t i = 0; i < count; ++i) {
@@ -282,7 +286,7 @@ int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_res
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
     if (out_result == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_result is NULL");
     if (!handle.handle->is_done()) {
-      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "the operation is not done: wait for it");
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "the operation is not done; wait for it first");
     }
     const Result<bool> done = handle.handle->WaitFor(std::chrono::milliseconds(0));
     if (!done) return handle.Keep(LMDBIO_INVALID_ARGUMENT, done.error().message());

@@ -1,4 +1,4 @@
-// lmdbio/api/c/sync_handles.h - what stands behind the handles of lmdbio_sync.h, which several
+// lmdbio/api/c/sync_handles.h - the objects behind the handles of lmdbio_sync.h, which several
 // threads may use at once.
 #ifndef LMDBIO_API_C_SYNC_HANDLES_H_
 #define LMDBIO_API_C_SYNC_HANDLES_H_
@@ -24,7 +24,7 @@
 
 namespace lmdbio::api {
 
-// What a handle keeps for one thread: its last failure, and what was handed out to it.
+// The last failure and the last results of one thread on a handle.
 struct ThreadResults {
   std::string message;
   int error_number = 0;
@@ -33,19 +33,19 @@ struct ThreadResults {
   lmdbio_sync_counters counters = {};
 };
 
-// Of a handle that several threads may use.
+// The state of a handle that several threads may use at once.
 class SharedHandleState {
  public:
   bool is_forked() const { return fork_count_ != ForkCount(); }
 
-  // Of the calling thread. In a child of fork() nobody may ask: a thread of the parent's may have
-  // been here.
+  // The results of the calling thread. Must not be called in a child of fork(): a thread of the
+  // parent may have held the mutex during the fork.
   ThreadResults& lent() {
     const std::lock_guard lock(mutex_);
     return lent_[std::this_thread::get_id()];
   }
 
-  // The objects behind are for several threads: calls on a handle need not take turns.
+  // Runs `call` at once: the objects support several threads, so calls need not take turns.
   template <typename Call>
   int InTurn(Call&& call) {
     return call();
@@ -76,18 +76,18 @@ class SharedHandleState {
  private:
   const uint64_t fork_count_ = ForkCount();
   std::mutex mutex_;
-  std::unordered_map<std::thread::id, ThreadResults> lent_;  // its elements stay where they are
+  std::unordered_map<std::thread::id, ThreadResults> lent_;  // its elements never move
 };
 
 struct SyncHandle : SharedHandleState {
   const std::uintptr_t number = NextHandleNumber();  // for callbacks, which have no handle
-  // Taken for sharing by calls, alone by the one that closes.
+  // Calls hold it shared; closing takes it exclusively.
   std::shared_mutex closing;
-  std::string options;                               // as JSON; set before the handle is given out
+  std::string options;                               // as JSON; set before the handle is returned
   std::unique_ptr<ranks::Group> group;               // before the synchronizer, which it outlives
-  std::unique_ptr<sync::Synchronizer> synchronizer;  // none if it could not be made, or is closed
+  std::unique_ptr<sync::Synchronizer> synchronizer;  // null if it could not be made, or is closed
 
-  // In a child of fork(): nothing of the parent's is touched, and what is lost is this process's.
+  // Leaks the objects in a child of fork(): their destructors would disturb the parent.
   void LeaveAlone() {
     static_cast<void>(synchronizer.release());
     static_cast<void>(group.release());
@@ -107,13 +107,13 @@ struct OpHandle : SharedHandleState {
 using SyncTable = HandleTable<lmdbio_sync, SyncHandle>;
 using OpTable = HandleTable<lmdbio_sync_op, OpHandle>;
 
-// Collective, whatever is chosen. Makes the parts of `choice` that go through MPI.
+// Makes the parts of `choice` that use MPI. Collective for every choice.
 using SyncPartsMaker =
     std::function<Status(ranks::Group& group, const SyncChoice& choice, sync::SyncParts& parts)>;
 
-// As lmdbio_sync_open, in a group; takes the group over. For liblmdbio_mpi, which is of the same
-// version.
-// maker  empty: there is no MPI here
+// Opens a synchronizer in a group, as lmdbio_sync_open, and takes ownership of the group. Only for
+// liblmdbio_mpi of the same version.
+// maker  empty: there is no MPI
 LMDBIO_API int OpenSyncInGroup(Result<std::unique_ptr<ranks::Group>>& group,
                                const lmdbio_sync_options* options, const SyncPartsMaker& maker,
                                lmdbio_sync** out_sync) noexcept;

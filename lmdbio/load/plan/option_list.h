@@ -23,30 +23,30 @@ inline constexpr std::array<OptionInfo, 30> kOptionInfos = {{
      "Records of one batch, over all ranks."},
     {"max_batches", "max-batches,n", "N", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "The stream ends after so many batches. 0: no limit."},
+     "The number of batches after which the stream ends. 0: no limit."},
     {"order", "order", "ORDER", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "The order of the records in the stream. sequential: The order of the database. shuffle: "
-     "Another order in each epoch; see shuffle. chunked: Neighbouring records are dealt in turn "
-     "to the batches of a group."},
+     "The order of the records in the stream. sequential: The order of the database. shuffle: A "
+     "different random order in each epoch; the option shuffle selects the method. chunked: "
+     "Consecutive records go to the batches of a batch group in turn."},
     {"tail", "tail", "TAIL", 0, 0, OptionRanks::kSame, OptionUse::kStream, OptionUnit::kOther,
      "The end of an epoch, if the batch size does not divide the number of records. short: The "
-     "last batch of an epoch is smaller: each record comes exactly once. drop: The last records "
-     "of an epoch are left out. wrap: The last batch continues with the first records of the "
-     "next epoch, as in Caffe."},
+     "last batch of an epoch is smaller, so each record occurs exactly once. drop: The last "
+     "records of an epoch are left out. wrap: The last batch continues with the first records of "
+     "the next epoch, as in Caffe."},
     {"share", "share", "SHARE", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The share of a rank in a batch. block: Rank r of P gets the r-th contiguous part. "
-     "round-robin: Rank r of P gets the positions that are r modulo P, as Caffe's solvers. fill: "
-     "As block, but in a short batch the first ranks get parts of full size."},
+     "round-robin: Rank r of P gets the positions that are r modulo P, as the solvers of Caffe "
+     "do. fill: As block, but in a short batch the first ranks get parts of full size."},
     {"on_error", "on-error", "raise|skip", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The reaction to a record that cannot be read or is damaged. raise: Every rank gets an "
      "error. skip: The record is left out of its batch and counted."},
     {"snapshot", "snapshot", "SNAPSHOT", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "The protection against a writer that changes the file. immutable: No process writes. A "
-     "change is detected at the end of an epoch. optimistic: Every slot is checked after it was "
-     "read. pinned: A read transaction of liblmdb keeps the pages in place. It needs the lock "
-     "file."},
+     "The protection against a writer that changes the file. immutable: For files that no "
+     "process changes. A change is detected at the end of an epoch. optimistic: Every slot is "
+     "checked after it has been read. pinned: A read transaction of liblmdb keeps the pages in "
+     "place. It needs the lock file."},
     {"seed", "seed", "N", 0, 0, OptionRanks::kSame, OptionUse::kStream, OptionUnit::kOther,
      "Selects the random order of shuffling, and of the batches that reuse composes."},
     {"block_records", "block-records", "N", 0, 0, OptionRanks::kSame, OptionUse::kStream,
@@ -54,21 +54,21 @@ inline constexpr std::array<OptionInfo, 30> kOptionInfos = {{
      "Records of a block, with shuffle = block. 0: as many as fill 1 MiB of pages."},
     {"group_batches", "group-batches", "N", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
-     "Consecutive batches among which records are dealt out: with order = chunked, with shuffle "
-     "= block and with reuse. At most 1,024. Not with share = round-robin. 0: as many as hold 32 "
-     "MiB of pages."},
+     "The number of batches of a batch group, whose records are read together and dealt out "
+     "among the batches. Used with order = chunked, with shuffle = block and with reuse. At most "
+     "1,024. Not with share = round-robin. 0: as many as hold 32 MiB of pages."},
     {"reuse", "reuse", "N", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "How often each record is handed out while it is in memory, in batches composed anew. An "
-     "epoch is so many times as long. 1 to 1,000."},
+     "The number of times that each record is delivered while it is in memory, in newly composed "
+     "batches. An epoch becomes longer by this factor. 1 to 1,000."},
     {"epoch", "epoch", "N", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The stream begins with the first record of this epoch. Excludes state."},
     {"state", "", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "The stream begins at a saved state. The saved block_records and group_batches are used "
-     "where the options have 0."},
+     "The stream begins at a saved state. The saved block_records and group_batches are used if "
+     "these options are 0."},
     {"num_shards", "num-shards", "N", 1, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "Jobs that share each batch, as if their ranks were the ranks of one job. For processes "
-     "without MPI."},
+     "The number of jobs that share each batch, as if their ranks were the ranks of one job. For "
+     "processes without MPI."},
     {"shard_id", "shard-id", "N", 0, 65535, OptionRanks::kMayDiffer, OptionUse::kLoader,
      OptionUnit::kOther,
      "The number of this job among the shards, below num_shards."},
@@ -77,63 +77,66 @@ inline constexpr std::array<OptionInfo, 30> kOptionInfos = {{
      "Memory of a host for the records that are read ahead. At least 1 MiB."},
     {"keep_bytes", "keep-bytes", "BYTES", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kBytes,
-     "Memory of a host, beside the budget, in which strategy auto may keep the file as far as it "
-     "was read, so that nothing is read twice. The whole data file must fit. 0: an eighth of the "
-     "free memory, for records that lie scattered, without shards. -1: the file is never kept. "
-     "On the command line auto is 0 and never is -1."},
+     "Memory of a host for the file cache, in addition to memory_budget_bytes. Strategy auto may "
+     "keep the parts of the file there that were read, so that nothing is read twice. The whole "
+     "data file must fit. 0: an eighth of the free memory, if the records are scattered and "
+     "there are no shards. -1: the file is never kept. On the command line auto is 0 and never "
+     "is -1."},
     {"prefetch_batches", "prefetch-batches", "N", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "About so many batches of all ranks are read ahead. A few are in any case. 0: as many as "
-     "the memory budget holds."},
+     "The approximate number of global batches to read ahead. A few are always read ahead. 0: as "
+     "many as the memory budget holds."},
     {"allow_map", "allow-map", "on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "Batches may be views into a map of the file, if all of it is in the page cache of the only "
-     "host. If a process truncates the file meanwhile, the system ends this process with SIGBUS. "
-     "Only with strategy auto; not with snapshot = optimistic."},
+     "Batches may be views into a map of the file, if the job has one host and the whole file is "
+     "in its page cache. If a process truncates the file meanwhile, the system ends this process "
+     "with SIGBUS. Only with strategy auto; not with snapshot = optimistic."},
     {"readers_per_host", "readers-per-host", "N", 1, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "Ranks of each host that read."},
+     "The number of ranks of each host that read."},
     {"queue_depth", "queue-depth,q", "N", 1, 65536, OptionRanks::kMayDiffer, OptionUse::kLoader,
      OptionUnit::kOther,
-     "Reads in flight, for each reader."},
+     "The number of reads in flight for each reader."},
     {"block_bytes", "block-bytes", "BYTES", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kBytes,
-     "The largest read. A multiple of 4,096."},
+     "The size of the largest read. A multiple of 4,096."},
     {"strategy", "", "STRATEGY", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The method to find and to fetch records; docs/loader.md describes the strategies. auto: "
      "Provenance if it fits, else a page walk. A probe chooses the engine. scan: A page walk, "
-     "and deep reads around the page cache. lmdb: Every rank steps liblmdb's cursor over all "
-     "records. lmm: Readers step a cursor over a map. lmm-dm: The cursor travels from host to "
-     "host. lmm-dio: The cursor of one host finds the records, explicit reads fetch them. "
-     "lmm-dio-prov: Provenance finds the records. lmm-dio-prov-coal: Neighbours are fetched "
-     "together. lmm-dio-prov-coal-stag: Readers take turns."},
+     "and many reads in flight that bypass the page cache. lmdb: Every rank steps liblmdb's "
+     "cursor over all records. lmm: Readers step a cursor over a map. lmm-dm: The cursor travels "
+     "from host to host. lmm-dio: The cursor of one host finds the records; explicit reads fetch "
+     "them. lmm-dio-prov: As lmm-dio, but provenance finds the records. lmm-dio-prov-coal: As "
+     "lmm-dio-prov; neighbouring pages are read together. lmm-dio-prov-coal-stag: As "
+     "lmm-dio-prov-coal; readers take turns."},
     {"engine", "engine", "ENGINE", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "The code that executes reads, where the strategy leaves it open. None: the strategy "
-     "chooses. mmap: Copies from a map. pread: Threads with one blocking read each. uring: "
-     "io_uring."},
+     "The code that executes reads, if the strategy does not determine it. None: the strategy "
+     "chooses. mmap: Copies from a map of the file. pread: Threads with one blocking read each. "
+     "uring: io_uring."},
     {"placement", "placement", "TEXT", 0, 0, OptionRanks::kMayDiffer, OptionUse::kLoader,
      OptionUnit::kOther,
-     "The cores of the threads: \"scp\" (of the cores of a rank one reads and one synchronises "
-     "gradients, if it has three), \"compute=0-5,input=6,sync=7\", or such groups for the ranks "
-     "of a host in their order, separated by semicolons. Reading threads run on the input cores. "
-     "Empty: any core. If one rank has a placement, all have one; the values may differ."},
+     "The cores of the threads. \"scp\": one core of a rank reads and one synchronises "
+     "gradients, if the rank has at least three cores. \"compute=0-5,input=6,sync=7\": lists of "
+     "cores; semicolons separate such groups for the ranks of a host in order. Reading threads "
+     "run on the input cores. Empty: any core. If one rank has a placement, all ranks must have "
+     "one; the values may differ."},
     {"shuffle", "shuffle", "global|block", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The way to shuffle, with order = shuffle. Each epoch has every record once. global: A "
-     "permutation of all records. block: Blocks of neighbours in random order, mixed within "
-     "groups of batches: larger reads, less random."},
+     "permutation of all records. block: Blocks of consecutive records in random order, mixed "
+     "within batch groups: larger reads, less random."},
     {"reuse_among", "reuse-among", "rank|host", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The rank that gets a record again, with reuse. rank: The same rank in each pass. host: "
      "Another rank of the same host in each pass."},
     {"cache", "cache", "CACHE", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "The use of the page cache, where the strategy leaves it open. None: the strategy chooses. "
-     "buffered: Reads go through the page cache. direct: Reads go around the page cache "
+     "The use of the page cache, if the strategy does not determine it. None: the strategy "
+     "chooses. buffered: Reads go through the page cache. direct: Reads bypass the page cache "
      "(O_DIRECT)."},
     {"stagger", "stagger", "N", 0, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
-     "How many readers of the job read at a time, with strategies in which readers take turns. "
-     "0: a trial of the first slots of the stream decides."},
+     "The number of readers of the job that read at a time, with strategies in which they take "
+     "turns. 0: a trial of the first slots of the stream decides."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{

@@ -46,7 +46,7 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // --- Batches
   // Records of one batch, over all ranks.
   uint64_t global_batch_size = 64;
-  // The stream ends after so many batches. 0: no limit.
+  // The number of batches after which the stream ends. 0: no limit.
   uint64_t max_batches = 0;
 
   // --- Order
@@ -60,12 +60,12 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   uint64_t seed = 0;
   // Records of a block, with shuffle = block. 0: as many as fill 1 MiB of pages.
   uint64_t block_records = 0;
-  // Consecutive batches among which records are dealt out: with order = chunked, with shuffle =
-  // block and with reuse. At most 1,024. Not with share = round-robin. 0: as many as hold 32 MiB of
-  // pages.
+  // The number of batches of a batch group, whose records are read together and dealt out among the
+  // batches. Used with order = chunked, with shuffle = block and with reuse. At most 1,024. Not
+  // with share = round-robin. 0: as many as hold 32 MiB of pages.
   uint64_t group_batches = 0;
-  // How often each record is handed out while it is in memory, in batches composed anew. An epoch
-  // is so many times as long. 1 to 1,000.
+  // The number of times that each record is delivered while it is in memory, in newly composed
+  // batches. An epoch becomes longer by this factor. 1 to 1,000.
   uint64_t reuse = 1;
   // The way to shuffle, with order = shuffle. Each epoch has every record once.
   Shuffle shuffle = Shuffle::kGlobal;
@@ -75,13 +75,13 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // --- Start
   // The stream begins with the first record of this epoch. Excludes state.
   uint64_t epoch = 0;
-  // The stream begins at a saved state. The saved block_records and group_batches are used where
-  // the options have 0.
+  // The stream begins at a saved state. The saved block_records and group_batches are used if these
+  // options are 0.
   std::string state;
 
   // --- Shards
-  // Jobs that share each batch, as if their ranks were the ranks of one job. For processes without
-  // MPI.
+  // The number of jobs that share each batch, as if their ranks were the ranks of one job. For
+  // processes without MPI.
   int num_shards = 1;
   // The number of this job among the shards, below num_shards.
   int shard_id = 0;
@@ -89,38 +89,40 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // --- Memory
   // Memory of a host for the records that are read ahead. At least 1 MiB.
   uint64_t memory_budget_bytes = 256 << 20;
-  // Memory of a host, beside the budget, in which strategy auto may keep the file as far as it was
-  // read, so that nothing is read twice. The whole data file must fit. 0: an eighth of the free
-  // memory, for records that lie scattered, without shards. -1: the file is never kept.
+  // Memory of a host for the file cache, in addition to memory_budget_bytes. Strategy auto may keep
+  // the parts of the file there that were read, so that nothing is read twice. The whole data file
+  // must fit. 0: an eighth of the free memory, if the records are scattered and there are no
+  // shards. -1: the file is never kept.
   int64_t keep_bytes = 0;
-  // About so many batches of all ranks are read ahead. A few are in any case. 0: as many as the
-  // memory budget holds.
+  // The approximate number of global batches to read ahead. A few are always read ahead. 0: as many
+  // as the memory budget holds.
   uint64_t prefetch_batches = 0;
-  // Batches may be views into a map of the file, if all of it is in the page cache of the only
-  // host. If a process truncates the file meanwhile, the system ends this process with SIGBUS. Only
-  // with strategy auto; not with snapshot = optimistic.
+  // Batches may be views into a map of the file, if the job has one host and the whole file is in
+  // its page cache. If a process truncates the file meanwhile, the system ends this process with
+  // SIGBUS. Only with strategy auto; not with snapshot = optimistic.
   bool allow_map = true;
 
   // --- Reading
-  // Ranks of each host that read.
+  // The number of ranks of each host that read.
   uint32_t readers_per_host = 1;
-  // Reads in flight, for each reader.
+  // The number of reads in flight for each reader.
   uint32_t queue_depth = 32;
-  // The largest read. A multiple of 4,096.
+  // The size of the largest read. A multiple of 4,096.
   uint64_t block_bytes = 1 << 20;
   // The method to find and to fetch records; docs/loader.md describes the strategies.
   Strategy strategy = Strategy::kAuto;
-  // The code that executes reads, where the strategy leaves it open. None: the strategy chooses.
+  // The code that executes reads, if the strategy does not determine it. None: the strategy
+  // chooses.
   std::optional<file::EngineKind> engine;
-  // The cores of the threads: "scp" (of the cores of a rank one reads and one synchronises
-  // gradients, if it has three), "compute=0-5,input=6,sync=7", or such groups for the ranks of a
-  // host in their order, separated by semicolons. Reading threads run on the input cores. Empty:
-  // any core. If one rank has a placement, all have one; the values may differ.
+  // The cores of the threads. "scp": one core of a rank reads and one synchronises gradients, if
+  // the rank has at least three cores. "compute=0-5,input=6,sync=7": lists of cores; semicolons
+  // separate such groups for the ranks of a host in order. Reading threads run on the input cores.
+  // Empty: any core. If one rank has a placement, all ranks must have one; the values may differ.
   std::string placement;
-  // The use of the page cache, where the strategy leaves it open. None: the strategy chooses.
+  // The use of the page cache, if the strategy does not determine it. None: the strategy chooses.
   std::optional<file::CachePolicy> cache;
-  // How many readers of the job read at a time, with strategies in which readers take turns. 0: a
-  // trial of the first slots of the stream decides.
+  // The number of readers of the job that read at a time, with strategies in which they take turns.
+  // 0: a trial of the first slots of the stream decides.
   uint32_t stagger = 0;
   // End generated LoaderOptions.
 };

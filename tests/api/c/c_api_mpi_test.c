@@ -1,5 +1,5 @@
-/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun: what all ranks get together is
- * what one process gets alone, and a rank that fails makes no other wait. */
+/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun. All ranks together get the records
+ * that one process gets alone, and no rank waits for a rank that has failed. */
 #include <errno.h>
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void test_same_as_alone(const char* digits) {
   CHECK(lmdbio_next(together, NULL) == LMDBIO_BAD_HANDLE);
 }
 
-/* The last rank alone does something wrong; all get a code, and which rank it was. */
+/* Only the last rank makes an error; all ranks get a code, and the number of that rank. */
 static void test_one_rank_is_wrong(const char* digits) {
   lmdbio_options options = shuffled();
   if (rank == size - 1) options.order = 17;

@@ -1,7 +1,7 @@
 /* c_api_test DIGITS STALE LARGE: the C API from C11. Right calls, wrong calls, calls too late, and
  * fork.
  * DIGITS  the database that lmdbio-make digits writes: 1,797 records of a byte-wise increasing key
- * STALE   the same beside a provenance file that is none
+ * STALE   the same beside a file that is not a valid provenance file
  * LARGE   some MB of records with overflow runs */
 #define _GNU_SOURCE /* O_DIRECT */
 #include <errno.h>
@@ -51,7 +51,7 @@ static void refuse(const char* path, const lmdbio_options* options, int status, 
   CHECK_STATUS(LMDBIO_OK, lmdbio_close(loader), "");
 }
 
-/* One epoch in order, by batches and by numbers, is the same records. */
+/* One epoch in order has the same records by batches and by numbers. */
 static void test_one_epoch(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.global_batch_size = 100;
@@ -106,7 +106,7 @@ static void test_copied_values(void) {
   CHECK(lmdbio_next(loader, &batch) == LMDBIO_OK);
   CHECK(lmdbio_copy_values(loader, rows, 200, 3) == LMDBIO_INVALID_ARGUMENT);
   CHECK(lmdbio_copy_values(loader, rows, 10, 5) == LMDBIO_INVALID_ARGUMENT);
-  CHECK(strstr(lmdbio_message(loader), "a row 10") != NULL);
+  CHECK(strstr(lmdbio_message(loader), "row_bytes is 10") != NULL);
   CHECK(lmdbio_copy_values(loader, NULL, 200, 5) == LMDBIO_INVALID_ARGUMENT);
   CHECK(lmdbio_copy_values(loader, NULL, (size_t)1 << 62, 16) == LMDBIO_INVALID_ARGUMENT);
   CHECK(rows[0][0] == 0xff && rows[4][199] == 0xff);
@@ -121,7 +121,7 @@ static void test_copied_values(void) {
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
 }
 
-/* A stream that is saved, closed and restored goes on as if nothing had been. */
+/* A stream that is saved, closed and restored continues without a difference. */
 static void test_states(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.order = LMDBIO_ORDER_SHUFFLE;
@@ -225,7 +225,7 @@ static void test_wrong_arguments(void) {
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
 }
 
-/* The number of a failed system call reaches the caller, and goes with the next failure. */
+/* The errno of a failed system call reaches the caller; the next failure replaces it. */
 static void test_errno(void) {
   refuse("no such file", NULL, LMDBIO_NOT_FOUND, "no such file");
   CHECK(refused_errno == ENOENT);
@@ -285,13 +285,13 @@ static void test_wrong_options(void) {
   shard.shard_id = 2;
   refuse(digits, &shard, LMDBIO_INVALID_ARGUMENT, "shard 2 of 2");
 
-  /* Options of an earlier version: what comes after them is not looked at. */
+  /* Options of an earlier version: the bytes after them are not read. */
   lmdbio_options earlier = LMDBIO_OPTIONS_INIT;
   earlier.struct_size = offsetof(lmdbio_options, placement);
   earlier.placement = "nonsense";
   CHECK(lmdbio_close(open_digits(&earlier)) == LMDBIO_OK);
 
-  /* Options of a later version: fine as long as nothing new is set. */
+  /* Options of a later version: valid as long as no new field is set. */
   struct later {
     lmdbio_options known;
     uint64_t unknown;
@@ -304,7 +304,7 @@ static void test_wrong_options(void) {
   refuse(digits, &later.known, LMDBIO_UNSUPPORTED, "this version");
 }
 
-/* The child leaves what its parent has open alone, and says so. */
+/* The child does not touch the open objects of its parent, and reports that. */
 static void test_fork(void) {
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.global_batch_size = 7;
@@ -347,7 +347,7 @@ struct heard {
   int lines;
 };
 
-/* The log may use the handle that it hears of. */
+/* The log callback may use the handle of the note. */
 static void count_line(void* context, const char* message) {
   struct heard* heard = context;
   uint64_t records = 0;
@@ -358,7 +358,8 @@ static void count_line(void* context, const char* message) {
   ++heard->lines;
 }
 
-/* Wants what this kernel may not give, or a provenance file that is damaged: see c_api_log. */
+/* Opens with options that this kernel may not support, or with a damaged provenance file: see
+ * c_api_log. */
 static void test_log(const char* stale) {
   struct heard heard = {NULL, RECORD_COUNT, 0};
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
@@ -370,7 +371,7 @@ static void test_log(const char* stale) {
   CHECK(lmdbio_close(heard.loader) == LMDBIO_OK);
 }
 
-/* Puts a descriptor that refuses to be read in the place of all direct ones. 0 if there is none. */
+/* Replaces all direct descriptors by one that cannot be read. Returns 0 if there is none. */
 static int spoil_direct_descriptors(void) {
   int count = 0;
   char byte = 0;
@@ -384,7 +385,7 @@ static int spoil_direct_descriptors(void) {
   return count;
 }
 
-/* The window is small, so most of the stream is read after the descriptor was spoilt. */
+/* The window is small, so most of the stream is read after the descriptor was replaced. */
 static void test_late_log(const char* large) {
   struct heard heard = {NULL, LARGE_RECORD_COUNT, 0};
   lmdbio_options options = LMDBIO_OPTIONS_INIT;

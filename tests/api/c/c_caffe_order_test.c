@@ -1,6 +1,6 @@
 /* c_caffe_order_test DATABASE...: the records that Caffe's solvers get through options of
  * examples/caffe/caffe_order.h are those of the closed form there, for more than two epochs, at
- * several numbers of solvers and sizes of batches. Which record is the n-th, a dataset says. */
+ * several numbers of solvers and batch sizes. A dataset returns the n-th record. */
 #include <stdlib.h>
 
 #include "examples/caffe/caffe_order.h"
@@ -35,7 +35,7 @@ static int equal(const lmdbio_record* a, const lmdbio_record* b) {
          memcmp(a->key, b->key, a->key_size) == 0 && memcmp(a->value, b->value, a->value_size) == 0;
 }
 
-/* Checks what one solver gets in iteration t. */
+/* Checks the records of one solver in iteration t. */
 static void check_batch(const CaffeOracle* oracle, const lmdbio_batch* batch, uint64_t t,
                         uint64_t B, int S, int r) {
   CHECK(batch->record_count == B);
@@ -49,7 +49,7 @@ static void check_batch(const CaffeOracle* oracle, const lmdbio_batch* batch, ui
   }
 }
 
-/* S solvers as separate processes would do it, in step: each with a loader of its own. */
+/* Simulates S solver processes in lockstep: each has a loader of its own. */
 static void check_order(const CaffeOracle* oracle, uint64_t B, int S) {
   lmdbio_loader* loaders[SOLVER_COUNT_MAX] = {NULL};
   for (int r = 0; r < S; ++r) {

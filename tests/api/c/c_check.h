@@ -1,4 +1,4 @@
-/* tests/api/c/c_check.h - a check for programs in C: prints what does not hold, and counts. */
+/* tests/api/c/c_check.h - a check for programs in C: prints and counts conditions that fail. */
 #ifndef TESTS_CAPI_C_CHECK_H_
 #define TESTS_CAPI_C_CHECK_H_
 

@@ -73,7 +73,7 @@ static void test_each_field(void) {
   expect(&shard, "shard_id", "1");
 }
 
-/* Fields that take an object: a name that no database has, and a state. */
+/* Fields that refer to an object: a name that no database has, and a state. */
 static void test_texts(void) {
   lmdbio_options other = LMDBIO_OPTIONS_INIT;
   other.database_name = "other";

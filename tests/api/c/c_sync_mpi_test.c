@@ -1,6 +1,6 @@
-/* c_sync_mpi_test funneled|multiple: lmdbio_sync_open_mpi from C11, under mpirun. What the ranks
- * get is what MPI's own collectives give them, by every coordinator and collective, over all ranks
- * and over parts of them; where ranks differ, all of them are told why. */
+/* c_sync_mpi_test funneled|multiple: lmdbio_sync_open_mpi from C11, under mpirun. The ranks get the
+ * results of MPI's own collectives, with every coordinator and collective, over all ranks and over
+ * parts of them. If ranks differ, all of them get the reason. */
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static lmdbio_sync_op* submit(lmdbio_sync* sync, const lmdbio_sync_request* requ
 
 /* --- Sums ----------------------------------------------------------------------------------- */
 
-/* Whole numbers, so that no order of adding them up rounds. */
+/* Whole numbers, so that no order of the additions rounds. */
 static float value_of(int of_rank, int tensor, int iteration, int i) {
   return (float)((of_rank * 31 + tensor * 7 + iteration * 3 + i) % 97);
 }
@@ -110,7 +110,8 @@ static void set_graph(lmdbio_sync* sync, int is_chain) {
                lmdbio_sync_message(sync));
 }
 
-/* A plan from the first iteration on; where one rank has another graph, none, and the same sums. */
+/* A plan from the first iteration on. If one rank has another graph there is no plan, and the sums
+ * are the same. */
 static void test_graph(int is_same) {
   lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, NULL);
   set_graph(sync, !is_same && rank == size - 1);
@@ -165,7 +166,7 @@ static void test_broadcast_and_scales(lmdbio_sync* sync) {
   CHECK(mean > (float)(size - 1) - 1e-5F && mean < (float)(size - 1) + 1e-5F);
 }
 
-/* Rank r brings r + 1 rows of two numbers, all of them r. */
+/* Rank r contributes r + 1 rows of two numbers, all of them r. */
 static void test_allgather(lmdbio_sync* sync) {
   int32_t rows[16];
   for (int i = 0; i < 16; ++i) rows[i] = rank;
@@ -243,7 +244,7 @@ static void test_reduce_scatter_and_barrier(lmdbio_sync* sync) {
   finish(submit(sync, &barrier));
 }
 
-/* Rank r has r batches more than rank 0; who has none left brings zeros. */
+/* Rank r has r batches more than rank 0; a rank without batches contributes zeros. */
 static void test_join(lmdbio_sync* sync) {
   for (int batch = 0; batch <= rank; ++batch) {
     float value = 1;
@@ -300,9 +301,9 @@ static void test_every_operation(const char* collective) {
   close_sync(sync);
 }
 
-/* --- Where ranks differ --------------------------------------------------------------------- */
+/* --- Ranks that differ ---------------------------------------------------------------------- */
 
-/* All are told which tensor it is; the rest goes on. */
+/* All ranks get the name of the tensor; the other operations continue. */
 static void test_mismatch(void) {
   lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, NULL);
   float values[8] = {0}, good = 1;
@@ -351,7 +352,7 @@ static void test_one_rank_is_wrong(void) {
   if (rank > 0) CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
-/* One rank alone wants MPI's exchanges, or its collectives. */
+/* Only one rank selects MPI's exchanges, or its collectives. */
 static void test_one_rank_wants_mpi(int is_transport) {
   lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
   lmdbio_sync* sync = NULL;
@@ -369,8 +370,8 @@ static void test_one_rank_wants_mpi(int is_transport) {
   }
 }
 
-/* The last rank never submits what the others wait for in MPI's collectives: after the limit all
- * are told. */
+/* The last rank never submits a tensor that the others wait for in MPI's collectives: after the
+ * limit all ranks get an error. */
 static void test_stall_in_mpi(void) {
   if (size == 1) return;
   lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;

@@ -225,7 +225,7 @@ struct worker {
   int number, failures;
 };
 
-/* Each has its own tensor, and its own messages. */
+/* Each thread has its own tensor, and its own messages. */
 static void* work(void* context) {
   struct worker* worker = context;
   char name[20], other[20];
@@ -429,7 +429,7 @@ static void test_wrong_options(void) {
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
-/* An operation outlives its synchronizer, and says what has become of it. */
+/* An operation outlives its synchronizer, and still returns its outcome. */
 static void test_operation_after_close(void) {
   lmdbio_sync* sync = open_sync(NULL);
   float value = 3;

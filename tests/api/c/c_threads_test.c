@@ -1,6 +1,7 @@
 /* c_threads_test DIGITS: threads that share a handle, on the database that lmdbio-make digits
- * writes. Calls that only race must all succeed; with the lock that rule 3 of lmdbio.h asks for,
- * each thread gets the records it asked for. The oracle is what one thread has read before. */
+ * writes. Calls that only race must all succeed. With the lock that rule 3 of lmdbio.h requires,
+ * each thread gets the records that it requested. Oracle: the records that one thread has read
+ * before. */
 #include <lmdbio.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Goal: calls on one handle take turns, the log is called without the turn, and a child of fork()
+// Goal: calls on one handle take turns, the log is called after the turn, and a child of fork()
 // does not wait for a turn that only its parent can end.
 #include "lmdbio/api/c/handles.h"
 #include "tests/support/catch.h"

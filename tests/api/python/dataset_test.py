@@ -1,4 +1,4 @@
-"""lmdbio.Dataset against what mdb_dump finds."""
+"""lmdbio.Dataset returns the records that mdb_dump prints."""
 
 import array
 import collections

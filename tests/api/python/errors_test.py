@@ -1,4 +1,4 @@
-"""What lmdbio raises: always an LmdbioError, of the built-in kind that fits, with its errno."""
+"""lmdbio raises only LmdbioError, each of the built-in kind that fits, with its errno."""
 
 import ast
 import contextlib

@@ -1,4 +1,4 @@
-"""lmdbio.Loader and lmdbio.Batch against what mdb_dump finds."""
+"""lmdbio.Loader and lmdbio.Batch deliver the records that mdb_dump prints."""
 
 import gc
 import multiprocessing
@@ -17,7 +17,7 @@ import lmdbio
 
 
 def delivered(loader):
-    """(key, value) of the rest of the epoch."""
+    """Returns (key, value) of each record in the rest of the epoch."""
     return [(key, bytes(value)) for batch in loader for key, value in batch]
 
 
@@ -247,7 +247,7 @@ class LoaderTest(Databases):
                 self.assertEqual(found, delivered(loader))
 
     def test_interrupted_while_it_waits(self):
-        # The library is played by one that never has a batch.
+        # A fake library takes the place of the real one, and never has a batch.
         with lmdbio.Loader(self.digits, 100) as loader:
             def interrupt(_number, _frame):
                 raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""lmdbio.Loader with a communicator of mpi4py's: all ranks together get what one gets.
+"""lmdbio.Loader with an mpi4py communicator: all ranks together get the records that one gets.
 
 Under mpirun. Exits with 77 without mpi4py. Each rank runs the same tests in the same order; a
 failure ends all.

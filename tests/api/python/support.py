@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: databases, and what mdb_dump finds in them."""
+"""Shared code of the tests of the Python package: databases, and their records by mdb_dump."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ class Databases(unittest.TestCase):
         make("synthetic", cls.even, "--count", COUNT, "--value-size", 3000)
 
     def records(self, path):
-        """(key, value) in key order, by mdb_dump of LMDB's own tools."""
+        """Returns (key, value) in key order, from LMDB's tool mdb_dump."""
         dump = subprocess.run(["mdb_dump", path], capture_output=True, check=True).stdout
         lines = dump[dump.index(b"HEADER=END\n") + 11:dump.rindex(b"DATA=END")].splitlines()
         texts = [bytes.fromhex(line.strip().decode()) for line in lines if line]

@@ -1,4 +1,4 @@
-"""lmdbio.sync and lmdbio.torch.GradientSync: all ranks train as one process would on whole batches.
+"""lmdbio.sync and lmdbio.torch.GradientSync: ranks train like one process with the whole batches.
 
 Under mpirun. Exits with 77 without mpi4py or torch. Each rank runs the same tests in the same
 order; a failure ends all.
@@ -42,7 +42,7 @@ def make_model(seed):
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(7, 16), torch.nn.Tanh(), torch.nn.BatchNorm1d(16),
                                 torch.nn.Linear(16, 3))
-    model.eval()  # so that normalising does not depend on who has which records
+    model.eval()  # so that normalising does not depend on the distribution of the records
     return model.double()
 
 
@@ -267,7 +267,7 @@ class SyncTest(unittest.TestCase):
             self.assertEqual(sync._orphans, {})
 
     def fail_in_first_rank(self, options, step):
-        """Rank 0 fails in `step`, and the others hear of it soon."""
+        """Rank 0 fails in `step`, and the other ranks get an error soon."""
         began = time.monotonic()
         with self.assertRaises(ZeroDivisionError if COMM.rank == 0 else lmdbio.PeerFailedError):
             with lmdbio.sync.Synchronizer(COMM, **options) as sync:
@@ -338,7 +338,7 @@ class SyncTest(unittest.TestCase):
                                    capture_output=True, check=False, timeout=SOON_S)
             self.assertEqual(ended.returncode, 1)
             self.assertRegex(ended.stderr, "RuntimeWarning(.|\\n)*ZeroDivisionError\\n\\Z")
-            # Only closing makes it whole.
+            # The file is valid JSON only after the synchronizer was closed.
             json.loads(pathlib.Path(folder, "timeline.0").read_text())
 
     def test_tensors_that_cannot_be_reduced(self):

@@ -38,7 +38,7 @@ def delivered(loader):
 
 
 def distributed_rank(rank, world, path, folder):
-    """Writes the keys that a rank is handed in two epochs."""
+    """Writes the keys that a rank receives in two epochs."""
     store = torch.distributed.FileStore(os.path.join(folder, "store"), world)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=world)
     dataset = lmdbio.torch.IterableDataset(path, 20, shuffle=True, seed=4, decode=keys_of)
@@ -65,7 +65,7 @@ class TorchTest(Databases):
         self.assertEqual(whole.dtype, torch.uint8)
         expected = b"".join(value for _, value in self.records(self.even))
         self.assertEqual(whole.numpy().tobytes(), expected)
-        whole[0, 0] = 1  # it is the caller's
+        whole[0, 0] = 1  # the tensor belongs to the caller
 
     def test_workers_change_nothing_in_the_order(self):
         for options in ({}, {"shuffle": True, "drop_last": True}):

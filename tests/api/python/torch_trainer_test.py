@@ -1,4 +1,4 @@
-"""examples/train_digits.py: the same losses whoever decodes and however many ranks there are.
+"""examples/train_digits.py: the losses do not depend on the decoder or the number of ranks.
 
 The oracle is the run of one process. Exits with 77 without torch.
 """
@@ -17,7 +17,7 @@ SKIPPED = 77
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples" / "train_digits.py"
 MAKE = os.environ["LMDBIO_MAKE"]
 EPOCHS = 20  # enough for 95 %
-# What order the sums of several ranks are taken in shows in the last digits of a double.
+# The order of the additions over several ranks changes the last digits of a double.
 TOLERANCE = 1e-6
 
 

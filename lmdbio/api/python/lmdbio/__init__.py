@@ -1,13 +1,13 @@
-"""Batches of an LMDB database at the speed of the storage: shuffled, resumable, without a copy.
+"""Delivers batches of an LMDB database at storage speed: shuffled, resumable, without a copy.
 
     with lmdbio.Loader("train.lmdb", batch_size=256, shuffle=True, seed=1) as loader:
         for epoch in range(10):
             for batch in loader:
                 train(batch.array(), batch.keys())
 
-`Loader` hands out batches in order, `Dataset` records by number. `lmdbio.torch` has both for
-PyTorch's DataLoader. The library behind them is liblmdbio, the C API; it is looked for at
-$LMDBIO_LIBRARY, then where the system looks.
+`Loader` delivers batches in order, `Dataset` records by number. `lmdbio.torch` has both for
+PyTorch's DataLoader. The package calls liblmdbio, the C API. It loads the library from the path in
+$LMDBIO_LIBRARY, else from the library folders of the system.
 """
 
 from lmdbio._batch import Batch, Record, Spans

@@ -1,4 +1,4 @@
-"""A batch: records where they lie, as memoryviews and arrays without a copy."""
+"""A batch: its records as memoryviews and arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD = np.dtype([("key", np.uintp), ("value", np.uintp), ("position", np.uint6
 
 
 class Spans(NamedTuple):
-    """Values in the memory that holds them all: memory[offsets[i]:offsets[i] + sizes[i]]."""
+    """Values in one array of memory: value i is memory[offsets[i]:offsets[i] + sizes[i]]."""
 
     memory: np.ndarray  # [bytes] uint8
     offsets: np.ndarray  # [len] uint64
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 class Lease:
-    """Held by every view into a loader's memory, so that it is known whether there are any."""
+    """An object that every view of a loader's memory holds, so the loader knows of its views."""
 
     __slots__ = ("handle", "__weakref__")
 
@@ -39,7 +39,7 @@ class Lease:
 
 
 class _Borrowed:
-    """Memory that NumPy may read and nobody can make writable; keeps `lease` alive."""
+    """Memory that NumPy may read and cannot make writable; keeps `lease` alive."""
 
     __slots__ = ("__array_interface__", "lease")
 
@@ -51,12 +51,12 @@ class _Borrowed:
 
 
 def view(address: int, size: int, lease: Optional[Lease]) -> np.ndarray:
-    """`size` bytes at `address`, read-only."""
+    """Returns `size` bytes at `address`, read-only."""
     return np.asarray(_Borrowed(address, (size,), None, lease))
 
 
 def record_table(address: Optional[int], count: int) -> np.ndarray:
-    """The records of a batch as the library has them."""
+    """Returns the library's array of lmdbio_record, without a copy."""
     if count == 0:
         return np.empty(0, RECORD)
     return view(address, count * RECORD.itemsize, None).view(RECORD)
@@ -65,9 +65,9 @@ def record_table(address: Optional[int], count: int) -> np.ndarray:
 class Batch:
     """One rank's share of a batch.
 
-    Valid until the loader's next batch, its load_state_dict, set_epoch or close: afterwards calls
-    raise RuntimeError. Views and arrays without a copy that were taken before stay readable, but
-    what they show is no longer this batch; take a copy of what is to be kept. They are read-only.
+    Valid until the loader's next batch, load_state_dict, set_epoch or close. Later calls raise
+    RuntimeError. Older views and arrays without a copy stay readable, but show other records; copy
+    data that you keep. They are read-only.
     """
 
     __slots__ = ("_loader", "_table", "number", "epoch", "first_position", "global_record_count",
@@ -76,11 +76,11 @@ class Batch:
     def __init__(self, loader: Any, struct: Any) -> None:
         self._loader = loader
         self._table = record_table(struct.records, struct.record_count)
-        self.number: int = struct.number  # of the stream's batches, from 0
+        self.number: int = struct.number  # index of the batch in the stream, from 0
         self.epoch: int = struct.epoch
-        self.first_position: int = struct.first_position  # of the batch of all ranks
+        self.first_position: int = struct.first_position  # of the global batch
         self.global_record_count: int = struct.global_record_count
-        self.skipped_count: int = struct.skipped_count  # could not be read (on_error="skip")
+        self.skipped_count: int = struct.skipped_count  # unreadable records (on_error="skip")
         self.ends_epoch: bool = bool(struct.ends_epoch)
 
     def _lease(self) -> Lease:
@@ -97,12 +97,12 @@ class Batch:
         return f"<lmdbio.Batch {self.number} of epoch {self.epoch}: {len(self)} records>"
 
     def key(self, i: int) -> bytes:
-        """A copy of the i-th key."""
+        """Returns a copy of the i-th key."""
         record = self._records()[i]
         return ctypes.string_at(int(record["key"]), int(record["key_size"]))
 
     def value(self, i: int) -> memoryview:
-        """The i-th value, without a copy."""
+        """Returns the i-th value, without a copy."""
         record = self._records()[i]
         return memoryview(view(int(record["value"]), int(record["value_size"]), self._lease()))
 
@@ -113,13 +113,13 @@ class Batch:
         return (self[i] for i in range(len(self)))
 
     def keys(self) -> List[bytes]:
-        """Copies of the keys."""
+        """Returns copies of the keys."""
         table = self._records()
         return [ctypes.string_at(key, size)
                 for key, size in zip(table["key"].tolist(), table["key_size"].tolist())]
 
     def values(self) -> List[memoryview]:
-        """The values, without a copy."""
+        """Returns the values, without a copy."""
         table = self._records()
         memory, first = self._memory(table)
         begins = table["value"] - first
@@ -127,13 +127,14 @@ class Batch:
         return [whole[at:end] for at, end in zip(begins.tolist(), ends.tolist())]
 
     def spans(self) -> Spans:
-        """Where all values lie, without a copy: for code that is compiled or vectorised."""
+        """Returns the memory, offsets and sizes of all values, without a copy: for compiled or
+        vectorised code."""
         table = self._records()
         memory, first = self._memory(table)
         return Spans(memory, table["value"] - first, table["value_size"].copy())
 
     def _memory(self, table: np.ndarray) -> Tuple[np.ndarray, np.uintp]:
-        """The memory from the first value to the last, and its address."""
+        """Returns the memory from the first value to the last, and its address."""
         if len(table) == 0:
             return np.empty(0, np.uint8), np.uintp(0)
         first = table["value"].min()
@@ -142,21 +143,22 @@ class Batch:
 
     @property
     def sizes(self) -> np.ndarray:
-        """[len] bytes of each value."""
+        """[len] the size of each value in bytes."""
         return self._records()["value_size"].copy()
 
     @property
     def positions(self) -> np.ndarray:
-        """[len] where each record stands in the global sequence."""
+        """[len] the position of each record in the global sequence."""
         return self._records()["position"].copy()
 
     def array(self, copy: Optional[bool] = None, out: Optional[np.ndarray] = None) -> np.ndarray:
-        """The values as rows of uint8, [len, size of the largest]; shorter ones end in zeros.
+        """Returns the values as rows of uint8, [len, size of the largest]. Shorter values end in
+        zeros.
 
-        copy  False: a view, or ValueError where the values are not of one size and evenly spaced;
-              True: a copy; None: a view if there can be one
-        out   filled instead, and returned: a writable C-contiguous array of uint8 with at least so
-              many rows, and columns, more of which become zeros
+        copy  False: a view; ValueError if the values do not have one size and one distance. True: a
+              copy. None: a view if possible, else a copy
+        out   a writable C-contiguous array of uint8 with at least as many rows and columns. It is
+              filled and returned; further rows and columns become zeros
         """
         table = self._records()
         if out is None and copy is not True:
@@ -165,13 +167,13 @@ class Batch:
                 return rows
             if copy is False:
                 raise InvalidArgumentError(
-                    "the values are not of one size and evenly spaced; take a copy")
+                    "a view needs values of one size and one distance; use copy=True")
         if out is None:
             width = int(table["value_size"].max()) if len(table) else 0
             out = np.empty((len(table), width), np.uint8)
         elif out.dtype != np.uint8 or out.ndim != 2 or not out.flags.c_contiguous:
             raise InvalidArgumentError(
-                "out must be a C-contiguous array of uint8 in two dimensions")
+                "out must be a C-contiguous array of uint8 with two dimensions")
         elif not out.flags.writeable:
             raise InvalidArgumentError("out is read-only")
         self._loader._copy_values(out.ctypes.data, out.shape[1], out.shape[0])
@@ -182,7 +184,7 @@ class Batch:
             return np.empty((0, 0), np.uint8)
         sizes, addresses = table["value_size"], table["value"]
         width = int(sizes[0])
-        # The ends first: they tell of most batches that have no even stride.
+        # The first and last address come first: they reveal most uneven batches at low cost.
         first = int(addresses[0])
         stride = int(addresses[1]) - first if len(table) > 1 else width
         if stride < width or int(addresses[-1]) - first != stride * (len(table) - 1):

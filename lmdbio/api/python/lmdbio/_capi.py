@@ -1,4 +1,4 @@
-"""The C API as Python sees it: structs, calls, and statuses as exceptions."""
+"""The C API in Python: structs, calls, and the conversion of statuses to exceptions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _load(environment_name: str, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryNotFoundError(f"lib{name} is not to be had ({error}); install it, or set "
+        raise LibraryNotFoundError(f"lib{name} cannot be loaded ({error}); install it, or set "
                                    f"{environment_name} to its path") from error
 
 
@@ -152,13 +152,13 @@ _SIGNATURES = {
 }
 
 
-# The beginnings of the names of the calls on each kind of handle.
+# The prefix of the calls on each kind of handle.
 _LOADER, _DATASET, _SYNC, _OP = "lmdbio", "lmdbio_dataset", "lmdbio_sync", "lmdbio_sync_op"
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """liblmdbio, loaded when it is first asked for."""
+    """Returns liblmdbio. The first call loads it."""
     lib = _load("LMDBIO_LIBRARY", "lmdbio")
     for name, arguments in _SIGNATURES.items():
         call = getattr(lib, name)
@@ -173,12 +173,12 @@ def library() -> ctypes.CDLL:
 
 
 def version() -> str:
-    """Of liblmdbio, as "0.1.0"."""
+    """Returns the version of liblmdbio, for example "0.1.0"."""
     return library().lmdbio_version(None).decode()
 
 
 def _failure(kind: str, handle: ctypes.c_void_p, status: int) -> LmdbioError:
-    """The exception that says what a call on a handle has returned."""
+    """Returns the exception for a failed call on a handle."""
     lib = library()
     message = getattr(lib, f"{kind}_message")(handle) or lib.lmdbio_strerror(status)
     return error_of(status, message.decode(errors="replace"),
@@ -186,7 +186,7 @@ def _failure(kind: str, handle: ctypes.c_void_p, status: int) -> LmdbioError:
 
 
 def _check(kind: str, handle: ctypes.c_void_p, status: int) -> None:
-    """Raises what a call on a handle has returned, if that is a failure."""
+    """Raises an exception if a call on a handle has returned a failure."""
     if status != OK:
         raise _failure(kind, handle, status)
 
@@ -198,7 +198,10 @@ check_op = functools.partial(_check, _OP)
 
 
 def number(name: str, value: Any, kind: Any) -> int:
-    """`value` as a whole number that fits into a C type; ctypes would cut it silently."""
+    """Returns `value` as an integer, and checks that it fits into a C type.
+
+    ctypes would cut it silently.
+    """
     try:
         whole = operator.index(value)
     except TypeError:
@@ -212,19 +215,19 @@ def number(name: str, value: Any, kind: Any) -> int:
 
 
 def text(name: str, value: Any) -> bytes:
-    """`value` as a C string, which ends at the first zero byte."""
+    """Returns `value` as a C string. A zero byte is an error, because it would end the string."""
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name} must be a str, not {type(value).__name__}")
     if "\0" in value:
-        raise InvalidArgumentError(f"{name} has a zero byte in it")
+        raise InvalidArgumentError(f"{name} contains a zero byte")
     return value.encode()
 
 
 def path_of(path: Any) -> bytes:
-    """A path as the system has it."""
+    """Returns a path as bytes, in the encoding of the file system."""
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise InvalidArgumentError("the path has a zero byte in it")
+        raise InvalidArgumentError("the path contains a zero byte")
     return encoded
 
 
@@ -241,7 +244,8 @@ def _filled(options: Any, fields: Any) -> Any:
 
 
 def option_fields(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a loader as lmdbio_options has them; None is the default and left out."""
+    """Converts the options of a loader to fields of lmdbio_options. None is the default, which
+    leaves the field out."""
     fields = {}
     for name, value in options.items():
         if value is not None:
@@ -257,31 +261,34 @@ def _option_field(name: str, value: Any) -> Any:
         return 1 if value else -1
     if kind == "number":
         whole = number(name, value, dict(Options._fields_)[name])
-        if whole == 0 and default:  # which C would take for the default
+        if whole == 0 and default:  # in C, 0 stands for the default
             raise InvalidArgumentError(f"{name} is 0; it can be 1 or more")
         return whole
     return value
 
 
 def options_of(fields: dict[str, Any]) -> Options:
-    """A struct of options. Texts are given as str."""
+    """Returns lmdbio_options with these fields. Texts are str."""
     return _filled(Options(struct_size=ctypes.sizeof(Options), log=_log), fields)
 
 
 def sync_options_of(**fields: Any) -> SyncOptions:
-    """The same of a synchronizer."""
+    """Returns lmdbio_sync_options with these fields. Texts are str."""
     return _filled(SyncOptions(struct_size=ctypes.sizeof(SyncOptions), log=_log), fields)
 
 
 def choice(field: str, value: str, choices: dict[str, int]) -> int:
-    """The number of a choice by its name."""
+    """Returns the number of a choice from its name."""
     if value not in choices:
         raise InvalidArgumentError(f"{field} is {value!r}; it can be {', '.join(choices)}")
     return choices[value]
 
 
 def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
-    """A handle; `comm` is a communicator of mpi4py's, or None."""
+    """Opens a loader and returns its handle, which the caller closes.
+
+    comm  an mpi4py communicator, or None
+    """
     handle = ctypes.c_void_p()
     encoded = path_of(path)
     if comm is None:
@@ -299,7 +306,7 @@ def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
 
 
 def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
-    """A handle of a dataset."""
+    """Opens a dataset and returns its handle, which the caller closes."""
     handle = ctypes.c_void_p()
     status = library().lmdbio_dataset_open(path_of(path), ctypes.byref(options),
                                            ctypes.byref(handle))
@@ -311,7 +318,10 @@ def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
 
 
 def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
-    """A handle of a synchronizer; `comm` as of open_loader."""
+    """Opens a synchronizer and returns its handle, which the caller closes.
+
+    comm  as in open_loader
+    """
     handle = ctypes.c_void_p()
     if comm is None:
         status = library().lmdbio_sync_open(ctypes.byref(options), ctypes.byref(handle))
@@ -330,7 +340,7 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
 
 @functools.lru_cache(maxsize=None)
 def _mpi_library() -> ctypes.CDLL:
-    """liblmdbio_mpi, which must be of the MPI that mpi4py is of."""
+    """Returns liblmdbio_mpi, which must use the same MPI as mpi4py."""
     library()
     lib = _load("LMDBIO_MPI_LIBRARY", "lmdbio_mpi")
     lib.lmdbio_open_mpi.restype = ctypes.c_int
@@ -338,7 +348,7 @@ def _mpi_library() -> ctypes.CDLL:
 
 
 def _communicator(comm: Any) -> Any:
-    """The MPI_Comm behind a communicator of mpi4py's: an int or a pointer, as MPI likes."""
+    """Returns the MPI_Comm of an mpi4py communicator: an int or a pointer, depending on the MPI."""
     from mpi4py import MPI
 
     kind = ctypes.c_int if MPI._sizeof(comm) == ctypes.sizeof(ctypes.c_int) else ctypes.c_void_p

@@ -22,19 +22,19 @@ from lmdbio._errors import (
     StaleError,
 )
 
-_HINTS = {"b": "; numpy.flatnonzero(mask) has the numbers of a mask",
-          "f": "; array.astype(int) makes integers of floats",
-          "S": "; keys are not looked up"}
+_HINTS = {"b": "; numpy.flatnonzero(mask) returns the numbers of a mask",
+          "f": "; array.astype(int) converts floats to integers",
+          "S": "; keys cannot be looked up"}
 
 
 def _refusal(what: str, hint: str = "") -> InvalidTypeError:
-    return InvalidTypeError(f"records are asked for by number, not by {what}: give an integer, a "
+    return InvalidTypeError(f"records are selected by number, not by {what}: pass an integer, a "
                             f"slice, or a sequence or array of integers{_HINTS.get(hint, '')}")
 
 
 def _as_numbers(wanted: Any) -> Any:
-    """An int, or a sequence of what should be ints."""
-    if hasattr(wanted, "__array__"):  # of NumPy, PyTorch and others
+    """Returns an int, or a sequence whose elements are still unchecked."""
+    if hasattr(wanted, "__array__"):  # an array of NumPy, PyTorch or another package
         array = np.asarray(wanted)
         if array.dtype.kind not in "iu":
             raise _refusal(f"values of type {array.dtype}", array.dtype.kind)
@@ -54,8 +54,8 @@ def _as_numbers(wanted: Any) -> Any:
 
 
 class _Turn:
-    """Taken by the thread whose call runs. The lock lets that thread in once more: a handler of
-    signals gets an error then, where it would wait for the call that it interrupts."""
+    """The lock of the thread whose call runs. That thread may lock it again, so that a signal
+    handler gets an error instead of waiting for the call that it interrupted."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -63,16 +63,17 @@ class _Turn:
 
 
 class Dataset:
-    """Records by number, in key order: dataset[7], dataset[-1], dataset[10:20], dataset[[3, 1, 4]].
+    """Reads records by number: dataset[7], dataset[-1], dataset[10:20], dataset[[3, 1, 4]].
 
-    Numbers are integers; several are a slice, a sequence, or an array of any type of integers.
+    Numbers are integers in key order, from 0. Several numbers are a slice, a sequence, or an array
+    of any integer type.
 
-    Keys and values are copies, good for ever. Many records in one call are read together, in
-    whatever order the file likes: prefer a list of numbers, or `__getitems__`, to a loop.
+    Keys and values are copies and stay valid. The records of one call are read together, in file
+    order: prefer a list of numbers, or `__getitems__`, to a loop.
 
-    Any thread may use it, and gets the records that it asked for: calls take turns. Safe to
-    pickle, and to use after fork: the other process opens its own when it first reads. A handler
-    of signals or of the log cannot use the dataset whose call it interrupts.
+    Any thread may use a dataset, and gets the records that it requested: calls take turns. A
+    dataset can be pickled, and used after fork: the other process opens its own when it first
+    reads. A handler of signals or of the log cannot use the dataset whose call it interrupts.
     """
 
     # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
@@ -85,21 +86,21 @@ class Dataset:
 
         Data:
         database_name        The named database to read. None: the main database.
-        snapshot             The protection against a writer that changes the file. "immutable": No
-                             process writes. A change is detected at the end of an epoch.
-                             "optimistic": Every slot is checked after it was read. "pinned": A read
-                             transaction of liblmdb keeps the pages in place. It needs the lock
-                             file.
+        snapshot             The protection against a writer that changes the file. "immutable": For
+                             files that no process changes. A change is detected at the end of an
+                             epoch. "optimistic": Every slot is checked after it has been read.
+                             "pinned": A read transaction of liblmdb keeps the pages in place. It
+                             needs the lock file.
 
         Reading:
-        queue_depth          Reads in flight, for each reader.
-        block_bytes          The largest read. A multiple of 4,096.
-        engine               The code that executes reads, where the strategy leaves it open. None:
-                             the strategy chooses. "mmap": Copies from a map. "pread": Threads with
-                             one blocking read each. "uring": io_uring.
-        cache                The use of the page cache, where the strategy leaves it open. None: the
-                             strategy chooses. "buffered": Reads go through the page cache.
-                             "direct": Reads go around the page cache (O_DIRECT).
+        queue_depth          The number of reads in flight for each reader.
+        block_bytes          The size of the largest read. A multiple of 4,096.
+        engine               The code that executes reads, if the strategy does not determine it.
+                             None: the strategy chooses. "mmap": Copies from a map of the file.
+                             "pread": Threads with one blocking read each. "uring": io_uring.
+        cache                The use of the page cache, if the strategy does not determine it. None:
+                             the strategy chooses. "buffered": Reads go through the page cache.
+                             "direct": Reads bypass the page cache (O_DIRECT).
         """
         self._begin(path, dict(
             database_name=database_name, snapshot=snapshot, queue_depth=queue_depth,
@@ -111,16 +112,17 @@ class Dataset:
         self._fields = _capi.option_fields(options)
         self._handle: Optional[ctypes.c_void_p] = None
         self._is_closed = False
-        self._count: Optional[int] = None  # until it has been opened once
+        self._count: Optional[int] = None  # None until it has been opened once
         self._turns: Dict[int, _Turn] = {}
         self._in_turn(self._use)
 
     def _in_turn(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        # One for each process: in a child of fork() the parent's may be taken for ever.
+        # Each process has its own lock: a child of fork() may inherit one that is never unlocked.
         turn = self._turns.setdefault(os.getpid(), _Turn())
         with turn.lock:
             if turn.is_taken:
-                raise InvalidStateError("the dataset is in use by the call that was interrupted")
+                raise InvalidStateError("the dataset is in use by the call that this handler "
+                                        "interrupted")
             try:
                 turn.is_taken = True
                 return call(*arguments)
@@ -136,19 +138,19 @@ class Dataset:
             handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
             self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close, handle)
             self._pid = os.getpid()
-            self._handle = handle  # last: a child that is forked meanwhile finds all or nothing
+            self._handle = handle  # set last: a child forked meanwhile has all fields or none
             self._check_count()
         return self._handle
 
     def _check_count(self) -> None:
-        """Another process may have been given this dataset, and find another file."""
+        """Checks that the file is unchanged: another process may have received this dataset."""
         count = ctypes.c_uint64()
         status = _capi.library().lmdbio_dataset_count(self._handle, ctypes.byref(count))
         _capi.check_dataset(self._handle, status)
         if self._count not in (None, count.value):
             self._drop()
-            raise StaleError(f"{self._path}: holds {count.value} records, and held "
-                             f"{self._count} when the dataset was opened")
+            raise StaleError(f"{self._path}: has {count.value} records, but had {self._count} when "
+                             f"the dataset was opened")
         self._count = count.value
 
     def _drop(self) -> None:
@@ -172,7 +174,7 @@ class Dataset:
         try:
             return range(*wanted.indices(self._count))
         except TypeError:
-            raise _refusal("a slice of other things") from None
+            raise _refusal("a slice of other types") from None
 
     def __getitem__(self, i: Any) -> Union[Record, List[Record]]:
         if isinstance(i, slice):
@@ -183,13 +185,14 @@ class Dataset:
         return self.__getitems__(numbers)
 
     def __getitems__(self, numbers: Any) -> List[Record]:
-        """Several records, as asked for; PyTorch's DataLoader calls this for a whole batch.
+        """Returns several records in the requested order. PyTorch's DataLoader calls this for a
+        whole batch.
 
         numbers  a sequence or array of integers
         """
         many = _as_numbers(numbers)
         if isinstance(many, int):
-            raise _refusal("one integer, where several records are asked for together")
+            raise _refusal("one integer if several records are read together")
         wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
         return self._in_turn(self._read, wanted)
 
@@ -205,7 +208,7 @@ class Dataset:
                 for key, value, _, value_size, key_size in table.tolist()]
 
     def close(self) -> None:
-        """Lets go of everything. Waits for calls of other threads."""
+        """Closes the database and releases its memory. Waits for calls of other threads."""
         self._in_turn(self._close)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the package raises: LmdbioError, always, and the built-in exception that fits besides."""
+"""The exceptions of the package. Each is an LmdbioError and the built-in exception that fits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Dict, Optional, Tuple, Type
 
 
 class LmdbioError(Exception):
-    """What lmdbio could not do. The text is one line: what, where, why.
+    """A failure of lmdbio. The text is one line: the failed step, the object and the reason.
 
     code   the status of the C API, as in lmdbio.h
-    errno  of the system call that failed, here or on another rank; None if none did
+    errno  of the system call that failed, here or on another rank; None if none failed
     """
 
     code = 9
@@ -21,25 +21,25 @@ class LmdbioError(Exception):
 
 
 class InvalidArgumentError(LmdbioError, ValueError):
-    """The call was wrong: mend the arguments."""
+    """The call was wrong: correct the arguments."""
 
     code = 1
 
 
 class InvalidTypeError(LmdbioError, TypeError):
-    """The call was wrong: an argument is of a type that it cannot be of."""
+    """The call was wrong: an argument has the wrong type."""
 
     code = 1
 
 
 class InvalidIndexError(LmdbioError, IndexError):
-    """There is no record of this number."""
+    """There is no record with this number."""
 
     code = 1
 
 
 class InvalidStateError(LmdbioError, RuntimeError):
-    """The call came too late, or at a time when it cannot be served."""
+    """The call came too late, or at a time when it is not allowed."""
 
     code = 1
 
@@ -51,19 +51,19 @@ class ClosedError(LmdbioError, ValueError):
 
 
 class InUseError(LmdbioError, BufferError):
-    """Arrays that look into this memory are still in use."""
+    """Arrays that are views of this memory are still in use."""
 
     code = 1
 
 
 class LibraryNotFoundError(LmdbioError, ImportError):
-    """liblmdbio, or liblmdbio_mpi, is not there or cannot be loaded."""
+    """liblmdbio, or liblmdbio_mpi, does not exist or cannot be loaded."""
 
     code = 2
 
 
 class NotFoundError(LmdbioError, FileNotFoundError):
-    """The file, database or record is not there."""
+    """The file, database or record does not exist."""
 
     code = 2
 
@@ -87,29 +87,29 @@ class CorruptionError(LmdbioError):
 
 
 class UnsupportedError(LmdbioError):
-    """Well-formed, but of a kind that the library refuses by name."""
+    """The request or the file is valid, but the library does not support it; the text names it."""
 
     code = 6
 
 
 class StaleError(LmdbioError):
-    """The file is not, or no longer, the one that was meant."""
+    """The file is not, or is no longer, the expected one."""
 
     code = 7
 
 
 class ResourceExhaustedError(LmdbioError):
-    """Memory, disk space, open files, threads or a limit that was configured ran out."""
+    """Memory, disk space, open files, threads or a configured limit ran out."""
 
     code = 8
 
 
 class OutOfMemoryError(ResourceExhaustedError, MemoryError):
-    """Memory ran out, or a budget of memory."""
+    """Memory, or a memory budget, ran out."""
 
 
 class SystemLimitError(ResourceExhaustedError, OSError):
-    """The system has no more of what `errno` says: disk space, open files, threads."""
+    """The system has no more disk space, open files or threads; `errno` tells which."""
 
 
 class PeerFailedError(LmdbioError):
@@ -125,13 +125,13 @@ _BY_STATUS: Dict[int, Type[LmdbioError]] = {
 
 
 def error_of(status: int, text: str, number: int) -> LmdbioError:
-    """The exception for a status of the C API.
+    """Returns the exception for a status of the C API.
 
-    number  errno behind it, or 0
+    number  the errno of the failed system call, or 0
     """
     kind = _BY_STATUS.get(status, LmdbioError)
     if status == ResourceExhaustedError.code:
-        # Limits of the library's own, which have no errno, are limits of memory.
+        # Limits of the library itself, which have no errno, are limits of memory.
         kind = OutOfMemoryError if number in (0, errno.ENOMEM) else SystemLimitError
     error = kind(text)
     error.code = status

@@ -19,14 +19,16 @@ from lmdbio._errors import (
     InvalidTypeError,
 )
 
-# How long a call sleeps before Python looks for signals.
+# The longest sleep of a call before Python checks for signals.
 _LOOK_UP_MS = 100
 
 
 class _Handle:
-    """Closes a loader's handle with the last that needs it: the loader, or a view into its memory.
-    Those of a communicator are closed by hand. What is open when Python ends is left to the
-    system: views may be looked at until then."""
+    """Closes a loader's handle when neither the loader nor a view of its memory needs it.
+
+    A handle with a communicator is closed explicitly. The system releases handles that are open
+    when Python ends, because views may be read until then.
+    """
 
     __slots__ = ("__weakref__",)
 
@@ -36,7 +38,7 @@ class _Handle:
 
 
 def _take_torch_words(options: Dict[str, Any], shuffle: Union[bool, str], drop_last: bool) -> None:
-    """PyTorch's words as options of lmdbio."""
+    """Translates PyTorch's arguments to options of lmdbio."""
     is_given = isinstance(shuffle, str) or shuffle
     if is_given:
         if options["order"] not in ("sequential", "shuffle"):
@@ -51,7 +53,7 @@ def _take_torch_words(options: Dict[str, Any], shuffle: Union[bool, str], drop_l
 
 
 def _ranks_of(options: Dict[str, Any], comm: Any) -> int:
-    """The ranks that share a batch: of all shards."""
+    """Returns the number of ranks that share a batch, over all shards."""
     num_shards, shard_id = options["num_shards"], options["shard_id"]
     if num_shards < 1 or not 0 <= shard_id < num_shards:
         raise InvalidArgumentError(f"there is no shard {shard_id} of {num_shards}")
@@ -59,11 +61,11 @@ def _ranks_of(options: Dict[str, Any], comm: Any) -> int:
 
 
 class Loader:
-    """Iterates over batches. A for loop ends with the epoch; the next goes on with the next one.
+    """Iterates over batches. A for loop ends with the epoch; the next loop delivers the next epoch.
 
-    All iterators of a loader share its one stream. Safe to pickle, and to use after fork: the
-    other process opens its own, where this one stands. Not for several threads at once. Errors
-    are LmdbioError, most also a built-in exception.
+    All iterators of a loader share its one stream. A loader can be pickled, and used after fork:
+    the other process opens its own, which continues at the same position. A loader is for one
+    thread at a time. Errors are LmdbioError, most also a built-in exception.
     """
 
     # Begin generated Loader: scripts/generate_options.py, from api/options.toml.
@@ -97,92 +99,96 @@ class Loader:
         on_error             The reaction to a record that cannot be read or is damaged. "raise":
                              Every rank gets an error. "skip": The record is left out of its batch
                              and counted.
-        snapshot             The protection against a writer that changes the file. "immutable": No
-                             process writes. A change is detected at the end of an epoch.
-                             "optimistic": Every slot is checked after it was read. "pinned": A read
-                             transaction of liblmdb keeps the pages in place. It needs the lock
-                             file.
+        snapshot             The protection against a writer that changes the file. "immutable": For
+                             files that no process changes. A change is detected at the end of an
+                             epoch. "optimistic": Every slot is checked after it has been read.
+                             "pinned": A read transaction of liblmdb keeps the pages in place. It
+                             needs the lock file.
 
         Batches:
         global_batch_size    Records of one batch, over all ranks.
-        max_batches          The stream ends after so many batches. 0: no limit.
+        max_batches          The number of batches after which the stream ends. 0: no limit.
 
         Order:
         order                The order of the records in the stream. "sequential": The order of the
-                             database. "shuffle": Another order in each epoch; see shuffle.
-                             "chunked": Neighbouring records are dealt in turn to the batches of a
-                             group.
+                             database. "shuffle": A different random order in each epoch; the option
+                             shuffle selects the method. "chunked": Consecutive records go to the
+                             batches of a batch group in turn.
         tail                 The end of an epoch, if the batch size does not divide the number of
-                             records. "short": The last batch of an epoch is smaller: each record
-                             comes exactly once. "drop": The last records of an epoch are left out.
+                             records. "short": The last batch of an epoch is smaller, so each record
+                             occurs exactly once. "drop": The last records of an epoch are left out.
                              "wrap": The last batch continues with the first records of the next
                              epoch, as in Caffe.
         share                The share of a rank in a batch. "block": Rank r of P gets the r-th
                              contiguous part. "round-robin": Rank r of P gets the positions that are
-                             r modulo P, as Caffe's solvers. "fill": As block, but in a short batch
-                             the first ranks get parts of full size.
+                             r modulo P, as the solvers of Caffe do. "fill": As block, but in a
+                             short batch the first ranks get parts of full size.
         seed                 Selects the random order of shuffling, and of the batches that reuse
                              composes.
         block_records        Records of a block, with shuffle = block. 0: as many as fill 1 MiB of
                              pages.
-        group_batches        Consecutive batches among which records are dealt out: with order =
-                             chunked, with shuffle = block and with reuse. At most 1,024. Not with
-                             share = round-robin. 0: as many as hold 32 MiB of pages.
-        reuse                How often each record is handed out while it is in memory, in batches
-                             composed anew. An epoch is so many times as long. 1 to 1,000.
+        group_batches        The number of batches of a batch group, whose records are read together
+                             and dealt out among the batches. Used with order = chunked, with
+                             shuffle = block and with reuse. At most 1,024. Not with share =
+                             round-robin. 0: as many as hold 32 MiB of pages.
+        reuse                The number of times that each record is delivered while it is in
+                             memory, in newly composed batches. An epoch becomes longer by this
+                             factor. 1 to 1,000.
         reuse_among          The rank that gets a record again, with reuse. "rank": The same rank in
                              each pass. "host": Another rank of the same host in each pass.
 
         Start:
         epoch                The stream begins with the first record of this epoch. Excludes state.
         state                The stream begins at a saved state. The saved block_records and
-                             group_batches are used where the options have 0.
+                             group_batches are used if these options are 0.
 
         Shards:
-        num_shards           Jobs that share each batch, as if their ranks were the ranks of one
-                             job. For processes without MPI.
+        num_shards           The number of jobs that share each batch, as if their ranks were the
+                             ranks of one job. For processes without MPI.
         shard_id             The number of this job among the shards, below num_shards.
 
         Memory:
         memory_budget_bytes  Memory of a host for the records that are read ahead. At least 1 MiB.
-        keep_bytes           Memory of a host, beside the budget, in which strategy auto may keep
-                             the file as far as it was read, so that nothing is read twice. The
-                             whole data file must fit. 0: an eighth of the free memory, for records
-                             that lie scattered, without shards. -1: the file is never kept.
-        prefetch_batches     About so many batches of all ranks are read ahead. A few are in any
-                             case. 0: as many as the memory budget holds.
-        allow_map            Batches may be views into a map of the file, if all of it is in the
-                             page cache of the only host. If a process truncates the file meanwhile,
-                             the system ends this process with SIGBUS. Only with strategy auto; not
-                             with snapshot = optimistic.
+        keep_bytes           Memory of a host for the file cache, in addition to
+                             memory_budget_bytes. Strategy auto may keep the parts of the file there
+                             that were read, so that nothing is read twice. The whole data file must
+                             fit. 0: an eighth of the free memory, if the records are scattered and
+                             there are no shards. -1: the file is never kept.
+        prefetch_batches     The approximate number of global batches to read ahead. A few are
+                             always read ahead. 0: as many as the memory budget holds.
+        allow_map            Batches may be views into a map of the file, if the job has one host
+                             and the whole file is in its page cache. If a process truncates the
+                             file meanwhile, the system ends this process with SIGBUS. Only with
+                             strategy auto; not with snapshot = optimistic.
 
         Reading:
-        readers_per_host     Ranks of each host that read.
-        queue_depth          Reads in flight, for each reader.
-        block_bytes          The largest read. A multiple of 4,096.
+        readers_per_host     The number of ranks of each host that read.
+        queue_depth          The number of reads in flight for each reader.
+        block_bytes          The size of the largest read. A multiple of 4,096.
         strategy             The method to find and to fetch records; docs/loader.md describes the
                              strategies. "auto": Provenance if it fits, else a page walk. A probe
-                             chooses the engine. "scan": A page walk, and deep reads around the page
-                             cache. "lmdb": Every rank steps liblmdb's cursor over all records.
-                             "lmm": Readers step a cursor over a map. "lmm-dm": The cursor travels
-                             from host to host. "lmm-dio": The cursor of one host finds the records,
-                             explicit reads fetch them. "lmm-dio-prov": Provenance finds the
-                             records. "lmm-dio-prov-coal": Neighbours are fetched together.
-                             "lmm-dio-prov-coal-stag": Readers take turns.
-        engine               The code that executes reads, where the strategy leaves it open. None:
-                             the strategy chooses. "mmap": Copies from a map. "pread": Threads with
-                             one blocking read each. "uring": io_uring.
-        placement            The cores of the threads: "scp" (of the cores of a rank one reads and
-                             one synchronises gradients, if it has three),
-                             "compute=0-5,input=6,sync=7", or such groups for the ranks of a host in
-                             their order, separated by semicolons. Reading threads run on the input
-                             cores. None: any core. If one rank has a placement, all have one; the
-                             values may differ.
-        cache                The use of the page cache, where the strategy leaves it open. None: the
-                             strategy chooses. "buffered": Reads go through the page cache.
-                             "direct": Reads go around the page cache (O_DIRECT).
-        stagger              How many readers of the job read at a time, with strategies in which
-                             readers take turns. 0: a trial of the first slots of the stream
+                             chooses the engine. "scan": A page walk, and many reads in flight that
+                             bypass the page cache. "lmdb": Every rank steps liblmdb's cursor over
+                             all records. "lmm": Readers step a cursor over a map. "lmm-dm": The
+                             cursor travels from host to host. "lmm-dio": The cursor of one host
+                             finds the records; explicit reads fetch them. "lmm-dio-prov": As
+                             lmm-dio, but provenance finds the records. "lmm-dio-prov-coal": As
+                             lmm-dio-prov; neighbouring pages are read together.
+                             "lmm-dio-prov-coal-stag": As lmm-dio-prov-coal; readers take turns.
+        engine               The code that executes reads, if the strategy does not determine it.
+                             None: the strategy chooses. "mmap": Copies from a map of the file.
+                             "pread": Threads with one blocking read each. "uring": io_uring.
+        placement            The cores of the threads. "scp": one core of a rank reads and one
+                             synchronises gradients, if the rank has at least three cores.
+                             "compute=0-5,input=6,sync=7": lists of cores; semicolons separate such
+                             groups for the ranks of a host in order. Reading threads run on the
+                             input cores. None: any core. If one rank has a placement, all ranks
+                             must have one; the values may differ.
+        cache                The use of the page cache, if the strategy does not determine it. None:
+                             the strategy chooses. "buffered": Reads go through the page cache.
+                             "direct": Reads bypass the page cache (O_DIRECT).
+        stagger              The number of readers of the job that read at a time, with strategies
+                             in which they take turns. 0: a trial of the first slots of the stream
                              decides.
         """
         self._begin(path, batch_size, shuffle, drop_last, comm, dict(
@@ -227,13 +233,13 @@ class Loader:
         self._batch: Optional[Batch] = None
         self._pid = os.getpid()
         self._is_closed = False
-        # To be opened when it is first used, in another process than the one before.
+        # The state at which another process opens the loader when it first uses it.
         self._pending: Optional[str] = None
 
     # --- The handle -----------------------------------------------------------------------------
 
     def _open(self, epoch: int, state: Optional[str]) -> None:
-        """In place of what is open, which stays if this fails."""
+        """Replaces the open handle by a new one. After an error the open handle stays."""
         where = {"epoch": epoch} if state is None else {"state": state}
         options = _capi.options_of({**self._fields, **_capi.option_fields(where)})
         handle = _capi.open_loader(self._path, options, self._comm)
@@ -246,12 +252,12 @@ class Loader:
 
     def _forget_batch(self) -> None:
         self._batch = None
-        # What lmdbio_next has said last, and the number of the batch that was handed out last.
+        # The last result of lmdbio_next, and the number of the batch that was delivered last.
         self._struct = ctypes.POINTER(_capi.BatchStruct)()
         self._handed_out: Optional[int] = None
 
     def _use(self) -> ctypes.c_void_p:
-        """The handle, of this process."""
+        """Returns the handle of this process."""
         if self._is_closed:
             raise ClosedError("the loader is closed")
         if self._pid != os.getpid():
@@ -278,13 +284,13 @@ class Loader:
         return state
 
     def _is_lent(self) -> bool:
-        """Whether there are views into the loader's memory."""
+        """Returns whether there are views of the loader's memory."""
         return self._lent is not None and self._lent() is not None
 
     def _check_may_close(self) -> None:
-        """With a communicator, memory goes at once and on all ranks."""
+        """Raises if there are views: with a communicator, closing releases the memory at once."""
         if self._comm is not None and self._pid == os.getpid() and self._is_lent():
-            raise InUseError("views into the loader's memory are still in use")
+            raise InUseError("views of the loader's memory are still in use; delete them first")
 
     def _lease_for(self, batch: Batch) -> Lease:
         self._check_at_hand(batch)
@@ -296,7 +302,8 @@ class Loader:
 
     def _check_at_hand(self, batch: Batch) -> None:
         if batch is not self._batch or self._pid != os.getpid():
-            raise InvalidStateError("this batch is gone: the loader has moved on or was closed")
+            raise InvalidStateError("the batch is no longer valid: the loader has moved on or was "
+                                    "closed")
 
     def _copy_values(self, address: int, row_bytes: int, row_count: int) -> None:
         handle = self._use()
@@ -304,17 +311,18 @@ class Loader:
         _capi.check(handle, status)
 
     def _give_up(self) -> None:
-        """Lets go of the handle: at once, or with the last view into its memory."""
+        """Releases the handle: at once, or with the last view of its memory."""
         self._check_may_close()
         handle, self._handle, self._batch = self._handle, None, None
-        self._owned = None  # what closes it, if nobody else needs it
+        self._owned = None  # closes the handle, if no view needs it
         if handle is not None and self._comm is not None:
             _capi.library().lmdbio_close(handle)
 
     # --- Iteration ------------------------------------------------------------------------------
 
     def next(self) -> Optional[Batch]:
-        """The next batch; None after the last (max_batches). What the last one showed is gone."""
+        """Returns the next batch; None after the last one (max_batches). The batch before becomes
+        invalid."""
         handle = self._use()
         if self._undelivered() is not None:
             return self._hand_out()
@@ -330,7 +338,7 @@ class Loader:
         return None
 
     def _undelivered(self) -> Optional[_capi.BatchStruct]:
-        """A batch that came while a signal's handler raised, so that nobody has it."""
+        """Returns the batch that the program did not get because a signal handler raised."""
         if self._struct and self._struct.contents.number != self._handed_out:
             return self._struct.contents
         return None
@@ -358,28 +366,29 @@ class Loader:
         return records.value, batches.value
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Returns the number of batches of an epoch."""
         return self._count()[1]
 
     @property
     def record_count(self) -> int:
-        """Records of the database."""
+        """The number of records of the database."""
         return self._count()[0]
 
     @property
     def batch_size(self) -> int:
-        """Records of this rank's batches, at most."""
+        """The largest number of records in a batch of this rank."""
         return self._batch_size
 
     @property
     def global_batch_size(self) -> int:
-        """Records of a batch of all ranks."""
+        """The number of records in a batch of all ranks."""
         return self._global_batch_size
 
-    # --- Where the stream stands ----------------------------------------------------------------
+    # --- Stream state ---------------------------------------------------------------------------
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes on with the first record of an epoch. Costs nothing if that comes next anyway."""
+        """Continues with the first record of an epoch. Costs nothing if that record comes next
+        anyway."""
         handle = self._use()
         epoch = _capi.number("epoch", epoch, ctypes.c_uint64)
         self._check_may_close()
@@ -390,16 +399,16 @@ class Loader:
         _capi.check(handle, _capi.library().lmdbio_set_epoch(handle, epoch))
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where the stream stands, before the next batch: small, readable, good at any number of
-        ranks. Ranks that have had as many batches get the same."""
+        """Returns the stream state before the next batch: small, readable, valid for any number of
+        ranks. Ranks that have received equally many batches get the same state."""
         if self._pending is None:
             self._use()
             return self._save()
         return json.loads(self._pending)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes on where `state` stands. What was read ahead is lost: to begin there, give it to
-        the constructor."""
+        """Continues the stream at a saved state. Records that were read ahead are discarded, so a
+        program that begins at a state passes it to the constructor instead."""
         handle = self._use()
         text = json.dumps(state)
         self._check_may_close()
@@ -409,40 +418,42 @@ class Loader:
         self._forget_batch()
         _capi.check(handle, _capi.library().lmdbio_restore(handle, text.encode()))
 
-    # --- What it does ---------------------------------------------------------------------------
+    # --- Counters and options -------------------------------------------------------------------
 
     def counters(self) -> Dict[str, Union[int, float]]:
-        """What the loader has done so far; see lmdbio_counters in lmdbio.h."""
+        """Returns the counters of the loader; see lmdbio_counters in lmdbio.h."""
         handle = self._use()
         pointer = ctypes.POINTER(_capi.Counters)()
         _capi.check(handle, _capi.library().lmdbio_get_counters(handle, ctypes.byref(pointer)))
         return {name: getattr(pointer.contents, name) for name, _ in _capi.Counters._fields_}
 
     def options(self) -> Dict[str, Any]:
-        """The effective options; None for an option that the strategy chooses."""
+        """Returns the effective options; None for an option that the strategy chooses."""
         handle = self._use()
         text = ctypes.c_char_p()
         _capi.check(handle, _capi.library().lmdbio_get_options(handle, ctypes.byref(text)))
         return json.loads(text.value.decode())
 
     def describe(self) -> str:
-        """How records are found and read."""
+        """Describes how records are found and read."""
         handle = self._use()
         text = ctypes.c_char_p()
         _capi.check(handle, _capi.library().lmdbio_describe(handle, ctypes.byref(text)))
         return text.value.decode()
 
     def pin_compute(self) -> None:
-        """The calling thread, and those it starts, run on the cores that `placement` leaves to
-        computing; does nothing where it names none."""
+        """Pins the calling thread, and the threads that it starts later, to the compute cores of
+        `placement`. Does nothing if `placement` names none."""
         handle = self._use()
         _capi.check(handle, _capi.library().lmdbio_pin_compute(handle))
 
-    # --- The end --------------------------------------------------------------------------------
+    # --- Closing --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Lets go of everything; views that were taken stay readable. Collective with `comm`,
-        where BufferError says that such views are still in use."""
+        """Closes the loader; its views stay readable, and the last one releases the memory.
+
+        With `comm` it is collective, and raises BufferError if views are still in use.
+        """
         if not self._is_closed:
             self._give_up()
             self._is_closed = True

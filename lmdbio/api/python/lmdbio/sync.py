@@ -1,4 +1,4 @@
-"""Collective operations on arrays of all ranks, without a call of MPI and without a busy thread.
+"""Collective operations on arrays over all ranks, without MPI calls and without a busy thread.
 
     with lmdbio.sync.Synchronizer(MPI.COMM_WORLD) as sync:
         operation = sync.allreduce("conv1", gradient)      # in place; returns at once
@@ -25,7 +25,7 @@ from lmdbio import _capi
 from lmdbio._batch import view
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
 
-# How long a call sleeps before Python looks for signals.
+# The longest sleep of a call before Python checks for signals.
 _LOOK_UP_MS = 100
 
 OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "reduce_scatter": 4,
@@ -33,15 +33,16 @@ OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "re
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "product": 3}
 
-# Operations that nobody waits for any more, by their handles' numbers, and what keeps the arrays
-# that the library still works on. Their errors are nobody's.
+# Operations whose Operation object is gone, by the number of their handle, with the object that
+# keeps the array alive while the library uses it. Their errors are not reported.
 _Orphans = Dict[int, Tuple[ctypes.c_void_p, Any]]
 
-# Of each open synchronizer, by its handle's number: one that is never closed works on for ever.
+# The orphans of each open synchronizer, by the number of its handle. They are global because a
+# synchronizer that is never closed continues to use the arrays.
 _orphans: Dict[int, _Orphans] = {}
 
 
-# The NumPy type of each element type. NumPy has no bfloat16: the result has the bits.
+# Element types whose NumPy type has another name. NumPy has no bfloat16: the result has the bits.
 _RESULT_TYPES = {"bfloat16": "uint16"}
 
 
@@ -55,7 +56,7 @@ class Operation:
         self._closes = weakref.finalize(self, _let_go_of_op, handle, keeps, orphans)
 
     def is_done(self) -> bool:
-        """Whether the operation is done or has failed. Never waits."""
+        """Returns whether the operation is done or has failed. Never waits."""
         done = ctypes.c_int()
         _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_test(
             self._handle, ctypes.byref(done)))
@@ -81,25 +82,28 @@ class Operation:
         return result.contents
 
     def result(self) -> np.ndarray:
-        """The rows that an allgather, alltoall or reduce_scatter has brought; read-only, and valid
-        as long as the array lives. Rows of bfloat16 are uint16, with the same bits."""
+        """Returns the rows of an allgather, alltoall or reduce_scatter; read-only, and valid as
+        long as the array lives. Rows of bfloat16 are uint16, with the same bits."""
         outcome = self._outcome()
         memory = view(outcome.data, outcome.size_bytes, self)
         kind = np.dtype(_RESULT_TYPES.get(self._type_name, self._type_name))
         return memory.view(kind).reshape((sum(self.rows()), *self._row_shape))
 
     def rows(self) -> List[int]:
-        """The number of rows from each rank; of a reduce_scatter, the number of rows here."""
+        """Returns the number of rows from each rank; for a reduce_scatter, the number of rows of
+        this rank."""
         outcome = self._outcome()
         return outcome.rows[:outcome.part_count]
 
     def last_joined(self) -> int:
-        """The rank that joined last; -1 for other operations than a join."""
+        """Returns the rank that joined last; -1 for operations other than a join."""
         return self._outcome().last_joined
 
 
 class Tensor:
-    """The request of a graph's node, for Synchronizer.set_graph: as in the call that submits it.
+    """The request of a node of a graph, for Synchronizer.set_graph.
+
+    The arguments are those of the call that submits the tensor later.
 
     name       of the tensor
     shape      of the array; its first dimension counts the rows of an allgather
@@ -120,7 +124,7 @@ def _request_of(name: Optional[str], address: Optional[int], shape: Sequence[int
                 prescale: float = 1.0, postscale: float = 1.0,
                 splits: Optional[Sequence[int]] = None) -> _capi.SyncRequest:
     if prescale == 0 or postscale == 0:
-        raise InvalidArgumentError(f"{name}: a scale of 0 would make all values 0")
+        raise InvalidArgumentError(f"{name}: a scale of 0 makes all values 0; use another scale")
     dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
     parts = None if splits is None else (ctypes.c_int64 * len(splits))(*splits)
     is_in_place = operation in ("allreduce", "broadcast")
@@ -136,7 +140,7 @@ def _request_of(name: Optional[str], address: Optional[int], shape: Sequence[int
 
 
 def _pointers_to(requests: Sequence[Optional[_capi.SyncRequest]]) -> Any:
-    """An array of pointers; None is NULL. The requests must outlive it."""
+    """Returns an array of pointers; None is NULL. The requests must outlive it."""
     kind = ctypes.POINTER(_capi.SyncRequest)
     return (kind * max(len(requests), 1))(*(
         kind() if request is None else ctypes.pointer(request) for request in requests))
@@ -147,7 +151,7 @@ def _check_array(name: str, array: np.ndarray, is_written: bool) -> None:
         raise InvalidArgumentError(f"{name}: the array must be contiguous"
                                    f"{' and writable' if is_written else ''}")
     if not array.dtype.isnative:
-        raise InvalidArgumentError(f"{name}: the array has the byte order of other machines")
+        raise InvalidArgumentError(f"{name}: the array has a byte order other than this machine's")
 
 
 def _is_over(handle: ctypes.c_void_p) -> bool:
@@ -181,14 +185,14 @@ def _close_with_last(handle: ctypes.c_void_p, places_left: List[None]) -> None:
 
 
 class Synchronizer:
-    """Adds up arrays over the ranks of a communicator of mpi4py's; without one, of this process.
+    """Sums arrays over the ranks of an mpi4py communicator; without one, of this process alone.
 
     Any thread may submit and wait. Errors are LmdbioError, most also a built-in exception; stall
     reports go to logging.getLogger("lmdbio").
 
-    Use it in a `with`: an error closes it there, and the other ranks hear of that at once. Where
-    arrays in placed memory outlive the error, there is a warning, and it is closed with the last
-    of them or when the process exits.
+    Use it in a `with` statement: an error then closes the synchronizer, and the operations of the
+    other ranks fail at once. If arrays in placed memory outlive the error, there is a warning. The
+    synchronizer is then closed with the last of these arrays, or when the process exits.
     """
 
     # Begin generated Synchronizer: scripts/generate_options.py, from api/options.toml.
@@ -208,49 +212,51 @@ class Synchronizer:
         Order of operations:
         coordinator          The algorithm that decides the order of the operations. "topo": A plan,
                              learnt from the first iterations or given by lmdbio_sync_set_graph.
-                             "cache": Rounds, with bits for the responses that all ranks remember.
-                             "horovod": Rounds, in which rank 0 gathers all requests.
-                             "hierarchical": Rounds, first on each host, then between hosts.
+                             "cache": Rounds, with one bit for each response in the response cache.
+                             "horovod": Rounds in which rank 0 gathers all requests. "hierarchical":
+                             Rounds, first on each host, then between hosts.
         pacing               The time at which a rank begins a round. "event": When there are new
-                             requests. "cycle": After each cycle_time_us. "gs": After cycles on
-                             whose length the ranks agree. "nbcs": After cycles, with exchanges that
-                             do not block.
+                             requests. "cycle": After each cycle_time_us. "gs": After each cycle;
+                             the ranks agree on its length. "nbcs": After each cycle, with
+                             non-blocking exchanges.
         transport            The transport of control messages. "own": Shared memory, and
                              connections between hosts. "mpi": MPI. It needs MPI_THREAD_MULTIPLE.
-        cycle_time_us        The period of pacing = cycle, gs and nbcs. -1: no pause.
-        gs_cycles            With pacing = gs the ranks agree on their cycle after so many cycles.
-        cache_capacity       Responses that are remembered. -1: none.
+        cycle_time_us        The cycle, with pacing = cycle, gs and nbcs. -1: no pause.
+        gs_cycles            With pacing = gs, the number of cycles after which the ranks agree on
+                             the next cycle time.
+        cache_capacity       The number of responses in the response cache. -1: none.
 
         Data:
-        collective           The algorithm that reduces values. "auto": Chosen by size and hosts.
-                             "shm": Shared memory, within one host. "ring": Ring allreduce.
-                             "halving": Recursive halving and doubling. "direct": Every rank sends
-                             to every rank. "mpi": The collectives of MPI. It needs
-                             MPI_THREAD_MULTIPLE.
-        fusion_threshold_bytes The largest sum of tensors that are reduced in one call. -1: tensors
-                             are never joined.
-        gradient_bytes       Memory that lmdbio_sync_place hands out.
+        collective           The algorithm that reduces values. "auto": Chosen by the size of the
+                             call and the number of hosts. "shm": Shared memory, within one host.
+                             "ring": Ring allreduce. "halving": Recursive halving and doubling.
+                             "direct": Every rank sends to every rank. "mpi": The collectives of
+                             MPI. It needs MPI_THREAD_MULTIPLE.
+        fusion_threshold_bytes The largest total size of tensors that are reduced in one call. -1:
+                             tensors are never fused.
+        gradient_bytes       Memory for placed gradients: lmdbio_sync_place allocates from it.
         chunk_bytes          The size of a message between hosts. 0: measured with collective =
                              auto, else 256 KiB.
-        chunk_depth          Messages in flight. 0: 4.
-        placement            The cores of the helper thread, in the words of the loader's placement.
-                             None: any core.
+        chunk_depth          The number of messages in flight. 0: 4.
+        placement            The cores of the helper thread, in the syntax of the loader's
+                             placement. None: any core.
 
         Plans:
-        num_groups           A plan has so many buckets, whatever their bytes. 0: bucket_bytes
-                             decides.
-        bucket_bytes         The bytes of a bucket of a plan, within fusion_threshold_bytes. 0: 1
+        num_groups           The number of buckets of a plan, regardless of their bytes. 0:
+                             bucket_bytes decides.
+        bucket_bytes         The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1
                              MiB on one host, 4 MiB or more on several.
-        plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer.
+        plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer
+                             than this.
 
         Failures:
-        stall_report_ms      A tensor that some rank has not submitted for so long is reported to
-                             log. -1: never.
-        stall_limit_ms       A tensor that some rank has not submitted for so long is an error. -1:
-                             never.
-        silence_limit_ms     A rank without a sign of life for so long has failed.
-        timeline_path        A Chrome trace is written to this path and the rank: PATH.0. None:
-                             none.
+        stall_report_ms      The time after which a tensor that some rank has not submitted is
+                             reported to log. -1: never.
+        stall_limit_ms       The time after which a tensor that some rank has not submitted is an
+                             error. -1: never.
+        silence_limit_ms     The time without a sign of life after which a rank counts as failed.
+        timeline_path        The path of a Chrome trace, to which the rank is appended: PATH.0.
+                             None: none.
         """
         self._begin(comm, dict(
             coordinator=coordinator, pacing=pacing, transport=transport,
@@ -266,7 +272,7 @@ class Synchronizer:
     def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         self._places: List[weakref.ref] = []
-        self._placed = range(0)  # addresses: placed memory lies in one piece
+        self._placed = range(0)  # addresses of placed memory, which is contiguous
         self._users: List[Callable[[], Any]] = []
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
@@ -284,8 +290,8 @@ class Synchronizer:
         _capi.check_sync(self._use(), status)
 
     def place(self, size_bytes: int) -> np.ndarray:
-        """Memory of `gradient_bytes`, as uint8: arrays that are reduced there need no copy. Every
-        rank asks for the same sizes in the same order."""
+        """Allocates memory out of `gradient_bytes`, as uint8. Arrays that are reduced there are not
+        copied. All ranks make these calls with the same sizes in the same order."""
         size = _capi.number("size_bytes", size_bytes, ctypes.c_uint64)
         memory = ctypes.c_void_p()
         self._check(_capi.library().lmdbio_sync_place(self._use(), size, ctypes.byref(memory)))
@@ -298,7 +304,7 @@ class Synchronizer:
 
     def submit(self, name: Optional[str], address: Optional[int], shape: Any, type_name: str,
                keeps: Any, **fields: Any) -> Operation:
-        """Asks for an operation on values at an address.
+        """Submits an operation on values at an address.
 
         keeps   the object that keeps the values in place
         fields  operation, reduction, root, prescale, postscale and splits, as in the methods below
@@ -312,7 +318,7 @@ class Synchronizer:
 
     def _operation_of(self, handle: ctypes.c_void_p, address: Optional[int], shape: Any,
                       type_name: str, keeps: Any) -> Operation:
-        # Placed memory stays as long as the library works on it.
+        # Placed memory stays allocated as long as the library uses it.
         is_placed = address is not None and address in self._placed
         return Operation(handle, None if is_placed else keeps, self._orphans, type_name,
                          tuple(shape[1:]))
@@ -324,8 +330,8 @@ class Synchronizer:
 
     def allreduce(self, name: str, array: np.ndarray, reduction: str = "sum",
                   prescale: float = 1.0, postscale: float = 1.0) -> Operation:
-        """Every rank's array becomes the reduction of all of them, in place. Leave it alone until
-        the operation is done.
+        """Reduces the arrays of all ranks, in place. Do not touch the array until the operation is
+        done.
 
         reduction  "sum", "min", "max" or "product"
         """
@@ -334,8 +340,8 @@ class Synchronizer:
 
     def allreduce_group(self, arrays: Mapping[str, np.ndarray], reduction: str = "sum",
                         prescale: float = 1.0, postscale: float = 1.0) -> Dict[str, Operation]:
-        """The same for several arrays by name, which become ready together and travel together.
-        If one of them is refused, none has been submitted."""
+        """Submits several arrays by name as a tensor group: they are reduced together. If one of
+        them is invalid, none is submitted."""
         _forget_done(self._orphans)
         requests = []
         for name, array in arrays.items():
@@ -353,7 +359,7 @@ class Synchronizer:
                 for (name, array), handle in zip(arrays.items(), handles)}
 
     def broadcast(self, name: str, array: np.ndarray, root: int = 0) -> Operation:
-        """Every rank's array becomes that of rank `root`."""
+        """Copies the array of rank `root` to the arrays of all ranks."""
         return self._submit_array(name, array, operation="broadcast", root=root)
 
     def allgather(self, name: str, array: np.ndarray) -> Operation:
@@ -362,7 +368,7 @@ class Synchronizer:
         return self._submit_array(name, array, is_written=False, operation="allgather")
 
     def alltoall(self, name: str, array: np.ndarray, splits: Sequence[int]) -> Operation:
-        """The result has the rows that each rank had for this one.
+        """The result has the rows that each rank sends to this one.
 
         splits  [ranks] how many rows go to each rank; their sum is the number of rows
         """
@@ -382,18 +388,19 @@ class Synchronizer:
         return self.submit(name, None, (), "float32", None, operation="barrier")
 
     def join(self) -> Operation:
-        """This rank has no more data. Until all ranks have joined it brings zeros to sums, and no
-        rows. Done when all have joined; Operation.last_joined is the last of them."""
+        """Submits a join: this rank has no more data. Until all ranks have joined it contributes
+        zeros to sums, and no rows. Done when all ranks have joined; Operation.last_joined is the
+        last of them."""
         return self.submit(None, None, (), "float32", None, operation="join")
 
     def set_graph(self, nodes: Sequence[Optional[Tensor]],
                   edges: Sequence[Tuple[int, int]]) -> None:
-        """Gives the plan to follow, for coordinator "topo", in place of a plan that is learnt from
-        the first iterations. Collective: every rank gives the same graph, before its first
-        submission.
+        """Sets the plan of coordinator "topo" from a graph. Without it, the coordinator learns the
+        plan from the first iterations. Collective: every rank passes the same graph, before its
+        first submission.
 
         nodes  the tensor that each node submits; None: a node that only computes
-        edges  pairs of numbers of nodes, from 0: the second needs the result of the first
+        edges  pairs of node numbers, from 0: the second node depends on the first
         """
         requests = [None if node is None else _request_of(
             node.name, None, node.shape, node.type_name, **node.fields) for node in nodes]
@@ -404,43 +411,44 @@ class Synchronizer:
             self._use(), _pointers_to(requests), len(requests), pairs, len(edges)))
 
     def counters(self) -> Dict[str, int]:
-        """What has been done so far, as lmdbio_sync_counters."""
+        """Returns the counters; see lmdbio_sync_counters in lmdbio_sync.h."""
         counters = ctypes.POINTER(_capi.SyncCounters)()
         self._check(_capi.library().lmdbio_sync_get_counters(self._use(), ctypes.byref(counters)))
         return {name: getattr(counters.contents, name) for name, _ in _capi.SyncCounters._fields_}
 
     def options(self) -> Dict[str, Any]:
-        """The effective options. A number is 0 where the argument is -1."""
+        """Returns the effective options. A number is 0 if the argument is -1."""
         text = ctypes.c_char_p()
         self._check(_capi.library().lmdbio_sync_get_options(self._use(), ctypes.byref(text)))
         return json.loads(text.value.decode())
 
     def describe(self) -> str:
-        """What was chosen, in lines."""
+        """Describes the configuration in lines: coordinator, pacing, ranks, cores."""
         text = ctypes.c_char_p()
         self._check(_capi.library().lmdbio_sync_describe(self._use(), ctypes.byref(text)))
         return text.value.decode()
 
     def flight_record(self) -> str:
-        """The last operations of this rank, a line each."""
+        """Returns the last operations of this rank, oldest first, one line each."""
         text = ctypes.c_char_p()
         self._check(_capi.library().lmdbio_sync_flight_record(self._use(), ctypes.byref(text)))
         return text.value.decode()
 
     def shutdown(self) -> None:
-        """Collective: waits until all ranks have come and everything is done."""
+        """Waits until all ranks have called it and all operations are done. Collective."""
         self._check(_capi.library().lmdbio_sync_shutdown(self._use()))
 
     def close_before(self, close: Callable[[], Any]) -> None:
-        """`close`, a method, is called when this is closed, if its object is still there: it lets
-        go of placed memory."""
+        """Registers a method that close() calls first, if its object still exists. The method
+        releases placed memory."""
         self._users.append(weakref.WeakMethod(close))
 
     def _places_in_use(self) -> List[Any]:
         return [buffer for buffer in (place() for place in self._places) if buffer is not None]
 
     def close(self) -> None:
-        """Collective. What is under way fails. BufferError says that placed memory is in use."""
+        """Closes the synchronizer; operations in flight fail. Collective. Raises BufferError if
+        placed memory is still in use."""
         if self._handle is None:
             return
         users, self._users = self._users, []
@@ -451,17 +459,17 @@ class Synchronizer:
         if self._places_in_use():
             gc.collect()
         if self._places_in_use():
-            raise InUseError("memory that was placed is still in use")
+            raise InUseError("placed memory is still in use; delete the arrays in it first")
         handle, self._handle = self._handle, None
         _close_sync(handle)
 
     def _close_after(self, trace: Any) -> None:
-        # Without an error that would hide that of the program.
+        # Raises no error, which would hide the error of the program.
         try:
             self.close()
             return
         except BufferError:
-            traceback.clear_frames(trace)  # their variables are what most often is left
+            traceback.clear_frames(trace)  # their variables are usually the arrays in use
         try:
             self.close()
             return
@@ -472,8 +480,9 @@ class Synchronizer:
         places_left: List[None] = [None] * len(buffers)
         for buffer in buffers:
             weakref.finalize(buffer, _close_with_last, handle, places_left)
-        warnings.warn("placed memory is in use after an error: other ranks hear of it when the "
-                      "last array there goes, or this process exits", RuntimeWarning, stacklevel=3)
+        warnings.warn("placed memory is in use after an error: the synchronizer is closed, and the "
+                      "other ranks fail, when its last array is deleted or this process exits",
+                      RuntimeWarning, stacklevel=3)
 
     def __enter__(self) -> "Synchronizer":
         return self

@@ -6,8 +6,8 @@
         for values in torch.utils.data.DataLoader(dataset, batch_size=None):
             ...
 
-The loader reads ahead in a thread of its own, so num_workers=0 is the fast way as long as decoding
-is cheap; workers help where it is not, and change nothing in what comes when.
+The loader reads ahead in a thread of its own, so num_workers=0 is fastest if decoding is cheap.
+Workers help if decoding is expensive. They do not change the order of the batches.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from lmdbio.sync import TYPES, Operation, Synchronizer
 
 
 def values_as_tensor(batch: Batch) -> torch.Tensor:
-    """The values as rows of uint8, [len, size of the largest]; a copy, good for ever."""
+    """Returns a copy of the values as rows of uint8, [len, size of the largest]."""
     return torch.from_numpy(batch.array(copy=True))
 
 
 def value_as_tensor(record: Record) -> torch.Tensor:
-    """A value as uint8."""
+    """Returns a copy of a value as uint8."""
     return torch.frombuffer(bytearray(record.value), dtype=torch.uint8)
 
 
 def _world() -> Tuple[int, int]:
-    """(number of ranks, this one's) under torch.distributed; else (1, 0)."""
+    """Returns (number of ranks, this rank) under torch.distributed; else (1, 0)."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size(), distributed.get_rank()
@@ -58,15 +58,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 records of a batch of all ranks, in place of batch_size; without either it is 64
     num_shards, shard_id
                 None: the ranks of torch.distributed
-    and shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
+    Also shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
     tail="wrap".
 
-    With workers each delivers every n-th batch, so the sequence does not depend on their number.
-    (To lmdbio the batches that workers deliver in turn are parts of one global batch;
-    Batch.global_record_count counts all of them. Of an epoch's last batch, if it is short, ranks
-    may then get other shares, or none.) With shuffle="block", order="chunked" and reuse, the size
-    of global batches is part of the order. The sequence then depends on the number of workers, and
-    a state continues only without workers.
+    Each of n workers delivers every n-th batch, so the sequence does not depend on their number.
+    For lmdbio, the n batches that the workers deliver in turn are parts of one global batch, and
+    Batch.global_record_count counts all of them. If the last batch of an epoch is short, the ranks
+    may then get other shares of it, or none.
+
+    With shuffle="block", order="chunked" and reuse, the size of global batches is part of the
+    order. The sequence then depends on the number of workers, and a state continues only without
+    workers.
     """
 
     def __init__(self, path: Any, batch_size: Optional[int] = None, *,
@@ -75,22 +77,23 @@ class IterableDataset(torch.utils.data.IterableDataset):
                  num_shards: Optional[int] = None, shard_id: Optional[int] = None,
                  tail: str = "short", **options: Any) -> None:
         if "comm" in options or "share" in options or tail not in ("short", "drop"):
-            raise InvalidArgumentError("comm, share and tail='wrap' are for lmdbio.Loader")
+            raise InvalidArgumentError("comm, share and tail='wrap' are not supported here; use "
+                                       "lmdbio.Loader")
         if batch_size is not None and global_batch_size is not None:
             raise InvalidArgumentError("batch_size and global_batch_size exclude each other")
         if batch_size is None and global_batch_size is None:
             global_batch_size = GLOBAL_BATCH_SIZE
         self._drop_last = drop_last or tail == "drop"
         self._path, self._decode = path, decode
-        self._sizes = (batch_size, global_batch_size)  # of a rank, or of all: one is None
+        self._sizes = (batch_size, global_batch_size)  # one of them is None
         self._shards = (num_shards, shard_id)
         self._options = options
         self._state: Optional[Dict[str, Any]] = options.pop("state", None)
         epoch = self._state["epoch"] if self._state else options.pop("epoch", 0)
-        # Which epoch comes next, and how often that was said: for workers that live longer.
+        # The next epoch, and the number of calls of set_epoch: shared with persistent workers.
         self._said = torch.tensor([epoch, 0]).share_memory_()
         self._heard: Tuple[int, int] = (epoch, 0)
-        self._done = 0  # epochs that were delivered since
+        self._done = 0  # epochs that were delivered since set_epoch
         self._loader: Optional[Loader] = None  # of process _owner, between epochs
         self._owner = 0
         self._stands_at: Optional[int] = None  # the epoch whose first record comes next
@@ -98,8 +101,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
         count, rank = self._ranks()
-        # Of a batch of all workers' batches together, each worker's ranks take their parts. What
-        # drop_last drops is dropped here, for the rest may hold whole batches of some workers.
+        # A global batch contains the batches of all workers; the ranks of each worker are shards of
+        # it. __iter__ applies drop_last itself: a short global batch may contain whole batches of
+        # some workers.
         return Loader(self._path, self._batch_size(), num_shards=count * workers,
                       shard_id=worker * count + rank, share="fill" if workers > 1 else "block",
                       state=state, epoch=0 if state else self._epoch(), **self._options)
@@ -109,20 +113,20 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return _world() if count is None or rank is None else (count, rank)
 
     def _batch_size(self) -> int:
-        """Records of a batch of this rank."""
+        """Returns the number of records in a batch of this rank."""
         batch_size, global_batch_size = self._sizes
         if batch_size is not None:
             return batch_size
         count = self._ranks()[0]
         if global_batch_size % count != 0:
-            raise InvalidArgumentError(f"global_batch_size is {global_batch_size}; it can be a "
+            raise InvalidArgumentError(f"global_batch_size is {global_batch_size}; it must be a "
                                        f"multiple of the {count} ranks")
         return global_batch_size // count
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next loop delivers. Loops without it go on with the next epoch, or begin
-        again with one that was left early; workers that end with each epoch begin with the same
-        again (as under DistributedSampler)."""
+        """Selects the epoch of the next loop. Without this call, a loop delivers the epoch after
+        the last one, or repeats an epoch that was left early. Workers that end with each epoch
+        repeat the same epoch without it (as with DistributedSampler)."""
         self._said[0] = operator.index(epoch)
         self._said[1] += 1
         self._state = None
@@ -134,10 +138,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return said[0] + self._done
 
     def _at_start(self, workers: int, worker: int) -> Loader:
-        """The loader, about to deliver the first batch of the loop."""
+        """Returns the loader, positioned before the first batch of the loop."""
         epoch = self._epoch()
         if self._loader is not None and self._owner != os.getpid():
-            self._loader.close()  # of a process that this one was forked from
+            self._loader.close()  # it belongs to the parent of this forked process
             self._loader = None
         if self._loader is None:
             self._loader, self._owner = self._open(self._state, workers, worker), os.getpid()
@@ -157,19 +161,21 @@ class IterableDataset(torch.utils.data.IterableDataset):
         loop = self._loops
         for batch in self._at_start(workers, worker):
             if loop != self._loops:
-                raise InvalidStateError("another loop over this dataset has begun")
-            count = min(batch.global_record_count - worker * whole, whole)  # of this worker's
+                raise InvalidStateError("another loop over this dataset has begun; only the latest "
+                                        "loop gets batches")
+            count = min(batch.global_record_count - worker * whole, whole)  # of this worker
             if count == whole or (count > 0 and not self._drop_last):
                 yield self._decode(batch)
         self._stands_at = self._epoch() + 1
         self._done += 1
 
     def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
-        """Where this rank stands, for load_state_dict at any number of ranks and workers.
+        """Returns the stream state of this rank, for load_state_dict at any number of ranks and
+        workers.
 
-        batches  how many batches the training loop has had since the epoch began, or since
-                 load_state_dict: needed with workers, whose progress is not to be seen from here;
-                 without, None is where the last batch that was delivered ends
+        batches  the number of batches that the training loop has received since the epoch began, or
+                 since load_state_dict. Needed with workers, whose progress this process does not
+                 know. None without workers: the state after the last batch that was delivered
         """
         if batches is None:
             if self._loader is not None:
@@ -187,12 +193,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes on where `state` stands, with the next loop; workers must not have begun yet."""
+        """Makes the next loop continue at a saved state; workers must not have begun yet."""
         self.set_epoch(state["epoch"])
         self._state = json.loads(json.dumps(state))
 
     def batches_per_epoch(self) -> int:
-        """Of this rank, without workers."""
+        """Returns the number of batches of this rank in an epoch, without workers."""
         with self._open(None, 1, 0) as loader:
             rest = loader.record_count % (self._batch_size() * self._ranks()[0])
             left_out = self._options.get("reuse", 1) if self._drop_last and rest > 0 else 0
@@ -203,15 +209,16 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
 
 class MapDataset(torch.utils.data.Dataset):
-    """Decoded records by number, for samplers of PyTorch's.
+    """Decoded records by number, for the samplers of PyTorch.
 
     path    a directory with data.mdb, or a data file
-    decode  makes of a Record what is delivered; the default a tensor of uint8 of its value
-    and all others of lmdbio.Dataset.
+    decode  converts a Record to the value that is delivered. The default copies its value into a
+            tensor of uint8
+    Also all other arguments of lmdbio.Dataset.
 
-    DataLoader(dataset, batch_size=256, shuffle=True) works as with any dataset. Records of a batch
-    are read together if PyTorch asks for them together, which it does from 2.0 on; before, give it
-    sampler=BatchSampler(...), batch_size=None.
+    DataLoader(dataset, batch_size=256, shuffle=True) works as with any dataset. PyTorch 2.0 and
+    later requests all records of a batch together, so they are read together. With an older
+    PyTorch, pass sampler=BatchSampler(...), batch_size=None.
     """
 
     def __init__(self, path: Any, decode: Callable[[Record], Any] = value_as_tensor,
@@ -238,16 +245,16 @@ def _type_name(tensor: torch.Tensor) -> str:
 
 def _check_reducible(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type != "cpu":
-        raise InvalidArgumentError(f"{name} is on the device {tensor.device}: move it to the CPU")
+        raise InvalidArgumentError(f"{name} is on the device {tensor.device}; move it to the CPU")
     if tensor.layout is not torch.strided:
-        raise InvalidArgumentError(f"{name} has the layout {tensor.layout}: make it dense")
+        raise InvalidArgumentError(f"{name} has the layout {tensor.layout}; make it dense")
     if _type_name(tensor) not in TYPES:
         raise InvalidArgumentError(
-            f"{name} is of type {_type_name(tensor)}: it can be {', '.join(TYPES)}")
+            f"{name} is of type {_type_name(tensor)}; it can be {', '.join(TYPES)}")
 
 
 class GradientSync:
-    """Adds up the gradients of a model over all ranks while the backward pass goes on.
+    """Sums the gradients of a model over all ranks while the backward pass continues.
 
         with lmdbio.sync.Synchronizer(MPI.COMM_WORLD) as sync:
             gradients = lmdbio.torch.GradientSync(model, sync)
@@ -258,19 +265,20 @@ class GradientSync:
                 gradients.synchronize()
                 optimizer.step()
 
-    model         dense and on the CPU; its parameters are known by their names
-    synchronizer  of which other tensors may be reduced, too; not closed by this, but closes this
+    model         dense and on the CPU; the names of its parameters identify the gradients
+    synchronizer  may also reduce other tensors. GradientSync does not close it; closing it detaches
+                  GradientSync
     average       divide by the number of ranks
-    placed        gradients lie in memory of the synchronizer's gradient_bytes, at least
-                  bytes_to_place(model), and are not copied before they are reduced. They are after
-                  zero_grad(set_to_none=True), PyTorch 2's default: it drops a .grad, and the
-                  backward pass makes another one elsewhere
+    placed        place the gradients in the synchronizer's gradient_bytes, at least
+                  bytes_to_place(model), so that they are not copied before they are reduced. After
+                  zero_grad(set_to_none=True), the default of PyTorch 2, they are copied: it drops
+                  .grad, and the backward pass allocates another one
 
-    A parameter that got no gradient here takes part with zeros. From the backward pass until
-    synchronize() has returned, .grad is under way: leave it alone, for what changes it then may
-    change the sum silently. Batches whose gradients are added up before they are exchanged go into
-    no_sync(); a second backward pass outside of it is a RuntimeError, after which the gradients of
-    this step are lost: synchronize(), then zero them.
+    A parameter without a gradient on this rank takes part with zeros. From the backward pass until
+    synchronize() has returned, .grad is in flight. Do not touch it: a change may change the sum
+    without an error. To sum the gradients of several batches before they are exchanged, use
+    no_sync(). A second backward pass outside of it raises RuntimeError, and the gradients of this
+    step are lost: call synchronize(), then zero them.
     """
 
     def __init__(self, model: torch.nn.Module, synchronizer: Synchronizer, average: bool = True,
@@ -297,13 +305,13 @@ class GradientSync:
 
     @staticmethod
     def bytes_to_place(model: torch.nn.Module) -> int:
-        """What gradient_bytes must be at least for `placed`."""
+        """Returns the smallest gradient_bytes that `placed` needs."""
         return sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
                    for parameter in model.parameters() if parameter.requires_grad)
 
     def _watch(self, name: str, parameter: torch.nn.Parameter) -> None:
-        # The node that adds to .grad; what hooks it is called when it has done so. It lives as
-        # long as somebody holds it.
+        # The autograd node that adds to .grad calls its hooks afterwards. The node exists as long
+        # as there is a reference to it, so _hooks keeps one.
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         hook = node.register_hook(lambda *_unused: self._on_gradient(name, parameter))
         self._hooks.append((node, hook))
@@ -314,7 +322,7 @@ class GradientSync:
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes in it add to .grad only; the first one after it submits the sums.
+        """Backward passes inside it add to .grad only; the first one after it submits the sums.
 
             with gradients.no_sync():
                 loss_of(model(images), labels).backward()
@@ -359,8 +367,8 @@ class GradientSync:
             operation.wait()
 
     def broadcast_parameters(self, root: int = 0) -> None:
-        """All parameters and buffers become those of rank `root`. ValueError names the first that
-        cannot be sent, before any is."""
+        """Copies all parameters and buffers of rank `root` to all ranks. ValueError names the first
+        tensor that cannot be sent; then none has been sent."""
         tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
         for name, tensor in tensors:
             _check_reducible(name, tensor)
@@ -377,8 +385,8 @@ class GradientSync:
                     values.copy_(sent)
 
     def close(self) -> None:
-        """Lets go of the model; gradients that were placed become copies. The synchronizer calls it
-        when it is closed."""
+        """Detaches from the model and copies placed gradients to other memory. The synchronizer
+        calls it when it is closed."""
         for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
