@@ -24,7 +24,7 @@ SKIPPED = 77
 SLOTS_MIN = 16
 VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod:cycle,lmdbio:cache:cycle,lmdbio:cache:gs,"
             "lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
-# What ddp_gloo.py has of the options of sync_bench.
+# Options of sync_bench that ddp_gloo.py has, too.
 SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", "run-seconds",
                   "neighbour-limit", "seed")
 

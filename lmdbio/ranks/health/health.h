@@ -1,4 +1,4 @@
-// lmdbio/ranks/health/health.h - whether the ranks that one waits for can still come.
+// lmdbio/ranks/health/health.h - detects that a rank which others wait for has failed.
 #ifndef LMDBIO_RANKS_HEALTH_HEALTH_H_
 #define LMDBIO_RANKS_HEALTH_HEALTH_H_
 
@@ -10,14 +10,14 @@
 
 namespace lmdbio::ranks {
 
-// Who sleeps for a peer looks here at least this often.
+// A rank that waits for a peer calls Check at least this often.
 constexpr auto kHealthNap = std::chrono::milliseconds(100);
 
-// A pause of this rank's own, longer than this, says nothing about the others: they may have been
-// stopped with it.
+// The longest time between two checks that counts as silence of the peers. After a longer pause of
+// this rank itself, the peers may have been stopped with it.
 constexpr auto kLookMax = std::chrono::milliseconds(600);
 
-// What is said of a rank that has been silent for so long.
+// Returns the failure text of a rank that has been silent for `silence`.
 std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silence);
 
 // Threads: any.
@@ -25,16 +25,16 @@ class Health {
  public:
   virtual ~Health() = default;
 
-  // Says that this rank lives, too.
+  // Looks for a failed rank, and gives a sign of life of this rank.
   // Errors: kPeerFailed  a rank has ended, has been silent for too long, or has given up; names it
   virtual Status Check() = 0;
 
-  // Tells the peers that this rank does not go on: their Check fails with these words. The first
-  // failure stays.
+  // Records that this rank stops because of `why`: Check fails on the peers with this text. The
+  // first recorded failure stays.
   virtual void GiveUp(const Error& why) = 0;
 };
 
-// Of a rank that has no peers.
+// The health of a rank without peers: it never fails.
 class SoloHealth final : public Health {
  public:
   Status Check() override { return {}; }

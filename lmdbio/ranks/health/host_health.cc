@@ -1,4 +1,4 @@
-// The memory: a cell with the first failure, then one cache line for each rank.
+// The shared memory has a cell with the first failure, then one cache line for each rank.
 #include "lmdbio/ranks/health/host_health.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silen
 struct alignas(64) HostHealth::WatchedRank {
   ProcessIdentity process;         // set before the barrier in Create
   std::atomic<uint64_t> sign;      // changes as long as the rank calls Check
-  std::atomic<uint32_t> has_left;  // in good order: its end and its silence are no failures
+  std::atomic<uint32_t> has_left;  // it left regularly: its end and its silence are not failures
 };
 
 FailureCell& HostHealth::cell() const {
@@ -78,9 +78,9 @@ void HostHealth::Record(const std::string& text, int error_number) {
   cell().Record(Error(ErrorCode::kPeerFailed, text, error_number), rank_);
 }
 
-// Looks at each peer: has it ended, or is its sign the same as in the looks before? `looked_for` is
-// the time since the last look, as far as this rank itself ran.
-// Requires: mutex_ is held
+// Checks each peer: a peer fails if its process has ended, or if its sign has not changed for
+// longer than the silence limit. `looked_for` is the time since the last check, at most kLookMax.
+// Returns: the text of the failure; "" if there is none. Requires: mutex_ is held
 std::string HostHealth::FindFailure(std::chrono::nanoseconds looked_for) {
   for (auto gone = monitor_.FindGone(); gone; gone = monitor_.FindGone(*gone + 1)) {
     if (peer(*gone).has_left.load() != 0) continue;
@@ -120,7 +120,7 @@ std::string HostHealth::failure() {
   return recorded ? recorded->text : "";
 }
 
-// A kPeerFailed names its rank already.
+// A kPeerFailed names its rank already, so GiveUp does not add the name of this rank.
 void HostHealth::GiveUp(const Error& why) {
   Record(why.code() == ErrorCode::kPeerFailed ? why.message()
                                               : fmt::format("{}: {}", names_[own_], why.message()),

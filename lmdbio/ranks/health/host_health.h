@@ -1,9 +1,8 @@
-// lmdbio/ranks/health/host_health.h - signs of life between the ranks of a host, in memory that
-// they share.
+// lmdbio/ranks/health/host_health.h - signs of life between the ranks of a host, in shared memory.
 //
-// Each rank raises a counter whenever it looks at the others. The others find a rank whose process
-// has ended at their next look, and a rank that is stopped after a time of silence. The first
-// failure that a rank finds is recorded for all, so all ranks report the same text.
+// Each rank increments a counter whenever it checks the others. The others detect a rank whose
+// process has ended at their next check, and a stopped rank after the silence limit. The first
+// failure that a rank detects is recorded for all, so all ranks report the same text.
 //
 // Source: docs/sync.md "Failures".
 #ifndef LMDBIO_RANKS_HEALTH_HOST_HEALTH_H_
@@ -29,9 +28,9 @@ class HostHealth final : public Health {
   // Collective over `group`: the ranks of each of its hosts watch each other. Each must call Check
   // at least four times within the limit.
   // silence_limit  a rank without a sign of life for longer has failed; time in which this rank did
-  //                not look does not count
+  //                not check does not count
   // Errors: kResourceExhausted  no shared memory on this host; kInternal
-  //         kPeerFailed         none on another
+  //         kPeerFailed         no shared memory on another host
   static Result<std::unique_ptr<HostHealth>> Create(Group& group,
                                                     std::chrono::milliseconds silence_limit);
 
@@ -53,7 +52,7 @@ class HostHealth final : public Health {
   void Record(const std::string& text, int error_number);
   std::string FindFailure(std::chrono::nanoseconds looked_for);
 
-  // How long the sign of a peer has stayed the same while this rank looked.
+  // The last sign of a peer, and the time for which this rank has seen the same sign.
   struct Seen {
     uint64_t sign = 0;
     std::chrono::nanoseconds silence{0};
@@ -62,11 +61,11 @@ class HostHealth final : public Health {
   std::chrono::milliseconds silence_limit_{0};
   std::vector<std::string> names_;  // [ranks of the host] "rank 3"
   int rank_ = 0;
-  size_t own_ = 0;  // its index among the ranks of the host
+  size_t own_ = 0;  // the index of this rank among the ranks of the host
   std::unique_ptr<SharedMemory> memory_;
   std::optional<FailureReader> failure_;
   PeerMonitor monitor_;
-  std::mutex mutex_;  // of the rest
+  std::mutex mutex_;  // guards the members below
   std::vector<Seen> seen_;
   std::chrono::steady_clock::time_point last_look_{};
 };
