@@ -107,6 +107,20 @@ MAY_END_THE_PROCESS = "lmdbio/base/check.cc"
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 800
 LINE_COLUMNS_MAX = 100
+FOLDER_HEADERS_MAX = 12
+CLASS_MEMBERS_MAX = 15
+
+# Code that only one file may contain: a pattern, the folder of that file, a name for the finding,
+# and the call that all other files make instead.
+IN_ONE_PLACE = [
+    (r"\bSYS_futex\b|\bFUTEX_\w+", "lmdbio/ranks/shm/", "a futex call",
+     "wait on an EventCount (lmdbio/ranks/shm)"),
+    (r"\bSO_KEEPALIVE\b|\bTCP_KEEP\w+", "lmdbio/ranks/net/", "a keepalive setting",
+     "take a connection from lmdbio/ranks/net"),
+]
+
+# Types that may share a name: an implementation behind a pointer has the name of its owner.
+SHARED_TYPE_NAMES = {"Impl"}
 
 CPP_SUFFIXES = (".h", ".cc", ".c")
 CODE_SUFFIXES = CPP_SUFFIXES + (".py", ".cmake", ".proto", "")
@@ -119,6 +133,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MUL
 _MARKER = re.compile(r"\b(?:FIX" r"ME|TO" r"DO)\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.~}>-])/(?:home|root|tmp|work|Users)/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_VAGUE_SUBJECT = re.compile(r"(?:Who|Whoever|Whose|Whatever|What)\b(?!')")
 _COMMENTED_OUT = re.compile(
     r"^\s*#\s*(?:\w*(?:add|discover|target)_\w+\s*\(\s*[a-z$\"./]"
     r"|[\w./]+\.(?:cc|c|h|py)\s*\)?$|[\w./]+_(?:test|fuzz|bench)\s*\)?$)")
@@ -237,6 +252,76 @@ def check_sizes(tree):
             if length > FUNCTION_LINES_MAX and function.has_body:
                 tree.add(file, function.first_line, "long-function", f"{length} lines",
                          f"make its steps functions: {FUNCTION_LINES_MAX} at most, 30 is the aim")
+
+
+def check_folders(tree):
+    """A folder holds no more headers than a reader keeps apart."""
+    headers = collections.Counter(
+        file.path.rsplit("/", 1)[0] for file in tree.files if file.suffix == ".h")
+    for file in tree.files:
+        folder, _, name = file.path.rpartition("/")
+        if file.suffix == ".h" and headers[folder] > FOLDER_HEADERS_MAX:
+            tree.add(file, 1, "crowded-folder", f"{headers[folder]} headers in {folder}",
+                     f"make two folders of it: {FOLDER_HEADERS_MAX} at most")
+            headers[folder] = 0  # said once
+
+
+def check_types(tree):
+    """A class holds no more state than a reader keeps in mind; a type name means one type."""
+    by_name = {}
+    for file in tree.files:
+        for one in cpp_outline.types(file.text) if file.is_cpp else []:
+            if one.members > CLASS_MEMBERS_MAX:
+                tree.add(file, one.first_line, "large-class",
+                         f"{one.name} has {one.members} data members",
+                         f"split it by responsibility: {CLASS_MEMBERS_MAX} at most")
+            if not one.name or one.name in SHARED_TYPE_NAMES:
+                continue
+            first = by_name.setdefault(one.name, file)
+            if first is not file:
+                tree.add(file, one.first_line, "same-type",
+                         f"{first.path} has a type {one.name}, too", "rename one of them")
+
+
+def check_places(tree):
+    """What one file does for all is done nowhere else."""
+    homes = {}
+    for file in tree.files:
+        if not (file.in_library and file.is_cpp):
+            continue
+        code = cpp_outline.strip_literals(file.text)
+        for pattern, folder, what, instead in IN_ONE_PLACE:
+            for match in re.finditer(pattern, code):
+                is_inside = file.path.startswith(folder)
+                if not is_inside or homes.setdefault(pattern, file) is not file:
+                    tree.add(file, file.line_of(match.start()), "one-place", what, instead)
+
+
+def check_comments(tree):
+    """A comment names its subject."""
+    for file in tree.files:
+        if not file.is_code:
+            continue
+        previous = (-1, True)  # the line of the last comment, and whether it stands alone
+        for line, is_alone, words in _comments_of(file):
+            continues = previous == (line - 1, is_alone)
+            if not continues and (match := _VAGUE_SUBJECT.match(words)):
+                tree.add(file, line, "vague-comment", f"a comment begins with `{match[0]}`",
+                         "begin with a noun: the reader, rank 2, the cache")
+            previous = (line, is_alone)
+
+
+def _comments_of(file):
+    """(line, whether nothing stands before it, words) of each comment, in order."""
+    if file.is_cpp:
+        found = [(start, words) for start, words in cpp_outline.comments(file.text)]
+    else:
+        found = [(match.start(1), match[2])
+                 for match in re.finditer(r"(?m)(?:^|[ \t])(#)+!?[ \t]*(.*)$", file.text)]
+    for start, words in found:
+        line = file.line_of(start)
+        before = file.text[file.text.rfind("\n", 0, start) + 1 : start]
+        yield line, not before.strip(), words
 
 
 def check_interfaces(tree):
@@ -416,8 +501,24 @@ def check_links(tree):
                              "link to a file of this tree, relative to this document")
 
 
-CHECKS = (check_includes, check_sizes, check_interfaces, check_calls, check_words,
-          check_registration, check_names, check_sources, check_links)
+def check_readmes(tree):
+    """The README of a room says what it may include, as MAY_INCLUDE does."""
+    for file in tree.files:
+        room = room_of(file.path)
+        if file.name != "README.md" or not file.in_library or room not in MAY_INCLUDE:
+            continue
+        match = re.search(r"^\*\*May include\*\*(.*?)(?:\n\n|\Z)", file.text,
+                          re.MULTILINE | re.DOTALL)
+        named = sorted(re.findall(r"`([\w/]+)`", match[1])) if match else []
+        if named != sorted(MAY_INCLUDE[room]):
+            wanted = ", ".join(f"`{other}`" for other in MAY_INCLUDE[room]) or "nothing"
+            tree.add(file, file.line_of(match.start()) if match else 1, "readme-includes",
+                     "`May include` and MAY_INCLUDE differ", f"write: {wanted}")
+
+
+CHECKS = (check_includes, check_sizes, check_folders, check_types, check_places, check_comments,
+          check_interfaces, check_calls, check_words, check_registration, check_names,
+          check_sources, check_links, check_readmes)
 
 
 def check(root):

@@ -55,6 +55,13 @@ def strip_literals(text):
     return _LITERAL.sub(replacement, text)
 
 
+def comments(text):
+    """(offset, words) of each comment; of a comment of several lines, the words of the first."""
+    for match in _LITERAL.finditer(text):
+        if match["comment"]:
+            yield match.start(), match[0].split("\n")[0].strip("/*! \t")
+
+
 @dataclasses.dataclass
 class Callable:
     """A function outside any function body, or text that looks like one."""
@@ -64,6 +71,7 @@ class Callable:
     last_line: int  # line of the closing brace; of the `;` for a declaration
     is_public: bool  # a user of the header may name every scope around it
     scope_line: int  # first line of the enclosing class or namespace; 1 for the file
+    scope: int = 0  # number of the enclosing scope, counted in the file; 0 for the file
     has_body: bool = False
 
     def parameters(self):
@@ -82,10 +90,23 @@ class Callable:
 
 
 @dataclasses.dataclass
+class Type:
+    """A class, struct, union or enum with a body, outside any function body."""
+
+    name: str  # "" if it has none
+    outer: str  # the names of the classes around it, joined by "::"; "" at namespace scope
+    first_line: int  # counts from 1
+    scope: int  # its own number; Callable.scope of its members
+    members: int = 0  # data members that are not static
+
+
+@dataclasses.dataclass
 class _Scope:
     kind: str  # "file", "namespace", "class", "body" or "init"
     is_public: bool = True
     first_line: int = 1  # first line of the head
+    number: int = 0  # counts the scopes of the file
+    names: tuple = ()  # names of the enclosing classes, this one included
     callable_index: int = -1  # index of the function with this body
     resume_depth: int = 0  # parentheses open around an "init" scope
 
@@ -98,6 +119,8 @@ class _Outliner:
         self.tokens = _TOKEN.finditer(code)
         self.code = _DIRECTIVE.sub(lambda m: _blank(m[0]), code)
         self.found = []
+        self.types = []
+        self.scope_count = 0
         self.branches = []  # the state at each open #if, restored at its #else
         self.state = ([_Scope("file")], 0, 0, [])  # scopes, head start, parenthesis depth, holes
 
@@ -150,8 +173,11 @@ class _Outliner:
         head = self._head(start, token.start(), holes)
         kind = "init" if depth > 0 else classify(head)
         line = self._first_line(start, head)
-        scope = _Scope(kind, top.is_public, first_line=line, resume_depth=depth)
+        self.scope_count += 1
+        scope = _Scope(kind, top.is_public, first_line=line, resume_depth=depth,
+                       number=self.scope_count, names=top.names)
         scopes.append(scope)
+        self._note_type(head, scope)
         if kind == "init":
             return scopes, start, depth, holes + [token.start()]
         if kind == "body":
@@ -163,6 +189,17 @@ class _Outliner:
         elif re.search(r"\bclass\b", head):
             scope.is_public = False
         return scopes, token.end(), 0, []
+
+    def _note_type(self, head, scope):
+        flat = re.sub(r"\b(?:alignas|__attribute__)\s*\(\)", "", _flatten(head))
+        word = re.match(r"(?:typedef\s+)?(?:class|struct|union|enum(?:\s+(?:class|struct))?)\b"
+                        r"\s*([\w:]*)", flat)
+        if scope.kind not in ("class", "init") or not word or re.search(r"[(=]", flat):
+            return
+        parts = word[1].strip(":").split("::")
+        outer = "::".join([*scope.names, *parts[:-1]])
+        self.types.append(Type(parts[-1], outer, scope.first_line, scope.number))
+        scope.names = (*scope.names, *parts)
 
     def _close(self, token, scopes, start, depth, holes):
         if len(scopes) == 1:
@@ -187,7 +224,7 @@ class _Outliner:
     def _add(self, start, end, holes, scope):
         head = self._head(start, end, holes)
         self.found.append(Callable(head.strip(), self._first_line(start, head), self._line(end),
-                                   scope.is_public, scope.first_line))
+                                   scope.is_public, scope.first_line, scope.number))
         return len(self.found) - 1
 
     def _first_line(self, start, head):
@@ -200,6 +237,30 @@ class _Outliner:
 def outline(text):
     """Every Callable of a file, in order; heads of fields and types are among them."""
     return _Outliner(text).run()
+
+
+def types(text):
+    """Every Type of a file, in order."""
+    outliner = _Outliner(text)
+    outliner.run()
+    by_scope = {one.scope: one for one in outliner.types}
+    for found in outliner.found:
+        owner = by_scope.get(found.scope)
+        if owner and not found.has_body and found.parameters() is None:
+            owner.members += _declared_members(found.head)
+    return outliner.types
+
+
+def _declared_members(head):
+    """How many data members a declaration in a class declares: `int a, b;` are two."""
+    head = without_template(head)
+    word = re.match(r"[\w]*", head)[0]
+    if not head or word in ("using", "typedef", "friend", "static", "static_assert", "class",
+                            "struct", "enum", "union", "template", "case", "extern"):
+        return 1 if re.match(r"(?:class|struct|union)\s+[\w:]+\s*[*&]?\s+\w", head) else 0
+    if re.search(r"\boperator\b|^~|^(?:inline|constexpr) static\b|=\s*(?:default|delete)$", head):
+        return 0
+    return 1 + len(_top_level_commas(head.split("=")[0], 0, len(head.split("=")[0])))
 
 
 def without_template(head):

@@ -140,6 +140,62 @@ class Canaries(TreeTest):
         self.expect_in_page_cc("// " + "é" * 97 + "\n")
         self.expect_in_page_cc("// " + "e" * 98 + "\n", (1, "long-line"))
 
+    def test_crowded_folder(self):
+        def planted(count):
+            names = [f"h{number}.h" for number in range(10, 10 + count)]
+            return {"lmdbio/base/" + name: "\n" for name in names} | {
+                "lmdbio/base/CMakeLists.txt": f"add({' '.join(names)})\n"}
+        self.expect(planted(12))
+        self.expect(planted(13), ("lmdbio/base/h10.h", 1, "crowded-folder"))
+
+    def test_large_class(self):
+        members = "".join(f"  int m{number}_ = 0;\n" for number in range(13))
+        rest = ("  static int shared_;\n  int F(int a);\n  using T = int;\n"
+                "  enum class Kind { kA, kB };\n  struct Inner { int a, b; };\n")
+        def planted(last):
+            return f"class C {{\n{rest}{members}{last}}};\n"
+        self.expect_in_page_cc(planted("  std::map<int, int> a_; int b_, c[3];\n"),
+                               (1, "large-class"))
+        self.expect_in_page_cc(planted("  std::function<int(int)> a_, b_{1};\n"))
+
+    def test_two_types_of_one_name(self):
+        self.expect({"tests/page_test.cc": "struct Place {\n};\nclass Page;\nenum Way { kA };\n",
+                     "tests/other.cc": "class A {\n  struct Place {};\n};\nclass Page {};\n"
+                                       "enum class Way { kA };\nstruct Impl {};\n",
+                     "tests/third.cc": "struct Impl {};\nvoid F() {\n  struct Way {};\n}\n",
+                     "tests/CMakeLists.txt": "add(page_test.cc other.cc third.cc)\n"},
+                    ("tests/page_test.cc", 1, "same-type"), ("tests/page_test.cc", 4, "same-type"))
+
+    def test_one_place(self):
+        text = "// SYS_futex\nint a = SYS_futex;\nint b = SO_KEEPALIVE;\n"
+        self.expect_in_page_cc(text, (2, "one-place"), (3, "one-place"))
+
+    def test_keepalive_in_two_files_of_its_folder(self):
+        text = "int b = SO_KEEPALIVE;\n"
+        cmake = {"lmdbio/ranks/net/CMakeLists.txt": "add(a.cc b.cc)\n"}
+        self.expect(cmake | {"lmdbio/ranks/net/a.cc": text, "lmdbio/ranks/net/b.cc": ""})
+        self.expect(cmake | {"lmdbio/ranks/net/a.cc": text, "lmdbio/ranks/net/b.cc": text},
+                    ("lmdbio/ranks/net/b.cc", 1, "one-place"))
+
+    def test_vague_comment(self):
+        for word in ("Who", "Whoever", "Whose", "Whatever", "What"):
+            self.expect_in_page_cc(f"// {word} waits.\nint a;  // {word} sleeps\n/* {word} */\n",
+                                   *[(line, "vague-comment") for line in (1, 2, 3)])
+            self.expect({"scripts/a.py": f"# {word} waits\nx = 1  # {word} sleeps\n"},
+                        *[("scripts/a.py", line, "vague-comment") for line in (1, 2)])
+
+    def test_plain_comments(self):
+        self.expect_in_page_cc("// The reader waits.\n// What follows continues the sentence.\n"
+                               'int x;\nauto s = "// What";\nint y;  // and\nint z;  // What else\n'
+                               "// Whole pages.\n")
+
+    def test_readme_that_names_other_rooms(self):
+        path = "lmdbio/file/format/README.md"
+        self.expect({path: "# format\n\n**May include** `base`.\n\n`file/io` is below.\n"})
+        self.expect({path: "# format\n\n**May include** `base`, `file/io`.\n"},
+                    (path, 3, "readme-includes"))
+        self.expect({path: "# format\n"}, (path, 1, "readme-includes"))
+
     def test_bool_parameter(self):
         for text in ("void F(bool);", "void F(int a,\n bool deep = false);", "explicit F(bool x);",
                      "virtual void F(const bool deep) = 0;", "template <typename T>\nT F(bool b);",
