@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/ranks/net/peer_door.h"
+#include "lmdbio/ranks/net/wake_event.h"
 #include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
@@ -26,12 +27,6 @@ using Clock = std::chrono::steady_clock;
 // second covers a queue of connections that is full for a moment.
 constexpr ConnectLimits kConnectLimits{.total = std::chrono::seconds(30),
                                        .refused = std::chrono::seconds(1)};
-
-void Signal(const UniqueFd& event) {
-  const uint64_t one = 1;
-  // The write fails only if the counter is full, and then the event is set already.
-  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
-}
 
 void Reset(const UniqueFd& event) {
   uint64_t count = 0;

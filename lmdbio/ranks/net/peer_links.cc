@@ -13,6 +13,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/net/peer_rendezvous.h"
+#include "lmdbio/ranks/net/wake_event.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -27,12 +28,6 @@ constexpr uint32_t kMessage = 1;
 constexpr uint32_t kFailure = 2;  // the bytes are the text of an error
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 constexpr size_t kReceiveBytes = 64 << 10;
-
-void Signal(const UniqueFd& event) {
-  const uint64_t one = 1;
-  // The write fails only if the counter is full, and then the event is set already.
-  [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
-}
 
 }  // namespace
 

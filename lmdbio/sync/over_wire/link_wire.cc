@@ -27,6 +27,7 @@
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/net/on_demand_links.h"
+#include "lmdbio/ranks/net/wake_event.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -255,8 +256,7 @@ Status SocketWire::CheckStopped() {
 void SocketWire::Stop(const Error& why) {
   // Calls under way in another thread return the words as soon as they check.
   static_cast<void>(Stopped(why.message()));
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(stop_event_.get(), &one, sizeof one);
+  ranks::Signal(stop_event_);
 }
 
 Status SocketWire::Died(const Peer& peer) {
