@@ -102,7 +102,7 @@ Status CheckOrder(const LoaderOptions& options) {
   }
   if (options.reuse < 1 || options.reuse > Schedule::kReuseMax) {
     return BadOption(
-        fmt::format("reuse is {}; it can be 1 to {}", options.reuse, load::Schedule::kReuseMax));
+        fmt::format("reuse is {}; it can be 1 to {}", options.reuse, Schedule::kReuseMax));
   }
   const bool deals = DealsOut(options.order, options.shuffle, options.reuse);
   if (deals && options.share == Share::kRoundRobin) {
@@ -135,9 +135,9 @@ Status CheckOrder(const LoaderOptions& options) {
 
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
   if (queue_depth == 0) return BadOption("queue_depth is 0; it can be 1 or more");
-  if (block_bytes == 0 || block_bytes % load::kStretchAlignBytes != 0) {
+  if (block_bytes == 0 || block_bytes % kStretchAlignBytes != 0) {
     return BadOption(fmt::format("block_bytes is {}; it can be a multiple of {}", block_bytes,
-                                 load::kStretchAlignBytes));
+                                 kStretchAlignBytes));
   }
   return {};
 }
@@ -299,7 +299,7 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
   if (options.max_batches == 0) return true;
   const double stream_bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
-  const uint64_t trial_slots = load::StaggerTrial(load::kStaggerWaysMax).slot_count();
+  const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
   return stream_bytes >=
          kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
 }

@@ -14,12 +14,6 @@
 
 namespace lmdbio::load {
 
-using load::Order;
-using load::ReuseAmong;
-using load::Share;
-using load::Shuffle;
-using load::Tail;
-
 // The reaction to a record that cannot be read or is damaged.
 enum class OnError {
   kRaise,  // every rank gets an error
