@@ -266,6 +266,22 @@ def check_folders(tree):
             headers[folder] = 0  # said once
 
 
+def check_tests(tree):
+    """The test of a header lies in the folder of its room."""
+    rooms = {}
+    for file in tree.files:
+        if file.is_library_header:
+            rooms.setdefault(file.name[:-2], []).append(room_of(file.path))
+    for file in tree.files:
+        folder, _, name = file.path.rpartition("/")
+        homes = rooms.get(name.removesuffix("_test.cc"), [])
+        if not folder.startswith("tests/") or not name.endswith("_test.cc") or len(homes) != 1:
+            continue
+        if folder != f"tests/{homes[0]}":
+            tree.add(file, 1, "test-place", f"{homes[0]} has the header of this test",
+                     f"move the test to tests/{homes[0]}")
+
+
 def check_types(tree):
     """A class holds no more state than a reader keeps in mind; a type name means one type."""
     by_name = {}
@@ -516,9 +532,9 @@ def check_readmes(tree):
                      "`May include` and MAY_INCLUDE differ", f"write: {wanted}")
 
 
-CHECKS = (check_includes, check_sizes, check_folders, check_types, check_places, check_comments,
-          check_interfaces, check_calls, check_words, check_registration, check_names,
-          check_sources, check_links, check_readmes)
+CHECKS = (check_includes, check_sizes, check_folders, check_tests, check_types,
+          check_places, check_comments, check_interfaces, check_calls, check_words,
+          check_registration, check_names, check_sources, check_links, check_readmes)
 
 
 def check(root):

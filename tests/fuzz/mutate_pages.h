@@ -1,6 +1,6 @@
 // tests/fuzz/mutate_pages.h - mutations of whole pages, in addition to those of libFuzzer.
-#ifndef TESTS_FUZZ_MUTATE_PAGES_H_
-#define TESTS_FUZZ_MUTATE_PAGES_H_
+#ifndef LMDBIO_TESTS_FUZZ_MUTATE_PAGES_H_
+#define LMDBIO_TESTS_FUZZ_MUTATE_PAGES_H_
 
 #include <algorithm>
 #include <cstring>
@@ -36,4 +36,4 @@ inline void MutatePages(MutableBytes file, uint64_t seed) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_FUZZ_MUTATE_PAGES_H_
+#endif  // LMDBIO_TESTS_FUZZ_MUTATE_PAGES_H_

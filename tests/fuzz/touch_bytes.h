@@ -1,6 +1,6 @@
 // tests/fuzz/touch_bytes.h - reads every byte, so that the sanitizers see every span handed out.
-#ifndef TESTS_FUZZ_TOUCH_BYTES_H_
-#define TESTS_FUZZ_TOUCH_BYTES_H_
+#ifndef LMDBIO_TESTS_FUZZ_TOUCH_BYTES_H_
+#define LMDBIO_TESTS_FUZZ_TOUCH_BYTES_H_
 
 #include <cstdint>
 
@@ -16,4 +16,4 @@ inline void TouchBytes(Bytes bytes) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_FUZZ_TOUCH_BYTES_H_
+#endif  // LMDBIO_TESTS_FUZZ_TOUCH_BYTES_H_

@@ -1,7 +1,7 @@
 // tests/ranks/forked_ranks.h - ranks that are processes, without MPI, for tests that kill and stop
 // them.
-#ifndef TESTS_SYNC_FORKED_RANKS_H_
-#define TESTS_SYNC_FORKED_RANKS_H_
+#ifndef LMDBIO_TESTS_RANKS_FORKED_RANKS_H_
+#define LMDBIO_TESTS_RANKS_FORKED_RANKS_H_
 
 #include <sys/types.h>
 
@@ -61,4 +61,4 @@ class ForkedJob {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SYNC_FORKED_RANKS_H_
+#endif  // LMDBIO_TESTS_RANKS_FORKED_RANKS_H_

@@ -1,6 +1,6 @@
 // tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory.
-#ifndef TESTS_COMM_HOOKED_GROUP_H_
-#define TESTS_COMM_HOOKED_GROUP_H_
+#ifndef LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
+#define LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 
 #include <functional>
 #include <memory>
@@ -63,4 +63,4 @@ class HookedGroup final : public Group {
 };
 
 }  // namespace lmdbio::ranks
-#endif  // TESTS_COMM_HOOKED_GROUP_H_
+#endif  // LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_

@@ -1,6 +1,6 @@
 // tests/ranks/pid_namespaces.h - runs processes in another pid namespace.
-#ifndef TESTS_COMM_PID_NAMESPACES_H_
-#define TESTS_COMM_PID_NAMESPACES_H_
+#ifndef LMDBIO_TESTS_RANKS_PID_NAMESPACES_H_
+#define LMDBIO_TESTS_RANKS_PID_NAMESPACES_H_
 
 #include <linux/sched.h>
 #include <sched.h>
@@ -44,4 +44,4 @@ inline bool HasPidNamespaces() {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_COMM_PID_NAMESPACES_H_
+#endif  // LMDBIO_TESTS_RANKS_PID_NAMESPACES_H_

@@ -1,6 +1,6 @@
 // tests/support/check_failure.h - the message of a failed LMDBIO_CHECK, without ending the process.
-#ifndef TESTS_SUPPORT_CHECK_FAILURE_H_
-#define TESTS_SUPPORT_CHECK_FAILURE_H_
+#ifndef LMDBIO_TESTS_SUPPORT_CHECK_FAILURE_H_
+#define LMDBIO_TESTS_SUPPORT_CHECK_FAILURE_H_
 
 #include <string>
 
@@ -27,4 +27,4 @@ std::string LineOfFailedCheck(Call&& call) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_CHECK_FAILURE_H_
+#endif  // LMDBIO_TESTS_SUPPORT_CHECK_FAILURE_H_

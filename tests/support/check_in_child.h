@@ -5,8 +5,8 @@
 //     CHILD_CHECK(Open(path));
 //     return Verdict::kRight;
 //   });
-#ifndef TESTS_SUPPORT_CHECK_IN_CHILD_H_
-#define TESTS_SUPPORT_CHECK_IN_CHILD_H_
+#ifndef LMDBIO_TESTS_SUPPORT_CHECK_IN_CHILD_H_
+#define LMDBIO_TESTS_SUPPORT_CHECK_IN_CHILD_H_
 
 #include <cstdio>
 #include <functional>
@@ -33,4 +33,4 @@ inline void CheckInChild(const std::function<Verdict()>& check) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_CHECK_IN_CHILD_H_
+#endif  // LMDBIO_TESTS_SUPPORT_CHECK_IN_CHILD_H_

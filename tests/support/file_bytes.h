@@ -1,8 +1,8 @@
 // tests/support/file_bytes.h - reads and writes whole files.
 //
 // All functions throw std::runtime_error, naming the file, on any failure.
-#ifndef TESTS_SUPPORT_FILE_BYTES_H_
-#define TESTS_SUPPORT_FILE_BYTES_H_
+#ifndef LMDBIO_TESTS_SUPPORT_FILE_BYTES_H_
+#define LMDBIO_TESTS_SUPPORT_FILE_BYTES_H_
 
 #include <cstddef>
 #include <filesystem>
@@ -29,4 +29,4 @@ inline std::string_view AsText(Bytes bytes) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_FILE_BYTES_H_
+#endif  // LMDBIO_TESTS_SUPPORT_FILE_BYTES_H_

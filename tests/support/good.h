@@ -1,6 +1,6 @@
 // tests/support/good.h - the value of a result that must not be an error.
-#ifndef TESTS_SUPPORT_GOOD_H_
-#define TESTS_SUPPORT_GOOD_H_
+#ifndef LMDBIO_TESTS_SUPPORT_GOOD_H_
+#define LMDBIO_TESTS_SUPPORT_GOOD_H_
 
 #include <stdexcept>
 #include <utility>
@@ -17,4 +17,4 @@ T Good(Result<T> result) {
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_GOOD_H_
+#endif  // LMDBIO_TESTS_SUPPORT_GOOD_H_

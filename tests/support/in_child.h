@@ -1,7 +1,7 @@
 // tests/support/in_child.h - a check in a child process, which may change the state that tests
 // share: limits, users, mounts, descriptors, and the permitted system calls.
-#ifndef TESTS_SUPPORT_IN_CHILD_H_
-#define TESTS_SUPPORT_IN_CHILD_H_
+#ifndef LMDBIO_TESTS_SUPPORT_IN_CHILD_H_
+#define LMDBIO_TESTS_SUPPORT_IN_CHILD_H_
 
 #include <cstdint>
 #include <functional>
@@ -33,4 +33,4 @@ bool RefuseSystemCall(const RefusedCall& call);
 void RefuseMemfdIfAsked();
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_IN_CHILD_H_
+#endif  // LMDBIO_TESTS_SUPPORT_IN_CHILD_H_

@@ -2,8 +2,8 @@
 //
 // Fixtures do not use the distributions of <random>, because they differ between standard
 // libraries. The generator is Vigna's SplitMix64.
-#ifndef TESTS_SUPPORT_RANDOM_H_
-#define TESTS_SUPPORT_RANDOM_H_
+#ifndef LMDBIO_TESTS_SUPPORT_RANDOM_H_
+#define LMDBIO_TESTS_SUPPORT_RANDOM_H_
 
 #include <cstdint>
 #include <cstring>
@@ -54,4 +54,4 @@ class Random {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_RANDOM_H_
+#endif  // LMDBIO_TESTS_SUPPORT_RANDOM_H_

@@ -1,6 +1,6 @@
 // tests/support/run_command.h - runs a program and returns its output and exit code.
-#ifndef TESTS_SUPPORT_RUN_COMMAND_H_
-#define TESTS_SUPPORT_RUN_COMMAND_H_
+#ifndef LMDBIO_TESTS_SUPPORT_RUN_COMMAND_H_
+#define LMDBIO_TESTS_SUPPORT_RUN_COMMAND_H_
 
 #include <string>
 #include <vector>
@@ -20,4 +20,4 @@ struct CommandResult {
 CommandResult RunCommand(const std::vector<std::string>& arguments);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_RUN_COMMAND_H_
+#endif  // LMDBIO_TESTS_SUPPORT_RUN_COMMAND_H_

@@ -1,6 +1,6 @@
 // tests/support/temp_dir.h - a temporary directory, removed at the end of the test.
-#ifndef TESTS_SUPPORT_TEMP_DIR_H_
-#define TESTS_SUPPORT_TEMP_DIR_H_
+#ifndef LMDBIO_TESTS_SUPPORT_TEMP_DIR_H_
+#define LMDBIO_TESTS_SUPPORT_TEMP_DIR_H_
 
 #include <filesystem>
 
@@ -21,4 +21,4 @@ class TempDir {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SUPPORT_TEMP_DIR_H_
+#endif  // LMDBIO_TESTS_SUPPORT_TEMP_DIR_H_

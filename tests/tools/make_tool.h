@@ -1,6 +1,6 @@
 // tests/tools/make_tool.h - runs the built lmdbio-make and parses its records as Caffe does.
-#ifndef TESTS_TOOLS_MAKE_TOOL_H_
-#define TESTS_TOOLS_MAKE_TOOL_H_
+#ifndef LMDBIO_TESTS_TOOLS_MAKE_TOOL_H_
+#define LMDBIO_TESTS_TOOLS_MAKE_TOOL_H_
 
 #include <filesystem>
 #include <string>
@@ -32,4 +32,4 @@ std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file);
 std::vector<std::string> NamesIn(const std::filesystem::path& directory);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_TOOLS_MAKE_TOOL_H_
+#endif  // LMDBIO_TESTS_TOOLS_MAKE_TOOL_H_

@@ -1,6 +1,6 @@
 // tests/tools/program.h - runs the built programs that read databases, and checks their output.
-#ifndef TESTS_TOOLS_PROGRAM_H_
-#define TESTS_TOOLS_PROGRAM_H_
+#ifndef LMDBIO_TESTS_TOOLS_PROGRAM_H_
+#define LMDBIO_TESTS_TOOLS_PROGRAM_H_
 
 #include <filesystem>
 #include <string>
@@ -39,4 +39,4 @@ std::string FlawOfFailure(const CommandResult& result, const Program& program,
                           const std::string& words);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_TOOLS_PROGRAM_H_
+#endif  // LMDBIO_TESTS_TOOLS_PROGRAM_H_

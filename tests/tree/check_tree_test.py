@@ -33,8 +33,8 @@ CLEAN_TREE = {
         "Result<int> Read(int page_no);\n"
         "}  // namespace lmdbio::file\n"),
     "lmdbio/file/format/page.cc": '#include "lmdbio/file/format/page.h"\n// throw; exit(1)\n',
-    "tests/CMakeLists.txt": "add_unit(page_test.cc)\n",
-    "tests/page_test.cc": '#include <lmdb.h>\nconst char* kText = "throw abort( printf(";\n',
+    "tests/CMakeLists.txt": "add_unit(small_test.cc)\n",
+    "tests/small_test.cc": '#include <lmdb.h>\nconst char* kText = "throw abort( printf(";\n',
 }
 
 
@@ -148,6 +148,13 @@ class Canaries(TreeTest):
         self.expect(planted(12))
         self.expect(planted(13), ("lmdbio/base/h10.h", 1, "crowded-folder"))
 
+    def test_test_in_the_folder_of_another_room(self):
+        def planted(folder):
+            return {f"tests/{folder}/page_test.cc": "\n",
+                    f"tests/{folder}/CMakeLists.txt": "add_unit(page_test.cc)\n"}
+        self.expect(planted("file/format"))
+        self.expect(planted("file/io"), ("tests/file/io/page_test.cc", 1, "test-place"))
+
     def test_large_class(self):
         members = "".join(f"  int m{number}_ = 0;\n" for number in range(13))
         rest = ("  static int shared_;\n  int F(int a);\n  using T = int;\n"
@@ -163,7 +170,7 @@ class Canaries(TreeTest):
                      "tests/other.cc": "class A {\n  struct Place {};\n};\nclass Page {};\n"
                                        "enum class Way { kA };\nstruct Impl {};\n",
                      "tests/third.cc": "struct Impl {};\nvoid F() {\n  struct Way {};\n}\n",
-                     "tests/CMakeLists.txt": "add(page_test.cc other.cc third.cc)\n"},
+                     "tests/CMakeLists.txt": "add(small_test.cc page_test.cc other.cc third.cc)\n"},
                     ("tests/page_test.cc", 1, "same-type"), ("tests/page_test.cc", 4, "same-type"))
 
     def test_one_place(self):

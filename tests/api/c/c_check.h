@@ -1,6 +1,6 @@
 /* tests/api/c/c_check.h - a check for programs in C: prints and counts conditions that fail. */
-#ifndef TESTS_CAPI_C_CHECK_H_
-#define TESTS_CAPI_C_CHECK_H_
+#ifndef LMDBIO_TESTS_API_C_C_CHECK_H_
+#define LMDBIO_TESTS_API_C_C_CHECK_H_
 
 #include <stdio.h>
 #include <string.h>
@@ -26,4 +26,4 @@ static int c_check_failures = 0;
     }                                                                                              \
   } while (0)
 
-#endif /* TESTS_CAPI_C_CHECK_H_ */
+#endif /* LMDBIO_TESTS_API_C_C_CHECK_H_ */

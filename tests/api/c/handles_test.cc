@@ -14,7 +14,7 @@
 namespace lmdbio::api {
 namespace {
 
-TEST_CASE("Calls of several threads take turns", "[capi]") {
+TEST_CASE("Calls of several threads take turns", "[c]") {
   HandleState state;
   int inside = 0;
   int overlaps = 0;
@@ -35,7 +35,7 @@ TEST_CASE("Calls of several threads take turns", "[capi]") {
   CHECK(overlaps == 0);
 }
 
-TEST_CASE("The log may use the handle", "[capi]") {
+TEST_CASE("The log may use the handle", "[c]") {
   HandleState state;
   struct Heard {
     HandleState* state;
@@ -58,7 +58,7 @@ TEST_CASE("The log may use the handle", "[capi]") {
   CHECK(state.notes.empty());
 }
 
-TEST_CASE("A failure leaves its words and its errno", "[capi]") {
+TEST_CASE("A failure leaves its words and its errno", "[c]") {
   HandleState state;
   CHECK(state.Keep(Error(ErrorCode::kIo, "the disk is gone", EIO)) == LMDBIO_IO);
   CHECK(std::string(state.LastWords()) == "the disk is gone");
@@ -71,7 +71,7 @@ TEST_CASE("A failure leaves its words and its errno", "[capi]") {
   CHECK(state.LastErrorNumber() == ENOMEM);
 }
 
-TEST_CASE("A child of fork() does not wait for a call of its parent's", "[capi]") {
+TEST_CASE("A child of fork() does not wait for a call of its parent's", "[c]") {
   HandleState state;
   std::atomic<bool> is_inside{false};
   std::atomic<bool> may_end{false};

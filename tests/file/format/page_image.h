@@ -1,6 +1,6 @@
 // tests/file/format/page_image.h - builds a page node by node, so that a test can damage it.
-#ifndef TESTS_FORMAT_PAGE_IMAGE_H_
-#define TESTS_FORMAT_PAGE_IMAGE_H_
+#ifndef LMDBIO_TESTS_FILE_FORMAT_PAGE_IMAGE_H_
+#define LMDBIO_TESTS_FILE_FORMAT_PAGE_IMAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -91,4 +91,4 @@ class PageImage {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_FORMAT_PAGE_IMAGE_H_
+#endif  // LMDBIO_TESTS_FILE_FORMAT_PAGE_IMAGE_H_

@@ -2,8 +2,8 @@
 //
 // The file is the memory of this process (/proc/self/mem). Offsets are addresses, and a page that
 // is not mapped gives EIO.
-#ifndef TESTS_IO_HOLED_MEMORY_H_
-#define TESTS_IO_HOLED_MEMORY_H_
+#ifndef LMDBIO_TESTS_FILE_IO_HOLED_MEMORY_H_
+#define LMDBIO_TESTS_FILE_IO_HOLED_MEMORY_H_
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -64,4 +64,4 @@ class HoledMemory {
 };
 
 }  // namespace lmdbio::file
-#endif  // TESTS_IO_HOLED_MEMORY_H_
+#endif  // LMDBIO_TESTS_FILE_IO_HOLED_MEMORY_H_

@@ -1,5 +1,5 @@
 // Goal: an OutputFile contains the bytes of all writes in order. A file that is not published
-// leaves nothing. tests/file/io/small_file_test.cc tests every kind of path.
+// leaves nothing. tests/file/source/small_file_test.cc tests every kind of path.
 #include "lmdbio/file/io/output_file.h"
 
 #include <filesystem>

@@ -2,8 +2,8 @@
 //
 // A test that damages a file derives the allowed effect from the role: no effect for an unused
 // byte, another key or value for a payload byte, an error for a byte of structure.
-#ifndef TESTS_LAYOUT_BYTE_MAP_H_
-#define TESTS_LAYOUT_BYTE_MAP_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_BYTE_MAP_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_BYTE_MAP_H_
 
 #include <cstdint>
 #include <string_view>
@@ -114,4 +114,4 @@ class ByteMap {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_BYTE_MAP_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_BYTE_MAP_H_

@@ -1,6 +1,6 @@
 // tests/file/layout/damaged_file.h - a sound data file, damaged in one place at a time.
-#ifndef TESTS_LAYOUT_DAMAGED_FILE_H_
-#define TESTS_LAYOUT_DAMAGED_FILE_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_DAMAGED_FILE_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_DAMAGED_FILE_H_
 
 #include <cstdint>
 #include <optional>
@@ -90,4 +90,4 @@ class DamagedFile {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_DAMAGED_FILE_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_DAMAGED_FILE_H_

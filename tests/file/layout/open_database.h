@@ -1,6 +1,6 @@
 // tests/file/layout/open_database.h - a data file opened for a test, its source kept alive.
-#ifndef TESTS_LAYOUT_OPEN_DATABASE_H_
-#define TESTS_LAYOUT_OPEN_DATABASE_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_OPEN_DATABASE_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_OPEN_DATABASE_H_
 
 #include <memory>
 #include <stdexcept>
@@ -35,4 +35,4 @@ inline file::Database OpenDatabase(const ByteSource& source, const std::string& 
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_OPEN_DATABASE_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_OPEN_DATABASE_H_

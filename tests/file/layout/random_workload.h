@@ -4,8 +4,8 @@
 // The workload avoids three operations, because all liblmdb versions miscount or lose records in
 // them: two deletes through a cursor with duplicates without a seek in between, an empty duplicate,
 // and two cursors that delete duplicates of one database.
-#ifndef TESTS_LAYOUT_RANDOM_WORKLOAD_H_
-#define TESTS_LAYOUT_RANDOM_WORKLOAD_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_RANDOM_WORKLOAD_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_RANDOM_WORKLOAD_H_
 
 #include <cstdint>
 #include <filesystem>
@@ -85,4 +85,4 @@ class RandomWorkload {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_RANDOM_WORKLOAD_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_RANDOM_WORKLOAD_H_

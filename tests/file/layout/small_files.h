@@ -2,8 +2,8 @@
 //
 // For tests that read a file thousands of times: 20 to 500 KB each, several commits old, so that
 // they have free pages with stale content.
-#ifndef TESTS_LAYOUT_SMALL_FILES_H_
-#define TESTS_LAYOUT_SMALL_FILES_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_SMALL_FILES_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_SMALL_FILES_H_
 
 #include <cstddef>
 #include <string>
@@ -20,4 +20,4 @@ struct SmallFile {
 std::vector<SmallFile> SmallFiles();
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_SMALL_FILES_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_SMALL_FILES_H_

@@ -2,8 +2,8 @@
 // gives three numbers.
 //
 // A whole file is the main database, the named ones and the list of free pages.
-#ifndef TESTS_LAYOUT_WHOLE_READING_H_
-#define TESTS_LAYOUT_WHOLE_READING_H_
+#ifndef LMDBIO_TESTS_FILE_LAYOUT_WHOLE_READING_H_
+#define LMDBIO_TESTS_FILE_LAYOUT_WHOLE_READING_H_
 
 #include <cstdint>
 
@@ -32,4 +32,4 @@ struct WholeReading {
 Result<WholeReading> ReadWhole(const ByteSource& source, Door door);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LAYOUT_WHOLE_READING_H_
+#endif  // LMDBIO_TESTS_FILE_LAYOUT_WHOLE_READING_H_

@@ -1,7 +1,7 @@
 // tests/load/loader/databases.h - databases of every kind that a loader must serve, with their
 // records and their provenance.
-#ifndef TESTS_LOADER_DATABASES_H_
-#define TESTS_LOADER_DATABASES_H_
+#ifndef LMDBIO_TESTS_LOAD_LOADER_DATABASES_H_
+#define LMDBIO_TESTS_LOAD_LOADER_DATABASES_H_
 
 #include <filesystem>
 #include <string>
@@ -40,4 +40,4 @@ class ServedDatabases {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LOADER_DATABASES_H_
+#endif  // LMDBIO_TESTS_LOAD_LOADER_DATABASES_H_

@@ -1,7 +1,7 @@
 // tests/load/loader/stream_oracle.h - the records that a loader delivers, and the expected ones
 // from liblmdb's serial pass.
-#ifndef TESTS_LOADER_STREAM_ORACLE_H_
-#define TESTS_LOADER_STREAM_ORACLE_H_
+#ifndef LMDBIO_TESTS_LOAD_LOADER_STREAM_ORACLE_H_
+#define LMDBIO_TESTS_LOAD_LOADER_STREAM_ORACLE_H_
 
 #include <cstdint>
 #include <filesystem>
@@ -49,4 +49,4 @@ void FillMixed(TinyDb& db);
 void FillDuplicates(TinyDb& db);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_LOADER_STREAM_ORACLE_H_
+#endif  // LMDBIO_TESTS_LOAD_LOADER_STREAM_ORACLE_H_

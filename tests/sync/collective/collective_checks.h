@@ -1,10 +1,11 @@
 // tests/sync/collective/collective_checks.h - checks that every implementation of Collectives must
 // pass.
 //
-// As in tests/ranks/group_checks.h, ranks may be threads or processes: a check collects complaints.
+// As in tests/ranks/group/group_checks.h, ranks may be threads or processes: a check collects
+// complaints.
 // Expected values are computed from rank and index alone; each rank computes those of all.
-#ifndef TESTS_COLLECTIVE_COLLECTIVE_CHECKS_H_
-#define TESTS_COLLECTIVE_COLLECTIVE_CHECKS_H_
+#ifndef LMDBIO_TESTS_SYNC_COLLECTIVE_COLLECTIVE_CHECKS_H_
+#define LMDBIO_TESTS_SYNC_COLLECTIVE_COLLECTIVE_CHECKS_H_
 
 #include <cstddef>
 #include <functional>
@@ -15,7 +16,7 @@
 
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/sync/collective/collectives.h"
-#include "tests/ranks/group_checks.h"
+#include "tests/ranks/group/group_checks.h"
 
 namespace lmdbio::test {
 
@@ -44,4 +45,4 @@ std::vector<std::string> RunCollectiveChecks(int rank_count, const CollectivesFa
                                              const CollectiveSizes& sizes = {});
 
 }  // namespace lmdbio::test
-#endif  // TESTS_COLLECTIVE_COLLECTIVE_CHECKS_H_
+#endif  // LMDBIO_TESTS_SYNC_COLLECTIVE_COLLECTIVE_CHECKS_H_

@@ -3,8 +3,8 @@
 //
 // Every rank runs its own program: iterations over the same random tensors, with its own order and
 // pace. The oracle derives the expected responses from the programs alone.
-#ifndef TESTS_CONTROL_CONTROL_SIMULATOR_H_
-#define TESTS_CONTROL_CONTROL_SIMULATOR_H_
+#ifndef LMDBIO_TESTS_SYNC_CONTROL_CONTROL_SIMULATOR_H_
+#define LMDBIO_TESTS_SYNC_CONTROL_CONTROL_SIMULATOR_H_
 
 #include <cstdint>
 #include <memory>
@@ -70,4 +70,4 @@ class Ensemble {
 std::string Simulate(const std::string& kind, int rank_count, uint64_t seed);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_CONTROL_CONTROL_SIMULATOR_H_
+#endif  // LMDBIO_TESTS_SYNC_CONTROL_CONTROL_SIMULATOR_H_

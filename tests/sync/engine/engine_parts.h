@@ -1,7 +1,7 @@
 // tests/sync/engine/engine_parts.h - the parts of an engine for a job of one rank, without a helper
 // thread. The test takes the steps of the thread.
-#ifndef TESTS_SYNC_ENGINE_ENGINE_PARTS_H_
-#define TESTS_SYNC_ENGINE_ENGINE_PARTS_H_
+#ifndef LMDBIO_TESTS_SYNC_ENGINE_ENGINE_PARTS_H_
+#define LMDBIO_TESTS_SYNC_ENGINE_ENGINE_PARTS_H_
 
 #include <memory>
 #include <string>
@@ -54,4 +54,4 @@ struct EnginePartsOfOneRank {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SYNC_ENGINE_ENGINE_PARTS_H_
+#endif  // LMDBIO_TESTS_SYNC_ENGINE_ENGINE_PARTS_H_

@@ -1,6 +1,6 @@
 // tests/sync/engine/sync_job.h - ranks that are threads, each with a synchronizer.
-#ifndef TESTS_SYNC_SYNC_JOB_H_
-#define TESTS_SYNC_SYNC_JOB_H_
+#ifndef LMDBIO_TESTS_SYNC_ENGINE_SYNC_JOB_H_
+#define LMDBIO_TESTS_SYNC_ENGINE_SYNC_JOB_H_
 
 #include <cstdint>
 #include <functional>
@@ -57,4 +57,4 @@ std::vector<float> GradientOf(int rank, int tensor, int iteration, size_t count)
 std::vector<float> SumOf(int rank_count, int tensor, int iteration, size_t count);
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SYNC_SYNC_JOB_H_
+#endif  // LMDBIO_TESTS_SYNC_ENGINE_SYNC_JOB_H_

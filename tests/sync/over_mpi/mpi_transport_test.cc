@@ -9,7 +9,7 @@
 
 #include "lmdbio/base/kept_memory.h"
 #include "tests/support/catch.h"
-#include "tests/sync/engine/exchange_checks.h"
+#include "tests/sync/transport/exchange_checks.h"
 
 namespace lmdbio::sync {
 namespace {

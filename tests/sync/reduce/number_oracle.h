@@ -1,7 +1,7 @@
 // tests/sync/reduce/number_oracle.h - the arithmetic of lmdbio/reduce once more: one number at a
 // time, without vectors, and sharing no code.
-#ifndef TESTS_REDUCE_NUMBER_ORACLE_H_
-#define TESTS_REDUCE_NUMBER_ORACLE_H_
+#ifndef LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
+#define LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
 
 #include <cmath>
 #include <cstddef>
@@ -198,4 +198,4 @@ inline size_t FirstDifference(sync::DataType type, const std::byte* a, const std
 }
 
 }  // namespace lmdbio::test
-#endif  // TESTS_REDUCE_NUMBER_ORACLE_H_
+#endif  // LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_

@@ -1,7 +1,7 @@
 // tests/sync/rounds/scripted_transport.h - a transport of one rank that records its calls and does
 // not sleep.
-#ifndef TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_
-#define TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_
+#ifndef LMDBIO_TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_
+#define LMDBIO_TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_
 
 #include <chrono>
 #include <utility>
@@ -38,4 +38,4 @@ class ScriptedTransport final : public sync::Transport {
 };
 
 }  // namespace lmdbio::test
-#endif  // TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_
+#endif  // LMDBIO_TESTS_SYNC_ROUNDS_SCRIPTED_TRANSPORT_H_

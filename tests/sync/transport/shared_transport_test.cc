@@ -1,0 +1,94 @@
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "lmdbio/ranks/group/thread_group.h"
+#include "lmdbio/sync/transport/shared_transport.h"
+#include "tests/support/catch.h"
+#include "tests/sync/transport/exchange_checks.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+
+using test::ExchangeWait;
+
+void RunExchanges(ranks::Group& group, ExchangeWait waiting, std::atomic<int>& wrong) {
+  ranks::SoloHealth health;
+  auto transport = SharedTransport::Create(group, health);
+  wrong += transport ? test::WrongExchanges(**transport, waiting) : 1;
+}
+
+TEST_CASE("SharedTransport gives the same replies as a loop over all ranks", "[sync][transport]") {
+  const int rank_count = GENERATE(1, 2, 3, 5, 8);
+  const int ranks_per_host = GENERATE(1, 2, 3, 8);
+  const ExchangeWait waiting = GENERATE(ExchangeWait::kAsleep, ExchangeWait::kByTests);
+  std::atomic<int> wrong{0};
+  ranks::RunAsThreads({.rank_count = rank_count, .ranks_per_host = ranks_per_host},
+                      [&](ranks::Group& group) { RunExchanges(group, waiting, wrong); });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("SharedTransport sleeps until a wake-up, or until a peer joins an exchange",
+          "[sync][transport]") {
+  std::atomic<int> wrong{0};
+  std::atomic<bool> is_called{false};
+  ranks::RunAsThreads({.rank_count = 2}, [&](ranks::Group& group) {
+    ranks::SoloHealth health;
+    auto transport = std::move(*SharedTransport::Create(group, health));
+    if (group.rank() == 0) {
+      // Only the other rank ends these sleeps, and the first exchange.
+      transport->Sleep(1h, WakeOn::kOrPeerCame);
+      if (!transport->Start({.words = {5}, .bytes = {}})) ++wrong;
+      while (!*transport->Wait(1s)) {
+      }
+      while (!transport->take_ring()) transport->Sleep(1h, WakeOn::kWakeOrRing);
+      is_called = true;
+      if (!transport->Start({.words = {5}, .bytes = {}})) ++wrong;
+      while (!*transport->Wait(1s)) {
+      }
+    } else {
+      if (!transport->Start({.words = {4}, .bytes = {}})) ++wrong;
+      while (!*transport->Wait(1s)) {
+      }
+      if (transport->TakeReply().words != std::vector<uint64_t>{4}) ++wrong;
+      if (!transport->Start({.words = {1}, .bytes = {}})) ++wrong;
+      while (!*transport->Wait(5ms)) transport->Ring();
+      if (!is_called) ++wrong;
+      std::thread waker([&] { transport->Wake(); });
+      transport->Sleep(1h, WakeOn::kWakeOrRing);
+      waker.join();
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+class FailedHealth final : public ranks::Health {
+ public:
+  Status Check() override { return Fail(ErrorCode::kPeerFailed, "rank 1 is gone"); }
+  void GiveUp(const Error&) override {}
+};
+
+TEST_CASE("SharedTransport does not wait for a rank that is gone", "[sync][transport]") {
+  const int ranks_per_host = GENERATE(1, 2);
+  std::string message;
+  ranks::RunAsThreads({.rank_count = 2, .ranks_per_host = ranks_per_host},
+                      [&](ranks::Group& group) {
+                        FailedHealth health;
+                        auto transport = std::move(*SharedTransport::Create(group, health));
+                        if (group.rank() == 1) {
+                          static_cast<void>(group.Barrier());
+                          return;
+                        }
+                        if (!transport->Start({.words = {1}, .bytes = {}})) return;
+                        const auto waited = transport->Wait(10s);
+                        if (!waited) message = waited.error().message();
+                        static_cast<void>(group.Barrier());
+                      });
+  CHECK(message == "rank 1 is gone");
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
