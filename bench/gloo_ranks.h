@@ -1,6 +1,6 @@
 // bench/gloo_ranks.h - Gloo among the ranks of an MPI program, if this machine has Gloo.
-#ifndef BENCH_GLOO_RANKS_H_
-#define BENCH_GLOO_RANKS_H_
+#ifndef LMDBIO_BENCH_GLOO_RANKS_H_
+#define LMDBIO_BENCH_GLOO_RANKS_H_
 
 #include <cstddef>
 #include <functional>
@@ -23,4 +23,4 @@ using GatherFromAll = std::function<std::vector<char>(const std::vector<char>& m
 std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFromAll& gather);
 
 }  // namespace lmdbio::bench
-#endif  // BENCH_GLOO_RANKS_H_
+#endif  // LMDBIO_BENCH_GLOO_RANKS_H_

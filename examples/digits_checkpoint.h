@@ -1,6 +1,6 @@
 /* digits_checkpoint.h - the state from which a training job continues exactly. */
-#ifndef EXAMPLES_DIGITS_CHECKPOINT_H_
-#define EXAMPLES_DIGITS_CHECKPOINT_H_
+#ifndef LMDBIO_EXAMPLES_DIGITS_CHECKPOINT_H_
+#define LMDBIO_EXAMPLES_DIGITS_CHECKPOINT_H_
 
 #include <stdint.h>
 
@@ -28,4 +28,4 @@ const char* checkpoint_write(const char* path, struct checkpoint* checkpoint);
 /* If the file does not exist, *out_checkpoint does not change. */
 const char* checkpoint_read(const char* path, struct checkpoint* out_checkpoint);
 
-#endif /* EXAMPLES_DIGITS_CHECKPOINT_H_ */
+#endif /* LMDBIO_EXAMPLES_DIGITS_CHECKPOINT_H_ */

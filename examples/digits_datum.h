@@ -1,6 +1,6 @@
 /* digits_datum.h - reads a handwritten digit from Caffe's record. */
-#ifndef EXAMPLES_DIGITS_DATUM_H_
-#define EXAMPLES_DIGITS_DATUM_H_
+#ifndef LMDBIO_EXAMPLES_DIGITS_DATUM_H_
+#define LMDBIO_EXAMPLES_DIGITS_DATUM_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,4 +18,4 @@ struct digit {
  * Returns  NULL, or the reason of the failure, as "has no 64 bytes of data" */
 const char* digit_parse(const void* datum, size_t size, struct digit* out_digit);
 
-#endif /* EXAMPLES_DIGITS_DATUM_H_ */
+#endif /* LMDBIO_EXAMPLES_DIGITS_DATUM_H_ */

@@ -3,8 +3,8 @@
  *
  * All numbers are double, so the order in which ranks add gradients hardly changes a loss curve.
  */
-#ifndef EXAMPLES_DIGITS_NETWORK_H_
-#define EXAMPLES_DIGITS_NETWORK_H_
+#ifndef LMDBIO_EXAMPLES_DIGITS_NETWORK_H_
+#define LMDBIO_EXAMPLES_DIGITS_NETWORK_H_
 
 #include <stdint.h>
 
@@ -36,4 +36,4 @@ int network_guess(const struct network* network, const struct digit* digit);
 void network_step(struct network* network, struct network* velocity, const struct network* gradient,
                   double rate);
 
-#endif /* EXAMPLES_DIGITS_NETWORK_H_ */
+#endif /* LMDBIO_EXAMPLES_DIGITS_NETWORK_H_ */

@@ -128,6 +128,7 @@ TEXT_SUFFIXES = CODE_SUFFIXES + (".md", ".txt", ".json", ".yml", ".yaml", ".toml
 SKIPPED_FOLDERS = {".git", "build", "corpus", "data", "__pycache__"}
 PAPER_MAP = "lmdbio/docs/paper_map.md"
 
+_GUARD = re.compile(r"#ifndef (\w+)\n#define \1\n")
 _ESCAPE = re.compile(r"check-tree: ([\w-]+) \(\S[^)]*\)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _MARKER = re.compile(r"\b(?:FIX" r"ME|TO" r"DO)\b")
@@ -280,6 +281,18 @@ def check_tests(tree):
         if folder != f"tests/{homes[0]}":
             tree.add(file, 1, "test-place", f"{homes[0]} has the header of this test",
                      f"move the test to tests/{homes[0]}")
+
+
+def check_guards(tree):
+    """The include guard of a header is its path."""
+    for file in tree.files:
+        if file.suffix != ".h" or not (found := _GUARD.search(file.text)):
+            continue
+        words = file.path if file.in_library else f"lmdbio/{file.path}"
+        guard = re.sub(r"[^A-Za-z0-9]", "_", words).upper() + "_"
+        if found[1] != guard:
+            tree.add(file, file.line_of(found.start()), "guard", f"the guard is {found[1]}",
+                     f"call it {guard}, by the path")
 
 
 def check_types(tree):
@@ -532,7 +545,7 @@ def check_readmes(tree):
                      "`May include` and MAY_INCLUDE differ", f"write: {wanted}")
 
 
-CHECKS = (check_includes, check_sizes, check_folders, check_tests, check_types,
+CHECKS = (check_includes, check_sizes, check_folders, check_tests, check_guards, check_types,
           check_places, check_comments, check_interfaces, check_calls, check_words,
           check_registration, check_names, check_sources, check_links, check_readmes)
 

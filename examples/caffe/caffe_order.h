@@ -5,8 +5,8 @@
  * in which the last one ends, so batches are always full.
  *
  * Plain C, so that the order can be tested without Caffe: tests/api/c/c_caffe_order_test.c. */
-#ifndef EXAMPLES_CAFFE_CAFFE_ORDER_H_
-#define EXAMPLES_CAFFE_CAFFE_ORDER_H_
+#ifndef LMDBIO_EXAMPLES_CAFFE_CAFFE_ORDER_H_
+#define LMDBIO_EXAMPLES_CAFFE_CAFFE_ORDER_H_
 
 #include <lmdbio.h>
 
@@ -19,4 +19,4 @@ static inline void set_caffe_order(lmdbio_options* options, uint64_t batch_size,
   options->tail = LMDBIO_TAIL_WRAP;
 }
 
-#endif /* EXAMPLES_CAFFE_CAFFE_ORDER_H_ */
+#endif /* LMDBIO_EXAMPLES_CAFFE_CAFFE_ORDER_H_ */

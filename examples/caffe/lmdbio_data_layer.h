@@ -2,8 +2,8 @@
 //
 // Serves `type: "LmdbioData"`. With LMDBIO_CAFFE_DATA=1 in the environment it also serves
 // `type: "Data"` with backend LMDB. Its output equals that of the Data layer bit for bit.
-#ifndef EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
-#define EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
+#ifndef LMDBIO_EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
+#define LMDBIO_EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
 
 #include <vector>
 
@@ -52,4 +52,4 @@ class LmdbioDataLayer : public BasePrefetchingDataLayer<Dtype> {
 
 }  // namespace caffe
 
-#endif  // EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_
+#endif  // LMDBIO_EXAMPLES_CAFFE_LMDBIO_DATA_LAYER_H_

@@ -155,6 +155,13 @@ class Canaries(TreeTest):
         self.expect(planted("file/format"))
         self.expect(planted("file/io"), ("tests/file/io/page_test.cc", 1, "test-place"))
 
+    def test_guard_of_another_path(self):
+        def planted(guard):
+            return {"bench/plan.h": f"#ifndef {guard}\n#define {guard}\n#endif\n",
+                    "bench/CMakeLists.txt": "add(plan.h)\n"}
+        self.expect(planted("LMDBIO_BENCH_PLAN_H_"))
+        self.expect(planted("BENCH_PLAN_H_"), ("bench/plan.h", 1, "guard"))
+
     def test_large_class(self):
         members = "".join(f"  int m{number}_ = 0;\n" for number in range(13))
         rest = ("  static int shared_;\n  int F(int a);\n  using T = int;\n"

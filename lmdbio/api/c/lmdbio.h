@@ -37,8 +37,8 @@
  *     neither disturbs the parent. All other calls return LMDBIO_FORKED. The child opens handles of
  *     its own.
  */
-#ifndef LMDBIO_CAPI_LMDBIO_H_
-#define LMDBIO_CAPI_LMDBIO_H_
+#ifndef LMDBIO_API_C_LMDBIO_H_
+#define LMDBIO_API_C_LMDBIO_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -433,4 +433,4 @@ LMDBIO_API int lmdbio_dataset_close(lmdbio_dataset* dataset);
 #ifdef __cplusplus
 }
 #endif
-#endif /* LMDBIO_CAPI_LMDBIO_H_ */
+#endif /* LMDBIO_API_C_LMDBIO_H_ */

@@ -1,6 +1,6 @@
 /* lmdbio_mpi.h - the calls of lmdbio that take a communicator (liblmdbio_mpi). */
-#ifndef LMDBIO_CAPI_LMDBIO_MPI_H_
-#define LMDBIO_CAPI_LMDBIO_MPI_H_
+#ifndef LMDBIO_API_C_LMDBIO_MPI_H_
+#define LMDBIO_API_C_LMDBIO_MPI_H_
 
 #include <mpi.h>
 
@@ -39,4 +39,4 @@ LMDBIO_API int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_opt
 #ifdef __cplusplus
 }
 #endif
-#endif /* LMDBIO_CAPI_LMDBIO_MPI_H_ */
+#endif /* LMDBIO_API_C_LMDBIO_MPI_H_ */

@@ -29,8 +29,8 @@
  *  4. After fork() the child may close handles of its parent, which does not disturb the parent.
  *     All other calls return LMDBIO_FORKED.
  */
-#ifndef LMDBIO_CAPI_LMDBIO_SYNC_H_
-#define LMDBIO_CAPI_LMDBIO_SYNC_H_
+#ifndef LMDBIO_API_C_LMDBIO_SYNC_H_
+#define LMDBIO_API_C_LMDBIO_SYNC_H_
 
 #include <lmdbio.h>
 
@@ -347,4 +347,4 @@ LMDBIO_API int lmdbio_sync_flight_record(lmdbio_sync* sync, const char** out_tex
 #ifdef __cplusplus
 }
 #endif
-#endif /* LMDBIO_CAPI_LMDBIO_SYNC_H_ */
+#endif /* LMDBIO_API_C_LMDBIO_SYNC_H_ */
