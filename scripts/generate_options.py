@@ -297,6 +297,92 @@ def cpp_list(options):
     return lines + ["}"]
 
 
+# --- C++ of the synchronizer --------------------------------------------------------------------
+
+DURATIONS = {"us": "microseconds", "ms": "milliseconds"}
+
+
+def sync_fields(options):
+    """The options that are fields of SyncOptions."""
+    return [option for option in options if not option.is_callback and option.cpp != "none"]
+
+
+def sync_name(option):
+    """The field of SyncOptions. The unit of a duration is its type, and not part of its name."""
+    return option.name.removesuffix(f"_{option.unit}") if option.unit in DURATIONS else option.name
+
+
+def sync_declaration(option):
+    if option.unit in DURATIONS:
+        kind, value = f"std::chrono::{DURATIONS[option.unit]}", f"{{{option.default}}}"
+    elif option.type in NUMBERS:
+        kind, number = option.cpp or option.cpp_type, cpp_number(option.default)
+        is_shift = "<<" in number
+        value = f" = {kind}{{{number.replace(' <<', '} <<')}" if is_shift else f" = {number}"
+    else:
+        kind, value = "std::string", f' = "{option.default}"' if option.default else ""
+    return f"  {kind} {sync_name(option)}{value};"
+
+
+def sync_words(option):
+    text = option.doc.replace("Empty:", '"":')
+    if option.choices:
+        text += " One of " + ", ".join(f'"{choice.name}"' for choice in option.choices) + "."
+    if option.zero:
+        text += f" 0: {option.zero}."
+    if option.minus_one:
+        text += f" 0: {option.minus_one}."
+    if option.least:
+        text += f" At least {option.least}."
+    return text + (" May differ between ranks." if option.differs else "")
+
+
+def sync_struct(options):
+    lines = []
+    for group, members in by_group(sync_fields(options)).items():
+        lines += ["", f"  // --- {group}"]
+        for option in members:
+            lines += [*cpp_comment(sync_words(option)), sync_declaration(option)]
+    return lines[1:]
+
+
+def sync_list(options):
+    options = sync_fields(options)
+    lines = []
+    for option in options:
+        if option.choices:
+            names = ", ".join(f'"{choice.name}"' for choice in option.choices)
+            lines += wrapped(f"inline constexpr std::string_view k{camel(option.name)}Names[] = "
+                             f"{{{names}}};", "", "    ")
+    lines += ["", f"inline constexpr std::array<SyncOptionInfo, {len(options)}> "
+              "kSyncOptionInfos = {{"]
+    for option in options:
+        choices = f"k{camel(option.name)}Names" if option.choices else "{}"
+        unit = "kBytes" if option.unit == "bytes" else "kOther"
+        ranks = "kMayDiffer" if option.differs else "kSame"
+        lines.append(f'    {{"{option.name}", {choices}, {option.least}, SyncOptionUnit::{unit}, '
+                     f"SyncOptionRanks::{ranks}}},")
+    lines += ["}};", "", "// Calls visit(info, field) for every option, in the order of the list.",
+              "template <typename Options, typename Visitor>",
+              "void VisitSyncOptions(Options& options, Visitor&& visit) {"]
+    lines += [f"  visit(kSyncOptionInfos[{number}], options.{sync_name(option)});"
+              for number, option in enumerate(options)]
+    return lines + ["}"]
+
+
+def camel(name):
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def sync_take(options):
+    lines = []
+    for option in sync_fields(options):
+        call = (f'LMDBIO_TRY_VOID(TakeField("options.{option.name}", from.{option.name}, '
+                f"to.{sync_name(option)}));")
+        lines += wrapped(call, "  ", " " * 28)
+    return lines
+
+
 # --- C ------------------------------------------------------------------------------------------
 
 
@@ -562,11 +648,54 @@ LIST_TAIL = """\
 """
 
 
+SYNC_LIST_HEAD = f"""\
+// lmdbio/sync/engine/sync_option_list.h - every option of the synchronizer, for checks, comparison
+// and output.
+//
+// {DO_NOT_EDIT}
+//
+// Source: docs/options.md.
+#ifndef LMDBIO_SYNC_ENGINE_SYNC_OPTION_LIST_H_
+#define LMDBIO_SYNC_ENGINE_SYNC_OPTION_LIST_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lmdbio/sync/engine/sync_options.h"
+
+namespace lmdbio::sync {{
+
+enum class SyncOptionUnit {{ kOther, kBytes }};
+enum class SyncOptionRanks {{ kSame, kMayDiffer }};
+
+struct SyncOptionInfo {{
+  std::string_view name;                      // as in C and Python, with the unit
+  std::span<const std::string_view> choices;  // empty: the option has no names for its values
+  int64_t least;
+  SyncOptionUnit unit;
+  SyncOptionRanks ranks;
+}};
+
+// clang-format off
+"""
+
+SYNC_LIST_TAIL = """\
+// clang-format on
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_ENGINE_SYNC_OPTION_LIST_H_
+"""
+
+
 def whole_files(texts, loader, sync):
     """{path: text} of the files that are generated as a whole."""
     listed = [*LIST_HEAD.splitlines(), *cpp_list(loader), *LIST_TAIL.splitlines()]
     return {
         "lmdbio/load/plan/option_list.h": text_of(listed),
+        "lmdbio/sync/engine/sync_option_list.h": text_of(
+            [*SYNC_LIST_HEAD.splitlines(), *sync_list(sync), *SYNC_LIST_TAIL.splitlines()]),
         "lmdbio/api/python/lmdbio/_options.py": text_of(python_module(loader, sync)),
         "lmdbio/docs/options.md": text_of(page(texts, loader, sync)),
     }
@@ -578,6 +707,8 @@ def regions(loader, sync):
         "lmdbio/load/plan/options.h": {"LoaderOptions": cpp_struct(loader)},
         "lmdbio/api/c/lmdbio.h": {"enums": c_enums(loader), "lmdbio_options": c_struct(loader)},
         "lmdbio/api/c/lmdbio_sync.h": {"lmdbio_sync_options": c_struct(sync)},
+        "lmdbio/sync/engine/sync_options.h": {"SyncOptions": sync_struct(sync)},
+        "lmdbio/api/c/c_sync_options.cc": {"TakeFields": sync_take(sync)},
         "lmdbio/api/c/c_options.cc": {"TakeFields": c_numbers(loader)},
         "lmdbio/api/python/lmdbio/_loader.py": {"Loader": python_loader(loader)},
         "lmdbio/api/python/lmdbio/_dataset.py": {"Dataset": python_dataset(loader)},

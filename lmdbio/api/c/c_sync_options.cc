@@ -1,35 +1,59 @@
 #include "lmdbio/api/c/c_sync_options.h"
 
+#include <algorithm>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lmdbio/api/c/c_struct.h"
+#include "lmdbio/sync/engine/sync_option_list.h"
 
 namespace lmdbio::api {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
 using sync::Operation;
 
 constexpr size_t kDimensionsMax = 255;
 
-// A number whose 0 stands for the default and whose -1 stands for zero.
-template <typename T>
-Status TakeOrNone(std::string_view field, int64_t value, int64_t most, T& to) {
-  if (value < -1 || value > most) {
-    return BadField(field, fmt::format("{} is out of range; expected -1 to {}", value, most));
-  }
-  if (value != 0) to = static_cast<T>(value < 0 ? 0 : value);
+// The fields of C, whose 0 or NULL stands for the default. In signed fields -1 stands for zero.
+
+Status TakeField(std::string_view /*field*/, const char* value, std::string& to) {
+  if (value != nullptr) to = value;
   return {};
 }
 
-template <typename Unit>
-Status TakeTime(std::string_view field, int64_t value, Unit& to) {
+template <std::unsigned_integral From, std::unsigned_integral To>
+Status TakeField(std::string_view /*field*/, From value, To& to) {
+  static_assert(sizeof(From) <= sizeof(To));
+  if (value != 0) to = value;
+  return {};
+}
+
+Status TakeOrNone(std::string_view field, int64_t value, int64_t most, int64_t& to) {
+  if (value < -1 || value > most) {
+    return BadField(field, fmt::format("{} is out of range; expected -1 to {}", value, most));
+  }
+  if (value != 0) to = std::max<int64_t>(value, 0);
+  return {};
+}
+
+template <std::unsigned_integral To>
+Status TakeField(std::string_view field, int64_t value, To& to) {
+  constexpr uint64_t kMost = std::min<uint64_t>(INT64_MAX, std::numeric_limits<To>::max());
+  auto number = static_cast<int64_t>(to);
+  LMDBIO_TRY_VOID(TakeOrNone(field, value, kMost, number));
+  to = static_cast<To>(number);
+  return {};
+}
+
+template <typename Rep, typename Period>
+Status TakeField(std::string_view field, int64_t value, std::chrono::duration<Rep, Period>& to) {
+  using Unit = std::chrono::duration<Rep, Period>;
   constexpr int64_t kMost = std::chrono::duration_cast<Unit>(std::chrono::hours(24 * 365)).count();
   int64_t count = to.count();
   LMDBIO_TRY_VOID(TakeOrNone(field, value, kMost, count));
@@ -37,15 +61,29 @@ Status TakeTime(std::string_view field, int64_t value, Unit& to) {
   return {};
 }
 
-Status TakeLimits(const lmdbio_sync_options& from, sync::SyncOptions& to) {
-  LMDBIO_TRY_VOID(TakeTime("options.cycle_time_us", from.cycle_time_us, to.cycle_time));
-  LMDBIO_TRY_VOID(TakeTime("options.stall_report_ms", from.stall_report_ms, to.stall_report));
-  LMDBIO_TRY_VOID(TakeTime("options.stall_limit_ms", from.stall_limit_ms, to.stall_limit));
-  LMDBIO_TRY_VOID(TakeTime("options.plan_patience_ms", from.plan_patience_ms, to.plan_patience));
-  LMDBIO_TRY_VOID(TakeTime("options.silence_limit_ms", from.silence_limit_ms, to.silence_limit));
-  LMDBIO_TRY_VOID(TakeOrNone("options.fusion_threshold_bytes", from.fusion_threshold_bytes,
-                             INT64_MAX, to.fusion_threshold_bytes));
-  return TakeOrNone("options.cache_capacity", from.cache_capacity, UINT32_MAX, to.cache_capacity);
+Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
+  // Begin generated TakeFields: scripts/generate_options.py, from api/options.toml.
+  LMDBIO_TRY_VOID(TakeField("options.coordinator", from.coordinator, to.coordinator));
+  LMDBIO_TRY_VOID(TakeField("options.pacing", from.pacing, to.pacing));
+  LMDBIO_TRY_VOID(TakeField("options.collective", from.collective, to.collective));
+  LMDBIO_TRY_VOID(TakeField("options.cycle_time_us", from.cycle_time_us, to.cycle_time));
+  LMDBIO_TRY_VOID(TakeField("options.gs_cycles", from.gs_cycles, to.gs_cycles));
+  LMDBIO_TRY_VOID(TakeField("options.num_groups", from.num_groups, to.num_groups));
+  LMDBIO_TRY_VOID(TakeField("options.fusion_threshold_bytes", from.fusion_threshold_bytes,
+                            to.fusion_threshold_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.bucket_bytes", from.bucket_bytes, to.bucket_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.cache_capacity", from.cache_capacity, to.cache_capacity));
+  LMDBIO_TRY_VOID(TakeField("options.gradient_bytes", from.gradient_bytes, to.gradient_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.chunk_bytes", from.chunk_bytes, to.chunk_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.chunk_depth", from.chunk_depth, to.chunk_depth));
+  LMDBIO_TRY_VOID(TakeField("options.plan_patience_ms", from.plan_patience_ms, to.plan_patience));
+  LMDBIO_TRY_VOID(TakeField("options.stall_report_ms", from.stall_report_ms, to.stall_report));
+  LMDBIO_TRY_VOID(TakeField("options.stall_limit_ms", from.stall_limit_ms, to.stall_limit));
+  LMDBIO_TRY_VOID(TakeField("options.silence_limit_ms", from.silence_limit_ms, to.silence_limit));
+  LMDBIO_TRY_VOID(TakeField("options.timeline_path", from.timeline_path, to.timeline_path));
+  LMDBIO_TRY_VOID(TakeField("options.placement", from.placement, to.placement));
+  // End generated TakeFields
+  return {};
 }
 
 Status TakeShape(const lmdbio_sync_request& from, sync::Request& to) {
@@ -93,27 +131,16 @@ std::string SyncChoice::TransportWords() const {
 }
 
 std::string SyncChoice::Json() const {
-  const nlohmann::ordered_json out = {
-      {"coordinator", options.coordinator},
-      {"pacing", options.pacing},
-      {"collective", options.collective},
-      {"transport", has_mpi_transport ? "mpi" : "own"},
-      {"cycle_time_us", options.cycle_time.count()},
-      {"gs_cycles", options.gs_cycles},
-      {"num_groups", options.num_groups},
-      {"fusion_threshold_bytes", options.fusion_threshold_bytes},
-      {"bucket_bytes", options.bucket_bytes},
-      {"cache_capacity", options.cache_capacity},
-      {"gradient_bytes", options.gradient_bytes},
-      {"chunk_bytes", options.chunk_bytes},
-      {"chunk_depth", options.chunk_depth},
-      {"plan_patience_ms", options.plan_patience.count()},
-      {"stall_report_ms", options.stall_report.count()},
-      {"stall_limit_ms", options.stall_limit.count()},
-      {"silence_limit_ms", options.silence_limit.count()},
-      {"timeline_path", options.timeline_path},
-      {"placement", options.placement},
-  };
+  nlohmann::ordered_json out;
+  sync::VisitSyncOptions(options, [&](const sync::SyncOptionInfo& info, const auto& value) {
+    if constexpr (requires { value.count(); }) {
+      out[info.name] = value.count();
+    } else {
+      out[info.name] = value;
+    }
+    // SyncOptions has no transport; the table has it here.
+    if (info.name == "collective") out["transport"] = has_mpi_transport ? "mpi" : "own";
+  });
   // A path may hold any bytes; those that are not UTF-8 are replaced.
   return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -125,24 +152,13 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   choice.log = from.log;
   choice.log_context = from.log_context;
   sync::SyncOptions& to = choice.options;
-  if (from.coordinator != nullptr) to.coordinator = from.coordinator;
-  if (from.pacing != nullptr) to.pacing = from.pacing;
-  if (from.collective != nullptr) to.collective = from.collective;
+  LMDBIO_TRY_VOID(TakeFields(from, to));
   const std::string_view transport = from.transport == nullptr ? "own" : from.transport;
   if (transport != "own" && transport != "mpi") {
     return BadField("options.transport",
                     fmt::format("'{}' is not a known name; it can be own, mpi", transport));
   }
   choice.has_mpi_transport = transport == "mpi";
-  LMDBIO_TRY_VOID(TakeLimits(from, to));
-  Take(from.gs_cycles, to.gs_cycles);
-  to.num_groups = from.num_groups;
-  to.bucket_bytes = from.bucket_bytes;
-  to.gradient_bytes = from.gradient_bytes;
-  to.chunk_bytes = from.chunk_bytes;
-  to.chunk_depth = from.chunk_depth;
-  if (from.timeline_path != nullptr) to.timeline_path = from.timeline_path;
-  if (from.placement != nullptr) to.placement = from.placement;
   if (Status checked = to.Check(); !checked) {
     return Fail(std::move(checked).error().Within("options"));
   }

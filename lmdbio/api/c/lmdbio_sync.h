@@ -71,13 +71,15 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   uint64_t bucket_bytes;
   /* The number of responses in the response cache. 0: 1,024. -1: none. */
   int64_t cache_capacity;
-  /* Memory for placed gradients: lmdbio_sync_place allocates from it. */
+  /* The memory from which placed gradients are allocated. */
   uint64_t gradient_bytes;
   /* The size of a message between hosts. 0: measured with collective = auto, else 256 KiB. */
   uint64_t chunk_bytes;
   /* The number of messages in flight. 0: 4. */
   uint32_t chunk_depth;
-  /* The ranks abandon a plan if tensors of a bucket are missing for longer than this. 0: 1,000. */
+  /* The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it
+   * below stall_report_ms, because in a plan no rank knows which rank lacks which tensor. 0:
+   * 1,000. */
   uint32_t plan_patience_ms;
   /* The time after which a tensor that some rank has not submitted is reported to log. 0: 5,000.
    * -1: never. */

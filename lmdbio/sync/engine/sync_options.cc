@@ -1,72 +1,79 @@
 #include "lmdbio/sync/engine/sync_options.h"
 
-#include <initializer_list>
+#include <algorithm>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lmdbio/sync/engine/sync_option_list.h"
+
 namespace lmdbio::sync {
 namespace {
-
-Status CheckName(std::string_view option, const std::string& name,
-                 std::initializer_list<std::string_view> known) {
-  for (const std::string_view one : known) {
-    if (name == one) return {};
-  }
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: '{}' is unknown; expected one of {}",
-                                                       option, name, fmt::join(known, ", ")));
-}
-
-Status CheckTime(std::string_view option, std::chrono::microseconds time,
-                 std::chrono::microseconds least) {
-  if (time >= least && time <= std::chrono::hours(24 * 365)) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: {} us is out of range; expected {} us to one year", option,
-                          time.count(), least.count()));
-}
 
 // More memory than any host has. Sums of several such sizes still fit into 64 bits.
 constexpr uint64_t kBytesMax = uint64_t{1} << 44;
 
-Status CheckBytes(std::string_view option, uint64_t bytes) {
-  if (bytes <= kBytesMax) return {};
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("{}: {} bytes are out of range; expected at most {}", option, bytes, kBytesMax));
+template <typename... Parts>
+Status BadOption(const SyncOptionInfo& info, fmt::format_string<Parts...> text, Parts&&... parts) {
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {}", info.name, fmt::format(text, std::forward<Parts>(parts)...)));
+}
+
+Status CheckField(const SyncOptionInfo& info, const std::string& value) {
+  if (info.choices.empty() || std::ranges::find(info.choices, value) != info.choices.end()) {
+    return {};
+  }
+  return BadOption(info, "'{}' is unknown; expected one of {}", value,
+                   fmt::join(info.choices, ", "));
+}
+
+template <typename Rep, typename Period>
+Status CheckField(const SyncOptionInfo& info, std::chrono::duration<Rep, Period> value) {
+  using Unit = std::chrono::duration<Rep, Period>;
+  if (value >= Unit(info.least) && value <= std::chrono::hours(24 * 365)) return {};
+  return BadOption(info, "{} is out of range; expected {} to one year", value.count(), info.least);
+}
+
+template <std::unsigned_integral Number>
+Status CheckField(const SyncOptionInfo& info, Number value) {
+  if (value < static_cast<uint64_t>(info.least)) {
+    return BadOption(info, "{} is out of range; expected {} or more", value, info.least);
+  }
+  if (info.unit == SyncOptionUnit::kBytes && value > kBytesMax) {
+    return BadOption(info, "{} bytes are out of range; expected at most {}", value, kBytesMax);
+  }
+  return {};
+}
+
+template <typename Rep, typename Period>
+Rep ShownValue(std::chrono::duration<Rep, Period> value) {
+  return value.count();
+}
+template <typename T>
+const T& ShownValue(const T& value) {
+  return value;
 }
 
 }  // namespace
 
 Status SyncOptions::Check() const {
-  using std::chrono::milliseconds;
-  LMDBIO_TRY_VOID(
-      CheckName("coordinator", coordinator, {"horovod", "cache", "hierarchical", "topo"}));
-  LMDBIO_TRY_VOID(CheckName("pacing", pacing, {"cycle", "gs", "nbcs", "event"}));
-  LMDBIO_TRY_VOID(
-      CheckName("collective", collective, {"auto", "shm", "ring", "halving", "direct", "mpi"}));
-  LMDBIO_TRY_VOID(CheckTime("cycle_time", cycle_time, milliseconds(0)));
-  LMDBIO_TRY_VOID(CheckTime("plan_patience", plan_patience, milliseconds(1)));
-  LMDBIO_TRY_VOID(CheckTime("stall_report", stall_report, milliseconds(0)));
-  LMDBIO_TRY_VOID(CheckTime("stall_limit", stall_limit, milliseconds(0)));
-  LMDBIO_TRY_VOID(CheckTime("silence_limit", silence_limit, milliseconds(1)));
-  LMDBIO_TRY_VOID(CheckBytes("fusion_threshold_bytes", fusion_threshold_bytes));
-  LMDBIO_TRY_VOID(CheckBytes("bucket_bytes", bucket_bytes));
-  LMDBIO_TRY_VOID(CheckBytes("gradient_bytes", gradient_bytes));
-  if (gs_cycles == 0)
-    return Fail(ErrorCode::kInvalidArgument, "gs_cycles: 0 is out of range; expected 1 or more");
-  return {};
+  Status first;
+  VisitSyncOptions(*this, [&](const SyncOptionInfo& info, const auto& value) {
+    if (first) first = CheckField(info, value);
+  });
+  return first;
 }
 
 std::string SyncOptions::CommonWords() const {
-  return fmt::format(
-      "coordinator {}, pacing {}, collective {}, cycle_time_us {}, gs_cycles {}, "
-      "fusion_threshold_bytes {}, bucket_bytes {}, num_groups {}, cache_capacity {}, "
-      "gradient_bytes {}, chunk_bytes {}, chunk_depth {}, plan_patience_ms {}, "
-      "stall_report_ms {}, stall_limit_ms {}, silence_limit_ms {}",
-      coordinator, pacing, collective, cycle_time.count(), gs_cycles, fusion_threshold_bytes,
-      bucket_bytes, num_groups, cache_capacity, gradient_bytes, chunk_bytes, chunk_depth,
-      plan_patience.count(), stall_report.count(), stall_limit.count(), silence_limit.count());
+  std::vector<std::string> words;
+  VisitSyncOptions(*this, [&](const SyncOptionInfo& info, const auto& value) {
+    if (info.ranks == SyncOptionRanks::kMayDiffer) return;
+    words.push_back(fmt::format("{} {}", info.name, ShownValue(value)));
+  });
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 }  // namespace lmdbio::sync

@@ -10,43 +10,59 @@
 
 namespace lmdbio::sync {
 
-// The C API, the programs and the documents use the same names. All values are the same on every
-// rank, except timeline_path and placement.
-struct SyncOptions {                 // check-tree: large-class (a field for each option)
-  std::string coordinator = "topo";  // "horovod", "cache", "hierarchical", "topo"
+// Times have their unit in the type, so their names have none; 0 stands where C and Python have -1.
+struct SyncOptions {  // check-tree: large-class (a field for each option)
+  // Begin generated SyncOptions: scripts/generate_options.py, from api/options.toml.
+  // --- Order of operations
+  // The algorithm that decides the order of the operations. One of "topo", "cache", "horovod",
+  // "hierarchical".
+  std::string coordinator = "topo";
+  // The time at which a rank begins a round. One of "event", "cycle", "gs", "nbcs".
+  std::string pacing = "event";
+  // The cycle, with pacing = cycle, gs and nbcs. 0: no pause.
+  std::chrono::microseconds cycle_time{1000};
+  // With pacing = gs, the number of cycles after which the ranks agree on the next cycle time. At
+  // least 1.
+  uint32_t gs_cycles = 1;
+  // The number of responses in the response cache. 0: none.
+  uint32_t cache_capacity = 1024;
 
-  std::string pacing = "event";                // "cycle", "gs", "nbcs", "event"
-  std::chrono::microseconds cycle_time{1000};  // of "cycle", "gs", "nbcs"; >= 0
-  uint32_t gs_cycles = 1;                      // of "gs": cycles between two agreements; > 0
-
-  // Of a fusion buffer; 0: no fusion; <= 2^44.
-  uint64_t fusion_threshold_bytes = uint64_t{64} << 20;
-  // Of the memory for Synchronizer::Place; <= 2^44.
-  uint64_t gradient_bytes = 0;
-  // Of a bucket of a plan, within the fusion threshold; 0: Collectives::ample_bytes; <= 2^44.
-  uint64_t bucket_bytes = 0;
-  // > 0: a plan has this many buckets, and neither limit above counts.
-  uint32_t num_groups = 0;
-  uint32_t cache_capacity = 1024;  // responses; 0: no cache
-
-  // "auto", or one algorithm for all sizes: "shm", "ring", "halving", "direct", "mpi".
+  // --- Data
+  // The algorithm that reduces values. One of "auto", "shm", "ring", "halving", "direct", "mpi".
   std::string collective = "auto";
-  uint64_t chunk_bytes = 0;  // of messages; 0: measured with "auto", else 256 KiB
-  uint32_t chunk_depth = 0;  // chunks in flight; 0: 4
+  // The largest total size of tensors that are reduced in one call. 0: tensors are never fused.
+  uint64_t fusion_threshold_bytes = uint64_t{64} << 20;
+  // The memory from which placed gradients are allocated.
+  uint64_t gradient_bytes = 0;
+  // The size of a message between hosts. 0: measured with collective = auto, else 256 KiB.
+  uint64_t chunk_bytes = 0;
+  // The number of messages in flight. 0: 4.
+  uint32_t chunk_depth = 0;
+  // The cores of the helper thread, in the syntax of the loader's placement. "": any core. May
+  // differ between ranks.
+  std::string placement;
 
-  // A rank abandons a plan if a bucket lacks tensors for longer; > 0. Keep it below stall_report,
-  // because in a plan no rank knows which rank lacks which tensor.
+  // --- Plans
+  // The number of buckets of a plan, regardless of their bytes. 0: bucket_bytes decides.
+  uint32_t num_groups = 0;
+  // The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB or
+  // more on several.
+  uint64_t bucket_bytes = 0;
+  // The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it below
+  // stall_report_ms, because in a plan no rank knows which rank lacks which tensor. At least 1.
   std::chrono::milliseconds plan_patience{1000};
-  // A tensor that some rank does not submit is reported after stall_report, and fails the job after
-  // stall_limit; 0: never.
-  std::chrono::milliseconds stall_report{5000};
-  std::chrono::milliseconds stall_limit{600'000};
-  // A rank without a sign of life has failed after this time; > 0.
-  std::chrono::milliseconds silence_limit{4000};
 
-  // These may differ between ranks.
-  std::string timeline_path;  // "": none; else a Chrome trace of this rank is written to PATH.rank
-  std::string placement;      // of threads on cores, see base/placement.h; "": anywhere
+  // --- Failures
+  // The time after which a tensor that some rank has not submitted is reported to log. 0: never.
+  std::chrono::milliseconds stall_report{5000};
+  // The time after which a tensor that some rank has not submitted is an error. 0: never.
+  std::chrono::milliseconds stall_limit{600000};
+  // The time without a sign of life after which a rank counts as failed. At least 1.
+  std::chrono::milliseconds silence_limit{4000};
+  // The path of a Chrome trace, to which the rank is appended: PATH.0. "": none. May differ between
+  // ranks.
+  std::string timeline_path;
+  // End generated SyncOptions
 
   // Errors: kInvalidArgument  an unknown name, or a number out of range; names the option and value
   Status Check() const;

@@ -234,7 +234,7 @@ class Synchronizer:
                              MPI. It needs MPI_THREAD_MULTIPLE.
         fusion_threshold_bytes The largest total size of tensors that are reduced in one call. -1:
                              tensors are never fused.
-        gradient_bytes       Memory for placed gradients: lmdbio_sync_place allocates from it.
+        gradient_bytes       The memory from which placed gradients are allocated.
         chunk_bytes          The size of a message between hosts. 0: measured with collective =
                              auto, else 256 KiB.
         chunk_depth          The number of messages in flight. 0: 4.
@@ -247,7 +247,8 @@ class Synchronizer:
         bucket_bytes         The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1
                              MiB on one host, 4 MiB or more on several.
         plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer
-                             than this.
+                             than this. Keep it below stall_report_ms, because in a plan no rank
+                             knows which rank lacks which tensor.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
