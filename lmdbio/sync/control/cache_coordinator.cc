@@ -41,7 +41,9 @@ void ClearBit(std::vector<uint64_t>& words, size_t bit) {
   words[bit / 64] &= ~(uint64_t{1} << (bit % 64));
 }
 
-// Checks that an intersection has as many words as this rank sent, and no additional bit.
+// Checks that an intersection has as many words as this rank sent, and no additional bit. With an
+// additional bit this rank would execute a response that it has not requested, or keep an entry
+// that it wants evicted.
 Status CheckIntersection(const std::vector<uint64_t>& sent, const std::vector<uint64_t>& words) {
   bool is_part = sent.size() == words.size();
   for (size_t i = 0; i < sent.size() && is_part; ++i) is_part = (words[i] & ~sent[i]) == 0;
@@ -64,6 +66,7 @@ Exchange CacheCoordinator::FirstExchange() {
 std::vector<uint64_t> CacheCoordinator::HitWords() {
   const size_t bits = cache_.position_count();
   kept_.assign(WordsOf(bits), ~uint64_t{0});
+  // LookUp comes first: DropStalled and the loop below use the positions that it finds.
   const bool has_uncached = LookUp();
   DropStalled();
   std::vector<uint64_t> words(WordsOf(kStatusBits + bits), 0);
@@ -87,7 +90,10 @@ std::vector<uint64_t> CacheCoordinator::HitWords() {
 bool CacheCoordinator::LookUp() {
   bool has_uncached = false;
   for (PendingUnit& unit : pending().units()) {
+    // Rank 0 has the request of a sent unit, and answers it.
     if (unit.is_sent) continue;
+    // A hit stays a hit until the cache changes. A miss goes to rank 0 in this round. So a round
+    // looks up new units only, unless an entry was put or evicted.
     if (unit.position >= 0 && unit.cache_version == cache_.version()) continue;
     const ResponseCache::CacheLookup found = cache_.Find(unit.requests);
     const bool is_hit = found.kind == ResponseCache::CacheLookup::LookupKind::kHit;
@@ -148,6 +154,8 @@ Result<std::optional<Exchange>> CacheCoordinator::NextExchange(Reply reply) {
       if (!is_first) {
         LMDBIO_TRY(answer_, Received(reply, 0));
       }
+      // Every rank touches the hits first and then puts the negotiated responses. So all caches
+      // choose the same least recently used entry to evict.
       DeliverHits();
       DeliverNegotiated(std::exchange(answer_, {}));
       return std::nullopt;

@@ -22,6 +22,8 @@ Exchange HierarchicalCoordinator::FirstExchange() {
 //   root gather      merged requests of all roots to rank 0, which answers them
 //   root broadcast   the answer to all roots
 //   host broadcast   the answer to the ranks of each host
+//
+// Rank 0 thus decodes one list for each host, and equal requests of a host only once.
 Result<std::optional<Exchange>> HierarchicalCoordinator::NextExchange(Reply reply) {
   Exchange next{ExchangeKind::kBroadcast, ExchangeScope::kHost, {}, {}};
   switch (step_) {
@@ -45,6 +47,8 @@ Result<std::optional<Exchange>> HierarchicalCoordinator::NextExchange(Reply repl
       if (layout().rank() != 0) {
         LMDBIO_TRY(answer_, Received(reply, 0));
       }
+      // A root keeps two things until the answer: the forwarded names, and the joined ranks until
+      // all ranks have joined.
       for (const Response& response : answer_.responses) host_table_.Answered(response);
       next.bytes = Encode(answer_);
       return next;
@@ -68,6 +72,8 @@ Result<Exchange> HierarchicalCoordinator::AfterHostGather(const Reply& reply) {
     for (RequestEntry& ask : list.asks) LMDBIO_TRY_VOID(host_table_.Add(std::move(ask)));
     std::ranges::move(list.stalled, std::back_inserter(stalled));
   }
+  // Forward finds a request only if it is in the table, so it follows Add. The names end at the
+  // host root: rank 0 learns the missing ranks from the forwarded requests.
   for (const std::string& name : stalled) host_table_.Forward(name);
   merged.asks = host_table_.TakeReady();
   return Exchange{ExchangeKind::kGather, ExchangeScope::kRoots, {}, Encode(merged)};

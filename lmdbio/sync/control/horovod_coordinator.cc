@@ -13,6 +13,9 @@ Exchange HorovodCoordinator::FirstExchange() {
   return {ExchangeKind::kGather, ExchangeScope::kAll, {}, Encode(list)};
 }
 
+// A round has two exchanges, also if no rank has a request: the lists of all ranks to rank 0, and
+// its answer to all ranks. A request is sent once; rank 0 keeps it until the last rank has sent its
+// own.
 Result<std::optional<Exchange>> HorovodCoordinator::NextExchange(Reply reply) {
   const bool is_first = layout().rank() == 0;
   if (!has_gathered_) {

@@ -7,6 +7,8 @@
 
 namespace lmdbio::sync {
 
+// Ranks of other hosts count as joined from the beginning. So an entry is ready when the ranks of
+// this host that have not joined have requested it.
 HostRequests::HostRequests(int rank_count, const std::vector<int>& host_ranks)
     : rank_count_(rank_count), outside_(rank_count), joined_(rank_count) {
   RankSet inside(rank_count);
@@ -17,6 +19,8 @@ HostRequests::HostRequests(int rank_count, const std::vector<int>& host_ranks)
 
 Status HostRequests::Add(RequestEntry ask) {
   if (ask.request.operation == Operation::kJoin) {
+    // A join goes to rank 0 at once. It may complete tensors that ranks of other hosts have
+    // requested.
     for (const int32_t rank : ask.ranks) {
       if (!joined_.Add(rank)) {
         return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));
@@ -40,6 +44,7 @@ Status HostRequests::Add(RequestEntry ask) {
   for (RequestEntry& known : entry.asks) {
     if (known.group_digest != ask.group_digest || known.request != ask.request) continue;
     known.ranks.insert(known.ranks.end(), ask.ranks.begin(), ask.ranks.end());
+    // The decoder refuses ranks that do not ascend.
     std::ranges::sort(known.ranks);
     return {};
   }
@@ -47,6 +52,8 @@ Status HostRequests::Add(RequestEntry ask) {
   return {};
 }
 
+// The tensors of a group are forwarded together, so rank 0 still gets them in one message. The scan
+// of all entries costs little, because it happens for stalled tensors only.
 void HostRequests::Forward(std::string_view name) {
   const auto found = by_name_.find(std::string(name));
   if (found == by_name_.end()) return;
@@ -85,6 +92,7 @@ std::vector<RequestEntry> HostRequests::TakeReady() {
 void HostRequests::Answered(const Response& response) {
   for (const Request& tensor : response.tensors) {
     forwarded_.erase(tensor.name);
+    // Rank 0 answers the joins when all ranks have joined. From then on every rank submits again.
     if (tensor.operation == Operation::kJoin) joined_ = outside_;
   }
 }

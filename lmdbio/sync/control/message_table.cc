@@ -10,7 +10,8 @@
 namespace lmdbio::sync {
 namespace {
 
-// Adds `ask` to the entries of its name: its ranks to an equal entry, if there is one.
+// Adds `ask` to the entries of its name: its ranks to an equal entry, if there is one. If the ranks
+// agree, there is one entry, and the loop makes one comparison.
 void Unite(std::vector<RequestEntry>& asks, RequestEntry ask) {
   for (RequestEntry& known : asks) {
     if (known.group_digest != ask.group_digest || known.request != ask.request) continue;
@@ -20,6 +21,8 @@ void Unite(std::vector<RequestEntry>& asks, RequestEntry ask) {
   asks.push_back(std::move(ask));
 }
 
+// Requests of a name arrive over several rounds, in any order of ranks. Sorted, the first entry is
+// that of the lowest rank, so the response does not depend on timing.
 void SortByRank(std::vector<RequestEntry>& asks) {
   for (RequestEntry& ask : asks) std::ranges::sort(ask.ranks);
   std::ranges::sort(asks, {}, [](const RequestEntry& ask) { return ask.ranks.front(); });
@@ -55,7 +58,8 @@ MessageTable::MessageTable(int rank_count, MergeExtra merge)
     : rank_count_(rank_count), merge_(std::move(merge)), joined_(rank_count) {}
 
 // An entry is complete when its last rank is added, so the order of `ready_` is that of completion.
-// Joined ranks are not added to entries; TakeReady accounts for them.
+// Joined ranks are not added to entries; TakeReady accounts for them. A request costs one look-up.
+// No entry is scanned until a rank has joined.
 Status MessageTable::Add(RequestEntry ask) {
   if (ask.request.operation == Operation::kJoin) return Join(ask);
   auto found = by_name_.find(ask.request.name);
@@ -103,6 +107,7 @@ std::vector<Response> MessageTable::TakeReady() {
   // A rank requests all tensors of a group in one message. So if all ranks agree on a group, its
   // tensors become ready consecutively.
   std::vector<Response> responses;
+  // Iterators of a list stay valid while other entries are erased.
   for (const Entries::iterator entry : ready_) {
     by_name_.erase(entry->name);
     responses.push_back(Answer(std::move(*entry)));
@@ -122,6 +127,10 @@ std::vector<Response> MessageTable::TakeReady() {
   return responses;
 }
 
+// Checks each request alone, then all of them against each other, then against the joined ranks.
+// The first reason becomes the error of the response, so that every rank fails with the same text.
+// Each rank has checked its own request at its submission, but rank 0 does not trust bytes of a
+// peer.
 Response MessageTable::Answer(TableEntry entry) const {
   SortByRank(entry.asks);
   std::string reason;
@@ -160,6 +169,8 @@ Response MessageTable::Merge(std::vector<RequestEntry> asks) const {
 Result<std::vector<std::byte>> MessageTable::MergeExtras(
     const std::vector<RequestEntry>& asks) const {
   std::vector<std::byte> merged = asks.front().request.extra;
+  // The merge of two proposals is commutative and associative, so every order of the ranks gives
+  // the same plan.
   for (const RequestEntry& ask : std::span(asks).subspan(1)) {
     if (!merge_) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -181,6 +192,7 @@ std::vector<Stall> MessageTable::Stalls() const {
   return stalls;
 }
 
+// The ranks take their requests back and send them again later, so the counts begin at 0.
 void MessageTable::Clear() {
   by_name_.clear();
   ready_.clear();

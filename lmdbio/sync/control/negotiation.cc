@@ -6,6 +6,9 @@
 
 namespace lmdbio::sync {
 
+// Message i is from the i-th member of the scope. A request in the name of another rank would
+// complete a tensor that this rank has not submitted, and all ranks would then reduce too early. So
+// a sender speaks for itself, or as a host root for the ranks of its host.
 Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScope scope,
                                                 const RankTopology& layout, Speaker speaker) {
   const std::vector<int>& senders = layout.Members(scope);
@@ -34,6 +37,9 @@ Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScop
   return lists;
 }
 
+// Adds the requests of all ranks before it takes the complete tensors. The lists are in the order
+// of the ranks, so the order of the responses depends on the messages alone. If one rank wants to
+// end, all ranks end after this round.
 Result<ResponseList> Negotiation::Answer(const Reply& gathered, ExchangeScope scope,
                                          Speaker speaker) {
   LMDBIO_TRY(std::vector<RequestList> lists, DecodeGathered(gathered, scope, layout_, speaker));

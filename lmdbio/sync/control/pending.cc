@@ -51,6 +51,8 @@ void Pending::Open() {
   submitted_.clear();
 }
 
+// A name occurs in one unit only. Joins are not found by name, because one response answers all of
+// them.
 void Pending::AddUnit(PendingUnit unit) {
   units_.push_back(std::move(unit));
   const auto added = std::prev(units_.end());
@@ -68,6 +70,7 @@ const PendingUnit* Pending::Find(const std::string& name) const {
   return found == by_name_.end() ? nullptr : &*found->second;
 }
 
+// A unit with a cache position is not sent: a bit in the intersection stands for it.
 std::vector<RequestEntry> Pending::TakeUnsent(int rank) {
   std::vector<RequestEntry> asks;
   for (PendingUnit& unit : units_) {
@@ -80,6 +83,7 @@ std::vector<RequestEntry> Pending::TakeUnsent(int rank) {
   return asks;
 }
 
+// A response may name a tensor that this rank has not submitted, because the rank has joined.
 void Pending::Answered(const Response& response) {
   for (const Request& tensor : response.tensors) {
     if (tensor.operation == Operation::kJoin) {
@@ -102,6 +106,8 @@ void Pending::EraseFrom(std::list<PendingUnit>::iterator unit, const std::string
   if (unit->requests.empty()) units_.erase(unit);
 }
 
+// A group becomes a unit with its last tensor, so the units are not in the order of submission. The
+// numbers restore that order.
 std::vector<Request> Pending::TakeAll() {
   std::vector<std::pair<uint64_t, Request>> all = std::move(submitted_);
   const auto take = [&all](PendingUnit& unit) {

@@ -4,6 +4,8 @@
 
 namespace lmdbio::sync {
 
+// Hosts are numbered in the order of their first ranks. So the root of host h is roots_[h], rank 0
+// is the first root, and one pass over the ranks finds all lists in ascending order.
 Result<RankTopology> RankTopology::Create(const Ranks& ranks) {
   if (ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
     return Fail(

@@ -34,7 +34,9 @@ bool IsCacheable(const Response& response) {
          tensor.operation != Operation::kAdoptPlan;
 }
 
-// Whether the request of `rank` still agrees with the cached response.
+// Whether the request of `rank` still agrees with the cached response. The first dimension and the
+// splits differ from rank to rank. So they are compared with the agreed rows of this rank, and not
+// with the request of rank 0.
 bool IsSame(const Request& mine, const Response& cached, int rank) {
   const Request& tensor = cached.tensors.front();
   if (!HasRowsOfItsOwn(tensor.operation) || !HasRowsOfItsOwn(mine.operation)) {
@@ -49,6 +51,9 @@ bool IsSame(const Request& mine, const Response& cached, int rank) {
 
 }  // namespace
 
+// A unit hits if it has exactly the tensors of one entry. If it shares only some names with
+// entries, or its requests have changed, these entries are invalid. All ranks then evict them, so
+// that ranks which still hit them send their requests to rank 0, too.
 ResponseCache::CacheLookup ResponseCache::Find(std::span<const Request> unit) const {
   CacheLookup found;
   if (by_name_.empty()) return found;
@@ -76,6 +81,8 @@ void ResponseCache::Put(std::vector<Response> unit) {
     const auto known = by_name_.find(response.tensors.front().name);
     if (known != by_name_.end()) Evict(known->second.position);
   }
+  // Victim and position follow from the agreed responses alone, so they are the same on every rank.
+  // The lowest free position keeps the words of the intersection short.
   if (uses_.size() == capacity_) Evict(uses_.front());
   Position position = 0;
   while (position < entries_.size() && Has(position)) ++position;
@@ -101,6 +108,7 @@ void ResponseCache::Evict(Position position) {
   for (const Response& response : entries_[position].unit) {
     by_name_.erase(response.tensors.front().name);
   }
+  // The entries behind it keep their positions, because ranks know an entry by its position.
   entries_[position].unit.clear();
   uses_.erase(entries_[position].use);
   ++version_;
@@ -111,6 +119,8 @@ bool ResponseCache::Has(Position position) const {
   return position < entries_.size() && !entries_[position].unit.empty();
 }
 
+// The agreed rows contain those of the joined rank, which contributes none from now on. So a
+// response with rows is never valid without it.
 bool ResponseCache::HoldsWithout(Position position, int joined_rank) const {
   return std::ranges::all_of(At(position), [joined_rank](const Response& response) {
     const Request& tensor = response.tensors.front();

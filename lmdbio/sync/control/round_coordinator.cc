@@ -24,6 +24,8 @@ Reply EchoOf(Exchange exchange) {
 
 void RoundCoordinator::Submit(Request request) { pending_.Submit(std::move(request)); }
 
+// The roots and rank 0 drop the requests that they have collected. The ranks that made them take
+// them back in the same step, and may submit them again.
 std::vector<Request> RoundCoordinator::TakePending() {
   ForgetCollected();
   stalled_.clear();
@@ -68,6 +70,8 @@ bool RoundCoordinator::IsAlone(const Exchange& exchange) const {
   return layout_.Members(exchange.scope).size() == 1;
 }
 
+// A scope has one member if a host has one rank, or if all ranks are on one host and rank 0 is the
+// only root. The loop ends, because a round has at most four exchanges.
 Result<std::optional<Exchange>> RoundCoordinator::SkipAlone(std::optional<Exchange> exchange) {
   while (exchange && IsAlone(*exchange)) {
     LMDBIO_TRY(exchange, NextExchange(EchoOf(std::move(*exchange))));
