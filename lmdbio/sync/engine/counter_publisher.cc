@@ -2,6 +2,8 @@
 
 namespace lmdbio::sync {
 
+// The helper thread counts in `current_` without a lock and copies it as a whole. So a reader sees
+// the numbers of one point in time, and counting itself takes no lock.
 void CounterPublisher::Publish() {
   const ExecutorCounters& executed = executor_.counters();
   current_.collective_count = executed.collective_count;

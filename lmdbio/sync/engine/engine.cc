@@ -66,6 +66,8 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
 
 Engine::~Engine() {
   is_ending_.store(true);
+  // The thread may wait inside a round or a collective, and only a failure ends these waits. After
+  // the last barrier no rank waits for another, so no failure may be recorded.
   if (!is_peaceful_.load()) {
     const Error why = ClosedError();
     parts_.health.GiveUp(why);
@@ -82,6 +84,7 @@ Error Engine::ClosedError() const {
 }
 
 Status Engine::Start(CoreList cores) {
+  // Before the thread starts, because WatchfulHealth takes no lock.
   parts_.health.set_on_check([this] { return stalls_.Look(Clock::now()); });
   try {
     thread_ = std::thread([this, cores = std::move(cores)] { Run(cores); });
@@ -103,6 +106,7 @@ void Engine::Run(const CoreList& cores) {
       counters_.Publish();
     }
   } catch (const std::exception& exception) {
+    // An exception must not leave the thread. It becomes a failure that all ranks learn.
     status = Fail(ErrorCode::kResourceExhausted, exception.what());
   }
   if (!status) {
@@ -121,6 +125,8 @@ void Engine::Run(const CoreList& cores) {
 
 Status Engine::Step() {
   if (!plans_.is_following()) LMDBIO_TRY_VOID(rounds_.AwaitCycle());
+  // Waits inside rounds and collectives check the health by themselves. This check is for a thread
+  // that is idle or always finds work. It is also the sign of life of this rank.
   const auto now = Clock::now();
   if (now - last_check_ >= ranks::kHealthNap) {
     last_check_ = now;
@@ -197,6 +203,8 @@ Status Engine::PerformAll(std::vector<Response> responses) {
 Status Engine::Perform(const Response& response) {
   const Request& first = response.tensors.front();
   if (first.operation == Operation::kAdoptPlan) {
+    // Ranks that cannot agree on a plan stay in rounds, and the proposal is answered without an
+    // error.
     if (response.error.empty()) {
       agreement_.OnAgreed(first);
     } else {
@@ -213,6 +221,8 @@ Status Engine::Perform(const Response& response) {
   tracer_.Agreed(tasks);
   LMDBIO_TRY(const CallOutcome outcome,
              executor_.Perform(response, tasks, {.digest = response.digest()}));
+  // No rank declines in a round. All ranks execute the same responses, so differing digests show a
+  // defect, and no rank may continue.
   if (outcome == CallOutcome::kDeclined) {
     return Fail(ErrorCode::kInternal,
                 fmt::format("tensor '{}': the ranks made different collective calls", first.name));
@@ -223,6 +233,8 @@ Status Engine::Perform(const Response& response) {
 }
 
 // All ranks have the same responses, so all of them propose and adopt plans at the same place.
+// TakePending is collective; all ranks reach it after the same list. Their unanswered requests
+// become part of the plan.
 void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
   agreement_.OnDone(responses);
   if (auto proposal = agreement_.TakeProposal()) {
@@ -239,6 +251,9 @@ void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
 
 // --- Plans -------------------------------------------------------------------------------------
 
+// A thread of the program changes the agreement here without a lock. The helper thread looks at it
+// only when this rank has submitted something, and the lock of the queue orders that after this
+// call.
 Result<Handle> Engine::FollowOrder(std::vector<OrderedTensor> order) {
   auto task = std::make_shared<Task>();
   task->submission.request = agreement_.FollowOrder(std::move(order));
@@ -249,6 +264,8 @@ Result<Handle> Engine::FollowOrder(std::vector<OrderedTensor> order) {
 }
 
 Status Engine::StepPlan() {
+  // One bucket a step. So submissions, waits and failures that came meanwhile count before the next
+  // one.
   LMDBIO_TRY(const PlanDriver::PlanStep outcome, plans_.Step(Clock::now()));
   switch (outcome) {
     case PlanDriver::PlanStep::kSent:
@@ -264,12 +281,15 @@ Status Engine::StepPlan() {
   return {};
 }
 
+// Every rank comes here after the same bucket. The agreement learns of the end first, because it
+// decides whether the queue must report waits from now on.
 void Engine::ReturnToRounds() {
   AbandonedPlan abandoned = plans_.TakeAbandoned();
   agreement_.OnAbandoned(abandoned.done);
   for (Request& request : abandoned.unsent) parts_.coordinator.Submit(std::move(request));
   queue_->SetWaits(WaitsFor(agreement_));
   rounds_.NoteProgress(Clock::now());
+  // The peer that sent the wake-up still waits for a round.
   if (abandoned.is_called) rounds_.DemandRound();
 }
 
@@ -284,6 +304,8 @@ void Engine::Rest(const IdleWait& wait, size_t wake_count) {
 }
 
 void Engine::FailAll(const Error& why) {
+  // The failure is recorded first, so that a peer which one of the later calls wakes finds the
+  // cause.
   if (!is_peaceful_.load()) {
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);

@@ -96,6 +96,7 @@ template <typename Call>
 Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call) {
   tracer_.Transferring(tasks, bytes);
   Outcome outcome = call();
+  // A declined call has moved no data, so it is not counted.
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
   tracer_.Transferred(bytes);
   const bool is_first = counters_.collective_count++ == 0;
@@ -106,6 +107,8 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
   return outcome;
 }
 
+// The other ranks may be in a call of any kind. Every implementation compares the tags of a call
+// before anything else, so an AllReduce without values makes all of them skip theirs.
 Executor::Outcome Executor::Decline(uint64_t digest) {
   return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, sync::ReduceOp::kSum);
 }
@@ -159,6 +162,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
   return CallOutcome::kDone;
 }
 
+// Reduces in the memory of the output, without the fusion buffer. A reduction in place with a
+// prescale overwrites the input before the ranks have compared their tags. Only then a copy of it
+// is needed.
 Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, const CallTag& tag) {
   const uint64_t count = request.element_count();
   const uint64_t bytes = request.byte_count();
@@ -237,6 +243,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
     if (tasks[i] != nullptr) {
       CopyPrescaled(requests[i], place, tasks[i]->submission.input);
+      // The gaps are reduced along with the tensors, so they must be initialised.
       std::memset(place + bytes, 0, end - places.offsets[i] - bytes);
     } else {
       std::memset(place, 0, end - places.offsets[i]);
@@ -255,6 +262,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
 
 Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {
   const uint64_t bytes = request.byte_count();
+  // A joined rank takes part, because the algorithms expect all ranks. It drops what it receives.
   std::unique_ptr<std::byte[]> unwanted;
   if (task == nullptr) unwanted = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* const output = task == nullptr ? unwanted.get() : task->submission.output;
@@ -289,6 +297,8 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
   return outcome;
 }
 
+// response.rows[i * ranks + k] are the rows that rank i sends to rank k. So row `rank` has what
+// this rank sends, and column `rank` has what it receives.
 Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const CallTag& tag) {
   const Request& request = response.tensors.front();
   const uint64_t row_bytes = request.row_element_count() * sync::ElementBytes(request.type);

@@ -8,7 +8,8 @@
 namespace lmdbio::sync {
 namespace {
 
-// The callback that this thread executes; null: none.
+// The callback that this thread executes; null: none. No callback runs inside another one, so one
+// pointer for each thread suffices.
 thread_local const SubmissionQueue::CalledBack* calling_back = nullptr;
 
 }  // namespace
@@ -26,6 +27,7 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
   for (size_t i = 0; i < tasks.size(); ++i) {
     const std::string& name = tasks[i]->name();
     if (names_.insert(name).second) continue;
+    // All or none: the names that were inserted before the conflict are released.
     for (size_t taken = 0; taken < i; ++taken) names_.erase(tasks[taken]->name());
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("tensor '{}' is in progress; wait for it, or use another name", name));
@@ -39,6 +41,8 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
     task->since = now;
     events_.push_back({task, ""});
   }
+  // `wake_` is called with the lock held, here and below. So no call is in progress after Close has
+  // returned, and the transport behind it may be destroyed while handles live on.
   if (events_.size() >= wake_count_) wake_();
   return {};
 }
@@ -54,6 +58,7 @@ void SubmissionQueue::EndWait(const std::string& name, Got got, int64_t began_ns
   waiting_count_.fetch_sub(1);
   if (name.empty()) return;
   const std::lock_guard lock(mutex_);
+  // With the lock held for the same reason: the tracer belongs to the engine.
   if (on_wait_) on_wait_(name, began_ns);
   const bool is_told = got == Got::kResult && tells_waits_.load();
   if (wake_ && is_told) events_.push_back({nullptr, name});
@@ -65,6 +70,8 @@ void SubmissionQueue::TellWaited(const std::string& name) {
   if (wake_) events_.push_back({nullptr, name});
 }
 
+// Looks at the events, because some may have come since the last Take. Without this the helper
+// thread would sleep although it has work.
 void SubmissionQueue::SetWakeCount(size_t event_count) {
   const std::lock_guard lock(mutex_);
   wake_count_ = std::max<size_t>(event_count, 1);
@@ -93,6 +100,8 @@ Status SubmissionQueue::AwaitAllDone() {
   return wake_ ? Status() : Fail(closed_code_, closed_words_);
 }
 
+// A Submit either comes before the lock is taken, and its tasks are among the returned events, or
+// it fails with this error. So every task ends.
 std::vector<ProgramEvent> SubmissionQueue::Close(const Error& why) {
   const std::lock_guard lock(mutex_);
   wake_ = nullptr;

@@ -32,6 +32,7 @@ Status CheckField(const SyncOptionInfo& info, const std::string& value) {
 
 template <typename Rep, typename Period>
 Status CheckField(const SyncOptionInfo& info, std::chrono::duration<Rep, Period> value) {
+  // A year is longer than any run, and short enough that no sum with a point in time overflows.
   using Unit = std::chrono::duration<Rep, Period>;
   if (value >= Unit(info.least) && value <= std::chrono::hours(24 * 365)) return {};
   return BadOption(info, "{} is out of range; expected {} to one year", value.count(), info.least);
@@ -67,6 +68,8 @@ Status SyncOptions::Check() const {
   return first;
 }
 
+// The ranks compare this text at Create. Text and not a digest, so that the error can show the
+// options of both ranks.
 std::string SyncOptions::CommonWords() const {
   std::vector<std::string> words;
   VisitSyncOptions(*this, [&](const SyncOptionInfo& info, const auto& value) {

@@ -8,6 +8,8 @@ namespace lmdbio::sync {
 
 int64_t SteadyNanoseconds() { return trace::SteadyNow(); }
 
+// The event has the time of the submission, not the present one. Otherwise the time in the queue
+// would be missing in `negotiate`.
 void SyncTracer::Submitted(Task& task) {
   const int64_t since_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(task.since.time_since_epoch()).count();
@@ -37,6 +39,8 @@ void SyncTracer::Stalled(const Task& task) {
   recorder_.Record(trace::FlightKind::kStalled, task.name(), {.number = task.number});
 }
 
+// Reads the clock once for the bucket. Its tensors share the steps from here on, and the timeline
+// writes these steps once.
 void SyncTracer::Agreed(std::span<Task* const> tasks) {
   const int64_t now_ns = SteadyNanoseconds();
   bucket_began_ns_ = now_ns;
@@ -49,6 +53,8 @@ void SyncTracer::Agreed(std::span<Task* const> tasks) {
   }
 }
 
+// A fused bucket has one record, under the name of its first tensor. A group above the threshold
+// makes several calls in one bucket.
 void SyncTracer::Transferring(std::span<Task* const> tasks, uint64_t bytes) {
   transfer_began_ns_ = SteadyNanoseconds();
   const std::string_view first =
@@ -89,6 +95,7 @@ void SyncTracer::Waited(const std::string& name, int64_t begin_ns) {
   if (timeline_) timeline_->Waited(name, begin_ns, SteadyNanoseconds());
 }
 
+// The thread is about to sleep, so writing the file delays no collective.
 Status SyncTracer::Rest() {
   return timeline_ ? timeline_->FlushIfDue(SteadyNanoseconds()) : Status();
 }

@@ -31,6 +31,7 @@ Status Wrong(const Request& request, std::string_view problem) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));
 }
 
+// A tensor without elements needs no memory. In a broadcast only the root needs an input.
 Status CheckBuffers(const Submission& submission, int rank) {
   const Request& request = submission.request;
   const bool has_values =
@@ -98,6 +99,7 @@ Status CheckPlannable(const Request& request) {
 }
 
 // The cores of this rank's threads. Collective for any `text`, also if it differs between ranks.
+// All ranks make the same calls on the groups before one of them may fail or return.
 Result<Placement> PlaceRank(ranks::Group& group, const std::string& text) {
   Result<HostCores> cores = ProcessCores();
   if (!cores && text.empty()) cores = HostCores{};  // no placement: no thread is pinned
@@ -126,7 +128,8 @@ std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
 }
 
 // Merges the proposals of two ranks. The proposal for a plan from a graph is its digest. The
-// proposal for a learned plan has the dependencies that the rank has observed.
+// proposal for a learned plan has the dependencies that the rank has observed. A learned proposal
+// has at least 24 bytes, so its size tells the two kinds apart.
 Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
   const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
   if (!are_digests) return sync::MergeProposals(a, b);
@@ -148,6 +151,8 @@ class Synchronizer::Impl {
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
 
+  // Members are destroyed from the last to the first. The engine ends its thread first; the thread
+  // uses everything above it.
   const SyncOptions options;
   const int rank;
   const int size;
@@ -176,6 +181,8 @@ Result<std::unique_ptr<sync::Collectives>> Synchronizer::Impl::MakeCollectives(
        .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
 }
 
+// Every collective step either agrees on its result by itself, or ForAll or Agree follows. So a
+// rank that fails never leaves the others alone in the next step.
 Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   Status checked = options.Check();
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
@@ -232,6 +239,8 @@ Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> s
     handles.emplace_back(task);
     tasks.push_back(std::move(task));
   }
+  // One lock over check and submission. So nothing is submitted after Shutdown, and SetGraph knows
+  // whether anything was.
   const std::lock_guard lock(mutex);
   if (is_shut_down) {
     return Fail(ErrorCode::kInvalidArgument, "the synchronizer was shut down; create another one");
@@ -319,6 +328,8 @@ Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
   return place;
 }
 
+// The helper thread ends with the last barrier. An operation that is still in progress then fails,
+// so all operations of this rank must be done before.
 Status Synchronizer::Shutdown() {
   Submission last;
   last.request.name = Engine::kLastBarrier;

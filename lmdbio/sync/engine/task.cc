@@ -22,6 +22,8 @@ Status Handle::State::status() const {
   return Fail(failure->Copy());
 }
 
+// The callback runs first, so a thread that sees is_done knows that the callback has returned. The
+// store publishes all results: readers load is_done before they read them.
 void Handle::State::Finish(const Status& how) {
   if (!how) failure.emplace(how.error().Copy());
   if (submission.callback) submission.callback(how);
@@ -65,6 +67,7 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   using Got = SubmissionQueue::Got;
   const bool has_result = is_over();
   if (queue) {
+    // A query without a result is no wait, and gets no span in the timeline.
     const bool has_waited = has_result || limit.count() > 0;
     queue->EndWait(has_waited ? state_->name() : "", has_result ? Got::kResult : Got::kNothing,
                    began_ns);

@@ -33,6 +33,8 @@ void TaskTable::Finish(std::span<const Request> tensors, const Status& status) {
     (found->second->submission.callback ? called_back : quiet).push_back(found);
   }
   counters_.current().tensor_count += quiet.size() + called_back.size();
+  // The names become free before any thread or callback learns of the result, because it may submit
+  // the same tensors at once.
   queue_.Release(tensors);
   counters_.Publish();  // before the first waiter can read the counters
   std::vector<TaskPtr> unwoken;
@@ -55,6 +57,7 @@ TaskPtr TaskTable::Remove(Tasks::iterator found, const Status& status) {
   return task;
 }
 
+// The queue is closed already, so a callback that submits again is refused.
 void TaskTable::FailAll(const Error& why) {
   for (const auto& [name, task] : std::exchange(tasks_, {})) {
     tracer_.Failed(*task);
