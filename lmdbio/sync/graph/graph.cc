@@ -26,6 +26,7 @@ Graph::NodeIndex Graph::AddCollective(Request tensor) {
 
 void Graph::AddEdge(NodeIndex from, NodeIndex to) {
   LMDBIO_CHECK(from < nodes_.size() && to < nodes_.size());
+  // Only the parents are stored, because the pass goes from the fetches backwards.
   nodes_[to].parents.push_back(from);
   ++edge_count_;
 }
@@ -82,6 +83,8 @@ class GraphPass {
     return {};
   }
 
+  // `next_parent` of each open node replaces the frame of a recursive call. A node is open from its
+  // first visit until all of its parents are finished, so an open parent closes a cycle.
   Status Visit(NodeIndex start) {
     if (states_[start].mark != Mark::kNew) return {};
     Open(start);
@@ -110,6 +113,8 @@ class GraphPass {
     stack_.push_back(node);
   }
 
+  // All parents are finished. The depth counts every node on the longest path, the level only the
+  // collectives on it.
   void Finish(NodeIndex node) {
     VisitState& state = states_[node];
     for (const NodeIndex parent : graph_.nodes_[node].parents) {
@@ -123,7 +128,9 @@ class GraphPass {
 
   bool IsCollective(NodeIndex node) const { return graph_.nodes_[node].tensor >= 0; }
 
-  // By depth, and at equal depth in the order of addition. A counting sort, so O(n).
+  // By depth, and at equal depth in the order of addition. A counting sort, so O(n). After the
+  // partial sum `ends[d]` is the first position of depth d. The second loop visits the nodes in the
+  // order of addition and advances it, so equal depths keep that order.
   std::vector<NodeIndex> SortedCollectives() const {
     std::vector<size_t> ends(states_.size() + 1);
     for (const NodeIndex node : finished_) {
@@ -143,6 +150,8 @@ class GraphPass {
     for (size_t place = 0; place < sorted.size(); ++place) {
       states_[sorted[place]].place = static_cast<int64_t>(place);
     }
+    // A node needs its parents and all that they need. Parents come first in `finished_`, so one
+    // pass over the edges suffices.
     for (const NodeIndex node : finished_) {
       VisitState& state = states_[node];
       for (const NodeIndex parent : graph_.nodes_[node].parents) {

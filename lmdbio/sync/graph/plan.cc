@@ -41,6 +41,8 @@ std::vector<Unit> UnitsOf(const std::vector<OrderedTensor>& tensors) {
     units[unit].tensors.push_back(i);
     last_unit[i] = static_cast<int64_t>(units.size()) - 1;
     if (ordered.needs_up_to >= 0) {
+      // Tensors up to this position are in units up to this one, so it bounds all units that are
+      // needed.
       const int64_t needs = last_unit[static_cast<size_t>(ordered.needs_up_to)];
       units[unit].needs_up_to = std::max(units[unit].needs_up_to, needs);
     }
@@ -99,6 +101,7 @@ class BucketMaker {
     return FusionKindOf(tensors_[unit.tensors[0]].tensor);
   }
 
+  // With num_groups the bytes of all kinds count together, else the bytes of one kind.
   bool HasRoom(const Unit& unit) const {
     if (open_.empty()) return true;
     if (options_.num_groups > 0) {
@@ -113,6 +116,8 @@ class BucketMaker {
     return threshold > 0 && open->second.bytes + unit.bytes <= threshold;
   }
 
+  // Ends the segment. The buckets of all kinds end with it, so that no bucket waits for a late
+  // tensor of a rare kind.
   void EndStretch() {
     if (!open_.empty() && groups_left_ > 1) --groups_left_;
     bytes_left_ -= stretch_bytes_;
@@ -167,6 +172,8 @@ PlanProgress::PlanProgress(Plan plan) : plan_(std::move(plan)), slots_(plan_.buc
   }
 }
 
+// A bucket before `unsent_bucket_` was sent in this iteration, so its tensors belong to the next
+// one. So one flag for each tensor serves both iterations (docs/coordinators.md "Proofs").
 bool PlanProgress::Submit(const Request& request) {
   const auto found = places_.find(request.name);
   if (found == places_.end()) return false;
@@ -180,6 +187,8 @@ bool PlanProgress::Submit(const Request& request) {
   return true;
 }
 
+// Only the next bucket may be sent, even if later ones are full. All ranks send the buckets in one
+// order, so no rank waits in one bucket for a rank that waits in another.
 const Bucket* PlanProgress::TakeReady() {
   next_bucket_ = unsent_bucket_;
   if (slots_.empty()) return nullptr;
@@ -198,6 +207,7 @@ size_t PlanProgress::missing_count() const {
   return slots.are_taken.size() - slots.taken_count;
 }
 
+// Begins with the next bucket, so the tensors of this iteration come before those of the next one.
 std::vector<Request> PlanProgress::TakePending() {
   std::vector<Request> pending;
   pending.reserve(pending_count_);

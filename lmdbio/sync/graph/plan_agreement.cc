@@ -57,6 +57,7 @@ void PlanAgreement::OnDone(const std::vector<Response>& responses) {
     learner_->OnDone(responses);
   } else {
     MarkDone(responses);
+    // An iteration ends when each tensor of the order was done. An empty set means a boundary.
     if (order_done_.size() == order_names_.size()) order_done_.clear();
   }
   if (is_at_boundary()) ++boundary_count_;
@@ -67,6 +68,8 @@ bool PlanAgreement::is_at_boundary() const {
   return !order_.empty() && order_done_.empty();
 }
 
+// A program that often leaves its plans pays for each change, so the pause doubles with each
+// abandoned plan. Boundaries follow from the responses, so all ranks propose after the same list.
 std::optional<Request> PlanAgreement::TakeProposal() {
   const uint64_t pause_log = std::min(abandoned_count_, kPauseLogMax);
   if (pause_log > 0 && boundary_count_ < uint64_t{1} << pause_log) return std::nullopt;
@@ -84,6 +87,8 @@ std::optional<Request> PlanAgreement::TakeProposal() {
 Result<std::optional<Plan>> PlanAgreement::TakePlan() {
   if (!agreed_) return std::optional<Plan>();
   if (!is_at_boundary()) {
+    // A given order waits for its boundary for ever. A learned one is dropped, because the program
+    // may never repeat the iteration that was learned.
     if (++agreed_age_ < kAgreedAgeMax || !learner_) return std::optional<Plan>();
     agreed_.reset();
     learner_->Forget();
@@ -99,6 +104,8 @@ Result<std::optional<Plan>> PlanAgreement::TakePlan() {
   return std::optional(std::move(*plan));
 }
 
+// With a given order, the buckets that were done belong to the iteration in progress. Its boundary
+// comes when rounds have done the rest.
 void PlanAgreement::OnAbandoned(std::span<const Response> done) {
   ++abandoned_count_;
   boundary_count_ = 0;

@@ -66,6 +66,7 @@ Result<Proposal> Read(Bytes bytes) {
   Proposal proposal{Get(bytes, 8, 8), Get(bytes, 16, 8), std::vector<uint32_t>(count)};
   for (size_t i = 0; i < count; ++i) {
     const auto need = static_cast<uint32_t>(Get(bytes, kHeadBytes + kNeedBytes * i, kNeedBytes));
+    // Plan::FromOrder requires this of its caller, and the bytes may be from a peer.
     if (need > i) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("plan proposal: tensor {} needs {}, which is not before it", i,
@@ -118,10 +119,14 @@ bool IsLearnable(const Response& response) {
 
 }  // namespace
 
+// A submission stores one number: how many waits came before it. NeedsOf turns that into a
+// dependency when the tensor is done.
 void PlanLearner::OnSubmit(std::string_view name) {
   names_[std::string(name)].submissions.push_back({first_wait_ + waits_.size(), {}});
 }
 
+// The wait is for the last submission of the name, if that is not done. A wait for a tensor of this
+// iteration that is done has its number at once. A wait for an older tensor is no dependency.
 void PlanLearner::OnWaited(std::string_view name) {
   const auto found = names_.find(std::string(name));
   if (found == names_.end()) return;  // submitted before this learner was created or reset
@@ -144,6 +149,8 @@ void PlanLearner::OnDone(const std::vector<Response>& responses) {
     const bool is_learnable = IsLearnable(response);
     for (const Request& tensor : response.tensors) DoneOne(tensor);
     if (!is_learnable) {
+      // Two iterations must be alike after this response, because the one that it interrupts is
+      // incomplete.
       previous_.clear();
       BeginIteration();
     }
@@ -178,6 +185,8 @@ std::optional<Request> PlanLearner::TakeProposal(uint64_t epoch) {
   return request;
 }
 
+// The merged numbers refer to positions, so the proposal must be the one of this rank, tensor by
+// tensor. All ranks then build the same plan from the same list.
 Result<Plan> PlanLearner::Adopt(const Request& agreed) const {
   Result<Proposal> proposal = Read(agreed.extra);
   if (!proposal) return Fail(ErrorCode::kInternal, proposal.error().message());
@@ -198,6 +207,8 @@ bool PlanLearner::at_boundary() const {
   return proposal_.empty() ? iteration_.empty() : HoldsSame(proposal_);
 }
 
+// The program may submit a tensor again before the response to its first submission is reported
+// here. So the oldest submission of the name belongs to this response.
 void PlanLearner::DoneOne(const Request& tensor) {
   if (iteration_.size() >= kIterationTensorsMax) {
     previous_.clear();
@@ -269,11 +280,12 @@ int64_t PlanLearner::NeedsOf(const OpenSubmission& submission) const {
   if (submission.wait_count <= first_wait_) return -1;
   const size_t wait = submission.wait_count - first_wait_ - 1;
   // A wait that is still open cannot be attributed to one submission of its name. So assume that
-  // this tensor needs everything executed before it.
+  // this tensor needs everything executed before it. This tensor has the number done_count_ - 1.
   const int64_t up_to = wait < settled_count_ ? waits_[wait].up_to : done_count_ - 2;
   return std::max(up_to - begin_, int64_t{-1});
 }
 
+// In any order, because the order in which tensors become ready varies between iterations.
 bool PlanLearner::HoldsSame(const std::vector<LearnedTensor>& other) const {
   return iteration_.size() == other.size() &&
          std::all_of(other.begin(), other.end(), [&](const LearnedTensor& seen) {
@@ -293,6 +305,8 @@ uint64_t PlanLearner::DigestOf(const std::vector<LearnedTensor>& iteration) cons
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
 
+// A tensor must wait for every dependency that some rank has observed. The maximum covers all of
+// them, because the plan puts the tensor behind every position up to that number.
 Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b) {
   LMDBIO_TRY(Proposal merged, Read(a));
   LMDBIO_TRY(const Proposal other, Read(b));
