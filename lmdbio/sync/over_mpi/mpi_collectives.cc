@@ -1,3 +1,7 @@
+// Every call begins with Meet, an MPI_Allreduce of 80 bytes, also on a rank that declines. After it
+// all ranks know that they make the same call with the same sizes. So all of them make the same
+// calls of MPI next, or none. Numbers that decide between two ways (bytes in one call or in pieces)
+// are among the compared ones, or Meet has computed their maximum.
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 
 #include <algorithm>
@@ -43,6 +47,7 @@ using AgreementWords = std::array<uint64_t, 10>;
 constexpr size_t kDeclined = 8;
 constexpr size_t kLargest = 9;  // a number of which all ranks need the maximum
 
+// A rank that declines contributes 1, so the maximum is 0 only if no rank declines.
 AgreementWords WordsOf(const CallTag& tag, const CallSummary& meaning, uint64_t number) {
   return {meaning.digest,
           ~meaning.digest,
@@ -56,6 +61,7 @@ AgreementWords WordsOf(const CallTag& tag, const CallSummary& meaning, uint64_t 
           number};
 }
 
+// `details` has at most 32 bits, so it does not reach the kind in the highest byte.
 CallSummary MeaningOf(const CallTag& tag, WireCall kind, uint64_t details, uint64_t bytes,
                       uint64_t parts_digest = 0) {
   return {tag.digest, static_cast<uint64_t>(kind) << 56 | details, bytes, parts_digest};
@@ -88,6 +94,7 @@ class OverMpi final : public sync::Collectives {
     MPI_Comm_size(communicator_, &size_);
   }
   ~OverMpi() override {
+    // A call was given up. MPI still uses its memory and the communicator, so neither is freed.
     if (request_ != MPI_REQUEST_NULL) {
       KeepForever(std::move(held_));
     } else if (ranks::IsMpiRunning()) {
@@ -122,6 +129,7 @@ class OverMpi final : public sync::Collectives {
 
  private:
   bool blocks() const { return options_.waiting == MpiWaiting::kBlock; }
+  // MPI reads the counts until a nonblocking call is complete, so they do not lie on the stack.
   std::vector<int>& HeldCounts(size_t i, std::span<const uint64_t> from) {
     held_->counts[i].assign(from.begin(), from.end());
     return held_->counts[i];
@@ -152,6 +160,8 @@ class OverMpi final : public sync::Collectives {
   std::unique_ptr<HeldCollective> held_ = std::make_unique<HeldCollective>();
 };
 
+// A blocking call cannot be stopped: Stop takes effect at the next one. A nonblocking call that is
+// given up leaves request_ active, which is the sign that MPI may still write to memory.
 template <typename Block, typename Begin>
 Status OverMpi::Call(const char* name, const Block& block, const Begin& begin) {
   LMDBIO_TRY_VOID(waiter_.CheckStopped());
@@ -187,6 +197,7 @@ Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
   LMDBIO_TRY(const CallOutcome outcome,
              Meet(tag, MeaningOf(tag, WireCall::kAllReduce, values, reduction, {})));
   if (outcome == CallOutcome::kDeclined) return outcome;
+  // MPI counts in int, so large values take several calls, each of whole elements.
   const uint64_t piece_count = options_.piece_bytes_max / element_bytes;
   const MPI_Datatype type = ops_.TypeOf(values.type);
   const MPI_Op mpi_op = ops_.OpOf(values.type, reduction.op);
@@ -213,6 +224,7 @@ Status OverMpi::ReducePieces(const Values& input, uint64_t first, std::byte* out
   const MPI_Op mpi_op = ops_.OpOf(input.type, op);
   for (uint64_t at = 0; at < count; at += piece_count) {
     const std::byte* const from = input.data + (first + at) * element_bytes;
+    // Only the root receives, so the other ranks have no output.
     std::byte* const to = rank_ == root ? output + at * element_bytes : nullptr;
     const int piece = static_cast<int>(std::min(piece_count, count - at));
     LMDBIO_TRY_VOID(Call(
@@ -255,6 +267,8 @@ Outcome OverMpi::ReduceScatter(const CallTag& tag, const Values& input, std::byt
   const uint64_t own_count = counts[static_cast<size_t>(rank_)];
   apart.resize(own_count * element_bytes);
   if (bytes <= options_.piece_bytes_max) {
+    // MPI_Reduce_scatter takes all parts in one call. If they are too large for one, each rank in
+    // turn is the root of reductions of its part.
     LMDBIO_TRY_VOID(ReduceScatterAtOnce(input, apart.data(), counts, reduction.op));
   } else {
     uint64_t first = 0;
@@ -312,6 +326,7 @@ Outcome OverMpi::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size_));
   const Bounds bounds = BoundsOf(part_bytes);
+  // MPI_IN_PLACE and MPI_Bcast both expect the part of this rank at its offset.
   const MutableBytes own = PartOf(all.data(), bounds, rank_);
   LMDBIO_CHECK(bounds.back() == all.size() && own.size() == mine.size());
   if (!mine.empty() && own.data() != mine.data()) {
@@ -321,6 +336,7 @@ Outcome OverMpi::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
     LMDBIO_TRY_VOID(GatherAtOnce(all, part_bytes));
     return outcome;
   }
+  // The offsets of MPI_Allgatherv are int. A larger gather is one broadcast from each rank.
   for (int root = 0; root < size_; ++root) {
     LMDBIO_TRY_VOID(BroadcastPieces(PartOf(all.data(), bounds, root), root));
   }
@@ -347,7 +363,8 @@ Status OverMpi::ExchangeAtOnce(Bytes send, std::span<const uint64_t> send_bytes,
       });
 }
 
-// Sends and receives one message. The sizes may differ, and be 0.
+// Sends and receives one message. The sizes may differ, and be 0. The receive is in request_, which
+// after a failure shows that MPI may still write. A send only reads.
 Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receive) {
   const auto send_count = static_cast<int>(send.size());
   const auto receive_count = static_cast<int>(receive.size());
@@ -369,6 +386,8 @@ Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receiv
   return waiter_.Await(sending);
 }
 
+// In step s a rank sends to the rank s places behind it and receives from the rank s places before
+// it. Both ranks of a pair are in the same step, so each message meets its receive.
 Status OverMpi::ExchangePieces(Bytes send, const Bounds& sent, MutableBytes receive,
                                const Bounds& received) {
   const auto piece_of = [&](auto part, uint64_t at) {
@@ -396,6 +415,9 @@ Status OverMpi::ExchangePieces(Bytes send, const Bounds& sent, MutableBytes rece
   return {};
 }
 
+// The ranks agree on the call, exchange the sizes of the parts, and then agree once more. The
+// second agreement shows all ranks whether a size differs anywhere. It also finds the largest
+// total, so all of them move the data alike.
 Outcome OverMpi::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
                           MutableBytes receive, std::span<const uint64_t> receive_bytes) {
   const CallSummary meaning = MeaningOf(tag, WireCall::kAllToAll, 0, 0);
@@ -405,6 +427,7 @@ Outcome OverMpi::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64
   LMDBIO_CHECK(send_bytes.size() == count && receive_bytes.size() == count);
   std::vector<uint64_t>& heard = held_->sizes;
   heard.resize(count);
+  // A copy, because MPI may read the sizes after the caller's memory is gone.
   std::vector<uint64_t>& told = held_->own_sizes;
   told.assign(send_bytes.begin(), send_bytes.end());
   LMDBIO_TRY_VOID(Call(
@@ -436,6 +459,8 @@ Result<std::unique_ptr<sync::Collectives>> MpiCollectives(MPI_Comm communicator,
                                                           const MpiCollectiveOptions& options) {
   LMDBIO_CHECK(options.piece_bytes_max >= 8 && options.piece_bytes_max <= ranks::kPieceBytesMax);
   LMDBIO_TRY_VOID(ranks::CheckMpiThread(options.caller));
+  // On a duplicate, calls of the program and of lmdbio cannot match each other. Its error handler
+  // returns codes instead of ending the job.
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
   MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);

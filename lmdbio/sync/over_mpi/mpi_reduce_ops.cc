@@ -10,7 +10,9 @@ namespace {
 using sync::DataType;
 using sync::ReduceOp;
 
-// The user function of MPI_Op_create: inout[i] = in[i] op inout[i]. The operations commute.
+// The user function of MPI_Op_create: inout[i] = in[i] op inout[i]. The operations commute. MPI
+// passes no user data to an operation, so each pair of type and operation has a function of its
+// own.
 template <DataType type, ReduceOp op>
 void ReduceForMpi(void* in, void* inout, int* count, MPI_Datatype*) {
   sync::Reduce(type, op, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in),
@@ -27,6 +29,7 @@ constexpr OwnOp Own() {
   return {type, op, &ReduceForMpi<type, op>};
 }
 
+// The other pairs use operations of MPI; MpiReduceOps gives the reason for each kind.
 constexpr std::array kOwnOps{
     Own<DataType::kFloat16, ReduceOp::kSum>(),  Own<DataType::kFloat16, ReduceOp::kProduct>(),
     Own<DataType::kFloat16, ReduceOp::kMin>(),  Own<DataType::kFloat16, ReduceOp::kMax>(),
@@ -41,8 +44,10 @@ size_t IndexOf(ReduceOp op) { return static_cast<size_t>(op) - 1; }
 
 }  // namespace
 
+// float16 and bfloat16 share one MPI type of two bytes. The operation tells them apart.
 Status MpiReduceOps::Make() {
   for (auto& of_type : own_ops_) of_type.fill(MPI_OP_NULL);
+  // Set first: after a failure below, the destructor frees what was made before.
   is_made_ = true;
   LMDBIO_TRY_VOID(
       ranks::MpiStatus(MPI_Type_contiguous(2, MPI_BYTE, &half_), "MPI_Type_contiguous"));
@@ -56,6 +61,7 @@ Status MpiReduceOps::Make() {
 }
 
 MpiReduceOps::~MpiReduceOps() {
+  // After MPI_Finalize nothing can be freed any more.
   if (!is_made_ || !ranks::IsMpiRunning()) return;
   for (auto& of_type : own_ops_) {
     for (MPI_Op& op : of_type) {

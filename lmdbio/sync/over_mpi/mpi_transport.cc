@@ -97,17 +97,21 @@ class CommunicatorTransport final : public sync::Transport {
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<HeldExchange> held_ = std::make_unique<HeldExchange>();
 
+  // For Sleep and Wake alone. One thread makes all exchanges, so they need no lock.
   std::mutex mutex_;
   std::condition_variable woken_;
   bool is_woken_ = false;
 };
 
+// An exchange that was given up is still in progress in MPI. Its memory and communicators stay.
 CommunicatorTransport::~CommunicatorTransport() {
   if (request_ == MPI_REQUEST_NULL) return;
   KeepForever(std::move(held_));
   for (OwnCommunicator* const one : {&all_, &host_, &roots_}) one->Abandon();
 }
 
+// The roots keep the order of their ranks, so the rank among them numbers the hosts as RankTopology
+// expects: by the first rank of each host.
 Status CommunicatorTransport::Make(MPI_Comm communicator) {
   LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, all_.place()), "MPI_Comm_dup"));
   MPI_Comm_set_errhandler(all_.get(), MPI_ERRORS_RETURN);
@@ -145,6 +149,8 @@ Status CommunicatorTransport::Start(Exchange exchange) {
   MPI_Comm_rank(current_, &rank_);
   MPI_Comm_size(current_, &size_);
   held_->own_length = static_cast<int>(held_->exchange.bytes.size());
+  // The first rank of a gather needs the length of each rank. In all other cases one length
+  // suffices.
   held_->lengths.assign(
       held_->exchange.kind == ExchangeKind::kGather && rank_ == 0 ? static_cast<size_t>(size_) : 1,
       held_->own_length);
@@ -156,6 +162,7 @@ Status CommunicatorTransport::Start(Exchange exchange) {
 // Begins the first call.
 Status CommunicatorTransport::Begin() {
   phase_ = ExchangePhase::kLengths;
+  // Words are as many on every rank, so an intersection needs no lengths.
   if (held_->exchange.kind == ExchangeKind::kIntersect) {
     phase_ = ExchangePhase::kBytes;
     return ranks::MpiStatus(MPI_Iallreduce(held_->exchange.words.data(), held_->words.data(),
@@ -182,6 +189,7 @@ Status CommunicatorTransport::BeginBytes() {
         MPI_Ibcast(held_->bytes.data(), held_->lengths[0], MPI_BYTE, 0, current_, &request_),
         "MPI_Ibcast");
   }
+  // At rank 0 of the communicator the lengths are those of all ranks, elsewhere the own one.
   uint64_t total = 0;
   held_->places.clear();
   for (const int length : held_->lengths) {
@@ -213,6 +221,7 @@ void CommunicatorTransport::Finish() {
   }
 }
 
+// Goes on while MPI is done with a call: at most from the lengths to the bytes, and to the end.
 Result<bool> CommunicatorTransport::Test() {
   if (phase_ == ExchangePhase::kStarted) LMDBIO_TRY_VOID(Begin());
   while (phase_ != ExchangePhase::kOver) {
@@ -228,7 +237,8 @@ Result<bool> CommunicatorTransport::Test() {
   return true;
 }
 
-// Makes blocking calls, as the baseline of the papers. MPI spins or yields in them.
+// Makes blocking calls, as the baseline of the papers. MPI spins or yields in them. An exchange of
+// bytes begins nonblocking calls and blocks in MPI_Wait, which waits in the same way.
 Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
   if (phase_ == ExchangePhase::kStarted && held_->exchange.kind == ExchangeKind::kIntersect) {
     LMDBIO_TRY_VOID(ranks::MpiStatus(
@@ -245,6 +255,8 @@ Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
   }
 }
 
+// MPI reports no arrival of a peer, so `wake_on` has no effect. A Wake before the Sleep is
+// remembered.
 void CommunicatorTransport::Sleep(std::chrono::microseconds limit, sync::WakeOn /*wake_on*/) {
   std::unique_lock lock(mutex_);
   woken_.wait_for(lock, limit, [this] { return is_woken_; });
@@ -256,12 +268,14 @@ void CommunicatorTransport::Wake() {
     const std::lock_guard lock(mutex_);
     is_woken_ = true;
   }
+  // Without the lock, so that the woken thread does not wait for it.
   woken_.notify_one();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator) {
+  // The helper thread calls MPI while the program may call it, too.
   LMDBIO_TRY_VOID(ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread));
   auto transport = std::make_unique<CommunicatorTransport>();
   LMDBIO_TRY_VOID(transport->Make(communicator));

@@ -58,7 +58,8 @@ class MpiMessageWire final : public sync::Wire {
   Lanes in_;
 };
 
-// Only messages of failed ranks can still be in flight.
+// Only messages of failed ranks can still be in flight. MPI may complete a receive in spite of the
+// cancellation, so its destination must stay valid.
 void MpiMessageWire::Abandon(Lanes& lanes) {
   for (auto& lane : lanes) {
     for (MessageRequests& piece : lane) {
@@ -72,16 +73,21 @@ void MpiMessageWire::Abandon(Lanes& lanes) {
 }
 
 MpiMessageWire::~MpiMessageWire() {
+  // After MPI_Finalize no call of MPI is allowed.
   if (!ranks::IsMpiRunning()) return;
   Abandon(in_);
   Abandon(out_);
   MPI_Comm_free(&communicator_);
 }
 
+// MPI keeps the order of messages between two ranks, so the parts of a message need no numbers. A
+// message without bytes has no part, and its wait ends at once.
 template <typename Begin>
 Status MpiMessageWire::StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
                                 const Begin& begin) {
   LMDBIO_TRY_VOID(waiter_.CheckStopped());
+  // The lane holds the message before its parts begin. So the destructor also finds the parts that
+  // began before a failure.
   MessageRequests& piece = lane.emplace_back();
   for (uint64_t at = 0; at < bytes; at += options_.piece_bytes_max) {
     const int count = static_cast<int>(std::min(options_.piece_bytes_max, bytes - at));
@@ -105,6 +111,8 @@ Status MpiMessageWire::StartReceive(int from, MutableBytes bytes) {
       });
 }
 
+// Waits for the oldest message of the lane. MPI progresses with the messages of all lanes in each
+// call of MPI_Test, so two ranks that send to each other do not block each other.
 Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
   LMDBIO_TRY_VOID(waiter_.CheckStopped());
   LMDBIO_CHECK(!lane.empty());
@@ -118,6 +126,7 @@ Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
 Result<std::unique_ptr<sync::Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
                                             const MpiWireOptions& options) {
   LMDBIO_CHECK(options.piece_bytes_max > 0 && options.piece_bytes_max <= ranks::kPieceBytesMax);
+  // On a duplicate, messages of the program and of lmdbio cannot match each other.
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
   MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
