@@ -64,6 +64,7 @@ struct Lane {
   std::deque<PendingTransfer> transfers;  // not done; the first may have begun
   uint64_t done_count = 0;                // done, and not awaited
 
+  // A message without bytes is done at once, but not before the messages ahead of it.
   void Push(std::byte* data, size_t bytes) {
     transfers.push_back({data, bytes});
     Settle();
@@ -187,7 +188,8 @@ void SocketWire::Add(ranks::OnDemandLinks::OpenedLink link) {
   peer.is_polled = true;
 }
 
-// Takes the links that were opened by this rank or by others, and begins to use them.
+// Takes the links that were opened by this rank or by others, and begins to use them. Messages that
+// were waiting for the link start here.
 Status SocketWire::TakeLinks() {
   for (ranks::OnDemandLinks::OpenedLink& link : links_->TakeOpened()) {
     Peer& peer = At(link.rank);
@@ -216,7 +218,8 @@ void SocketWire::Announce(Notice::NoticeKind kind, std::string_view words) {
   notice_.length_bytes = static_cast<uint32_t>(std::min(words.size(), notice_.text.size()));
   words.copy(notice_.text.data(), notice_.length_bytes);
   for (const Peer& peer : peers_) SendNotice(peer.in.socket);
-  // Other ranks may have opened links that this rank has not used yet.
+  // Other ranks may have opened links that this rank has not used yet. The lock of the wire comes
+  // before that of the links, whose thread never takes the former.
   unused_ = links_->TakeOpened();
   for (const ranks::OnDemandLinks::OpenedLink& link : unused_) {
     if (link.direction == ranks::OnDemandLinks::LinkDirection::kIncoming) SendNotice(link.socket);
@@ -241,6 +244,7 @@ Status SocketWire::Stopped(const std::string& words) {
     const std::lock_guard lock(mutex_);
     if (words_.empty()) words_ = words;
   }
+  // After the words, so that a thread which sees the flag finds them.
   is_stopped_.store(true);
   Announce(Notice::NoticeKind::kStopped, words);
   return CheckStopped();
@@ -267,6 +271,7 @@ Status SocketWire::Died(const Peer& peer) {
 Status SocketWire::StartSend(int to, Bytes bytes) {
   LMDBIO_TRY_VOID(CheckStopped());
   Peer& peer = At(to);
+  // If earlier messages wait for room, this one waits behind them, and GoOn sends it.
   const bool is_first = peer.out.transfers.empty();
   // The wire only reads the bytes of a message that it sends.
   peer.out.Push(const_cast<std::byte*>(bytes.data()), bytes.size());
@@ -310,6 +315,8 @@ Status SocketWire::ReceiveSome(Peer& peer) {
     const ssize_t got = ::readv(peer.in.socket.get(), vectors.data(), static_cast<int>(count));
     if (got < 0 && IsForLater(errno)) return {};
     if (got <= 0) {
+      // If this rank also sends to the peer, a notice on that connection may give the reason.
+      // Otherwise GoOn waits for the reason up to kReasonLimit.
       peer.ended_at = Clock::now();
       return peer.out.socket ? ReadNotice(peer) : Status();
     }
@@ -319,6 +326,8 @@ Status SocketWire::ReceiveSome(Peer& peer) {
   return {};
 }
 
+// A notice may arrive in parts. A connection that ends before the notice is whole belongs to a rank
+// that has died. A rank that has left is no failure until this rank needs it.
 Status SocketWire::ReadNotice(Peer& peer) {
   while (!peer.has_left) {
     std::byte* const to = reinterpret_cast<std::byte*>(&peer.notice) + peer.notice_bytes;
@@ -340,6 +349,8 @@ Status SocketWire::ReadNotice(Peer& peer) {
 
 Status SocketWire::Look(Peer& peer, short out_events, short in_events) {
   if (in_events != 0) LMDBIO_TRY_VOID(ReceiveSome(peer));
+  // After the peer has left, an event can only be the end of the connection. SendSome then fails,
+  // and names the peer.
   if ((out_events & POLLOUT) != 0 || (peer.has_left && out_events != 0)) {
     LMDBIO_TRY_VOID(SendSome(peer));
   }
@@ -360,6 +371,9 @@ Status SocketWire::GoOn(std::chrono::milliseconds limit) {
         (peer.has_left || Clock::now() - *peer.ended_at > kReasonLimit)) {
       return Died(peer);
     }
+    // A closed connection makes poll return at once, every time. So it is left out of the list when
+    // nothing more is expected on it; poll ignores the descriptor -1. The same holds for `ended_at`
+    // above.
     const bool is_over = peer.has_left && !sends;
     const int events = (peer.has_left ? 0 : POLLIN) | (sends ? POLLOUT : 0);
     pollfd* const entries = &polled_[kFirstPeerEntry + 2 * i];
@@ -401,6 +415,8 @@ Result<std::unique_ptr<LinkWire>> OpenLinkWire(ranks::Group& group, ranks::Healt
   Status made = stop_event ? Status()
                            : Fail(ErrorCode::kResourceExhausted,
                                   fmt::format("eventfd: {}", std::strerror(errno)), errno);
+  // All ranks agree before the collective calls below, so a rank without an event leaves none
+  // waiting.
   LMDBIO_TRY_VOID(ranks::Agree(group, std::move(made)));
   LMDBIO_TRY(auto names, ranks::GatherRankNames(group, options.known_as));
   LMDBIO_TRY(auto links, ranks::OnDemandLinks::Create(group, UsualLinkCount(group.size())));

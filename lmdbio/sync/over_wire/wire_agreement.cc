@@ -13,6 +13,7 @@
 namespace lmdbio::sync {
 
 uint64_t DigestOf(std::span<const uint64_t> parts) {
+  // A multiplication moves bits only upwards. The rotation brings the upper bits down again.
   uint64_t digest = 0xcbf29ce484222325U;  // FNV-1a over words, with a rotation
   for (const uint64_t part : parts) {
     digest = (digest ^ part) * 0x100000001b3U;
@@ -21,6 +22,8 @@ uint64_t DigestOf(std::span<const uint64_t> parts) {
   return digest;
 }
 
+// The first 2 (P - W) ranks form the pairs (0, 1), (2, 3), ... The odd ranks of the pairs become
+// workers 0, 1, ..., and all ranks behind the pairs follow them in order.
 Folding::Folding(int rank, int size)
     : worker_count_(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
       pair_count_(size - worker_count_) {
@@ -32,6 +35,7 @@ Folding::Folding(int rank, int size)
   }
 }
 
+// A rank that declines sends the same messages as the others, without values.
 void WireAgreement::Begin(const CallTag& tag, const CallShape& shape, Bytes payload) {
   mine_ = {.digest = tag.digest,
            .shape = shape,
@@ -41,6 +45,8 @@ void WireAgreement::Begin(const CallTag& tag, const CallShape& shape, Bytes payl
 }
 
 Status WireAgreement::StartSend(int to) {
+  // Two messages, because the receiver cannot know the size of the values: the sender may have
+  // learned that some rank declines.
   LMDBIO_TRY_VOID(wire_.StartSend(to, std::as_bytes(std::span(&mine_, 1))));
   return wire_.StartSend(to, Bytes(my_payload_).first(mine_.payload_bytes));
 }
@@ -81,6 +87,7 @@ void WireAgreement::Combine(int from, double scale) {
                mine_.payload_bytes / sync::ElementBytes(type));
 }
 
+// Combine changes the header and the values of this rank, so it follows the end of their send.
 Status WireAgreement::ExchangeAndCombine(int other, double scale) {
   LMDBIO_TRY_VOID(StartSend(other));
   LMDBIO_TRY_VOID(Receive(other));
@@ -91,6 +98,10 @@ Status WireAgreement::ExchangeAndCombine(int other, double scale) {
 
 // Recursive doubling: in the step with `mask`, worker w exchanges with worker w ^ mask. After the
 // step both have combined the headers of all workers whose numbers differ in the bits up to `mask`.
+// Only the last step scales.
+//
+// A rank that is no worker takes part in no step. It gives its header to its partner before the
+// steps, and gets the combined one after them.
 Status WireAgreement::Run(double scale) {
   const int partner = folding_.partner();
   if (!folding_.is_worker()) {
@@ -128,6 +139,7 @@ Result<CallOutcome> WireAgreement::AgreeAndReduce(const CallTag& tag, const Call
   LMDBIO_CHECK(bytes <= kDoublingBytesMax && shape.type == static_cast<uint8_t>(values.type) &&
                shape.op == static_cast<uint8_t>(reduction.op));
   Begin(tag, shape, Bytes(values.data, bytes));
+  // Works on copies, so the values stay unchanged if the ranks differ.
   LMDBIO_TRY_VOID(Run(reduction.scale));
   if (mine_.is_declined != 0) return CallOutcome::kDeclined;
   if (bytes > 0) std::memcpy(values.data, my_payload_.data(), bytes);

@@ -18,6 +18,7 @@ Status TreeBroadcast(const WireJob& job, MutableBytes bytes, int root) {
     LMDBIO_TRY_VOID(StartReceives(job, from, bytes));
     LMDBIO_TRY_VOID(AwaitReceives(job, from, bytes));
   }
+  // The largest subtree comes first, because its last rank is the most steps away.
   const int first_bit = bit / 2;
   for (bit = first_bit; bit > 0; bit /= 2) {
     if (position + bit >= size) continue;
@@ -30,7 +31,8 @@ Status TreeBroadcast(const WireJob& job, MutableBytes bytes, int root) {
   return {};
 }
 
-// A chain of all ranks from the root. Each rank forwards a chunk as soon as it has arrived.
+// A chain of all ranks from the root. Each rank forwards a chunk as soon as it has arrived. The
+// last rank is complete P - 2 chunks later than the rank next to the root.
 Status ChainBroadcast(const WireJob& job, MutableBytes bytes, int root) {
   const int size = job.wire.size();
   const int rank = job.wire.rank();
@@ -54,6 +56,8 @@ Status ChainBroadcast(const WireJob& job, MutableBytes bytes, int root) {
 Status TreeOrChainBroadcast(WireJob job, MutableBytes bytes, int root) {
   const auto size = static_cast<uint64_t>(job.wire.size());
   if (size == 1 || bytes.empty()) return {};
+  // A chain first fills with P - 2 chunks, and a tree sends all bytes log2 P times. From as many
+  // chunks as ranks on, the chain is done sooner.
   return ChunkCount(bytes.size(), job.chunk_bytes) < size ? TreeBroadcast(job, bytes, root)
                                                           : ChainBroadcast(job, bytes, root);
 }

@@ -38,6 +38,7 @@ Result<WireAlgorithm> ParseWireAlgorithm(std::string_view name) {
       fmt::format("unknown algorithm '{}' for AllReduce; expected one of {}", name, choices));
 }
 
+// The table may come from rank 0, so every field is checked.
 Status CheckWireTable(const WireTable& table) {
   const auto refuse = [](std::string what) {
     return Fail(ErrorCode::kInvalidArgument, "table of algorithms: " + std::move(what));
@@ -60,10 +61,14 @@ Status CheckWireTable(const WireTable& table) {
 }
 
 const WireChoice& ChoiceFor(const WireTable& table, uint64_t bytes) {
+  // The last row takes any size, so a row is always found.
   return *std::find_if(table.begin(), table.end(),
                        [bytes](const WireChoice& row) { return bytes <= row.bytes_max; });
 }
 
+// Few bytes: the number of steps decides, and doubling has the fewest. Then halving: 2 log2 P steps
+// with 2 N bytes in all. Many bytes: the ring sends as few bytes as halving, in chunks that flow
+// between neighbours alone.
 WireTable UsualWireTable() {
   return {{.bytes_max = kUsualDoublingBytesMax, .algorithm = WireAlgorithm::kDoubling},
           {.bytes_max = 1 << 20, .algorithm = WireAlgorithm::kHalving},
@@ -76,6 +81,7 @@ WireTable OneWireAlgorithm(WireAlgorithm algorithm, uint64_t chunk_bytes, uint32
                     .chunk_bytes = chunk_bytes == 0 ? kUsualChunkBytes : chunk_bytes,
                     .chunk_depth = chunk_depth == 0 ? kUsualChunkDepth : chunk_depth};
   if (algorithm != WireAlgorithm::kDoubling) return {choice};
+  // An agreement carries a limited number of values. Halving takes the larger calls.
   WireChoice large = choice;
   choice.bytes_max = kDoublingBytesMax;
   large.algorithm = WireAlgorithm::kHalving;

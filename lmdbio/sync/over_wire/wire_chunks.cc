@@ -4,6 +4,8 @@
 
 namespace lmdbio::sync {
 
+// The table of rank 0 gives all ranks the same chunk size, so the messages of a sender and its
+// receiver have the same bounds.
 Status StartSends(const WireJob& job, int to, MutableBytes run) {
   for (uint64_t i = 0; i < ChunkCount(run.size(), job.chunk_bytes); ++i) {
     LMDBIO_TRY_VOID(job.wire.StartSend(to, ChunkOf(run, i, job.chunk_bytes)));
@@ -48,6 +50,7 @@ Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::Da
     const MutableBytes chunk = ChunkOf(run, i, job.chunk_bytes);
     sync::Reduce(type, reduction, chunk.data(), slot(i).data(),
                  chunk.size() / sync::ElementBytes(type));
+    // The slot of this chunk is free now, so it can take a later chunk.
     if (i + depth < count) {
       LMDBIO_TRY_VOID(job.wire.StartReceive(from, slot(i + depth)));
     }

@@ -81,6 +81,8 @@ class OverWire final : public Collectives {
   uint64_t ample_bytes_ = kUsualAmpleBytes;
 };
 
+// The usual table serves until the chosen one is known: its first broadcasts need an algorithm,
+// too.
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   // Rank 0 also decides whether to measure.
   uint8_t measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
@@ -119,6 +121,7 @@ Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
   return HalvingAllReduce(JobBy(choice), values, reduction);
 }
 
+// The trial passes the choice that it measures, and AllReduce passes that of the table.
 Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallTag& tag,
                                            const Values& values, const sync::Reduction& reduction) {
   const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
@@ -127,6 +130,7 @@ Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallT
   }
   LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
+  // No exchange takes place, so no step has scaled the values.
   if (size() == 1) {
     sync::Scale(values.type, reduction.scale, values.data, values.data, values.count);
   } else {
@@ -194,6 +198,8 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
     std::memmove(own.data(), mine.data(), mine.size());
   }
   const WireJob job = JobFor(all.size());
+  // The ring sends each part over each link once. For few bytes the number of steps matters more:
+  // one step with a connection to every rank, or log2 P steps without.
   if (all.size() > kSmallGatherBytesMax) {
     LMDBIO_TRY_VOID(RingAllGather(job, all, part_bytes));
   } else if (size() <= kDirectRanksMax) {
@@ -208,12 +214,14 @@ Result<CallOutcome> OverWire::Broadcast(const CallTag& tag, MutableBytes bytes, 
   const CallShape shape{.kind = WireCall::kBroadcast, .root = root, .bytes = bytes.size()};
   LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
+  // After the agreement all ranks have the same root. A wrong root is then wrong on all of them.
   LMDBIO_CHECK(root >= 0 && root < size());
   LMDBIO_TRY_VOID(TreeOrChainBroadcast(JobFor(bytes.size()), bytes, root));
   return outcome;
 }
 
-// Whether the other ranks send as many bytes as this rank expects.
+// Whether the other ranks send as many bytes as this rank expects. A rank with too few or too many
+// sizes exchanges zeros, so no rank waits for its message.
 Result<bool> OverWire::SizesFit(std::span<const uint64_t> send_bytes,
                                 std::span<const uint64_t> receive_bytes) {
   const auto count = static_cast<size_t>(size());
@@ -234,6 +242,7 @@ Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
   LMDBIO_TRY(CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_TRY(const bool fits, SizesFit(send_bytes, receive_bytes));
+  // A second agreement, because a rank knows only the sizes of its own parts.
   LMDBIO_TRY(outcome, agreement_.Agree({.digest = tag.digest, .is_declined = !fits}, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(BoundsOf(send_bytes).back() == send.size() &&

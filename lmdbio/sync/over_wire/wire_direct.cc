@@ -47,6 +47,7 @@ class PartReducer {
   Status ReduceChunk(uint64_t chunk, MutableBytes output);
 
  private:
+  // The slots of one chunk are neighbours: slot (chunk mod depth, rank).
   std::byte* Slot(uint64_t chunk, int rank) const {
     const uint64_t slot = chunk % depth_ * rank_count_ + static_cast<uint64_t>(rank);
     return scratch_.data() + slot * job_.chunk_bytes;
@@ -82,6 +83,8 @@ Status PartReducer::Post(uint64_t chunk) {
   return {};
 }
 
+// Takes the sources in the order of the ranks, so the bits do not depend on arrival. The slots of
+// the chunk are free for a later one afterwards.
 Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
   const MutableBytes mine = ChunkOf(own_, chunk, job_.chunk_bytes);
   for (int rank = 0; rank < job_.wire.size(); ++rank) {
@@ -96,6 +99,9 @@ Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
 
 }  // namespace
 
+// Two steps: every rank reduces its own part, and sends each chunk of the result to all ranks as
+// soon as it is complete. Results that arrive before their receive has begun wait in the
+// connection.
 Status DirectAllReduce(WireJob given, const Values& values, const sync::Reduction& reduction) {
   Wire& wire = given.wire;
   if (wire.size() == 1 || values.count == 0) return {};
@@ -125,6 +131,7 @@ Status DirectAllReduce(WireJob given, const Values& values, const sync::Reductio
   return {};
 }
 
+// The first step of DirectAllReduce alone.
 Status DirectReduceScatter(WireJob given, const Values& input, std::byte* output,
                            std::span<const uint64_t> counts, const sync::Reduction& reduction) {
   const WireJob job = WithinScratch(given);

@@ -53,6 +53,7 @@ class WireTrial {
       TrialCommand order;
       LMDBIO_TRY_VOID(Share(job_, order));
       if (order.kind == TrialCommand::TrialKind::kEnd) return {};
+      // The command is from a peer, so it is checked before its numbers are used.
       if (order.kind != TrialCommand::TrialKind::kTry || order.bytes > kTriedBytes.back() ||
           !CheckWireTable(OneWireAlgorithm(order.choice.algorithm, order.choice.chunk_bytes,
                                            order.choice.chunk_depth))) {
@@ -68,6 +69,7 @@ class WireTrial {
 
  private:
   Result<Seconds> Run(const TrialCommand& order) {
+    // The values are zeros, and sums of zeros stay zeros however often they are reduced.
     values_.resize(kTriedBytes.back() / sizeof(float));
     const Values values{.data = reinterpret_cast<std::byte*>(values_.data()),
                         .count = order.bytes / sizeof(float),
@@ -101,6 +103,8 @@ struct Best {
 Result<Best> BestFor(WireTrial& trial, uint64_t bytes) {
   Best best;
   for (const WireAlgorithm algorithm : kAlgorithms) {
+    // Doubling sends all values in every step, so above 64 KiB it would waste the time of the
+    // trial.
     if (algorithm == WireAlgorithm::kDoubling && bytes > kTriedBytes[2]) continue;
     if (algorithm == WireAlgorithm::kDirect && trial.rank_count() > kDirectRanksMax) continue;
     WireChoice choice;
@@ -109,6 +113,7 @@ Result<Best> BestFor(WireTrial& trial, uint64_t bytes) {
     LMDBIO_TRY(const Seconds taken, trial.Try(bytes, choice));
     best.Hear(choice, taken);
   }
+  // From 4 MiB on. Smaller sizes have few chunks, or one.
   for (const uint64_t chunk_bytes : kOtherChunkBytes) {
     if (bytes < kTriedBytes[4]) break;
     WireChoice choice = best.choice;
@@ -129,6 +134,8 @@ uint64_t BoundBehind(size_t i) {
 // The smallest measured size whose time per byte is close to the best.
 // costs  [measured sizes] seconds per byte
 uint64_t AmpleBytes(const std::vector<double>& costs) {
+  // The time per byte mostly falls with the size, so a trial that ended early has not seen the
+  // best.
   if (kTriedBytes[costs.size() - 1] < kUsualAmpleBytes) return kUsualAmpleBytes;
   const double limit = kAmpleLoss * *std::min_element(costs.begin(), costs.end());
   const auto first =
@@ -136,6 +143,8 @@ uint64_t AmpleBytes(const std::vector<double>& costs) {
   return kTriedBytes[static_cast<size_t>(first - costs.begin())];
 }
 
+// Measures at least the smallest size. Sizes in a row with the same best choice become one row of
+// the table.
 Result<MeasuredWire> Lead(WireTrial& trial, std::chrono::milliseconds trial_time) {
   WireTable table;
   std::vector<double> costs;
