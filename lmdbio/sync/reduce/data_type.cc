@@ -10,6 +10,7 @@
 namespace lmdbio::sync {
 namespace {
 
+// The rows are in the order of the numbers, which begin at 1. So a row is found by its index.
 struct TypeRow {
   DataType type;
   std::string_view name;
@@ -76,6 +77,8 @@ Result<ReduceOp> ParseReduceOp(std::string_view name) {
               fmt::format("reduction '{}' is unknown; expected one of {}", name, Choices(kOps)));
 }
 
+// Numbers arrive from peers and callers. These two check them before any look-up above, which ends
+// the process on an unknown number.
 bool IsDataType(uint8_t number) { return number >= 1 && number <= kTypes.size(); }
 bool IsReduceOp(uint8_t number) { return number >= 1 && number <= kOps.size(); }
 

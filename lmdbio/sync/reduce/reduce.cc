@@ -14,6 +14,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
+// Chosen once in the life of the process. Ranks on different processors may choose different
+// kernels; the bits are the same (reduce_kernels.h).
 const ReduceKernels& Kernels() {
   static const ReduceKernels& kernels =
       BetterKernels() != nullptr ? *BetterKernels() : PortableKernels();
@@ -29,6 +31,8 @@ struct Parts {
 
 Parts PartsOf(double number) {
   Parts parts;
+  // `fraction` is 0 or in [0.5, 1), with at most 53 bits. So its product with 2^53 is an integer
+  // and exact.
   const double fraction = std::frexp(std::fabs(number), &parts.exponent);
   parts.mantissa = static_cast<uint64_t>(std::ldexp(fraction, 53));
   parts.exponent -= 53;
@@ -40,11 +44,13 @@ Parts PartsOf(double number) {
 // integers has less than 117 bits, so it is exact in 128 bits.
 uint64_t CutProduct(uint64_t value, const Parts& factor) {
   Wide product = Wide{value} * factor.mantissa;  // < 2^117
+  // The product has fewer than 128 bits, and a shift by 128 or more is undefined.
   if (factor.exponent <= -128) return 0;
   if (factor.exponent < 0) {
     product >>= -factor.exponent;
   } else if (product != 0) {
     if (factor.exponent >= 64) return std::numeric_limits<uint64_t>::max();
+    // Bits that the shift to the left would move beyond 64 make the product too large.
     if (product >> (64 - factor.exponent) != 0) return std::numeric_limits<uint64_t>::max();
     product <<= factor.exponent;
   }
@@ -52,6 +58,8 @@ uint64_t CutProduct(uint64_t value, const Parts& factor) {
   return product > kMax ? kMax : static_cast<uint64_t>(product);
 }
 
+// Computes with the magnitude, because the sign of the result is known at once. The magnitude of
+// the smallest integer is one more than that of the largest, and fits the unsigned type.
 template <typename T>
 T ScaledInteger(T value, const Parts& factor) {
   const bool is_negative = (value < 0) != factor.is_negative;
@@ -97,6 +105,8 @@ void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,
   if (type == DataType::kInt64) ScaleIntegers<int64_t>(reduction.scale, into, count);
 }
 
+// The sum of one source is the source itself, so the kernels of kSum scale it without a loop of
+// their own.
 void Scale(DataType type, double scale, std::byte* into, const std::byte* from, size_t count) {
   if (scale != 1) {
     ReduceAll(type, {ReduceOp::kSum, scale}, into, std::span(&from, 1), count);

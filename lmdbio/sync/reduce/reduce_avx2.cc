@@ -18,6 +18,8 @@ const ReduceKernels* Avx2Kernels() { return &kKernels; }
 
 #else
 
+// Another target, or a compiler without these instructions: BetterKernels finds nothing here, and
+// the portable kernels are used.
 namespace lmdbio::sync {
 
 const ReduceKernels* Avx2Kernels() { return nullptr; }
