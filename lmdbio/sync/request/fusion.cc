@@ -48,6 +48,7 @@ class Rooms {
     }
   }
 
+  // Doubles the leaves. The rebuilding costs O(n log n) over all growths together.
   void Grow() {
     const std::vector<uint64_t> old = std::move(tree_);
     const size_t old_leaf_count = leaf_count_;
@@ -61,6 +62,7 @@ class Rooms {
   std::vector<uint64_t> tree_ = std::vector<uint64_t>(2);
 };
 
+// A response may already hold several tensors. They stay together, so all must be of one kind.
 bool IsFusable(const Response& response) {
   if (!response.error.empty() || response.tensors.empty()) return false;
   const Request& first = response.tensors.front();
@@ -68,7 +70,8 @@ bool IsFusable(const Response& response) {
                      [&](const Request& tensor) { return MayFuse(first, tensor); });
 }
 
-// Joins the responses of one group, at the position of the first of them.
+// Joins the responses of one group, at the position of the first of them. Tensors of different
+// kinds cannot share a buffer, so a group of two kinds becomes two responses.
 std::vector<Response> JoinGroups(std::vector<Response> responses) {
   std::vector<Response> joined;
   joined.reserve(responses.size());
@@ -116,6 +119,8 @@ FusedOffsets PlacesOf(std::span<const Request> tensors) {
   return places;
 }
 
+// One pass. `buffers_of` has the open buffers of each kind, and the position of each in `fused`.
+// The order of the list decides alone, so every rank fuses alike without a message.
 std::vector<Response> Fuse(std::vector<Response> responses, const FusionOptions& options) {
   std::vector<Response> joined = JoinGroups(std::move(responses));
   if (options.threshold_bytes == 0) return joined;
@@ -135,6 +140,7 @@ std::vector<Response> Fuse(std::vector<Response> responses, const FusionOptions&
     const uint64_t bytes = PlacesOf(response.tensors).size_bytes;
     const size_t buffer = buffers.rooms.FirstWith(bytes);
     if (buffer == Rooms::kNone) {
+      // A tensor or group above the threshold has no room to offer, so it opens no buffer.
       if (bytes <= options.threshold_bytes) {
         buffers.rooms.Add(options.threshold_bytes - bytes);
         buffers.places.push_back(fused.size());

@@ -1,3 +1,10 @@
+// The two messages, with counts before all lists:
+//
+//   requests    "ASK1", is_ending, asks (request, ranks, group digest), stalled names
+//   responses   "RSP1", is_ended, responses (requests, error, rows, last_joined)
+//
+// docs/coordinators.md "Messages" lists the fields of a request. The writer and the reader of each
+// message go through the fields in the same order.
 #include "lmdbio/sync/request/message_codec.h"
 
 #include <algorithm>
@@ -13,16 +20,20 @@
 namespace lmdbio::sync {
 namespace {
 
+// Numbers are copied one by one, without padding. So the layout of structs does not matter, but the
+// byte order does.
 static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
 
 constexpr uint32_t kAskMagic = 0x314B5341;       // "ASK1"
 constexpr uint32_t kResponseMagic = 0x31505352;  // "RSP1"
 
-// The smallest encoded sizes. They bound the allocation of a decoder for a given count.
+// The smallest encoded sizes. They bound the allocation of a decoder for a given count. A request
+// has 48 bytes of numbers and element counts, and a name of one byte or more.
 constexpr size_t kRequestBytesMin = 49;
 constexpr size_t kAskBytesMin = kRequestBytesMin + 4 + 4 + 8;
 constexpr size_t kResponseBytesMin = 4 + kRequestBytesMin + 4 + 4 + 4;
 
+// Appends numbers, and arrays behind their element count.
 class MessageWriter {
  public:
   template <typename T>
@@ -61,6 +72,7 @@ class MessageReader {
   explicit MessageReader(Bytes bytes) : bytes_(bytes) {}
 
   bool is_good() const { return what_ == nullptr; }
+  // Keeps the first error. It is the cause; later ones may be its consequence.
   void Damage(const char* what) {
     if (what_ == nullptr) what_ = what;
   }
@@ -80,9 +92,12 @@ class MessageReader {
   }
   bool Flag() {
     const auto number = Number<uint8_t>();
+    // An encoder writes no other value, so each message has one encoding.
     if (number > 1) Damage("a flag is neither 0 nor 1");
     return number == 1;
   }
+  // The count of a damaged message may be any number. It is compared with the bytes that follow
+  // before memory is allocated for it, so a message costs memory in proportion to its size.
   // least_bytes  smallest encoded size of one element
   uint32_t Count(size_t least_bytes) {
     const auto count = Number<uint32_t>();
@@ -110,6 +125,7 @@ class MessageReader {
  private:
   bool Has(size_t count) {
     if (!is_good()) return false;
+    // `place_` never exceeds the size, so the difference does not wrap around.
     if (bytes_.size() - place_ < count) Damage("ends too early");
     return is_good();
   }
@@ -135,6 +151,8 @@ void Write(MessageWriter& writer, const Request& request) {
   writer.Array(request.extra);
 }
 
+// The enumerations are assigned only if all of them are valid. So no later switch meets an unknown
+// value, even if the rest of the message is damaged.
 Request ReadRequest(MessageReader& reader) {
   Request request;
   request.name = reader.Array<std::string>();
@@ -172,6 +190,7 @@ RequestEntry ReadAsk(MessageReader& reader, int rank_count) {
   ask.ranks = reader.Array<std::vector<int32_t>>();
   ask.group_digest = reader.Number<uint64_t>();
   if (ask.ranks.empty()) reader.Damage("nobody asks for a tensor");
+  // Ascending ranks are the only encoding of a set, and no rank occurs twice.
   int32_t last = -1;
   for (const int32_t rank : ask.ranks) {
     if (rank <= last || rank >= rank_count) reader.Damage("ranks that cannot be");
@@ -180,13 +199,16 @@ RequestEntry ReadAsk(MessageReader& reader, int rank_count) {
   return ask;
 }
 
-// The number of row counts in a response to `tensor`.
+// The number of row counts in a response to `tensor`. Only operations with rows of different sizes
+// have them.
 size_t RowCount(const Request& tensor, int rank_count) {
   const auto ranks = static_cast<size_t>(rank_count);
   if (tensor.operation == Operation::kAllGather) return ranks;
   return tensor.operation == Operation::kAllToAll ? ranks * ranks : 0;
 }
 
+// The answer of rank 0 is checked like any other message: the executor computes offsets and sizes
+// from it. A response with an error is never executed, so its other fields do not matter.
 void CheckResponse(MessageReader& reader, const Response& response, int rank_count) {
   if (response.tensors.empty()) reader.Damage("a response without a tensor");
   if (!reader.is_good() || !response.error.empty()) return;
@@ -240,6 +262,8 @@ std::vector<std::byte> Encode(const ResponseList& list) {
   return std::move(writer).Take();
 }
 
+// The reader returns zeros and empty arrays after an error, so the loops need no test of each
+// field. They end early, and the error is returned once at the end.
 Result<RequestList> DecodeAsks(Bytes bytes, int rank_count) {
   MessageReader reader(bytes);
   RequestList list;

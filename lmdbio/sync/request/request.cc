@@ -11,6 +11,7 @@ namespace lmdbio::sync {
 namespace {
 
 // The input of a digest: every field with its length, so that different requests differ as bytes.
+// Each value is hashed with the digest so far as its seed, so the order of the values counts, too.
 class Digest {
  public:
   void Add(uint64_t number) { value_ = XXH3_64bits_withSeed(&number, sizeof number, value_); }
@@ -27,6 +28,8 @@ class Digest {
   uint64_t value_ = 0;
 };
 
+// Every field that ranks agree on. A call is tagged with this digest, so ranks that would reduce
+// different tensors detect it before data moves.
 void AddRequest(Digest& digest, const Request& request) {
   digest.Add(request.name);
   digest.Add(static_cast<uint64_t>(request.operation));
@@ -43,6 +46,7 @@ void AddRequest(Digest& digest, const Request& request) {
   digest.AddAll(std::span(request.extra));
 }
 
+// No overflow for a checked request: WhatIsWrong refuses shapes of more than 2^48 elements.
 uint64_t ProductOf(std::span<const int64_t> dimensions) {
   uint64_t product = 1;
   for (const int64_t dimension : dimensions) product *= static_cast<uint64_t>(dimension);

@@ -20,6 +20,8 @@ std::string Listed(std::span<const int64_t> numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
+// A dimension of 0 makes the count 0. It is taken as 1 here, so that the product of the other
+// dimensions, the size of a row, is bounded as well.
 bool IsPossible(std::span<const int64_t> shape) {
   int64_t count = 1;
   for (const int64_t dimension : shape) {
@@ -36,6 +38,7 @@ std::string WhatIsWrongWithSplits(const Request& request, int rank_count) {
                        Listed(request.splits), rank_count);
   }
   const int64_t rows = FirstDimension(request);
+  // Subtracts from the rows instead of adding the splits, so that no sum overflows.
   int64_t left = rows;
   for (const int64_t split : request.splits) {
     if (split < 0 || split > left) left = -1;
@@ -66,6 +69,8 @@ struct Field {
   std::string (*text)(const RequestEntry& ask);
 };
 
+// Only the first dimension of a gather or an all-to-all may differ between ranks. It is not part of
+// the text.
 std::string ShapeText(const RequestEntry& ask) {
   const Request& request = ask.request;
   const bool may_differ =
@@ -75,6 +80,7 @@ std::string ShapeText(const RequestEntry& ask) {
   return fmt::format("[any{}{}]", rest.empty() ? "" : ", ", fmt::join(rest, ", "));
 }
 
+// In the order in which differences are reported. `splits` may differ, and `extra` is merged.
 constexpr Field kFields[] = {
     {"operation",
      [](const RequestEntry& ask) { return std::string(NameOf(ask.request.operation)); }},
@@ -99,6 +105,7 @@ constexpr Field kFields[] = {
 // The values of one field and the ranks that have them, in the order of the ranks.
 using Holders = std::vector<std::pair<std::string, std::vector<int32_t>>>;
 
+// Linear search, because ranks disagree about few values.
 Holders HoldersOf(const Field& field, std::span<const RequestEntry> asks) {
   Holders holders;
   for (const RequestEntry& ask : asks) {
@@ -107,6 +114,7 @@ Holders HoldersOf(const Field& field, std::span<const RequestEntry> asks) {
     if (found == holders.end()) found = holders.insert(found, {text, {}});
     found->second.insert(found->second.end(), ask.ranks.begin(), ask.ranks.end());
   }
+  // The message names the lowest ranks first, and so does not depend on the order of arrival.
   for (auto& [text, ranks] : holders) std::ranges::sort(ranks);
   std::ranges::sort(holders, {}, [](const auto& holder) { return holder.second.front(); });
   return holders;
@@ -114,6 +122,8 @@ Holders HoldersOf(const Field& field, std::span<const RequestEntry> asks) {
 
 }  // namespace
 
+// These checks need no other rank. So Submit makes them before anything is sent, rank 0 repeats
+// them for the requests of all ranks, and the decoder for the answer of rank 0.
 std::string WhatIsWrong(const Request& request, int rank_count) {
   if (!IsPossible(request.shape)) {
     return fmt::format("shape {} is invalid: a negative dimension, or too many elements",
@@ -130,6 +140,7 @@ std::string WhatIsWrong(const Request& request, int rank_count) {
 }
 
 std::string WhatDiffers(std::span<const RequestEntry> asks) {
+  // The usual case: all ranks made the same request, so no text is built.
   if (asks.size() < 2) return "";
   for (const Field& field : kFields) {
     const Holders holders = HoldersOf(field, asks);
@@ -155,6 +166,8 @@ int64_t FirstDimension(const Request& request) {
   return request.shape.empty() ? 1 : request.shape.front();
 }
 
+// Zeros are neutral in a sum only. A rank without rows changes nothing for a gather or an
+// all-to-all, and a barrier moves no data.
 std::string WhyNotWithout(const Request& request, int joined_rank) {
   switch (request.operation) {
     case Operation::kAllReduce:
