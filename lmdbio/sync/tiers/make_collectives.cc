@@ -49,6 +49,7 @@ Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptio
 }
 
 Made OnHost(ranks::Group& host, ranks::Health& health, const CollectiveOptions& options) {
+  // A lone rank of a host gets its registered memory from HostCollectives, too.
   if (host.size() == 1 && options.registered_bytes == 0) return SoloCollectives();
   return HostCollectives(host, health,
                          {.wait = options.wait_mode, .registered_bytes = options.registered_bytes});
@@ -62,6 +63,8 @@ Result<std::vector<uint64_t>> AllOf(ranks::Group& group, uint64_t mine) {
   return all;
 }
 
+// Only the roots open links, but every rank takes part in each step over `group`. ForAll brings the
+// failure of a root to the ranks of its host.
 Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology places,
                ranks::Health& health, const CollectiveOptions& options) {
   const bool is_root = host.rank() == 0;
@@ -70,6 +73,8 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
   Made roots = nullptr;
   if (is_root) roots = OverLinks(*same_tier, health, options, group.rank());
   LMDBIO_TRY(auto between, ForAll(group, std::move(roots)));
+  // A host may have had no room for registered memory. The smallest size of all ranks holds for
+  // all. The roots alone know the ample size; the others contribute 0 to the maximum.
   LMDBIO_TRY(const auto registered_bytes, AllOf(group, on_host->registered().size()));
   const uint64_t known_bytes = is_root ? between->ample_bytes() : 0;
   LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
@@ -80,6 +85,8 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
 
 }  // namespace
 
+// The options are equal on all ranks, so all of them take the same branch. An algorithm that is
+// named sends messages also within a host.
 Made MakeCollectives(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options) {
   LMDBIO_TRY_VOID(CheckName(options.collective));
   if (group.size() == 1) return SoloCollectives();

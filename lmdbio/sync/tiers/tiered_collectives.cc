@@ -1,3 +1,12 @@
+// A call on two hosts with two ranks each. Ranks 0 and 2 are the roots:
+//
+//   up       0 <- 1   2 <- 3    collectives of each host
+//   across      0 <-> 2         collectives of the roots
+//   down     0 -> 1   2 -> 3    collectives of each host
+//
+// Suppose that rank 1 declines. Ranks 0 and 1 learn it in the first stage, rank 2 in the second,
+// and rank 3 in the third. Rank 3 has done the first stage by then. So only the last stage may
+// write an output, or the ranks agree before.
 #include "lmdbio/sync/tiers/tiered_collectives.h"
 
 #include <algorithm>
@@ -108,14 +117,16 @@ Outcome Tiered::Stages(const CallTag& tag, const Up& up, const Across& across, c
   return outcome;
 }
 
+// Three barriers: afterwards every rank knows whether any rank declines, and nothing was written.
 Outcome Tiered::Agree(const CallTag& tag) {
   const auto on_host = [&](const CallTag& stage) { return host_->Barrier(stage); };
   return Stages(
       tag, on_host, [&](const CallTag& stage) { return roots_->Barrier(stage); }, on_host);
 }
 
-// Reduces in place, so the caller must have excluded that a rank declines. Only the call between
-// the roots scales, because only its result contains the values of all ranks.
+// Reduces in place, so the ranks have agreed before, or the values are a copy. Only the call
+// between the roots scales, because only its result contains the values of all ranks. On the host
+// an AllReduce takes the place of a reduction to the root, which Collectives does not have.
 Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
                               const sync::Reduction& reduction) {
   const MutableBytes bytes(values.data, values.count * sync::ElementBytes(values.type));
@@ -132,6 +143,8 @@ Outcome Tiered::AllReduce(const CallTag& tag, const Values& values,
       Marked(tag, WireCall::kAllReduce,
              {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
               std::bit_cast<uint64_t>(reduction.scale)});
+  // An agreement makes three more calls, and a copy moves all bytes twice more. So few bytes are
+  // copied, and many are agreed on first.
   if (bytes > options_.apart_bytes_max) {
     LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
     return outcome == CallOutcome::kDeclined ? Outcome(outcome)
@@ -163,6 +176,8 @@ Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte
   return outcome;
 }
 
+// The AllGather of the host fills the block of this host. The roots exchange the blocks, and each
+// root hands all of them to its host.
 // by_host  [sum of part_bytes] the parts in the order of hosts, and of ranks within a host
 Outcome Tiered::GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                              std::span<const uint64_t> part_bytes) {
@@ -192,6 +207,7 @@ Outcome Tiered::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
   scratch_.resize(all.size());
   LMDBIO_TRY(const CallOutcome outcome, GatherByHost(marked, mine, scratch_, part_bytes));
   if (outcome == CallOutcome::kDeclined) return outcome;
+  // Copies the parts from the order of hosts to the order of ranks.
   const std::byte* from = scratch_.data();
   for (const std::vector<int>& ranks : places_.ranks) {
     for (const int rank : ranks) {
@@ -210,6 +226,8 @@ Outcome Tiered::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(root >= 0 && root < size());
   const int root_host = places_.host_of[static_cast<size_t>(root)];
+  // On the host of the root the first stage serves all its ranks, the host root among them. The
+  // other hosts have nothing to do until the last stage. No rank can decline here any more.
   const bool is_root_host = my_host_ == root_host;
   const int place = places_.place_of[static_cast<size_t>(root)];
   return Stages(
@@ -234,6 +252,7 @@ Outcome Tiered::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_
   LMDBIO_TRY(CallOutcome outcome, GatherByHost(marked, std::as_bytes(send_bytes),
                                                std::as_writable_bytes(std::span(rows)), row_bytes));
   if (outcome == CallOutcome::kDeclined) return outcome;
+  // scratch_ gets one row of bytes from each rank, in the order of hosts; `order` names the ranks.
   std::vector<int> order;
   for (const auto& ranks : places_.ranks) order.insert(order.end(), ranks.begin(), ranks.end());
   std::vector<uint64_t> sent_bytes(count);
@@ -245,6 +264,7 @@ Outcome Tiered::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_
     fits = fits && row[static_cast<size_t>(rank_)] == receive_bytes[from];
   }
   scratch_.resize(std::accumulate(sent_bytes.begin(), sent_bytes.end(), uint64_t{0}));
+  // A size that differs on one rank makes all ranks decline in the next gathering.
   marked.is_declined = !fits;
   LMDBIO_TRY(outcome, GatherByHost(marked, send, scratch_, sent_bytes));
   if (outcome == CallOutcome::kDeclined) return outcome;
