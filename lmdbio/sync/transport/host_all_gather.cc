@@ -15,12 +15,15 @@ void HostAllGather::Begin(std::vector<std::byte> message) {
   ComeWithNext();
 }
 
+// A rank without bytes left comes with none, because each exchange of mailboxes needs all ranks.
 void HostAllGather::ComeWithNext() {
   const size_t bytes = std::min(own_.size() - sent_bytes_, SharedMailboxes::kPlaceBytes);
   board_.Come(Bytes(own_).subspan(sent_bytes_, bytes), own_.size());
   sent_bytes_ += bytes;
 }
 
+// One exchange of mailboxes for each 8 KiB of the longest message. All ranks read the same total
+// sizes, so all of them stop after the same exchange. Nearly all messages need one.
 bool HostAllGather::Advance() {
   while (!is_over_ && board_.is_over()) {
     bool is_whole = true;

@@ -25,6 +25,7 @@ Status WrongSize() {
 }  // namespace
 
 PartialReply::PartialReply(ExchangeKind kind, size_t word_count) : kind_(kind) {
+  // All ones: the neutral element of the intersection.
   if (kind == ExchangeKind::kIntersect) words_.assign(word_count, ~uint64_t{0});
 }
 
@@ -84,6 +85,7 @@ Reply PartialReply::TakeReply() {
   Reply reply;
   reply.words = std::move(words_);
   reply.bytes = std::move(bytes_);
+  // Hosts merge in the order in which messages arrive. The numbers restore the order of the ranks.
   std::ranges::sort(messages_, {}, [](const auto& message) { return message.first; });
   for (auto& [number, bytes] : messages_) reply.gathered.push_back(std::move(bytes));
   messages_.clear();

@@ -21,6 +21,7 @@ Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, in
   ranks::LinkSpec spec;
   spec.sends_to = exchange->neighbours_.children;
   if (exchange->neighbours_.parent) spec.sends_to.push_back(*exchange->neighbours_.parent);
+  // Each edge of the tree has a link in both directions.
   spec.receives_from = spec.sends_to;
   spec.known_as = known_as;
   LMDBIO_TRY(exchange->links_, ranks::PeerLinks::Open(roots, spec));
@@ -50,7 +51,8 @@ Result<bool> RootExchange::Advance() {
   return true;
 }
 
-// Merges the messages of children in the order of their arrival. Then sends the result up.
+// Merges the messages of children in the order of their arrival. Then sends the result up. Post
+// keeps the bytes for which there is no room, so no root sleeps in a send.
 Result<bool> RootExchange::AdvanceUp() {
   while (!awaited_children_.empty()) {
     const auto ready = std::ranges::find_if(awaited_children_,
@@ -64,6 +66,7 @@ Result<bool> RootExchange::AdvanceUp() {
   return true;
 }
 
+// Rank 0 has no parent: its merged reply is the answer.
 Result<bool> RootExchange::AdvanceDown() {
   if (neighbours_.parent) {
     if (!links_->HasMessage(*neighbours_.parent)) return false;
@@ -75,6 +78,7 @@ Result<bool> RootExchange::AdvanceDown() {
   return true;
 }
 
+// Up, a root waits for children, and down for its parent. Rank 0 waits only on the way up.
 bool RootExchange::Await(std::chrono::milliseconds limit) {
   LMDBIO_CHECK(direction_ != ExchangeDirection::kNone);
   if (direction_ == ExchangeDirection::kUp)

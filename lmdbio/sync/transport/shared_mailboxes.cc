@@ -20,7 +20,9 @@ constexpr int kYieldsMax = 20;
 
 }  // namespace
 
-// All words of conditions are sequentially consistent, as EventCount requires.
+// All words of conditions are sequentially consistent, as EventCount requires. Each rank that
+// arrives writes `arrivals`. It has a cache line of its own, so ranks that poll `over` are
+// disturbed once in a meeting.
 struct alignas(64) SharedMailboxes::ArrivalState {
   std::atomic<uint64_t> arrivals;          // at all meetings
   alignas(64) std::atomic<uint32_t> over;  // complete meetings, modulo 2^32
@@ -71,8 +73,12 @@ void SharedMailboxes::Come(Bytes bytes, uint64_t total_bytes) {
   side.bytes = bytes.size();
   side.total_bytes = total_bytes;
   if (!bytes.empty()) std::memcpy(side.data.data(), bytes.data(), bytes.size());
+  // The bytes come first. Another rank reads them only after it has seen `over`, which the last
+  // rank to arrive stores below.
   mine.came.store(++came_count_);
   ArrivalState& all = arrival_state();
+  // `arrivals` counts all meetings. So one rank finds itself to be the last one, and no rank resets
+  // it.
   if (all.arrivals.fetch_add(1) + 1 == came_count_ * static_cast<uint64_t>(size_)) {
     all.over.store(static_cast<uint32_t>(came_count_));
     all.over_changed.Notify();
@@ -81,7 +87,9 @@ void SharedMailboxes::Come(Bytes bytes, uint64_t total_bytes) {
   }
 }
 
-// The ranks that sleep outside of this meeting, and want to know that it began.
+// The ranks that sleep outside of this meeting, and want to know that it began. A listener sets
+// `listens` and then reads `arrivals`; this rank has raised `arrivals` and now reads `listens`. In
+// the total order one of the two reads sees the other's write.
 void SharedMailboxes::WakeListeners() {
   for (int other = 0; other < size_; ++other) {
     if (other == rank_ || mailbox(other).listens.load() == 0) continue;
@@ -102,6 +110,7 @@ bool SharedMailboxes::Await(std::chrono::milliseconds limit) {
 
 Bytes SharedMailboxes::BytesOf(int rank) const {
   const Mailbox::Side& side = mailbox(rank).sides[(came_count_ - 1) % 2];
+  // The size is from another process, so it is limited to the buffer.
   return Bytes(side.data).first(std::min<uint64_t>(side.bytes, kPlaceBytes));
 }
 
@@ -119,6 +128,7 @@ void SharedMailboxes::Sleep(std::chrono::microseconds limit, WakeCause cause) {
   };
   mine.woken.WaitUnless(is_awake, std::chrono::ceil<std::chrono::milliseconds>(limit));
   mine.listens.store(0);
+  // A wake-up just before this line needs no further return: the caller looks for work after Sleep.
   seen_wake_ups_ = mine.wake_ups.load();
 }
 
@@ -131,6 +141,7 @@ void SharedMailboxes::Ring(int rank) {
 void SharedMailboxes::CallMissing() {
   for (int other = 0; other < size_; ++other) {
     if (other == rank_ || (!is_over() && mailbox(other).came.load() >= came_count_)) continue;
+    // Before the wake-up, so that the woken rank finds the call.
     mailbox(other).called.store(1);
     Ring(other);
   }
@@ -138,6 +149,7 @@ void SharedMailboxes::CallMissing() {
 
 bool SharedMailboxes::TakeCall() {
   Mailbox& mine = mailbox(rank_);
+  // The load comes first, because an exchange would take the cache line from the peers each time.
   return mine.called.load() != 0 && mine.called.exchange(0) != 0;
 }
 

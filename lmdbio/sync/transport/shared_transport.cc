@@ -29,6 +29,7 @@ Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(ranks::Group& g
   LMDBIO_TRY(transport->board_, ranks::ForAll(group, SharedMailboxes::Create(*host)));
   transport->meeting_ = std::make_unique<HostAllGather>(*transport->board_);
   transport->spans_hosts_ = host->size() < group.size();
+  // All ranks split, also those that are no roots: the call is collective.
   LMDBIO_TRY(const auto roots, group.Split(host->rank() == 0 ? 0 : 1));
   Status opened;
   if (transport->spans_hosts_ && host->rank() == 0) {
@@ -83,6 +84,7 @@ Status SharedTransport::Start(Exchange exchange) {
 // Messages of kGather are numbered by rank: in the host, or in the job.
 Status SharedTransport::TakeHostMessages() {
   if (exchange_.kind == ExchangeKind::kBroadcast) return partial_.SetAnswer(meeting_->MessageOf(0));
+  // Only the root of the host needs the messages.
   if (exchange_.kind == ExchangeKind::kGather && !is_root()) return {};
   const bool is_host_only = exchange_.scope == ExchangeScope::kHost;
   for (int i = 0; i < board_->size(); ++i) {
@@ -106,7 +108,17 @@ void SharedTransport::BeginHostOut() {
   meeting_->Begin(is_root() ? partial_.Pack() : std::vector<std::byte>());
 }
 
-// Advances the exchange by one phase, if that needs no waiting. Returns whether it did.
+// Advances the exchange by one phase, if that needs no waiting. Returns whether it did. With
+// several hosts the phases are:
+//
+//   kind        scope    a root                    another rank
+//   intersect   all      kHostIn kRoots kHostOut   kHostIn kHostOut
+//   gather      all      kHostIn kRoots            kHostIn
+//   broadcast   all      kRoots kHostOut           kHostOut
+//   any         host     kHostIn                   kHostIn
+//   any         roots    kRoots                    -
+//
+// On one host an exchange of all ranks has the phase kHostIn alone.
 Result<bool> SharedTransport::Step() {
   const bool has_answer = exchange_.kind != ExchangeKind::kGather;  // for all ranks
   switch (phase_) {
@@ -169,6 +181,8 @@ Result<bool> SharedTransport::Wait(std::chrono::microseconds limit) {
     } else {
       std::this_thread::sleep_for(nap);
     }
+    // News show that the peers live. Without them this rank looks at the health every 100 ms at
+    // least.
     if (!has_news) LMDBIO_TRY_VOID(health_->Check());
   }
 }
