@@ -41,6 +41,8 @@ Result<std::vector<Response>> RoundDriver::Run(std::vector<std::string> stalled)
   return responses;
 }
 
+// A rank with an unanswered request joins the next round of its peers. If the transport cannot
+// notice that a peer has come, the rank begins another round after a short pause.
 IdleWait RoundDriver::idle_wait() const {
   const bool waits_for_peers = coordinator_.has_pending();
   return {.limit = waits_for_peers && !transport_.hears_peers() ? kRetryPause : kIdleTick,

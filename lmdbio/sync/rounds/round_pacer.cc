@@ -87,6 +87,8 @@ Status RoundPacer::SleepToNextCycle() {
   return {};
 }
 
+// The coordinator ends the loop. The replies that decide about the next exchange are the same on
+// every rank, so no rank begins one that the others skip.
 Status RoundPacer::Run() {
   std::optional<Exchange> exchange = coordinator_.BeginRound();
   while (exchange) {
