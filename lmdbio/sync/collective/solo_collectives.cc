@@ -24,6 +24,8 @@ Result<CallOutcome> Scale(const CallTag& tag, const Values& input, std::byte* to
   return OutcomeOf(tag);
 }
 
+// The tag of one rank agrees with itself, so only the flag of a declined call counts. No call
+// waits, so Stop has nothing to end.
 class OneRankCollectives final : public Collectives {
  public:
   int rank() const override { return 0; }
@@ -44,6 +46,7 @@ class OneRankCollectives final : public Collectives {
     LMDBIO_CHECK(mine.size() == all.size());
     return Copy(tag, mine.data(), all.data(), mine.size());
   }
+  // The only rank is the root, and has the bytes.
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes, int) override {
     return OutcomeOf(tag);
   }
