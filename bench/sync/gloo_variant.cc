@@ -27,7 +27,8 @@ namespace {
 // The first bucket is small, so that there is something to send early.
 constexpr uint64_t kFirstBucketBytes = uint64_t{1} << 20;
 
-// Every rank gives its address once; MPI brings it to the others.
+// Every rank gives its address once; MPI brings it to the others. `set` returns when the values of
+// all ranks are here, so `wait` has nothing to wait for.
 class MpiStore final : public gloo::rendezvous::Store {
  public:
   explicit MpiStore(MPI_Comm communicator) : communicator_(communicator) {}
@@ -39,6 +40,7 @@ class MpiStore final : public gloo::rendezvous::Store {
     const std::string mine = fmt::format("{}={}", key, std::string(data.begin(), data.end()));
     const int mine_bytes = static_cast<int>(mine.size());
     std::vector<int> bytes(static_cast<size_t>(size));
+    // The addresses differ in length, so the lengths go first.
     MPI_Allgather(&mine_bytes, 1, MPI_INT, bytes.data(), 1, MPI_INT, communicator_);
     std::vector<int> starts;
     int sum = 0;
@@ -90,6 +92,8 @@ class GlooSync final : public GradientSync {
     thread_.join();
   }
 
+  // Copies without the lock, because each tensor has its own range of the bucket. The lock around
+  // the count orders the copy before the reduction in the other thread.
   void Submit(uint32_t index) override {
     const FlatPosition place = places_[index];
     const std::span<const float> tensor = context_.gradients.tensor(index);
@@ -103,6 +107,8 @@ class GlooSync final : public GradientSync {
     if (is_full) changed_.notify_all();
   }
 
+  // While all buckets are reduced and `next_bucket_` is behind the last one, the thread sleeps. So
+  // the buckets may be read and reset here.
   Status WaitAll() override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return next_bucket_ == buckets_.size() || failure_; });
@@ -128,6 +134,7 @@ class GlooSync final : public GradientSync {
     size_t start = 0;  // [floats]
   };
 
+  // The last tensor comes first, because a backward pass makes its gradient first.
   void MakeBuckets() {
     places_.resize(context_.network.tensors.size());
     uint64_t limit = kFirstBucketBytes;
@@ -144,6 +151,8 @@ class GlooSync final : public GradientSync {
     }
   }
 
+  // The buckets are reduced in their order, one at a time. All ranks have the same order, so no
+  // rank waits in one bucket for a rank that waits in another.
   void Run() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -162,6 +171,7 @@ class GlooSync final : public GradientSync {
       }
       lock.lock();
       if (failure) {
+        // The thread ends. WaitAll returns the failure, in this iteration and in all later ones.
         failure_ = failure;
         changed_.notify_all();
         return;
@@ -184,6 +194,7 @@ class GlooSync final : public GradientSync {
     ++traffic_.collectives;
     traffic_.collective_bytes += bytes;
     ++traffic_.sizes[bytes];
+    // Only WaitAll waits for this change, and only for the last bucket.
     if (++next_bucket_ == buckets_.size()) changed_.notify_all();
   }
 
@@ -209,6 +220,7 @@ std::string GlooHostName(MPI_Comm communicator) {
   MPI_Comm_size(host, &host_size);
   MPI_Comm_size(communicator, &size);
   MPI_Comm_free(&host);
+  // The minimum over all ranks, so that all of them listen at the same kind of address.
   int is_one_host = host_size == size ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &is_one_host, 1, MPI_INT, MPI_MIN, communicator);
   if (is_one_host != 0) return "localhost";

@@ -22,6 +22,7 @@ Result<Variant> ParseVariant(const std::string& name) {
                           name));
 }
 
+// The names of absent variants are valid, so that one command line serves all builds.
 std::string WhyAbsent(const Variant& variant) {
 #ifndef LMDBIO_BENCH_HAS_GLOO
   if (variant.name == "gloo") return "built without libgloo-dev";

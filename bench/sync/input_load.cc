@@ -10,6 +10,7 @@
 namespace lmdbio::bench {
 namespace {
 
+// Large enough that the copy disturbs the caches of the computing threads, as a real batch does.
 constexpr size_t kBatchBytes = size_t{1} << 20;
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-// Throws json::exception or std::out_of_range.
+// Throws json::exception or std::out_of_range. Layers stand in forward order. So an unknown or
+// later layer among the needs of a layer is not in `place_of`, and the file is refused: no network
+// has a cycle.
 LayerNetwork Parse(const json& text, double scale) {
   LayerNetwork network;
   network.name = text.at("name").get<std::string>();
@@ -33,6 +35,7 @@ LayerNetwork Parse(const json& text, double scale) {
       double count = 1;
       for (const json& extent : tensor.at(1)) count *= extent.get<double>();
       layer.tensors.push_back(static_cast<uint32_t>(network.tensors.size()));
+      // A tensor keeps one element at any scale, so the number of tensors stays.
       network.tensors.push_back({tensor.at(0).get<std::string>(),
                                  static_cast<uint64_t>(std::max(1.0, std::round(count * scale)))});
     }

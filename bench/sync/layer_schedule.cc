@@ -1,3 +1,6 @@
+// A topological order, found step by step: each layer counts the layers before it that are not
+// done, and can be computed when none is left. A pass costs O(layers + edges), and O(layers) more
+// for each insertion into the sorted list.
 #include "bench/sync/layer_schedule.h"
 
 #include <algorithm>
@@ -22,6 +25,8 @@ void LayerSchedule::Begin(PassDirection direction) {
   }
 }
 
+// Forward from the front, backward from the back: without a seed one thread visits the layers in
+// the order of the network, and in the reverse order.
 uint32_t LayerSchedule::Take() {
   size_t position = direction_ == PassDirection::kForward ? 0 : computable_.size() - 1;
   if (is_shuffled_) position = chance_() % computable_.size();
@@ -30,6 +35,7 @@ uint32_t LayerSchedule::Take() {
   return index;
 }
 
+// The result is true if a waiting thread has a reason to wake up.
 bool LayerSchedule::Finish(const Layer& layer) {
   bool has_more = --left_count_ == 0;
   for (const uint32_t next : direction_ == PassDirection::kForward ? layer.gives : layer.needs) {

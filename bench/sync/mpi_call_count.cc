@@ -6,6 +6,8 @@
 
 namespace {
 
+// Relaxed is enough: nothing but the number itself is read, and some calls are counted late at
+// most.
 std::atomic<uint64_t> g_call_count{0};
 
 }  // namespace
@@ -16,7 +18,9 @@ uint64_t MpiCallCount() { return g_call_count.load(std::memory_order_relaxed); }
 
 }  // namespace lmdbio::bench
 
-// Takes the place of MPI_NAME, counts, and calls MPI under its other name.
+// Takes the place of MPI_NAME, counts, and calls MPI under its other name. MPI permits this to
+// every program (its profiling interface). The definitions also take the calls of libraries in this
+// process. Calls that no variant makes are not listed, and not counted.
 #define COUNTED(name, parameters, arguments)              \
   extern "C" int MPI_##name parameters {                  \
     g_call_count.fetch_add(1, std::memory_order_relaxed); \

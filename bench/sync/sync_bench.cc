@@ -1,5 +1,11 @@
 // Emulates the training of a network and measures several ways to reduce its gradients: the time of
 // an iteration, the share of communication in it, and the cost of helper threads. See README.md.
+//
+//   calibrate the work once, on rank 0
+//   for each network
+//     for each repetition, in a random order
+//       run each variant: in training, idle, and without computing (sync_run.h)
+//     summarise the runs of each variant (sync_report.h)
 #include <unistd.h>
 
 #include <algorithm>
@@ -130,6 +136,7 @@ uint32_t Count(const Invocation& invocation, const std::string& name, uint64_t l
 
 double Number(const Invocation& invocation, const std::string& name, double least, double most) {
   const double number = invocation.option<double>(name);
+  // Written so that NaN is refused, too.
   if (!(number >= least && number <= most)) {
     throw Misuse(fmt::format("--{} must lie between {} and {}", name, least, most));
   }
@@ -157,10 +164,12 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
   plan.baseline = invocation.option<std::string>("baseline");
   plan.repetition_count = Count(invocation, "repetitions", 1, 10'000);
   plan.scale = Number(invocation, "scale", 1e-6, 10);
+  // Computing and tensors are scaled together, so that communication keeps its share.
   plan.compute_ms = Number(invocation, "compute-ms", 0, 1e6) * plan.scale;
   plan.work.threads = Count(invocation, "threads", 1, 64);
   plan.seed = invocation.whole("seed");
   if (invocation.has("shuffle")) {
+    // Another seed on each rank, so that the ranks have their gradients in different orders.
     plan.work.shuffle_seed = plan.seed * 1000 + static_cast<uint64_t>(rank);
   }
   plan.work.input_threads = Count(invocation, "input-threads", 0, 64);
@@ -214,6 +223,8 @@ std::string Setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Everything that changes the times and that the command line does not show. The OMPI_MCA variables
+// are those that mpirun passes to its ranks.
 ordered_json DescribeEnvironment(ranks::Group& group, ranks::Group& host) {
   int thread_level = 0;
   MPI_Query_thread(&thread_level);
@@ -242,6 +253,8 @@ struct BenchEntry {
   BenchRunKind kind = BenchRunKind::kTrain;
 };
 
+// The kinds of runs that measure something: without helper thread an idle variant costs nothing,
+// and `none` has no communication.
 std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
   std::vector<BenchEntry> entries;
   for (const Variant& variant : variants) {
@@ -257,17 +270,21 @@ std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
 [[noreturn]] void EndEveryRank(const lmdbio::Error& error) {
   const std::string line = fmt::format("sync_bench: {}\n", error.message());
   [[maybe_unused]] const auto written = ::write(g_error_descriptor, line.data(), line.size());
+  // Without any clean-up, which could wait for other ranks.
   std::_Exit(1);
 }
 
 Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const BenchPlan& plan) {
   std::vector<RunResult> runs;
   std::vector<BenchEntry> entries = EntriesOf(plan.variants);
+  // Another order in each repetition, so that the drift of the machine affects all variants alike.
+  // The seed is the same on every rank, and so is the order.
   std::mt19937_64 chance(plan.seed);
   for (uint32_t repetition = 0; repetition < plan.repetition_count; ++repetition) {
     std::shuffle(entries.begin(), entries.end(), chance);
     for (const BenchEntry& entry : entries) {
       Result<RunResult> run = bench::RunVariant(stage, *entry.variant, entry.kind, repetition);
+      // Another rank may be inside a collective call that this rank will never join.
       if (!run) EndEveryRank(run.error());
       runs.push_back(std::move(*run));
     }
@@ -318,6 +335,7 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
                   group.size(), lmdbio::tools::MpiWaitMode(), bench::Table(summaries))));
   for (const bench::VariantSummary& summary : summaries) {
     if (!summary.error.empty()) has_failed = true;
+    // Its numbers are used all the same; the table shows 0 clean runs.
     if (summary.run_count > 0 && !summary.is_clean()) {
       invocation.Warn(fmt::format("{}, {}: no run without a neighbour", name, summary.variant));
     }
@@ -327,6 +345,8 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
   return json;
 }
 
+// The load average covers the last minute, from before this program. Each run measures its
+// neighbours by itself.
 void WarnOfNeighbours(const Invocation& invocation, const ordered_json& environment) {
   const double load = environment["load_before"].get<double>();
   if (load <= kQuietLoad * environment["cores"].get<double>()) return;
@@ -354,6 +374,8 @@ Status Run(const Invocation& invocation) {
     LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(line + "\n"));
   }
   ordered_json outcome;
+  // Keeps the first position in the file; the values follow at the end, with the load after the
+  // runs.
   outcome["environment"] = nullptr;
   outcome["absent"] = plan.absent;
   outcome["baseline"] = plan.baseline;
@@ -378,6 +400,7 @@ Status Run(const Invocation& invocation) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before MpiRun, which silences the standard streams of all ranks but rank 0.
   g_error_descriptor = ::dup(STDERR_FILENO);
   const lmdbio::tools::MpiRun mpi(argc, argv, lmdbio::tools::MpiThreads::kAll);
   const std::array commands = {lmdbio::tools::Command{

@@ -73,6 +73,7 @@ void AddTimes(const Runs& runs, VariantSummary& summary) {
   const std::vector<double> times = TimesOf(runs);
   summary.times.p50_ms = QuantileOf(times, 0.5);
   summary.times.p95_ms = QuantileOf(times, 0.95);
+  // The medians of the runs show how far the machine drifts between runs.
   for (const RunResult* run : runs) {
     const double p50 = QuantileOf(run->iteration_ms, 0.5);
     const bool is_first = run == runs.front();
@@ -81,6 +82,8 @@ void AddTimes(const Runs& runs, VariantSummary& summary) {
   }
 }
 
+// The median over calls, and not over sizes: the second loop stops at the size at which half of the
+// calls are passed.
 void AddSizes(const Runs& runs, VariantSummary& summary) {
   std::map<uint64_t, uint64_t> sizes;
   uint64_t count = 0;
@@ -100,6 +103,8 @@ void AddSizes(const Runs& runs, VariantSummary& summary) {
   }
 }
 
+// The traffic is that of rank 0, which takes part in every exchange. Thread times are those of the
+// rank with the largest ones, because the others wait for it.
 void AddCosts(const Runs& runs, VariantSummary& summary) {
   double iterations = 0;
   double messages = 0;
@@ -118,6 +123,7 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
   summary.traffic.collectives = collectives / iterations;
   if (collectives > 0) summary.traffic.collective_bytes = bytes / collectives;
   summary.helper.share = HelperShare(runs);
+  // Delays are those of a whole run, so they are divided by its iterations.
   const double run_iterations = iterations / static_cast<double>(runs.size());
   summary.helper.delay_ms =
       GreatestOf(runs, [](const RankCost& cost) { return cost.helper_delay_s; }) * 1e3 /
@@ -142,6 +148,9 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   AddTimes(train, summary);
   AddSizes(train, summary);
   AddCosts(train, summary);
+  // The exposed time is the difference to computing alone. The overlap compares it with the time of
+  // the communication alone: 1 if all of it is hidden, negative if both together take longer than
+  // one after the other.
   const Runs none = RunsOf(runs, "none", BenchRunKind::kTrain);
   const std::optional<double> computing = MedianOf(none);
   if (variant != "none" && computing) {
@@ -169,6 +178,7 @@ std::string SizeText(double bytes) {
   return fmt::format("{:.0f}", bytes);
 }
 
+// Only the mean, if the variant does not report the sizes of single calls.
 std::string SizesText(const VariantSummary& summary) {
   if (summary.traffic.collectives == 0) return "-";
   if (summary.traffic.sizes.empty())
@@ -180,6 +190,7 @@ std::string SizesText(const VariantSummary& summary) {
 
 }  // namespace
 
+// A measured value, and no mean of two: a time between two modes never occurred.
 double QuantileOf(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   const double place = std::ceil(q * static_cast<double>(values.size())) - 1;
@@ -201,12 +212,14 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
     if (run.variant == baseline) baseline_ms = summaries.back().times.p50_ms;
   }
   for (VariantSummary& summary : summaries) {
+    // After all summaries, because the baseline may stand behind other variants.
     if (baseline_ms > 0 && summary.run_count > 0)
       summary.ratio = summary.times.p50_ms / baseline_ms;
   }
   return summaries;
 }
 
+// README.md "Output" explains the columns.
 std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
@@ -245,6 +258,7 @@ ordered_json ToJson(const VariantSummary& summary) {
   json["p95_ms"] = summary.times.p95_ms;
   json["run_p50_min_ms"] = summary.times.run_p50_min_ms;
   json["run_p50_max_ms"] = summary.times.run_p50_max_ms;
+  // A quantity that was not measured has no key, so that a reader cannot take it for 0.
   const auto put = [&](const char* name, const std::optional<double>& value) {
     if (value) json[name] = *value;
   };

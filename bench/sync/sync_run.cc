@@ -32,6 +32,7 @@ struct CounterSnapshot {
   uint64_t mpi_calls = 0;
 };
 
+// The wall clock is read last, so that at the start the reading itself is outside of the time.
 CounterSnapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
   CounterSnapshot now;
   now.mpi_calls = MpiCallCount();
@@ -51,6 +52,7 @@ RankCost CostBetween(const CounterSnapshot& start, const CounterSnapshot& end) {
   const ThreadTime all = end.all - start.all;
   cost.helper_cpu_s = Seconds(helpers.cpu_ns);
   cost.helper_delay_s = Seconds(helpers.run_delay_ns);
+  // All threads that the variant has not made count as the trainer's, those of MPI included.
   cost.trainer_delay_s = Seconds(all.run_delay_ns - helpers.run_delay_ns);
   const HostTime host = end.host - start.host;
   cost.neighbour_cores = host.busy_s / cost.wall_s;  // the ranks' own are taken off later
@@ -66,6 +68,7 @@ void AddTraffic(const Traffic& start, const Traffic& end, RankCost& cost) {
   cost.collective_bytes = end.collective_bytes - start.collective_bytes;
 }
 
+// The counts only grow, so the difference is that of the measured iterations.
 std::map<uint64_t, uint64_t> SizesBetween(const Traffic& start, const Traffic& end) {
   std::map<uint64_t, uint64_t> sizes;
   for (const auto& [bytes, count] : end.sizes) {
@@ -85,6 +88,10 @@ Result<std::vector<T>> GatherAll(ranks::Group& group, std::span<const T> mine) {
 }
 
 // One run on this rank.
+//
+//   kTrain   compute; submit each gradient in the backward pass; wait for all
+//   kIdle    compute; the variant exists and gets no gradient
+//   kAlone   submit all gradients at once; wait for all
 class Runner {
  public:
   Runner(const RunStage& stage, BenchRunKind kind, GradientSync* sync)
@@ -100,6 +107,7 @@ class Runner {
       }
     };
     const uint32_t tensor_count = stage_.gradients.tensor_count();
+    // Writing the gradients is work of the trainer, so it comes before the clock starts.
     if (kind_ == BenchRunKind::kAlone) {
       for (uint32_t i = 0; i < tensor_count; ++i) stage_.gradients.Fill(i, rank, iteration);
     }
@@ -111,6 +119,7 @@ class Runner {
     }
     if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    // After the clock has stopped, because the check is no part of an iteration.
     if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) {
       LMDBIO_TRY_VOID(stage_.gradients.Check(stage_.network, stage_.group.size(), iteration));
     }
@@ -120,6 +129,8 @@ class Runner {
   uint64_t checksum() const { return checksum_; }
 
  private:
+  // Equal checksums show that each iteration has done the same work, and that the compiler has kept
+  // it.
   Status CheckWork(uint64_t checksum) {
     if (checksum_ == 0) checksum_ = checksum;
     if (checksum_ == checksum) return {};
@@ -132,12 +143,14 @@ class Runner {
   uint64_t checksum_ = 0;
 };
 
-// How many iterations all ranks measure, by how long the slowest needs for one.
+// How many iterations all ranks measure, by how long the slowest needs for one. All ranks must make
+// as many iterations, because each contains collective calls.
 Result<uint32_t> AgreeOnCount(const RunStage& stage, double iteration_ms) {
   LMDBIO_TRY(const std::vector<double> all,
              GatherAll(stage.group, std::span<const double>(&iteration_ms, 1)));
   const double slowest_s = *std::max_element(all.begin(), all.end()) * 1e-3;
   const double fitting = stage.run_seconds_max / std::max(slowest_s, 1e-9);
+  // Compared as numbers with fractions: for fast iterations it is too large for an integer.
   if (fitting >= stage.iteration_count) return stage.iteration_count;
   return std::min(stage.iteration_count, std::max(kIterationsMin, static_cast<uint32_t>(fitting)));
 }
@@ -152,6 +165,7 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
     LMDBIO_TRY(last_ms, runner.Iterate(iteration));
   }
   LMDBIO_TRY(const uint32_t count, AgreeOnCount(stage, last_ms));
+  // All ranks begin the measured iterations together.
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
   const CounterSnapshot start = TakeSnapshot(helpers);
@@ -177,6 +191,9 @@ Status TakeOffOwnCpu(ranks::Group& host, RankCost& cost) {
   return {};
 }
 
+// `all` has the times of rank 0, then those of rank 1, ... An iteration of training ends when its
+// slowest rank does. Alone, a rank that comes early waits for the others, so the rank that came
+// last has the time of the communication.
 Status Collect(const RunStage& stage, std::span<const double> times, RankCost cost,
                RunResult& result) {
   LMDBIO_TRY_VOID(TakeOffOwnCpu(stage.host, cost));
@@ -208,6 +225,7 @@ std::string_view NameOf(BenchRunKind kind) {
   return "?";
 }
 
+// Stolen time counts, because another virtual machine is a neighbour, too.
 double RunResult::neighbour_cores() const {
   double most = 0;
   for (const RankCost& rank : ranks) {
@@ -233,11 +251,14 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   result.variant = variant.name;
   result.kind = kind;
   result.repetition = repetition;
+  // The threads of a variant are those that exist after it was made and not before.
   const std::vector<pid_t> before = ThreadsOfProcess();
   std::unique_ptr<GradientSync> sync;
   if (!variant.is_none()) {
     auto made = MakeSync(variant, {stage.group, stage.communicator, stage.network, stage.gradients,
                                    stage.settings, NameOf(kind)});
+    // If a rank cannot make the variant, no rank runs it. That is a result and no failure of the
+    // program: the other variants still run.
     const Status agreed =
         ranks::Agree(stage.group, made ? Status() : Fail(std::move(made).error()));
     if (!agreed) {
@@ -256,6 +277,7 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   if (!times) return Fail(std::move(times).error().Within(variant.name));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());
+  // Before Collect, so that the threads of the variant have ended when the next run lists its own.
   sync.reset();
   LMDBIO_TRY_VOID(Collect(stage, *times, cost, result));
   return result;

@@ -48,6 +48,7 @@ Result<VariantChoice> ParseChoice(std::string_view name) {
                     name));
   }
   VariantChoice choice;
+  // From the end of the word: "+place" is the last suffix.
   choice.is_placed = TakeSuffix(words[1], "+place");
   choice.is_traced = TakeSuffix(words[1], "+trace");
   choice.has_graph = words[1] == "graph";
@@ -56,6 +57,7 @@ Result<VariantChoice> ParseChoice(std::string_view name) {
   choice.options.pacing = words[1] == "horovod" ? "cycle" : "event";
   if (words.size() > 2) choice.options.pacing = words[2];
   if (words.size() > 3) choice.options.collective = words[3];
+  // The cyclic pacings are those of the papers, whose control messages go through MPI.
   choice.is_transport_mpi = choice.options.pacing != "event";
   if (words.size() > 4) {
     if (words[4] != "mpi" && words[4] != "own") {
@@ -95,7 +97,8 @@ Status PlaceGradients(const SyncContext& context, sync::Synchronizer& synchroniz
 }
 
 // The backward pass: a node for each layer, which needs those that took its result, and a
-// collective for each gradient.
+// collective for each gradient. Layers are added from the last to the first, so the nodes of the
+// takers exist before their edges.
 sync::Graph BackwardGraph(const LayerNetwork& network) {
   sync::Graph graph;
   std::vector<sync::Graph::NodeIndex> nodes(network.layers.size());
@@ -120,8 +123,11 @@ class SynchronizerSync final : public GradientSync {
         synchronizer_(std::move(synchronizer)),
         handles_(context.gradients.tensor_count()) {}
 
+  // The placed memory ends with the synchronizer, so the gradients leave it first.
   ~SynchronizerSync() override { context_.gradients.MoveBack(); }
 
+  // Any thread that computes. Each tensor has one thread in an iteration, so the handles need no
+  // lock.
   void Submit(uint32_t index) override {
     const std::span<float> values = context_.gradients.tensor(index);
     Result<sync::Handle> handle = synchronizer_->Submit(
@@ -135,6 +141,8 @@ class SynchronizerSync final : public GradientSync {
     if (!failure_) failure_.emplace(std::move(handle).error());
   }
 
+  // Waits for all handles, also after a failure. So no operation of this iteration is in progress
+  // when the next one begins.
   Status WaitAll() override {
     Status first;
     for (std::optional<sync::Handle>& handle : handles_) {
@@ -157,6 +165,7 @@ class SynchronizerSync final : public GradientSync {
     traffic.control_bytes = counters.control_bytes;
     traffic.collectives = counters.collective_count;
     traffic.collective_bytes = counters.collective_bytes;
+    // The flight record forgets old events. The numbers of the calls show the ones that are new.
     AddSizes(synchronizer_->FlightRecord());
     traffic.sizes = sizes_;
     return traffic;
@@ -214,6 +223,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   }
   sync::SyncParts parts;
   if (choice.options.collective == "mpi") {
+    // The baseline blocks in MPI, as the systems of the papers do.
     parts.collectives = [&context](ranks::Health& health) {
       return sync::MpiCollectives(context.communicator, health,
                                   {.waiting = sync::MpiWaiting::kBlock});

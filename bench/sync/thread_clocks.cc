@@ -15,6 +15,7 @@
 namespace lmdbio::bench {
 namespace {
 
+// 0 for the clock of a thread that has ended.
 uint64_t ReadClock(clockid_t clock) {
   timespec time{};
   if (clock_gettime(clock, &time) != 0) return 0;
@@ -41,6 +42,7 @@ ThreadTime& ThreadTime::operator+=(const ThreadTime& other) {
   return *this;
 }
 
+// Sorted, because ThreadsSince needs sorted lists.
 std::vector<pid_t> ThreadsOfProcess() {
   std::vector<pid_t> threads;
   DIR* folder = ::opendir("/proc/self/task");
@@ -57,6 +59,8 @@ std::vector<pid_t> ThreadsOfProcess() {
 ThreadTime TimeOf(pid_t thread) {
   ThreadTime time;
   time.cpu_ns = ReadClock(ClockOf(thread));
+  // The second number of schedstat is the run delay in nanoseconds. The clock above gives the
+  // processor time, so the first number is not used.
   std::ifstream file(fmt::format("/proc/self/task/{}/schedstat", thread));
   uint64_t cpu_ns = 0;
   file >> cpu_ns >> time.run_delay_ns;
@@ -69,6 +73,8 @@ ThreadTime TimeOf(const std::vector<pid_t>& threads) {
   return sum;
 }
 
+// The threads of the program live on, so a number that is new belongs to a thread that was made
+// since.
 std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   const std::vector<pid_t> now = ThreadsOfProcess();
   std::vector<pid_t> added;
@@ -83,6 +89,8 @@ HostTime HostTime::operator-(const HostTime& before) const {
   return {busy_s - before.busy_s, steal_s - before.steal_s};
 }
 
+// Waiting for storage counts as idle, because the core could serve others meanwhile. Stolen time is
+// that of other virtual machines; it disturbs a run like a neighbour, and is kept apart.
 HostTime TimeOfHost() {
   std::ifstream file("/proc/stat");
   std::string word;
@@ -106,6 +114,7 @@ std::string CpuGovernor() {
   return word;
 }
 
+// The cores that this process may use, which a launcher or container may have limited.
 unsigned CoreCount() {
   cpu_set_t cores;
   CPU_ZERO(&cores);

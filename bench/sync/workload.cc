@@ -16,6 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// For each result of the forward pass, a backward pass computes two: the gradients of the weights
+// and of the inputs.
 constexpr double kForwardShare = 1.0 / 3;
 constexpr size_t kTensorAlignment = 64;
 constexpr size_t kTensorAlignmentFloats = kTensorAlignment / sizeof(float);
@@ -47,6 +49,7 @@ uint64_t UnitsPerBatch(const WorkloadOptions& options) {
 
 }  // namespace
 
+// The fastest of the tries, because a disturbance only makes a try slower.
 double MeasureUnitsPerSecond() {
   const std::vector<uint64_t> words = WorkWords();
   constexpr uint64_t kUnits = 2000;
@@ -65,6 +68,8 @@ void Gradients::Free::operator()(float* memory) const {
   ::operator delete[](memory, std::align_val_t(4096));
 }
 
+// One block of memory in which each tensor begins at a cache line, so that no two threads write to
+// one line.
 Gradients::Gradients(const LayerNetwork& network) {
   size_t floats = 0;
   std::vector<size_t> starts;
@@ -82,12 +87,15 @@ Gradients::Gradients(const LayerNetwork& network) {
   own_ = tensors_;
 }
 
+// Rank r writes (r + 1) times a whole number, so the sum over P ranks is P (P + 1) / 2 times it.
+// All these numbers are exact in float32, in any order of addition.
 void Gradients::Fill(uint32_t index, int rank, uint64_t iteration) {
   const std::span<float> values = tensors_[index];
   const float factor = static_cast<float>(rank + 1);
   for (size_t i = 0; i < values.size(); ++i) values[i] = factor * Share(index, iteration, i);
 }
 
+// First and last elements find wrong bounds, the inner ones find chunks that were skipped.
 Status Gradients::Check(const LayerNetwork& network, int rank_count, uint64_t iteration) const {
   const float factors = static_cast<float>(rank_count * (rank_count + 1) / 2);
   for (uint32_t index = 0; index < tensor_count(); ++index) {
@@ -112,6 +120,7 @@ Workload::Workload(const LayerNetwork& network, const WorkloadOptions& options)
   const auto units = static_cast<double>(options.units);
   forward_units_ = Divide(network, units * kForwardShare);
   backward_units_ = Divide(network, units * (1 - kForwardShare));
+  // The thread that calls Iterate computes, too.
   for (uint32_t i = 1; i < options.threads; ++i) helpers_.emplace_back([this] { RunHelper(); });
 }
 
@@ -125,6 +134,7 @@ Workload::~Workload() {
 }
 
 uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
+  // The factor makes the checksum depend on the pass in which a layer was computed.
   const uint64_t forward = RunPass(PassDirection::kForward, nullptr);
   return forward + 3 * RunPass(PassDirection::kBackward, &ready);
 }
@@ -148,6 +158,8 @@ uint64_t Workload::RunPass(PassDirection direction,
   return checksum_;
 }
 
+// The lock is held except for the work itself. A thread waits if layers are left and none of them
+// can be computed, because another thread computes one before them.
 void Workload::ComputeLayers() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -164,11 +176,13 @@ void Workload::ComputeLayers() {
   }
 }
 
+// Without the lock: the direction stays the same as long as a pass has layers.
 uint64_t Workload::UnitsOf(uint32_t layer) const {
   return schedule_.direction() == PassDirection::kForward ? forward_units_[layer]
                                                           : backward_units_[layer];
 }
 
+// `pass_number_` shows a pass that this thread has not joined, also if that pass is over already.
 void Workload::RunHelper() {
   uint64_t done_number = 0;
   while (true) {
