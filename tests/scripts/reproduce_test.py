@@ -30,7 +30,7 @@ SCALE = ("--hosts", "1,2", "--ranks-per-host", "1", "--repeat", "2", "--records"
          "--batch", "500", "--iterations", "4", "--delay", "0", "--rate", "none")
 # Runs lmdbio-bench, but refuses one strategy. Leak detection is off, as in bench_program.py.
 WRAPPER = """#!/bin/sh
-if [ "$3" = {refused} ]; then echo "lmdbio-bench: no strategy is called '$3'" >&2; exit 2; fi
+if [ "$3" = {refused} ]; then echo "lmdbio-bench: strategy '$3' is unknown" >&2; exit 2; fi
 ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" exec "{bench}" "$@"
 """
 VERDICT = re.compile(r"\*\*(holds|does not hold|holds at .+; not at .+|cannot be decided .+)\*\*")

@@ -112,7 +112,7 @@ class BenchFault(unittest.TestCase):
                 "--no-raw",
                 "--max-batches", epochs * RECORDS // 100, "--repeat", 1, "--allow-map", "off",
                 "--cache", "direct", "--keep-bytes", "1G")["runs"]
-            self.assertIn("what was read is kept", run["how"])
+            self.assertIn("with a file cache", run["how"])
             crossed.append(json.loads(mount.take_stats())["bytes"])
         self.assertEqual(crossed[0], crossed[1])
 

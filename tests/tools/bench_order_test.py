@@ -143,7 +143,7 @@ class BenchOrder(unittest.TestCase):
         self.assert_fails(1, [str(text), "not an LMDB data file"], text)
         self.assert_fails(1, ["there is none of that name"], "--database-name", "other", self.many,
                           all_ranks=(0, 2))
-        self.assert_fails(1, ["nothing would be left"], "--tail", "drop",
+        self.assert_fails(1, ["tail drop leaves no batch"], "--tail", "drop",
                           "--global-batch-size", 10**6,
                           self.many)
         self.assert_fails(1, ["no", "file"], "--json", self.folder / "no" / "file", self.many)

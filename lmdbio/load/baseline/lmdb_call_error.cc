@@ -63,9 +63,11 @@ Error LmdbCallError(int rc, std::string_view path, std::string_view what) {
 
 Error LmdbOpenError(int rc, const std::string& data_path) {
   if (rc == MDB_INVALID && IsVersion3(data_path)) {
-    return Error(ErrorCode::kUnsupported,
-                 fmt::format("{}: a file of data version 3, which this liblmdb ({}) does not read",
-                             data_path, mdb_version(nullptr, nullptr, nullptr)));
+    return Error(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "{}: this liblmdb ({}) does not support data version 3; use liblmdb 1.0 or later",
+            data_path, mdb_version(nullptr, nullptr, nullptr)));
   }
   return LmdbCallError(rc, data_path, "mdb_env_open");
 }

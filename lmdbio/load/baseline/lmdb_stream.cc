@@ -109,9 +109,10 @@ Status CursorStream::Gather(const BatchGroup& group, Share share, int rank, int 
   const BatchSpan first = group.first_span();
   const uint64_t share_count = ShareCount(first, share, rank, rank_count);
   if (share_count > kEntriesMax / group.batch_count) {
-    return Fail(ErrorCode::kResourceExhausted,
-                path_ + ": a batch of " + std::to_string(first.record_count) +
-                    " records leaves one rank more than it can hold; make the batch smaller");
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        path_ + ": a batch of " + std::to_string(first.record_count) +
+            " records exceeds the memory for the share of one rank; reduce global_batch_size");
   }
   entries.resize(group.batch_count * share_count);
   uint64_t gathered = 0;

@@ -72,7 +72,9 @@ Status ReaderSlotPin::Register() {
   const std::lock_guard lock(Pinned().mutex);
   if (!Pinned().files.insert(file_).second) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: this process has pinned a snapshot of the file already", path_));
+                fmt::format("{}: this process already has a pinned snapshot of the file; close its "
+                            "loader or dataset first",
+                            path_));
   }
   is_registered_ = true;
   return {};

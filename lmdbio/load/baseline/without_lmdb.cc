@@ -22,7 +22,7 @@ Error WithoutLmdb(std::string_view data_path, std::string_view feature, std::str
 
 Result<std::unique_ptr<LmdbStream>> LmdbStream::Open(const std::string& data_path,
                                                      const std::string& /*database_name*/) {
-  return Fail(WithoutLmdb(data_path, "strategy lmdb", "another strategy, as auto"));
+  return Fail(WithoutLmdb(data_path, "strategy lmdb", "another strategy, such as auto"));
 }
 
 Result<std::unique_ptr<SnapshotPin>> SnapshotPin::Open(const std::string& data_path) {

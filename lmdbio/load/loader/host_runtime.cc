@@ -93,7 +93,7 @@ Status HostRuntime::WatchPeers() {
   const std::vector<int> unwatched = window_->WatchPeers();
   if (!unwatched.empty() && context_.member.reader_index == 0) {
     context_.notes.Add(
-        fmt::format("the end of rank {} would not be noticed: its process is in another pid "
+        fmt::format("the end of rank {} cannot be detected: its process is in another pid "
                     "namespace, or pidfd_open and /proc are refused",
                     fmt::join(unwatched, ", ")));
   }
@@ -143,7 +143,7 @@ Status HostRuntime::OpenFileCache() {
     cache_memory_ = std::move(*memory);
     AdviseHugePages(*cache_memory_);
   } else if (context_.member.reader_index == 0) {
-    context_.notes.Add(memory.error().message() + ": nothing of the file is kept in memory");
+    context_.notes.Add(memory.error().message() + ": the file cache is off");
   }
   return {};
 }
@@ -222,7 +222,7 @@ std::function<ReadCost()> HostRuntime::CostOfReads() const {
       const auto measured = file::MeasureStorageCost(path, engine, file_bytes, block_bytes, &lines);
       notes.Add(std::move(lines));
       if (measured) cost = *measured;
-      if (!measured) notes.Add(measured.error().message() + ": the cost of reads is assumed");
+      if (!measured) notes.Add(measured.error().message() + ": using default read costs");
     }
     return ReadCost{cost.request_s, cost.byte_s};
   };

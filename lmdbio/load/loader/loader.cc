@@ -136,9 +136,8 @@ Status Loader::Impl::AgreeOnHandOff() {
   if (can_hand_on) return {};
   decision_.locating = LocateMethod::kCursor;
   notes_.Add(
-      "lmm-dm hands its cursor on only where each host's records of a batch lie together: with "
-      "share block, without reuse, and ranks that follow each other on each host; here every "
-      "host walks by itself");
+      "strategy lmm-dm: the cursor hand-off needs share block, reuse 1 and consecutive ranks on "
+      "each host; every host uses a cursor of its own instead");
   return {};
 }
 
@@ -178,8 +177,8 @@ Status Loader::Impl::CheckSameOnAll(const std::string& position) {
     if (std::memcmp(all.data(), all.data() + static_cast<size_t>(rank) * sizeof mine,
                     sizeof mine) != 0) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("rank {} goes on elsewhere than rank 0: ranks must have had the same "
-                              "batches",
+                  fmt::format("rank {} continues at another position than rank 0; give all ranks "
+                              "the same state or epoch, after the same number of batches",
                               rank));
     }
   }
@@ -229,8 +228,7 @@ std::string Loader::Impl::Describe() const {
       token_count > 0 ? fmt::format("; {} reader(s) at a time", token_count) : "";
   const std::string engine =
       reader != nullptr ? reader->engine_name() : file::EngineKindName(decision_.engine);
-  const std::string_view kept =
-      reader != nullptr && reader->keeps() ? "; what was read is kept" : "";
+  const std::string_view kept = reader != nullptr && reader->keeps() ? "; with a file cache" : "";
   return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}", LocatingName(decision_.locating),
                      engine, options_.block_bytes, extras, turns, kept);
 }

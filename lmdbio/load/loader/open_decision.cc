@@ -97,36 +97,36 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
 // Rejects combinations of order options that contradict each other.
 Status CheckOrder(const LoaderOptions& options) {
   if (options.group_batches > kGroupBatchesMax) {
-    return BadOption(fmt::format("group_batches is {}; it can be at most {}", options.group_batches,
-                                 kGroupBatchesMax));
+    return BadOption(fmt::format("group_batches {} is out of range; expected at most {}",
+                                 options.group_batches, kGroupBatchesMax));
   }
   if (options.reuse < 1 || options.reuse > Schedule::kReuseMax) {
-    return BadOption(
-        fmt::format("reuse is {}; it can be 1 to {}", options.reuse, Schedule::kReuseMax));
+    return BadOption(fmt::format("reuse {} is out of range; expected 1 to {}", options.reuse,
+                                 Schedule::kReuseMax));
   }
   const bool deals = DealsOut(options.order, options.shuffle, options.reuse);
   if (deals && options.share == Share::kRoundRobin) {
     return BadOption(
-        "chunked order, block shuffle and reuse need shares that are blocks: dealt out "
-        "round-robin, no rank's records lie together");
+        "share round-robin excludes order chunked, shuffle block and reuse; use share block or "
+        "fill");
   }
   const StrategyTraits& composition = CompositionOf(options.strategy);
   const bool has_layout = composition.locating == LocateMethod::kScan ||
                           composition.locating == LocateMethod::kProvenance ||
                           composition.locating == LocateMethod::kBest;
   if (options.order == Order::kShuffle && !has_layout) {
-    return BadOption(fmt::format(
-        "strategy {} finds records one after the other and cannot shuffle; auto, scan and those "
-        "with provenance can",
-        composition.name));
+    return BadOption(
+        fmt::format("strategy {} cannot shuffle, because it finds records one after the other; use "
+                    "auto, scan or a strategy with provenance",
+                    composition.name));
   }
   if (options.reuse > 1 && composition.locating == LocateMethod::kNone) {
-    return BadOption(fmt::format("strategy {} hands out each record once and cannot reuse any",
-                                 composition.name));
+    return BadOption(
+        fmt::format("strategy {} does not support reuse; use another strategy", composition.name));
   }
   if (!options.state.empty() && options.epoch > 0) {
-    return BadOption(
-        fmt::format("a saved state and a first epoch, {}, exclude each other", options.epoch));
+    return BadOption(fmt::format(
+        "epoch {} and a saved state exclude each other; give only one of them", options.epoch));
   }
   return {};
 }
@@ -134,32 +134,34 @@ Status CheckOrder(const LoaderOptions& options) {
 }  // namespace
 
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
-  if (queue_depth == 0) return BadOption("queue_depth is 0; it can be 1 or more");
+  if (queue_depth == 0) return BadOption("queue_depth 0 is out of range; expected 1 or more");
   if (block_bytes == 0 || block_bytes % kStretchAlignBytes != 0) {
-    return BadOption(fmt::format("block_bytes is {}; it can be a multiple of {}", block_bytes,
-                                 kStretchAlignBytes));
+    return BadOption(fmt::format("block_bytes {} is invalid; expected a positive multiple of {}",
+                                 block_bytes, kStretchAlignBytes));
   }
   return {};
 }
 
 Status CheckOptions(const LoaderOptions& options) {
   if (options.global_batch_size == 0)
-    return BadOption("global_batch_size is 0; it can be 1 or more");
-  if (options.readers_per_host == 0) return BadOption("readers_per_host is 0; it can be 1 or more");
+    return BadOption("global_batch_size 0 is out of range; expected 1 or more");
+  if (options.readers_per_host == 0)
+    return BadOption("readers_per_host 0 is out of range; expected 1 or more");
   LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
   LMDBIO_TRY_VOID(CheckOrder(options));
   if (options.num_shards < 1 || options.shard_id < 0 || options.shard_id >= options.num_shards) {
     return BadOption(
-        fmt::format("there is no shard {} of {}", options.shard_id, options.num_shards));
+        fmt::format("shard_id {} is out of range for num_shards {}; shards are numbered from 0",
+                    options.shard_id, options.num_shards));
   }
   if (options.memory_budget_bytes < kMemoryBudgetMin) {
-    return BadOption(fmt::format("memory_budget_bytes is {}; it can be {} or more",
+    return BadOption(fmt::format("memory_budget_bytes {} is out of range; expected {} or more",
                                  options.memory_budget_bytes, kMemoryBudgetMin));
   }
   if (options.keep_bytes < -1) {
-    return BadOption(
-        fmt::format("keep_bytes is {}; it can be -1 (never), 0 (automatic) or a number of bytes",
-                    options.keep_bytes));
+    return BadOption(fmt::format(
+        "keep_bytes {} is out of range; expected -1 (never), 0 (automatic) or a number of bytes",
+        options.keep_bytes));
   }
   return {};
 }
@@ -207,7 +209,8 @@ StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options
 
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch) {
   if (epoch <= kPositionMax / positions_per_epoch) return {};
-  return BadOption(fmt::format("epoch {} is more than there can be", epoch));
+  return BadOption(fmt::format("epoch {} is out of range; expected at most {}", epoch,
+                               kPositionMax / positions_per_epoch));
 }
 
 Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
@@ -249,8 +252,8 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
   }
   if (options.tail == Tail::kDrop && options.global_batch_size > facts.record_count) {
     return BadOption(
-        fmt::format("{}: a batch of {} is more than the {} records there are, and the "
-                    "rest is to be dropped: nothing would be left",
+        fmt::format("{}: global_batch_size {} exceeds the {} records, so tail drop leaves no "
+                    "batch; reduce global_batch_size or use another tail",
                     data_path, options.global_batch_size, facts.record_count));
   }
   const file::Snapshot& snapshot = database.pages().snapshot();

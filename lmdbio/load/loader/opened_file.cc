@@ -43,7 +43,7 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   if (!has_choice) return Fail(std::move(found).error());
   // Absent provenance is normal. Provenance that does not fit is worth a line.
   if (found.error().code() != ErrorCode::kNotFound) {
-    notes.Add(found.error().message() + ": scanning the tree instead");
+    notes.Add(found.error().message() + ": using a page walk instead");
   }
   decision.locating = LocateMethod::kScan;
   return decision;

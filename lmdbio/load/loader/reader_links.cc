@@ -23,7 +23,7 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
       // Each host can walk the whole tree alone, so a failure here must not end the job.
       Result<std::unique_ptr<LayoutAllGather>> gather = LayoutAllGather::Create(readers, job_rank);
       if (gather) links.gather = std::move(*gather);
-      if (!gather) notes.Add(gather.error().message() + ": every host walks by itself");
+      if (!gather) notes.Add(gather.error().message() + ": every host walks the whole tree");
       return {};
     }
     default: {
@@ -44,7 +44,7 @@ Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const Host
   Result<std::unique_ptr<Stagger>> stagger =
       Stagger::Create(*alike, std::move(turns), group.rank());
   if (stagger) links.stagger = std::move(*stagger);
-  if (!stagger) notes.Add(stagger.error().message() + ": readers take no turns");
+  if (!stagger) notes.Add(stagger.error().message() + ": staggering is off");
   return {};
 }
 

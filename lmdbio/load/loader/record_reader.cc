@@ -40,7 +40,7 @@ Status RecordReader::Prepare(const std::string& data_path, const RecordReaderOpt
     locator_ = MakeLayoutLocator(std::move(*layout));
   } else {
     if (layout.error().code() != ErrorCode::kNotFound) {
-      notes_.push_back(layout.error().message() + ": scanning the tree instead");
+      notes_.push_back(layout.error().message() + ": using a page walk instead");
     }
     locator_ = MakeScanLocator(database, nullptr, nullptr);
   }
@@ -61,8 +61,8 @@ Status RecordReader::CheckNumbers(std::span<const uint64_t> numbers) {
   sorted_.erase(std::unique(sorted_.begin(), sorted_.end()), sorted_.end());
   if (!sorted_.empty() && sorted_.back() >= record_count_) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: there is no record {}: they are numbered from 0 to {}",
-                            source_->name(), sorted_.back(), record_count_ - 1));
+                fmt::format("{}: record {} is out of range; expected 0 to {}", source_->name(),
+                            sorted_.back(), record_count_ - 1));
   }
   return {};
 }

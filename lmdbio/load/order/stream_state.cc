@@ -42,8 +42,8 @@ class Fields {
     if (value == nullptr) return least;
     if (!value->is_number_unsigned() || value->get<uint64_t>() < least ||
         value->get<uint64_t>() > most) {
-      Wrong(
-          fmt::format("has a {}{} that is not a number from {} to {}", where_, name, least, most));
+      Wrong(fmt::format("is invalid: {}{} must be a number from {} to {}", where_, name, least,
+                        most));
       return least;
     }
     return value->get<uint64_t>();
@@ -53,7 +53,7 @@ class Fields {
     const json* value = Find(name);
     if (value == nullptr) return "";
     if (!value->is_string() || value->get_ref<const std::string&>().size() > kNameBytesMax) {
-      Wrong(fmt::format("has a {}{} that is not a string of at most {} bytes", where_, name,
+      Wrong(fmt::format("is invalid: {}{} must be a string of at most {} bytes", where_, name,
                         kNameBytesMax));
       return "";
     }
@@ -66,7 +66,7 @@ class Fields {
     for (size_t i = 0; i < kSize; ++i) {
       if (names[i] == text) return static_cast<Value>(i);
     }
-    Wrong(fmt::format("has a {}{} of '{}', which is unknown", where_, name, text));
+    Wrong(fmt::format("is invalid: {}{} '{}' is unknown", where_, name, text));
     return Value{};
   }
 
@@ -74,7 +74,7 @@ class Fields {
     const json* value = Find(name);
     static const json kNothing = json::object();
     if (value != nullptr && !value->is_object()) {
-      Wrong(fmt::format("has a {}{} that is not an object", where_, name));
+      Wrong(fmt::format("is invalid: {}{} must be an object", where_, name));
       value = nullptr;
     }
     return {value != nullptr ? *value : kNothing, where_ + name + "."};
@@ -86,7 +86,7 @@ class Fields {
   const json* Find(const char* name) {
     const auto found = object_.find(name);
     if (found != object_.end()) return &*found;
-    Wrong(fmt::format("lacks {}{}", where_, name));
+    Wrong(fmt::format("is invalid: {}{} is missing", where_, name));
     return nullptr;
   }
   void Wrong(std::string why) {
@@ -105,24 +105,25 @@ bool DealsOut(const ScheduleOptions& options) {
 Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   const ScheduleOptions& schedule = state.schedule;
   if (schedule.tail == Tail::kDrop && schedule.batch_size > schedule.walk.record_count) {
-    return Bad("drops every record: batch_size is more than dataset.records");
+    return Bad("is invalid: with order.tail drop, batch_size must not exceed dataset.records");
   }
-  if (schedule.origin.batch > state.next_batch) return Bad("has an origin.batch behind its batch");
+  if (schedule.origin.batch > state.next_batch)
+    return Bad("is invalid: origin.batch must not exceed batch");
   if (state.next_batch - schedule.origin.batch > kPositionMax / schedule.batch_size) {
-    return Bad("has a batch beyond the last possible position");
+    return Bad("is invalid: batch lies beyond the last possible position");
   }
   if (DealsOut(schedule) &&
       schedule.origin.position % (schedule.walk.record_count * schedule.reuse) != 0) {
-    return Bad("has an origin.position that is not the start of an epoch");
+    return Bad("is invalid: origin.position is not the start of an epoch");
   }
   const BatchSpan next = Schedule(schedule).Batch(state.next_batch);
   if (next.first_position != position) {
-    return Bad(fmt::format("contradicts itself: its position is {}, its batch {} begins at {}",
-                           position, state.next_batch, next.first_position));
+    return Bad(fmt::format("is invalid: position is {}, but batch {} begins at {}", position,
+                           state.next_batch, next.first_position));
   }
   if (next.epoch != epoch) {
-    return Bad(fmt::format("contradicts itself: its epoch is {}, its batch {} is of epoch {}",
-                           epoch, state.next_batch, next.epoch));
+    return Bad(fmt::format("is invalid: epoch is {}, but batch {} belongs to epoch {}", epoch,
+                           state.next_batch, next.epoch));
   }
   return {};
 }
@@ -161,11 +162,12 @@ std::string EncodeStreamState(const StreamState& state) {
 
 Result<StreamState> DecodeStreamState(std::string_view text) {
   const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return Bad("is no JSON object");
+  if (!parsed.is_object()) return Bad("is not a JSON object");
   Fields all(parsed, "");
   const uint64_t version = all.Number("lmdbio_state", 0, ~uint64_t{0});
   if (!all.wrong() && version != kVersion) {
-    return Bad(fmt::format("has lmdbio_state {}, this library knows {}", version, kVersion));
+    return Bad(fmt::format("has version {} (lmdbio_state); this version of lmdbio reads version {}",
+                           version, kVersion));
   }
   StreamState state;
   Fields dataset = all.Object("dataset");
@@ -205,7 +207,7 @@ class Comparison {
   template <typename Value>
   void Same(const char* field, const Value& saved, const Value& here) {
     if (!difference_ && saved != here) {
-      difference_ = fmt::format("was saved with {} {}, here it is {}", field, saved, here);
+      difference_ = fmt::format("was saved with {} {}, but the loader has {}", field, saved, here);
     }
   }
 

@@ -76,7 +76,7 @@ std::string OptionDifference(std::span<const OptionValue> first, std::span<const
     ++i;
     if (one.digest == two.digest) continue;
     if (IsLong(one) || IsLong(two)) {
-      return fmt::format("{} of rank {} is not that of rank 0", info.name, rank);
+      return fmt::format("{} of rank {} differs from that of rank 0", info.name, rank);
     }
     return fmt::format("{} is '{}' on rank {} and '{}' on rank 0", info.name, two.shown.data(),
                        rank, one.shown.data());

@@ -24,7 +24,7 @@ Result<Strategy> ParseStrategy(std::string_view name) {
     known += row.name;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no strategy is called '{}'; there are {}", name, known));
+              fmt::format("strategy '{}' is unknown; expected one of {}", name, known));
 }
 
 }  // namespace lmdbio::load

@@ -32,7 +32,7 @@ Status BlockRepair::Reread(uint64_t slot, MutableBytes memory, const PlannedExte
   if (length_bytes <= kPartBytesMin) {
     if (window_.AddBadRange(slot, {extent.at, length_bytes})) return {};
     return Fail(read.error().Copy().Within(fmt::format(
-        "{}: too much of the file cannot be read to skip it record by record", source.name())));
+        "{}: too many unreadable parts to skip their records one by one", source.name())));
   }
   const uint64_t half = AlignUp(length_bytes / 2, kPartBytesMin);
   LMDBIO_TRY_VOID(Reread(slot, memory, {{offset, half}, extent.at}));

@@ -20,14 +20,15 @@ Result<LeafPage> RecordChecker::OpenRun(const PlannedRun& run, Bytes pages) cons
 Result<LeafPage> RecordChecker::OpenLeaf(const PlannedRun& run, Bytes bytes) const {
   LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.leaf, bytes));
   if (page.header.kind != file::PageKind::kLeaf) {
-    return pages_.Corrupt(run.leaf, "is no leaf page, although the layout says so");
+    return pages_.Corrupt(run.leaf, "is not a leaf page, but the layout has records on it");
   }
   Result<LeafPage> leaf = LeafPage::Parse(pages_.page_format(), page.bytes, page.header);
   if (!leaf) return pages_.InFile(std::move(leaf).error());
   const uint64_t nodes = run.kind == RunKind::kNodes ? run.record_count : 1;
   if (run.first_node + nodes > leaf->entry_count()) {
-    return pages_.Corrupt(run.leaf, fmt::format("holds {} nodes, the layout expects {} from {} on",
-                                                leaf->entry_count(), nodes, run.first_node));
+    return pages_.Corrupt(run.leaf,
+                          fmt::format("holds {} nodes, but the layout expects {} from node {} on",
+                                      leaf->entry_count(), nodes, run.first_node));
   }
   return leaf;
 }
@@ -35,7 +36,7 @@ Result<LeafPage> RecordChecker::OpenLeaf(const PlannedRun& run, Bytes bytes) con
 Status RecordChecker::CheckHome(const PlannedRun& run, Bytes bytes) const {
   LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.home, bytes));
   if (page.header.kind == file::PageKind::kBranch) {
-    return pages_.Corrupt(run.home, "is no leaf page, although the layout says so");
+    return pages_.Corrupt(run.home, "is not a leaf page, but the layout has records on it");
   }
   return {};
 }
@@ -53,22 +54,22 @@ Result<LeafEntry> RecordChecker::EntryOf(const PlannedRun& run, const LeafPage& 
 Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
                                  const LeafEntry& entry, Extent value) const {
   const auto other = [&](std::string_view what) {
-    return pages_.Corrupt(run.leaf, fmt::format("{} than the layout says, {} bytes at {}", what,
-                                                value.length_bytes, value.offset));
+    return pages_.Corrupt(run.leaf, fmt::format("{}; the layout expects {} bytes at offset {}",
+                                                what, value.length_bytes, value.offset));
   };
   switch (entry.flags) {
     case file::kSubPageNode:
     case file::kSubTreeNode:
       if (run.kind == RunKind::kDuplicates) return {};
-      return other("a node holds duplicates, other");
+      return other("a node holds duplicates instead of one value");
     case file::kOverflowNode: {
-      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
+      if (run.kind != RunKind::kNodes) return other("a node holds one value instead of duplicates");
       LMDBIO_TRY(const Extent found, pages_.OverflowExtent(run.leaf, leaf, entry));
       if (found == value) return {};
       return other("a node refers to another value");
     }
     default: {
-      if (run.kind != RunKind::kNodes) return other("a node holds one value, other");
+      if (run.kind != RunKind::kNodes) return other("a node holds one value instead of duplicates");
       const uint64_t page_bytes = pages_.page_format().page_size_bytes();
       const Extent found{run.leaf.value * page_bytes + entry.data_offset, entry.value_bytes};
       if (found == value) return {};

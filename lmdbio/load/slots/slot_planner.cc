@@ -120,8 +120,8 @@ Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
       ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
   if (share > limits_.ring_bytes / sizeof(RecordEntry) / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("batch {} holds {} records for one rank; make the batch smaller or the "
-                            "memory budget larger",
+                fmt::format("batch {} has {} records for one rank, more than memory_budget_bytes "
+                            "allows; reduce global_batch_size or raise memory_budget_bytes",
                             group.first_batch, share));
   }
   if (!has_looked_ahead_) LookAhead(group.first_batch);
@@ -156,11 +156,11 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   if (!reserved) {
     const bool is_group = slot.groups.front().batch_count > 1;
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{} {} needs {} bytes of this host's memory, the budget leaves {}; "
-                            "make the {} smaller or the memory budget larger",
+                fmt::format("{} {} needs {} bytes of this host's memory, but memory_budget_bytes "
+                            "leaves {}; reduce {} or raise memory_budget_bytes",
                             is_group ? "the group that begins with batch" : "batch",
                             slot.batches.front().number, size_bytes, limits_.ring_bytes,
-                            is_group ? "group" : "batch"));
+                            is_group ? "group_batches" : "global_batch_size"));
   }
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;

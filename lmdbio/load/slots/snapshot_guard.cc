@@ -63,19 +63,21 @@ Status SnapshotGuard::CheckUnchanged() const {
   };
   LMDBIO_TRY(const Identity now, Identify(source.name()));
   if (now.device != identity_.device || now.inode != identity_.inode) {
-    return stale("another file has taken its place");
+    return stale("another file has replaced it");
   }
   if (now.size_bytes != identity_.size_bytes) {
-    return stale(fmt::format("{} bytes became {}", identity_.size_bytes, now.size_bytes));
+    return stale(
+        fmt::format("its size changed from {} to {} bytes", identity_.size_bytes, now.size_bytes));
   }
   LMDBIO_TRY(const file::Snapshot snapshot, file::TakeSnapshot(source));
   const uint64_t then = environment_.snapshot().meta.transaction_id;
   if (snapshot.meta.transaction_id != then) {
-    return stale(fmt::format("transaction {} became {}", then, snapshot.meta.transaction_id));
+    return stale(fmt::format("its transaction id changed from {} to {}", then,
+                             snapshot.meta.transaction_id));
   }
   if (now.modified.tv_sec != identity_.modified.tv_sec ||
       now.modified.tv_nsec != identity_.modified.tv_nsec) {
-    return stale("its time of modification is another");
+    return stale("its modification time has changed");
   }
   return {};
 }

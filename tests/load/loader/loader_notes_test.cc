@@ -185,7 +185,7 @@ TEST_CASE("A loader says whose end it would not notice", "[loader][notes]") {
     return verdict == Verdict::kRight ? said : "not opened";
   });
   CHECK(job.EndOf(0) ==
-        "the end of rank 1 would not be noticed: its process is in another pid namespace, or "
+        "the end of rank 1 cannot be detected: its process is in another pid namespace, or "
         "pidfd_open and /proc are refused");
   CHECK(job.EndOf(1) == "");
 }

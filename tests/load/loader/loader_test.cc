@@ -149,7 +149,7 @@ TEST_CASE("A chunk that does not fit is refused, and says what to do", "[loader]
   REQUIRE(got.errors[0].has_value());
   CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
   INFO(got.errors[0]->message());
-  CHECK(got.errors[0]->message().find("make the group smaller") != std::string::npos);
+  CHECK(got.errors[0]->message().find("reduce group_batches") != std::string::npos);
   options.group_batches = 0;  // as many as hold 32 MiB: all of them
   options.memory_budget_bytes = 64 << 20;
   const Delivered whole = Deliver({2, 64}, data_file, options);
@@ -206,7 +206,7 @@ TEST_CASE("Provenance of another state is refused, and auto scans instead", "[lo
   REQUIRE_FALSE(scanned.errors[0].has_value());
   CHECK((scanned.records == Expected(data_file, options)));
   CHECK(std::count_if(scanned.notes.begin(), scanned.notes.end(), [](const std::string& note) {
-          return note.find("scanning the tree instead") != std::string::npos;
+          return note.find("using a page walk instead") != std::string::npos;
         }) == 1);
 }
 
@@ -296,7 +296,7 @@ TEST_CASE("A batch larger than the memory budget is refused with its size", "[lo
   const Delivered got = Deliver({2, 64}, data_file, options);
   for (const auto& error : got.errors) REQUIRE(error.has_value());
   CHECK(got.errors[0]->code() == ErrorCode::kResourceExhausted);
-  CHECK(got.errors[0]->message().find("memory budget") != std::string::npos);
+  CHECK(got.errors[0]->message().find("memory_budget_bytes") != std::string::npos);
 }
 
 }  // namespace

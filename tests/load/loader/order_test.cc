@@ -278,7 +278,8 @@ TEST_CASE("Shards together are one job", "[loader][order]") {
   options.shard_id = 2;
   const Delivered got = Deliver({1, 64}, data_file, options);
   REQUIRE(got.errors[0].has_value());
-  CHECK_THAT(got.errors[0]->message(), ContainsSubstring("no shard 2 of 2"));
+  CHECK_THAT(got.errors[0]->message(),
+             ContainsSubstring("shard_id 2 is out of range for num_shards 2"));
 }
 
 // Runs a training loop on each rank. Returns the first fault, or "".
@@ -366,7 +367,7 @@ TEST_CASE("States of ranks must be the same", "[loader][order]") {
     messages.push_back(set ? "" : set.error().message());
   });
   for (const std::string& message : messages) {
-    CHECK_THAT(message, ContainsSubstring("rank 1 goes on elsewhere than rank 0"));
+    CHECK_THAT(message, ContainsSubstring("rank 1 continues at another position than rank 0"));
   }
 }
 
@@ -383,13 +384,13 @@ TEST_CASE("A state of another dataset is refused", "[loader][order]") {
   for (const auto& error : got.errors) {
     REQUIRE(error.has_value());
     CHECK(error->code() == ErrorCode::kStale);
-    CHECK_THAT(error->message(), ContainsSubstring("record count 97, here it is 1000"));
+    CHECK_THAT(error->message(), ContainsSubstring("record count 97, but the loader has 1000"));
   }
   options.seed = 1;
   const Delivered another_order = Deliver({1, 64}, one, options);
   REQUIRE(another_order.errors[0].has_value());
   CHECK(another_order.errors[0]->code() == ErrorCode::kInvalidArgument);
-  CHECK_THAT(another_order.errors[0]->message(), ContainsSubstring("seed 0, here it is 1"));
+  CHECK_THAT(another_order.errors[0]->message(), ContainsSubstring("seed 0, but the loader has 1"));
 }
 
 TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") {
@@ -413,8 +414,9 @@ TEST_CASE("Orders that a strategy cannot serve are refused", "[loader][order]") 
                o.share = Share::kRoundRobin;
              }),
              ContainsSubstring("round-robin"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), ContainsSubstring("reuse is 0"));
-  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }), ContainsSubstring("reuse is 1001"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 0; }), ContainsSubstring("reuse 0 is out of range"));
+  CHECK_THAT(refusal([](auto& o) { o.reuse = 1001; }),
+             ContainsSubstring("reuse 1001 is out of range"));
   CHECK_THAT(refusal([](auto& o) {
                o.reuse = 2;
                o.share = Share::kRoundRobin;

@@ -40,7 +40,7 @@ TEST_CASE("Ranks with different options get one line with option, rank and value
          "allow_map is 'false' on rank 2 and 'true' on rank 0" + remedy);
   expect([](auto& o) { o.stagger = 2; }, "stagger is '2' on rank 2 and '0' on rank 0" + remedy);
   expect([](auto& o) { o.state = std::string(500, 'x'); },
-         "state of rank 2 is not that of rank 0" + remedy);
+         "state of rank 2 differs from that of rank 0" + remedy);
 }
 
 TEST_CASE("Ranks may differ in shard, queue depth and placement", "[loader]") {

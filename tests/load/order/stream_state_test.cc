@@ -110,7 +110,7 @@ TEST_CASE("Another data set or order is refused, naming the field", "[order][sta
     return Refusal(saved, wanted);
   };
   CHECK_THAT(refusal([](auto& s) { s.dataset.database_name = "test"; }),
-             ContainsSubstring("database name train, here it is test"));
+             ContainsSubstring("database name train, but the loader has test"));
   CHECK_THAT(refusal([](auto& s) { s.dataset.transaction_id = 78; }),
              ContainsSubstring("transaction 77"));
   CHECK_THAT(refusal([](auto& s) { s.dataset.root_page = 1; }),
@@ -119,9 +119,9 @@ TEST_CASE("Another data set or order is refused, naming the field", "[order][sta
   CHECK_THAT(refusal([](auto& s) { s.schedule.walk.record_count = 5; }),
              ContainsSubstring("record count"));
   CHECK_THAT(refusal([](auto& s) { s.schedule.walk.seed = 43; }),
-             ContainsSubstring("seed 42, here it is 43"));
+             ContainsSubstring("seed 42, but the loader has 43"));
   CHECK_THAT(refusal([](auto& s) { s.schedule.walk.order = Order::kSequential; }),
-             ContainsSubstring("order shuffle, here it is sequential"));
+             ContainsSubstring("order shuffle, but the loader has sequential"));
   CHECK_THAT(refusal([](auto& s) { s.schedule.walk.shuffle = Shuffle::kGlobal; }),
              ContainsSubstring("shuffle block"));
   CHECK_THAT(refusal([](auto& s) { s.schedule.walk.block_records = 3; }),
@@ -156,15 +156,16 @@ TEST_CASE("Damaged states are refused, naming the field", "[order][state]") {
     text.erase(pointer);
     CHECK_THAT(DecodeRefusal(text.unflatten()), ContainsSubstring(field));
   }
-  CHECK_THAT(DecodeRefusal(json("text")), ContainsSubstring("no JSON object"));
+  CHECK_THAT(DecodeRefusal(json("text")), ContainsSubstring("not a JSON object"));
   CHECK_FALSE(DecodeStreamState(""));
   CHECK_FALSE(DecodeStreamState("{"));
   json newer = whole;
   newer["lmdbio_state"] = 2;
-  CHECK_THAT(DecodeRefusal(newer), ContainsSubstring("lmdbio_state 2, this library knows 1"));
+  CHECK_THAT(DecodeRefusal(newer),
+             ContainsSubstring("version 2 (lmdbio_state); this version of lmdbio reads version 1"));
   json contradicting = whole;
   contradicting["position"] = 5;
-  CHECK_THAT(DecodeRefusal(contradicting), ContainsSubstring("contradicts itself"));
+  CHECK_THAT(DecodeRefusal(contradicting), ContainsSubstring("position is 5, but batch"));
   json early = whole;
   early["origin"]["batch"] = 1000;
   CHECK_THAT(DecodeRefusal(early), ContainsSubstring("origin.batch"));

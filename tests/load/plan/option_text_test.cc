@@ -106,7 +106,7 @@ TEST_CASE("A long value is compared but not shown", "[plan][options]") {
   LoaderOptions two;
   two.state = std::string(99, 'a') + 'b';
   CHECK(OptionDifference(CommonOptionValues(one), CommonOptionValues(two), 1) ==
-        "state of rank 1 is not that of rank 0");
+        "state of rank 1 differs from that of rank 0");
 }
 
 TEST_CASE("The table of options names every strategy", "[plan][options]") {
