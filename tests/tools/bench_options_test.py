@@ -60,7 +60,7 @@ class BenchOptions(unittest.TestCase):
 
     def test_names_and_states(self):
         outcome = bench_program.run(0, "read", *QUIET, "--database-name", "other", self.data)
-        self.assertEqual(outcome.flaw_of_failure(1, "none of that name"), "")
+        self.assertEqual(outcome.flaw_of_failure(1, "database 'other': not found"), "")
         saved = self.folder / "state"
         self.effective("--epoch", 2, "--save", saved)
         self.assertIn('"epoch":3', self.effective("--state", saved)["state"])

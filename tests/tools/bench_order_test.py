@@ -141,7 +141,7 @@ class BenchOrder(unittest.TestCase):
         text.write_bytes(b"x" * 3 * 4096)
         self.assert_fails(1, [str(missing), "No such file"], missing, all_ranks=(0, 2))
         self.assert_fails(1, [str(text), "not an LMDB data file"], text)
-        self.assert_fails(1, ["there is none of that name"], "--database-name", "other", self.many,
+        self.assert_fails(1, ["database 'other': not found"], "--database-name", "other", self.many,
                           all_ranks=(0, 2))
         self.assert_fails(1, ["tail drop leaves no batch"], "--tail", "drop",
                           "--global-batch-size", 10**6,

@@ -120,7 +120,7 @@ class BenchTool(unittest.TestCase):
                             ([str(nothing)], nothing), ([str(bare), "data.mdb"], bare)):
             self.assert_fails(1, words, "read", "--strategy", "all", path)
         self.assert_fails(1, [str(missing)], "raw", missing)
-        self.assert_fails(1, ["there is none of that name"], "read", "-s", "other", self.digits)
+        self.assert_fails(1, ["database 'other': not found"], "read", "-s", "other", self.digits)
 
     def test_empty_database(self):
         empty = self.folder / "empty"

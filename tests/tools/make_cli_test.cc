@@ -81,7 +81,7 @@ TEST_CASE("lmdbio-make does not change an existing database", "[tools]") {
   const CommandResult result = RunMake({"digits", out.string()});
   CHECK(result.exit_code == 1);
   CHECK(result.errors ==
-        "lmdbio-make: " + out.string() + " exists; a database is only written anew\n");
+        "lmdbio-make: " + out.string() + " exists; remove it or give another path\n");
   CHECK(ReadWholeTextFile(out) == "precious");
 }
 

@@ -16,7 +16,7 @@
 namespace lmdbio::file {
 
 static_assert(std::endian::native == std::endian::little || std::endian::native == std::endian::big,
-              "LMDB stores native integers; a mixed-endian host has none we could name");
+              "LMDB stores native integers; hosts with mixed byte order are not supported");
 
 // Requires: offset + sizeof(T) <= bytes.size()
 template <std::unsigned_integral T>

@@ -112,7 +112,7 @@ Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_pa
                                   : "entry count: 0 in a tree with a root");
   }
   if (!RecordsFit(record.entry_count, format, last_page)) {
-    return Corrupt(fmt::format("entry count: {} records cannot stand in {} pages",
+    return Corrupt(fmt::format("entry count: {} records do not fit into {} pages",
                                record.entry_count, last_page.value));
   }
   return {};
@@ -152,13 +152,14 @@ Result<PageFormat> IdentifyFile(Bytes head) {
                   "data version 2 (the unreleased LMDB 0.9.90); copy it to LMDB 0.9 or 1.0 with "
                   "the library that wrote it");
     }
-    return Fail(ErrorCode::kUnsupported, fmt::format("unknown data version {}", found));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("data version {} is unknown; expected 1 or 3", found));
   }
   const DatabaseRecord free_list =
       LoadDatabaseRecord(head.subspan(magic_at + kFreeListAt, kDatabaseRecordBytes));
   LMDBIO_TRY_VOID(CheckPageSize(version, free_list.item_bytes));
   if (version == DataVersion::k3 && (free_list.flags & kEncryptedEnvironment) != 0) {
-    return Fail(ErrorCode::kUnsupported, "the file is encrypted");
+    return Fail(ErrorCode::kUnsupported, "encrypted files are not supported");
   }
   return PageFormat(version, free_list.item_bytes);
 }
@@ -202,8 +203,9 @@ Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no) {
 
 Status CheckNoChecksums(PageFormat format, Bytes tail) {
   if (format.version() == DataVersion::k3 && Load<uint16_t>(tail, 0) != 0) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("the pages carry checksums of {} bytes", Load<uint16_t>(tail, 0)));
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("pages with checksums of {} bytes are not supported", Load<uint16_t>(tail, 0)));
   }
   return {};
 }

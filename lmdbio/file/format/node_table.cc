@@ -119,8 +119,8 @@ Result<NodeTable> NodeTable::Parse(PageFormat format, Bytes page, const PageHead
   if (header.lower_bytes < format.header_bytes() || header.lower_bytes > header.upper_bytes ||
       header.upper_bytes > page.size() || (header.lower_bytes & 1) != 0 ||
       (header.upper_bytes & 1) != 0) {
-    return Corrupt(header, fmt::format("bounds {} and {} do not fit {} bytes", header.lower_bytes,
-                                       header.upper_bytes, page.size()));
+    return Corrupt(header, fmt::format("free-space bounds {} and {} do not fit {} bytes",
+                                       header.lower_bytes, header.upper_bytes, page.size()));
   }
   NodeTable table;
   table.page_ = page;

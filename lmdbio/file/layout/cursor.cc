@@ -216,7 +216,8 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
   LMDBIO_TRY_VOID(main_.SeekPath({position.path.data(), position.depth}));
   LMDBIO_TRY_VOID(Arrive(Direction::kForward));
   if (in_duplicates_ != (position.duplicate_depth != 0)) {
-    return refuse("names a duplicate of a key without duplicates, or none of a key with them");
+    return refuse(
+        "has a duplicate for a key without duplicates, or lacks one for a key with duplicates");
   }
   if (in_duplicates_) {
     const PathStep& last = position.duplicate_path[position.duplicate_depth - 1];

@@ -51,7 +51,7 @@ Result<Database> Environment::Named(std::string_view name) const {
   const Bytes key = std::as_bytes(std::span(key_text));
   LMDBIO_TRY(const bool found, cursor.SeekKey(key));
   if (!found || !std::ranges::equal(cursor.key(), key)) {
-    return Fail(ErrorCode::kNotFound, where() + ": there is none of that name");
+    return Fail(ErrorCode::kNotFound, where() + ": not found");
   }
   if (!cursor.is_named_database()) {
     return Fail(ErrorCode::kInvalidArgument, where() + ": is a record, not a database");

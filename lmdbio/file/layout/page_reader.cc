@@ -42,8 +42,7 @@ Result<TreePage> PageReader::CheckTreePage(PageNo page_no, Bytes bytes) const {
   Result<PageHeader> header = file::ParsePageHeader(page_format(), bytes, page_no);
   if (!header) return InFile(std::move(header).error());
   if (header->kind == PageKind::kOverflow || header->kind == PageKind::kMeta) {
-    return Corrupt(page_no, fmt::format("a branch or leaf page should be here, not a page of kind "
-                                        "{}",
+    return Corrupt(page_no, fmt::format("is a page of kind {}; expected a branch or leaf page",
                                         file::PageKindName(header->kind)));
   }
   if (header->transaction_id > snapshot_.meta.transaction_id) {

@@ -47,7 +47,7 @@ class LeafWalker {
   Status Visit(const TreePage& page) {
     leaf_ = page.header.page_no;
     if (page.header.kind != PageKind::kLeaf) {
-      return pages_.Corrupt(leaf_, fmt::format("a {} page where a leaf should be",
+      return pages_.Corrupt(leaf_, fmt::format("is a {} page; expected a leaf page",
                                                file::PageKindName(page.header.kind)));
     }
     Result<LeafPage> parsed = LeafPage::Parse(pages_.page_format(), page.bytes, page.header);
@@ -150,7 +150,7 @@ Status ReadChildren(const PageReader& pages, std::span<const PageNo> branches, P
   return batch.ForEach(branches, [&](const TreePage& page) -> Status {
     const PageNo page_no = page.header.page_no;
     if (page.header.kind != PageKind::kBranch) {
-      return pages.Corrupt(page_no, fmt::format("a {} page above the leaves of its tree",
+      return pages.Corrupt(page_no, fmt::format("is a {} page; expected a branch page",
                                                 file::PageKindName(page.header.kind)));
     }
     Result<BranchPage> branch = BranchPage::Parse(pages.page_format(), page.bytes, page.header);

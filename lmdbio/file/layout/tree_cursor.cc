@@ -218,7 +218,7 @@ Status TreeCursor::SeekPath(std::span<const PathStep> path) {
   standing_ = false;
   visited_pages_ = 0;
   if (path.size() != depth_) {
-    return refuse(fmt::format("has {} levels in a tree of {}", path.size(), depth_));
+    return refuse(fmt::format("has {} levels, but the tree has {}", path.size(), depth_));
   }
   PageNo expected = record_.root;
   for (uint32_t level_no = 0; level_no < depth_; ++level_no) {
@@ -230,8 +230,8 @@ Status TreeCursor::SeekPath(std::span<const PathStep> path) {
     LMDBIO_TRY_VOID(Load(level_no, expected));
     Level& level = levels_[level_no];
     if (step.index >= level.count) {
-      return refuse(
-          fmt::format("entry {} of page {}, which has {}", step.index, step.page, level.count));
+      return refuse(fmt::format("entry {} of page {} is out of range; the page has {}", step.index,
+                                step.page, level.count));
     }
     level.index = step.index;
     if (level_no + 1 < depth_) expected = level.branch.child(step.index);

@@ -122,7 +122,7 @@ class Expander {
       const uint64_t home = leaf + UnZigZag(chunk.homes[run]);
       if (leaf > last_page_.value || home > last_page_.value || chunk.kinds[run] > 1 ||
           chunk.first_nodes[run] > format_.page_size_bytes()) {
-        return Corrupt("a run names a page, a node or a kind that cannot exist");
+        return Corrupt("a run has an invalid page, node or kind");
       }
       predictor_.BeginRun(home);
       values_.clear();

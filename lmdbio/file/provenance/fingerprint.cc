@@ -124,11 +124,11 @@ Result<Fingerprint> DecodeFingerprint(ByteReader& in) {
   const uint32_t page_bytes = in.Get<uint32_t>();
   if (version != static_cast<uint32_t>(file::DataVersion::k1) &&
       version != static_cast<uint32_t>(file::DataVersion::k3)) {
-    return corrupt(fmt::format("data version {}", version));
+    return corrupt(fmt::format("data version {} is unknown", version));
   }
   if (!std::has_single_bit(page_bytes) || page_bytes < file::kPageBytesMin ||
       page_bytes > file::kPageBytesMax) {
-    return corrupt(fmt::format("page size {}", page_bytes));
+    return corrupt(fmt::format("page size {} is invalid", page_bytes));
   }
   fingerprint.page_format = file::PageFormat(static_cast<file::DataVersion>(version), page_bytes);
   fingerprint.file_size_bytes = in.Get<uint64_t>();

@@ -144,7 +144,9 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   }
   const uint32_t version = in.Get<uint32_t>();
   if (in.ok() && version != kFormatVersion) {
-    return Fail(ErrorCode::kUnsupported, fmt::format("provenance: format version {}", version));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("provenance: format version {} is not supported; expected {}", version,
+                            kFormatVersion));
   }
   Provenance provenance;
   const uint32_t kind = in.Get<uint32_t>();
@@ -164,7 +166,8 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   if (provenance.kind_ == ProvenanceKind::kExactLayout) {
     provenance.record_count_ = in.Get<uint64_t>();
     if (!in.ok() || !MayHold(provenance.fingerprint_, provenance.record_count_)) {
-      return Corrupt(fmt::format("{} records in a database of {}", provenance.record_count_,
+      return Corrupt(fmt::format("{} records do not match a database of {} entries",
+                                 provenance.record_count_,
                                  provenance.fingerprint_.record.entry_count));
     }
     provenance.chunks_.assign(in.rest().begin(), in.rest().end());
@@ -209,7 +212,7 @@ Status Provenance::ExpandLoad(file::RecordRunSink& sink) const {
       totals.last_page != fingerprint_.last_page || totals.depth != record.depth ||
       totals.branch_pages != record.branch_pages || totals.leaf_pages != record.leaf_pages ||
       totals.overflow_pages != record.overflow_pages) {
-    return Corrupt("the replay of its load does not give the database of its fingerprint");
+    return Corrupt("the replay of the load does not match the fingerprint");
   }
   return {};
 }

@@ -21,9 +21,8 @@ Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t s
   const auto with_path = [&](Error&& error) { return std::move(error).Within(path); };
   LMDBIO_TRY(const uint64_t size_bytes, file->SizeBytes().map_error(with_path));
   if (size_bytes > size_bytes_max) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("{}: has {} bytes, more than the {} expected at most", path, size_bytes,
-                            size_bytes_max));
+    return Fail(ErrorCode::kResourceExhausted, fmt::format("{}: has {} bytes; expected at most {}",
+                                                           path, size_bytes, size_bytes_max));
   }
   std::vector<std::byte> bytes(size_bytes);
   LMDBIO_TRY_VOID(file->Read({0, size_bytes}, bytes).map_error(with_path));

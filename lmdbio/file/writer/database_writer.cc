@@ -97,11 +97,10 @@ Error DatabaseWriter::Impl::LmdbError(int code) const {
   if (code == EIO && IsDiskFull(staged_.working_path())) code = ENOSPC;
   if (code > 0) return ErrnoError(code, path, "cannot be written");
   if (code == MDB_MAP_FULL) {
-    return Error(
-        ErrorCode::kResourceExhausted,
-        fmt::format("{}: one transaction does not fit the map of {} bytes; commit more often "
-                    "or reserve more",
-                    path, map_bytes_));
+    return Error(ErrorCode::kResourceExhausted,
+                 fmt::format("{}: one transaction exceeds the map of {} bytes; reduce the commit "
+                             "interval or raise map_bytes",
+                             path, map_bytes_));
   }
   return Error(ErrorCode::kInternal, fmt::format("{}: liblmdb: {}", path, mdb_strerror(code)));
 }

@@ -50,7 +50,7 @@ int RenameNew(const std::string& from, const std::string& to) {
 
 Error ExistsError(const std::string& path) {
   return Error(ErrorCode::kInvalidArgument,
-               fmt::format("{} exists; a database is only written anew", path));
+               fmt::format("{} exists; remove it or give another path", path));
 }
 
 // Makes the entries of a directory durable. EINVAL is accepted, because some file systems cannot
@@ -80,7 +80,7 @@ StagedDatabase::~StagedDatabase() {
 
 Result<StagedDatabase> StagedDatabase::Create(std::string path, DatabaseShape shape) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "the database needs a path");
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "the path of the database is empty");
   if (Exists(path)) return Fail(ExistsError(path));
   StagedDatabase staged(std::move(path), shape);
   LMDBIO_TRY_VOID(CreateEmpty(staged.working_path_, shape));
@@ -92,7 +92,9 @@ Status StagedDatabase::Publish() {
   if (shape_ == DatabaseShape::kDirectory) LMDBIO_TRY_VOID(SyncDirectory(working_path_));
   const int error_number = RenameNew(working_path_, path_);
   if (error_number == EEXIST) return Fail(ExistsError(path_));
-  if (error_number != 0) return Fail(ErrnoError(error_number, path_, "cannot be given its name"));
+  if (error_number != 0)
+    return Fail(
+        ErrnoError(error_number, path_, "the finished database cannot be renamed to this path"));
   owns_files_ = false;
   const std::string parent = std::filesystem::path(path_).parent_path().string();
   return SyncDirectory(parent.empty() ? "." : parent);

@@ -48,8 +48,10 @@ TEST_CASE("IdentifyFile refuses foreign files by name", "[format]") {
               .starts_with("written on a machine of the other byte order"));
   }
   CHECK(Refusal(ForgeVersion(v3, 2), ErrorCode::kUnsupported).starts_with("data version 2"));
-  CHECK(Refusal(ForgeVersion(v1, 77), ErrorCode::kUnsupported) == "unknown data version 77");
-  CHECK(Refusal(V3FixtureBytes("encrypted"), ErrorCode::kUnsupported) == "the file is encrypted");
+  CHECK(Refusal(ForgeVersion(v1, 77), ErrorCode::kUnsupported) ==
+        "data version 77 is unknown; expected 1 or 3");
+  CHECK(Refusal(V3FixtureBytes("encrypted"), ErrorCode::kUnsupported) ==
+        "encrypted files are not supported");
 }
 
 TEST_CASE("CheckNoChecksums refuses a checksummed file", "[format]") {
@@ -59,7 +61,7 @@ TEST_CASE("CheckNoChecksums refuses a checksummed file", "[format]") {
   const Status plain = file::CheckNoChecksums(
       *identified, Bytes(file).subspan(identified->page_size_bytes() - 2, 2));
   REQUIRE_FALSE(plain.has_value());
-  CHECK(plain.error().message().starts_with("the pages carry checksums of "));
+  CHECK(plain.error().message().starts_with("pages with checksums of "));
 }
 
 TEST_CASE("IdentifyFile refuses files of other formats", "[format]") {

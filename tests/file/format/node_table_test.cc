@@ -84,13 +84,13 @@ TEST_CASE("NodeTable rejects bounds that do not fit the page", "[format]") {
   const PageImage good = ThreeNodes(kVersion1);
   PageImage image = good;
   CHECK(Refusal(image.Set<uint16_t>(good.lower_at(), 14)) ==
-        "page 7 (leaf): bounds 14 and " + std::to_string(good.Get<uint16_t>(good.upper_at())) +
-            " do not fit 4096 bytes");
+        "page 7 (leaf): free-space bounds 14 and " +
+            std::to_string(good.Get<uint16_t>(good.upper_at())) + " do not fit 4096 bytes");
   image = good;
   CHECK(Refusal(image.Set<uint16_t>(good.lower_at(), 16)) == "page 7 (leaf): holds no node");
   image = good;
   CHECK(Refusal(image.Set<uint16_t>(good.upper_at(), 5000)) ==
-        "page 7 (leaf): bounds 22 and 5000 do not fit 4096 bytes");
+        "page 7 (leaf): free-space bounds 22 and 5000 do not fit 4096 bytes");
 }
 
 TEST_CASE("NodeTable rejects an entry offset past the page end", "[format]") {

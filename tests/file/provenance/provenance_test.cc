@@ -174,7 +174,7 @@ TEST_CASE("A provenance file of a later version is refused by name", "[provenanc
   const Result<Provenance> decoded = Provenance::Decode(small.file);
   REQUIRE_FALSE(decoded.has_value());
   CHECK(decoded.error().code() == ErrorCode::kUnsupported);
-  CHECK(decoded.error().message() == "provenance: format version 9");
+  CHECK(decoded.error().message() == "provenance: format version 9 is not supported; expected 1");
 }
 
 // Changes the database with `change` and returns the message with which its provenance is refused.

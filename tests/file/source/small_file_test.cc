@@ -54,7 +54,7 @@ TEST_CASE("ReadSmallFile reads up to the limit", "[io][small-file]") {
   const auto refused = ReadSmallFile(path, 4);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::kResourceExhausted);
-  CHECK(refused.error().message() == path + ": has 5 bytes, more than the 4 expected at most");
+  CHECK(refused.error().message() == path + ": has 5 bytes; expected at most 4");
 }
 
 TEST_CASE("ReadSmallFile reads an empty file and names a missing one", "[io][small-file]") {

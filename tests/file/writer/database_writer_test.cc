@@ -196,7 +196,7 @@ TEST_CASE("DatabaseWriter does not change an existing path", "[writer]") {
 
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
-  CHECK(summary.error().message() == taken.string() + " exists; a database is only written anew");
+  CHECK(summary.error().message() == taken.string() + " exists; remove it or give another path");
   CHECK(Names(dir.path()) == std::vector<std::string>{"db"});
   if (fs::is_regular_file(taken)) CHECK(test::ReadWholeTextFile(taken) == "precious");
 }
