@@ -81,9 +81,10 @@ Status AgreeOnWords(Group& group, std::string_view what, const std::string& mine
   first.resize(size);
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(first))));
   if (mine == first) return Agree(group, {});
-  return Agree(group, Fail(ErrorCode::kInvalidArgument,
-                           fmt::format("{} differ from those of rank 0: here {}; there {}", what,
-                                       mine, first)));
+  return Agree(group,
+               Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{} differ from those of rank 0: this rank has {}; rank 0 has {}",
+                                what, mine, first)));
 }
 
 }  // namespace lmdbio::ranks

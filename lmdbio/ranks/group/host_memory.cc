@@ -113,7 +113,9 @@ Memory GiveMemory(Group& group, uint64_t size_bytes) {
   Status sent;
   for (size_t rank = 1; rank < inboxes.size() && sent; ++rank) {
     sent = SendDescriptor(inboxes[rank], *file);
-    if (!sent) sent = Fail(std::move(sent).error().Within(fmt::format("to rank {}", rank)));
+    if (!sent)
+      sent = Fail(
+          std::move(sent).error().Within(fmt::format("passing shared memory to rank {}", rank)));
   }
   LMDBIO_TRY_VOID(EndStep(group, sent));
   LMDBIO_TRY_VOID(EndStep(group, {}));

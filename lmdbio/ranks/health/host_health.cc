@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 std::string WordsOfSilence(std::string_view name, std::chrono::nanoseconds silence) {
-  return fmt::format("{} has given no sign of life for {:.1f} s: is it stopped?", name,
+  return fmt::format("{} has given no sign of life for {:.1f} s; its process may be stopped", name,
                      std::chrono::duration<double>(silence).count());
 }
 

@@ -36,9 +36,9 @@ Status CheckMpiThread(MpiCaller caller) {
   if (given >= needed) return {};
   return Fail(
       ErrorCode::kUnsupported,
-      fmt::format("a helper thread may not call MPI: it was initialized with {}; initialize "
-                  "it with {}",
-                  NameOfLevel(given), NameOfLevel(needed)));
+      fmt::format(
+          "a helper thread may not call MPI: MPI was initialized with {}; initialize MPI with {}",
+          NameOfLevel(given), NameOfLevel(needed)));
 }
 
 }  // namespace lmdbio::ranks

@@ -57,9 +57,11 @@ Status CheckDescriptors(size_t count) {
     const int error_number = errno;
     const size_t room = taken.size();
     taken.clear();  // reading the limit, and the rest of the process, may need descriptors
-    return CallFailed(ErrorCode::kResourceExhausted,
-                      fmt::format("{} connections to other ranks, with room for {}", count, room),
-                      error_number);
+    return CallFailed(
+        ErrorCode::kResourceExhausted,
+        fmt::format("{} connections to other ranks are needed, but only {} can be opened", count,
+                    room),
+        error_number);
   }
   return {};
 }

@@ -91,7 +91,7 @@ Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
       seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format("the received file is no memory file of {} sealed bytes", mapped_bytes));
+        fmt::format("the received file is not a memory file of {} sealed bytes", mapped_bytes));
   }
   const uint64_t reserved_bytes = mapped_bytes + kAlignBytes;
   const auto failed = [size_bytes](int error_number) {

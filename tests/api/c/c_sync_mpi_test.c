@@ -339,8 +339,8 @@ static void test_one_rank_is_wrong(void) {
   const int status = lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &sync);
   if (size > 1) {
     CHECK(status == (rank == size - 1 ? LMDBIO_INVALID_ARGUMENT : LMDBIO_PEER_FAILED));
-    expect_words(lmdbio_sync_message(sync), "here coordinator cache");
-    expect_words(lmdbio_sync_message(sync), "there coordinator topo");
+    expect_words(lmdbio_sync_message(sync), "this rank has coordinator cache");
+    expect_words(lmdbio_sync_message(sync), "rank 0 has coordinator topo");
   }
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 
@@ -361,9 +361,10 @@ static void test_one_rank_wants_mpi(int is_transport) {
   const int status = lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &sync);
   if (size > 1) {
     CHECK(status == (rank == size - 1 ? LMDBIO_INVALID_ARGUMENT : LMDBIO_PEER_FAILED));
-    expect_words(lmdbio_sync_message(sync), is_transport ? "here transport mpi" : "collective mpi");
     expect_words(lmdbio_sync_message(sync),
-                 is_transport ? "there transport own" : "collective auto");
+                 is_transport ? "this rank has transport mpi" : "collective mpi");
+    expect_words(lmdbio_sync_message(sync),
+                 is_transport ? "rank 0 has transport own" : "collective auto");
     CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
   } else {
     close_sync(sync);

@@ -116,7 +116,7 @@ TEST_CASE("A call that one rank is refused fails host memory alike on all", "[co
   hear(0, SYS_ftruncate, EPERM, ErrorCode::kUnsupported, "ftruncate of a memory file: Operation");
   hear(0, SYS_fcntl, EINVAL, ErrorCode::kUnsupported, "sealing a memory file: Invalid argument");
   hear(0, SYS_connect, ECONNREFUSED, ErrorCode::kUnsupported,
-       "to rank 1: connect: Connection refused");
+       "passing shared memory to rank 1: connect: Connection refused");
   hear(1, SYS_bind, EACCES, ErrorCode::kUnsupported, "bind: Permission denied");
   hear(2, SYS_socket, EMFILE, ErrorCode::kResourceExhausted,
        "socket: Too many open files (the limit of this process is ");

@@ -74,8 +74,9 @@ TEST_CASE("JobHealth finds a root that is silent, and a rank behind a root", "[c
 TEST_CASE("JobHealth finds a silent inner node, and all use the same words", "[comm][health]") {
   const ThreadRanks ranks{.rank_count = 20, .ranks_per_host = 1};
   const auto heard = HeardBy(ranks, 2000ms, 1, [](int, Health&) {});
-  CHECK(heard == std::set<std::string>{
-                     "rank 1 on host-1 has given no sign of life for 1.6 s: is it stopped?"});
+  CHECK(heard ==
+        std::set<std::string>{
+            "rank 1 on host-1 has given no sign of life for 1.6 s; its process may be stopped"});
 }
 
 TEST_CASE("A report crosses the whole tree", "[comm][health]") {
@@ -155,7 +156,7 @@ TEST_CASE("All hosts report a stopped inner node within the silence limit", "[co
     if (rank == 1) continue;
     CAPTURE(rank);
     CHECK(deep.Words(rank) ==
-          "rank 1 on host-1 has given no sign of life for 3.6 s: is it stopped?");
+          "rank 1 on host-1 has given no sign of life for 3.6 s; its process may be stopped");
   }
   CHECK(deep.job().SecondsSinceSignal() < 6);  // the limit, and the load of other tests
   deep.job().Send(SIGCONT, 1);

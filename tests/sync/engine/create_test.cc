@@ -124,9 +124,9 @@ TEST_CASE("Options that differ between ranks are refused on all, with both", "[s
       const auto made = Synchronizer::Create(group, options, std::move(parts));
       if (made) return wrong.Add(group.rank(), "is made");
       const std::string& message = made.error().message();
-      const size_t there = message.find("; there ");
+      const size_t there = message.find("; rank 0 has ");
       const bool is_told =
-          there != std::string::npos && message.find(": here ") < there &&
+          there != std::string::npos && message.find(": this rank has ") < there &&
           message.find(odd.here) < there && message.find(odd.there, there) != std::string::npos &&
           made.error().code() == (is_odd ? ErrorCode::kInvalidArgument : ErrorCode::kPeerFailed);
       if (!is_told) wrong.Add(group.rank(), message);

@@ -139,8 +139,8 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   const std::string message = how ? "no error" : how.error().message();
   const std::string expected = fmt::format("rank {}", scene.victim);
   if (message.find(expected) == std::string::npos) wrong += "does not name the rank; ";
-  if (scene.signal == SIGSTOP && message.find("is it stopped?") == std::string::npos) {
-    wrong += "does not ask whether it is stopped; ";
+  if (scene.signal == SIGSTOP && message.find("may be stopped") == std::string::npos) {
+    wrong += "does not say that it may be stopped; ";
   }
   if (group.rank() != scene.victim && (seconds < 0 || seconds > kSecondsMax)) wrong += "late; ";
   float value = 1;

@@ -122,10 +122,9 @@ TEST_CASE("Threads that may not call MPI are refused", "[collective]") {
   if (given == MPI_THREAD_FUNNELED) {
     const auto refused = MpiCollectives(MPI_COMM_WORLD, Healthy(), {});
     REQUIRE_FALSE(refused);
-    CHECK(
-        refused.error().message() ==
-        "a helper thread may not call MPI: it was initialized with MPI_THREAD_FUNNELED; initialize "
-        "it with MPI_THREAD_MULTIPLE");
+    CHECK(refused.error().message() ==
+          "a helper thread may not call MPI: MPI was initialized with MPI_THREAD_FUNNELED; "
+          "initialize MPI with MPI_THREAD_MULTIPLE");
   }
   std::thread other([] { CHECK_FALSE(ranks::CheckMpiThread(ranks::MpiCaller::kMainThread)); });
   other.join();
