@@ -28,7 +28,7 @@ Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScop
                                    ? rank == sender
                                    : layout.HostOf(rank) == layout.HostOf(sender);
         if (may_speak) continue;
-        return Fail(ErrorCode::kInternal, fmt::format("rank {} asks for tensor '{}' for rank {}",
+        return Fail(ErrorCode::kInternal, fmt::format("rank {} requests tensor '{}' for rank {}",
                                                       sender, ask.request.name, rank));
       }
     }

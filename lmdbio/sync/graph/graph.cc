@@ -52,8 +52,9 @@ class GraphPass {
     finished_.reserve(states_.size());
     for (const NodeIndex fetch : fetches) {
       if (fetch >= states_.size()) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("fetch {}: the graph has {} nodes", fetch, states_.size()));
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("fetch {} is out of range; the graph has {} nodes", fetch, states_.size()));
       }
       LMDBIO_TRY_VOID(Visit(fetch));
     }
@@ -101,7 +102,7 @@ class GraphPass {
         Open(parent);
       } else if (states_[parent].mark == Mark::kOpen) {
         return Fail(ErrorCode::kInvalidArgument,
-                    fmt::format("node {} ({}): needs itself, the graph has a cycle", parent,
+                    fmt::format("node {} ({}) depends on itself: the graph has a cycle", parent,
                                 graph_.nodes_[parent].name));
       }
     }

@@ -55,13 +55,14 @@ Result<Proposal> Read(Bytes bytes) {
   const uint64_t version = bytes.size() < kVersionBytes ? 0 : Get(bytes, 0, kVersionBytes);
   if (version != kProposalVersion) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("plan proposal: {} bytes of version {}, this is version {}",
+                fmt::format("plan proposal: {} bytes of version {}; expected version {}",
                             bytes.size(), version, kProposalVersion));
   }
   const uint64_t count = bytes.size() < kHeadBytes ? 0 : Get(bytes, 4, 4);
   if (bytes.size() != kHeadBytes + kNeedBytes * count) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("plan proposal: {} bytes for {} tensors", bytes.size(), count));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("plan proposal: {} bytes do not match {} tensors", bytes.size(), count));
   }
   Proposal proposal{Get(bytes, 8, 8), Get(bytes, 16, 8), std::vector<uint32_t>(count)};
   for (size_t i = 0; i < count; ++i) {

@@ -124,7 +124,7 @@ class OverMpi final : public sync::Collectives {
   bool writes_after_failure() const override { return request_ != MPI_REQUEST_NULL; }
   void Stop(const Error& why) override { waiter_.Stop(why); }
   std::string Description() const override {
-    return blocks() ? "MPI's collectives, blocking" : "MPI's collectives, asleep";
+    return blocks() ? "MPI's collectives, blocking" : "MPI's collectives, sleeping while they wait";
   }
 
  private:

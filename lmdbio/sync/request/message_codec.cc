@@ -103,7 +103,7 @@ class MessageReader {
     const auto count = Number<uint32_t>();
     if (!is_good()) return 0;
     if (count > (bytes_.size() - place_) / least_bytes) {
-      Damage("a count is larger than what follows");
+      Damage("a count exceeds the bytes that follow");
       return 0;
     }
     return count;
@@ -162,11 +162,11 @@ Request ReadRequest(MessageReader& reader) {
   const auto reduce_op = reader.Number<uint8_t>();
   const auto memory = reader.Number<uint8_t>();
   if (operation < 1 || operation > static_cast<uint8_t>(Operation::kAdoptPlan)) {
-    reader.Damage("no such operation");
+    reader.Damage("unknown operation");
   }
-  if (!sync::IsDataType(type)) reader.Damage("no such type");
-  if (!sync::IsReduceOp(reduce_op)) reader.Damage("no such reduction");
-  if (memory != static_cast<uint8_t>(MemoryKind::kHost)) reader.Damage("no such memory");
+  if (!sync::IsDataType(type)) reader.Damage("unknown type");
+  if (!sync::IsReduceOp(reduce_op)) reader.Damage("unknown reduction");
+  if (memory != static_cast<uint8_t>(MemoryKind::kHost)) reader.Damage("unknown memory kind");
   if (reader.is_good()) {
     request.operation = static_cast<Operation>(operation);
     request.type = static_cast<sync::DataType>(type);
@@ -189,11 +189,11 @@ RequestEntry ReadAsk(MessageReader& reader, int rank_count) {
   ask.request = ReadRequest(reader);
   ask.ranks = reader.Array<std::vector<int32_t>>();
   ask.group_digest = reader.Number<uint64_t>();
-  if (ask.ranks.empty()) reader.Damage("nobody asks for a tensor");
+  if (ask.ranks.empty()) reader.Damage("no rank requests a tensor");
   // Ascending ranks are the only encoding of a set, and no rank occurs twice.
   int32_t last = -1;
   for (const int32_t rank : ask.ranks) {
-    if (rank <= last || rank >= rank_count) reader.Damage("ranks that cannot be");
+    if (rank <= last || rank >= rank_count) reader.Damage("invalid ranks");
     last = rank;
   }
   return ask;
@@ -213,20 +213,20 @@ void CheckResponse(MessageReader& reader, const Response& response, int rank_cou
   if (response.tensors.empty()) reader.Damage("a response without a tensor");
   if (!reader.is_good() || !response.error.empty()) return;
   for (const Request& tensor : response.tensors) {
-    if (!WhatIsWrong(tensor, rank_count).empty()) reader.Damage("a tensor that cannot be");
+    if (!WhatIsWrong(tensor, rank_count).empty()) reader.Damage("an invalid tensor");
     if (response.tensors.size() > 1 && tensor.operation != Operation::kAllReduce) {
-      reader.Damage("tensors together that cannot be");
+      reader.Damage("tensors that cannot share a response");
     }
   }
   const Request& first = response.tensors.front();
   const bool is_negative = std::ranges::any_of(response.rows, [](int64_t n) { return n < 0; });
   if (response.rows.size() != RowCount(first, rank_count) || is_negative) {
-    reader.Damage("rows that cannot be");
+    reader.Damage("invalid row counts");
   }
   const bool is_join = first.operation == Operation::kJoin;
   if (is_join != (response.last_joined >= 0) || response.last_joined < -1 ||
       response.last_joined >= rank_count) {
-    reader.Damage("a rank that cannot have joined last");
+    reader.Damage("an invalid rank that joined last");
   }
 }
 
@@ -267,7 +267,7 @@ std::vector<std::byte> Encode(const ResponseList& list) {
 Result<RequestList> DecodeAsks(Bytes bytes, int rank_count) {
   MessageReader reader(bytes);
   RequestList list;
-  if (reader.Number<uint32_t>() != kAskMagic) reader.Damage("no list of requests");
+  if (reader.Number<uint32_t>() != kAskMagic) reader.Damage("not a list of requests");
   list.is_ending = reader.Flag();
   const uint32_t ask_count = reader.Count(kAskBytesMin);
   list.asks.reserve(ask_count);
@@ -286,7 +286,7 @@ Result<RequestList> DecodeAsks(Bytes bytes, int rank_count) {
 Result<ResponseList> DecodeResponses(Bytes bytes, int rank_count) {
   MessageReader reader(bytes);
   ResponseList list;
-  if (reader.Number<uint32_t>() != kResponseMagic) reader.Damage("no list of responses");
+  if (reader.Number<uint32_t>() != kResponseMagic) reader.Damage("not a list of responses");
   list.is_ended = reader.Flag();
   const uint32_t response_count = reader.Count(kResponseBytesMin);
   list.responses.reserve(response_count);

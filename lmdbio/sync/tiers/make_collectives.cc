@@ -19,9 +19,9 @@ using Made = Result<std::unique_ptr<Collectives>>;
 
 Status CheckName(const std::string& name) {
   if (name == "mpi") {
-    return Fail(
-        ErrorCode::kUnsupported,
-        "collective 'mpi' is made from a communicator: lmdbio/sync/over_mpi/mpi_collectives.h");
+    return Fail(ErrorCode::kUnsupported,
+                "collective: 'mpi' needs a communicator; use MpiCollectives from "
+                "lmdbio/sync/over_mpi/mpi_collectives.h");
   }
   for (const char* const known : {"auto", "shm", "ring", "halving", "direct"}) {
     if (name == known) return {};

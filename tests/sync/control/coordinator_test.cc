@@ -183,7 +183,7 @@ TEST_CASE("Coordinator names the rank that sent damage", "[control][coordinator]
   CHECK(error_of({{}, {nothing}, {}}) == "1 messages were gathered from 2 ranks");
   RequestList forged;
   forged.asks.push_back({Named("a"), {0}, 0});
-  CHECK(error_of({{}, {nothing, Encode(forged)}, {}}) == "rank 1 asks for tensor 'a' for rank 0");
+  CHECK(error_of({{}, {nothing, Encode(forged)}, {}}) == "rank 1 requests tensor 'a' for rank 0");
   auto second = Coordinator::Create(Of("cache"), {1, 2, {}});
   REQUIRE(second);
   (*second)->Submit(Named("a"));

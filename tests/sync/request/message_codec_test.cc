@@ -125,7 +125,7 @@ TEST_CASE("DecodeAsks refuses requests that no rank sends", "[control][codec]") 
   Request request;
   request.name = "a";
   CHECK(error_of({false, {{request, {1}, 0}}, {}}) == "none");
-  CHECK(error_of({false, {{request, {}, 0}}, {}}).find("nobody") != std::string::npos);
+  CHECK(error_of({false, {{request, {}, 0}}, {}}).find("no rank") != std::string::npos);
   CHECK(error_of({false, {{request, {4}, 0}}, {}}).find("ranks") != std::string::npos);
   CHECK(error_of({false, {{request, {-1}, 0}}, {}}).find("ranks") != std::string::npos);
   CHECK(error_of({false, {{request, {2, 2}, 0}}, {}}).find("ranks") != std::string::npos);

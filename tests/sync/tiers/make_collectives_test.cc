@@ -105,9 +105,9 @@ TEST_CASE("An unknown or unavailable collective is refused by name", "[collectiv
           "mpi"},
       Refused{"shm", ErrorCode::kUnsupported,
               "collective: 'shm' works on one host only, the job has 2; use 'auto'"},
-      Refused{
-          "mpi", ErrorCode::kUnsupported,
-          "collective 'mpi' is made from a communicator: lmdbio/sync/over_mpi/mpi_collectives.h"});
+      Refused{"mpi", ErrorCode::kUnsupported,
+              "collective: 'mpi' needs a communicator; use MpiCollectives from "
+              "lmdbio/sync/over_mpi/mpi_collectives.h"});
   std::vector<Complaint> heard(4);
   ranks::RunAsThreads({4, 2}, [&](ranks::Group& group) {
     const auto made = MakeCollectives(group, Healthy(), Named(refused.name));
