@@ -37,7 +37,9 @@ Status TakeField(std::string_view /*field*/, const char* from, std::string& to) 
 
 Status TakeField(std::string_view field, int from, bool& to) {
   if (from < -1 || from > 1) {
-    return BadField(field, fmt::format("{} is neither 1 (yes), -1 (no) nor 0 (the default)", from));
+    return BadField(
+        field,
+        fmt::format("{} is out of range; expected 1 (yes), -1 (no) or 0 (the default)", from));
   }
   if (from != 0) to = from > 0;
   return {};
@@ -67,7 +69,7 @@ Status TakeField(std::string_view field, int from, const ChoiceNumber<T> (&numbe
     to = choice.value;
     return {};
   }
-  return BadField(field, fmt::format("{} is not a known value", from));
+  return BadField(field, fmt::format("{} is unknown; expected a constant of lmdbio.h", from));
 }
 
 // A choice that is a name in C.
@@ -81,7 +83,7 @@ Status TakeName(std::string_view field, std::string_view name, T& to) {
     }
     known += fmt::format("{}{}", known.empty() ? "" : ", ", choice.name);
   }
-  return BadField(field, fmt::format("\"{}\" is not a known name; it can be {}", name, known));
+  return BadField(field, fmt::format("'{}' is unknown; expected one of {}", name, known));
 }
 
 template <typename T>

@@ -95,7 +95,8 @@ Status TakeShape(const lmdbio_sync_request& from, sync::Request& to) {
   }
   if (from.dimension_count > kDimensionsMax) {
     return BadField("request.dimension_count",
-                    fmt::format("{} is more than {}", from.dimension_count, kDimensionsMax));
+                    fmt::format("{} is out of range; expected at most {}", from.dimension_count,
+                                kDimensionsMax));
   }
   to.shape.assign(from.shape, from.shape + from.dimension_count);
   return {};
@@ -156,7 +157,7 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   const std::string_view transport = from.transport == nullptr ? "own" : from.transport;
   if (transport != "own" && transport != "mpi") {
     return BadField("options.transport",
-                    fmt::format("'{}' is not a known name; it can be own, mpi", transport));
+                    fmt::format("'{}' is unknown; expected own or mpi", transport));
   }
   choice.has_mpi_transport = transport == "mpi";
   if (Status checked = to.Check(); !checked) {

@@ -167,7 +167,7 @@ class Batch:
                 return rows
             if copy is False:
                 raise InvalidArgumentError(
-                    "a view needs values of one size and one distance; use copy=True")
+                    "a view needs values of equal size at equal distances; use copy=True")
         if out is None:
             width = int(table["value_size"].max()) if len(table) else 0
             out = np.empty((len(table), width), np.uint8)

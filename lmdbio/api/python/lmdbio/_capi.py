@@ -210,7 +210,7 @@ def number(name: str, value: Any, kind: Any) -> int:
     least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind(-1).value < 0 else (
         0, (1 << bits) - 1)
     if not least <= whole <= most:
-        raise InvalidArgumentError(f"{name} is {whole}; it can be {least} to {most}")
+        raise InvalidArgumentError(f"{name} {whole} is out of range; expected {least} to {most}")
     return whole
 
 
@@ -262,7 +262,7 @@ def _option_field(name: str, value: Any) -> Any:
     if kind == "number":
         whole = number(name, value, dict(Options._fields_)[name])
         if whole == 0 and default:  # in C, 0 stands for the default
-            raise InvalidArgumentError(f"{name} is 0; it can be 1 or more")
+            raise InvalidArgumentError(f"{name} 0 is out of range; expected 1 or more")
         return whole
     return value
 
@@ -280,7 +280,8 @@ def sync_options_of(**fields: Any) -> SyncOptions:
 def choice(field: str, value: str, choices: dict[str, int]) -> int:
     """Returns the number of a choice from its name."""
     if value not in choices:
-        raise InvalidArgumentError(f"{field} is {value!r}; it can be {', '.join(choices)}")
+        raise InvalidArgumentError(f"{field} {value!r} is unknown; "
+                                   f"expected one of {', '.join(choices)}")
     return choices[value]
 
 

@@ -167,7 +167,8 @@ class Dataset:
         if not isinstance(number, int):
             raise _refusal(f"sequences of {type(i).__name__}")
         if not -self._count <= number < self._count:
-            raise InvalidIndexError(f"there is no record {number} of {self._count}")
+            raise InvalidIndexError(f"record {number} is out of range; "
+                                    f"the dataset has {self._count} records")
         return number % self._count
 
     def _range(self, wanted: slice) -> range:

@@ -56,7 +56,8 @@ def _ranks_of(options: Dict[str, Any], comm: Any) -> int:
     """Returns the number of ranks that share a batch, over all shards."""
     num_shards, shard_id = options["num_shards"], options["shard_id"]
     if num_shards < 1 or not 0 <= shard_id < num_shards:
-        raise InvalidArgumentError(f"there is no shard {shard_id} of {num_shards}")
+        raise InvalidArgumentError(f"shard_id {shard_id} is out of range for num_shards "
+                                   f"{num_shards}; shards are numbered from 0")
     return num_shards * (comm.size if comm is not None else 1)
 
 
@@ -213,7 +214,8 @@ class Loader:
             if options["global_batch_size"] is not None:
                 raise InvalidArgumentError("batch_size and global_batch_size exclude each other")
             if batch_size < 1:
-                raise InvalidArgumentError(f"batch_size is {batch_size}; it can be 1 or more")
+                raise InvalidArgumentError(f"batch_size {batch_size} is out of range; "
+                                           "expected 1 or more")
             options["global_batch_size"] = batch_size * ranks
         if options["global_batch_size"] is None:
             options["global_batch_size"] = _options.GLOBAL_BATCH_SIZE
@@ -221,7 +223,8 @@ class Loader:
         self._batch_size = -(-self._global_batch_size // ranks)
         epoch, state = options.pop("epoch"), options.pop("state")
         if state is not None and epoch:
-            raise InvalidArgumentError(f"epoch {epoch} and a state exclude each other")
+            raise InvalidArgumentError(f"epoch {epoch} and a state exclude each other; "
+                                       "give only one of them")
         self._fields = _capi.option_fields(options)
         self._reset()
         self._open(epoch, None if state is None else json.dumps(state))

@@ -374,7 +374,8 @@ class Synchronizer:
         splits  [ranks] how many rows go to each rank; their sum is the number of rows
         """
         if len(splits) != self.size:
-            raise InvalidArgumentError(f"{name}: {len(splits)} splits for {self.size} ranks")
+            raise InvalidArgumentError(f"{name}: {len(splits)} splits; "
+                                       f"expected one for each of {self.size} ranks")
         return self._submit_array(name, array, is_written=False, operation="alltoall",
                                   splits=splits)
 

@@ -119,8 +119,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
             return batch_size
         count = self._ranks()[0]
         if global_batch_size % count != 0:
-            raise InvalidArgumentError(f"global_batch_size is {global_batch_size}; it must be a "
-                                       f"multiple of the {count} ranks")
+            raise InvalidArgumentError(f"global_batch_size {global_batch_size} is invalid; "
+                                       f"expected a multiple of the {count} ranks")
         return global_batch_size // count
 
     def set_epoch(self, epoch: int) -> None:
@@ -250,7 +250,7 @@ def _check_reducible(name: str, tensor: torch.Tensor) -> None:
         raise InvalidArgumentError(f"{name} has the layout {tensor.layout}; make it dense")
     if _type_name(tensor) not in TYPES:
         raise InvalidArgumentError(
-            f"{name} is of type {_type_name(tensor)}; it can be {', '.join(TYPES)}")
+            f"{name} is of type {_type_name(tensor)}; expected one of {', '.join(TYPES)}")
 
 
 class GradientSync:
