@@ -121,7 +121,8 @@ TEST_CASE("lmdbio-make cifar10 names an impossible label", "[tools]") {
       RunMake({"cifar10", (dir.path() / "in").string(), (dir.path() / "out").string()});
 
   CHECK(result.exit_code == 1);
-  CHECK(result.errors.find("data_batch_2.bin: record at byte 6146: label 10; CIFAR-10 has 10") !=
+  CHECK(result.errors.find(
+            "data_batch_2.bin: record at byte 6146: label 10 is out of range; CIFAR-10 has 10") !=
         std::string::npos);
   CHECK(NamesIn(dir.path() / "out").empty());
 }

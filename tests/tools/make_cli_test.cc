@@ -33,7 +33,7 @@ TEST_CASE("lmdbio-make distinguishes misuse from failure", "[tools]") {
       {{"digits"}, "lmdbio-make: missing OUT (try lmdbio-make digits --help)\n"},
       {{"images", "in"}, "lmdbio-make: missing OUT (try lmdbio-make images --help)\n"},
       {{"digits", "a", "b"},
-       "lmdbio-make: more operands than OUT (try lmdbio-make digits --help)\n"},
+       "lmdbio-make: too many operands; expected OUT (try lmdbio-make digits --help)\n"},
       {{"digits", "--dat", "x", "a"},
        "lmdbio-make: unrecognised option '--dat' (try lmdbio-make digits --help)\n"},
   }));

@@ -149,7 +149,7 @@ class TimelineTest(unittest.TestCase):
                          {"64 to 127": 5, "1048576 to 2097151": 5})
         advice = " ".join(one["text"] for one in report["advice"])
         self.assertIn("rank 1 was the last to submit in 100 %", advice)
-        self.assertIn("fusion threshold", advice)
+        self.assertIn("fusion_threshold_bytes", advice)
 
     def test_report_of_the_merged_file_is_the_same(self):
         paths = self.two_ranks()

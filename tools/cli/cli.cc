@@ -101,8 +101,9 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
     po::store(po::command_line_parser(words).options(all).positional(positions).style(style).run(),
               values);
   } catch (const po::too_many_positional_options_error&) {
-    throw Misuse(operands.empty() ? "takes no operands"
-                                  : fmt::format("more operands than {}", command.operands));
+    throw Misuse(operands.empty()
+                     ? "takes no operands"
+                     : fmt::format("too many operands; expected {}", command.operands));
   }
   if (values.count("help") != 0 || values.count("version") != 0) return values;
   po::notify(values);

@@ -29,10 +29,12 @@ size_t PixelCount(ImageSize size) {
 
 Status CheckSize(ImageSize size) {
   constexpr size_t kPixelCountMax = size_t{1} << 28;
-  if (size.width < 1 || size.height < 1) return Fail(ErrorCode::kCorruption, "cut off");
+  if (size.width < 1 || size.height < 1)
+    return Fail(ErrorCode::kCorruption, "the image is cut off");
   if (PixelCount(size) <= kPixelCountMax) return {};
-  return Fail(ErrorCode::kResourceExhausted,
-              fmt::format("{} x {} pixels are too many", size.width, size.height));
+  return Fail(
+      ErrorCode::kResourceExhausted,
+      fmt::format("{} x {} pixels are too many; expected at most 2^28", size.width, size.height));
 }
 
 const unsigned char* Data(std::string_view bytes) {

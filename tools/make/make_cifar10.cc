@@ -67,9 +67,10 @@ Status PutBatch(const std::string& batch, uint64_t& index, DatabaseLoad& load) {
   for (; rest.size() >= kRecordBytes; rest.remove_prefix(kRecordBytes)) {
     const int label = static_cast<unsigned char>(rest.front());
     if (label >= kLabelCount) {
-      return Fail(ErrorCode::kCorruption,
-                  fmt::format("{}: record at byte {}: label {}; CIFAR-10 has {}", batch,
-                              bytes.size() - rest.size(), label, kLabelCount));
+      return Fail(
+          ErrorCode::kCorruption,
+          fmt::format("{}: record at byte {}: label {} is out of range; CIFAR-10 has {} labels",
+                      batch, bytes.size() - rest.size(), label, kLabelCount));
     }
     const RawImage image{kChannels, kSide, kSide, rest.substr(1, kPixelBytes)};
     LMDBIO_TRY_VOID(

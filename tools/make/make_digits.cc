@@ -99,7 +99,8 @@ void Describe(po::options_description_easy_init options) {
   options("data", po::value<std::string>()->value_name("FILE"),
           "use this table instead of the built-in one (65 numbers a line, may be gzipped)")(
       "part", po::value<std::string>()->value_name("PART")->default_value("all"),
-      "all, test (every sixth record, from the sixth on) or train (the others); keys stay");
+      "all, test (every sixth record, from the sixth on) or train (the others); each record keeps "
+      "its key");
   DescribeDatabase(options, 1000);
 }
 

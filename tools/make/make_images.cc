@@ -34,7 +34,8 @@ void Describe(po::options_description_easy_init options) {
   options("resize", po::value<std::string>()->value_name("WxH"), "scale every image to this size");
   options("gray", "store one channel instead of blue, green and red");
   options("shuffle", "store the images in random order (default: by label and name)");
-  options("seed", po::value<Whole>()->default_value(Whole{1})->value_name("N"), "of --shuffle");
+  options("seed", po::value<Whole>()->default_value(Whole{1})->value_name("N"),
+          "seed of --shuffle");
   DescribeDatabase(options, 1000);
 }
 
@@ -42,12 +43,13 @@ ImageSize ParseSize(std::string_view text) {
   constexpr uint64_t kSideMax = 65535;
   const size_t times = text.find('x');
   if (times == std::string_view::npos) {
-    throw Misuse(fmt::format("resize '{}' is not of the form WxH", text));
+    throw Misuse(fmt::format("--resize '{}' is not of the form WxH", text));
   }
-  const uint64_t width = ParseWhole(text.substr(0, times), "width");
-  const uint64_t height = ParseWhole(text.substr(times + 1), "height");
+  const uint64_t width = ParseWhole(text.substr(0, times), "--resize: width");
+  const uint64_t height = ParseWhole(text.substr(times + 1), "--resize: height");
   if (width == 0 || height == 0 || width > kSideMax || height > kSideMax) {
-    throw Misuse(fmt::format("resize '{}': sides are 1 to {}", text, kSideMax));
+    throw Misuse(
+        fmt::format("--resize '{}' is out of range; each side has 1 to {} pixels", text, kSideMax));
   }
   return {static_cast<int>(width), static_cast<int>(height)};
 }
@@ -119,7 +121,8 @@ Status Run(const Invocation& invocation) {
   const std::string& out = invocation.operand("OUT");
   const std::string labels_path = LabelsPath(out);
   if (std::error_code error; std::filesystem::exists(labels_path, error)) {
-    return Fail(ErrorCode::kInvalidArgument, labels_path + " exists");
+    return Fail(ErrorCode::kInvalidArgument,
+                labels_path + " exists; remove it or give another OUT");
   }
   LMDBIO_TRY(ImageList list, ListImages(job.root));
   if (list.unlabelled_count != 0) {

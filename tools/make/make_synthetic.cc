@@ -59,7 +59,8 @@ double ParseSigma(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sigma);
   // With a larger sigma the sizes of ordinary samples exceed the limit of LMDB.
   if (error != std::errc() || end != text.data() + text.size() || !(sigma >= 0 && sigma <= 10)) {
-    throw Misuse(fmt::format("sigma '{}' is not a number from 0 to 10", text));
+    throw Misuse(
+        fmt::format("--value-size-lognormal: sigma '{}' is not a number from 0 to 10", text));
   }
   return sigma;
 }
@@ -73,24 +74,27 @@ uint64_t CheckedValueBytes(uint64_t value_bytes) {
 ValueSizes ParseSizes(const Invocation& invocation) {
   const int given = invocation.has("value-size") + invocation.has("value-size-uniform") +
                     invocation.has("value-size-lognormal");
-  if (given != 1) throw Misuse("give one of the --value-size options");
+  if (given != 1)
+    throw Misuse(
+        "give exactly one of --value-size, --value-size-uniform and --value-size-lognormal");
   ValueSizes sizes;
   if (invocation.has("value-size")) {
     sizes.min_bytes = CheckedValueBytes(invocation.whole("value-size"));
   } else if (invocation.has("value-size-uniform")) {
     const auto [min, max] =
-        SplitPair(invocation.option<std::string>("value-size-uniform"), "value-size-uniform");
+        SplitPair(invocation.option<std::string>("value-size-uniform"), "--value-size-uniform");
     sizes.kind = ValueSizes::SizeDistribution::kUniform;
-    sizes.min_bytes = CheckedValueBytes(ParseWhole(min, "value-size-uniform"));
-    sizes.max_bytes = CheckedValueBytes(ParseWhole(max, "value-size-uniform"));
-    if (sizes.min_bytes > sizes.max_bytes) throw Misuse("value-size-uniform: MIN is above MAX");
+    sizes.min_bytes = CheckedValueBytes(ParseWhole(min, "--value-size-uniform"));
+    sizes.max_bytes = CheckedValueBytes(ParseWhole(max, "--value-size-uniform"));
+    if (sizes.min_bytes > sizes.max_bytes) throw Misuse("--value-size-uniform: MIN is above MAX");
   } else {
     const auto [median, sigma] =
-        SplitPair(invocation.option<std::string>("value-size-lognormal"), "value-size-lognormal");
+        SplitPair(invocation.option<std::string>("value-size-lognormal"), "--value-size-lognormal");
     sizes.kind = ValueSizes::SizeDistribution::kLogNormal;
     sizes.median_bytes =
-        static_cast<double>(CheckedValueBytes(ParseWhole(median, "value-size-lognormal")));
-    if (sizes.median_bytes < 1) throw Misuse("value-size-lognormal: the median must be at least 1");
+        static_cast<double>(CheckedValueBytes(ParseWhole(median, "--value-size-lognormal")));
+    if (sizes.median_bytes < 1)
+      throw Misuse("--value-size-lognormal: the median must be at least 1");
     sizes.sigma = ParseSigma(sigma);
   }
   return sizes;
@@ -102,11 +106,12 @@ uint64_t ParseKeyDigits(const Invocation& invocation, uint64_t count) {
   if (!invocation.has("key-digits")) return std::max(kDefaultDigits, needed_digits);
   const uint64_t digits = invocation.whole("key-digits");
   if (digits < needed_digits) {
-    throw Misuse(fmt::format("{} records need keys of {} digits", count, needed_digits));
+    throw Misuse(
+        fmt::format("--key-digits: {} records need keys of {} digits", count, needed_digits));
   }
   if (digits > kKeyBytesMax) {
-    throw Misuse(
-        fmt::format("key-digits {} is too large; LMDB takes at most {}", digits, kKeyBytesMax));
+    throw Misuse(fmt::format("--key-digits {} is out of range; LMDB takes at most {}", digits,
+                             kKeyBytesMax));
   }
   return digits;
 }
@@ -114,7 +119,7 @@ uint64_t ParseKeyDigits(const Invocation& invocation, uint64_t count) {
 bool ParseOrder(const Invocation& invocation) {
   const std::string& order = invocation.option<std::string>("order");
   if (order != "sequential" && order != "random") {
-    throw Misuse(fmt::format("order '{}' is neither sequential nor random", order));
+    throw Misuse(fmt::format("--order takes sequential or random, not '{}'", order));
   }
   if (order == "random" && invocation.has("append")) {
     throw Misuse("--append needs --order sequential");
@@ -125,11 +130,11 @@ bool ParseOrder(const Invocation& invocation) {
 SyntheticJob ParseJob(const Invocation& invocation) {
   SyntheticJob job;
   job.count = invocation.whole("count");
-  if (job.count == 0) throw Misuse("count 0 is out of range; give at least 1");
+  if (job.count == 0) throw Misuse("--count 0 is out of range; give at least 1");
   job.sizes = ParseSizes(invocation);
   if (static_cast<double>(job.count) * std::max(1.0, MeanValueBytes(job.sizes)) >
       kAddressSpaceBytes) {
-    throw Misuse("count times value size is more than LMDB can map, 2^47 bytes");
+    throw Misuse("--count times the value size is more than LMDB can map, 2^47 bytes");
   }
   job.seed = invocation.whole("seed");
   job.key_digits = ParseKeyDigits(invocation, job.count);

@@ -64,7 +64,8 @@ Result<Inputs> OpenInputs(const Invocation& invocation) {
     inputs.clocks.push_back(std::move(clocks));
   }
   if (is_merged && inputs.paths.size() > 1) {
-    return Fail(ErrorCode::kInvalidArgument, "a merged timeline cannot be read with other files");
+    return Fail(ErrorCode::kInvalidArgument,
+                "a merged timeline cannot be read with other files; give only one IN");
   }
   LMDBIO_TRY_VOID(CheckRanks(inputs));
   auto shifts = lmdbio::tools::AlignClocks(firsts);

@@ -311,8 +311,8 @@ ordered_json TimelineReport::DescribeBuckets(ordered_json& advice) const {
   described["by_bytes"] = std::move(by_bytes);
   constexpr double kSmall = 256 << 10;
   if (bytes->size() >= 10 && median < kSmall) {
-    Advise(advice, fmt::format("half of the buckets have at most {:.0f} bytes: raise the fusion "
-                               "threshold or use fewer groups, so that buckets become larger",
+    Advise(advice, fmt::format("half of the buckets have at most {:.0f} bytes: raise bucket_bytes "
+                               "or fusion_threshold_bytes, or reduce num_groups",
                                median));
   }
   return described;
