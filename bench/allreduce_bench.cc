@@ -103,7 +103,7 @@ void CheckSum(const Way& way, size_t count) {
     float expected = 0;
     for (int r = 0; r < RankCount(); ++r) expected += ValueAt(r, i);
     if (way.memory[i] != expected) {
-      Die(fmt::format("{}: element {} of {} is {}, not {}", way.name, i, count, way.memory[i],
+      Die(fmt::format("{}: element {} of {} is {}; expected {}", way.name, i, count, way.memory[i],
                       expected));
     }
     way.memory[i] = 0;  // repeated sums stay finite
@@ -189,7 +189,7 @@ Options ParseCommandLine(int argc, char** argv) {
   namespace po = boost::program_options;
   Options options;
   po::options_description known("mpirun -n RANKS allreduce_bench [OPTION...]");
-  known.add_options()("help", "this text")  //
+  known.add_options()("help", "print this text and exit")  //
       ("min", po::value(&options.bytes_min), "smallest size in bytes")(
           "max", po::value(&options.bytes_max), "largest size in bytes")(
           "registered", po::value(&options.registered_bytes), "bytes of registered memory")(
@@ -214,7 +214,7 @@ Options ParseCommandLine(int argc, char** argv) {
   }
   const bool is_wait = options.wait.empty() || options.wait == "spin" || options.wait == "sleep";
   if (!is_wait || options.repetitions < 1 || options.bytes_min < sizeof(float)) {
-    Die("see --help");
+    Die("--wait takes spin or sleep; --repetitions must be at least 1, and --min at least 4");
   }
   return options;
 }
@@ -242,7 +242,7 @@ std::vector<char> GatherFromAll(const std::vector<char>& mine) {
 void SumBy(sync::Collectives& all, float* values, size_t count) {
   const auto outcome = OrDie(all.AllReduce(
       {.digest = 1}, {reinterpret_cast<std::byte*>(values), count}, sync::ReduceOp::kSum));
-  if (outcome != sync::CallOutcome::kDone) Die("declined");
+  if (outcome != sync::CallOutcome::kDone) Die("a rank declined the call");
 }
 
 void Report(const Options& options, const std::vector<Way>& ways, const std::string& wait) {
@@ -254,7 +254,8 @@ void Report(const Options& options, const std::vector<Way>& ways, const std::str
                         {"rows", nlohmann::json::array()}};
   if (Rank() == 0) {
     fmt::print("{} ranks, {} cores; lmdbio waits by {}, MPI {}{}\n", RankCount(), cores, wait,
-               MpiWaitMode(cores), ways[3].sum ? "" : "; built without Gloo: no figures of it");
+               MpiWaitMode(cores),
+               ways[3].sum ? "" : "; this build has no Gloo, so its columns are empty");
     fmt::print(
         "us per call: median (min-max) of {}\n{:>10}{:>32}{:>32}{:>32}{:>32}{:>9}{:>9}{:>9}\n",
         options.repetitions, "bytes", "lmdbio", "lmdbio in place", "MPI", "Gloo", "GB/s", "/MPI",
@@ -278,7 +279,7 @@ void Run(const Options& options) {
   ranks::SoloHealth health;
   const auto world = OrDie(ranks::MpiGroup(MPI_COMM_WORLD));
   const auto group = OrDie(world->SplitByHost());
-  if (group->size() != world->size()) Die("the ranks must share a host");
+  if (group->size() != world->size()) Die("all ranks must run on one host");
   sync::HostOptions host;
   host.wait = wait == "spin" ? sync::WaitMode::kSpin : sync::WaitMode::kSleep;
   host.way = ParseWay(options.way);

@@ -86,7 +86,7 @@ def verdict(cells):
     compared = [(cell, row, median(row, "lmdbio") / min(rivals(row)))
                 for cell in cells for row in cell["rows"] if rivals(row)]
     if not compared:
-        return ["nothing to compare"]
+        return ["no cell has results of MPI or Gloo to compare"]
     cell, row, worst = max(compared, key=lambda one: one[2])
     ahead = sum(ratio < 1 for _, _, ratio in compared)
     small = [median(row, "gloo") / median(row, "lmdbio") for cell in cells for row in cell["rows"]

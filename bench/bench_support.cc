@@ -191,7 +191,7 @@ uint64_t ScanWithLmdb(const std::string& path) {
 double EvictFromCache(const std::string& data_path) {
   const int fd = ::open(data_path.c_str(), O_RDONLY);
   struct stat found = {};
-  if (fd < 0 || ::fstat(fd, &found) != 0) Die("cannot evict " + data_path);
+  if (fd < 0 || ::fstat(fd, &found) != 0) Die("cannot drop the cached pages of " + data_path);
   ::fdatasync(fd);
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   const auto size_bytes = static_cast<size_t>(found.st_size);
@@ -217,7 +217,7 @@ uint64_t StorageBytesRead() {
 
 void Agreement::Check(std::string_view what, uint64_t checksum) {
   if (any_ && checksum != checksum_)
-    Die(fmt::format("{}: the checksum differs from that of the other ways", what));
+    Die(fmt::format("{}: the checksum differs from that of the other methods", what));
   any_ = true;
   checksum_ = checksum;
 }

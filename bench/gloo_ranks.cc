@@ -34,7 +34,8 @@ std::string CommonDirectory(int rank, const GatherFromAll& gather) {
   std::vector<char> name(4096);
   if (rank == 0) {
     std::string pattern = (std::filesystem::temp_directory_path() / "gloo-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no directory");
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("cannot create the directory in which the ranks of Gloo meet");
     pattern.copy(name.data(), name.size() - 1);
   }
   return {gather(name).data()};

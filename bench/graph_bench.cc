@@ -117,7 +117,8 @@ int Run(int repetitions) {
     const auto ordered = sync::OrderTensors(graph);
     if (!ordered || graph.node_count() != network.node_count ||
         graph.edge_count() != network.edge_count || ordered->size() != network.tensor_count) {
-      fmt::print(stderr, "{}: the graph has other numbers of nodes or edges\n", network.name);
+      fmt::print(stderr, "{}: the graph has a wrong number of nodes, edges or tensors\n",
+                 network.name);
       return 1;
     }
     const double copy_ms = MedianMs(repetitions, [&] { return sync::Graph(graph); });

@@ -84,7 +84,7 @@ void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
     Window window(memory.bytes(), shape, rank, rank);
     for (uint64_t slot = 0; slot < slot_count; ++slot) {
       const auto head = window.AwaitSlot(slot);
-      Require(head && head->first_batch == slot, "the window returned another slot");
+      Require(head && head->first_batch == slot, "the window returned a wrong slot");
       window.LetGo(slot + 1);
     }
     window.Leave();
@@ -92,11 +92,13 @@ void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
   RunJob(rank_count, rank_body, [&] {
     Window window(memory.bytes(), shape, 0, 0);
     for (uint64_t slot = 0; slot < slot_count; ++slot) {
-      if (slot >= in_flight) Require(*window.AwaitSpace(slot - in_flight + 1), "woken");
-      Require(window.FinishPart(slot), "another reader");
+      if (slot >= in_flight)
+        Require(*window.AwaitSpace(slot - in_flight + 1),
+                "a wait for window memory was interrupted");
+      Require(window.FinishPart(slot), "a slot has more than one reader");
       window.Announce(slot, {slot, 1, 0, 0});
     }
-    Require(*window.AwaitSpace(slot_count), "woken");
+    Require(*window.AwaitSpace(slot_count), "a wait for window memory was interrupted");
   });
 }
 

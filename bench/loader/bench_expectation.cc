@@ -122,7 +122,7 @@ Result<file::Database> OpenDatabase(const file::Environment& environment, const 
 Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderOptions& options) {
   if (options.global_batch_size == 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                "global_batch_size 0 is out of range; give at least 1");
+                "--global-batch-size 0 is out of range; give at least 1");
   }
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
@@ -151,9 +151,11 @@ Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderO
                            ? options.max_batches
                            : stream.next_batch + expected.schedule.batches_per_epoch();
   if (expected.batch_end <= expected.first_batch) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("the restored stream is at batch {} already, but --iterations is {}",
-                            expected.first_batch, expected.batch_end));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "the stream of --state is at batch {} already, but --max-batches is {}; raise it",
+            expected.first_batch, expected.batch_end));
   }
   LMDBIO_TRY(expected.page_bytes, PageBytesOfRun(layout, snapshot, expected));
   return expected;

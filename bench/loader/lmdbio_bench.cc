@@ -141,12 +141,12 @@ void DescribeRaw(po::options_description_easy_init options) {
   options("engine", po::value<std::string>()->default_value("all")->value_name("LIST"),
           "engines: mmap, pread, uring, several of them, or all")  //
       ("transfer-size,t", po::value<std::string>()->default_value("1M")->value_name("LIST"),
-       "bytes of one read, as 4K,1M,1G; several sizes are measured one after another")  //
+       "bytes of one read, for example 4K,1M,1G; several sizes are measured one after another")  //
       ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
        "reads in flight for each rank (threads of pread)")  //
       ("direct", po::value<std::string>()->default_value("off")->value_name("on|off|both"),
-       "read around the page cache (not with mmap)")  //
-      ("random", "read in random order")              //
+       "bypass the page cache (not with mmap)")  //
+      ("random", "read in random order")         //
       ("size,s", po::value<std::string>()->default_value("0")->value_name("BYTES"),
        "read only the first BYTES of the file")                                                   //
       ("drop-caches", "drop the page cache of every host before each run")                        //
@@ -274,7 +274,7 @@ Status Raw(const Invocation& invocation) {
 // Options that decide the positions of records, whatever the order.
 void DescribeStream(po::options_description_easy_init options) {
   lmdbio::tools::DescribeLoaderFlags(OptionUse::kStream, options);
-  options("json", po::value<std::string>()->value_name("FILE"), "write the outcome there");
+  options("json", po::value<std::string>()->value_name("FILE"), "write the results to FILE");
 }
 
 // --- order ---
@@ -327,8 +327,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("compute-kind", po::value<std::string>()->default_value("work")->value_name("work|sleep"),
        "emulate training on the processor, or on an accelerator")  //
       ("checksum", po::value<std::string>()->default_value("records")->value_name("KIND"),
-       "records: of position, key and value; values: of values in any order")  //
-      ("no-checksum", "do not touch the delivered bytes, as in raw reads")     //
+       "content of the checksum. records: position, key and value of each record; values: the "
+       "values in any order")                                               //
+      ("no-checksum", "do not touch the delivered bytes, as in raw reads")  //
       ("meet-every", po::value<Whole>()->default_value({1})->value_name("N"),
        "ranks wait for each other after N batches, as trainers do; 0: only at the end")        //
       ("drop-caches", "drop the page cache of every host before each run, also each raw run")  //
@@ -465,11 +466,11 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
   run.page_bytes = plan.page_bytes;
   if (plan.expected_checksum && run.read.delivered.checksum != plan.expected_checksum &&
       run.read.delivered.skipped_count == 0) {
-    return lmdbio::Fail(lmdbio::ErrorCode::kInternal,
-                        fmt::format("{}: {} delivered checksum {:016x}, a serial pass gives "
-                                    "{:016x}",
-                                    plan.raw.data_path, strategy, *run.read.delivered.checksum,
-                                    *plan.expected_checksum));
+    return lmdbio::Fail(
+        lmdbio::ErrorCode::kInternal,
+        fmt::format("{}: strategy {} delivered checksum {:016x}; a serial pass gives {:016x}",
+                    plan.raw.data_path, strategy, *run.read.delivered.checksum,
+                    *plan.expected_checksum));
   }
   return run;
 }

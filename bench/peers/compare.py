@@ -351,7 +351,7 @@ def parse_options():
     parser.add_argument("path", metavar="PATH", help="a directory with data.mdb, or a single file")
     parser.add_argument("--batch-size", type=positive, default=256, metavar="N")
     parser.add_argument("--workers", type=number_list, default=[0, 2], metavar="N,...",
-                        help="workers of the DataLoader; 0: none, it reads itself (default: 0,2)")
+                        help="workers of the DataLoader; 0: the main process reads (default: 0,2)")
     parser.add_argument("--order", type=order_list, default=list(ORDERS), metavar="ORDER,...",
                         help="sequential, shuffled, or block (lmdbio only) (default: all)")
     parser.add_argument("--records", type=positive, metavar="N",

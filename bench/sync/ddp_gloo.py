@@ -266,10 +266,12 @@ def main():
     parser.add_argument("--run-seconds", type=float, default=10)
     parser.add_argument("--bucket-mb", type=float, default=25)
     parser.add_argument("--units-per-second", type=float,
-                        help="of the work loop, as another run has measured it")
-    parser.add_argument("--neighbour-limit", type=float, default=0.1, help="cores")
+                        help="speed of the work loop, measured by another run")
+    parser.add_argument("--neighbour-limit", type=float, default=0.1,
+                        help="cores that other processes may use in a clean run")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--save", type=pathlib.Path, help="JSON")
+    parser.add_argument("--save", type=pathlib.Path,
+                        help="write all results to this file, as JSON")
     options = parser.parse_args()
     if RANK_VARIABLE in os.environ:
         be_rank(options)

@@ -25,9 +25,9 @@ Result<Variant> ParseVariant(const std::string& name) {
 // The names of absent variants are valid, so that one command line serves all builds.
 std::string WhyAbsent(const Variant& variant) {
 #ifndef LMDBIO_BENCH_HAS_GLOO
-  if (variant.name == "gloo") return "built without libgloo-dev";
+  if (variant.name == "gloo") return "this build has no Gloo; install libgloo-dev and build again";
 #endif
-  return variant.name.empty() ? "without a name" : "";
+  return variant.name.empty() ? "the variant has no name" : "";
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const SyncContext& context) {
@@ -41,7 +41,8 @@ Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const Syn
 #ifdef LMDBIO_BENCH_HAS_GLOO
   if (variant.name == "gloo") return MakeGlooSync(context);
 #endif
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: nothing to make", variant.name));
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: this variant synchronises no gradients", variant.name));
 }
 
 }  // namespace lmdbio::bench

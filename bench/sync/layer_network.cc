@@ -54,7 +54,7 @@ uint64_t LayerNetwork::gradient_bytes() const {
 
 Result<LayerNetwork> ReadNetwork(const std::string& path, double scale) {
   std::ifstream file(path);
-  if (!file) return Fail(ErrorCode::kNotFound, fmt::format("{}: no such network", path));
+  if (!file) return Fail(ErrorCode::kNotFound, fmt::format("{}: the network cannot be read", path));
   try {
     return Parse(json::parse(file), scale);
   } catch (const std::exception& failure) {

@@ -290,7 +290,8 @@ def main():
         if not options.check:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            sys.exit(f"make_networks.py: {path} is not what the architecture gives; run it again")
+            sys.exit(f"make_networks.py: {path} differs from the architecture; "
+                     "run make_networks.py without --check")
     return 0
 
 

@@ -87,7 +87,7 @@ def run_cell(options, rest, ranks, wait):
     cell = json.loads(saved.read_text(encoding="utf-8"))
     reported = cell["environment"]["mpi_wait"]
     if reported not in (wait, "unknown"):
-        raise Failure(f"MPI was to {wait}, and says that it will {reported}")
+        raise Failure(f"MPI waits by {reported}; expected {wait}")
     return dict(ranks=ranks, wait=wait, text=output, **cell)
 
 
@@ -197,17 +197,19 @@ def parse_options():
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--waits", default="spin,yield")
-    parser.add_argument("--networks", default="resnet50", help="with commas; or all")
+    parser.add_argument("--networks", default="resnet50",
+                        help="names of networks, separated by commas, or all")
     parser.add_argument("--variants", default=VARIANTS)
     parser.add_argument("--baseline", default="lmdbio:horovod:cycle")
-    parser.add_argument("--no-ddp", action="store_true", help="without PyTorch")
-    parser.add_argument("--cell-seconds", type=float, default=3600, help="limit of one cell")
+    parser.add_argument("--no-ddp", action="store_true", help="do not measure PyTorch")
+    parser.add_argument("--cell-seconds", type=float, default=3600,
+                        help="time limit of one cell in seconds")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "sync_matrix")
     options, rest = parser.parse_known_args()
     options.ranks = [int(word) for word in options.ranks.split(",")]
     options.waits = options.waits.split(",")
     if not set(options.waits) <= {"spin", "yield"}:
-        parser.error("--waits takes spin and yield")
+        parser.error("--waits takes spin, yield or both, separated by a comma")
     options.out = options.out.resolve()
     return options, rest
 

@@ -60,36 +60,41 @@ int g_error_descriptor = STDERR_FILENO;
 
 void Describe(po::options_description_easy_init option) {
   option("network", po::value<std::string>()->default_value("resnet50"),
-         "networks, with commas; or all");
+         "names of networks, separated by commas, or all");
   option("variants", po::value<std::string>()->default_value("none,mpi,mpi-fused"),
-         "none, mpi, mpi-fused, gloo, "
-         "lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR may be "
-         "graph: topo with the network's own");
-  option("baseline", po::value<std::string>()->default_value("mpi"), "what ratios are to");
+         "variants, separated by commas: none, mpi, mpi-fused, gloo, "
+         "lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR graph "
+         "is topo with the graph of the network");
+  option("baseline", po::value<std::string>()->default_value("mpi"),
+         "variant that the ratios refer to");
   option("repetitions", po::value<Whole>()->default_value({5}), "runs of each variant");
-  option("iterations", po::value<Whole>()->default_value({30}), "measured, in each run");
+  option("iterations", po::value<Whole>()->default_value({30}), "measured iterations of a run");
   option("run-seconds", po::value<double>()->default_value(10),
-         "of a run, after which its iterations are fewer, but no fewer than 5");
-  option("warmup", po::value<Whole>()->default_value({3}), "iterations before them");
-  option("scale", po::value<double>()->default_value(1), "of tensors and of computing");
+         "time of a run in seconds; slow variants run fewer iterations, but at least 5");
+  option("warmup", po::value<Whole>()->default_value({3}), "unmeasured iterations before a run");
+  option("scale", po::value<double>()->default_value(1),
+         "factor for the sizes of tensors and the time of computing");
   option("compute-ms", po::value<double>()->default_value(50),
-         "computing of an iteration, on a core of its own");
-  option("threads", po::value<Whole>()->default_value({1}), "that compute, in each rank");
-  option("shuffle", "ranks take layers that could be computed in different orders");
-  option("input-threads", po::value<Whole>()->default_value({0}), "that prepare batches meanwhile");
-  option("input-duty", po::value<double>()->default_value(0.5), "of the time of such a thread");
-  option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio");
-  option("gs-cycles", po::value<Whole>()->default_value({1}), "cycles between common sleeps");
+         "computing time of an iteration in ms, on a core of its own");
+  option("threads", po::value<Whole>()->default_value({1}), "computing threads of each rank");
+  option("shuffle", "ranks compute independent layers in different orders");
+  option("input-threads", po::value<Whole>()->default_value({0}),
+         "threads of each rank that prepare batches meanwhile");
+  option("input-duty", po::value<double>()->default_value(0.5),
+         "busy share of the time of an input thread");
+  option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio in us");
+  option("gs-cycles", po::value<Whole>()->default_value({1}),
+         "cycles after which the ranks agree on the next cycle time, with pacing gs");
   option("fusion-bytes", po::value<Whole>()->default_value({uint64_t{64} << 20}),
-         "fusion threshold of lmdbio");
+         "fusion threshold of lmdbio in bytes");
   option("bucket-bytes", po::value<Whole>()->default_value({0}),
-         "of a bucket of its plans; 0: as its collectives like it");
+         "size of a bucket of a plan of lmdbio; 0: chosen by its collectives");
   option("gloo-bucket-bytes", po::value<Whole>()->default_value({uint64_t{25} << 20}),
-         "bucket of gloo");
+         "size of a bucket of gloo");
   option("neighbour-limit", po::value<double>()->default_value(0.1),
          "cores that other processes may keep busy in a clean run");
-  option("seed", po::value<Whole>()->default_value({1}), "of the order of runs");
-  option("save", po::value<std::string>(), "write everything to this file, as JSON");
+  option("seed", po::value<Whole>()->default_value({1}), "seed of the order of runs");
+  option("save", po::value<std::string>(), "write all results to this file, as JSON");
 }
 
 // The parsed options.
@@ -337,7 +342,8 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
     if (!summary.error.empty()) has_failed = true;
     // Its numbers are used all the same; the table shows 0 clean runs.
     if (summary.run_count > 0 && !summary.is_clean()) {
-      invocation.Warn(fmt::format("{}, {}: no run without a neighbour", name, summary.variant));
+      invocation.Warn(
+          fmt::format("{}, {}: other processes disturbed every run", name, summary.variant));
     }
   }
   ordered_json json = NetworkJson(network, runs, summaries);
@@ -350,7 +356,7 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
 void WarnOfNeighbours(const Invocation& invocation, const ordered_json& environment) {
   const double load = environment["load_before"].get<double>();
   if (load <= kQuietLoad * environment["cores"].get<double>()) return;
-  invocation.Warn(fmt::format("the load average is {}: a neighbour is at work", load));
+  invocation.Warn(fmt::format("the load average is {}: other processes use the cores", load));
 }
 
 Status Save(const Invocation& invocation, const ordered_json& outcome) {
@@ -393,7 +399,8 @@ Status Run(const Invocation& invocation) {
   }
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(text));
   if (group->rank() == 0) LMDBIO_TRY_VOID(Save(invocation, outcome));
-  if (has_failed) return Fail(ErrorCode::kUnsupported, "a variant could not be made, see above");
+  if (has_failed)
+    return Fail(ErrorCode::kUnsupported, "a variant failed; the table above has the reason");
   return {};
 }
 
@@ -404,7 +411,7 @@ int main(int argc, char** argv) {
   g_error_descriptor = ::dup(STDERR_FILENO);
   const lmdbio::tools::MpiRun mpi(argc, argv, lmdbio::tools::MpiThreads::kAll);
   const std::array commands = {lmdbio::tools::Command{
-      "", "", "Trains networks, emulated, and adds up their gradients in several ways.", &Describe,
-      &Run, lmdbio::tools::Output::kText}};
+      "", "", "Emulates the training of networks and sums their gradients by several variants.",
+      &Describe, &Run, lmdbio::tools::Output::kText}};
   return lmdbio::tools::RunTool("sync_bench", commands.front().summary, commands, argc, argv);
 }

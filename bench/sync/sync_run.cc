@@ -134,7 +134,7 @@ class Runner {
   Status CheckWork(uint64_t checksum) {
     if (checksum_ == 0) checksum_ = checksum;
     if (checksum_ == checksum) return {};
-    return Fail(ErrorCode::kInternal, "two iterations have computed different things");
+    return Fail(ErrorCode::kInternal, "two iterations have different checksums of their computing");
   }
 
   const RunStage& stage_;

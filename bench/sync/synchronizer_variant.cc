@@ -44,8 +44,9 @@ Result<VariantChoice> ParseChoice(std::string_view name) {
   if (words.size() < 2 || words.size() > 5) {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]",
-                    name));
+        fmt::format(
+            "{}: expected lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]",
+            name));
   }
   VariantChoice choice;
   // From the end of the word: "+place" is the last suffix.

@@ -105,7 +105,7 @@ Status Gradients::Check(const LayerNetwork& network, int rank_count, uint64_t it
       const float expected = factors * Share(index, iteration, i);
       if (values[i] == expected) continue;
       return Fail(ErrorCode::kInternal,
-                  fmt::format("{}: iteration {}, element {} is {}, not {}",
+                  fmt::format("{}: iteration {}: element {} is {}; expected {}",
                               network.tensors[index].name, iteration, i, values[i], expected));
     }
   }
