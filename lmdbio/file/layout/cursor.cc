@@ -1,3 +1,7 @@
+// A cursor consists of two TreeCursors: `main_` stands on an item of the database's tree, and
+// `duplicates_` on a duplicate of that item's key. Every move has two halves. The first moves
+// `main_`; the second (Settle, Arrive) checks the item and enters its duplicates. The cursor has no
+// position in between, so an error in either half leaves none.
 #include "lmdbio/file/layout/cursor.h"
 
 #include <fmt/format.h>
@@ -34,6 +38,9 @@ Result<bool> Cursor::Settle(Result<bool> moved, Direction from) {
   return true;
 }
 
+// Checks the properties of the item that need more than its page. A bare cursor checks the extent
+// of an overflow value only when the value is requested. A scan claims the run already here,
+// because it arrives at each item exactly once.
 Status Cursor::Arrive(Direction from) {
   in_duplicates_ = false;
   const LeafEntry found = entry();
@@ -100,6 +107,8 @@ Result<bool> Cursor::Last() {
   return Settle(true, Direction::kBackward);
 }
 
+// A move leaves the key only after the last of its duplicates in this direction. Reaching that end
+// is no error, so the position is kept until `main_` has moved.
 Result<bool> Cursor::Move(Direction direction) {
   if (!standing_) {
     return Fail(ErrorCode::kInvalidArgument, "the cursor has no position; seek a record first");
@@ -137,6 +146,8 @@ Result<bool> Cursor::SeekKey(Bytes key) {
 Result<uint64_t> Cursor::CountRecords() {
   LMDBIO_TRY_VOID(Arrive(Direction::kForward));
   if (!in_duplicates_) return 1;
+  // The count in the record of a private tree is only a hint (docs/format.md section 4), so the
+  // leaves of the tree are counted. A sub-page is one page and has no next leaf.
   uint64_t count = 0;
   for (bool more = true; more;) {
     count += duplicates_.item_count();
@@ -169,6 +180,7 @@ Result<bool> Cursor::SkipWithinLeaf(uint64_t& left) {
   return false;
 }
 
+// Moves `duplicates_` forward by `left` items, leaf by leaf.
 Status Cursor::SkipDuplicates(uint64_t left) {
   while (left >= duplicates_.item_count()) {
     left -= duplicates_.item_count();
@@ -203,6 +215,9 @@ Result<bool> Cursor::SeekOrdinal(RecordIndex record) {
   return true;
 }
 
+// The position may come from another process, so nothing in it is trusted. SeekPath follows the
+// children that the pages name and compares them with the position. So a position of another
+// snapshot is refused, and no page outside the tree is read.
 Status Cursor::SeekPosition(const CursorPosition& position) {
   standing_ = false;
   const auto refuse = [&](std::string_view why) {
@@ -222,6 +237,7 @@ Status Cursor::SeekPosition(const CursorPosition& position) {
   if (in_duplicates_) {
     const PathStep& last = position.duplicate_path[position.duplicate_depth - 1];
     if (entry().flags == file::kSubPageNode) {
+      // A sub-page has no page number of its own, so only the index is compared.
       if (position.duplicate_depth != 1 || last.index >= duplicates_.item_count()) {
         return refuse("no such duplicate");
       }
@@ -274,6 +290,7 @@ Result<Extent> Cursor::ValueExtent() const {
 
 Result<Bytes> Cursor::OverflowValue() {
   LMDBIO_TRY(const Extent value, ValueExtent());
+  // The hint comes before the read, so the next value travels while this one is read and used.
   PrefetchNextValue();
   return database_.pages().ReadOverflow(value, value_buffer_);
 }

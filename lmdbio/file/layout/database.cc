@@ -50,6 +50,7 @@ Result<Database> Environment::Named(std::string_view name) const {
   const std::string key_text = KeyOfName(snapshot().page_format.version(), name);
   const Bytes key = std::as_bytes(std::span(key_text));
   LMDBIO_TRY(const bool found, cursor.SeekKey(key));
+  // SeekKey stops at the first key that is not less than the name.
   if (!found || !std::ranges::equal(cursor.key(), key)) {
     return Fail(ErrorCode::kNotFound, where() + ": not found");
   }
@@ -58,6 +59,8 @@ Result<Database> Environment::Named(std::string_view name) const {
   }
   LMDBIO_TRY(const Bytes bytes, cursor.Value());
   const DatabaseRecord record = file::LoadDatabaseRecord(bytes);
+  // The cursor has checked the size of the record only. Its fields come from the file, and later
+  // walks rely on root and depth.
   Status sound = file::CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
   if (sound) sound = file::CheckUserFlags(record);
   if (!sound) return Fail(std::move(sound).error().Within(where()));
@@ -72,6 +75,7 @@ Result<std::vector<std::string>> Environment::Names() const {
     if (cursor.is_named_database()) {
       names.push_back(NameOfKey(snapshot().page_format.version(), cursor.key()));
     }
+    // NextKey skips duplicates, because the record of a named database never is one.
     LMDBIO_TRY(found, cursor.NextKey());
   }
   return names;

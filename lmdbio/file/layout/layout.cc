@@ -12,6 +12,8 @@ uint64_t Layout::RunOf(RecordIndex record) const {
   LMDBIO_CHECK(record.value < record_count());
   uint64_t low = 0;
   uint64_t high = run_count();
+  // Run 0 starts at record 0. So run `low` always starts at or before the record, and run `high`,
+  // if it exists, behind it.
   while (high - low > 1) {
     const uint64_t middle = low + (high - low) / 2;
     (first_records_[middle] <= record.value ? low : high) = middle;
@@ -22,6 +24,7 @@ uint64_t Layout::RunOf(RecordIndex record) const {
 KeyLocation Layout::Key(RecordIndex record) const {
   const uint64_t run = RunOf(record);
   const auto first_node = static_cast<uint32_t>(first_nodes_[run]);
+  // The records of a kDuplicates run are duplicates of one key, so they share its node.
   const bool node_each = static_cast<RunKind>(kinds_[run]) == RunKind::kNodes;
   const uint64_t into = node_each ? record.value - first_records_[run] : 0;
   return {PageNo{leaves_[run]}, first_node + static_cast<uint32_t>(into)};
@@ -31,6 +34,7 @@ RunLocation Layout::Run(uint64_t run) const {
   LMDBIO_CHECK(run < run_count());
   RunLocation place;
   place.first_record = {first_records_[run]};
+  // No column holds the record counts: a run ends at the start of the next one.
   const uint64_t end = run + 1 < run_count() ? first_records_[run + 1] : record_count();
   place.record_count = end - place.first_record.value;
   place.leaf = PageNo{leaves_[run]};
@@ -48,6 +52,8 @@ Status Layout::ExpandRange(RecordIndex first, uint64_t count, RecordIndex number
                            RecordRunSink& sink) const {
   LMDBIO_CHECK(first.value <= record_count() && count <= record_count() - first.value);
   if (count == 0) return {};
+  // The first and the last run may reach beyond the range and are cut. A cut run of nodes starts at
+  // a later node; a cut run of duplicates keeps its node.
   const uint64_t end = first.value + count;
   std::vector<Extent> values;
   for (uint64_t i = RunOf(first); i < run_count(); ++i) {
@@ -70,6 +76,9 @@ Status Layout::ExpandRange(RecordIndex first, uint64_t count, RecordIndex number
   return {};
 }
 
+// The image of a layout is the images of its columns in this order, one after the other. Each
+// begins with its own size, so the image has no table. Each size is a multiple of 8, which keeps
+// the next column aligned.
 std::array<PackedColumn*, 7> Layout::Columns() {
   return {&offsets_, &lengths_, &first_records_, &leaves_, &first_nodes_, &homes_, &kinds_};
 }

@@ -44,6 +44,7 @@ uint64_t PackedColumnBuilder::CommonStep() const {
   if (pending_count_ < 2) return 0;
   std::array<uint64_t, PackedColumn::kBlockSize> steps;
   for (uint32_t i = 1; i < pending_count_; ++i) steps[i - 1] = pending_[i] - pending_[i - 1];
+  // A block on one line is the common case and needs no selection.
   if (std::all_of(steps.begin(), steps.begin() + pending_count_ - 1,
                   [&](uint64_t step) { return step == steps[0]; })) {
     return steps[0];
@@ -73,6 +74,7 @@ void PackedColumnBuilder::Flush() {
   block.shift = static_cast<uint8_t>(line.shift);
   column_.blocks.push_back(block);
   if (line.width > 0) {
+    // The new words are 0, so the residuals can be combined with `or`.
     column_.bits.resize((bit_count_ + values.size() * line.width + 63) / 64);
     for (uint64_t i = 0; i < values.size(); ++i, bit_count_ += line.width) {
       const uint64_t above = (values[i] - (line.base + i * line.stride)) >> line.shift;
@@ -87,6 +89,7 @@ void PackedColumnBuilder::Flush() {
 
 PackedColumn PackedColumnBuilder::Finish() {
   Flush();
+  // A layout lives as long as its loader, so the spare capacity of growing vectors is returned.
   column_.blocks.shrink_to_fit();
   column_.bits.shrink_to_fit();
   bit_count_ = 0;
@@ -113,6 +116,8 @@ void PackedColumn::WriteImage(MutableBytes memory) const {
             memory.begin() + static_cast<std::ptrdiff_t>(sizeof head + blocks.size()));
 }
 
+// The blocks and words are used where they lie. The sizes in the head are checked but not
+// distrusted: the image was written by the same program on this host, in memory of the job.
 PackedColumn PackedColumn::OfImage(Bytes image) {
   static_assert(std::is_trivially_copyable_v<PackedBlock> && alignof(PackedBlock) <= 8);
   ImageHead head;

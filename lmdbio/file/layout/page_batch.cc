@@ -21,9 +21,9 @@ PageBatch::PageBatch(const PageReader& pages)
       capacity_pages_(
           std::max<size_t>(kBatchBytes / pages.page_format().page_size_bytes(), kBatchPagesMin)) {}
 
-// Sorts the pages of the batch by page number, gives each a slot of the buffer in that order, and
-// joins pages that are neighbours in the file into one request. Neighbours then also have adjacent
-// slots, so a joined request fills one contiguous range of the buffer.
+// Sorts the pages of the batch by page number and gives each a slot of the buffer in that order.
+// Neighbours in the file then have adjacent slots. So they become one request, which fills one
+// contiguous range of the buffer.
 Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
   const uint64_t page_bytes = pages_.page_format().page_size_bytes();
   buffer_.resize(std::max(buffer_.size(), page_nos.size() * page_bytes));
@@ -51,6 +51,8 @@ Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
       [&](Error&& error) { return std::move(error).Within(pages_.source().name()); });
 }
 
+// Reads are in file order and visits in key order. A page is checked at its visit. So an error
+// names the first bad page in key order.
 Status PageBatch::ForEach(std::span<const PageNo> page_nos, const Visitor& visit) {
   const uint64_t page_bytes = pages_.page_format().page_size_bytes();
   while (!page_nos.empty()) {

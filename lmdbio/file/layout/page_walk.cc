@@ -54,6 +54,7 @@ class LeafWalker {
     if (!parsed) return pages_.InFile(std::move(parsed).error());
     first_node_ = 0;
     for (uint32_t node = 0; node < parsed->entry_count(); ++node) {
+      // The record of a named database counts as a value of 48 bytes, as for liblmdb's cursor.
       const LeafEntry entry = parsed->Entry(node);
       if (entry.flags == file::kSubPageNode || entry.flags == file::kSubTreeNode) {
         LMDBIO_TRY_VOID(EmitNodes());
@@ -77,6 +78,7 @@ class LeafWalker {
     if (entry.flags == file::kOverflowNode) {
       LMDBIO_TRY(const Extent value, pages_.OverflowExtent(leaf_, page, entry));
       const PageNo first{value.offset / format.page_size_bytes()};
+      // Claims every page of the run, so two runs that only overlap are found too.
       if (!claims_.Claim(first, format.OverflowPageCount(value.length_bytes))) {
         return Revisited(pages_, first);
       }
@@ -89,6 +91,7 @@ class LeafWalker {
   }
 
   Status Emit(RunKind kind, uint32_t first_node, PageNo home) {
+    // Two nodes with duplicates may be neighbours; then no plain node lies between them.
     if (values_.empty()) return {};
     const RecordRun run{next_record_, leaf_, first_node, kind, home, values_, key_bytes_};
     next_record_.value += values_.size();
@@ -110,6 +113,7 @@ class LeafWalker {
           duplicates_.BindSubPage(leaf_, entry.data, entry.data_offset, duplicate_shape_));
       return EmitDuplicatePage(node, entry.key.size());
     }
+    // The pages of a private tree are known only now, so they are read one by one and in no batch.
     LMDBIO_TRY(const DatabaseRecord tree, pages_.DuplicateTree(leaf_, node, entry));
     duplicates_.Bind(tree, duplicate_shape_);
     LMDBIO_TRY_VOID(duplicates_.SeekEnd(Direction::kForward));
@@ -125,6 +129,7 @@ class LeafWalker {
     for (uint32_t i = 0; i < duplicates_.item_count(); ++i) {
       duplicates_.set_index(i);
       LMDBIO_TRY_VOID(duplicates_.CheckPlainItem());
+      // In a sub-page or private tree the duplicates are the keys, and they have no data.
       Add(duplicates_.item_key_extent(), key_bytes);
     }
     return Emit(RunKind::kDuplicates, node, duplicates_.leaf_page_no());
@@ -156,6 +161,8 @@ Status ReadChildren(const PageReader& pages, std::span<const PageNo> branches, P
     Result<BranchPage> branch = BranchPage::Parse(pages.page_format(), page.bytes, page.header);
     if (!branch) return pages.InFile(std::move(branch).error());
     for (uint32_t i = 0; i < branch->child_count(); ++i) {
+      // The page number is checked first, because the claim of a page outside the file fails too.
+      // The claims bound `children` on a damaged file: no page enters it twice.
       LMDBIO_TRY_VOID(pages.CheckPageNo(branch->child(i)));
       if (!claims.Claim(branch->child(i))) return Revisited(pages, branch->child(i));
       children.push_back(branch->child(i));

@@ -36,6 +36,8 @@ Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
   return pair;
 }
 
+// Repeats the reading until two in a row agree. An error that occurs twice in a row is lasting
+// damage and is returned. An error followed by any other result was a torn reading.
 Result<MetaPair> ReadMetasTwiceAlike(const ByteSource& source, PageFormat format) {
   Result<MetaPair> before = ReadMetas(source, format);
   for (int reading = 1; reading < kReadingsMax; ++reading) {
@@ -47,6 +49,9 @@ Result<MetaPair> ReadMetasTwiceAlike(const ByteSource& source, PageFormat format
   return Fail(ErrorCode::kStale, "the meta pages change faster than they can be read");
 }
 
+// The steps depend on each other: the head gives the page size, and the page size gives the offsets
+// of the second meta page and of the checksum size. The free list is not checked, because readers
+// of records do not use it; Environment::FreeList does it.
 Result<Snapshot> Take(const ByteSource& source) {
   LMDBIO_TRY(const uint64_t size_bytes, source.SizeBytes());
   std::array<std::byte, file::kMetaBytes> scratch;

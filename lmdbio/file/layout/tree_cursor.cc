@@ -17,7 +17,8 @@ namespace {
 // size of the slots that count them, no other check detects a wrong item count.
 constexpr uint32_t kSpareItemsMax = 8;
 
-// The child that may hold `key`: the last i with i == 0 or key(i) <= key.
+// The child that may hold `key`: the last i with i == 0 or key(i) <= key. The search never
+// reads key 0, because the first key of a branch page has no meaning (docs/format.md section 3).
 uint32_t ChildFor(const BranchPage& branch, file::KeyOrder order, Bytes key) {
   uint32_t low = 0;
   uint32_t high = branch.child_count();
@@ -39,6 +40,9 @@ void TreeCursor::Bind(const file::DatabaseRecord& record, LeafShape shape) {
   visited_pages_ = 0;
 }
 
+// A sub-page becomes a tree of one page, with the surrounding leaf as its root. No page is read,
+// because its bytes are part of that leaf. `item_bytes` comes from its own header, as a sub-page
+// has no database record.
 Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape) {
   Result<file::PageHeader> header = file::ParseSubPageHeader(pages_->page_format(), sub_page, leaf);
   if (!header) return pages_->InFile(std::move(header).error());
@@ -63,6 +67,8 @@ Extent TreeCursor::item_key_extent() const {
   if (is_packed()) {
     return {leaf_file_offset_ + packed_.item_offset(index()), packed_.item_bytes()};
   }
+  // The source may have put the page anywhere in memory, so the file offset comes from the distance
+  // between key and page start.
   const Bytes key = leaf_.key(index());
   const auto in_page = static_cast<uint64_t>(key.data() - leaf_.page().data());
   return {leaf_file_offset_ + in_page, key.size()};
@@ -110,6 +116,8 @@ Status TreeCursor::AcceptLeaf(const TreePage& page, Level& level) {
   return {};
 }
 
+// Each level has a buffer of its own. So the branch pages of the path stay readable, and a step to
+// the next leaf reads only the pages below the lowest level that moves.
 Status TreeCursor::Load(uint32_t level_no, PageNo page_no) {
   Level& level = levels_[level_no];
   const uint32_t page_bytes = pages_->page_format().page_size_bytes();
@@ -119,6 +127,8 @@ Status TreeCursor::Load(uint32_t level_no, PageNo page_no) {
     return pages_->Corrupt(page_no, "stands in two places of the file's trees");
   }
   level.page_no = page_no;
+  // All leaves of a B+ tree have one depth, which the database record states. So the kind of a page
+  // follows from its level, and `depth_` bounds every descent.
   const bool is_leaf_level = level_no + 1 == depth_;
   if (is_leaf_level != (page.header.kind != PageKind::kBranch)) {
     return pages_->Corrupt(page_no,
@@ -171,6 +181,7 @@ Result<bool> TreeCursor::StepLeaf(Direction direction) {
     Level& level = levels_[level_no];
     const uint32_t next = level.index + static_cast<uint32_t>(direction);  // wraps below 0
     if (next >= level.count) continue;
+    // If Descend fails, the levels belong to two subtrees; then the cursor has no position.
     standing_ = false;
     level.index = next;
     LMDBIO_TRY_VOID(Descend(level_no + 1, level.branch.child(next), direction));
@@ -210,6 +221,9 @@ Result<bool> TreeCursor::SeekKey(file::KeyOrder order, Bytes key) {
   return StepLeaf(Direction::kForward);
 }
 
+// Goes down by the path, and requires that each page is the child that its parent names. So a path
+// from another process leads to no other page. A seek reads one page for each level; CountVisit is
+// not needed to bound it.
 Status TreeCursor::SeekPath(std::span<const PathStep> path) {
   const auto refuse = [&](std::string_view why) {
     return Fail(ErrorCode::kInvalidArgument,
