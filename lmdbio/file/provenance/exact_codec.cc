@@ -78,6 +78,8 @@ uint64_t CountOf(const std::vector<uint64_t>& symbols, LocationSymbol wanted) {
 Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
   const uint32_t run_count = in.Get<uint32_t>();
   const uint32_t record_count = in.Get<uint32_t>();
+  // The checks stand before the first list. So a forged chunk cannot demand more memory than the
+  // record count that the fingerprint has confirmed.
   if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax ||
       record_count > record_count_max) {
     return Corrupt("a chunk has an impossible number of runs or records");
@@ -88,6 +90,8 @@ Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
   }
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, chunk.lengths));
   EncodedLocations& places = chunk.places;
+  // The file does not state the lengths of the last two lists; they follow from the symbols. So
+  // Expander::Place never reads past their ends.
   LMDBIO_TRY_VOID(DecodeNumbers(in, record_count, places.symbols));
   LMDBIO_TRY_VOID(
       DecodeNumbers(in, CountOf(places.symbols, LocationSymbol::kFarRun), places.far_pages));
@@ -151,6 +155,8 @@ class Expander {
     }
     const auto symbol = static_cast<LocationSymbol>(symbol_code);
     if (symbol == LocationSymbol::kNextRun || symbol == LocationSymbol::kFarRun) {
+      // Predicted numbers may have wrapped, and written ones may be forged. The checks below hold
+      // for both.
       uint64_t page = predictor_.NextRunPage();
       if (symbol == LocationSymbol::kFarRun) page += UnZigZag(places.far_pages[next_far_++]);
       const uint64_t page_count = format_.OverflowPageCount(length_bytes);
@@ -182,6 +188,7 @@ class Expander {
 
 }  // namespace
 
+// A chunk ends only between two runs, because each chunk is decoded by itself.
 Status ExactEncoder::Add(const RecordRun& run) {
   const uint64_t page_bytes = page_format_.page_size_bytes();
   for (const Extent& value : run.values) {
@@ -215,6 +222,8 @@ void ExactEncoder::EncodeChunk() {
       EncodePlace(page_format_, offsets_[at], lengths_[at], predictor, places);
     }
   }
+  // Turns pages into differences, in place and from the last run backwards: each run needs the
+  // original leaf of the run before it, and its home page the original leaf of its own run.
   for (size_t run = run_lengths_.size(); run-- > 0;) {
     homes_[run] = ZigZag(homes_[run] - leaves_[run]);
     leaves_[run] = ZigZag(leaves_[run] - (run > 0 ? leaves_[run - 1] : 0));

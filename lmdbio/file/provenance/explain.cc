@@ -21,6 +21,9 @@ class MatchingSink final : public file::RecordRunSink {
   explicit MatchingSink(const Layout& layout) : layout_(layout) {}
 
   Status Add(const RecordRun& run) override {
+    // Values are compared first, one by one, because the search needs the exact record at which the
+    // replay leaves the file. A leaf page that differs alone is reported at the first record of its
+    // run.
     if (next_run_ == layout_.run_count()) return Differs(run.first_record.value);
     const RunLocation place = layout_.Run(next_run_++);
     for (uint64_t i = 0; i < run.values.size(); ++i) {
@@ -42,6 +45,7 @@ class MatchingSink final : public file::RecordRunSink {
  private:
   Status Differs(uint64_t record) {
     matched_records_ = record;
+    // The error only stops the replay; Try turns it into "no match".
     return Fail(ErrorCode::kStale, "the layouts differ");
   }
 
@@ -78,6 +82,7 @@ class Search {
     // A difference behind `high` means that several commits fell into one leaf, and only the last
     // of them is visible. Then the search starts at `low`.
     const uint64_t first = matched_ >= low && matched_ <= high ? matched_ : low;
+    // Fewer than 64 candidates are all tried, because an attempt ends at its first difference.
     const uint64_t span = std::max<uint64_t>(LeafRecordsMax(), high - low < 64 ? high - low : 0);
     for (uint64_t interval = first; interval <= std::min(high - 1, first + span); ++interval) {
       found = Try(interval, put_mode);
@@ -87,6 +92,8 @@ class Search {
   }
 
  private:
+  // The runs show leaf pages and values only. The counters of the meta page cover the branch pages
+  // and the end of the file too.
   bool MatchesMeta(const ReplayTotals& totals) const {
     const file::DatabaseRecord& record = database_.record();
     const file::MetaPage& meta = database_.pages().snapshot().meta;
@@ -95,6 +102,7 @@ class Search {
            totals.leaf_pages == record.leaf_pages && totals.overflow_pages == record.overflow_pages;
   }
 
+  // Looks at the first 1,024 runs: the number only bounds a search, and an estimate is enough.
   uint64_t LeafRecordsMax() const {
     uint64_t most = 1;
     for (uint64_t run = 0; run < std::min<uint64_t>(layout_.run_count(), 1024); ++run) {
@@ -137,6 +145,8 @@ std::optional<ExplainedLoad> ExplainLayout(const file::Database& database, const
   // T commits of n records each, with possibly fewer in the last: (T - 1) * n < records <= T * n.
   const uint64_t low = (records + transactions - 1) / transactions;
   const uint64_t high = transactions == 1 ? records : (records - 1) / (transactions - 1);
+  // No interval exists if the counts contradict each other (low > high), as after a load that was
+  // not uniform. Then only the hint is tried.
   const PutMode likely = hint.put_mode.value_or(PutMode::kDefault);
   const PutMode other = likely == PutMode::kDefault ? PutMode::kAppend : PutMode::kDefault;
   for (const PutMode put_mode : {likely, other}) {

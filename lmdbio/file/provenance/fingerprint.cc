@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint32_t kNameBytesMax = 4096;
 
+// Hashes the bytes without parsing them: any difference, damage included, shows as another hash.
 Result<uint64_t> HashPage(const file::PageReader& pages, PageNo page_no) {
   std::vector<std::byte> scratch(pages.page_format().page_size_bytes());
   LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
@@ -43,6 +44,7 @@ Result<Fingerprint> TakeFingerprint(const file::Database& database,
   fingerprint.database_name = database.name();
   const size_t count = std::min(leaves.size(), kSamplesMax);
   for (size_t i = 0; i < count; ++i) {
+    // The first and the last leaf, and the others evenly between them.
     const PageNo page = leaves[count == 1 ? 0 : i * (leaves.size() - 1) / (count - 1)];
     LMDBIO_TRY(const uint64_t hash, HashPage(database.pages(), page));
     fingerprint.samples.push_back({page, hash});
@@ -64,6 +66,8 @@ Status CheckFingerprint(const Fingerprint& fingerprint, const file::Database& da
     std::string_view name;
     uint64_t recorded, actual;
   };
+  // The first difference is reported. So the transaction stands before the counters that it
+  // changes. The hashes cost reads and come last.
   const FingerprintField fields[] = {
       {"data version", static_cast<uint64_t>(fingerprint.page_format.version()),
        static_cast<uint64_t>(snapshot.page_format.version())},

@@ -28,6 +28,7 @@ tl::unexpected<Error> Corrupt() {
 
 }  // namespace
 
+// Planes above the highest byte in use are left out. A list of zeros has no plane at all.
 void EncodeNumbers(std::span<const uint64_t> numbers, ByteWriter& out) {
   LMDBIO_CHECK(numbers.size() <= kNumbersMax);
   uint64_t any = 0;
@@ -52,6 +53,7 @@ Status DecodeNumbers(ByteReader& in, size_t count, std::vector<uint64_t>& number
   for (uint32_t p = 0; p < plane_count; ++p) {
     const Bytes frame = in.GetBytes(in.Get<uint32_t>());
     if (!in.ok()) return Corrupt();
+    // The destination has exactly `count` bytes, so zstd refuses a frame that would expand to more.
     if (ZSTD_decompress(plane.data(), count, frame.data(), frame.size()) != count) {
       return Corrupt();
     }

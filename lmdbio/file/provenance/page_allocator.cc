@@ -49,6 +49,9 @@ PageNo PageAllocator::Replace(PageNo page) {
 
 // Takes the lowest run of consecutive reusable pages.
 std::optional<PageNo> PageAllocator::TakeRun(size_t page_count) {
+  // The list is descending and has no number twice. So `page_count` neighbours form a run exactly
+  // if the first and the last of them differ by `page_count` - 1. The search starts at the lowest
+  // numbers.
   for (size_t end = reusable_pages_.size(); end >= page_count; --end) {
     const uint64_t first = reusable_pages_[end - 1];
     if (reusable_pages_[end - page_count] != first + page_count - 1) continue;
@@ -65,6 +68,7 @@ bool PageAllocator::LoadNextRecord() {
   if (loaded_records_ == records_.size()) return false;
   const FreeRecord& record = records_[loaded_records_];
   if (record.transaction_id + 1 >= transaction_id_) return false;
+  // A record lists its pages in any order, so each is put in its place.
   for (size_t i = 0; i < record.page_count; ++i) {
     const uint64_t page = listed_pages_[loaded_pages_ + i];
     const auto place =
@@ -77,6 +81,7 @@ bool PageAllocator::LoadNextRecord() {
 }
 
 Status PageAllocator::Commit() {
+  // LMDB leaves an unchanged free list alone, as in the first commit of a fresh file.
   if (loaded_records_ == 0 && freed_pages_.empty()) return {};
   UpdateRoot();
   ListPages();
@@ -106,6 +111,8 @@ void PageAllocator::ListPages() {
   }
 }
 
+// The model ends where the free list takes a second page: its leaf splits, or the value of one
+// record moves to an overflow run. Both would change the page numbers of all later allocations.
 Status PageAllocator::CheckOnePage() const {
   uint64_t used_bytes = format_.header_bytes();
   bool is_one_page = true;

@@ -42,6 +42,7 @@ std::vector<std::byte> Frame(ProvenanceKind kind, Bytes body) {
   out.Put(kFormatVersion);
   out.Put(static_cast<uint32_t>(kind));
   out.Put(uint64_t{kHeaderBytes + body.size()});
+  // A place for the checksum, which does not cover this field.
   out.Put(uint64_t{0});
   out.PutBytes(body);
   std::vector<std::byte> file = out.Take();
@@ -95,6 +96,8 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
   ByteReader in(sizes.packed);
   std::vector<uint64_t> piece;
   while (each.size() < record_count) {
+    // Memory grows with the lists that the file really has: each is decoded before the next is
+    // expected.
     const size_t count = std::min<uint64_t>(kNumbersMax, record_count - each.size());
     LMDBIO_TRY_VOID(DecodeNumbers(in, count, piece));
     for (const uint64_t size : piece) {
@@ -108,6 +111,8 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
 
 // True if the database of the fingerprint can have `record_count` records.
 bool MayHold(const Fingerprint& database, uint64_t record_count) {
+  // With duplicates the entry count is only a hint, so the pages of the file bound the number
+  // instead.
   if (database.record.counts_exactly()) return record_count == database.record.entry_count;
   return file::RecordsFit(record_count, database.page_format, database.last_page);
 }
@@ -138,6 +143,8 @@ std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_
 }
 
 Result<Provenance> Provenance::Decode(Bytes file) {
+  // Version, size and checksum come before all other fields. So a cut or flipped byte is reported
+  // as damage, and never as a strange number of records.
   ByteReader in(file);
   if (in.GetString(kMagic.size()) != std::string_view(kMagic.data(), kMagic.size())) {
     return Corrupt("not a provenance file");
@@ -206,6 +213,7 @@ Status Provenance::ExpandLoad(file::RecordRunSink& sink) const {
   load.put_mode = load_.put_mode;
   LMDBIO_TRY(const ReplayTotals totals, Replay(fingerprint_.page_format, load, sink));
   const file::DatabaseRecord& record = fingerprint_.record;
+  // The sink has received all runs by now. Its owner drops them if this check fails.
   if (load_.meta_page_count != file::kMetaPageCount ||
       totals.leaf_records_max != load_.leaf_records_max ||
       totals.branch_children_max != load_.branch_children_max || totals.root != record.root ||

@@ -87,6 +87,8 @@ class GrowingTree {
 GrowingTree::GrowingTree(PageFormat page_format, PutMode put_mode, RecordRunSink& sink)
     : format_(page_format), put_mode_(put_mode), sink_(sink), allocator_(page_format) {
   branches_.reserve(file::kTreeDepthMax);
+  // The smallest record has a key of one byte and an empty value. With room for so many, the replay
+  // allocates no memory for each record.
   const uint64_t records_max =
       format_.page_size_bytes() / (kSlotBytes + format_.LeafNodeBytes(1, 0));
   values_.reserve(records_max);
@@ -164,6 +166,8 @@ Extent GrowingTree::AllocateRun(uint32_t value_bytes) {
 // node. So the last node moves to the new leaf, and its key goes to the parent. With MDB_APPEND no
 // node moves, and the key of the new record goes to the parent.
 Status GrowingTree::SplitLeaf(uint32_t new_key_bytes) {
+  // The new leaf takes its page before AddChild takes pages for the levels above, because LMDB
+  // allocates them in this order.
   const GrowingPage right = NewPage();
   ++totals_.leaf_pages;
   const bool is_last_moved = put_mode_ == PutMode::kDefault;
@@ -189,6 +193,8 @@ void GrowingTree::AddChild(size_t level, uint32_t key_bytes) {
   const uint64_t node_bytes = format_.BranchNodeBytes(key_bytes);
   if (branches_[level].free_bytes() < kSlotBytes + node_bytes) {
     const GrowingPage right = NewBranch();
+    // The moved child becomes the first of the new page and loses its key there. That key is the
+    // separator of the two pages one level up.
     AddChild(level + 1, branches_[level].last_key_bytes);
     totals_.branch_children_max =
         std::max(totals_.branch_children_max, NodeCount(branches_[level]) - 1);
@@ -200,6 +206,8 @@ void GrowingTree::AddChild(size_t level, uint32_t key_bytes) {
 // Reports the leaf, whose page is now final.
 Status GrowingTree::SealLeaf() {
   LMDBIO_CHECK(!values_.empty());
+  // One check in a leaf is enough: the values of one leaf have far less than 2^63 bytes, so no
+  // offset wraps before the next check.
   if (allocator_.last_page().value >= kFileBytesMax / format_.page_size_bytes()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("replay: by record {} the file is larger than 2^63 bytes",
@@ -272,6 +280,7 @@ Status CheckLoad(PageFormat page_format, const OrderedLoad& load) {
   }
   LMDBIO_TRY_VOID(CheckColumn("key", load.key_bytes, load.record_count));
   LMDBIO_TRY_VOID(CheckColumn("value", load.value_bytes, load.record_count));
+  // A constant column needs one check, not one for each record.
   const uint64_t distinct_count =
       load.key_bytes.is_constant() ? std::min<uint64_t>(load.record_count, 1) : load.record_count;
   for (uint64_t record = 0; record < distinct_count; ++record) {
