@@ -41,7 +41,8 @@ MDB_val ToVal(Bytes bytes) {
 }
 
 unsigned EnvFlags(const WriterOptions& options) {
-  // No lock is needed, because no other program opens the working name.
+  // No lock is needed, because no other program opens the working name. Read-ahead does not help a
+  // program that rewrites single pages.
   unsigned flags = MDB_NOLOCK | MDB_NORDAHEAD;
   if (options.shape == DatabaseShape::kSingleFile) flags |= MDB_NOSUBDIR;
   if (options.durability == Durability::kAtFinish) flags |= MDB_NOSYNC;
@@ -56,6 +57,8 @@ unsigned PutFlags(file::PutMode put_mode) {
 
 }  // namespace
 
+// The first Put after a commit opens a transaction, and the last Put of an interval commits it. So
+// an open transaction always has a record, and the intervals are those of an ordered load.
 class DatabaseWriter::Impl {
  public:
   Impl(const WriterOptions& options, StagedDatabase staged)
@@ -89,6 +92,8 @@ class DatabaseWriter::Impl {
 
 Error DatabaseWriter::Impl::LmdbError(int code) const {
   const std::string& path = staged_.path();
+  // Without an open transaction, the map is the only large allocation of liblmdb. Positive codes
+  // are values of errno; liblmdb's own codes are negative.
   if (code == ENOMEM && !txn_) {
     return Error(ErrorCode::kResourceExhausted,
                  fmt::format("{}: no address space for a map of {} bytes", path, map_bytes_),
@@ -116,6 +121,7 @@ Status DatabaseWriter::Impl::Open() {
   if (code != 0) return Fail(LmdbError(code));
   MDB_stat stat;
   mdb_env_stat(env, &stat);
+  // The page size is known only now: liblmdb chooses that of the system for a new file.
   if (map_bytes_ % stat.ms_psize != 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("map_bytes is {}; it must be a multiple of the page size, {} bytes",
@@ -142,6 +148,7 @@ Status DatabaseWriter::Impl::CheckSizes(Bytes key, Bytes value) const {
 // Keeps at least half of the map free for the transaction that begins. See
 // WriterOptions::map_bytes.
 Status DatabaseWriter::Impl::GrowMap() {
+  // Runs between two transactions, because liblmdb refuses a new map size while one is open.
   MDB_envinfo info;
   MDB_stat stat;
   mdb_env_info(env_.get(), &info);
@@ -161,6 +168,8 @@ Status DatabaseWriter::Impl::Begin() {
     return Fail(LmdbError(code));
   }
   txn_.reset(txn);
+  // The handle of the main database is a constant of liblmdb, so opening it each time costs
+  // nothing.
   if (const int code = mdb_dbi_open(txn, nullptr, 0, &dbi_); code != 0)
     return Fail(LmdbError(code));
   open_record_count_ = 0;
@@ -194,6 +203,8 @@ Status DatabaseWriter::Impl::Commit() {
   return {};
 }
 
+// The data is on the storage, and liblmdb has closed its files, before the rename. So after a crash
+// the name leads to a complete database or to none.
 Status DatabaseWriter::Impl::Publish() {
   if (const int code = mdb_env_sync(env_.get(), /*force=*/1); code != 0)
     return Fail(LmdbError(code));
@@ -211,6 +222,8 @@ Status DatabaseWriter::Impl::Record() {
   recording.path = staged_.path();
   recording.progress = options_.provenance_progress;
   recording.hint.put_mode = options_.put_mode;
+  // With these hints the first replay matches as a rule. If it does not, the search and then the
+  // exact layout take over.
   if (summary_.record_count > 0) {
     recording.hint.commit_interval_records = options_.commit_interval_records != 0
                                                  ? options_.commit_interval_records

@@ -27,6 +27,7 @@ class Collector final : public file::RecordRunSink {
  public:
   Status Add(const RecordRun& run) override {
     for (const Extent& value : run.values) {
+      // LMDB stores the size of a value in 32 bits.
       value_bytes_.push_back(static_cast<uint32_t>(value.length_bytes));
     }
     key_bytes_.insert(key_bytes_.end(), run.key_bytes.begin(), run.key_bytes.end());
@@ -79,6 +80,8 @@ Result<RecordedProvenance> Record(const Environment& environment, const std::str
   LMDBIO_TRY(const std::vector<std::byte> file,
              Describe(database, fingerprint, walked, options.hint, recorded.kind));
   recorded.size_bytes = file.size();
+  // A file that was written meanwhile may yield a layout of two states, so the snapshot is checked
+  // before anything is written.
   LMDBIO_TRY_VOID(environment.CheckHolds());
   LMDBIO_TRY_VOID(file::WriteFileAtomically(recorded.path, file));
   return recorded;
@@ -89,6 +92,8 @@ Result<RecordedProvenance> Record(const Environment& environment, const std::str
 Result<RecordedProvenance> RecordProvenance(const RecordProvenanceOptions& options) {
   LMDBIO_TRY(const std::string data_path, file::FindDataFile(options.path));
   LMDBIO_TRY(const std::unique_ptr<file::FileSource> source, file::FileSource::Open(data_path));
+  // The walk reads branch and leaf pages only. Read-ahead of the kernel would fetch the values
+  // between them.
   source->Advise(AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<RecordedProvenance> recorded = Record(environment, data_path, options);

@@ -24,6 +24,7 @@ bool Exists(const std::string& path) {
          0;  // a dangling link counts: it would be written through
 }
 
+// Fails if the name exists. So of two loads to the same path only one continues.
 Status CreateEmpty(const std::string& path, DatabaseShape shape) {
   if (shape == DatabaseShape::kDirectory) {
     if (::mkdir(path.c_str(), 0777) == 0) return {};
@@ -79,6 +80,7 @@ StagedDatabase::~StagedDatabase() {
 }
 
 Result<StagedDatabase> StagedDatabase::Create(std::string path, DatabaseShape shape) {
+  // With a slash at its end, "PATH.partial" would lie inside the directory PATH.
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "the path of the database is empty");
   if (Exists(path)) return Fail(ExistsError(path));
@@ -89,12 +91,14 @@ Result<StagedDatabase> StagedDatabase::Create(std::string path, DatabaseShape sh
 }
 
 Status StagedDatabase::Publish() {
+  // Without this sync a crash could leave the final name with an empty directory.
   if (shape_ == DatabaseShape::kDirectory) LMDBIO_TRY_VOID(SyncDirectory(working_path_));
   const int error_number = RenameNew(working_path_, path_);
   if (error_number == EEXIST) return Fail(ExistsError(path_));
   if (error_number != 0)
     return Fail(
         ErrnoError(error_number, path_, "the finished database cannot be renamed to this path"));
+  // The database has its name now. If the sync below fails, the files must stay.
   owns_files_ = false;
   const std::string parent = std::filesystem::path(path_).parent_path().string();
   return SyncDirectory(parent.empty() ? "." : parent);
