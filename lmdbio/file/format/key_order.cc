@@ -18,6 +18,7 @@ std::strong_ordering CompareLexical(Bytes a, Bytes b) {
 
 std::strong_ordering CompareReverse(Bytes a, Bytes b) {
   const auto [at_a, at_b] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+  // As in the lexical order, a key comes before the keys that extend it, here at their front.
   if (at_a != a.rend() && at_b != b.rend()) return *at_a <=> *at_b;
   return a.size() <=> b.size();
 }
@@ -33,6 +34,7 @@ std::strong_ordering CompareInteger(Bytes a, Bytes b) {
 
 }  // namespace
 
+// As in LMDB, REVERSEKEY wins over INTEGERKEY, and INTEGERDUP over REVERSEDUP.
 KeyOrder KeyOrderOf(uint16_t database_flags) {
   if ((database_flags & kReverseKey) != 0) return KeyOrder::kReverse;
   return (database_flags & kIntegerKey) != 0 ? KeyOrder::kInteger : KeyOrder::kLexical;

@@ -118,10 +118,12 @@ Status CheckTree(const DatabaseRecord& record, PageFormat format, PageNo last_pa
   return {};
 }
 
+// Divides, because a forged record count or page number would let a product wrap.
 bool RecordsFit(uint64_t record_count, PageFormat format, PageNo last_page) {
   return record_count / format.page_size_bytes() <= last_page.value;
 }
 
+// LMDB accepts DUPFIXED without DUPSORT and then loses the values, so such a file is refused.
 Status CheckUserFlags(const DatabaseRecord& record) {
   if ((record.flags & ~kUserFlags) != 0 ||
       ((record.flags & kDupFixed) != 0 && !record.has_duplicates())) {
@@ -132,6 +134,8 @@ Status CheckUserFlags(const DatabaseRecord& record) {
   return {};
 }
 
+// The magic number alone decides the version of the layout. The version field behind it must agree,
+// because data version 2 has its magic number at the same offset as version 3.
 Result<PageFormat> IdentifyFile(Bytes head) {
   if (head.empty()) return Fail(ErrorCode::kCorruption, "the file is empty");
   DataVersion version = DataVersion::k1;
@@ -169,6 +173,8 @@ Result<MetaPage> ParseMetaPage(PageFormat format, Bytes bytes, PageNo page_no) {
   const auto corrupt = [&](std::string message) {
     return Fail(ErrorCode::kCorruption, fmt::format("page {}: {}", page_no.value, message));
   };
+  // IdentifyFile has seen page 0 only. Page 1 must agree with it, because pages are parsed with one
+  // format.
   const Bytes fields = bytes.subspan(format.header_bytes());
   if (fields.size() < kMetaFieldsEnd) return corrupt("too short for a meta page");
   if (header.kind != PageKind::kMeta) return corrupt("is not a meta page");

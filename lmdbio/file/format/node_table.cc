@@ -129,6 +129,8 @@ Result<NodeTable> NodeTable::Parse(PageFormat format, Bytes page, const PageHead
   table.count_ = (header.lower_bytes - format.header_bytes()) / kSlotBytes;
   if (table.count_ == 0) return Corrupt(header, "holds no node");
 
+  // The bounds hold now, so each slot can be read. The nodes behind the slots are checked below;
+  // after that no accessor checks anything.
   if (IsFilledInOrder(format, table, header)) return table;
   OffsetSet starts(page.size());
   for (uint32_t i = 0; i < table.count_; ++i) {

@@ -36,6 +36,8 @@ RawHeader LoadRaw(PageFormat format, Bytes bytes) {
           Load<uint32_t>(bytes, end - 4)};
 }
 
+// The flags must match a kind exactly. A page with one more bit is damaged, or of a format that
+// this library does not know.
 std::optional<PageKind> KindOf(uint16_t flags) {
   switch (flags) {
     case kBranchFlag:
