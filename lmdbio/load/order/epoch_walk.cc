@@ -27,6 +27,8 @@ EpochWalk::EpochWalk(const WalkOptions& options, uint64_t epoch)
       permutation_(UnitCount(options, kind_ == WalkKind::kBlock),
                    DeriveKey(DeriveKey(options.seed, epoch),
                              kind_ == WalkKind::kBlock ? kPurposeBlocks : kPurposeRecords)) {
+  // Only the last block of the database can be short. Its turn is the one number that Find and
+  // PlaceOf need to know about it.
   if (kind_ != WalkKind::kBlock) return;
   const uint64_t blocks = permutation_.size();
   missing_ = blocks * options_.block_records - options_.record_count;
@@ -66,6 +68,7 @@ uint64_t EpochWalk::PlaceOf(RecordIndex record) const {
     case WalkKind::kBlock: {
       const uint64_t size = options_.block_records;
       const uint64_t turn = permutation_.Inverse(record.value / size);
+      // The reverse of Find: blocks behind the short one begin earlier by the missing records.
       const uint64_t full = turn * size + record.value % size;
       return turn > short_turn_ ? full - missing_ : full;
     }
@@ -82,6 +85,7 @@ WalkRun EpochWalk::RunAt(uint64_t k, uint64_t count_max) const {
       return {first, 1};
     case WalkKind::kBlock: {
       const uint64_t size = options_.block_records;
+      // A run ends with its block, because the next block of the walk lies elsewhere.
       const uint64_t block_end = std::min(record_count(), (first.value / size + 1) * size);
       return {first, std::min(count_max, block_end - first.value)};
     }
@@ -92,6 +96,7 @@ WalkRun EpochWalk::RunAt(uint64_t k, uint64_t count_max) const {
 }
 
 void EpochWalk::Fill(uint64_t k, std::span<RecordIndex> records) const {
+  // A global shuffle has no runs, so each record is computed by itself.
   if (kind_ == WalkKind::kGlobal) {
     for (RecordIndex& record : records) record = {permutation_(k++)};
     return;

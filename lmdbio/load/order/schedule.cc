@@ -10,6 +10,7 @@ namespace {
 // Continues the purposes of epoch_walk.cc.
 constexpr uint64_t kPurposeGroups = 3;
 
+// One number for each pair of slot and pass: a pass is at most kReuseMax.
 uint64_t MixTweak(uint64_t slot, uint64_t pass) { return slot * (Schedule::kReuseMax + 1) + pass; }
 
 // n * part / whole without overflow: a batch may be as large as a database.
@@ -105,6 +106,8 @@ Schedule::BaseGroup Schedule::GroupOfBase(uint64_t index) const {
 }
 
 BatchGroup Schedule::Group(uint64_t number) const {
+  // A group of c batches takes c * reuse consecutive numbers. So the quotient need not be the batch
+  // itself, but it is a batch of the same group.
   const uint64_t base_index = (number - options_.origin.batch) / options_.reuse;
   const BaseGroup base = GroupOfBase(base_index);
   const BaseBatch first = Base(base.first);
@@ -116,12 +119,14 @@ BatchGroup Schedule::Group(uint64_t number) const {
   group.record_count = first.record_count * base.count;
   group.pass_count = options_.reuse;
   group.full_count = options_.batch_size;
+  // A group of one batch has nothing to mix: each pass repeats the batch.
   if (base.count == 1) return group;
   const WalkOptions& walk = options_.walk;
   const bool is_block = ShufflesBlocks(walk.order, walk.shuffle);
   group.by_slots = is_block || walk.order == Order::kChunked;
   group.mixes_first_pass = is_block;
   if (is_block || options_.reuse > 1) {
+    // The walk is endless, so its index tells the groups of different epochs apart.
     const uint64_t key = DeriveKey(DeriveKey(walk.seed, group.first_walk), kPurposeGroups);
     group.mix.emplace(base.count, key);
   }
@@ -141,11 +146,13 @@ BatchSpan Schedule::Batch(uint64_t number) const {
   batch.record_count = base.record_count;
   batch.epoch = base.epoch;
   batch.pass = index / per_pass;
+  // An epoch ends with the last pass over its last group.
   batch.ends_epoch = base.ends_epoch && batch.pass + 1 == group.pass_count;
   batch.full_count = options_.batch_size;
   return batch;
 }
 
+// The three steps of the sequence: number -> group, slot -> index in the walk, index -> record.
 RecordIndex Schedule::RecordAt(uint64_t number, uint64_t slot) const {
   const BatchGroup group = Group(number);
   const uint64_t place = group.first_walk + group.WalkIndexOf({number - group.first_batch, slot});

@@ -102,6 +102,9 @@ bool DealsOut(const ScheduleOptions& options) {
   return DealsOut(options.walk.order, options.walk.shuffle, options.reuse);
 }
 
+// Every field is valid by itself at this point; this function checks that they fit together.
+// Schedule asserts its preconditions, and a user may edit a state, so they are checked first.
+// `position` and `epoch` follow from the other fields. They serve human readers, and must agree.
 Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   const ScheduleOptions& schedule = state.schedule;
   if (schedule.tail == Tail::kDrop && schedule.batch_size > schedule.walk.record_count) {
@@ -163,6 +166,7 @@ std::string EncodeStreamState(const StreamState& state) {
 Result<StreamState> DecodeStreamState(std::string_view text) {
   const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) return Bad("is not a JSON object");
+  // The version comes first, because another version may have other fields.
   Fields all(parsed, "");
   const uint64_t version = all.Number("lmdbio_state", 0, ~uint64_t{0});
   if (!all.wrong() && version != kVersion) {
@@ -192,6 +196,7 @@ Result<StreamState> DecodeStreamState(std::string_view text) {
   state.next_batch = all.Number("batch", 0, kPositionMax);
   schedule.origin.batch = origin.Number("batch", 0, kPositionMax);
   schedule.origin.position = origin.Number("position", 0, kPositionMax);
+  // An invalid field leaves a harmless value, so the checks are collected and reported here.
   for (const Fields* fields : {&all, &dataset, &order, &origin}) {
     if (fields->wrong()) return Bad(*fields->wrong());
   }
@@ -223,6 +228,8 @@ class Comparison {
 }  // namespace
 
 Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& wanted) {
+  // Another data set is kStale, so it is compared before the options: with other records,
+  // differences of the options mean nothing.
   Comparison dataset;
   const WalkOptions& was = saved.schedule.walk;
   const WalkOptions& walk = wanted.schedule.walk;
@@ -238,6 +245,8 @@ Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& 
   if (walk.order == Order::kShuffle) {
     order.Same("shuffle", NameOf(was.shuffle, kShuffleNames), NameOf(walk.shuffle, kShuffleNames));
   }
+  // Only values that shape the sequence are compared. A value of 0 leaves the choice to the
+  // library, which then takes the saved one.
   const bool uses_seed = walk.order == Order::kShuffle || wanted.schedule.reuse > 1;
   if (uses_seed) order.Same("seed", was.seed, walk.seed);
   order.Same("tail", NameOf(saved.schedule.tail, kTailNames),
