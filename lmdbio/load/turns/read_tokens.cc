@@ -20,6 +20,7 @@ void AddPeer(const ranks::Group& readers, int rank, std::vector<int>& peers) {
 
 }  // namespace
 
+// All readers run the same program, so a message travels as the bytes of this struct.
 struct ReadTokens::Message {
   enum TokenMessage : uint64_t {
     kWish = 1,    // a request for the token of `set`
@@ -39,6 +40,8 @@ Result<std::unique_ptr<ReadTokens>> ReadTokens::Create(ranks::Group& readers,
   static_assert(std::is_trivially_copyable_v<Message>);
   TokenCycles cycles(readers.rank(), readers.size(), token_counts);
   std::vector<int> peers = cycles.Peers(readers.rank());
+  // Tokens move between neighbours of a cycle, rates and the choice between neighbours in a tree.
+  // One link in each direction serves both.
   const ranks::TreeNeighbours tree = ranks::NeighboursInTree(readers, kChildrenMax);
   if (tree.parent) AddPeer(readers, *tree.parent, peers);
   for (const int child : tree.children) AddPeer(readers, child, peers);
@@ -55,6 +58,7 @@ ReadTokens::ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Gro
       cycles_(std::move(cycles)),
       vote_(cycles_.size() + 1, static_cast<uint64_t>(readers.size()), tree_.children.size(),
             tree_.parent ? StaggerVote::TreePosition::kBelow : StaggerVote::TreePosition::kRoot) {
+  // The thread uses all other members, so it starts last.
   server_ = std::thread([this] { Serve(); });
 }
 
@@ -69,6 +73,7 @@ ReadTokens::~ReadTokens() {
 
 // --- The reader's side ---
 
+// The caller holds mutex_.
 bool ReadTokens::MayTake(size_t set) const {
   if (failure_) return false;  // Await returns it
   return is_free_ || cycles_.CanTake(set);
@@ -134,6 +139,8 @@ void ReadTokens::Stop() {
 
 void ReadTokens::Serve() {
   ::pthread_setname_np(::pthread_self(), "lmdbio-tokens");  // for ps, top and profilers
+  // No lock is held while the thread sends or receives. Otherwise the reader could sleep in Take
+  // behind a slow connection.
   while (true) {
     const std::optional<int> peer = links_->AwaitAny(peers_);
     if (peer) HearFrom(*peer);
@@ -187,6 +194,8 @@ void ReadTokens::Heed(int peer, const Message& message) {
       case Message::kChoice:
         vote_.SetChoice(message.set);
         break;
+      // The first notice of a leave is forwarded to all peers, and later ones end here. So it
+      // reaches every reader, and the flood ends.
       case Message::kLeave:
         leaves = !is_free_;
         is_free_ = true;
@@ -195,6 +204,7 @@ void ReadTokens::Heed(int peer, const Message& message) {
     changed_.notify_all();
   }
   if (message.kind == Message::kLeave) {
+    // Without tokens, no later message of this peer matters.
     std::erase(peers_, peer);
     if (leaves) LeaveAll();
   }
@@ -234,6 +244,8 @@ void ReadTokens::ActOnRates() {
   std::optional<size_t> new_choice;
   {
     const std::lock_guard lock(mutex_);
+    // A choice that appears in TakeSum was made here, at the root. Other readers get theirs in
+    // Heed.
     const bool was_known = vote_.choice().has_value();
     sum = vote_.TakeSum();
     if (!was_known) new_choice = vote_.choice();
@@ -247,6 +259,8 @@ void ReadTokens::LeaveAll() {
   for (const int peer : peers_) Post(peer, {Message::kLeave, 0, {}});
 }
 
+// The failure floods the readers: each forwards the first that it receives, and sets failure_, so
+// that the lost connections that follow are ignored.
 void ReadTokens::FailAll(const Error& why) {
   for (const int peer : peers_) static_cast<void>(links_->SendFailure(peer, why));
   const std::lock_guard lock(mutex_);

@@ -27,9 +27,14 @@ Result<std::unique_ptr<Stagger>> Stagger::Create(ranks::Group& readers, StaggerO
 size_t Stagger::WayOf(uint64_t slot) const {
   if (!options_.is_tried) return 1;
   if (slot < trial_.slot_count()) return trial_.WayOf(slot);
+  // Until the choice arrives, this reader reads freely. Readers may receive it at different slots.
+  // Then some reads meet at the storage, but no reader waits for ever, because every reader still
+  // passes tokens on.
   return tokens_->choice().value_or(0);
 }
 
+// A slot without own reads needs no token. A token covers the reads of one slot, so the reads of
+// earlier slots must be over before it is requested.
 bool Stagger::MayBegin(uint64_t slot, uint64_t read_bytes, uint64_t under_way) {
   const size_t way = WayOf(slot);
   if (way == 0 || read_bytes == 0) return true;

@@ -12,6 +12,8 @@ constexpr double kWorthIt = 1.05;
 
 size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t reader_count) {
   if (rates.unclear_count > reader_count / 2) return 0;
+  // The first token count that is chosen must beat free reading by the factor. Among token counts
+  // the greater rate wins.
   size_t best = 0;
   double least = rates.bytes_per_s[0] * kWorthIt;
   for (size_t way = 1; way < way_count; ++way) {
@@ -25,6 +27,7 @@ size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t re
 std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count) {
   std::vector<uint32_t> counts;
   for (const uint64_t part : {2, 4}) {
+    // With fewer readers than `part` the count would be 0, and no reader could ever read.
     if (reader_count / part >= 1) counts.push_back(static_cast<uint32_t>(reader_count / part));
   }
   return counts;

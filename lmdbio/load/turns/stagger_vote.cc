@@ -9,6 +9,7 @@ void StaggerVote::Add(const StaggerRates& rates) {
   sum_.unclear_count += rates.unclear_count;
 }
 
+// Each reader adds its rates once, and a sum leaves it once. So no rate is counted twice.
 void StaggerVote::AddOwn(const StaggerRates& rates) {
   if (has_own_) return;
   has_own_ = true;

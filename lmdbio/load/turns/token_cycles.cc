@@ -10,6 +10,7 @@ TokenCycles::TokenCycles(int reader, int reader_count, std::span<const uint32_t>
   for (const uint32_t token_count : token_counts) {
     const int apart =
         static_cast<int>(std::min<uint64_t>(token_count, static_cast<uint64_t>(reader_count)));
+    // Reader r belongs to cycle r mod `apart`. A cycle of one reader keeps its token for ever.
     const int first = reader % apart;
     const int last = first + (reader_count - 1 - first) / apart * apart;
     TokenCycle cycle;
@@ -36,6 +37,8 @@ void TokenCycles::Hold(size_t set) {
   held_ = set;
 }
 
+// A reader wants one token at a time. Wanting another set drops the earlier wish; a token that
+// still arrives for it is passed on when another reader asks.
 bool TokenCycles::Want(size_t set) {
   if (wanted_ == set) return false;
   wanted_ = set;
