@@ -42,13 +42,16 @@ class BroadcastLocator final : public Locator {
 
   Result<uint64_t> RecordCount() override { return record_count_; }
 
-  // The walker begins a group only after the locations of the last one were sent.
+  // The walker begins a group only after the locations of the last one were sent. So at most one
+  // group of locations waits for the connections.
   bool IsReady() override {
     const bool is_sent = broadcast_->Flush();
     return walker_ ? is_sent : broadcast_->HasPlaces();
   }
 
   Result<bool> BeginGroup(const BatchGroup& group) override {
+    // The locations are in the order of the walk, which is the order of the database here: cursor
+    // strategies refuse to shuffle.
     first_record_ = group.first_walk % record_count_;
     if (!walker_) return Receive(group.record_count);
     LMDBIO_TRY_VOID(broadcast_->Drain());
@@ -90,6 +93,8 @@ class BroadcastLocator final : public Locator {
     LMDBIO_TRY(auto locations, broadcast_->Receive());
     Add(turn_s_, SecondsSince(start));
     if (!locations) return false;
+    // The schedule of this host must agree with that of the walker, or locations would belong to
+    // other records.
     if (locations->size() != record_count) {
       return Fail(ErrorCode::kCorruption,
                   fmt::format("the walking reader has sent {} record locations for a group of {} "

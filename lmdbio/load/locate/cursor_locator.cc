@@ -47,12 +47,15 @@ class CursorLocator final : public Locator {
     if (!handed) return false;
     at_ = handed->record;
     is_at_start_ = !handed->is_standing;
+    // Reads one page for each level of the tree.
     if (handed->is_standing) LMDBIO_TRY_VOID(cursor_.SeekPosition(handed->position));
     return true;
   }
 
   Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
     if (count == 0) return {};
+    // A touch behind the end of a shortened file would end the process, so the size is checked
+    // before the cursor touches the map.
     LMDBIO_TRY_VOID(source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes));
     fetch_.Await();
     LMDBIO_TRY_VOID(StandAt(first));

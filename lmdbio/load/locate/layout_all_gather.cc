@@ -54,6 +54,9 @@ std::vector<std::byte> EncodePiece(const Layout& piece) {
   return encoder.TakeBytes();
 }
 
+// The message comes from another host, so each count is compared with the bytes that are left
+// before memory is taken for it. A part counts its records from 0; ScanLocator knows the true
+// number.
 Result<Layout> DecodePiece(Bytes bytes) {
   file::LayoutBuilder builder;
   std::vector<Extent> values;
@@ -121,6 +124,7 @@ Result<std::vector<Layout>> LayoutAllGather::GoRound(const Layout& mine) {
     LMDBIO_TRY(pieces[static_cast<size_t>(owner)], DecodePiece(*bytes));
     links_->Flush();
   }
+  // The other hosts need these bytes before their next round, so they leave before the next walk.
   LMDBIO_TRY_VOID(links_->Drain());
   return pieces;
 }

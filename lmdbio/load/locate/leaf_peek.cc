@@ -23,6 +23,7 @@ constexpr uint64_t kGapPages = 64;
 // Estimates the index of a leaf page from the nearest known record and the mean number of records
 // in a leaf page, and adds the uncertainty at both ends.
 std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
+  // The list is read once. Without it there are no hints, and the cursor reports the damage.
   if (!std::exchange(is_listed_, true)) {
     file::PageClaims claims(database_.pages().snapshot().page_count());
     if (auto leaves = file::ListLeaves(database_, claims)) leaves_ = std::move(*leaves);
@@ -51,6 +52,7 @@ void LeafPeek::Learn(RecordIndex record, PageNo leaf) {
   const std::span<const PageNo> near = LeavesOf(record, 1);
   const auto found = std::find(near.begin(), near.end(), leaf);
   if (found == near.end()) return;
+  // `first_` keeps its initial value: record 0 is named by leaf 0.
   last_ = {record.value, static_cast<uint64_t>(&*found - leaves_.data())};
 }
 
@@ -78,6 +80,7 @@ void LeafPeek::AddStrays(std::span<const PageNo> leaves, PageSpan known,
     return a.begin < b.end && b.begin < a.end;
   };
   for (const PageNo leaf : leaves) {
+    // Errors are skipped: a wrong hint costs a read, and the cursor meets the same page later.
     const auto page = reader.ReadTreePage(leaf, scratch);
     if (!page || page->header.kind != file::PageKind::kLeaf) continue;
     const auto parsed = file::LeafPage::Parse(reader.page_format(), page->bytes, page->header);

@@ -51,6 +51,8 @@ Result<std::optional<std::vector<RecordLocation>>> LocationBroadcast::Receive() 
                             "not a multiple of {}",
                             message->size(), sizeof(RecordLocation)));
   }
+  // Forwarded before it is unpacked, so the deeper levels of the tree wait less. A reader with
+  // another number of records than the walker refuses the message later.
   LMDBIO_TRY_VOID(Post(*message));
   std::vector<RecordLocation> places(message->size() / sizeof(RecordLocation));
   std::memcpy(places.data(), message->data(), message->size());

@@ -18,7 +18,8 @@ namespace {
 constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
 // Publishes a whole layout for the other readers of the host, if there are any. Returns the layout
-// in shared memory, or the given one if there is no room for it.
+// in shared memory, or the given one if there is no room for it. Without room, End tells the other
+// readers to find the layout by themselves.
 file::Layout ShareWithHost(file::Layout layout, SharedLayout* host) {
   if (host == nullptr) return layout;
   std::optional<file::Layout> shared = host->Publish(0, layout);
@@ -54,6 +55,8 @@ class Counter final : public file::RecordRunSink {
 
 // path  of the provenance file
 Result<file::Layout> LayoutOf(const file::Provenance& provenance, const std::string& path) {
+  // A provenance file can turn out wrong after its last run, so the layout exists only after
+  // success.
   file::LayoutBuilder builder;
   Status expanded = provenance.Expand(builder);
   if (!expanded) return Fail(std::move(expanded).error().Within(path));
@@ -73,6 +76,7 @@ class ProvenanceLocator final : public Locator {
   }
 
  private:
+  // The other readers of the host wait for this result, so a failure goes to them as well.
   Status Compute() {
     Result<file::Layout> layout = LayoutOf(provenance_, path_);
     Status status = layout ? Status() : Fail(layout.error().Copy());
@@ -118,6 +122,7 @@ Result<file::Layout> LayoutFromProvenance(const file::Database& database) {
 }
 
 Result<uint64_t> CountRecords(const file::Database& database) {
+  // With duplicates, LMDB's count may be too high or too low (docs/format.md section 4).
   if (database.counts_exactly() || database.record().empty()) return database.entry_count();
   Counter counter;
   LMDBIO_TRY_VOID(file::WalkDatabase(database, counter));

@@ -44,6 +44,7 @@ void ContiguousRangeFinder::Add(RecordIndex record, PageSpan pages) {
 void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) {
   const uint64_t count = values.stretch_record_count();
   if (count == 0) return;
+  // Most values are strays, so distance predicts nothing.
   if (count * 2 < values.record_count()) return first_.reset();
   const PageSpan pages = values.pages();
   const double per_record = static_cast<double>(pages.page_count()) / static_cast<double>(count);
@@ -53,6 +54,8 @@ void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) 
   }
   pages_per_record_min_ = std::min(pages_per_record_min_, per_record);
   pages_per_record_max_ = std::max(pages_per_record_max_, per_record);
+  // LMDB allocates a leaf page before the values of its nodes. So the page may lie before its first
+  // value by as many pages as all these values take.
   lead_pages_ = static_cast<double>(leaf_nodes) * pages_per_record_max_;
   last_ = {values.first_record().value + count, pages.end};
 }

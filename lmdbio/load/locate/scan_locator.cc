@@ -128,6 +128,8 @@ class ScanLocator final : public Locator {
     return parts;
   }
 
+  // Every host reads all branch pages, because they name the leaves of all steps. The claims cover
+  // the tree pages, and the overflow runs of the steps that this host walks.
   Status Walk() {
     file::PageClaims claims(database_.pages().snapshot().page_count());
     LMDBIO_TRY(const std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
@@ -137,6 +139,7 @@ class ScanLocator final : public Locator {
     while (!left.empty() && !stop_.load()) {
       const auto steps = CutRound(left, step, is_alone_ ? 1 : gather_->host_count());
       LMDBIO_TRY(auto parts, WalkRound(steps, claims));
+      // A round that was stopped may lack parts, so none of them is used.
       if (stop_.load()) return {};
       for (size_t i = 0; i < steps.size(); ++i) {
         const uint64_t found = parts[i].record_count();
@@ -144,6 +147,8 @@ class ScanLocator final : public Locator {
         record += found;
         left = left.subspan(steps[i].size());
       }
+      // Steps double: the first is short, so that the first slot can be planned at once, and long
+      // ones need fewer messages.
       step = std::min(step * 2, kStepLeavesMax);
     }
     if (stop_.load() || database_.AcceptsRecordCount(record)) return {};
@@ -154,8 +159,10 @@ class ScanLocator final : public Locator {
   }
 
   void AddPart(uint64_t first_record, file::Layout layout) {
+    // The search in PartWith needs parts with different first records.
     if (layout.record_count() == 0) return;
     if (host_ != nullptr) {
+      // From here on this reader uses the shared memory too, so the host stores the part once.
       if (auto shared = host_->Publish(first_record, layout)) layout = std::move(*shared);
     }
     auto part = std::make_unique<LayoutPart>(LayoutPart{first_record, std::move(layout)});

@@ -25,12 +25,15 @@ constexpr auto kNap = std::chrono::milliseconds(100);
 // The finder's rank is not in its error: all readers of the host get the error as it is.
 constexpr int kNoRank = -1;
 
+// Zero is the first state, because new shared memory is zero-filled.
 enum PartState : uint32_t { kGrowing, kEnded, kFull, kFailed };
 
 constexpr uint64_t kAlignBytes = 8;
 
 }  // namespace
 
+// Only the finder writes the layout. Fields that another process may read early are atomic; the
+// others are read after piece_count or state has shown that they are complete.
 struct SharedLayout::Head {
   ranks::EventCount changed;  // state or piece_count
   std::atomic<uint32_t> state;
@@ -124,6 +127,7 @@ Result<SharedLayout::PartLookup> SharedLayout::Await(size_t index, const std::at
       LMDBIO_CHECK(failure);
       return Fail(failure->code, failure->text, failure->error_number);
     }
+    // `stop` belongs to this process and notifies nobody, so the sleep is short.
     here.changed.WaitUnless(is_known, kNap);
   }
   return PartLookup::kStopped;

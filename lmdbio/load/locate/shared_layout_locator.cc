@@ -26,6 +26,8 @@ class SharedLayoutLocator final : public Locator {
     const uint64_t end = first.value + count;
     for (uint64_t next = first.value; next < end;) {
       LMDBIO_TRY_VOID(LearnOf(next));
+      // The shared memory has no room for this record, so this reader locates it, and all later
+      // ones, by itself.
       if (own_) return own_->Locate({next}, end - next, sink);
       const auto& piece = *(std::upper_bound(pieces_.begin(), pieces_.end(), next,
                                              [](uint64_t record, const auto& one) {
@@ -68,6 +70,7 @@ class SharedLayoutLocator final : public Locator {
     LMDBIO_TRY(const SharedLayout::PartLookup found, host_.Await(pieces_.size(), stop_, piece));
     switch (found) {
       case SharedLayout::PartLookup::kPiece:
+        // A part is a view of shared memory, so keeping it costs a few words.
         pieces_.push_back(std::move(piece));
         return true;
       case SharedLayout::PartLookup::kEnd:

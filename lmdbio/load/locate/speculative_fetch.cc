@@ -31,6 +31,7 @@ void FetchedPages::Sort() {
   others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
 }
 
+// The guess is one range and needs no list; only pages outside of it are searched in `others_`.
 void FetchedPages::Count(PageSpan pages) {
   const uint64_t begin = std::max(pages.begin, guessed_.begin);
   const uint64_t end = std::min(pages.end, guessed_.end);
@@ -50,6 +51,7 @@ uint64_t FetchedPages::redundant() const {
 }
 
 void LocationTally::Add(RecordIndex record, const file::RecordLocation& location) {
+  // The records of a leaf page come together, so the page counts once.
   if (location.leaf != last_leaf_) pages_.Count({location.leaf.value, location.leaf.value + 1});
   last_leaf_ = location.leaf;
   const uint64_t end = location.value.offset + location.value.length_bytes;
@@ -79,6 +81,7 @@ void SpeculativeFetch::LearnFirst(const file::RecordLocation& location, uint64_t
 
 // The kernel may let the caller sleep until it can take more requests, so the time counts.
 void SpeculativeFetch::Expect(RecordIndex first, uint64_t count) {
+  // A bad guess may span the file. The limit keeps it from filling the page cache.
   PageSpan guessed = guess_.Guess(first, count);
   expected_ = {guessed.begin * page_bytes_,
                std::min(guessed.page_count() * page_bytes_, kExpectBytesMax)};
