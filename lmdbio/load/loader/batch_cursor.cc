@@ -13,6 +13,7 @@ void BatchCursor::Seek(const StreamState& stream) {
   next_batch_ = stream.next_batch;
 }
 
+// The counters continue, so a user sees one stream across Restore and SetEpoch.
 void BatchCursor::TakeOver(const BatchCursor& before, const LoaderCounters& so_far) {
   dataset_ = before.dataset_;
   schedule_ = before.schedule_;
@@ -24,11 +25,13 @@ Result<BatchStep> BatchCursor::Step(std::chrono::milliseconds limit) {
   if (error_) return Fail(error_->code(), error_->message());
   LMDBIO_CHECK(source_ != nullptr);
   if (max_batches_ > 0 && next_batch_ >= max_batches_) is_ended_ = true;
+  // The views of the last batch end with this call, whatever its result.
   batch_ = Batch();
   if (is_ended_) {
     source_->End();
     return BatchStep::kEnd;
   }
+  // An error stays, because the source may be in any state after it.
   Result<BatchStep> step = source_->Take(schedule_->Batch(next_batch_), limit, batch_);
   if (!step) {
     error_.emplace(std::move(step).error());

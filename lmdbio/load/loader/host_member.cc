@@ -35,7 +35,10 @@ Result<HostMember> HostMember::Find(ranks::Group& group, const LoaderOptions& op
                                     Notes& notes) {
   HostMember member;
   LMDBIO_TRY(member.host, group.SplitByHost());
+  // The ranks of all shards count as one job, so each shard gets its own shares of every batch.
   member.rank = options.shard_id * group.size() + group.rank();
+  // Ranks with the same digest may use the same cores and must divide them. An error shows in
+  // FindCores, after the collective call.
   const Result<HostCores> cores = ProcessCores();
   const HostGreeting mine = {CoresDigest(cores ? cores->allowed : CoreList()), member.rank};
   LMDBIO_TRY(const std::vector<std::byte> gathered,
@@ -47,6 +50,7 @@ Result<HostMember> HostMember::Find(ranks::Group& group, const LoaderOptions& op
   member.ranks = {group.size() * options.num_shards, std::move(local_ranks), options.share,
                   options.reuse_among};
   member.local_index = static_cast<size_t>(member.host->rank());
+  // The first ranks of a host are its readers.
   member.reader_count = static_cast<int>(
       std::min(options.readers_per_host, static_cast<uint32_t>(member.host->size())));
   if (member.host->rank() < member.reader_count) member.reader_index = member.host->rank();

@@ -55,6 +55,7 @@ bool HostRuntime::has_layout() const {
 }
 
 Status HostRuntime::OpenInPlace() {
+  // Ranks that do not read have not looked for the file yet.
   LMDBIO_TRY_VOID(context_.file.Find(context_.path));
   LMDBIO_TRY(in_place_, InPlaceView::Open(context_.file.data_path, *context_.decision.snapshot,
                                           context_.options.on_error));
@@ -87,6 +88,7 @@ Status HostRuntime::OpenWindow() {
   return WatchPeers();
 }
 
+// The barrier lies between the two steps, so every rank finds the identities of all others.
 Status HostRuntime::WatchPeers() {
   window_->Introduce();
   LMDBIO_TRY_VOID(context_.member.host->Barrier());
@@ -101,6 +103,8 @@ Status HostRuntime::WatchPeers() {
 }
 
 // With several readers on a host, the first one finds the layout and the others use it.
+// AllocateShared succeeds on all ranks of a host or on none. So the note and the fallback need no
+// agreement.
 Status HostRuntime::OpenSharedLayout() {
   if (!has_layout() || context_.member.reader_count == 1) return {};
   Result<std::unique_ptr<ranks::SharedMemory>> memory = context_.member.host->AllocateShared(
@@ -130,6 +134,7 @@ Result<uint64_t> HostRuntime::LeastMemoryRoom() const {
 // Memory for the whole file, if every host has plenty of it. A host that cannot get the memory
 // plans larger slots instead.
 Status HostRuntime::OpenFileCache() {
+  // With unlimited room first: if no room would be enough, all ranks skip the collective call.
   constexpr uint64_t kAnyRoom = ~uint64_t{0};
   const OpenDecision& decision = context_.decision;
   if (KeepingFor(decision, context_.options, kAnyRoom) == FileCaching::kNone) return {};
@@ -278,6 +283,8 @@ Status HostRuntime::PrepareReader() {
   return {};
 }
 
+// Every step is collective, and ends with the same result on all ranks that the next step needs. So
+// a failure on one rank leaves no other rank in a collective call.
 Status HostRuntime::Open() {
   if (context_.decision.is_in_place) {
     LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));
@@ -302,6 +309,8 @@ std::unique_ptr<BatchSource> HostRuntime::MakeBatches() {
   parts.window = &*window_;
   parts.local_count = context_.member.ranks.local_ranks.size();
   parts.local_index = context_.member.local_index;
+  // Entries of slots outside the window count from one of these two; a loader has at most one of
+  // them.
   if (in_place_) {
     parts.in_place = &*in_place_;
     parts.file_bytes = in_place_->map().map().data();

@@ -17,6 +17,7 @@ class LmdbBatches final : public BatchSource {
         share_(member.ranks.share),
         rank_(member.rank),
         rank_count_(member.ranks.rank_count) {
+    // The cursor goes round, so whole epochs before the first batch need no steps.
     lmdb_->SkipEpochs(schedule_.Group(first_batch).first_walk, schedule_.record_count());
   }
 
@@ -27,6 +28,7 @@ class LmdbBatches final : public BatchSource {
     if (span.number == group.first_batch || entries_.empty()) {
       LMDBIO_TRY_VOID(lmdb_->Gather(group, share_, rank_, rank_count_, entries_));
     }
+    // A group is stepped through once, for all of its batches.
     const size_t count = entries_.size() / group.batch_count;
     const size_t first = (span.number - group.first_batch) * count;
     batch = Batch(span, lmdb_->base(), std::span(entries_).subspan(first, count), 0);

@@ -153,6 +153,8 @@ Status Loader::Impl::OpenRuntime() {
 }
 
 Status Loader::Impl::Open() {
+  // Every step that can fail is collective or ends in Agree. So all ranks reach the next step, or
+  // none does.
   LMDBIO_TRY_VOID(ranks::Agree(group_, CheckOptions(options_)));
   LMDBIO_TRY_VOID(CheckSameOptions(group_, options_));
   LMDBIO_TRY(member_, HostMember::Find(group_, options_, notes_));
@@ -171,6 +173,7 @@ Status Loader::Impl::Open() {
 
 // Checks that all ranks want to continue at the same position. Collective.
 Status Loader::Impl::CheckSameOnAll(const std::string& position) {
+  // A digest is enough to find a difference, and has the same size on all ranks.
   const uint64_t mine = TextDigest(position);
   LMDBIO_TRY(const auto all, group_.AllGather(std::as_bytes(std::span(&mine, 1))));
   for (int rank = 1; rank < group_.size(); ++rank) {
@@ -202,6 +205,7 @@ void Loader::Impl::TakeOver(const Impl& before) {
 LoaderCounters Loader::Impl::counters() const {
   LoaderCounters counters = cursor_.counters();
   if (runtime_ && runtime_->reader() != nullptr) runtime_->reader()->AddTo(counters);
+  // Faults and switches are those of the whole process since Open, other threads included.
   const rusage now = ProcessUsage();
   const auto grown = [](long after, long before) { return static_cast<uint64_t>(after - before); };
   counters.major_faults = grown(now.ru_majflt, usage_at_open_.ru_majflt);
@@ -247,6 +251,7 @@ std::string Loader::Save() const { return EncodeStreamState(impl_->cursor().Stat
 
 Status Loader::Restore(const std::string& state) {
   LMDBIO_TRY_VOID(impl_->CheckSameOnAll(state));
+  // Checked while this loader still lives: a state that does not fit leaves the stream as it is.
   LMDBIO_TRY_VOID(impl_->CheckState(state));
   return Reopen(state);
 }
@@ -257,6 +262,7 @@ Status Loader::SetEpoch(uint64_t epoch) {
   LMDBIO_TRY_VOID(CheckEpoch(epoch, impl_->schedule().positions_per_epoch()));
   const uint64_t first = epoch * impl_->schedule().positions_per_epoch();
   if (impl_->schedule().Batch(state.next_batch).first_position == first) return {};
+  // Batch numbers go on, and batches are cut anew from the first position of the epoch.
   state.schedule.origin = {state.next_batch, first};
   return Reopen(EncodeStreamState(state));
 }

@@ -83,6 +83,8 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
     case EngineChoice::kProbe:
       break;
   }
+  // Explicit options overrule the probe. They also forbid `in place`, because a user who names an
+  // engine wants its reads.
   LMDBIO_TRY(const double cached, file::CachedShare(data_path));
   const bool is_warm = cached >= kWarmShare;
   facts.is_in_place = cached >= kInPlaceShare && options.allow_map && !options.engine &&
@@ -135,6 +137,7 @@ Status CheckOrder(const LoaderOptions& options) {
 
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
   if (queue_depth == 0) return BadOption("queue_depth 0 is out of range; expected 1 or more");
+  // Direct reads need whole units of the alignment.
   if (block_bytes == 0 || block_bytes % kStretchAlignBytes != 0) {
     return BadOption(fmt::format("block_bytes {} is invalid; expected a positive multiple of {}",
                                  block_bytes, kStretchAlignBytes));
@@ -167,6 +170,8 @@ Status CheckOptions(const LoaderOptions& options) {
 }
 
 Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options) {
+  // One AllGather moves a digest and a short text of each value. Rank 0 is the reference, so all
+  // ranks find the same difference.
   std::vector<OptionValue> values = CommonOptionValues(options);
   const size_t count = values.size();
   LMDBIO_TRY(const std::vector<std::byte> bytes, group.AllGather(std::as_bytes(std::span(values))));
@@ -225,6 +230,8 @@ Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& op
   ScheduleOptions& schedule = state.schedule;
   const double record_bytes =
       static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count);
+  // Sizes that the options leave open come from the database alone. If they depended on ranks or
+  // hosts, another job would get another sequence.
   const auto as_many_as_fill = [](uint64_t bytes, double unit_bytes, double most) {
     return static_cast<uint64_t>(std::clamp(static_cast<double>(bytes) / unit_bytes, 1.0, most));
   };
@@ -266,6 +273,7 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
 
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
                      const std::string& data_path) {
+  // A network file system may show an older state to one host than to another.
   const file::Snapshot& first = *facts.snapshot;
   if (snapshot.meta.transaction_id != first.meta.transaction_id) {
     return Fail(ErrorCode::kStale,
@@ -291,6 +299,7 @@ FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
     const auto room = static_cast<uint64_t>(options.keep_bytes);
     return file_bytes <= room ? FileCaching::kAll : FileCaching::kNone;
   }
+  // Several shards may run on one host, and each would take its share of the memory.
   const bool fits = options.num_shards == 1 && file_bytes <= room_bytes / kKeptRoomShare;
   const bool is_small = facts.page_bytes_total < facts.record_count * kScatteredBelowBytes;
   return fits && is_small ? FileCaching::kScattered : FileCaching::kNone;
@@ -300,6 +309,7 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
   if (staggering == Staggering::kNone || facts.is_in_place) return false;
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
+  // A stream without an end outlasts every trial.
   if (options.max_batches == 0) return true;
   const double stream_bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
   const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
@@ -320,7 +330,8 @@ void LimitReadAhead(const LoaderOptions& options, const Schedule& schedule, doub
                     SlotLimits& limits) {
   const double groups =
       static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
-  // One more batch or group is in use by the ranks.
+  // One more batch or group is in use by the ranks. A tenth more leaves room for batches above the
+  // mean.
   const double bytes = 1.1 * group_bytes * std::max(4.0, groups + 1);
   if (bytes >= static_cast<double>(limits.wrap_bytes)) return;
   limits.wrap_bytes = static_cast<uint64_t>(bytes);
@@ -340,6 +351,7 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   limits.ring_bytes = ring_bytes;
   limits.stream_batches = options.max_batches;
   limits.is_in_place = facts.is_in_place;
+  // Assumes that each host has about as many ranks as this one.
   const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));
   const uint64_t slot_bytes =
       std::clamp(kSlotTargetBytesOfAllHosts / hosts, kSlotTargetBytesMin, kSlotTargetBytes);

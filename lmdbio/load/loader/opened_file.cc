@@ -34,6 +34,7 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   decision.locating = CompositionOf(options.strategy).locating;
   const bool has_choice = decision.locating == LocateMethod::kBest;
   if (!has_choice && decision.locating != LocateMethod::kProvenance) return decision;
+  // Rank 0 computes the layout here, because only the expansion proves that the file fits.
   Result<file::Layout> found = LayoutFromProvenance(database);
   if (found) {
     decision.locating = LocateMethod::kProvenance;

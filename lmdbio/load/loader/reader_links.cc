@@ -27,6 +27,7 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
       return {};
     }
     default: {
+      // Without locations a host cannot read, so this failure ends Open.
       LMDBIO_TRY(links.broadcast, LocationBroadcast::Create(readers, job_rank));
       return {};
     }
@@ -37,6 +38,8 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
 Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const HostMember& member,
                    const OpenDecision& decision, ReaderLinks& links, Notes& notes) {
   if (!MayStagger(decision, options)) return {};
+  // All ranks come here or none does: MayStagger depends on agreed values alone. The split also
+  // tells each rank the number of readers, without another call.
   LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
   const int reader_count = member.is_reader() ? alike->size() : group.size() - alike->size();
   StaggerOptions turns = StaggerFor(options, static_cast<uint64_t>(reader_count));
@@ -52,6 +55,7 @@ Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const Host
 
 Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options,
                        const HostMember& member) {
+  // The list is ascending, so the ranks follow each other if its ends are size - 1 apart.
   const auto& ranks = member.ranks.local_ranks;
   const bool mine = options.share == Share::kBlock && options.reuse == 1 &&
                     ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
@@ -66,6 +70,8 @@ Result<ReaderLinks> OpenReaderLinks(ranks::Group& group, const LoaderOptions& op
   const LocateMethod locating = decision.locating;
   if (locating == LocateMethod::kHandedCursor || locating == LocateMethod::kOneWalker ||
       locating == LocateMethod::kScan) {
+    // One group for the first readers of all hosts, one for the second readers, and one for the
+    // ranks that do not read. The last group opens nothing, but takes part in the agreement.
     LMDBIO_TRY(const auto readers, group.Split(member.reader_index + 1));
     LMDBIO_TRY_VOID(ranks::Agree(
         group, OpenLocatorLinks(*readers, group.rank(), member, locating, links, notes)));

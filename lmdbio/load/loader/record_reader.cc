@@ -49,6 +49,7 @@ Status RecordReader::Prepare(const std::string& data_path, const RecordReaderOpt
   plan.file_size_bytes = environment.snapshot().file_size_bytes;
   plan.block_bytes_max = options.block_bytes;
   plan_.emplace(plan);
+  // No read-ahead: the wanted records lie anywhere.
   LMDBIO_TRY(engine_,
              file::OpenBlockEngine(
                  data_path, {options.engine, options.cache, options.queue_depth, {}, false}));
@@ -84,6 +85,8 @@ Status RecordReader::Plan() {
 }
 
 Status RecordReader::Fetch() {
+  // The memory at least doubles, so few calls allocate. The old memory goes first, because nothing
+  // in it is needed.
   const uint64_t have_bytes = memory_ ? memory_->bytes().size() : 0;
   if (have_bytes < plan_->buffer_bytes()) {
     memory_.reset();
@@ -128,6 +131,7 @@ Result<RecordView> RecordReader::CheckRecord(const PlannedRun& run, const file::
 }
 
 Status RecordReader::Check() {
+  // The snapshot comes before the pages: a writer may have reused pages after they were planned.
   LMDBIO_TRY_VOID(guard_.AfterSlot());
   found_.clear();
   for (const PlannedRun& run : plan_->runs()) {
@@ -148,6 +152,7 @@ Result<std::span<const RecordView>> RecordReader::Read(std::span<const uint64_t>
   if (status) status = Check();
   if (!status) return Fail(guard_.Explain(std::move(status).error()));
   for (const uint64_t number : numbers) {
+    // `found_` is in the order of `sorted_`, so the index of a number is that of its record.
     const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), number);
     result_.push_back(found_[static_cast<size_t>(at - sorted_.begin())]);
   }

@@ -34,6 +34,7 @@ class WindowBatches final : public BatchSource {
     return TakeFromSlot(span, batch);
   }
 
+  // No later call of Take releases the last slot.
   void End() override { parts_.window->LetGo(slot_ + 1); }
 
   void AddTo(LoaderCounters& counters) const override { counters.wait_s += wait_s_; }
@@ -46,6 +47,8 @@ class WindowBatches final : public BatchSource {
     const auto* shares = reinterpret_cast<const BatchShare*>(memory + head_->shares_at);
     auto* entries = reinterpret_cast<RecordEntry*>(memory + head_->entries_at);
     const uint64_t index = span.number - head_->first_batch;
+    // A copy: in place, this rank may drop entries, and the share in the window stays as it was
+    // announced.
     BatchShare share = shares[index * parts_.local_count + parts_.local_index];
     const std::span<RecordEntry> mine(entries + share.first_entry, share.record_count);
     if (parts_.in_place != nullptr) LMDBIO_TRY_VOID(ReadyInPlace(share, mine));
