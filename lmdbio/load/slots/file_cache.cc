@@ -22,6 +22,8 @@ FileCache::FileCache(MutableBytes memory, uint64_t file_bytes, uint64_t chunk_by
   LMDBIO_CHECK(memory.size() >= BytesNeeded(file_bytes));
 }
 
+// Chunk c belongs to reader c mod readers. All readers see the same slots, so each chunk is
+// requested once and no message is needed.
 void FileCache::TakeMissing(std::span<const PlannedBlock> blocks, std::vector<Extent>& missing) {
   for (const PlannedBlock& block : blocks) {
     const uint64_t end = block.file.offset + block.file.length_bytes;

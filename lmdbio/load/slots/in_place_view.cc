@@ -56,6 +56,7 @@ Status InPlaceView::CheckHead(const RecordEntry& entry) const {
                                   entry.value_bytes);
 }
 
+// The size comes first, because a touch behind the end of the file would end the process.
 Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
   LMDBIO_TRY_VOID(map_->CheckNotShrunk(pages_.snapshot().file_size_bytes));
   Populate(entries);
@@ -64,6 +65,7 @@ Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
     Status sound = CheckHead(entry);
     if (!sound && on_error_ == OnError::kRaise) return Fail(std::move(sound).error());
     if (!sound) continue;
+    // Removed in place: this rank alone uses these entries.
     entries[kept++] = entry;
     if (entry.value_bytes >= kTouchedBytesMin) Touch(entry);
   }

@@ -15,6 +15,7 @@ void Notes::Add(std::vector<std::string> lines) {
   for (std::string& line : lines) Add(std::move(line));
 }
 
+// Lines that were taken stay in the list, so that Add recognises a repetition.
 std::vector<std::string> Notes::Take() {
   const std::lock_guard lock(mutex_);
   const auto first =

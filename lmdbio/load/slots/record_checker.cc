@@ -33,6 +33,8 @@ Result<LeafPage> RecordChecker::OpenLeaf(const PlannedRun& run, Bytes bytes) con
   return leaf;
 }
 
+// Duplicates are the keys of their private tree, so no node names their extent. Number, kind and
+// transaction of the page are all that can be checked.
 Status RecordChecker::CheckHome(const PlannedRun& run, Bytes bytes) const {
   LMDBIO_TRY(const file::TreePage page, pages_.CheckTreePage(run.home, bytes));
   if (page.header.kind == file::PageKind::kBranch) {
@@ -80,6 +82,7 @@ Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
 
 Status RecordChecker::CheckHead(const PlannedValue& value, Bytes pages) const {
   const file::PageFormat& format = pages_.page_format();
+  // The plan covers whole pages, so the head of the run lies right before the value.
   const PageNo first{value.file.offset / format.page_size_bytes()};
   const Bytes head = pages.subspan(value.at - format.header_bytes(), format.header_bytes());
   return pages_.CheckOverflowHead(first, head, value.file.length_bytes);

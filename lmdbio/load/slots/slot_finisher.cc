@@ -44,6 +44,7 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
     const BatchSpan& span = slot.batches[batch];
     for (size_t i = 0; i < local_count; ++i) {
       const int owner = ranks_.local_ranks[LenderOf(i, span.pass)];
+      // Room for all records of the share. The count grows as they pass their checks.
       shares_[batch * local_count + i] = {next_entry_, 0, 0};
       next_entry_ += ShareCount(span, ranks_.share, owner, ranks_.rank_count);
     }
@@ -89,6 +90,7 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
     }
     LMDBIO_TRY_VOID(checker_.CheckHead(value, bytes_.subspan(slot.pages_at)));
   }
+  // Entries hold offsets and no addresses: each rank maps the memory at its own address.
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
   return RecordEntry{0,
                      slot.pages_at + value.at,
@@ -169,6 +171,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
 
 Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes bytes,
                             ValueBytes values_are, std::span<const BadRange> bad_ranges) {
+  // The plan lists the records in the order of the ranges, so one pass over the runs serves both.
   bytes_ = bytes;
   is_in_place_ = values_are == ValueBytes::kLeftToRanks;
   bad_ranges_ = bad_ranges;

@@ -162,6 +162,8 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
                             slot.batches.front().number, size_bytes, limits_.ring_bytes,
                             is_group ? "group_batches" : "global_batch_size"));
   }
+  // The window has kSlotsMax slot states, which slots use in turn. So the slot that had the state
+  // before must be released as well.
   const uint64_t reused =
       slot.number >= Window::kSlotsMax ? slot.number - Window::kSlotsMax + 1 : 0;
   slot.free_after = std::max(reserved->free_after, reused);

@@ -26,12 +26,16 @@ Result<SnapshotGuard::Identity> SnapshotGuard::Identify(const std::string& path)
 
 Result<SnapshotGuard> SnapshotGuard::Open(const ByteSource& source, SnapshotMode mode) {
   if (mode != SnapshotMode::kPinned) {
+    // The identity comes before the snapshot. So a file that is replaced in between differs at the
+    // first check.
     LMDBIO_TRY(const Identity identity, Identify(source.name()));
     LMDBIO_TRY(const file::Environment environment, file::Environment::Open(source));
     SnapshotGuard guard(environment, mode);
     guard.identity_ = identity;
     return guard;
   }
+  // The pin comes first: a snapshot of the pinned transaction is safe from then on. If a commit
+  // came in between, the newest transaction is pinned instead.
   LMDBIO_TRY(auto pin, SnapshotPin::Open(source.name()));
   for (int i = 0; i < kPinTriesMax; ++i) {
     LMDBIO_TRY(const file::Environment environment, file::Environment::Open(source));
@@ -75,6 +79,7 @@ Status SnapshotGuard::CheckUnchanged() const {
     return stale(fmt::format("its transaction id changed from {} to {}", then,
                              snapshot.meta.transaction_id));
   }
+  // The time comes last, because it says least about the change.
   if (now.modified.tv_sec != identity_.modified.tv_sec ||
       now.modified.tv_nsec != identity_.modified.tv_nsec) {
     return stale("its modification time has changed");
@@ -83,6 +88,7 @@ Status SnapshotGuard::CheckUnchanged() const {
 }
 
 Error SnapshotGuard::Explain(Error error) const {
+  // Only damage and failed reads can be effects of a writer.
   if (error.code() != ErrorCode::kCorruption && error.code() != ErrorCode::kIo) return error;
   Status status = mode_ == SnapshotMode::kImmutable ? CheckUnchanged() : environment_.CheckHolds();
   if (status || status.error().code() != ErrorCode::kStale) return error;

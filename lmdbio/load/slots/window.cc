@@ -129,6 +129,7 @@ Result<std::optional<SlotHead>> Window::AwaitSlot(uint64_t slot, std::chrono::mi
   SlotState& state = slot_state(slot);
   const uint32_t wanted = ReadyWord(slot);
   for (int i = 0; i < kSpinsMax; ++i) {
+    // Pairs with the store in Announce: the head, the entries and the pages are visible then.
     if (state.ready.load(std::memory_order_acquire) == wanted) return state.head;
     Relax();
   }
@@ -137,6 +138,7 @@ Result<std::optional<SlotHead>> Window::AwaitSlot(uint64_t slot, std::chrono::mi
     return state.ready.load() == wanted || control_->failure.is_recorded();
   };
   while (true) {
+    // The condition is looked at before the limit, so a limit of 0 finds a slot that is there.
     const auto now = std::chrono::steady_clock::now();
     state.announced.WaitUnless(is_over, std::min(give_up, now + kHealthCheckPeriod));
     if (state.ready.load() == wanted) return state.head;
@@ -203,6 +205,8 @@ void Window::Wake() {
   control_->space.Notify();
 }
 
+// The additions form one order. The last reader sees what the others wrote before theirs: their
+// pages, and the bad ranges.
 bool Window::FinishPart(uint64_t slot) {
   SlotState& state = slot_state(slot);
   if (state.parts_done.fetch_add(1) + 1 < static_cast<uint32_t>(shape_.reader_count)) return false;
@@ -212,6 +216,7 @@ bool Window::FinishPart(uint64_t slot) {
 
 void Window::Announce(uint64_t slot, const SlotHead& head) {
   SlotState& state = slot_state(slot);
+  // The head comes first, because `ready` makes it visible.
   state.head = head;
   state.ready.store(ReadyWord(slot));
   state.announced.Notify();
@@ -235,6 +240,7 @@ std::vector<BadRange> Window::TakeBadRanges(uint64_t slot) {
 
 void Window::Fail(const Error& error, When when) {
   if (!control_->failure.Record(error, job_rank_, when)) return;
+  // Ranks may sleep on different slots, so all of them are woken.
   for (uint64_t i = 0; i < kSlotsMax; ++i) slots_[i].announced.Notify();
   control_->space.Notify();
 }
