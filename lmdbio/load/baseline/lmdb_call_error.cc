@@ -13,6 +13,7 @@
 namespace lmdbio::load {
 namespace {
 
+// By the action that can help: free a resource, change a permission, restore the file.
 ErrorCode CodeOf(int rc) {
   switch (rc) {
     case ENOENT:
@@ -47,6 +48,7 @@ ErrorCode CodeOf(int rc) {
 // liblmdb's own numbers are negative. A reader's slot becomes free when another reader ends.
 int ErrorNumberOf(int rc) { return rc == MDB_READERS_FULL ? EAGAIN : std::max(rc, 0); }
 
+// liblmdb 0.9 finds no magic number at its offset in such a file and returns MDB_INVALID.
 bool IsVersion3(const std::string& data_path) {
   const auto source = file::FileSource::Open(data_path);
   if (!source) return false;

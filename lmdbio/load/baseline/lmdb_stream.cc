@@ -1,3 +1,6 @@
+// Caffe's data layer, step by step: each rank steps over every record and touches its own. Shuffled
+// and reused orders are refused before (open_decision.cc), so the walk is the order of the
+// database.
 #include "lmdbio/load/baseline/lmdb_stream.h"
 
 #include <lmdb.h>
@@ -55,6 +58,7 @@ class CursorStream final : public LmdbStream {
 Status CursorStream::OpenEnvironment() {
   int rc = mdb_env_create(&environment_);
   if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_env_create"));
+  // No lock: the default mode expects no writer, and the directory may be read-only.
   mdb_env_set_maxdbs(environment_, 1);
   rc = mdb_env_open(environment_, path_.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR,
                     0644);
@@ -62,12 +66,14 @@ Status CursorStream::OpenEnvironment() {
   return {};
 }
 
+// liblmdb wants this order: cursor, transaction, environment.
 CursorStream::~CursorStream() {
   if (cursor_ != nullptr) mdb_cursor_close(cursor_);
   if (transaction_ != nullptr) mdb_txn_abort(transaction_);
   if (environment_ != nullptr) mdb_env_close(environment_);
 }
 
+// One read transaction serves the whole stream, so all epochs see one snapshot.
 Status CursorStream::OpenCursor(const std::string& database_name) {
   int rc = mdb_txn_begin(environment_, nullptr, MDB_RDONLY, &transaction_);
   if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_txn_begin"));
@@ -99,6 +105,7 @@ Status CursorStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
 
 // Caffe copies the value here; for the page faults it is enough to look at each page.
 void CursorStream::Touch(const void* value, size_t value_bytes) {
+  // Volatile, or the compiler would drop loads that nothing uses.
   const auto* bytes = static_cast<const volatile unsigned char*>(value);
   for (size_t i = 0; i < value_bytes; i += kPageBytes) touched_ += bytes[i];
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
@@ -123,6 +130,7 @@ Status CursorStream::Gather(const BatchGroup& group, Share share, int rank, int 
     LMDBIO_TRY_VOID(StepTo(group.first_walk + i, key, value));
     const BatchGroup::BatchPosition place = group.PlaceOf(i, 0);
     const uint64_t position = group.PositionOf(place);
+    // All batches of a group have the shares of its first one, at the same slots.
     const uint64_t in_first = group.first_position + place.slot;
     if (OwnerOf(first, in_first, share, rank_count) != rank) continue;
     const auto found = Clock::now();
@@ -131,6 +139,7 @@ Status CursorStream::Gather(const BatchGroup& group, Share share, int rank, int 
     locate_s_ += Seconds(found - mark);
     read_s_ += Seconds(touched - found);
     mark = touched;
+    // The first value is the base. Differences wrap modulo 2^64, so addresses below it work too.
     if (base_ == 0) base_ = reinterpret_cast<std::uintptr_t>(value.mv_data);
     // The walk comes round to each batch in turn.
     const uint64_t at = place.batch * share_count + gathered++ / group.batch_count;
@@ -138,6 +147,7 @@ Status CursorStream::Gather(const BatchGroup& group, Share share, int rank, int 
                    reinterpret_cast<std::uintptr_t>(key.mv_data) - base_,
                    static_cast<uint32_t>(value.mv_size), static_cast<uint16_t>(key.mv_size)};
   }
+  // Steps over the records of other ranks are locating as well.
   locate_s_ += Seconds(Clock::now() - mark);
   return {};
 }

@@ -36,6 +36,7 @@ struct EnvironmentName {
   unsigned flags = 0;
 };
 
+// The lock file must be the one that writers use: DIRECTORY/lock.mdb, or FILE-lock.
 EnvironmentName NameOf(const std::string& data_path) {
   const std::filesystem::path path(data_path);
   if (path.filename() != "data.mdb") return {data_path, MDB_NOSUBDIR};
@@ -68,6 +69,7 @@ Status ReaderSlotPin::Register() {
   if (::stat(path_.c_str(), &found) != 0) {
     return Fail(ErrnoError(errno, path_, "cannot be opened"));
   }
+  // By device and inode, because one file may have several names.
   file_ = {found.st_dev, found.st_ino};
   const std::lock_guard lock(Pinned().mutex);
   if (!Pinned().files.insert(file_).second) {
@@ -83,6 +85,8 @@ Status ReaderSlotPin::Register() {
 Status ReaderSlotPin::OpenEnvironment() {
   int rc = mdb_env_create(&environment_);
   if (rc != 0) return Fail(LmdbCallError(rc, path_, "mdb_env_create"));
+  // Counts only if no other process has the environment open. liblmdb's default, 126, is too low
+  // for a host with many ranks.
   mdb_env_set_maxreaders(environment_, 1024);
   const EnvironmentName name = NameOf(path_);
   rc = mdb_env_open(environment_, name.path.c_str(), MDB_RDONLY | MDB_NOTLS | name.flags, 0644);
@@ -90,6 +94,7 @@ Status ReaderSlotPin::OpenEnvironment() {
   return {};
 }
 
+// The file is free for another pin only after its environment is closed.
 ReaderSlotPin::~ReaderSlotPin() {
   if (transaction_ != nullptr) mdb_txn_abort(transaction_);
   if (environment_ != nullptr) mdb_env_close(environment_);
