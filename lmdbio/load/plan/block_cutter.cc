@@ -26,6 +26,7 @@ void BlockCutter::CutExtents(std::span<const CoalescedExtent> extents, const Blo
   for (const CoalescedExtent& extent : extents) total += extent.end - extent.begin;
   const auto part_begin = [&](size_t part) { return total / cut.part_count * part; };
   const uint64_t first = part_begin(cut.part);
+  // The last part takes the rest of the division.
   const uint64_t end = cut.part + 1 == cut.part_count ? total : part_begin(cut.part + 1);
   uint64_t before = 0;  // bytes of the extents before this one
   for (const CoalescedExtent& extent : extents) {
@@ -55,6 +56,7 @@ BlockCutter::GapLimit BlockCutter::GapsWorthReading(const ReadCost& cost) {
     const Extent& file = extents_[i].file;
     bytes += static_cast<double>(file.length_bytes);
     const uint64_t gap = file.offset - (last.offset + last.length_bytes);
+    // Extents that touch were cut at the size of a block; a join would exceed it.
     if (gap > 0 && gap < block_bytes_max_) gaps_.push_back(gap);
   }
   std::sort(gaps_.begin(), gaps_.end());

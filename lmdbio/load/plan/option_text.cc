@@ -35,6 +35,7 @@ ordered_json JsonOf(const std::optional<T>& value) {
   return value ? JsonOf(*value) : ordered_json();
 }
 
+// The digest decides; the text only serves the message. A text that is too long is left empty.
 OptionValue ValueOf(const ordered_json& json) {
   const std::string text = json.is_string() ? json.get<std::string>() : json.dump();
   OptionValue value;

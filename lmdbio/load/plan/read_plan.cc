@@ -50,6 +50,7 @@ Status ReadPlan::Add(const file::RecordRun& run) {
                    run.first_node, run.kind, 0, 0});
   for (const Extent& value : run.values) {
     if (!StandsOn(home_begin, page_bytes, value)) {
+      // From the first page of the run, whose head the checker needs.
       AddItem(AlignDown(value.offset, page_bytes),
               AlignUp(value.offset + value.length_bytes, page_bytes), values_.size(), Part::kValue);
     }
@@ -66,6 +67,7 @@ bool ReadPlan::Extends(const CoalescedExtent& extent, const Item& item) const {
   const uint64_t end = AlignUp(extent.end, kStretchAlignBytes);
   if (begin < end) return true;
   if (options_.coalescing == Coalescing::kNone) return false;
+  // The item begins behind the extent here, so the difference does not wrap.
   return item.begin - extent.end <= std::min(gap_bytes_left_, kGapBytesMax);
 }
 
@@ -85,6 +87,7 @@ void ReadPlan::Place(const Item& item, const CoalescedExtent& extent) {
 }
 
 void ReadPlan::CloseExtent(const CoalescedExtent& extent) {
+  // Rounded up for direct reads, but not past the end of the file.
   const uint64_t end = std::min(AlignUp(extent.end, kStretchAlignBytes), options_.file_size_bytes);
   extents_.push_back(extent);
   extents_.back().end = std::max(extent.begin, end);
@@ -122,6 +125,7 @@ uint64_t ReadPlan::NeededBytes(uint64_t* extent_count) const {
   uint64_t extents = 0;
   for (const Item& item : items_) {
     if (extents == 0 || item.begin > seen_end) ++extents;
+    // Several records may share a page, so items overlap.
     if (item.end <= seen_end) continue;
     needed_bytes += item.end - std::max(item.begin, seen_end);
     seen_end = item.end;
@@ -153,6 +157,7 @@ void ReadPlan::FinishInFile() {
 void ReadPlan::PlaceAll() {
   LMDBIO_CHECK(extents_.empty());
   SortItems();
+  // The budget is a share of the whole plan, so small gaps early in the file may use all of it.
   gap_bytes_left_ =
       static_cast<uint64_t>(static_cast<double>(NeededBytes(nullptr)) * options_.gap_share_max);
   CoalescedExtent extent;
