@@ -20,6 +20,8 @@ class CacheSource final : public SlotSource {
 
   void Plan(SlotInFlight& slot) override {
     slot.chunks.clear();
+    // Blocks of the plan are file extents here (FinishInFile). The chunks that they touch are read
+    // instead.
     cache_->TakeMissing(slot.slot.plan.blocks(), slot.chunks);
     slot.read_bytes = 0;
     for (const Extent& chunk : slot.chunks) slot.read_bytes += chunk.length_bytes;

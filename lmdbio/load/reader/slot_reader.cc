@@ -25,6 +25,8 @@ SlotReader::SlotReader(SlotReaderParts parts)
 }
 
 SlotReader::~SlotReader() {
+  // Every place in which the thread may sleep is woken: locator, tokens, window. Reads in flight
+  // end by themselves.
   stop_.store(true);
   parts_.planner->Stop();
   if (parts_.stagger) parts_.stagger->Stop();
