@@ -33,6 +33,7 @@ Result<JobKey> ShareKey(Group& group) {
 Result<std::vector<PeerAddress>> UsefulAddresses(Group& group) {
   const uint64_t mine = NetworkNamespace();
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  // The number of a namespace is unique on one host only.
   bool is_one_network = mine != 0 && group.host_name().empty();
   for (size_t at = 0; at < all.size(); at += sizeof mine) {
     is_one_network = is_one_network && std::memcmp(&all[at], &mine, sizeof mine) == 0;
@@ -87,6 +88,7 @@ Result<JobAddresses> ExchangeAddresses(Group& group, const AddressPlan& plan) {
   LMDBIO_TRY(job.own, UsefulAddresses(group));
   LMDBIO_TRY(job.door, ForAll(group, OpenDoor(job.own, plan)));
   LMDBIO_TRY(job.key, ShareKey(group));
+  // A rank that does not listen has no addresses here; its entry keeps the order of the ranks.
   const Reachability mine = job.door.reachability();
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
   job.of_ranks.resize(static_cast<size_t>(group.size()));

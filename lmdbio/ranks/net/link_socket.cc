@@ -19,7 +19,8 @@ tl::unexpected<Error> Failed(std::string_view call) {
   return CallFailed(ErrorCode::kIo, call, errno);
 }
 
-// The address in the form that the kernel takes.
+// The address in the form that the kernel takes. An IPv4 address gets a socket of its own family,
+// because a host may have no IPv6.
 struct SocketAddress {
   explicit SocketAddress(const PeerAddress& address) {
     v6.sin6_family = AF_INET6;
@@ -76,6 +77,7 @@ Result<UniqueFd> ListenAt(PeerAddress& address) {
   SocketAddress here(address);
   LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
   if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
+  // All ranks may connect at the same moment.
   if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
   socklen_t length = here.size_bytes();
   if (::getsockname(listener.get(), here.get(), &length) != 0) return Failed("getsockname");

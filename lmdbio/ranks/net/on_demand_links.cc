@@ -87,12 +87,14 @@ void OnDemandLinks::Close() {
 
 std::vector<OnDemandLinks::OpenedLink> OnDemandLinks::TakeOpened() {
   const std::lock_guard lock(mutex_);
+  // Under the lock, so the event is readable exactly while `opened_` has a link.
   Reset(opened_event_);
   return std::exchange(opened_, {});
 }
 
 void OnDemandLinks::Report(OpenedLink link) {
   const std::lock_guard lock(mutex_);
+  // A link that is opened after Close has no user and is closed here.
   if (is_closed_) return;
   opened_.push_back(std::move(link));
   Signal(opened_event_);
@@ -109,6 +111,8 @@ void OnDemandLinks::Serve() {
     }
     Wait();
   }
+  // Closes the listeners in this thread, which owns them. Ranks that connect from now on are
+  // refused, and learn at once that this rank is gone.
   job_.door = PeerDoor();
   connector_ = PeerConnector(rank_, job_.key, kConnectLimits);
 }
@@ -119,6 +123,7 @@ bool OnDemandLinks::TakeRequests() {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_) return false;
+    // The event is cleared before the requests are taken. So a later request signals again.
     Reset(request_event_);
     requests = std::exchange(requests_, {});
   }
@@ -152,6 +157,7 @@ void OnDemandLinks::Wait() {
   connector_.AddTo(polled);
   job_.door.AddTo(polled, now);
   const auto deadline = std::min(job_.door.Deadline(), connector_.Deadline());
+  // Rounded up: a poll that ends a little early would only be repeated.
   int limit_ms = -1;
   if (deadline != Clock::time_point::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);

@@ -50,6 +50,7 @@ bool Convert(const ifaddrs& entry, PeerAddress& address) {
   return !IsLinkLocal(address);
 }
 
+// IPv4 networks have 96 bits more here, so both families compare in the same way.
 bool InNetworkOf(const PeerAddress& address, const PeerAddress& network) {
   const size_t whole = network.prefix_bits / 8;
   const int rest = network.prefix_bits % 8;
@@ -94,6 +95,7 @@ std::vector<PeerAddress> OwnAddresses() {
 
 std::vector<PeerAddress> InOrderOfTry(std::span<const PeerAddress> mine,
                                       std::span<const PeerAddress> theirs) {
+  // The sort is stable: within a class the other rank's order of interfaces stays.
   std::vector<PeerAddress> order(theirs.begin(), theirs.end());
   const auto rank = [&](const PeerAddress& address) {
     if (IsLoopback(address)) return 2;

@@ -47,6 +47,7 @@ void PeerConnector::Add(int rank, std::vector<PeerAddress> addresses, Clock::tim
   attempt.rank = rank;
   attempt.addresses = std::move(addresses);
   attempt.begin = now;
+  // Without an address nothing can be tried. The attempt then only waits for its limit.
   attempt.until = attempt.addresses.empty() ? now + limits_.total : now;
 }
 
@@ -65,6 +66,7 @@ void PeerConnector::TryNextAddress(Attempt& attempt, std::string trouble, Clock:
   attempt.socket = UniqueFd();
   attempt.phase = ConnectPhase::kPaused;
   attempt.trouble = std::move(trouble);
+  // The pause comes after the last address only, so a wrong first address costs little.
   attempt.next_address = (attempt.next_address + 1) % attempt.addresses.size();
   attempt.until = now + (attempt.next_address == 0 ? kPauseBetweenRounds : Clock::duration(0));
 }
@@ -96,6 +98,7 @@ void PeerConnector::CountRefusal(Attempt& attempt, int error_number, Clock::time
   if (attempt.refused_count++ == 0) attempt.refused_since = now;
 }
 
+// The phases stand in their order, so an attempt may pass several of them in one call.
 void PeerConnector::Continue(Attempt& attempt, Clock::time_point now) {
   if (attempt.phase == ConnectPhase::kConnecting) Introduce(attempt, now);
   if (attempt.phase == ConnectPhase::kAwaitingWelcome) {
@@ -129,6 +132,7 @@ std::optional<std::chrono::milliseconds> PeerConnector::ExceededLimit(const Atte
 std::vector<PeerConnector::ConnectResult> PeerConnector::Serve(Clock::time_point now) {
   std::vector<ConnectResult> outcomes;
   for (Attempt& attempt : attempts_) {
+    // The step comes before the limit: a rank that has just answered counts as reached.
     Continue(attempt, now);
     if (attempt.phase == ConnectPhase::kDone) {
       outcomes.push_back({attempt.rank, std::move(attempt.socket), ""});
@@ -145,6 +149,7 @@ std::vector<PeerConnector::ConnectResult> PeerConnector::Serve(Clock::time_point
 
 void PeerConnector::AddTo(std::vector<pollfd>& polled) const {
   for (const Attempt& attempt : attempts_) {
+    // A paused attempt has no socket; Deadline ends its pause.
     if (attempt.phase == ConnectPhase::kPaused) continue;
     const bool connects = attempt.phase == ConnectPhase::kConnecting;
     polled.push_back({attempt.socket.get(), static_cast<short>(connects ? POLLOUT : POLLIN), 0});

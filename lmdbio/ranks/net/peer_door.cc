@@ -32,6 +32,7 @@ Result<PeerDoor> PeerDoor::Open(std::span<const PeerAddress> addresses) {
       door.reachability_.addresses[door.reachability_.address_count++] = address;
       continue;
     }
+    // Every further address would fail in the same way.
     if (listener.error().code() == ErrorCode::kResourceExhausted) {
       return Fail(std::move(listener).error());
     }
@@ -50,12 +51,15 @@ void PeerDoor::AddTo(std::vector<pollfd>& polled, Clock::time_point now) const {
 }
 
 PeerDoor::Clock::time_point PeerDoor::Deadline() const {
+  // All strangers have the same limit, so the oldest reaches it first.
   auto deadline = Clock::time_point::max();
   if (rests_until_ != Clock::time_point()) deadline = rests_until_;
   if (!strangers_.empty()) deadline = std::min(deadline, strangers_.front().until);
   return deadline;
 }
 
+// Reads as much of the introduction as has come. A stranger that closes its connection, or has sent
+// other bytes than the key, is wrong.
 PeerDoor::Heard PeerDoor::Listen(Stranger& stranger, const JobKey& key) {
   const ssize_t got = ::recv(stranger.socket.get(), &stranger.bytes[stranger.got],
                              stranger.bytes.size() - stranger.got, MSG_DONTWAIT);
@@ -99,6 +103,7 @@ UniqueFd PeerDoor::Accept(const UniqueFd& listener, Clock::time_point now) {
 
 void PeerDoor::AcceptFrom(const UniqueFd& listener, const JobKey& key, Clock::time_point now,
                           std::vector<Visitor>& visitors) {
+  // Most introductions have come by now, so most connections never become strangers.
   for (int i = 0; i < kAcceptsMax; ++i) {
     Stranger stranger{Accept(listener, now), now + kIntroductionLimit};
     if (!stranger.socket) return;
@@ -111,6 +116,7 @@ void PeerDoor::AcceptFrom(const UniqueFd& listener, const JobKey& key, Clock::ti
 }
 
 std::vector<PeerDoor::Visitor> PeerDoor::Serve(const JobKey& key, Clock::time_point now) {
+  // Known strangers come first: that frees places and descriptors for new connections.
   std::vector<Visitor> visitors;
   std::erase_if(strangers_, [&](Stranger& stranger) {
     const Heard heard = Listen(stranger, key);

@@ -18,7 +18,8 @@
 namespace lmdbio::ranks {
 namespace {
 
-// A message is a frame, followed by length_bytes bytes.
+// A message is a frame, followed by length_bytes bytes. All ranks run the same program, so the
+// frame travels as the bytes of this struct.
 struct Frame {
   uint32_t kind = 0;
   int32_t error_number = 0;  // of a failure: Error::error_number()
@@ -35,6 +36,8 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec&
   std::unique_ptr<PeerLinks> links(new PeerLinks());
   links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   links->wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // A rank without its events would leave the others in the rendezvous, so the ranks agree before
+  // it.
   Status made = links->stop_event_ && links->wake_event_
                     ? Status()
                     : Fail(ErrorCode::kResourceExhausted,
@@ -52,6 +55,8 @@ tl::unexpected<Error> PeerLinks::Gone(int rank) const {
               fmt::format("{} has ended unexpectedly", names_[static_cast<size_t>(rank)]));
 }
 
+// Any event on the socket ends the wait, errors included: the next call on it returns the reason.
+// The stop event is never read, so it ends all later waits as well.
 PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
   while (!is_stopped_.load()) {
     std::array<pollfd, 2> polled{{{socket, events, 0}, {stop_event_.get(), POLLIN, 0}}};
@@ -61,7 +66,8 @@ PeerLinks::Waited PeerLinks::Wait(int socket, short events) const {
   return Waited::kStopped;
 }
 
-// Sends as many bytes as the connection has room for.
+// Sends as many bytes as the connection has room for. MSG_NOSIGNAL makes a peer that is gone an
+// error and not a SIGPIPE.
 void PeerLinks::SendSome(Outgoing& link) {
   size_t done = 0;
   while (done < link.bytes.size() && !link.is_gone) {
@@ -78,6 +84,7 @@ void PeerLinks::SendSome(Outgoing& link) {
   link.bytes.erase(link.bytes.begin(), link.bytes.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
+// Behind the bytes that are still waiting, so messages keep their order.
 void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message, int error_number) {
   LMDBIO_CHECK(message.size() <= kMessageBytesMax);
   const Frame frame{kind, error_number, message.size()};
@@ -86,6 +93,7 @@ void PeerLinks::Append(Outgoing& link, uint32_t kind, Bytes message, int error_n
   link.bytes.insert(link.bytes.end(), message.begin(), message.end());
 }
 
+// Stop ends the loop without an error: the caller is being closed.
 Status PeerLinks::DrainOne(int to, Outgoing& link) {
   while (true) {
     SendSome(link);
@@ -94,12 +102,14 @@ Status PeerLinks::DrainOne(int to, Outgoing& link) {
   }
 }
 
+// Also sends what Post has left behind, as both go through one queue.
 Status PeerLinks::Send(int to, Bytes message) {
   Outgoing& link = outgoing_.at(to);
   Append(link, kMessage, message);
   return DrainOne(to, link);
 }
 
+// A failure takes its turn in the queue, so the messages before it still arrive.
 Status PeerLinks::SendFailure(int to, const Error& error) {
   Outgoing& link = outgoing_.at(to);
   Append(link, kFailure, std::as_bytes(std::span(error.message())), error.error_number());
@@ -114,6 +124,7 @@ Status PeerLinks::Post(int to, Bytes message) {
 }
 
 bool PeerLinks::Flush() {
+  // A peer that is gone has nothing left to send; Send and Post report it.
   bool is_empty = true;
   for (auto& [rank, link] : outgoing_) {
     SendSome(link);
@@ -134,6 +145,7 @@ bool PeerLinks::IsWhole(const Incoming& link) {
   return link.bytes.size() - sizeof frame >= frame.length_bytes;
 }
 
+// An end of file and a broken connection mean the same here: the peer is gone.
 PeerLinks::Read PeerLinks::ReadMore(Incoming& link) {
   std::array<std::byte, kReceiveBytes> piece;
   const ssize_t got = ::recv(link.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
@@ -144,6 +156,7 @@ PeerLinks::Read PeerLinks::ReadMore(Incoming& link) {
   return got < 0 && (errno == EAGAIN || errno == EINTR) ? Read::kNothingYet : Read::kEnd;
 }
 
+// A peer that is gone counts as a message, because Receive returns at once.
 bool PeerLinks::HasMessage(int from) {
   Incoming& link = incoming_.at(from);
   while (!IsWhole(link)) {
@@ -161,6 +174,7 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
   }
   Frame frame;
   std::memcpy(&frame, link.bytes.data(), sizeof frame);
+  // The length is not bounded here. Only ranks with the key of the job are connected.
   const auto begin = link.bytes.begin() + sizeof frame;
   const auto end = begin + static_cast<std::ptrdiff_t>(frame.length_bytes);
   std::vector<std::byte> message(begin, end);
@@ -174,6 +188,7 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
 std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {
   std::vector<pollfd> polled;
   while (!is_stopped_.load()) {
+    // Messages that were received already lie in this object, where poll does not see them.
     for (const int rank : from) {
       if (HasMessage(rank)) return rank;
     }
@@ -182,6 +197,7 @@ std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::m
     polled.push_back({stop_event_.get(), POLLIN, 0});
     polled.push_back({wake_event_.get(), POLLIN, 0});
     const int ready_count = ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
+    // Reading clears the event, so one Wake ends one wait.
     uint64_t count = 0;
     if (::read(wake_event_.get(), &count, sizeof count) > 0) return std::nullopt;
     if (ready_count == 0) return std::nullopt;
@@ -192,6 +208,7 @@ std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::m
 void PeerLinks::Wake() { Signal(wake_event_); }
 
 void PeerLinks::Stop() {
+  // The flag comes first: a thread that wakes up looks at it.
   is_stopped_.store(true);
   Signal(stop_event_);
 }

@@ -38,6 +38,7 @@ class Rendezvous {
   RendezvousResult TakeResult() { return std::move(result_); }
 
  private:
+  // The connector is idle when it has reported each attempt; a failed one has ended Run before.
   bool is_complete() const {
     return connector_.is_idle() && result_.incoming.size() == expected_.size();
   }
@@ -94,6 +95,7 @@ void Rendezvous::Wait(Clock::time_point limit) {
 }
 
 Status Rendezvous::Run() {
+  // Visitors and own attempts go on together, because other ranks connect while this one does.
   const auto limit = Clock::now() + kRendezvousLimit;
   while (true) {
     LMDBIO_TRY_VOID(TakeOutcomes());
@@ -116,6 +118,7 @@ Result<RendezvousResult> MeetPeers(Group& group, const LinkSpec& plan) {
                                                                 : AddressPlan::Listens::kYes,
                           .connection_count = plan.sends_to.size() + plan.receives_from.size()};
   LMDBIO_TRY(JobAddresses job, ExchangeAddresses(group, needs));
+  // If one rank fails, all ranks drop their links. The door closes with the rendezvous.
   Rendezvous rendezvous(group.rank(), std::move(job), plan);
   LMDBIO_TRY_VOID(Agree(group, rendezvous.Run()));
   return rendezvous.TakeResult();

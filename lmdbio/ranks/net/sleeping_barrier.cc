@@ -48,6 +48,7 @@ Result<std::unique_ptr<SleepingBarrier>> SleepingBarrier::Create(Group& group) {
     if (barrier->neighbours_.parent) plan.sends_to.push_back(*barrier->neighbours_.parent);
     plan.receives_from = plan.sends_to;
     Result<std::unique_ptr<PeerLinks>> links = PeerLinks::Open(*barrier->roots_, plan);
+    // PeerLinks::Open has one result for all roots, so all of them use links or none does.
     if (links) barrier->links_ = std::move(*links);
   }
   LMDBIO_TRY(barrier->memory_, barrier->host_->AllocateShared(sizeof(BarrierState)));
@@ -85,6 +86,7 @@ Status SleepingBarrier::Release(BarrierState& here) {
     if (!failed || *failed) here.any_failed.store(1);
     if (!failed) met = Fail(std::move(failed).error());
   }
+  // The round comes last. It releases the ranks, and they may arrive at the next barrier at once.
   here.has_failed.store(here.any_failed.load());
   here.arrived.store(0);
   here.round.fetch_add(1);
@@ -95,6 +97,7 @@ Status SleepingBarrier::Release(BarrierState& here) {
 Status SleepingBarrier::Meet(Status mine) {
   BarrierState& here = state();
   if (!mine) here.any_failed.store(1);
+  // Read before this rank arrives, because the release may follow at once.
   const uint32_t round = here.round.load();
   const auto others = static_cast<uint32_t>(host_->size() - 1);
   Status met;
