@@ -57,6 +57,7 @@ Status MpiStatus(int code, std::string_view call) {
       fmt::format("{}: {}", call, std::string_view(text.data(), static_cast<size_t>(length))));
 }
 
+// Both questions are permitted at any time, also before MPI_Init and after MPI_Finalize.
 bool IsMpiRunning() {
   int is_initialized = 0;
   int is_finalized = 0;
@@ -77,6 +78,8 @@ Status BroadcastInPieces(MPI_Comm communicator, int root, MutableBytes bytes,
   return {};
 }
 
+// In each step every rank contributes the next piece of its bytes. The strided type puts the pieces
+// to their final places, so no second buffer is needed.
 Status AllGatherInPieces(MPI_Comm communicator, Bytes mine, MutableBytes all,
                          uint64_t piece_bytes_max) {
   int rank_count = 0;

@@ -33,6 +33,7 @@ Result<MPI_Comm> HostPart(MPI_Comm communicator) {
 
 // Collective. The name of this rank's host if `communicator` spans several hosts; else "".
 Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
+  // All calls here are collective or local, so ranks of one host and of several make the same ones.
   LMDBIO_TRY(MPI_Comm host, HostPart(communicator));
   int size = 0;
   int host_size = 0;
@@ -115,6 +116,7 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
     ++first;
   }
   MPI_Comm part = MPI_COMM_NULL;
+  // The key keeps the ranks in their order.
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
   LMDBIO_TRY(std::string host_name, HostNameIfSeveral(part));
   return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
@@ -147,6 +149,7 @@ Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
   }
   MPI_Comm duplicate = MPI_COMM_NULL;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
+  // MPI ends the job on an error by default. From here on failures are return codes.
   MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
   LMDBIO_TRY(std::string host_name, HostNameIfSeveral(duplicate));
   return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));

@@ -42,6 +42,8 @@ class WindowMemory final : public SharedMemory {
   WindowMemory(MPI_Win window, MutableBytes bytes, std::string note)
       : window_(window), bytes_(bytes), note_(std::move(note)) {}
   ~WindowMemory() override {
+    // MPI_Win_free is collective. Without all ranks it would not return, so the window is left to
+    // MPI_Finalize.
     if (is_abandoned_ || !IsMpiRunning()) return;
     MPI_Win_unlock_all(window_);
     MPI_Win_free(&window_);
@@ -187,6 +189,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateWindowMemory(MPI_Comm communicator
   MPI_Comm_size(communicator, &rank_count);
   LMDBIO_TRY_VOID(CheckRoom(communicator, rank, size_bytes, why_window));
   const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  // One page more, because the returned memory starts at a page boundary inside the window.
   const MpiWindow window = AllocateWindow(communicator, rank, size_bytes + page_bytes);
   const uint64_t page_distance = -reinterpret_cast<uintptr_t>(window.address) % page_bytes;
   LMDBIO_TRY_VOID(CheckOutcomes(

@@ -30,6 +30,7 @@ Status CheckMpiThread(MpiCaller caller) {
     return Fail(ErrorCode::kInvalidArgument,
                 "the calling thread is not the thread that initialized MPI");
   }
+  // The standard orders the four levels by their numbers.
   const int needed = caller == MpiCaller::kAnyThread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   int given = MPI_THREAD_SINGLE;
   LMDBIO_TRY_VOID(MpiStatus(MPI_Query_thread(&given), "MPI_Query_thread"));

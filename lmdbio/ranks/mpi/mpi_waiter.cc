@@ -41,6 +41,9 @@ void MpiWaiter::Stop(const Error& why) {
   health_.GiveUp(why);
 }
 
+// MPI_Test also makes MPI progress, so the sleeps between tests delay other messages too. If the
+// health check fails, the request stays active, and MPI may still write to its memory
+// (base/kept_memory.h).
 Status MpiWaiter::Await(MPI_Request& request) {
   std::chrono::microseconds sleep = kLeastSleep;
   for (int looks = 0;; ++looks) {
@@ -49,6 +52,7 @@ Status MpiWaiter::Await(MPI_Request& request) {
     LMDBIO_TRY_VOID(MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (is_done != 0) return {};
     const auto now = Clock::now();
+    // The check is rare, because it costs more than a test.
     if (now >= next_health_check_) {
       next_health_check_ = now + ranks::kHealthNap;
       Status health = health_.Check();
