@@ -196,8 +196,10 @@ void Modernise(lmdbio_options& options) {
 }  // namespace
 
 Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
+  // The size of the caller's struct tells its version. Fields that it lacks are 0, the default.
   LMDBIO_TRY(lmdbio_options complete,
              CompleteStruct("options", "LMDBIO_OPTIONS_INIT", options, kEarlierStructBytes));
+  // Version 0.1.0 had two structs, and both end before `shuffle`.
   const bool is_earlier =
       options != nullptr && complete.struct_size <= offsetof(lmdbio_options, shuffle);
   if (is_earlier) Modernise(complete);
@@ -207,6 +209,7 @@ Result<lmdbio_options> CompleteOptions(const lmdbio_options* options) {
 Result<LoaderOptions> LoaderOptionsOf(const lmdbio_options& options) { return TakeFields(options); }
 
 Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& options) {
+  // One struct serves loaders and datasets. A dataset ignores the options of order and ranks.
   LMDBIO_TRY(const LoaderOptions all, LoaderOptionsOf(options));
   load::RecordReaderOptions to;
   to.database_name = all.database_name;

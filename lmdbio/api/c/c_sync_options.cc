@@ -54,6 +54,7 @@ Status TakeField(std::string_view field, int64_t value, To& to) {
 template <typename Rep, typename Period>
 Status TakeField(std::string_view field, int64_t value, std::chrono::duration<Rep, Period>& to) {
   using Unit = std::chrono::duration<Rep, Period>;
+  // A year at most, so that sums with points in time do not overflow.
   constexpr int64_t kMost = std::chrono::duration_cast<Unit>(std::chrono::hours(24 * 365)).count();
   int64_t count = to.count();
   LMDBIO_TRY_VOID(TakeOrNone(field, value, kMost, count));
@@ -90,6 +91,7 @@ Status TakeShape(const lmdbio_sync_request& from, sync::Request& to) {
   if (to.operation == Operation::kBarrier || to.operation == Operation::kJoin) return {};
   if (from.shape == nullptr) {
     if (from.dimension_count > 0) return BadField("request.shape", "is NULL");
+    // Without a shape the tensor has one dimension.
     to.shape = {from.count};
     return {};
   }
@@ -112,6 +114,8 @@ Status TakeName(const lmdbio_sync_request& from, sync::Request& to) {
 Status TakeKinds(const lmdbio_sync_request& from, sync::Request& to) {
   using sync::DataType;
   using sync::ReduceOp;
+  // Each list is in the order of its enum in lmdbio_sync.h. The assertion below notices a new
+  // constant.
   constexpr Operation kOperations[] = {
       Operation::kAllReduce,     Operation::kBroadcast, Operation::kAllGather, Operation::kAllToAll,
       Operation::kReduceScatter, Operation::kBarrier,   Operation::kJoin};
@@ -154,12 +158,16 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   choice.log_context = from.log_context;
   sync::SyncOptions& to = choice.options;
   LMDBIO_TRY_VOID(TakeFields(from, to));
+  // The transport is no option of the core library, because only liblmdbio_mpi has the one over
+  // MPI.
   const std::string_view transport = from.transport == nullptr ? "own" : from.transport;
   if (transport != "own" && transport != "mpi") {
     return BadField("options.transport",
                     fmt::format("'{}' is unknown; expected own or mpi", transport));
   }
   choice.has_mpi_transport = transport == "mpi";
+
+  // Names and ranges are checked by the library, for all languages alike.
   if (Status checked = to.Check(); !checked) {
     return Fail(std::move(checked).error().Within("options"));
   }
@@ -180,6 +188,7 @@ Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int ra
   to.root = from.root;
   if (to.operation == Operation::kAllToAll) {
     if (from.splits == nullptr) return BadField("request.splits", "is NULL");
+    // The caller's array has one number for each rank.
     to.splits.assign(from.splits, from.splits + rank_count);
   }
   submission.input = static_cast<const std::byte*>(from.input);

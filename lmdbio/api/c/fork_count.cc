@@ -1,3 +1,7 @@
+// A child of fork() finds out by a counter that it is one: a handler of pthread_atfork raises it.
+// The handlers also hold the mutexes of the handle tables during the fork, so that the child gets
+// them unlocked and the tables whole. No thread holds two of these mutexes, so their order does not
+// matter.
 #include "lmdbio/api/c/fork_count.h"
 
 #include <pthread.h>
@@ -32,6 +36,7 @@ void AfterForkInChild() {
   AfterFork();
 }
 
+// Registered once in the process; the system never removes the handlers.
 void WatchForks() {
   static const int once = ::pthread_atfork(&BeforeFork, &AfterFork, &AfterForkInChild);
   LMDBIO_CHECK(once == 0);
@@ -46,6 +51,7 @@ uint64_t ForkCount() {
 
 void HoldDuringFork(std::mutex& mutex) {
   WatchForks();
+  // Claims the first free place. Several tables may be created at once.
   for (auto& place : held) {
     std::mutex* none = nullptr;
     if (place.compare_exchange_strong(none, &mutex)) return;

@@ -1,3 +1,6 @@
+// Each function has the same frame: find the object of the handle, take a turn on it, call C++, and
+// keep the text of an error. Results that the caller gets as pointers lie in the object, and live
+// as long as lmdbio.h says. No exception leaves a function (Guarded).
 #include "lmdbio/api/c/lmdbio.h"
 
 #include <algorithm>
@@ -13,6 +16,7 @@ using namespace lmdbio::api;  // NOLINT
 
 namespace {
 
+// 1002003 for version 1.2.3, so that programs compare versions as numbers.
 constexpr int kVersionNumber =
     LMDBIO_VERSION_MAJOR * 1000000 + LMDBIO_VERSION_MINOR * 1000 + LMDBIO_VERSION_PATCH;
 
@@ -25,6 +29,7 @@ lmdbio_record RecordOf(Bytes key, Bytes value, uint64_t position) {
 Result<lmdbio_options> ReadArguments(HandleState& handle, const char* path,
                                      const lmdbio_options* options) {
   if (path == nullptr) return Fail(ErrorCode::kInvalidArgument, "the path is NULL");
+  // The log is set before the object opens, so it gets the notes of Open.
   LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(options));
   handle.log = complete.log;
   handle.log_context = complete.log_context;
@@ -59,6 +64,7 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
 
 // Fills the batch of the handle from the loader, and returns it to the caller.
 void HandOut(LoaderHandle& handle, const lmdbio_batch** out_batch) {
+  // The records are pointers into the batch; nothing is copied but 32 bytes for each.
   const load::Batch& batch = handle.loader->batch();
   const size_t count = batch.record_count();
   handle.records.resize(count);
@@ -82,6 +88,8 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
     if (out_batch == nullptr) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_batch is NULL");
     }
+    // The pointers of the last batch end here, even if this call fails. Notes are taken after a
+    // failure too, because they may explain it.
     using Step = load::Loader::Step;
     handle.has_batch = false;
     const Result<Step> step = handle.loader->NextWithin(limit);
@@ -101,6 +109,8 @@ int WentOn(LoaderHandle& handle, const Status& status) {
 
 }  // namespace
 
+// For liblmdbio_mpi, which makes the group. A failed group is passed on, so that a handle exists
+// and has the message.
 int lmdbio::api::OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* path,
                              const lmdbio_options* options, lmdbio_loader** out_loader) noexcept {
   return OpenHandleInGroup<LoaderTable, LoaderHandle>(
@@ -120,6 +130,7 @@ const char* lmdbio_strerror(int status) {
       return "end of the stream";
     case LMDBIO_TIMEOUT:
       return "no result within the time limit";
+    // The other codes are numbers of ErrorCode, in which the C constants follow each other.
     default:
       break;
   }
@@ -134,6 +145,7 @@ const char* lmdbio_version(int* out_number) {
 
 int lmdbio_open(const char* path, const lmdbio_options* options, lmdbio_loader** out_loader) {
   return OpenHandle<LoaderTable, LoaderHandle>(out_loader, [&](LoaderHandle& handle) -> Status {
+    // A process alone; num_shards and shard_id replace ranks.
     handle.group = ranks::SoloGroup();
     return OpenLoader(handle, path, options);
   });
@@ -155,6 +167,7 @@ int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size
     if (!handle.has_batch) {
       return refuse("there is no current batch to copy; call lmdbio_next first");
     }
+    // All checks come before the first byte is written, so `rows` is complete or unchanged.
     const std::vector<lmdbio_record>& records = handle.records;
     if (row_count < records.size()) {
       return refuse(fmt::format("{} records do not fit into {} rows", records.size(), row_count));
@@ -217,6 +230,7 @@ int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_count
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_counters is NULL");
     }
     const load::LoaderCounters from = handle.loader->counters();
+    // The order of the fields is that of the C struct.
     handle.counters = {from.batch_count,   from.record_count,  from.skipped_count,
                        from.payload_bytes, from.epoch_count,   from.dropped_count,
                        from.wrapped_count, from.wait_s,        from.next_cpu_s,
@@ -231,6 +245,7 @@ int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_count
 int lmdbio_get_options(lmdbio_loader* loader, const char** out_text) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
     if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
+    // Written once, at Open, because the options never change.
     *out_text = handle.options.c_str();
     return LMDBIO_OK;
   });
@@ -247,6 +262,7 @@ int lmdbio_describe(lmdbio_loader* loader, const char** out_text) {
 
 int lmdbio_pin_compute(lmdbio_loader* loader) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [](LoaderHandle& handle) -> int {
+    // Pins the calling thread, and the threads that it starts later.
     const Status pinned = PinThisThread(handle.loader->placement().compute);
     return pinned ? LMDBIO_OK : handle.Keep(pinned.error());
   });
@@ -268,6 +284,7 @@ int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t
     if (out_records == nullptr || (numbers == nullptr && count > 0)) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "numbers or out_records is NULL");
     }
+    // A failed read leaves the dataset usable; the earlier records are no longer valid.
     const auto found = handle.reader->Read({numbers, count});
     if (!found) return handle.Keep(found.error());
     handle.records.resize(count);

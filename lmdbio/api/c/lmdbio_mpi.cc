@@ -21,6 +21,7 @@ Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncC
     LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator));
   }
   if (choice.has_mpi_collectives()) {
+    // Made later, when the health of the job exists.
     parts.collectives = [communicator](ranks::Health& health) {
       return sync::MpiCollectives(communicator, health, {});
     };

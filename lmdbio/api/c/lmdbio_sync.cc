@@ -1,3 +1,6 @@
+// As lmdbio.cc, but several threads may use a handle at once. Calls take no turns. A shared lock
+// keeps the synchronizer open during a call, and closing takes the same lock exclusively. Messages
+// and texts are kept for each thread, so no thread loses a result to another.
 #include "lmdbio/api/c/lmdbio_sync.h"
 
 #include <algorithm>
@@ -27,11 +30,13 @@ Status OpenSync(SyncHandle& handle, const lmdbio_sync_options* c_options,
                   fmt::format("options.{}: 'mpi' needs a communicator; call lmdbio_sync_open_mpi",
                               choice->has_mpi_collectives() ? "collective" : "transport"));
   }
+  // If one rank has wrong options, all ranks fail here. Otherwise the others would wait in Create.
   LMDBIO_TRY(choice, ranks::ForAll(*handle.group, std::move(choice)));
   // The maker depends on this option; the synchronizer compares the other options.
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(*handle.group, "the options", choice->TransportWords()));
   sync::SyncParts parts;
   if (choice->log != nullptr) {
+    // The lambda holds a copy, because the caller's struct ends with this call.
     parts.log = [choice = *choice](const std::string& line) {
       choice.log(choice.log_context, line.c_str());
     };
@@ -60,6 +65,7 @@ int WithSync(lmdbio_sync* sync, Call&& call) noexcept {
     } else if (!lock.try_lock()) {
       return LMDBIO_BAD_HANDLE;
     }
+    // Another thread has closed the handle between Find and the lock.
     if (object->synchronizer == nullptr) return LMDBIO_BAD_HANDLE;
     return Guarded(object.get(), [&] { return call(*object); });
   });
@@ -70,7 +76,7 @@ int Told(SharedHandleState& handle, const Status& status) {
 }
 
 // Returns the function that calls the program's callback. It records `number`, so that WaitFor can
-// refuse a wait inside the callback.
+// refuse a wait inside the callback. The callback runs in the helper thread of the synchronizer.
 std::function<void(const Status&)> CallbackOf(const lmdbio_sync_request& request,
                                               std::uintptr_t number) {
   if (request.callback == nullptr) return {};
@@ -92,6 +98,8 @@ Result<sync::Submission> TakeRequest(const SyncHandle& handle, const lmdbio_sync
   return submission;
 }
 
+// The operation keeps the number of its synchronizer, so that WaitFor knows whose callback would
+// wait for itself.
 lmdbio_sync_op* HandOut(const SyncHandle& handle, sync::Handle operation) {
   auto op = std::make_shared<OpHandle>();
   op->owner = handle.number;
@@ -99,6 +107,7 @@ lmdbio_sync_op* HandOut(const SyncHandle& handle, sync::Handle operation) {
   return OpTable::Of().Add(std::move(op));
 }
 
+// Takes the Result and not its value, so that the text of a wrong request goes to the handle.
 int SubmitOne(SyncHandle& handle, Result<sync::Submission> submission, lmdbio_sync_op** out_op) {
   if (out_op == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_op is NULL");
   if (!submission) return handle.Keep(submission.error());
@@ -108,6 +117,8 @@ int SubmitOne(SyncHandle& handle, Result<sync::Submission> submission, lmdbio_sy
   return LMDBIO_OK;
 }
 
+// A NULL node is a computation without a collective. Callbacks of nodes are ignored: a graph
+// describes operations that are submitted later.
 Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request* const* nodes,
                             size_t node_count, const uint32_t* edges, size_t edge_count) {
   if ((nodes == nullptr && node_count > 0) || (edges == nullptr && edge_count > 0)) {
@@ -138,6 +149,7 @@ Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request*
 // Waits for an operation, at most for `limit`.
 int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
+    // An operation that is done may be asked in a callback: nothing waits then.
     if (calling_back == handle.owner && !handle.handle->is_done()) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT,
                          "a callback must not wait: the operation would wait for the callback");
@@ -178,6 +190,7 @@ int lmdbio_sync_place(lmdbio_sync* sync, uint64_t size_bytes, void** out_memory)
     if (out_memory == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_memory is NULL");
     const auto memory = handle.synchronizer->Place(size_bytes);
     if (!memory) return handle.Keep(memory.error());
+    // The memory belongs to the synchronizer and ends with it.
     *out_memory = memory->data();
     return LMDBIO_OK;
   });
@@ -203,11 +216,13 @@ int lmdbio_sync_close(lmdbio_sync* sync) {
                           "a callback must not close its synchronizer: closing waits for the "
                           "callback");
     }
+    // Only one of several closing threads gets the handle. From here on no new call finds it.
     if (!SyncTable::Of().Take(sync)) return LMDBIO_BAD_HANDLE;
     if (object->is_forked()) {
       object->LeaveAlone();
       return LMDBIO_OK;
     }
+    // Waits for the calls under way. The synchronizer uses the group, so it ends first.
     const std::lock_guard lock(object->closing);
     object->synchronizer.reset();
     object->group.reset();
@@ -227,6 +242,7 @@ int lmdbio_sync_submit(lmdbio_sync* sync, const lmdbio_sync_request* request,
 
 int lmdbio_sync_allreduce(lmdbio_sync* sync, const char* name, void* values, int64_t count,
                           int type, lmdbio_sync_op** out_op) {
+  // In place: input and output are the same memory.
   lmdbio_sync_request request = LMDBIO_SYNC_REQUEST_INIT;
   request.name = name;
   request.type = type;
@@ -242,6 +258,8 @@ int lmdbio_sync_submit_group(lmdbio_sync* sync, const lmdbio_sync_request* const
     if (requests == nullptr || out_ops == nullptr || count == 0) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "requests or out_ops is NULL, or count is 0");
     }
+    // All requests are read before the first is submitted: a group is submitted whole or not at
+    // all.
     std::vector<sync::Submission> submissions;
     for (size_t i = 0; i < count; ++i) {
       auto submission = TakeRequest(handle, requests[i]);
@@ -260,6 +278,7 @@ int lmdbio_sync_submit_group(lmdbio_sync* sync, const lmdbio_sync_request* const
 int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* nodes,
                           size_t node_count, const uint32_t* edges, size_t edge_count) {
   return WithSync(sync, [&](SyncHandle& handle) -> int {
+    // The graph is copied, so the caller may free its arrays.
     const auto graph = GraphOf(handle, nodes, node_count, edges, edge_count);
     if (!graph) return handle.Keep(graph.error());
     return Told(handle, handle.synchronizer->SetGraph(*graph));
@@ -288,8 +307,10 @@ int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_res
     if (!handle.handle->is_done()) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "the operation is not done; wait for it first");
     }
+    // Returns the error of an operation that is done and has failed; it has no result.
     const Result<bool> done = handle.handle->WaitFor(std::chrono::milliseconds(0));
     if (!done) return handle.Keep(LMDBIO_INVALID_ARGUMENT, done.error().message());
+    // Several threads may ask for the result of one operation.
     std::call_once(handle.has_result, [&] {
       const Bytes data = handle.handle->result();
       const std::vector<int64_t>& rows = handle.handle->result_rows();
@@ -311,6 +332,7 @@ int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_counters is NULL");
     }
     const sync::SyncCounters from = handle.synchronizer->counters();
+    // Memory of the calling thread, because another thread may ask at the same time.
     ThreadResults& lent = handle.lent();
     lent.counters = {from.cycle_count,        from.control_message_count, from.control_bytes,
                      from.collective_count,   from.collective_bytes,      from.tensor_count,
