@@ -74,6 +74,7 @@ void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& 
       direct_end = stop;
     }
   }
+  // Without a direct part the first call covers the whole block, and the others add nothing.
   AppendParts(block, block.offset, direct_begin, false, parts);
   AppendParts(block, direct_begin, direct_end, true, parts);
   AppendParts(block, direct_end, end, false, parts);
@@ -84,12 +85,15 @@ Result<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& data_path,
   UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
   std::unique_ptr<BlockFile> file(new BlockFile(data_path, std::move(fd), options.reads_ahead));
+  // The advice holds for this open file alone, so other programs keep their read-ahead.
   if (!options.reads_ahead) ::posix_fadvise(file->buffered_fd(), 0, 0, POSIX_FADV_RANDOM);
   if (options.cache == CachePolicy::kDirect) LMDBIO_TRY_VOID(file->OpenDirect());
   return file;
 }
 
 Status BlockFile::OpenDirect() {
+  // A second descriptor, because O_DIRECT belongs to the open file and the edges of blocks need the
+  // cache.
   UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
   if (!fd) {
     RefuseDirect(errno);

@@ -41,6 +41,8 @@ std::optional<PendingRead> BlockQueue::Next() {
   return part;
 }
 
+// Every call counts, also those that fail. So the counters show the requests that reach the
+// storage.
 void BlockQueue::Count(const PendingRead& part, ssize_t got) {
   const uint64_t bytes = got > 0 ? static_cast<uint64_t>(got) : 0;
   counters_.request_count += 1;
@@ -63,6 +65,7 @@ Result<milliseconds> BlockQueue::Judge(PendingRead& part, ssize_t got) {
 void BlockQueue::Take(PendingRead part, ssize_t got) {
   Count(part, got);
   Result<milliseconds> pause = Judge(part, got);
+  // A short read is no failure: its rest is read again at once.
   if (pause && !part.progress.is_done()) {
     part.is_retry = true;
     parts_.AddAgain(part, *pause);
@@ -76,6 +79,7 @@ void BlockQueue::Take(PendingRead part, ssize_t got) {
   free_blocks_.push_back(part.owner);
 }
 
+// Blocks count as outstanding until they are handed back, so the caller never misses one.
 std::span<BlockDone> BlockQueue::TakeDone() {
   const std::span<BlockDone> done = done_.Take();
   outstanding_ -= done.size();

@@ -33,6 +33,7 @@ Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_pa
              }));
   Bytes map;
   if (size_bytes > 0) {
+    // The size at Open bounds the map. A file that grows later is read up to this size.
     void* address =
         ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, file->buffered_fd(), /*offset=*/0);
     if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
@@ -103,6 +104,7 @@ void MmapEngine::AwaitRun() {
   }
 }
 
+// One block in each call: the caller can use it before the next copy sleeps in a page fault.
 Result<std::span<BlockDone>> MmapEngine::Poll() {
   if (!waiting_.empty()) {
     // Announces again when half of the announced bytes are copied, so that storage stays busy.

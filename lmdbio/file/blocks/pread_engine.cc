@@ -42,6 +42,7 @@ PreadEngine::PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& o
       threads_max_(std::min(options.queue_depth, kThreadsMax)),
       queue_(*file_, options.retry_pause) {}
 
+// A thread ends after the read that it is in, because a blocking read cannot be cancelled.
 PreadEngine::~PreadEngine() {
   {
     const std::scoped_lock lock(mutex_);
@@ -77,6 +78,7 @@ Status PreadEngine::StartThreads(uint64_t wanted) {
 
 Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   if (blocks.empty()) return {};
+  // Threads start with the first blocks that need them. An engine that reads little has few.
   LMDBIO_TRY_VOID(StartThreads(outstanding() + blocks.size()));
   file_->Announce(blocks);
   {
@@ -118,6 +120,7 @@ void PreadEngine::AwaitWork(std::unique_lock<std::mutex>& lock) {
 
 Result<std::span<BlockDone>> PreadEngine::WaitSome(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
+  // Without outstanding blocks none would ever come, so the wait ends.
   const auto has_come = [this] { return queue_.outstanding() == 0 || queue_.has_done(); };
   if (limit == kNoLimit) {
     block_done_.wait(lock, has_come);

@@ -20,10 +20,12 @@ struct Freed {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
 
-// Reads `count` pieces at random offsets, all at once. Returns the mean seconds of one read.
+// Reads `count` pieces at random offsets, all at once. Returns the mean seconds of one read. The
+// reads overlap, as those of the loader do. So the mean is the time that one more read adds.
 Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_bytes,
                          uint64_t file_bytes, MutableBytes memory, std::mt19937_64& random) {
   std::vector<BlockRead> reads;
+  // Page boundaries, because direct reads need them.
   const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kPageBytes);
   for (uint64_t i = 0; i < count; ++i) {
     reads.push_back(
@@ -64,10 +66,12 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
   if (large_bytes == 0) return kAssumedCost;
   const uint64_t memory_bytes = std::max(kSmallReads * kPageBytes, kLargeReads * large_bytes);
   const std::unique_ptr<std::byte, Freed> memory(
+      // Aligned, so that direct reads take their usual path.
       static_cast<std::byte*>(std::aligned_alloc(kPageBytes, AlignUp(memory_bytes, kPageBytes))));
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   const MutableBytes bytes(memory.get(), memory_bytes);
   std::fill(bytes.begin(), bytes.end(), std::byte{0});  // page faults must not count as storage
+  // An engine of its own, so that the trial reads do not mix with blocks in flight.
   EngineOptions own = options;
   own.memory = {};
   LMDBIO_TRY(const auto engine, OpenBlockEngine(path, own));

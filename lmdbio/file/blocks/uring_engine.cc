@@ -23,6 +23,8 @@ Result<std::unique_ptr<BlockEngine>> UringEngine::Open(const std::string& data_p
   return engine;
 }
 
+// Registered descriptors and buffers save the kernel a lookup and the pinning of pages for each
+// read. A refusal only costs this gain: the memory lock limit is low on many systems.
 void UringEngine::RegisterFiles() {
   has_files_ = ring_->RegisterFiles(std::array{file_->buffered_fd(), file_->direct_fd()});
 }
@@ -43,6 +45,7 @@ int UringEngine::RegisteredBuffer(MutableBytes destination) const {
   const auto memory = reinterpret_cast<uintptr_t>(fixed_memory_.data());
   if (begin < memory || begin - memory >= fixed_memory_.size()) return -1;
   if (destination.size() > fixed_memory_.size() - (begin - memory)) return -1;
+  // A destination that crosses two buffers is read without registration.
   const uint64_t first = (begin - memory) / kPartBytesMax;
   const uint64_t last = (begin - memory + destination.size() - 1) / kPartBytesMax;
   return first == last ? static_cast<int>(first) : -1;
@@ -97,6 +100,7 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
   if (limit != kNoLimit) end = Clock::now() + limit;
   Reap();
   PrepareReads();
+  // A turn may end without a block: a retry has become due, a read was short, or a signal came.
   while (!queue_.has_done() && queue_.outstanding() > 0) {
     // Sleeps until the next retry is due or the limit passes, whichever is earlier.
     const std::optional<Clock::time_point> due = queue_.next_due();
@@ -110,6 +114,7 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
   return queue_.TakeDone();
 }
 
+// Reaps twice: the submission itself may complete reads that are in the page cache.
 Result<std::span<BlockDone>> UringEngine::Poll() {
   LMDBIO_TRY_VOID(CheckRing());
   Reap();
