@@ -34,6 +34,7 @@ Result<std::string> FindDataFile(const std::string& path) {
     if (!inside) return Fail(std::move(inside).error());
     mode = *inside;
   }
+  // LMDB can also use a block device in place of a file.
   if (!S_ISREG(mode) && !S_ISBLK(mode)) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is not a regular file", data_path));
   }
@@ -43,6 +44,7 @@ Result<std::string> FindDataFile(const std::string& path) {
 std::string ProvenancePath(const std::string& data_path, std::string_view database_name) {
   std::string path = data_path;
   if (!database_name.empty()) path += '.';
+  // A name may hold any bytes, also `/`. The escaped form is one component of a path.
   for (const char c : database_name) {
     const auto byte = static_cast<unsigned char>(c);
     if (std::isalnum(byte) != 0 || c == '-' || c == '_') {

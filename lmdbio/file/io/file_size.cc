@@ -34,6 +34,7 @@ Result<SizeAndMode> Look(int fd) {
 
 Result<uint64_t> FileSizeBytes(int fd) {
   LMDBIO_TRY(const SizeAndMode found, Look(fd));
+  // The size of a block device is 0 in both structs.
   if (!S_ISBLK(found.mode)) return found.size_bytes;
   uint64_t device_bytes = 0;
   if (::ioctl(fd, BLKGETSIZE64, &device_bytes) != 0) {

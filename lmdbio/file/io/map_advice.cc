@@ -18,6 +18,7 @@ constexpr uint64_t kStepBytes = 128 << 10;
 }  // namespace
 
 void AdviseWillNeed(Bytes map, Extent extent) {
+  // madvise takes addresses at page boundaries only, so the first page is included whole.
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map.size());
   for (uint64_t at = extent.offset / kPageBytes * kPageBytes; at < end; at += kStepBytes) {
     ::madvise(const_cast<std::byte*>(map.data()) + at, std::min(kStepBytes, end - at),

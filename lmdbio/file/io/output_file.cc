@@ -101,6 +101,7 @@ Result<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) 
     temporary = fmt::format("{}.{:08x}.tmp", target, std::random_device()());
     fd = UniqueFd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   } else {
+    // A device or FIFO has no content that a rename could protect.
     fd = UniqueFd(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   }
   if (!fd) return Fail(CannotBeWritten(errno, path));
@@ -110,6 +111,7 @@ Result<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) 
 
 Status OutputFile::Write(Bytes bytes) {
   if (buffer_.size() + bytes.size() > kBufferBytes) LMDBIO_TRY_VOID(Flush());
+  // Large writes gain nothing from the buffer.
   if (bytes.size() > kBufferBytes) return WriteFully(fd_.get(), path_, bytes);
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
   return {};
@@ -130,6 +132,8 @@ Status OutputFile::Publish() {
 }
 
 Status OutputFile::Replace() {
+  // The content was synced before. So after a crash the name leads to the old file or to the new
+  // one.
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     return Fail(ErrnoError(errno, path_, "cannot be replaced"));
   }

@@ -13,6 +13,7 @@ namespace lmdbio::file {
 
 using std::chrono::milliseconds;
 
+// EIO is among them, because remote storage may answer again after a moment.
 bool MayPass(int error_number) {
   return error_number == EINTR || error_number == EAGAIN || error_number == EIO ||
          error_number == ECANCELED;

@@ -8,6 +8,7 @@ namespace lmdbio::file {
 
 Status ReadBatch(std::unique_ptr<UringRing> ring, std::span<const ReadRequest> requests,
                  const BatchOptions& options) {
+  // The owner of a read is its index among the requests.
   ReadQueue queue;
   for (size_t i = 0; i < requests.size(); ++i) {
     queue.Add({.progress = ReadProgress(requests[i]), .owner = i});

@@ -71,6 +71,7 @@ UringRing::UringRing(UniqueRing ring, uint32_t depth) : ring_(std::move(ring)), 
   for (uint32_t i = depth; i > 0; --i) free_places_.push_back(i - 1);
 }
 
+// The kernel may still write to the caller's memory, so the ring ends after its reads.
 UringRing::~UringRing() { AwaitInFlight(); }
 
 bool UringRing::RegisterFiles(std::span<const int> fds) {
@@ -85,6 +86,7 @@ bool UringRing::RegisterBuffers(std::span<const iovec> buffers) {
 void UringRing::Prepare(const PendingRead& read, const RingFile& file) {
   io_uring_sqe* sqe = io_uring_get_sqe(ring_.get());
   LMDBIO_CHECK(HasRoom() && sqe != nullptr);  // the ring has at least places_.size() entries
+  // The place is the user data of the request, so a completion leads back to its read.
   const uint32_t place = free_places_.back();
   free_places_.pop_back();
   places_[place] = {read, file.fd};
@@ -103,6 +105,7 @@ void UringRing::Prepare(const PendingRead& read, const RingFile& file) {
 }
 
 Status UringRing::Submit() {
+  // A transient refusal leaves the requests in the ring, and the next call submits them again.
   if (io_uring_sq_ready(ring_.get()) == 0) return {};
   const int rc = io_uring_submit(ring_.get());
   return rc < 0 && !IsTransient(-rc) ? FailRing(-rc) : Status();
@@ -123,6 +126,8 @@ int UringRing::SubmitAndSleep(std::optional<TimePoint> until) {
 }
 
 Status UringRing::SubmitAndWait(std::optional<TimePoint> until) {
+  // Nothing is in flight, so only the retry time can end the sleep. The kernel would wait for a
+  // completion.
   if (free_places_.size() == places_.size()) {
     LMDBIO_CHECK(until.has_value());  // without a read or a limit the sleep would never end
     std::this_thread::sleep_until(*until);
@@ -145,6 +150,7 @@ Status UringRing::SubmitAndWait(std::optional<TimePoint> until) {
   return FailRing(EAGAIN);
 }
 
+// The reads in flight still write to the caller's memory, so they end before the error is returned.
 Status UringRing::FailRing(int error_number) {
   AwaitInFlight();
   const Error error = ErrnoError(error_number, "", "io_uring_enter");
