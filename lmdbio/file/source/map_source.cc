@@ -37,6 +37,7 @@ Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path)
     void* address = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
     if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
     map = Bytes(static_cast<const std::byte*>(address), size_bytes);
+    // Without read-ahead by the kernel: callers know the pages that they need, and announce them.
     ::madvise(address, size_bytes, MADV_RANDOM);
   }
   return std::unique_ptr<MapSource>(new MapSource(data_path, std::move(fd), map));

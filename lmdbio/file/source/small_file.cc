@@ -24,6 +24,7 @@ Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t s
     return Fail(ErrorCode::kResourceExhausted, fmt::format("{}: has {} bytes; expected at most {}",
                                                            path, size_bytes, size_bytes_max));
   }
+  // A file that shrinks now is an error of the read; one that grows is read as it was.
   std::vector<std::byte> bytes(size_bytes);
   LMDBIO_TRY_VOID(file->Read({0, size_bytes}, bytes).map_error(with_path));
   return bytes;
