@@ -76,6 +76,7 @@ void FlightRecorder::Record(FlightKind kind, std::string_view name, FlightDetail
 void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_view name,
                               FlightDetail detail) {
   constexpr auto kRelease = std::memory_order_release;
+  // The number is unique, and relaxed order suffices: the state of the slot orders everything else.
   const uint64_t order = next_.fetch_add(1, std::memory_order_relaxed);
   EventSlot& slot = slots_[order % capacity_];
   uint64_t state = slot.state.load(std::memory_order_relaxed);
@@ -101,6 +102,7 @@ void FlightRecorder::RecordAt(int64_t steady_ns, FlightKind kind, std::string_vi
   slot.bytes.store(detail.bytes, kRelease);
   slot.collective.store(detail.collective, kRelease);
   slot.kind_and_name_bytes.store(static_cast<uint64_t>(kind) << 32 | name_bytes, kRelease);
+  // Words behind the name keep bytes of older events; the length hides them.
   const size_t word_count = (name_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
   for (size_t i = 0; i < word_count; ++i) slot.name[i].store(words[i], kRelease);
   slot.state.store(2 * order + 2, kRelease);
@@ -136,6 +138,7 @@ std::vector<std::string> FlightRecorder::Lines() const {
     Event event;
     if (Read(slots_[i], event)) events.push_back(std::move(event));
   }
+  // The slots are in the order of the ring, and some may have been lost to a newer event.
   std::ranges::sort(events, {}, &Event::order);
   std::vector<std::string> lines;
   lines.reserve(events.size());

@@ -35,9 +35,12 @@ StallClock::time_point StallWatch::DueAt(const PendingTensor& tensor) const {
 
 StallFindings StallWatch::Look(std::span<const PendingTensor> pending, StallClock::time_point now) {
   StallFindings findings;
+  // Longest wait first: the lines name the oldest tensors, and only the oldest can pass the limit
+  // first.
   std::vector<size_t> order(pending.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](size_t i) { return pending[i].since; });
+  // Built anew from the pending tensors, so tensors that are done leave no entry behind.
   std::map<Key, StallClock::time_point> reported_at;
   size_t due_count = 0;
   for (const size_t i : order) {
@@ -50,6 +53,7 @@ StallFindings StallWatch::Look(std::span<const PendingTensor> pending, StallCloc
     } else if (last != reported_at_.end()) {
       reported_at[key] = last->second;
     }
+    // Tensors beyond the last line count as reported, or they would be due at every call.
     if (!is_due || ++due_count > kLinesMax) continue;
     findings.lines.push_back(StallText(tensor, now));
     findings.reported.push_back(i);

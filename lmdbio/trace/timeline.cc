@@ -49,6 +49,7 @@ Result<std::unique_ptr<Timeline>> Timeline::Open(const TimelineOptions& options)
   return timeline;
 }
 
+// Both event lists are allocated here, so that an event needs no memory of its own.
 Timeline::Timeline(const TimelineOptions& options, std::string path, UniqueFd file)
     : event_count_max_(options.buffer_bytes / sizeof(TimelineEvent)),
       last_write_ns_(SteadyNow()),
@@ -100,13 +101,16 @@ TimelineTensor Timeline::Begin(std::string_view name, uint64_t bytes, int64_t st
   Lock lock(mutex_);
   auto known = rows_.find(name);
   if (known == rows_.end()) {
+    // A viewer cannot show so many rows, and names that never repeat would fill the memory.
     if (rows_.size() == kRowsMax) return {};
     const auto number = static_cast<uint32_t>(rows_.size());
     known = rows_.try_emplace(std::string(name), TimelineRow{.number = number}).first;
   }
   auto& [key, row] = *known;  // references to map elements stay valid
+  // Counted even if the event is dropped: lmdbio-timeline compares the numbers of all ranks.
   ++row.begin_count;
   if (!HasRoom(lock)) return {};
+  // The name is written before the first event of its row.
   if (!std::exchange(row.is_named, true)) {
     events_.push_back({.kind = EventKind::kRow, .row = row.number, .name = key});
   }
@@ -171,9 +175,12 @@ void Timeline::Bucket(const BucketSpan& bucket) {
 
 void Timeline::Waited(std::string_view tensor, int64_t begin_ns, int64_t end_ns) {
   Lock lock(mutex_);
+  // The first wait is written whatever its length. So lmdbio-timeline knows that waits are
+  // recorded.
   if (has_waits_ && end_ns - begin_ns < kLookNs) return;
   if (!HasRoom(lock)) return;
   has_waits_ = true;
+  // A tensor without a row is waited for as well; the event then names no row.
   const auto found = rows_.find(tensor);
   events_.push_back({.kind = EventKind::kWait,
                      .row = found == rows_.end() ? TimelineEvent::kNoRow : found->second.number,
@@ -185,6 +192,7 @@ void Timeline::Mark(std::string_view what, int64_t steady_ns) {
   Add({.kind = EventKind::kMark, .name = what, .begin_ns = steady_ns});
 }
 
+// Waits for a thread that is writing, because batches must reach the file in their order.
 Status Timeline::FlushLocked(Lock& lock) {
   written_.wait(lock, [this] { return !is_writing_; });
   if (!is_over_ && !events_.empty()) WriteOut(lock);
@@ -193,6 +201,7 @@ Status Timeline::FlushLocked(Lock& lock) {
 
 Status Timeline::TellFailure() {
   if (!failure_) return {};
+  // The first caller gets the error. Later calls succeed and do nothing.
   Error failure = *std::move(failure_);
   failure_.reset();
   return Fail(std::move(failure));
@@ -200,6 +209,7 @@ Status Timeline::TellFailure() {
 
 Status Timeline::FlushIfDue(int64_t steady_ns) {
   Lock lock(mutex_);
+  // Another thread writes already. The helper thread must not wait for it.
   if (is_writing_) return {};
   const bool is_due = failure_ || events_.size() >= kManyEvents ||
                       (!events_.empty() && steady_ns - last_write_ns_ >= kLongNs);
@@ -211,9 +221,11 @@ Status Timeline::Flush() {
   return FlushLocked(lock);
 }
 
+// The end is written once, after all events, and has the number of lost events.
 Status Timeline::Close() {
   Lock lock(mutex_);
   LMDBIO_TRY_VOID(FlushLocked(lock));
+  // A timeline that has failed or is closed gets no end.
   if (std::exchange(is_over_, true)) return {};
   return writer_.WriteEnd(lost_count_);
 }

@@ -40,6 +40,8 @@ int64_t DayMinusSteady() {
     const int64_t took = SteadyNow() - before;
     if (took >= best_took) continue;
     best_took = took;
+    // The day clock is read between the two readings of the steady clock, so it belongs to their
+    // middle.
     best = day - (before + took / 2);
   }
   return best;
@@ -61,7 +63,8 @@ size_t CharacterBytes(std::string_view text) {
   return size;
 }
 
-// The content of a JSON string, without the quotes.
+// The content of a JSON string, without the quotes. Tensor names may hold any bytes; each byte that
+// is not UTF-8 becomes U+FFFD.
 std::string Escaped(std::string_view text) {
   text = text.substr(0, kNameBytesMax);
   std::string escaped;
@@ -114,6 +117,9 @@ TimelineWriter::TimelineWriter(std::string path, UniqueFd file, int rank, int64_
   text_.reserve(kTextBytes + kEventBytesMax);
 }
 
+// The file is a JSON array of events. Viewers accept one that is cut off, so a killed rank leaves a
+// readable file. `lmdbio_clock` is our own event: it maps the steady clock to the time of day, and
+// the boot id shows which ranks share a clock.
 Status TimelineWriter::WriteHead(int size, std::string_view host) {
   const std::string name = Escaped(host);
   fmt::format_to(std::back_inserter(text_),
@@ -157,6 +163,8 @@ Status TimelineWriter::WriteEnd(uint64_t lost_count) {
   return WriteText();
 }
 
+// After a failure the file is cut to whole events. So it ends with an event, not in the middle of
+// one.
 Status TimelineWriter::WriteText() {
   if (!WriteFully(file_.get(), text_)) {
     const int error = errno;
@@ -175,7 +183,7 @@ void TimelineWriter::AppendNumber(uint64_t number) {
   text_.append(text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr);
 }
 
-// Writes microseconds with three decimals.
+// Writes microseconds with three decimals. The trace format counts in microseconds.
 void TimelineWriter::AppendMicroseconds(int64_t ns) {
   if (ns < 0) text_ += '-';
   const auto size = static_cast<uint64_t>(ns < 0 ? -ns : ns);
@@ -232,6 +240,7 @@ void TimelineWriter::Append(const TimelineEvent& event) {
                      rank_, thread, Escaped(event.name));
       return;
     case TimelineEvent::EventKind::kNegotiate:
+      // The frequent events append constant texts and numbers only. The rare ones below use fmt.
       text_ += to_begin_;
       AppendPlace(thread, event.begin_ns);
       return AppendArguments({{"number", event.number}, {"bytes", event.bytes}});
