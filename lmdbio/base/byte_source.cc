@@ -4,6 +4,7 @@
 
 namespace lmdbio {
 
+// The default: one read after the other. FileSource overlaps them.
 Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
   for (const ReadRequest& request : requests) {
     LMDBIO_TRY(const Bytes bytes,
@@ -16,6 +17,7 @@ Status ByteSource::ReadMany(std::span<const ReadRequest> requests) const {
   return {};
 }
 
+// Hints; a source that cannot use them ignores them.
 void ByteSource::Prefetch(Extent /*extent*/) const {}
 
 void ByteSource::Advise(AccessPattern /*pattern*/) const {}

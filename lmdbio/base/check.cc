@@ -10,6 +10,8 @@
 namespace lmdbio {
 namespace {
 
+// Uses write(2) and no stream. The state of the process is broken, and a lock of the C library may
+// be held.
 void WriteToStandardError(const char* line) {
   const std::string_view text(line);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());

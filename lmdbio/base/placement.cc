@@ -21,7 +21,7 @@ constexpr int kCoreMax = (1 << 20) - 1;  // above the limit of every kernel
 // Compute, input, synchronisation.
 constexpr size_t kScpCoresMin = 3;
 
-// A cpu_set_t for any number of cores.
+// A cpu_set_t for any number of cores. The type itself ends at 1,024 cores.
 class CoreSet {
  public:
   explicit CoreSet(int core_count)
@@ -57,6 +57,7 @@ HostCores ReadProcessCores() {
     }
     break;
   }
+  // Core numbers may have gaps, so the count covers the largest number.
   cores.count = static_cast<int>(::sysconf(_SC_NPROCESSORS_CONF));
   if (!cores.allowed.empty()) cores.count = std::max(cores.count, cores.allowed.back() + 1);
   return cores;
@@ -82,6 +83,8 @@ Result<int> ParseCore(std::string_view text) {
 Status CheckCores(std::span<const int> wanted, const HostCores& cores) {
   for (const int core : wanted) {
     if (std::ranges::binary_search(cores.allowed, core)) continue;
+    // Two messages, because the remedies differ: another number, or another binding by the
+    // launcher.
     if (core >= cores.count) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("core {} does not exist: this host has {}", core, cores.count));
@@ -148,6 +151,7 @@ Result<std::string_view> GroupOf(std::string_view text, const CoreShare& place) 
                             count, place.ranks_on_host));
   }
   std::string_view group = TakeUntil(';', text);
+  // Groups belong to the ranks of the host in their order.
   for (int i = 0; i < place.rank_on_host && count > 1; ++i) group = TakeUntil(';', text);
   return group;
 }
@@ -159,6 +163,7 @@ void NoteShared(Placement& placement) {
       CoreList both;
       std::ranges::set_intersection(placement.*kParts[i].cores, placement.*kParts[k].cores,
                                     std::back_inserter(both));
+      // Shared cores are allowed: a host may have fewer cores than parts.
       if (both.empty()) continue;
       placement.notes.push_back(fmt::format("placement: {} and {} share cores {}", kParts[i].name,
                                             kParts[k].name, CoresText(both)));
@@ -220,6 +225,7 @@ std::string CoresText(std::span<const int> cores) {
 Result<CoreList> ParseCores(std::string_view text) {
   CoreList cores;
   std::string_view rest = text;
+  // At least one number is expected, so an empty text is an error.
   do {
     std::string_view range = TakeUntil(',', rest);
     const bool is_range = range.find('-') != std::string_view::npos;
@@ -242,6 +248,7 @@ Result<CoreList> ParseCores(std::string_view text) {
 }
 
 Result<HostCores> ProcessCores() {
+  // Read once: a thread that was pinned since then would see its own cores only.
   static const HostCores kCores = ReadProcessCores();
   if (kCores.allowed.empty()) {
     return Fail(ErrorCode::kInternal,
@@ -277,6 +284,7 @@ Result<Placement> PlaceThreads(std::string_view text, const HostCores& cores,
                                const CoreShare& place) {
   if (text.empty()) return Placement{};
   if (text == "scp") return PlaceAlone(cores, place);
+  // Every error names the whole text, because it may come from a launcher's command line.
   const auto place_group = [&]() -> Result<Placement> {
     LMDBIO_TRY(const std::string_view group, GroupOf(text, place));
     return ParseGroup(group, cores);

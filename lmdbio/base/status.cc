@@ -31,9 +31,11 @@ std::string_view ErrorCodeName(ErrorCode code) {
   return "unknown error";
 }
 
+// The detail lies behind one pointer, so that a Result stays small on the path without errors.
 Error::Error(ErrorCode code, std::string message, int error_number)
     : detail_(std::make_unique<Detail>(Detail{code, std::move(message), error_number})) {}
 
+// Each layer adds the name that it knows, from the page up to the file and the rank.
 Error Error::Within(std::string_view where) && {
   detail_->message = fmt::format("{}: {}", where, detail_->message);
   return std::move(*this);

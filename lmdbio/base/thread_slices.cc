@@ -27,6 +27,7 @@ static_assert(sizeof(SchedulingOfThread) == 48);
 std::optional<SchedulingOfThread> Scheduling() {
   SchedulingOfThread mine;
   if (::syscall(SYS_sched_getattr, 0, &mine, sizeof(mine), 0) != 0) return std::nullopt;
+  // Under other policies the field has another meaning, or none.
   if (mine.policy != SCHED_OTHER && mine.policy != SCHED_BATCH) return std::nullopt;
   return mine;
 }
@@ -45,6 +46,7 @@ void ShortenThreadSlices() {
   // Policy and priority stay as they were read; only the slice changes.
   mine->size = sizeof(SchedulingOfThread);
   mine->runtime_ns = std::chrono::nanoseconds(kShortSlice).count();
+  // A refusal is ignored: the thread then has the slices of all others.
   ::syscall(SYS_sched_setattr, 0, &*mine, 0);
 }
 

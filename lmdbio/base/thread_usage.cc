@@ -37,6 +37,8 @@ bool ReadRunDelay(const std::string& path, uint64_t& run_delay_ns) {
 
 }  // namespace
 
+// The number of the thread and its clock are taken by the thread itself. Read then works from any
+// thread of the process.
 ThreadWatch::ThreadWatch()
     : thread_id_(static_cast<pid_t>(::syscall(SYS_gettid))),
       schedule_path_(fmt::format("/proc/self/task/{}/schedstat", thread_id_)) {
@@ -45,6 +47,7 @@ ThreadWatch::ThreadWatch()
 
 Result<ThreadUsage> ThreadWatch::Read() const {
   timespec time = {};
+  // The clock of an ended thread is invalid, and so is that of a parent after fork.
   if (::clock_gettime(clock_, &time) != 0) {
     return Fail(ErrorCode::kNotFound, fmt::format("thread {} has ended", thread_id_));
   }
