@@ -14,8 +14,12 @@
 namespace lmdbio::tools {
 namespace {
 
+// Reads of this size need few calls, and the buffer is small beside the cache.
 constexpr size_t kReadBytes = 1 << 20;
 
+// The kernel drops only clean pages, so dirty ones are written back first. "3" drops the page
+// cache, the directory entries and the inodes of the host; only root may write it. Without that
+// right the pages of the one file are dropped. Both ways keep pages that a process has mapped.
 Result<std::string> DropCaches(const std::string& data_path) {
   ::sync();
   const UniqueFd all(::open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC));
@@ -34,6 +38,8 @@ Result<std::string> FillCache(const std::string& data_path) {
   std::vector<std::byte> buffer(kReadBytes);
   ssize_t got = 0;
   do {
+    // An interrupted read leaves -1 in `got`, and the loop goes on. Only the end of the file yields
+    // 0.
     got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno != EINTR) return Fail(ErrnoError(errno, data_path, "cannot be read"));
   } while (got != 0);
@@ -56,6 +62,8 @@ Result<std::string> PrepareOfThisHost(CacheState state, const std::string& data_
 
 Result<std::string> PrepareCache(ranks::Group& group, CacheState state,
                                  const std::string& data_path) {
+  // The page cache belongs to the host, so one rank of each works. The others wait for it in Agree,
+  // and no rank starts its run beforehand.
   LMDBIO_TRY(const auto host, group.SplitByHost());
   Result<std::string> words =
       PrepareOfThisHost(host->rank() == 0 ? state : CacheState::kAsItWas, data_path);

@@ -25,11 +25,15 @@ class PageCounter final : public file::RecordRunSink {
   PageCounter(uint64_t page_count, uint64_t page_size_bytes)
       : seen_(page_count, false), page_size_bytes_(page_size_bytes) {}
 
+  // A record needs the leaf with its key, the page that holds its node or item, and the pages of a
+  // large value. Branch pages do not count, because the rate is that of the records.
   Status Add(const file::RecordRun& run) override {
     Count(run.leaf.value);
     Count(run.home.value);
     for (const Extent& value : run.values) {
       if (value.length_bytes == 0) continue;
+      // A large value begins behind the header of its first overflow page. So its extent touches
+      // every page of the run that holds data.
       const uint64_t last = (value.offset + value.length_bytes - 1) / page_size_bytes_;
       for (uint64_t page = value.offset / page_size_bytes_; page <= last; ++page) Count(page);
     }
@@ -49,6 +53,8 @@ class PageCounter final : public file::RecordRunSink {
   uint64_t count_ = 0;
 };
 
+// The loader derives its stream from the same facts in the same function, so both have the same
+// blocks, groups and first batch.
 Result<load::StreamState> StreamOf(const file::Database& database, uint64_t record_count,
                                    const load::LoaderOptions& options) {
   load::OpenDecision facts;
@@ -64,6 +70,8 @@ Result<uint64_t> PageBytesOfWalk(const file::Layout& layout, const file::Snapsho
                                  const load::Schedule& schedule, uint64_t begin, uint64_t end) {
   PageCounter pages(snapshot.page_count(), snapshot.page_format.page_size_bytes());
   const load::EpochWalk walk = schedule.WalkOf(begin);
+  // The walk yields runs of consecutive records: long ones in file order, single records in a
+  // shuffled one. Each run costs one search in the layout.
   for (uint64_t place = begin; place < end;) {
     const load::WalkRun run = walk.RunAt(schedule.IntoEpoch(place), end - place);
     LMDBIO_TRY_VOID(layout.ExpandRange(run.first, run.count, {0}, pages));
@@ -103,6 +111,8 @@ struct RecordTable {
   std::uintptr_t base = 0;
 };
 
+// One group of all records for a single rank makes the cursor pass through the database once, in
+// key order. The table costs an entry for each record and no values; they stay in the map.
 Result<RecordTable> TabulateRecords(load::LmdbStream& stream, uint64_t record_count) {
   load::BatchGroup all;
   all.record_count = record_count;
@@ -127,6 +137,8 @@ Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderO
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
   LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
+  // A page walk of its own, without provenance and without the loader's locators, so an error of
+  // the loader cannot hide in the expectation.
   file::LayoutBuilder builder;
   if (!database.record().empty()) LMDBIO_TRY_VOID(file::WalkDatabase(database, builder));
   const file::Layout layout = builder.Finish();
@@ -150,6 +162,8 @@ Result<ReadExpectation> Expect(const std::string& data_path, const load::LoaderO
   expected.batch_end = options.max_batches > 0
                            ? options.max_batches
                            : stream.next_batch + expected.schedule.batches_per_epoch();
+  // Batch numbers count from the begin of the stream, so a restored stream may have passed the
+  // requested end already.
   if (expected.batch_end <= expected.first_batch) {
     return Fail(
         ErrorCode::kInvalidArgument,
@@ -174,8 +188,12 @@ Result<uint64_t> SerialChecksum(const std::string& data_path, const load::Loader
     for (uint64_t slot = 0; slot < span.record_count; ++slot) {
       const uint64_t place =
           group.first_walk + group.WalkIndexOf({number - group.first_batch, slot});
+      // A batch may cross from one epoch into the next. The walk of an epoch takes about as long to
+      // construct as to find a record, so it is kept as long as the epoch lasts.
       if (!walk || walk->epoch() != place / expected.record_count) walk = schedule.WalkOf(place);
       const RecordIndex record = walk->RecordAt(schedule.IntoEpoch(place));
+      // A batch of one entry of the table gives access to the bytes in the map. Its own position is
+      // the record index, so the position in the stream is passed separately.
       const load::Batch one({}, table.base, std::span(table.entries).subspan(record.value, 1), 0);
       checksum += RecordChecksum(span.first_position + slot, one.key(0), one.value(0));
     }

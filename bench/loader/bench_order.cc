@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// About 200 pairs for each bin keep the error of the entropy small. The limits also bound the time
+// of large databases: each pair costs two inverse walks.
 constexpr uint64_t kBinCount = 1024;
 constexpr uint64_t kPairsMax = 200'000;
 constexpr uint64_t kPositionsMax = 1'000'000;
@@ -51,6 +53,8 @@ class FirstEpoch {
 
   // nullopt if the epoch leaves the record out.
   std::optional<uint64_t> PositionOf(RecordIndex record) const {
+    // The walk is a bijection with a cheap inverse, so no table of all records is needed: the
+    // record's place in the walk, then its place among the batches of its group.
     const uint64_t place = walk_.PlaceOf(record);
     if (place >= position_count_) return std::nullopt;
     const load::BatchGroup group = schedule_.Group(place / schedule_.batch_size());
@@ -100,6 +104,7 @@ template <typename Weights>
 double EntropyBits(const Weights& weights, double sum) {
   double bits = 0;
   for (const double weight : weights) {
+    // The limit of x log x at 0 is 0, but the logarithm itself is not finite there.
     if (weight > 0) bits -= weight / sum * std::log2(weight / sum);
   }
   return bits;
@@ -116,6 +121,8 @@ double DistanceEntropy(const std::vector<uint64_t>& distances, uint64_t record_c
 
 // Measures the speed of the sequence and the share of adjacent records, from its beginning.
 void GoThrough(const FirstEpoch& epoch, OrderMix& mix) {
+  // Measure has found a pair in the epoch, so there are at least two positions, and count - 1 is
+  // not 0.
   const uint64_t count = std::min(epoch.position_count(), kPositionsMax);
   uint64_t adjacent_count = 0;
   std::optional<uint64_t> last;
@@ -149,6 +156,7 @@ Result<OrderMix> Measure(const NamedOrder& named, const load::OpenDecision& fact
                             named.name, facts.record_count));
   }
   mix.entropy_bits = DistanceEntropy(distances, facts.record_count);
+  // A median needs no sorted list; nth_element places it in linear time.
   const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
   std::nth_element(distances.begin(), middle, distances.end());
   mix.median_distance = *middle;

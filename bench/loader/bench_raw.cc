@@ -31,6 +31,7 @@ struct Role {
   int count = 0;
 };
 
+// The transfers of one reader, in the order of their reads.
 struct RawPart {
   std::vector<Extent> transfers;
   uint64_t bytes = 0;
@@ -38,6 +39,8 @@ struct RawPart {
 
 // Collective.
 Result<Role> FindRole(ranks::Group& group, const ranks::Group& host, uint32_t readers_per_host) {
+  // Hosts may have different numbers of ranks, so each rank tells whether it reads. Readers are
+  // then numbered in rank order, and hosts with ranks in sequence read adjacent parts.
   const bool reads = static_cast<uint32_t>(host.rank()) < readers_per_host;
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&reads, 1))));
   Role role;
@@ -55,6 +58,7 @@ RawPart PartOf(const RawBenchOptions& request, uint64_t total_bytes, const Role&
   const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
   const auto readers = static_cast<uint64_t>(role.count);
   const auto index = static_cast<uint64_t>(role.index);
+  // Parts differ by one transfer at most. The last transfer of the file may be shorter.
   const uint64_t first = transfers * index / readers;
   const uint64_t end = transfers * (index + 1) / readers;
   for (uint64_t i = first; i < end; ++i) {
@@ -62,6 +66,7 @@ RawPart PartOf(const RawBenchOptions& request, uint64_t total_bytes, const Role&
     part.transfers.push_back({offset, std::min(request.transfer_bytes, total_bytes - offset)});
   }
   if (request.is_random) {
+    // A fixed seed: all engines and all repeated runs read the same places in the same order.
     std::mt19937_64 random(index + 1);
     std::shuffle(part.transfers.begin(), part.transfers.end(), random);
     const uint64_t sample = (request.sample_bytes / readers) / request.transfer_bytes;
@@ -78,6 +83,8 @@ Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes mem
   std::vector<uint64_t> free_buffers(buffers);
   std::iota(free_buffers.begin(), free_buffers.end(), 0);
   std::vector<file::BlockRead> reads;
+  // Every free buffer starts a read before the loop waits, so the queue stays full to its depth.
+  // The loop ends after the last read has completed.
   for (size_t next = 0; next < part.transfers.size() || engine.outstanding() > 0;) {
     reads.clear();
     while (next < part.transfers.size() && !free_buffers.empty()) {
@@ -91,6 +98,8 @@ Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes mem
     LMDBIO_TRY_VOID(engine.Start(reads));
     LMDBIO_TRY(const auto done, engine.WaitSome());
     for (const file::BlockDone& block : done) {
+      // The engine ends its other reads when it is destroyed, and MeasureRaw destroys it before the
+      // memory.
       if (!block.status) return Fail(block.status.error().Copy());
       free_buffers.push_back(block.tag);
     }
@@ -107,6 +116,8 @@ Result<std::unique_ptr<ranks::SharedMemory>> AllocateBuffers(ranks::Group& host,
   const uint64_t buffers =
       std::clamp<uint64_t>(std::min<uint64_t>(request.queue_depth, transfers), 1,
                            std::max<uint64_t>(1, kBufferBytesMax / request.transfer_bytes));
+  // Direct reads need aligned memory, so the part of each rank begins at a multiple of 4 KiB. Every
+  // rank computes the same size, as the collective call requires.
   const uint64_t size_bytes =
       (buffers * request.transfer_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
   return host.AllocateShared(size_bytes * static_cast<uint64_t>(host.size()));
@@ -132,11 +143,15 @@ Result<RawResult> MeasureRaw(ranks::Group& group, const RawBenchOptions& request
   const uint64_t buffer_bytes = memory->bytes().size() / static_cast<uint64_t>(host->size());
   const MutableBytes buffer =
       memory->bytes().subspan(buffer_bytes * static_cast<uint64_t>(host->rank()), buffer_bytes);
+  // The first touch of a page allocates it. That happens before the clock starts, and on the rank
+  // that reads into it.
   if (!part.transfers.empty()) std::memset(buffer.data(), 0, buffer.size());
   Result<std::unique_ptr<file::BlockEngine>> engine = file::OpenBlockEngine(
       request.data_path, {request.engine, request.cache, request.queue_depth, buffer});
   LMDBIO_TRY_VOID(ranks::Agree(group, engine ? Status() : Fail(std::move(engine).error())));
   LMDBIO_TRY(const auto barrier, ranks::SleepingBarrier::Create(group));
+  // All readers start together, because they share the storage. The time of each ends before the
+  // barrier, so the slowest reader counts and no wait does.
   LMDBIO_TRY_VOID(group.Barrier());
   const auto start = std::chrono::steady_clock::now();
   Status read = ReadPart(**engine, part, buffer, request);

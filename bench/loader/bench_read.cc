@@ -18,6 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The kernel counts the reads of a process in units of 512 bytes, whatever the block size of the
+// file system.
 constexpr uint64_t kBlockBytesOfRusage = 512;
 
 double UnixSecondsNow() {
@@ -28,7 +30,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The figures of one rank.
+// The figures of one rank. It travels between ranks as bytes, so it holds no pointers.
 struct RankResult {
   load::LoaderCounters counters;
   uint64_t checksum = 0;
@@ -61,6 +63,8 @@ class EmulatedCompute {
  public:
   EmulatedCompute(double seconds, ComputeKind kind) : seconds_(seconds), kind_(kind) {
     if (seconds <= 0 || kind == ComputeKind::kSleep) return;
+    // The speed of this core is measured for some tens of milliseconds, before the run. The steps
+    // of one batch are scaled from it.
     constexpr uint64_t kSample = 20'000'000;
     const auto start = Clock::now();
     Work(kSample);
@@ -80,6 +84,8 @@ class EmulatedCompute {
 
  private:
   void Work(uint64_t steps) {
+    // Each step depends on the one before, so the time grows with the steps alone: no step runs in
+    // parallel with another. The volatile state keeps the compiler from removing the loop.
     uint64_t x = state_;
     for (uint64_t i = 0; i < steps; ++i) x = x * 6364136223846793005U + 1442695040888963407U;
     state_ = x;
@@ -123,6 +129,8 @@ class OnCores {
   explicit OnCores(const CoreList& cores)
       : is_pinned_(!cores.empty()), status_(PinThisThread(cores)) {}
   ~OnCores() {
+    // The cores of the process were read before any thread was pinned, so they are those from
+    // before this object.
     const Result<HostCores> before = ProcessCores();
     if (is_pinned_ && before) (void)PinThisThread(before->allowed);
   }
@@ -145,12 +153,16 @@ struct Trainer {
 Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time_point start,
                    ReadPass& pass) {
   auto& [group, barrier, compute] = trainer;
+  // The clock has started, so the time to open counts. The thread is pinned afterwards, because the
+  // loader's threads would inherit its cores.
   LMDBIO_TRY(const auto loader, load::Loader::Open(group, request.path, request.options));
   OnCores on_cores(loader->placement().compute);
   if (!request.options.placement.empty()) {
     LMDBIO_TRY_VOID(ranks::Agree(group, on_cores.TakeStatus()));
   }
   uint64_t meeting_switches = 0;  // context switches at barriers of the emulated trainers
+  // Every rank gets the same number of batches, so the barriers match. A rank whose loader fails
+  // still meets the others; they get kPeerFailed there instead of waiting for ever.
   while (true) {
     const auto asked = Clock::now();
     Result<bool> found = loader->Next();
@@ -174,6 +186,7 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
     const auto computing = Clock::now();
     compute.Run();
     pass.mine.compute_s += SecondsSince(computing);
+    // Taken after each batch, so the barrier after the last one does not count.
     pass.mine.seconds = SecondsSince(start);
   }
   pass.how = loader->Describe();
@@ -210,6 +223,8 @@ void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   sum.times.io_s_max = std::max(sum.times.io_s_max, counters.read_s);
   sum.times.skew_s_max = std::max(sum.times.skew_s_max, counters.wait_s);
   sum.times.turn_s_max = std::max(sum.times.turn_s_max, counters.turn_s);
+  // A map has no engine that counts bytes. The kernel charges the process for the page faults that
+  // storage served, with their read-ahead.
   sum.costs.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
   sum.costs.bytes_useful += counters.bytes_useful;
   sum.costs.read_requests += counters.read_requests;
@@ -232,6 +247,7 @@ void SetMeans(std::span<const RankResult> ranks, ReadResult& sum) {
   const auto count = static_cast<double>(ranks.size());
   double readers = 0;
   for (const RankResult& rank : ranks) {
+    // Ranks that only receive records have no time in the reader, and would lower its means.
     if (rank.counters.read_s > 0 || rank.counters.locate_s > 0) ++readers;
     sum.times.seek_s_mean += rank.counters.locate_s;
     sum.times.io_s_mean += rank.counters.read_s;
@@ -261,6 +277,8 @@ void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
 }  // namespace
 
 uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value) {
+  // Each hash is the seed of the next, so a value with the key or the position of another record
+  // changes the sum.
   const uint64_t key_hash = XXH3_64bits_withSeed(key.data(), key.size(), position);
   return XXH3_64bits_withSeed(value.data(), value.size(), key_hash);
 }
@@ -268,6 +286,7 @@ uint64_t RecordChecksum(uint64_t position, Bytes key, Bytes value) {
 Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& request) {
   LMDBIO_TRY(const auto host, group.SplitByHost());
   LMDBIO_TRY(const auto barrier, ranks::SleepingBarrier::Create(group));
+  // The work is calibrated and the barrier is created before the clock starts.
   EmulatedCompute compute(request.compute_s, request.compute_kind);
   ReadPass pass;
   LMDBIO_TRY_VOID(group.Barrier());
@@ -279,6 +298,8 @@ Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& requ
   const Usage after = UsageNow();
   pass.mine.cpu_s = after.cpu_s - before.cpu_s;
   pass.mine.storage_bytes = after.storage_bytes - before.storage_bytes;
+  // The first rank of a host gives its rank in the job to the others, so equal numbers mean the
+  // same host.
   pass.mine.host_root = group.rank();
   LMDBIO_TRY_VOID(host->Broadcast(0, std::as_writable_bytes(std::span(&pass.mine.host_root, 1))));
   LMDBIO_TRY(const auto ranks, Gather<RankResult>(group, std::span(&pass.mine, 1)));
@@ -294,6 +315,8 @@ Result<ReadResult> MeasureRead(ranks::Group& group, const ReadBenchOptions& requ
   if (request.checksum != ChecksumKind::kNone) result.delivered.checksum = checksum;
   SetMeans(ranks, result);
   SetRankTimes(ranks, result);
+  // Four bytes for each batch of each rank; every rank gets them, because the group has no gather
+  // to one rank.
   LMDBIO_TRY(result.latencies_s, Gather<float>(group, pass.latencies_s));
   result.how = pass.how;
   result.state = pass.state;

@@ -42,6 +42,8 @@ Spread SpreadOver(const std::vector<const BenchRun*>& runs, const Figure& figure
   return SpreadOf(std::move(values));
 }
 
+// Runs of the strategies are interleaved. The groups keep the order in which the strategies first
+// appear.
 std::vector<std::vector<const BenchRun*>> ByStrategy(const std::vector<BenchRun>& runs) {
   std::vector<std::vector<const BenchRun*>> groups;
   for (const BenchRun& run : runs) {
@@ -65,6 +67,8 @@ struct Column {
 
 // The columns answer these questions in this order: how fast, why, at what cost.
 std::vector<Column> Columns() {
+  // Costs refer to the bytes that the records need, not to those that were read, so reading too
+  // much does not look cheap.
   const auto per_gb = [](const BenchRun& run, double value) {
     return run.page_bytes > 0 ? value / (static_cast<double>(run.page_bytes) / kGiga) : 0;
   };
@@ -107,6 +111,7 @@ std::vector<Column> Columns() {
   };
 }
 
+// One run, or runs without a difference, need no range.
 std::string Cell(const Spread& spread, int decimals) {
   if (spread.min == spread.max) return fmt::format("{:.{}f}", spread.median, decimals);
   return fmt::format("{:.{}f} ({:.{}f}..{:.{}f})", spread.median, decimals, spread.min, decimals,
@@ -115,12 +120,14 @@ std::string Cell(const Spread& spread, int decimals) {
 
 std::string Checksums(const std::vector<const BenchRun*>& runs) {
   for (const BenchRun* run : runs) {
+    // All strategies deliver the same records in the same order, and so do repeated runs of one.
     if (run->read.delivered.checksum != runs.front()->read.delivered.checksum) return "DIFFERS";
   }
   const auto checksum = runs.front()->read.delivered.checksum;
   return checksum ? fmt::format("{:016x}", *checksum) : "not computed";
 }
 
+// The line "model name" exists on x86 processors; on others the name stays unknown.
 std::string CpuName() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
@@ -249,6 +256,8 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
 
 double Quantile(std::vector<float> values, double q) {
   if (values.empty()) return 0;
+  // The nearest-rank definition: the smallest value that at least a share q of all values does not
+  // exceed. So the result is always a measured value.
   const auto index =
       static_cast<size_t>(std::ceil(q * static_cast<double>(values.size()))) - (q > 0 ? 1 : 0);
   const auto place =
@@ -287,6 +296,8 @@ std::string Table(const std::vector<BenchRun>& runs) {
 }
 
 std::string Plot(const std::vector<BenchRun>& runs, std::string_view title) {
+  // Lengths in pixels. The scale leaves room for names on the left and for numbers on the right,
+  // and reaches to the largest single run or raw rate.
   constexpr double kWidth = 720, kLeft = 170, kRight = 110, kBar = 26, kTop = 50;
   const auto groups = ByStrategy(runs);
   const Figure rate = [](const BenchRun& run) { return run.page_bytes_per_s() / kMega; };
@@ -302,6 +313,7 @@ std::string Plot(const std::vector<BenchRun>& runs, std::string_view title) {
       "<text x=\"10\" y=\"22\" font-size=\"14\">{2}</text>\n",
       kWidth, height, XmlText(title));
   for (size_t i = 0; i < groups.size(); ++i) {
+    // The bar shows the median, the black line the range from minimum to maximum.
     const Spread spread = SpreadOver(groups[i], rate);
     const double y = kTop + kBar * static_cast<double>(i);
     svg += fmt::format(
@@ -316,6 +328,8 @@ std::string Plot(const std::vector<BenchRun>& runs, std::string_view title) {
   if (runs.front().raw_bytes_per_s == 0) return svg + "</svg>\n";  // not measured
   std::vector<const BenchRun*> all;
   for (const BenchRun& run : runs) all.push_back(&run);
+  // The raw rate is that of the storage, so one median over the runs of all strategies is the
+  // reference.
   const double raw_x = kLeft + SpreadOver(all, raw).median * scale;
   svg += fmt::format(
       "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#c03030\" "

@@ -185,6 +185,8 @@ std::vector<uint64_t> TransferSizes(const Invocation& invocation) {
   return sizes;
 }
 
+// One row for each combination of engine, size and cache. A map always goes through the page cache,
+// so --direct does not multiply its rows.
 std::vector<RawRow> RawRows(const Invocation& invocation, const RawBenchOptions& common) {
   std::vector<RawRow> rows;
   const auto& direct = invocation.option<std::string>("direct");
@@ -248,11 +250,13 @@ Status Raw(const Invocation& invocation) {
   common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
   common.is_random = invocation.has("random");
   common.cache_state = CacheStateOf(invocation);
+  // No host has more ranks than the group, so every rank reads.
   common.readers_per_host = static_cast<uint32_t>(group->size());
   std::vector<RawRow> rows = RawRows(invocation, common);
   LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("FILE")));
   const int repeat = RepeatCount(invocation);
   std::string cache;
+  // Repetitions are the outer loop, so a slow phase of the storage affects all rows alike.
   for (int i = 0; i < repeat; ++i) {
     for (RawRow& row : rows) {
       row.request.data_path = data_path;
@@ -296,6 +300,7 @@ Status MixOrders(const Invocation& invocation) {
   const Status makes_sense = lmdbio::load::CheckOptions(options);
   if (!makes_sense) throw Misuse(makes_sense.error().message());
   LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("PATH")));
+  // The orders are computed and need no readers, so one rank suffices.
   if (group->rank() != 0) return {};
   LMDBIO_TRY(const auto mixes, lmdbio::tools::MeasureOrders(data_path, options));
   ordered_json outcome = lmdbio::tools::DescribeMachine();
@@ -421,9 +426,12 @@ void ShapeRaw(const lmdbio::tools::ReadExpectation& expectation, ReadSeries& pla
 Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& plan) {
   lmdbio::tools::ReadExpectation expectation;
   LMDBIO_TRY_VOID(ranks::Agree(group, LookAhead(group, invocation, plan, expectation)));
+  // ReadExpectation holds no pointers, so its bytes mean the same on every rank. The checksum stays
+  // on rank 0.
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
   plan.page_bytes = expectation.page_bytes;
   plan.request.options.max_batches = expectation.batch_end;
+  // The raw run reads as many bytes as the records need, with as many readers and as deep a queue.
   plan.raw.total_bytes = expectation.page_bytes;
   plan.raw.readers_per_host = plan.request.options.readers_per_host;
   plan.raw.queue_depth = plan.request.options.queue_depth;
@@ -440,6 +448,7 @@ Status ChooseRawEngine(ranks::Group& group, ReadSeries& plan) {
     cached = lmdbio::file::CachedShare(plan.raw.data_path);
   LMDBIO_TRY_VOID(ranks::Agree(group, cached ? Status() : lmdbio::Fail(std::move(cached).error())));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&*cached, 1))));
+  // Direct reads would measure the device, but the loader gets most of the file from memory.
   if (*cached < 0.9) return {};
   plan.raw.engine = EngineKind::kPread;
   plan.raw.cache = CachePolicy::kBuffered;
@@ -449,6 +458,8 @@ Status ChooseRawEngine(ranks::Group& group, ReadSeries& plan) {
 
 Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::string& strategy) {
   BenchRun run;
+  // The raw run immediately before the strategy sees the storage in the same state. Each of the two
+  // prepares the cache, because the first one may fill it.
   if (plan.measures_raw) {
     LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
     run.raw_bytes_per_s = raw.bytes_per_s();
@@ -464,6 +475,8 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
   run.global_batch_size = plan.request.options.global_batch_size;
   run.options = lmdbio::load::OptionsJson(plan.request.options);
   run.page_bytes = plan.page_bytes;
+  // Only rank 0 has an expected checksum. The caller lets all ranks agree, so no rank goes on
+  // alone. A run that skipped records must differ, so it is not compared.
   if (plan.expected_checksum && run.read.delivered.checksum != plan.expected_checksum &&
       run.read.delivered.skipped_count == 0) {
     return lmdbio::Fail(
@@ -477,6 +490,7 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
 
 Status WriteReports(const Invocation& invocation, ordered_json outcome,
                     const std::vector<BenchRun>& runs) {
+  // All runs end at the same batch, so the state of any of them would do.
   if (invocation.has("save")) {
     LMDBIO_TRY_VOID(lmdbio::tools::WriteText(invocation.option<std::string>("save"),
                                              runs.back().read.state + "\n"));
@@ -513,6 +527,7 @@ std::string RawRemark(const ReadSeries& plan, const std::vector<BenchRun>& runs)
   return text;
 }
 
+// Repeated runs mostly say the same. Each line is printed once.
 std::string Remarks(const ReadSeries& plan, const std::vector<BenchRun>& runs) {
   std::string text = RawRemark(plan, runs);
   std::vector<std::string> said;
@@ -549,6 +564,7 @@ Status Read(const Invocation& invocation) {
   if (plan.request.options.order == lmdbio::load::Order::kShuffle) {
     plan.order = invocation.option<std::string>("shuffle") + " shuffle";
   }
+  // The negated condition below also rejects a value that is not a number.
   plan.request.compute_s = invocation.option<double>("compute-time");
   if (!(plan.request.compute_s >= 0 && plan.request.compute_s < 3600)) {
     throw Misuse("--compute-time must be between 0 and 3600");
@@ -567,8 +583,10 @@ Status Read(const Invocation& invocation) {
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);
   LMDBIO_TRY_VOID(Prepare(*group, invocation, plan));
+  // Computing the expectation reads the tree, so the cache is probed afterwards.
   LMDBIO_TRY_VOID(ChooseRawEngine(*group, plan));
   std::vector<BenchRun> runs;
+  // The strategies are interleaved for the same reason as the rows of `raw`.
   for (int i = 0; i < repeat; ++i) {
     for (const std::string& strategy : plan.strategies) {
       Result<BenchRun> run = RunOnce(*group, plan, strategy);

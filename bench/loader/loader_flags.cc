@@ -18,6 +18,7 @@ namespace {
 using load::OptionInfo;
 using load::OptionUnit;
 
+// Words for the values 0 and -1 of an option of type int64_t. KeptBytes reads them.
 constexpr const char* kAuto = "auto";
 constexpr const char* kNever = "never";
 
@@ -28,6 +29,7 @@ std::string LongName(const OptionInfo& info) {
 }
 
 template <typename T>
+// The choices of an enum come from the table of options, so a new choice needs no change here.
 std::string NameOf(const T& value) {
   for (const auto& choice : load::ChoicesOf(value)) {
     if (choice.value == value) return std::string(choice.name);
@@ -87,6 +89,7 @@ T NumberOf(const OptionInfo& info, const std::string& text) {
   const uint64_t whole = ParseWhole(text, fmt::format("--{}", name));
   const auto most = info.most > 0 ? static_cast<uint64_t>(info.most)
                                   : static_cast<uint64_t>(std::numeric_limits<T>::max());
+  // The table gives 0 for "no limit", and the limit is then that of the type.
   if (whole < static_cast<uint64_t>(info.least) || whole > most) {
     throw Misuse(fmt::format("--{} must lie between {} and {}", name, info.least, most));
   }
@@ -137,6 +140,8 @@ void DescribeLoaderFlags(load::OptionUse use, po::options_description_easy_init 
   const load::LoaderOptions defaults;
   load::VisitOptions(defaults, [&](const OptionInfo& info, const auto& value) {
     if (!HasFlag(info, use)) return;
+    // Every flag is text, because words such as auto, sizes such as 1M and plain numbers may occur
+    // in the same flag. SetValue parses it by the type of the option.
     auto* text = po::value<std::string>()->value_name(info.value_name);
     if (const auto given = DefaultOf(info, value)) text->default_value(*given);
     options(info.flag, text, info.help);
@@ -148,6 +153,8 @@ void SetLoaderOptions(load::OptionUse use, const Invocation& invocation,
   load::VisitOptions(options, [&](const OptionInfo& info, auto& value) {
     if (!HasFlag(info, use)) return;
     const std::string name = LongName(info);
+    // Only flags without a default can be missing. Their options keep the value "the strategy
+    // chooses".
     if (!invocation.has(name.c_str())) return;
     SetValue(info, invocation.option<std::string>(name.c_str()), value);
   });

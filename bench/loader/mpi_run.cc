@@ -10,6 +10,8 @@
 namespace lmdbio::tools {
 namespace {
 
+// A closed descriptor would be given to the next file that is opened, and output would end up in
+// that file. So the stream leads to /dev/null instead.
 void Silence(int stream) {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
@@ -21,6 +23,8 @@ void Silence(int stream) {
 
 MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
   int provided = 0;
+  // MPI may provide less than required. The program continues; lmdbio/ranks/mpi checks the level
+  // where it matters.
   const int required = threads == MpiThreads::kAll ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
   MPI_Init_thread(&argc, &argv, required, &provided);
   int rank = 0;
