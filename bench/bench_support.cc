@@ -39,6 +39,8 @@ void Write(const std::string& path, const DatabaseSpec& spec) {
   options.path = path;
   Result<file::DatabaseWriter> writer = file::DatabaseWriter::Create(options);
   if (!writer) Die(writer.error().message());
+  // Only the order of insertion differs between the orders. The record with a number has the same
+  // key and the same value in both.
   const tools::Permutation shuffle(1, spec.record_count);
   std::vector<std::byte> value;
   for (uint64_t i = 0; i < spec.record_count; ++i) {
@@ -60,10 +62,13 @@ class RatioReporter final : public benchmark::BenchmarkReporter {
 
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
+      // The library also reports means and deviations of the repetitions. Here the median is
+      // computed from the single runs.
       if (run.run_type != Run::RT_Iteration) continue;
       if (run.error_occurred) Die(run.benchmark_name() + ": " + run.error_message);
       ReportRow& row = rows_[run.family_index];
       row.name = run.run_name.function_name;
+      // With manual time, this field holds the seconds that the benchmark has set itself.
       row.seconds.push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
       for (const auto& [key, counter] : run.counters) row.counters[key] = counter.value;
     }
@@ -76,6 +81,7 @@ class RatioReporter final : public benchmark::BenchmarkReporter {
       std::ranges::sort(row.seconds);
       const double median = row.seconds[row.seconds.size() / 2];
       const std::string its_group = row.name.substr(0, row.name.find('/'));
+      // The rows come in the order of registration, so the first row of a group is its baseline.
       if (its_group != group) {
         group = its_group;
         baseline = median;
@@ -113,6 +119,8 @@ BenchOptions ParseOptions(int& argc, char** argv) {
     BenchOptions options{values["dir"].as<std::string>(),
                          values["scale"].as<std::string>() == "tiny"};
     std::filesystem::create_directories(options.directory);
+    // argv must keep pointers to the original words, so the words that were not recognised are
+    // found in it and moved to the front.
     const auto rest = po::collect_unrecognized(parsed.options, po::include_positional);
     int kept = 1;
     for (const std::string& word : rest) {
@@ -141,6 +149,7 @@ tools::ValueSizes LogNormalSize(double median_bytes, double sigma) {
 }
 
 std::string DatabaseFor(const BenchOptions& options, const DatabaseSpec& spec) {
+  // The name is the key of a database between runs: equal names must mean equal contents.
   std::string name = fmt::format("{}-{}", spec.name, spec.record_count);
   std::ranges::replace_if(
       name, [](char c) { return c == ' ' || c == ','; }, '-');
@@ -153,6 +162,8 @@ std::string DatabaseFor(const BenchOptions& options, const DatabaseSpec& spec) {
 }
 
 uint64_t SumWords(Bytes value) {
+  // The length is part of the sum, so values of zero bytes of different lengths differ. Memory need
+  // not be aligned; memcpy of 8 bytes compiles to one load.
   uint64_t sum = value.size();
   size_t i = 0;
   for (; i + 8 <= value.size(); i += 8) {
@@ -192,9 +203,12 @@ double EvictFromCache(const std::string& data_path) {
   const int fd = ::open(data_path.c_str(), O_RDONLY);
   struct stat found = {};
   if (fd < 0 || ::fstat(fd, &found) != 0) Die("cannot drop the cached pages of " + data_path);
+  // The kernel drops only clean pages that no process maps, so the file is written back first.
   ::fdatasync(fd);
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   const auto size_bytes = static_cast<size_t>(found.st_size);
+  // mincore reports the cached pages of a map without reading them. For a file that the user
+  // neither owns nor may write, the kernel reports every page as cached.
   void* map = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0);
   std::vector<unsigned char> resident((size_bytes + 4095) / 4096);
   if (map == MAP_FAILED || ::mincore(map, size_bytes, resident.data()) != 0) Die("mincore");
@@ -206,6 +220,8 @@ double EvictFromCache(const std::string& data_path) {
 }
 
 uint64_t StorageBytesRead() {
+  // "read_bytes" counts the bytes from storage, including those of page faults and read-ahead.
+  // "rchar" would count every read from the page cache.
   std::ifstream io("/proc/self/io");
   std::string field;
   uint64_t value = 0;
@@ -226,6 +242,8 @@ int RunAndCompare(int argc, char** argv, int repetitions) {
   std::string repetitions_flag = fmt::format("--benchmark_repetitions={}", repetitions);
   std::string interleave_flag = "--benchmark_enable_random_interleaving=true";
   std::vector<char*> words(argv, argv + argc);
+  // Before the words of the user, so that a flag of the command line takes precedence. Random
+  // interleaving spreads a slow phase of the machine over all ways.
   words.insert(words.begin() + 1, {repetitions_flag.data(), interleave_flag.data()});
   int count = static_cast<int>(words.size());
   benchmark::Initialize(&count, words.data());

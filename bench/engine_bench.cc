@@ -41,6 +41,8 @@ struct BenchFile {
   uint64_t size_bytes = 0;
 };
 
+// The file is kept between runs. A run that was interrupted leaves a shorter one, which is written
+// again.
 BenchFile MakeFile(const BenchOptions& options) {
   const uint64_t size_bytes = options.is_tiny ? 4 * kMiB : 512 * kMiB;
   const std::string path = fmt::format("{}/blocks-{}", options.directory, size_bytes);
@@ -66,7 +68,8 @@ std::vector<uint64_t> Offsets(const BenchFile& file, uint64_t block_bytes, Recor
   return offsets;
 }
 
-// Memory for some blocks. Its pages are touched before the time starts.
+// Memory for some blocks. Its pages are touched before the time starts. Direct reads need the
+// alignment to pages.
 class BlockMemory {
  public:
   explicit BlockMemory(uint64_t size_bytes)
@@ -101,6 +104,8 @@ Result<EnginePass> ReadOneByOne(const std::string& path, const std::vector<uint6
 // Keeps as many blocks in flight as fit into `options.memory`.
 Result<EnginePass> ReadThroughEngine(const std::string& path, const std::vector<uint64_t>& offsets,
                                      uint64_t block_bytes, const EngineOptions& options) {
+  // The tag of a read is the number of its place in the memory. A place gets its next block once
+  // its words are summed, so no block is overwritten early.
   LMDBIO_TRY(const std::unique_ptr<BlockEngine> engine, file::OpenBlockEngine(path, options));
   const auto place = [&](uint64_t tag) {
     return options.memory.subspan(tag * block_bytes, block_bytes);
@@ -141,6 +146,8 @@ void RegisterCold(const std::string& name, const BenchFile& file,
         state.SkipWithError(pass.error().message().c_str());
         return;
       }
+      // SumWords adds words and lengths. Blocks of any size that cover the file once give the same
+      // sum.
       agreement->Check(name, pass->sum);
       state.SetIterationTime(took.count());
       const auto size_bytes = static_cast<double>(file.size_bytes);
@@ -149,6 +156,8 @@ void RegisterCold(const std::string& name, const BenchFile& file,
           static_cast<double>(pass->counters.direct_bytes) / size_bytes;
     }
   };
+  // One pass for each repetition, because the second pass would find the file cached. The time is
+  // manual, so that dropping the cache does not count.
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1);
 }
 

@@ -29,7 +29,8 @@ class GlooRing final : public GlooRanks {
   std::shared_ptr<gloo::Context> context_;
 };
 
-// Rank 0 creates a directory and broadcasts its name.
+// Rank 0 creates a directory and broadcasts its name. The others get its name as the first of the
+// gathered names; zero bytes fill up each name.
 std::string CommonDirectory(int rank, const GatherFromAll& gather) {
   std::vector<char> name(4096);
   if (rank == 0) {
@@ -46,6 +47,8 @@ std::string CommonDirectory(int rank, const GatherFromAll& gather) {
 std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFromAll& gather) {
   const std::string directory = CommonDirectory(rank, gather);
   gloo::transport::tcp::attr where;
+  // The ranks share a host, so they meet over the loopback interface. They exchange their addresses
+  // through files in the directory.
   where.iface = "lo";
   auto device = gloo::transport::tcp::CreateDevice(where);
   gloo::rendezvous::FileStore store(directory);

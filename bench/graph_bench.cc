@@ -40,6 +40,8 @@ constexpr Network kNetworks[] = {
     {"ResNet152", 11'128, 16'956, 467, 1274},
 };
 
+// A linear congruential generator, so the graphs are the same on every machine. Its low bits have
+// short periods; only the high ones are used.
 class Numbers {
  public:
   uint32_t Below(uint32_t bound) {
@@ -72,6 +74,7 @@ sync::Graph MakeGraph(const Network& network) {
     } else {
       graph.AddNode(fmt::format("node{}", node));
     }
+    // Edges lead from smaller to larger numbers, so the graph has no cycle.
     if (node > 0) graph.AddEdge(node - 1 - numbers.Below(std::min(node, kNear)), node);
   }
   while (graph.edge_count() < network.edge_count) {
@@ -94,7 +97,8 @@ double MedianMs(int repetitions, Way way) {
   return times[static_cast<size_t>(repetitions / 2)];
 }
 
-// The slope of log y over log x, which is the power with which the time grows.
+// The slope of log y over log x, which is the power with which the time grows. Least squares over
+// all networks.
 double SlopeOf(const std::vector<double>& xs, const std::vector<double>& ys) {
   double sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (size_t i = 0; i < xs.size(); ++i) {
@@ -115,6 +119,7 @@ int Run(int repetitions) {
   for (const Network& network : kNetworks) {
     const sync::Graph graph = MakeGraph(network);
     const auto ordered = sync::OrderTensors(graph);
+    // The figures of the table are the point of the comparison, so a graph with others is an error.
     if (!ordered || graph.node_count() != network.node_count ||
         graph.edge_count() != network.edge_count || ordered->size() != network.tensor_count) {
       fmt::print(stderr, "{}: the graph has a wrong number of nodes, edges or tensors\n",

@@ -36,6 +36,8 @@ Result<uint64_t> ScanWithCursor(const ByteSource& source) {
   return sum;
 }
 
+// Large enough to make the cost of a call small, and small enough to stay in the processor's cache
+// until it is summed.
 constexpr uint64_t kRawReadBytes = 256 << 10;
 
 template <typename Source>
@@ -74,6 +76,7 @@ uint64_t ScanWith(benchmark::State& state, const std::string& path) {
 
 void Register(const BenchOptions& options, const DatabaseSpec& spec, Agreement& agreement) {
   const std::string path = DatabaseFor(options, spec);
+  // This pass fills the page cache, and its sum is the expected one of every variant.
   agreement.Check(spec.name, ScanWithLmdb(path));
   const auto add_work = [&](const char* way, auto work) {
     benchmark::RegisterBenchmark((spec.name + "/" + way).c_str(),

@@ -30,7 +30,7 @@ constexpr uint64_t kBatchSize = 256;
 constexpr uint64_t kGroupBatches = 32;
 constexpr uint64_t kFillRecords = 256;  // records computed in one call
 
-// `count` indices of a walk, from the middle on and wrapping at the end, each at most once.
+// `count` indices of a walk, from the middle on and wrapping at the end.
 template <typename Visitor>
 void VisitPlaces(uint64_t record_count, uint64_t count, Visitor visit) {
   uint64_t place = record_count / 2;
@@ -40,6 +40,7 @@ void VisitPlaces(uint64_t record_count, uint64_t count, Visitor visit) {
   }
 }
 
+// Blocks of indices end at the end of the walk, because Fill does not wrap.
 uint64_t FillAll(const EpochWalk& walk, uint64_t count) {
   std::vector<RecordIndex> records(std::min(kFillRecords, walk.record_count()));
   uint64_t place = walk.record_count() / 2;
@@ -49,6 +50,7 @@ uint64_t FillAll(const EpochWalk& walk, uint64_t count) {
         std::min({uint64_t{records.size()}, walk.record_count() - place, count - done});
     const std::span<RecordIndex> part(records.data(), size);
     walk.Fill(place, part);
+    // The compiler must store every record, although only the last of each part is used.
     benchmark::DoNotOptimize(part.data());
     benchmark::ClobberMemory();
     sum += part.back().value;

@@ -31,6 +31,8 @@ PlannedRecords MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder ord
   PlannedRecords records{value_bytes, {}};
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t k = order == RecordOrder::kRandom ? shuffle(i) : i;
+    // Pages 0 and 1 are meta pages. Each value begins after the 16-byte header of its first
+    // overflow page, which the number of its pages includes.
     const uint64_t page = 2 + k * pages_each + k / kRecordsPerLeaf + 1;
     records.values.push_back({page * kPageBytes + 16, value_bytes});
   }
@@ -49,6 +51,8 @@ uint64_t PlanAll(const PlannedRecords& records, uint64_t slot_records, load::Rea
       run.leaf = leaf;
       run.home = leaf;
       run.first_node = static_cast<uint32_t>(i % kRecordsPerLeaf);
+      // Runs of one record: the loader gets them so in random order, and it is the dearer case for
+      // a plan.
       run.values = {&records.values[i], 1};
       if (!plan.Add(run)) std::exit(1);
     }
@@ -98,8 +102,10 @@ int main(int argc, char** argv) {
   const BenchOptions options = ParseOptions(argc, argv);
   const uint64_t count = options.is_tiny ? 2000 : 500'000;
   lmdbio::load::ReadPlanOptions plan_options;
+  // No record lies beyond the end of this file, whatever its number.
   plan_options.file_size_bytes = uint64_t{1} << 50;
   for (const uint64_t value_bytes : {uint64_t{3080}, uint64_t{196'700}}) {
+    // About 8 MiB of values for each slot.
     const uint64_t slot_records = (8 << 20) / value_bytes + 1;
     for (const RecordOrder order : {RecordOrder::kSequential, RecordOrder::kRandom}) {
       const PlannedRecords records = MakeRecords(count, value_bytes, order);
@@ -110,6 +116,7 @@ int main(int argc, char** argv) {
           [=] { return SortAll(records, slot_records); }, /*is_plan=*/false);
       Register(
           group + "/plan of a slot", count,
+          // The plan is reused, as in the loader, so its memory is allocated once.
           [=, plan = lmdbio::load::ReadPlan(plan_options)]() mutable {
             return PlanAll(records, slot_records, plan);
           },

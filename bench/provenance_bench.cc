@@ -48,11 +48,13 @@ Fingerprint FingerprintOf(uint64_t record_count, const file::ReplayTotals& total
   fingerprint.record.leaf_pages = totals.leaf_pages;
   fingerprint.record.overflow_pages = totals.overflow_pages;
   for (uint64_t i = 0; i < file::kSamplesMax; ++i) {
+    // The hashes are of no file, but the encoded file has as many of them as a real one.
     fingerprint.samples.push_back({PageNo{i}, i});
   }
   return fingerprint;
 }
 
+// A replay yields the layout and the totals of the load. The encoder needs only the totals.
 struct Discard final : file::RecordRunSink {
   Status Add(const file::RecordRun&) override { return {}; }
 };
@@ -71,6 +73,8 @@ std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
   const tools::Permutation shuffle(5, record_count + leaf_count);
   uint64_t record = 0;
   for (uint64_t leaf = 0; leaf < leaf_count; ++leaf) {
+    // One permutation deals out the pages behind the two meta pages: its first numbers to values,
+    // the rest to leaves. A value of 3,080 bytes fits into one page behind the header.
     const PageNo page{2 + shuffle(record_count + leaf)};
     std::vector<Extent> values;
     for (; values.size() < kRecordsPerLeaf && record + values.size() < record_count;) {
@@ -87,6 +91,8 @@ std::vector<std::byte> RandomOrderFile(uint64_t record_count) {
 }
 
 void Register(const std::string& name, const std::vector<std::byte>& file, uint64_t record_count) {
+  // Decoding happens once, outside the time. The rows time the step from the decoded file to a
+  // layout.
   const auto decoded = std::make_shared<Provenance>(*Provenance::Decode(file));
   benchmark::RegisterBenchmark(
       (name + "/layout from provenance").c_str(),
@@ -134,6 +140,7 @@ int main(int argc, char** argv) {
     sizes[i] = static_cast<uint32_t>(
         lmdbio::tools::SyntheticValueBytes(LogNormalSize(110'000, 0.6), 1, i));
   }
+  // The column borrows `sizes`, so it holds the new sizes already.
   Register(fmt::format("{} ordered records, log-normal, median 110000 B", some),
            OrderedFile(varying), some);
 

@@ -29,6 +29,7 @@ namespace {
 using load::Window;
 using load::WindowShape;
 
+// A shared map that forked processes inherit, in place of MPI's shared memory.
 class SharedPages {
  public:
   explicit SharedPages(size_t size_bytes) : size_bytes_(size_bytes) {
@@ -58,10 +59,13 @@ void RunJob(int rank_count, const std::function<void(int)>& rank_body,
             const std::function<void()>& reader) {
   std::vector<pid_t> children;
   for (int rank = 1; rank < rank_count; ++rank) {
+    // All forks come before the thread: a child has only the thread that forks, and locks of other
+    // threads would stay locked in it.
     const pid_t child = ::fork();
     Require(child >= 0, "cannot fork");
     if (child == 0) {
       rank_body(rank);
+      // Without destructors and without flushing: buffered output belongs to the parent.
       ::_exit(0);
     }
     children.push_back(child);
@@ -92,6 +96,8 @@ void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
   RunJob(rank_count, rank_body, [&] {
     Window window(memory.bytes(), shape, 0, 0);
     for (uint64_t slot = 0; slot < slot_count; ++slot) {
+      // Slot s starts once slot s - in_flight is released by all ranks. After the loop the reader
+      // waits for the last release, so each job covers whole hand-overs.
       if (slot >= in_flight)
         Require(*window.AwaitSpace(slot - in_flight + 1),
                 "a wait for window memory was interrupted");
@@ -109,6 +115,8 @@ void MeetTwice(int rank_count, uint64_t slot_count) {
   pthread_barrierattr_init(&shared);
   pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
   pthread_barrier_init(barrier, &shared, static_cast<unsigned>(rank_count) + 1);
+  // Twice for each slot: once when it is full, and once when all ranks have used it. The reader is
+  // one more participant.
   const auto meet = [&] {
     for (uint64_t i = 0; i < 2 * slot_count; ++i) pthread_barrier_wait(barrier);
   };
