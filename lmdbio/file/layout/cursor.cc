@@ -8,9 +8,6 @@
 
 namespace lmdbio::file {
 
-using file::DatabaseRecord;
-using file::LeafEntry;
-
 Cursor::Cursor(const Database& database, PageClaims* claims)
     : database_(database),
       claims_(claims),

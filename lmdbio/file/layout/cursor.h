@@ -100,7 +100,7 @@ class Cursor {
   // Errors: kIo, kCorruption
   Result<Bytes> Value() {
     if (in_duplicates_) return duplicates_.item_key();
-    const file::LeafPage& leaf = main_.leaf();
+    const LeafPage& leaf = main_.leaf();
     if (leaf.flags(main_.index()) == file::kOverflowNode) return OverflowValue();
     return leaf.data(main_.index());
   }
@@ -109,7 +109,7 @@ class Cursor {
   // Checks the item under `main_`. If it has duplicates, moves to the first of them (`from` is
   // kForward) or to the last (kBackward).
   Status Arrive(Direction from);
-  Status EnterDuplicates(const file::LeafEntry& entry, Direction from);
+  Status EnterDuplicates(const LeafEntry& entry, Direction from);
   Result<bool> Settle(Result<bool> moved, Direction from);
   Result<bool> Move(Direction direction);
   Result<bool> SkipWithinLeaf(uint64_t& left);
@@ -117,7 +117,7 @@ class Cursor {
   Result<uint64_t> CountRecords();
   Result<Bytes> OverflowValue();
   void PrefetchNextValue() const;
-  file::LeafEntry entry() const { return main_.leaf().Entry(main_.index()); }
+  LeafEntry entry() const { return main_.leaf().Entry(main_.index()); }
 
   Database database_;
   PageClaims* claims_;

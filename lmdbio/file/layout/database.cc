@@ -6,20 +6,18 @@
 
 namespace lmdbio::file {
 
-using file::DatabaseRecord;
-
 namespace {
 
 // Version 3 keeps the name's terminating zero byte as part of the key.
-std::string KeyOfName(file::DataVersion version, std::string_view name) {
+std::string KeyOfName(DataVersion version, std::string_view name) {
   std::string key(name);
-  if (version == file::DataVersion::k3) key += '\0';
+  if (version == DataVersion::k3) key += '\0';
   return key;
 }
 
-std::string NameOfKey(file::DataVersion version, Bytes key) {
+std::string NameOfKey(DataVersion version, Bytes key) {
   std::string name(reinterpret_cast<const char*>(key.data()), key.size());
-  if (version == file::DataVersion::k3 && name.ends_with('\0')) name.pop_back();
+  if (version == DataVersion::k3 && name.ends_with('\0')) name.pop_back();
   return name;
 }
 
@@ -36,7 +34,7 @@ Result<Database> Environment::FreeList() const {
   // item size.
   record.flags = file::kIntegerKey;
   record.item_bytes = 0;
-  Status sound = file::CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
+  Status sound = CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
   if (!sound) {
     return pages_.Corrupt(snapshot().meta.page_no,
                           fmt::format("free list: {}", sound.error().message()));
@@ -58,11 +56,11 @@ Result<Database> Environment::Named(std::string_view name) const {
     return Fail(ErrorCode::kInvalidArgument, where() + ": is a record, not a database");
   }
   LMDBIO_TRY(const Bytes bytes, cursor.Value());
-  const DatabaseRecord record = file::LoadDatabaseRecord(bytes);
+  const DatabaseRecord record = LoadDatabaseRecord(bytes);
   // The cursor has checked the size of the record only. Its fields come from the file, and later
   // walks rely on root and depth.
-  Status sound = file::CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
-  if (sound) sound = file::CheckUserFlags(record);
+  Status sound = CheckTree(record, snapshot().page_format, snapshot().meta.last_page);
+  if (sound) sound = CheckUserFlags(record);
   if (!sound) return Fail(std::move(sound).error().Within(where()));
   return Database(pages_, std::string(name), record);
 }

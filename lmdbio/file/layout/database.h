@@ -20,7 +20,7 @@ namespace lmdbio::file {
 // One tree of records. Copyable; borrows the source of its environment.
 class Database {
  public:
-  Database(const PageReader& pages, std::string name, const file::DatabaseRecord& record)
+  Database(const PageReader& pages, std::string name, const DatabaseRecord& record)
       : pages_(pages), name_(std::move(name)), record_(record) {}
 
   // Of a temporary database: copies, which may outlive it.
@@ -28,8 +28,8 @@ class Database {
   PageReader pages() && { return pages_; }
   const std::string& name() const& { return name_; }  // empty: the main database
   std::string name() && { return std::move(name_); }
-  const file::DatabaseRecord& record() const& { return record_; }
-  file::DatabaseRecord record() && { return record_; }
+  const DatabaseRecord& record() const& { return record_; }
+  DatabaseRecord record() && { return record_; }
   // The number of records as LMDB counted them: exact, but a hint only in a database with
   // duplicates.
   uint64_t entry_count() const { return record_.entry_count; }
@@ -39,12 +39,12 @@ class Database {
   bool AcceptsRecordCount(uint64_t found) const {
     return !counts_exactly() || found == entry_count();
   }
-  file::KeyOrder key_order() const { return file::KeyOrderOf(record_.flags); }
+  KeyOrder key_order() const { return KeyOrderOf(record_.flags); }
 
  private:
   PageReader pages_;
   std::string name_;
-  file::DatabaseRecord record_;
+  DatabaseRecord record_;
 };
 
 class Environment {

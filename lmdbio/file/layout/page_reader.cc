@@ -6,9 +6,6 @@
 
 namespace lmdbio::file {
 
-using file::PageHeader;
-using file::PageKind;
-
 tl::unexpected<Error> PageReader::Corrupt(PageNo page_no, std::string_view what) const {
   return Fail(ErrorCode::kCorruption,
               fmt::format("{}: page {}: {}", source_->name(), page_no.value, what));
@@ -42,12 +39,12 @@ Result<TreePage> PageReader::ReadTreePage(PageNo page_no, MutableBytes scratch) 
 }
 
 Result<TreePage> PageReader::CheckTreePage(PageNo page_no, Bytes bytes) const {
-  Result<PageHeader> header = file::ParsePageHeader(page_format(), bytes, page_no);
+  Result<PageHeader> header = ParsePageHeader(page_format(), bytes, page_no);
   if (!header) return InFile(std::move(header).error());
   // The kind that fits the level of the tree is checked by the callers, which know the level.
   if (header->kind == PageKind::kOverflow || header->kind == PageKind::kMeta) {
     return Corrupt(page_no, fmt::format("is a page of kind {}; expected a branch or leaf page",
-                                        file::PageKindName(header->kind)));
+                                        PageKindName(header->kind)));
   }
   // A page of version 1 carries no transaction; its 0 passes. A younger page of version 3 has been
   // overwritten by a writer, or is damaged.
@@ -61,9 +58,9 @@ Result<TreePage> PageReader::CheckTreePage(PageNo page_no, Bytes bytes) const {
 // A walk over the leaves must not read each value, so only the reference is checked here: the run
 // lies inside the snapshot and the file. CheckOverflowHead checks the run itself when the value is
 // read.
-Result<Extent> PageReader::OverflowExtent(PageNo leaf, const file::LeafPage& page,
-                                          const file::LeafEntry& entry) const {
-  const file::OverflowReference reference = page.Reference(entry);
+Result<Extent> PageReader::OverflowExtent(PageNo leaf, const LeafPage& page,
+                                          const LeafEntry& entry) const {
+  const OverflowReference reference = page.Reference(entry);
   const uint64_t page_count = page_format().OverflowPageCount(entry.value_bytes);
   const PageNo first = reference.first_page;
   const uint64_t last_allowed =
@@ -77,7 +74,7 @@ Result<Extent> PageReader::OverflowExtent(PageNo leaf, const file::LeafPage& pag
   }
   // A reference of version 3 repeats the page count and the transaction of the run, so both can be
   // checked without a read.
-  if (page_format().version() == file::DataVersion::k3 &&
+  if (page_format().version() == DataVersion::k3 &&
       (reference.page_count < page_count ||
        reference.transaction_id > snapshot_.meta.transaction_id)) {
     return Corrupt(leaf, fmt::format("the reference to page {} names {} pages of transaction {}",
@@ -89,21 +86,21 @@ Result<Extent> PageReader::OverflowExtent(PageNo leaf, const file::LeafPage& pag
 
 // Does not check the entry count of the private tree, because every LMDB version miscounts it
 // (docs/format.md section 4).
-Result<file::DatabaseRecord> PageReader::DuplicateTree(PageNo leaf, uint32_t node,
-                                                       const file::LeafEntry& entry) const {
+Result<DatabaseRecord> PageReader::DuplicateTree(PageNo leaf, uint32_t node,
+                                                 const LeafEntry& entry) const {
   const auto corrupt = [&](std::string_view why) {
     return Corrupt(leaf, fmt::format("node {}: tree of duplicates: {}", node, why));
   };
   if (entry.value_bytes != file::kDatabaseRecordBytes) return corrupt("record of a wrong size");
-  const file::DatabaseRecord tree = file::LoadDatabaseRecord(entry.data);
+  const DatabaseRecord tree = LoadDatabaseRecord(entry.data);
   if (tree.empty()) return corrupt("has no root");
-  const Status sound = file::CheckRoot(tree, snapshot_.meta.last_page);
+  const Status sound = CheckRoot(tree, snapshot_.meta.last_page);
   if (!sound) return corrupt(sound.error().message());
   return tree;
 }
 
 Status PageReader::CheckOverflowHead(PageNo first, Bytes head, uint64_t value_bytes) const {
-  Result<PageHeader> header = file::ParseOverflowHead(page_format(), head, first, value_bytes);
+  Result<PageHeader> header = ParseOverflowHead(page_format(), head, first, value_bytes);
   if (!header) return InFile(std::move(header).error());
   if (header->transaction_id > snapshot_.meta.transaction_id) {
     return Corrupt(first, fmt::format("was written by transaction {}, after the snapshot {}",

@@ -19,8 +19,8 @@ namespace lmdbio::file {
 inline constexpr uint64_t kPrefetchedValueBytes = 512;
 
 struct TreePage {
-  Bytes bytes;              // [page size]
-  file::PageHeader header;  // kind kBranch, kLeaf or kFixedLeaf
+  Bytes bytes;        // [page size]
+  PageHeader header;  // kind kBranch, kLeaf or kFixedLeaf
 };
 
 // Errors are prefixed with the name of the source.
@@ -36,7 +36,7 @@ class PageReader {
   const Snapshot& snapshot() const& { return snapshot_; }
   Snapshot snapshot() && { return snapshot_; }
   const ByteSource& source() const { return *source_; }
-  file::PageFormat page_format() const { return snapshot_.page_format; }
+  PageFormat page_format() const { return snapshot_.page_format; }
 
   // Fetches a branch or leaf page.
   // scratch  [page size]
@@ -56,15 +56,13 @@ class PageReader {
   // leaf   number of the page that holds `entry`, for messages
   // entry  of that page, with flags kOverflowNode
   // Errors: kCorruption
-  Result<Extent> OverflowExtent(PageNo leaf, const file::LeafPage& page,
-                                const file::LeafEntry& entry) const;
+  Result<Extent> OverflowExtent(PageNo leaf, const LeafPage& page, const LeafEntry& entry) const;
 
   // The database record of a private tree with the duplicates of one key.
   // leaf, node  of `entry`, for messages
   // entry       with flags kSubTreeNode
   // Errors: kCorruption
-  Result<file::DatabaseRecord> DuplicateTree(PageNo leaf, uint32_t node,
-                                             const file::LeafEntry& entry) const;
+  Result<DatabaseRecord> DuplicateTree(PageNo leaf, uint32_t node, const LeafEntry& entry) const;
 
   // Checks the head of an overflow run that the caller fetched.
   // first        first page of the run
@@ -87,7 +85,7 @@ class PageReader {
     const uint64_t page_bytes = page_format().page_size_bytes();
     source_->Prefetch({page_no.value * page_bytes, page_bytes});
   }
-  void PrefetchOverflow(const file::LeafPage& page, const file::LeafEntry& entry) const {
+  void PrefetchOverflow(const LeafPage& page, const LeafEntry& entry) const {
     source_->Prefetch({page.Reference(entry).first_page.value * page_format().page_size_bytes(),
                        std::min<uint64_t>(entry.value_bytes, kPrefetchedValueBytes)});
   }

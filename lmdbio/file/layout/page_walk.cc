@@ -12,12 +12,6 @@
 namespace lmdbio::file {
 namespace {
 
-using file::BranchPage;
-using file::DatabaseRecord;
-using file::LeafEntry;
-using file::LeafPage;
-using file::PageKind;
-
 tl::unexpected<Error> Revisited(const PageReader& pages, PageNo page_no) {
   return pages.Corrupt(page_no, "stands in two places of the file's trees");
 }
@@ -47,8 +41,8 @@ class LeafWalker {
   Status Visit(const TreePage& page) {
     leaf_ = page.header.page_no;
     if (page.header.kind != PageKind::kLeaf) {
-      return pages_.Corrupt(leaf_, fmt::format("is a {} page; expected a leaf page",
-                                               file::PageKindName(page.header.kind)));
+      return pages_.Corrupt(
+          leaf_, fmt::format("is a {} page; expected a leaf page", PageKindName(page.header.kind)));
     }
     Result<LeafPage> parsed = LeafPage::Parse(pages_.page_format(), page.bytes, page.header);
     if (!parsed) return pages_.InFile(std::move(parsed).error());
@@ -74,7 +68,7 @@ class LeafWalker {
   }
 
   Status AddNode(const LeafPage& page, const LeafEntry& entry) {
-    const file::PageFormat format = pages_.page_format();
+    const PageFormat format = pages_.page_format();
     if (entry.flags == file::kOverflowNode) {
       LMDBIO_TRY(const Extent value, pages_.OverflowExtent(leaf_, page, entry));
       const PageNo first{value.offset / format.page_size_bytes()};
@@ -156,7 +150,7 @@ Status ReadChildren(const PageReader& pages, std::span<const PageNo> branches, P
     const PageNo page_no = page.header.page_no;
     if (page.header.kind != PageKind::kBranch) {
       return pages.Corrupt(page_no, fmt::format("is a {} page; expected a branch page",
-                                                file::PageKindName(page.header.kind)));
+                                                PageKindName(page.header.kind)));
     }
     Result<BranchPage> branch = BranchPage::Parse(pages.page_format(), page.bytes, page.header);
     if (!branch) return pages.InFile(std::move(branch).error());

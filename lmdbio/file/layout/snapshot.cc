@@ -8,9 +8,6 @@
 namespace lmdbio::file {
 namespace {
 
-using file::MetaPage;
-using file::PageFormat;
-
 struct MetaPair {
   MetaPage pages[2];
   const MetaPage& newer() const {
@@ -31,7 +28,7 @@ Result<MetaPair> ReadMetas(const ByteSource& source, PageFormat format) {
   LMDBIO_TRY_VOID(source.ReadMany(requests));
   MetaPair pair;
   for (uint64_t i = 0; i < file::kMetaPageCount; ++i) {
-    LMDBIO_TRY(pair.pages[i], file::ParseMetaPage(format, bytes[i], PageNo{i}));
+    LMDBIO_TRY(pair.pages[i], ParseMetaPage(format, bytes[i], PageNo{i}));
   }
   return pair;
 }
@@ -57,7 +54,7 @@ Result<Snapshot> Take(const ByteSource& source) {
   std::array<std::byte, file::kMetaBytes> scratch;
   const uint64_t head_bytes = std::min<uint64_t>(size_bytes, scratch.size());
   LMDBIO_TRY(const Bytes head, source.Read({0, head_bytes}, scratch));
-  LMDBIO_TRY(const PageFormat format, file::IdentifyFile(head));
+  LMDBIO_TRY(const PageFormat format, IdentifyFile(head));
   const uint64_t metas_bytes = uint64_t{file::kMetaPageCount} * format.page_size_bytes();
   if (size_bytes < metas_bytes) {
     return Fail(ErrorCode::kCorruption,
@@ -68,12 +65,12 @@ Result<Snapshot> Take(const ByteSource& source) {
   LMDBIO_TRY(const Bytes tail,
              source.Read({format.page_size_bytes() - tail_scratch.size(), tail_scratch.size()},
                          tail_scratch));
-  LMDBIO_TRY_VOID(file::CheckNoChecksums(format, tail));
+  LMDBIO_TRY_VOID(CheckNoChecksums(format, tail));
   LMDBIO_TRY(const MetaPair metas, ReadMetasTwiceAlike(source, format));
   const MetaPage& meta = metas.newer();
   const std::string where = fmt::format("page {} (meta): main database", meta.page_no.value);
-  Status checked = file::CheckTree(meta.main, format, meta.last_page);
-  if (checked) checked = file::CheckUserFlags(meta.main);
+  Status checked = CheckTree(meta.main, format, meta.last_page);
+  if (checked) checked = CheckUserFlags(meta.main);
   if (!checked) return Fail(std::move(checked).error().Within(where));
   // The writer extends the file before it commits the meta page, so this size covers all pages that
   // `meta` refers to.

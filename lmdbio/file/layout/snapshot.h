@@ -18,8 +18,8 @@
 namespace lmdbio::file {
 
 struct Snapshot {
-  file::PageFormat page_format;
-  file::MetaPage meta;           // the newer of the two
+  PageFormat page_format;
+  MetaPage meta;                 // the newer of the two
   uint64_t file_size_bytes = 0;  // when the snapshot was taken
 
   // Whole pages in the file: an upper bound of the pages of any sound tree.

@@ -4,11 +4,6 @@
 
 namespace lmdbio::file {
 
-using file::BranchPage;
-using file::FixedLeafPage;
-using file::LeafPage;
-using file::PageKind;
-
 namespace {
 
 // The largest sound number of free items in a sub-page. LMDB adds room for four items when a
@@ -19,19 +14,19 @@ constexpr uint32_t kSpareItemsMax = 8;
 
 // The child that may hold `key`: the last i with i == 0 or key(i) <= key. The search never
 // reads key 0, because the first key of a branch page has no meaning (docs/format.md section 3).
-uint32_t ChildFor(const BranchPage& branch, file::KeyOrder order, Bytes key) {
+uint32_t ChildFor(const BranchPage& branch, KeyOrder order, Bytes key) {
   uint32_t low = 0;
   uint32_t high = branch.child_count();
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    (file::CompareKeys(order, branch.key(middle), key) <= 0 ? low : high) = middle;
+    (CompareKeys(order, branch.key(middle), key) <= 0 ? low : high) = middle;
   }
   return low;
 }
 
 }  // namespace
 
-void TreeCursor::Bind(const file::DatabaseRecord& record, LeafShape shape) {
+void TreeCursor::Bind(const DatabaseRecord& record, LeafShape shape) {
   record_ = record;
   shape_ = shape;
   depth_ = record.depth;
@@ -44,9 +39,9 @@ void TreeCursor::Bind(const file::DatabaseRecord& record, LeafShape shape) {
 // because its bytes are part of that leaf. `item_bytes` comes from its own header, as a sub-page
 // has no database record.
 Status TreeCursor::BindSubPage(PageNo leaf, Bytes sub_page, uint32_t data_offset, LeafShape shape) {
-  Result<file::PageHeader> header = file::ParseSubPageHeader(pages_->page_format(), sub_page, leaf);
+  Result<PageHeader> header = ParseSubPageHeader(pages_->page_format(), sub_page, leaf);
   if (!header) return pages_->InFile(std::move(header).error());
-  file::DatabaseRecord one_page;
+  DatabaseRecord one_page;
   one_page.item_bytes = header->item_bytes;
   one_page.depth = 1;
   one_page.root = leaf;
@@ -76,7 +71,7 @@ Extent TreeCursor::item_key_extent() const {
 
 Status TreeCursor::CheckPlainItem() const {
   if (is_packed()) return {};
-  const file::LeafEntry entry = leaf_.Entry(index());
+  const LeafEntry entry = leaf_.Entry(index());
   if (entry.flags == file::kInlineNode && entry.value_bytes == 0) return {};
   return pages_->Corrupt(
       leaf_page_no(),
@@ -97,9 +92,9 @@ Status TreeCursor::CountVisit(PageNo page_no, Direction direction) {
 
 Status TreeCursor::AcceptLeaf(const TreePage& page, Level& level) {
   if (is_packed() != (page.header.kind == PageKind::kFixedLeaf)) {
-    return pages_->Corrupt(page.header.page_no,
-                           fmt::format("a {} page does not belong in this tree",
-                                       file::PageKindName(page.header.kind)));
+    return pages_->Corrupt(
+        page.header.page_no,
+        fmt::format("a {} page does not belong in this tree", PageKindName(page.header.kind)));
   }
   if (is_packed()) {
     Result<FixedLeafPage> packed =
@@ -133,7 +128,7 @@ Status TreeCursor::Load(uint32_t level_no, PageNo page_no) {
   if (is_leaf_level != (page.header.kind != PageKind::kBranch)) {
     return pages_->Corrupt(page_no,
                            fmt::format("a {} page on level {} of a tree of depth {}",
-                                       file::PageKindName(page.header.kind), level_no + 1, depth_));
+                                       PageKindName(page.header.kind), level_no + 1, depth_));
   }
   if (is_leaf_level) {
     leaf_file_offset_ = page_no.value * page_bytes;
@@ -192,7 +187,7 @@ Result<bool> TreeCursor::StepLeaf(Direction direction) {
 
 // Descends to the leaf that may hold `key`, then searches it. If all its items are less than `key`,
 // the first item of the next leaf is the answer.
-Result<bool> TreeCursor::SeekKey(file::KeyOrder order, Bytes key) {
+Result<bool> TreeCursor::SeekKey(KeyOrder order, Bytes key) {
   standing_ = false;
   visited_pages_ = 0;
   PageNo page_no = record_.root;
@@ -209,7 +204,7 @@ Result<bool> TreeCursor::SeekKey(file::KeyOrder order, Bytes key) {
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
     leaf.index = middle;
-    if (file::CompareKeys(order, item_key(), key) < 0) {
+    if (CompareKeys(order, item_key(), key) < 0) {
       low = middle + 1;
     } else {
       high = middle;

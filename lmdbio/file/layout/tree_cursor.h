@@ -43,7 +43,7 @@ class TreeCursor {
 
   // Binds the cursor to a tree. It has no position until a seek.
   // Requires: `record` passed file::CheckRoot and is not empty
-  void Bind(const file::DatabaseRecord& record, LeafShape shape);
+  void Bind(const DatabaseRecord& record, LeafShape shape);
 
   // Binds the cursor to the sub-page inside a leaf node, a tree of one page, and moves to its first
   // item.
@@ -59,7 +59,7 @@ class TreeCursor {
   Status SeekEnd(Direction from);
 
   // Moves to the first item with a key of at least `key`; false if there is none.
-  Result<bool> SeekKey(file::KeyOrder order, Bytes key);
+  Result<bool> SeekKey(KeyOrder order, Bytes key);
 
   // Moves to the position `path`.
   // Errors: kInvalidArgument  the path is not one of this tree
@@ -97,8 +97,8 @@ class TreeCursor {
   uint32_t item_count() const { return levels_[depth_ - 1].count; }
   void set_index(uint32_t index) { levels_[depth_ - 1].index = index; }  // < item_count()
   bool is_packed() const { return shape_ == LeafShape::kPacked; }
-  const file::LeafPage& leaf() const { return leaf_; }           // requires !is_packed()
-  const file::FixedLeafPage& packed() const { return packed_; }  // requires is_packed()
+  const LeafPage& leaf() const { return leaf_; }           // requires !is_packed()
+  const FixedLeafPage& packed() const { return packed_; }  // requires is_packed()
   // File offset of the leaf page or sub-page.
   uint64_t leaf_file_offset() const { return leaf_file_offset_; }
 
@@ -115,7 +115,7 @@ class TreeCursor {
     PageNo page_no;
     uint32_t index = 0;
     uint32_t count = 0;  // children or items
-    file::BranchPage branch;
+    BranchPage branch;
     std::vector<std::byte> buffer;  // [page size] once the source has needed it
   };
 
@@ -127,15 +127,15 @@ class TreeCursor {
 
   const PageReader* pages_;
   PageClaims* claims_ = nullptr;
-  file::DatabaseRecord record_;
+  DatabaseRecord record_;
   // Spans point into the heap buffers of the levels. They stay valid when the vector grows, because
   // moving a level moves its buffer without copying it.
   std::vector<Level> levels_;
   uint32_t depth_ = 0;
   bool standing_ = false;
   LeafShape shape_ = LeafShape::kNodes;
-  file::LeafPage leaf_;
-  file::FixedLeafPage packed_;
+  LeafPage leaf_;
+  FixedLeafPage packed_;
   uint64_t leaf_file_offset_ = 0;
   // Pages read since the last seek or change of direction. More than the file has means a cycle.
   Direction visiting_ = Direction::kForward;

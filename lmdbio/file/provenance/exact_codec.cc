@@ -8,10 +8,6 @@
 namespace lmdbio::file {
 namespace {
 
-using file::PageFormat;
-using file::RecordRun;
-using file::RunKind;
-
 // A chunk ends with the run that brings it to this many records. A run holds the records of one
 // page, 32,764 at most, so the lists of a chunk stay far below kNumbersMax.
 constexpr size_t kChunkRecords = size_t{1} << 18;
@@ -111,7 +107,7 @@ Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
 // predictor. The predictor starts anew with each chunk.
 class Expander {
  public:
-  Expander(PageFormat format, PageNo last_page, file::RecordRunSink& sink)
+  Expander(PageFormat format, PageNo last_page, RecordRunSink& sink)
       : format_(format), last_page_(last_page), predictor_(format), sink_(sink) {}
 
   uint64_t record_count() const { return next_record_; }
@@ -179,7 +175,7 @@ class Expander {
   PageFormat format_;
   PageNo last_page_;
   LocationPredictor predictor_;
-  file::RecordRunSink& sink_;
+  RecordRunSink& sink_;
   uint64_t next_record_ = 0;
   size_t next_far_ = 0;
   size_t next_in_page_ = 0;
@@ -244,7 +240,7 @@ std::vector<std::byte> ExactEncoder::Finish() {
 }
 
 Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, PageNo last_page,
-                   file::RecordRunSink& sink) {
+                   RecordRunSink& sink) {
   ByteReader in(chunks);
   Expander expander(page_format, last_page, sink);
   Chunk chunk;

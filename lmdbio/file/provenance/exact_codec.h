@@ -16,13 +16,13 @@
 
 namespace lmdbio::file {
 
-class ExactEncoder final : public file::RecordRunSink {
+class ExactEncoder final : public RecordRunSink {
  public:
-  explicit ExactEncoder(file::PageFormat page_format) : page_format_(page_format) {}
+  explicit ExactEncoder(PageFormat page_format) : page_format_(page_format) {}
 
   // Errors: kInvalidArgument  a value that is neither on the home page of its run nor at the head
   //                           of an overflow run
-  Status Add(const file::RecordRun& run) override;
+  Status Add(const RecordRun& run) override;
 
   // The chunks of all added runs.
   std::vector<std::byte> Finish();
@@ -30,7 +30,7 @@ class ExactEncoder final : public file::RecordRunSink {
  private:
   void EncodeChunk();
 
-  file::PageFormat page_format_;
+  PageFormat page_format_;
   std::vector<uint64_t> run_lengths_, kinds_, leaves_, first_nodes_, homes_;  // [runs of the chunk]
   std::vector<uint64_t> offsets_, lengths_;  // [records of the chunk]
   ByteWriter out_;
@@ -42,8 +42,8 @@ class ExactEncoder final : public file::RecordRunSink {
 // last_page     the highest valid page number
 // Errors: kCorruption; those of `sink`
 // Cost:   about 20 MiB of memory, 20 ns a record
-Status DecodeExact(Bytes chunks, file::PageFormat page_format, uint64_t record_count,
-                   PageNo last_page, file::RecordRunSink& sink);
+Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, PageNo last_page,
+                   RecordRunSink& sink);
 
 }  // namespace lmdbio::file
 #endif  // LMDBIO_FILE_PROVENANCE_EXACT_CODEC_H_

@@ -7,16 +7,12 @@
 namespace lmdbio::file {
 namespace {
 
-using file::Layout;
-using file::RecordRun;
-using file::RunLocation;
-
 // A replay that stops early is cheap, but the number of them must be bounded for a file that no
 // ordered load wrote.
 constexpr int kAttemptsMax = 1024;
 
 // Compares replayed runs with a layout and stops at the first difference.
-class MatchingSink final : public file::RecordRunSink {
+class MatchingSink final : public RecordRunSink {
  public:
   explicit MatchingSink(const Layout& layout) : layout_(layout) {}
 
@@ -56,7 +52,7 @@ class MatchingSink final : public file::RecordRunSink {
 
 class Search {
  public:
-  Search(const file::Database& database, const Layout& layout, const OrderedLoad& load)
+  Search(const Database& database, const Layout& layout, const OrderedLoad& load)
       : database_(database), layout_(layout), load_(load) {}
 
   // Replays with this interval. After a mismatch, matched_ is the first record that differs.
@@ -95,8 +91,8 @@ class Search {
   // The runs show leaf pages and values only. The counters of the meta page cover the branch pages
   // and the end of the file too.
   bool MatchesMeta(const ReplayTotals& totals) const {
-    const file::DatabaseRecord& record = database_.record();
-    const file::MetaPage& meta = database_.pages().snapshot().meta;
+    const DatabaseRecord& record = database_.record();
+    const MetaPage& meta = database_.pages().snapshot().meta;
     return totals.root == record.root && totals.last_page == meta.last_page &&
            totals.depth == record.depth && totals.branch_pages == record.branch_pages &&
            totals.leaf_pages == record.leaf_pages && totals.overflow_pages == record.overflow_pages;
@@ -111,7 +107,7 @@ class Search {
     return most;
   }
 
-  const file::Database& database_;
+  const Database& database_;
   const Layout& layout_;
   OrderedLoad load_;
   uint64_t matched_ = 0;
@@ -126,7 +122,7 @@ SizeColumn ColumnOf(std::span<const uint32_t> sizes) {
 
 }  // namespace
 
-std::optional<ExplainedLoad> ExplainLayout(const file::Database& database, const Layout& layout,
+std::optional<ExplainedLoad> ExplainLayout(const Database& database, const Layout& layout,
                                            std::span<const uint32_t> key_bytes,
                                            std::span<const uint32_t> value_bytes,
                                            const LoadHint& hint) {

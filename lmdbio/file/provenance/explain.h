@@ -32,8 +32,7 @@ struct ExplainedLoad {
 // value_bytes  the same
 // Returns: nothing if no load was found; that is no error
 // Cost: a few replays that stop at the first difference, and one that does not
-std::optional<ExplainedLoad> ExplainLayout(const file::Database& database,
-                                           const file::Layout& layout,
+std::optional<ExplainedLoad> ExplainLayout(const Database& database, const Layout& layout,
                                            std::span<const uint32_t> key_bytes,
                                            std::span<const uint32_t> value_bytes,
                                            const LoadHint& hint = {});

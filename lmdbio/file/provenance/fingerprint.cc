@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kNameBytesMax = 4096;
 
 // Hashes the bytes without parsing them: any difference, damage included, shows as another hash.
-Result<uint64_t> HashPage(const file::PageReader& pages, PageNo page_no) {
+Result<uint64_t> HashPage(const PageReader& pages, PageNo page_no) {
   std::vector<std::byte> scratch(pages.page_format().page_size_bytes());
   LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
   LMDBIO_TRY(const Bytes bytes, pages.source()
@@ -22,7 +22,7 @@ Result<uint64_t> HashPage(const file::PageReader& pages, PageNo page_no) {
   return XXH64(bytes.data(), bytes.size(), 0);
 }
 
-Status Compare(const file::Database& database, std::string_view field, uint64_t recorded,
+Status Compare(const Database& database, std::string_view field, uint64_t recorded,
                uint64_t actual) {
   if (recorded == actual) return {};
   return Fail(ErrorCode::kStale,
@@ -32,9 +32,8 @@ Status Compare(const file::Database& database, std::string_view field, uint64_t 
 
 }  // namespace
 
-Result<Fingerprint> TakeFingerprint(const file::Database& database,
-                                    std::span<const PageNo> leaves) {
-  const file::Snapshot& snapshot = database.pages().snapshot();
+Result<Fingerprint> TakeFingerprint(const Database& database, std::span<const PageNo> leaves) {
+  const Snapshot& snapshot = database.pages().snapshot();
   Fingerprint fingerprint;
   fingerprint.page_format = snapshot.page_format;
   fingerprint.file_size_bytes = snapshot.file_size_bytes;
@@ -52,16 +51,16 @@ Result<Fingerprint> TakeFingerprint(const file::Database& database,
   return fingerprint;
 }
 
-Status CheckFingerprint(const Fingerprint& fingerprint, const file::Database& database) {
-  const file::Snapshot& snapshot = database.pages().snapshot();
+Status CheckFingerprint(const Fingerprint& fingerprint, const Database& database) {
+  const Snapshot& snapshot = database.pages().snapshot();
   if (fingerprint.database_name != database.name()) {
     return Fail(
         ErrorCode::kStale,
         fmt::format("{}: database name is '{}', the provenance file was made for '{}'",
                     database.pages().source().name(), database.name(), fingerprint.database_name));
   }
-  const file::DatabaseRecord& then = fingerprint.record;
-  const file::DatabaseRecord& now = database.record();
+  const DatabaseRecord& then = fingerprint.record;
+  const DatabaseRecord& now = database.record();
   struct FingerprintField {
     std::string_view name;
     uint64_t recorded, actual;
@@ -96,7 +95,7 @@ Status CheckFingerprint(const Fingerprint& fingerprint, const file::Database& da
 }
 
 void EncodeFingerprint(const Fingerprint& fingerprint, ByteWriter& out) {
-  const file::DatabaseRecord& record = fingerprint.record;
+  const DatabaseRecord& record = fingerprint.record;
   out.Put(static_cast<uint32_t>(fingerprint.page_format.version()));
   out.Put(fingerprint.page_format.page_size_bytes());
   out.Put(fingerprint.file_size_bytes);
@@ -126,19 +125,19 @@ Result<Fingerprint> DecodeFingerprint(ByteReader& in) {
   Fingerprint fingerprint;
   const uint32_t version = in.Get<uint32_t>();
   const uint32_t page_bytes = in.Get<uint32_t>();
-  if (version != static_cast<uint32_t>(file::DataVersion::k1) &&
-      version != static_cast<uint32_t>(file::DataVersion::k3)) {
+  if (version != static_cast<uint32_t>(DataVersion::k1) &&
+      version != static_cast<uint32_t>(DataVersion::k3)) {
     return corrupt(fmt::format("data version {} is unknown", version));
   }
   if (!std::has_single_bit(page_bytes) || page_bytes < file::kPageBytesMin ||
       page_bytes > file::kPageBytesMax) {
     return corrupt(fmt::format("page size {} is invalid", page_bytes));
   }
-  fingerprint.page_format = file::PageFormat(static_cast<file::DataVersion>(version), page_bytes);
+  fingerprint.page_format = PageFormat(static_cast<DataVersion>(version), page_bytes);
   fingerprint.file_size_bytes = in.Get<uint64_t>();
   fingerprint.transaction_id = in.Get<uint64_t>();
   fingerprint.last_page = PageNo{in.Get<uint64_t>()};
-  file::DatabaseRecord& record = fingerprint.record;
+  DatabaseRecord& record = fingerprint.record;
   record.item_bytes = in.Get<uint32_t>();
   record.flags = in.Get<uint16_t>();
   record.depth = in.Get<uint16_t>();

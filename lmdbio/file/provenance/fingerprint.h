@@ -25,12 +25,12 @@ struct LeafSample {
 };
 
 struct Fingerprint {
-  file::PageFormat page_format{file::DataVersion::k1, file::kPageBytesMin};
+  PageFormat page_format{DataVersion::k1, file::kPageBytesMin};
   uint64_t file_size_bytes = 0;
   uint64_t transaction_id = 0;
   PageNo last_page;
-  file::DatabaseRecord record;  // entries, root, depth, page counters, flags
-  std::string database_name;    // empty: the main database
+  DatabaseRecord record;      // entries, root, depth, page counters, flags
+  std::string database_name;  // empty: the main database
   std::vector<LeafSample> samples;
 };
 
@@ -39,12 +39,12 @@ inline constexpr size_t kSamplesMax = 8;
 
 // leaves  [leaf pages of the database, in key order]
 // Errors: kIo, kCorruption
-Result<Fingerprint> TakeFingerprint(const file::Database& database, std::span<const PageNo> leaves);
+Result<Fingerprint> TakeFingerprint(const Database& database, std::span<const PageNo> leaves);
 
 // Checks that `fingerprint` was taken of `database` in its present state.
 // Errors: kStale  "FIELD is X, the provenance file was made for Y"; kIo, kCorruption
 // Cost:   reads the sampled leaf pages
-Status CheckFingerprint(const Fingerprint& fingerprint, const file::Database& database);
+Status CheckFingerprint(const Fingerprint& fingerprint, const Database& database);
 
 void EncodeFingerprint(const Fingerprint& fingerprint, ByteWriter& out);
 // Errors: kCorruption

@@ -28,7 +28,7 @@ inline constexpr uint64_t kPlaceSymbolMax = 4;
 // true location and the decoder checks every result.
 class LocationPredictor {
  public:
-  explicit LocationPredictor(file::PageFormat page_format) : page_format_(page_format) {}
+  explicit LocationPredictor(PageFormat page_format) : page_format_(page_format) {}
 
   void BeginRun(uint64_t home_page) {
     home_page_ = home_page;
@@ -38,7 +38,7 @@ class LocationPredictor {
 
   uint64_t NextRunPage() const { return next_page_; }
   uint64_t PackedNodeInPage(uint64_t length_bytes) const {
-    return previous_in_page_ - file::PageFormat::Even(overhead_ + length_bytes);
+    return previous_in_page_ - PageFormat::Even(overhead_ + length_bytes);
   }
   uint64_t SameStepInPage() const {
     return at_run_start_ ? run_start_in_page_ : previous_in_page_ + step_;
@@ -49,8 +49,7 @@ class LocationPredictor {
   void TakeRun(uint64_t page, uint64_t length_bytes) {
     next_page_ = page + page_format_.OverflowPageCount(length_bytes);
     // The page still holds a node for the record, with a reference in place of the value.
-    previous_in_page_ -=
-        file::PageFormat::Even(overhead_ + page_format_.overflow_reference_bytes());
+    previous_in_page_ -= PageFormat::Even(overhead_ + page_format_.overflow_reference_bytes());
     at_run_start_ = false;
   }
 
@@ -68,7 +67,7 @@ class LocationPredictor {
   }
 
  private:
-  file::PageFormat page_format_;
+  PageFormat page_format_;
   uint64_t home_page_ = 0;
   bool at_run_start_ = true;
   uint64_t next_page_ = 0;

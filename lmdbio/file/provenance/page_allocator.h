@@ -29,7 +29,7 @@ namespace lmdbio::file {
 // Allocates no memory once its lists have reached their largest size.
 class PageAllocator {
  public:
-  explicit PageAllocator(file::PageFormat page_format) : format_(page_format) {}
+  explicit PageAllocator(PageFormat page_format) : format_(page_format) {}
 
   void BeginTransaction();
 
@@ -64,7 +64,7 @@ class PageAllocator {
   void ListPages();
   Status CheckOnePage() const;
 
-  file::PageFormat format_;
+  PageFormat format_;
   uint64_t transaction_id_ = 0;
   uint64_t next_page_ = file::kMetaPageCount;
 

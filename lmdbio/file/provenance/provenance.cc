@@ -114,7 +114,7 @@ bool MayHold(const Fingerprint& database, uint64_t record_count) {
   // With duplicates the entry count is only a hint, so the pages of the file bound the number
   // instead.
   if (database.record.counts_exactly()) return record_count == database.record.entry_count;
-  return file::RecordsFit(record_count, database.page_format, database.last_page);
+  return RecordsFit(record_count, database.page_format, database.last_page);
 }
 
 }  // namespace
@@ -194,13 +194,13 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   return provenance;
 }
 
-Status Provenance::Expand(file::RecordRunSink& sink) const {
+Status Provenance::Expand(RecordRunSink& sink) const {
   if (kind_ == ProvenanceKind::kOrderedLoad) return ExpandLoad(sink);
   return DecodeExact(chunks_, fingerprint_.page_format, record_count_, fingerprint_.last_page,
                      sink);
 }
 
-Status Provenance::ExpandLoad(file::RecordRunSink& sink) const {
+Status Provenance::ExpandLoad(RecordRunSink& sink) const {
   std::vector<uint32_t> each_key;
   std::vector<uint32_t> each_value;
   LMDBIO_TRY(const SizeColumn keys, ColumnOf(key_sizes_, record_count_, each_key));
@@ -212,7 +212,7 @@ Status Provenance::ExpandLoad(file::RecordRunSink& sink) const {
   load.value_bytes = values;
   load.put_mode = load_.put_mode;
   LMDBIO_TRY(const ReplayTotals totals, Replay(fingerprint_.page_format, load, sink));
-  const file::DatabaseRecord& record = fingerprint_.record;
+  const DatabaseRecord& record = fingerprint_.record;
   // The sink has received all runs by now. Its owner drops them if this check fails.
   if (load_.meta_page_count != file::kMetaPageCount ||
       totals.leaf_records_max != load_.leaf_records_max ||

@@ -71,10 +71,10 @@ class Provenance {
   // Requires: CheckFingerprint has matched the file with a database, because memory and time are in
   //           proportion to the record count in the file
   // Errors:   kCorruption  the contents contradict the fingerprint; those of `sink`
-  Status Expand(file::RecordRunSink& sink) const;
+  Status Expand(RecordRunSink& sink) const;
 
  private:
-  Status ExpandLoad(file::RecordRunSink& sink) const;
+  Status ExpandLoad(RecordRunSink& sink) const;
 
   ProvenanceKind kind_ = ProvenanceKind::kExactLayout;
   Fingerprint fingerprint_;

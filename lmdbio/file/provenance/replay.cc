@@ -13,11 +13,7 @@
 namespace lmdbio::file {
 namespace {
 
-using file::DataVersion;
 using file::kSlotBytes;
-using file::PageFormat;
-using file::RecordRun;
-using file::RecordRunSink;
 
 // A file offset is a signed 64-bit number.
 constexpr uint64_t kFileBytesMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());

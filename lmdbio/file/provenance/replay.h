@@ -94,8 +94,7 @@ struct ReplayTotals {
 //          is found during the replay.
 // Cost:    O(record_count), about 25 ns a record and 150 ns a transaction; memory O(records of a
 //          leaf + pages freed in two transactions), none of it allocated per record
-Result<ReplayTotals> Replay(file::PageFormat page_format, const OrderedLoad& load,
-                            file::RecordRunSink& sink);
+Result<ReplayTotals> Replay(PageFormat page_format, const OrderedLoad& load, RecordRunSink& sink);
 
 }  // namespace lmdbio::file
 #endif  // LMDBIO_FILE_PROVENANCE_REPLAY_H_

@@ -51,8 +51,8 @@ unsigned EnvFlags(const WriterOptions& options) {
 
 // MDB_NOOVERWRITE makes a repeated key an error; by default mdb_put would silently replace the
 // record. This flag does not change the layout; MDB_APPEND does, as PutMode::kAppend describes.
-unsigned PutFlags(file::PutMode put_mode) {
-  return put_mode == file::PutMode::kAppend ? MDB_NOOVERWRITE | MDB_APPEND : MDB_NOOVERWRITE;
+unsigned PutFlags(PutMode put_mode) {
+  return put_mode == PutMode::kAppend ? MDB_NOOVERWRITE | MDB_APPEND : MDB_NOOVERWRITE;
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ Status DatabaseWriter::Impl::Put(Bytes key, Bytes value) {
   MDB_val lmdb_value = ToVal(value);
   const int code = mdb_put(txn_.get(), dbi_, &lmdb_key, &lmdb_value, PutFlags(options_.put_mode));
   if (code == MDB_KEYEXIST) {
-    const char* reason = options_.put_mode == file::PutMode::kAppend
+    const char* reason = options_.put_mode == PutMode::kAppend
                              ? "its key is not above the keys before it"
                              : "its key was put before";
     return Fail(ErrorCode::kInvalidArgument,

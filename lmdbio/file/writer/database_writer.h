@@ -34,7 +34,7 @@ struct WriterOptions {
   std::string path;  // must not exist; its parent must
   DatabaseShape shape = DatabaseShape::kDirectory;
   uint64_t commit_interval_records = 1000;  // 0: everything in one transaction
-  file::PutMode put_mode = file::PutMode::kDefault;
+  PutMode put_mode = PutMode::kDefault;
   Durability durability = Durability::kAtFinish;
   ProvenanceMode provenance = ProvenanceMode::kRecord;
   // Address space reserved for the file. It costs no memory and no disk, because the file is only

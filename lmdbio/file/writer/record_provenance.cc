@@ -17,13 +17,8 @@
 namespace lmdbio::file {
 namespace {
 
-using file::Database;
-using file::Environment;
-using file::Layout;
-using file::RecordRun;
-
 // Collects the results of a walk: the layout, and the sizes that ExplainLayout needs.
-class Collector final : public file::RecordRunSink {
+class Collector final : public RecordRunSink {
  public:
   Status Add(const RecordRun& run) override {
     for (const Extent& value : run.values) {
@@ -40,7 +35,7 @@ class Collector final : public file::RecordRunSink {
   const std::vector<uint32_t>& value_bytes() const { return value_bytes_; }
 
  private:
-  file::LayoutBuilder builder_;
+  LayoutBuilder builder_;
   std::vector<uint32_t> key_bytes_, value_bytes_;
 };
 
@@ -51,31 +46,30 @@ Result<Database> Choose(const Environment& environment, const std::string& name)
 
 // The file that reproduces the layout in `walked`: the ordered load if one explains it, otherwise
 // the exact layout.
-Result<std::vector<std::byte>> Describe(const Database& database,
-                                        const file::Fingerprint& fingerprint, Collector& walked,
-                                        const file::LoadHint& hint, file::ProvenanceKind& kind) {
+Result<std::vector<std::byte>> Describe(const Database& database, const Fingerprint& fingerprint,
+                                        Collector& walked, const LoadHint& hint,
+                                        ProvenanceKind& kind) {
   const Layout layout = walked.TakeLayout();
-  const std::optional<file::ExplainedLoad> explained =
-      file::ExplainLayout(database, layout, walked.key_bytes(), walked.value_bytes(), hint);
+  const std::optional<ExplainedLoad> explained =
+      ExplainLayout(database, layout, walked.key_bytes(), walked.value_bytes(), hint);
   if (explained) {
-    kind = file::ProvenanceKind::kOrderedLoad;
-    return file::EncodeOrderedLoad(fingerprint, explained->load, explained->totals);
+    kind = ProvenanceKind::kOrderedLoad;
+    return EncodeOrderedLoad(fingerprint, explained->load, explained->totals);
   }
-  kind = file::ProvenanceKind::kExactLayout;
-  file::ExactEncoder encoder(database.pages().page_format());
+  kind = ProvenanceKind::kExactLayout;
+  ExactEncoder encoder(database.pages().page_format());
   LMDBIO_TRY_VOID(layout.Expand(encoder));
-  return file::EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
+  return EncodeExactLayout(fingerprint, layout.record_count(), encoder.Finish());
 }
 
 Result<RecordedProvenance> Record(const Environment& environment, const std::string& data_path,
                                   const RecordProvenanceOptions& options) {
   LMDBIO_TRY(const Database database, Choose(environment, options.database_name));
   Collector walked;
-  LMDBIO_TRY(const std::vector<PageNo> leaves,
-             file::WalkDatabase(database, walked, options.progress));
-  LMDBIO_TRY(const file::Fingerprint fingerprint, file::TakeFingerprint(database, leaves));
+  LMDBIO_TRY(const std::vector<PageNo> leaves, WalkDatabase(database, walked, options.progress));
+  LMDBIO_TRY(const Fingerprint fingerprint, TakeFingerprint(database, leaves));
   RecordedProvenance recorded;
-  recorded.path = file::ProvenancePath(data_path, options.database_name);
+  recorded.path = ProvenancePath(data_path, options.database_name);
   recorded.record_count = walked.record_count();
   LMDBIO_TRY(const std::vector<std::byte> file,
              Describe(database, fingerprint, walked, options.hint, recorded.kind));
@@ -83,15 +77,15 @@ Result<RecordedProvenance> Record(const Environment& environment, const std::str
   // A file that was written meanwhile may yield a layout of two states, so the snapshot is checked
   // before anything is written.
   LMDBIO_TRY_VOID(environment.CheckHolds());
-  LMDBIO_TRY_VOID(file::WriteFileAtomically(recorded.path, file));
+  LMDBIO_TRY_VOID(WriteFileAtomically(recorded.path, file));
   return recorded;
 }
 
 }  // namespace
 
 Result<RecordedProvenance> RecordProvenance(const RecordProvenanceOptions& options) {
-  LMDBIO_TRY(const std::string data_path, file::FindDataFile(options.path));
-  LMDBIO_TRY(const std::unique_ptr<file::FileSource> source, file::FileSource::Open(data_path));
+  LMDBIO_TRY(const std::string data_path, FindDataFile(options.path));
+  LMDBIO_TRY(const std::unique_ptr<FileSource> source, FileSource::Open(data_path));
   // The walk reads branch and leaf pages only. Read-ahead of the kernel would fetch the values
   // between them.
   source->Advise(AccessPattern::kRandom);

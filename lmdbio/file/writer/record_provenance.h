@@ -17,7 +17,7 @@ namespace lmdbio::file {
 struct RecordProvenanceOptions {
   std::string path;           // directory with data.mdb, or a single file
   std::string database_name;  // empty: the main database
-  file::LoadHint hint;        // known parameters of the load; they are verified
+  LoadHint hint;              // known parameters of the load; they are verified
   // Called repeatedly with the fraction done, 0 to 1. May be empty.
   std::function<void(double)> progress;
 };
@@ -26,7 +26,7 @@ struct RecordedProvenance {
   std::string path;  // of the file that was written
   uint64_t size_bytes = 0;
   uint64_t record_count = 0;
-  file::ProvenanceKind kind = file::ProvenanceKind::kExactLayout;
+  ProvenanceKind kind = ProvenanceKind::kExactLayout;
 };
 
 // Walks the database once and tries to explain its layout as an ordered load. Then writes that

@@ -17,9 +17,6 @@
 
 namespace lmdbio::ranks {
 
-using ranks::Group;
-using ranks::SharedMemory;
-
 namespace {
 
 // Collective. The ranks that share memory with this one, in the order of `communicator`.
@@ -124,8 +121,8 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
 
 // AllocateHostMemory returns the same code on all ranks, so all ranks call MPI or none does.
 Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t size_bytes) {
-  if (size_ == 1) return ranks::AllocateAnonymous(size_bytes);
-  auto memory = ranks::AllocateHostMemory(*this, size_bytes);
+  if (size_ == 1) return AllocateAnonymous(size_bytes);
+  auto memory = AllocateHostMemory(*this, size_bytes);
   if (memory || memory.error().code() != ErrorCode::kUnsupported) return memory;
   return AllocateWindowMemory(communicator_, size_bytes, memory.error().message());
 }

@@ -20,7 +20,7 @@ namespace lmdbio::ranks {
 //           call on the group comes from the thread that may call MPI, before MPI_Finalize
 // Errors: kInvalidArgument  MPI_COMM_NULL, an intercommunicator, MPI not initialised
 //         kInternal         MPI failed, with its message
-Result<std::unique_ptr<ranks::Group>> MpiGroup(MPI_Comm communicator);
+Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator);
 
 }  // namespace lmdbio::ranks
 #endif  // LMDBIO_RANKS_MPI_MPI_GROUP_H_

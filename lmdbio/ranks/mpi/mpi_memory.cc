@@ -28,8 +28,6 @@
 
 namespace lmdbio::ranks {
 
-using ranks::SharedMemory;
-
 namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();

@@ -22,9 +22,9 @@ namespace lmdbio::ranks {
 // Requires: the error handler of `communicator` is MPI_ERRORS_RETURN; there are several ranks,
 //           because Open MPI takes the window of a lone rank from malloc, which does not clear it
 // Errors: kResourceExhausted, kInvalidArgument, kInternal, as Group::AllocateShared
-Result<std::unique_ptr<ranks::SharedMemory>> AllocateWindowMemory(MPI_Comm communicator,
-                                                                  uint64_t size_bytes,
-                                                                  std::string_view why_window);
+Result<std::unique_ptr<SharedMemory>> AllocateWindowMemory(MPI_Comm communicator,
+                                                           uint64_t size_bytes,
+                                                           std::string_view why_window);
 
 }  // namespace lmdbio::ranks
 #endif  // LMDBIO_RANKS_MPI_MPI_MEMORY_H_

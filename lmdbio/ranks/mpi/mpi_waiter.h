@@ -23,7 +23,7 @@ namespace lmdbio::ranks {
 class MpiWaiter {
  public:
   // Lifetime: `health` outlives the waiter
-  explicit MpiWaiter(ranks::Health& health) : health_(health) {}
+  explicit MpiWaiter(Health& health) : health_(health) {}
 
   // Waits until the request is done and MPI has set it to null. After kPeerFailed the request is
   // still active.
@@ -41,7 +41,7 @@ class MpiWaiter {
  private:
   Status StopWith(std::string reason);
 
-  ranks::Health& health_;
+  Health& health_;
   std::chrono::steady_clock::time_point next_health_check_{};
   std::atomic<bool> is_stopped_{false};
   std::mutex mutex_;

@@ -39,7 +39,7 @@ enum class CallOutcome {
 struct Values {
   std::byte* data = nullptr;  // [count elements]; borrowed until the call returns
   size_t count = 0;           // any; the same on every rank
-  sync::DataType type = sync::DataType::kFloat32;
+  DataType type = DataType::kFloat32;
 };
 
 // Default of Collectives::ample_bytes.
@@ -62,7 +62,7 @@ class Collectives {
   // rank, and in every run with the same values, ranks and options.
   // reduction  the same on every rank
   virtual Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                        const sync::Reduction& reduction) = 0;
+                                        const Reduction& reduction) = 0;
 
   // Rank r gets the reduction of the counts[r] elements that begin at the sum of the counts before,
   // as AllReduce would give it.
@@ -71,7 +71,7 @@ class Collectives {
   // counts  [size(); the same on every rank]
   virtual Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input,
                                             std::byte* output, std::span<const uint64_t> counts,
-                                            const sync::Reduction& reduction) = 0;
+                                            const Reduction& reduction) = 0;
 
   // Concatenates the bytes of all ranks, in the order of the ranks.
   // mine   [part_bytes[rank()]]; may be its own part of `all`

@@ -20,7 +20,7 @@ Result<CallOutcome> Copy(const CallTag& tag, const std::byte* from, std::byte* t
 
 // The reduction of one rank is its own values, scaled.
 Result<CallOutcome> Scale(const CallTag& tag, const Values& input, std::byte* to, double scale) {
-  if (!tag.is_declined) sync::Scale(input.type, scale, to, input.data, input.count);
+  if (!tag.is_declined) Scale(input.type, scale, to, input.data, input.count);
   return OutcomeOf(tag);
 }
 
@@ -32,12 +32,12 @@ class OneRankCollectives final : public Collectives {
   int size() const override { return 1; }
 
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                const sync::Reduction& reduction) override {
+                                const Reduction& reduction) override {
     return Scale(tag, values, values.data, reduction.scale);
   }
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
                                     std::span<const uint64_t> counts,
-                                    const sync::Reduction& reduction) override {
+                                    const Reduction& reduction) override {
     LMDBIO_CHECK(counts.size() == 1 && counts[0] == input.count);
     return Scale(tag, input, output, reduction.scale);
   }

@@ -11,13 +11,6 @@
 
 namespace lmdbio::sync {
 
-using sync::CallOutcome;
-using sync::CallTag;
-using sync::Operation;
-using sync::Request;
-using sync::Response;
-using sync::Values;
-
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -28,12 +21,10 @@ void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
 
 // Copies one tensor. The prescale is part of the copy, so it needs no pass of its own.
 void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from) {
-  sync::Scale(request.type, request.prescale, to, from, request.element_count());
+  Scale(request.type, request.prescale, to, from, request.element_count());
 }
 
-sync::Reduction ReductionOf(const Request& request) {
-  return {request.reduce_op, request.postscale};
-}
+Reduction ReductionOf(const Request& request) { return {request.reduce_op, request.postscale}; }
 
 // The rows of the first dimension that each of `size` ranks gets. They differ by one at most, and
 // the first ranks get more.
@@ -56,7 +47,7 @@ MutableBytes AlignedPart(std::byte* memory, uint64_t bytes) {
 
 }  // namespace
 
-Executor::Executor(sync::Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
+Executor::Executor(Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
                    uint64_t gradient_bytes)
     : collectives_(collectives), tracer_(tracer), fusion_bytes_(fusion_bytes) {
   const MutableBytes registered = collectives.registered();
@@ -110,7 +101,7 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
 // The other ranks may be in a call of any kind. Every implementation compares the tags of a call
 // before anything else, so an AllReduce without values makes all of them skip theirs.
 Executor::Outcome Executor::Decline(uint64_t digest) {
-  return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, sync::ReduceOp::kSum);
+  return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, ReduceOp::kSum);
 }
 
 Executor::Outcome Executor::Perform(const Response& response, std::span<Task* const> tasks,
@@ -146,9 +137,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
   const std::span<const Request> requests(response.tensors);
   for (size_t begin = 0; begin < requests.size();) {
     size_t end = begin + 1;
-    uint64_t bytes = sync::FusedBytes(requests[begin]);
-    while (end < requests.size() && bytes + sync::FusedBytes(requests[end]) <= fusion_bytes_) {
-      bytes += sync::FusedBytes(requests[end++]);
+    uint64_t bytes = FusedBytes(requests[begin]);
+    while (end < requests.size() && bytes + FusedBytes(requests[end]) <= fusion_bytes_) {
+      bytes += FusedBytes(requests[end++]);
     }
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);
@@ -231,10 +222,10 @@ std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* c
 Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
                                         std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
-  const auto places = sync::PlacesOf(requests);
+  const auto places = PlacesOf(requests);
   // Without the gap behind the last tensor: in placed memory it may belong to another tensor.
   const uint64_t count =
-      (places.offsets.back() + requests.back().byte_count()) / sync::ElementBytes(first.type);
+      (places.offsets.back() + requests.back().byte_count()) / ElementBytes(first.type);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
   std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
   for (size_t i = 0; i < requests.size() && view == nullptr; ++i) {
@@ -276,7 +267,7 @@ Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const 
 
 Executor::Outcome Executor::AllGather(const Response& response, Task* task, const CallTag& tag) {
   const Request& request = response.tensors.front();
-  const uint64_t row_bytes = request.row_element_count() * sync::ElementBytes(request.type);
+  const uint64_t row_bytes = request.row_element_count() * ElementBytes(request.type);
   std::vector<uint64_t> part_bytes;
   uint64_t bytes = 0;
   for (const int64_t rows : response.rows) {
@@ -301,7 +292,7 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
 // this rank sends, and column `rank` has what it receives.
 Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const CallTag& tag) {
   const Request& request = response.tensors.front();
-  const uint64_t row_bytes = request.row_element_count() * sync::ElementBytes(request.type);
+  const uint64_t row_bytes = request.row_element_count() * ElementBytes(request.type);
   const auto size = static_cast<size_t>(collectives_.size());
   const auto rank = static_cast<size_t>(collectives_.rank());
   std::vector<uint64_t> send_bytes(size);
@@ -346,7 +337,7 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
     input = values.data();
   }
   const uint64_t own_count = own_rows * row_count;
-  std::vector<std::byte> part(own_count * sync::ElementBytes(request.type));
+  std::vector<std::byte> part(own_count * ElementBytes(request.type));
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
     return collectives_.ReduceScatter(tag, Values{input, count, request.type}, part.data(), counts,
                                       ReductionOf(request));

@@ -35,7 +35,7 @@ class Executor {
   // The fusion buffer and the memory for gradients are parts of collectives.registered() if that is
   // large enough. Otherwise the executor allocates them.
   // collectives, tracer  must outlive this
-  Executor(sync::Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
+  Executor(Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
            uint64_t gradient_bytes);
   ~Executor();
   Executor(const Executor&) = delete;
@@ -46,13 +46,12 @@ class Executor {
   // tasks  [tensors of the response] null: this rank has joined, and contributes zeros
   // Returns: kDeclined  no tensor has changed
   // Errors: as Collectives
-  Result<sync::CallOutcome> Perform(const sync::Response& response, std::span<Task* const> tasks,
-                                    sync::CallTag tag);
+  Result<CallOutcome> Perform(const Response& response, std::span<Task* const> tasks, CallTag tag);
 
   // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
   // Returns: kDeclined
   // Errors: as Collectives
-  Result<sync::CallOutcome> Decline(uint64_t digest);
+  Result<CallOutcome> Decline(uint64_t digest);
 
   // The memory that Synchronizer::Place hands out. Threads: any
   MutableBytes gradients() const { return gradients_; }
@@ -65,17 +64,16 @@ class Executor {
   const ExecutorCounters& counters() const { return counters_; }
 
  private:
-  using Outcome = Result<sync::CallOutcome>;
-  Outcome AllReduce(const sync::Response& response, std::span<Task* const> tasks,
-                    sync::CallTag tag);
-  Outcome ReduceAlone(const sync::Request& request, Task* task, const sync::CallTag& tag);
-  Outcome ReduceFused(std::span<const sync::Request> requests, std::span<Task* const> tasks,
-                      const sync::CallTag& tag);
-  Outcome Broadcast(const sync::Request& request, Task* task, const sync::CallTag& tag);
-  Outcome AllGather(const sync::Response& response, Task* task, const sync::CallTag& tag);
-  Outcome AllToAll(const sync::Response& response, Task* task, const sync::CallTag& tag);
-  Outcome ReduceScatter(const sync::Request& request, Task* task, const sync::CallTag& tag);
-  std::byte* ViewOf(std::span<const sync::Request> requests, std::span<Task* const> tasks,
+  using Outcome = Result<CallOutcome>;
+  Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
+  Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);
+  Outcome ReduceFused(std::span<const Request> requests, std::span<Task* const> tasks,
+                      const CallTag& tag);
+  Outcome Broadcast(const Request& request, Task* task, const CallTag& tag);
+  Outcome AllGather(const Response& response, Task* task, const CallTag& tag);
+  Outcome AllToAll(const Response& response, Task* task, const CallTag& tag);
+  Outcome ReduceScatter(const Request& request, Task* task, const CallTag& tag);
+  std::byte* ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
   bool is_end_of_place(const std::byte* end) const;
   MutableBytes FusionBuffer();
@@ -85,7 +83,7 @@ class Executor {
   template <typename Call>
   Outcome Transfer(std::span<Task* const> tasks, uint64_t bytes, Call call);
 
-  sync::Collectives& collectives_;
+  Collectives& collectives_;
   SyncTracer& tracer_;
   uint64_t fusion_bytes_;
   MutableBytes fusion_;     // empty until the first use

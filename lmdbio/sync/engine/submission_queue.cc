@@ -88,9 +88,9 @@ bool SubmissionQueue::is_empty() {
   return events_.empty();
 }
 
-void SubmissionQueue::Release(std::span<const sync::Request> requests) {
+void SubmissionQueue::Release(std::span<const Request> requests) {
   const std::lock_guard lock(mutex_);
-  for (const sync::Request& request : requests) names_.erase(request.name);
+  for (const Request& request : requests) names_.erase(request.name);
   if (names_.empty()) all_done_.notify_all();
 }
 

@@ -77,7 +77,7 @@ class SubmissionQueue {
   bool is_empty();
 
   // The operations are done, so their names can be used again.
-  void Release(std::span<const sync::Request> requests);
+  void Release(std::span<const Request> requests);
 
   // Waits until no operation is in progress.
   // Errors: the error of Close

@@ -31,7 +31,7 @@ void SyncTracer::Failed(Task& task) {
 
 void SyncTracer::End(Task& task) {
   if (!timeline_) return;
-  const std::string_view operation = sync::NameOf(task.submission.request.operation);
+  const std::string_view operation = NameOf(task.submission.request.operation);
   timeline_->End(task.drawn, operation, SteadyNanoseconds());
 }
 

@@ -20,9 +20,6 @@
 
 namespace lmdbio::sync {
 
-using sync::Operation;
-using sync::Request;
-
 namespace {
 
 constexpr size_t kNameBytesMax = 4096;
@@ -132,7 +129,7 @@ std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
 // has at least 24 bytes, so its size tells the two kinds apart.
 Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
   const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
-  if (!are_digests) return sync::MergeProposals(a, b);
+  if (!are_digests) return MergeProposals(a, b);
   if (std::equal(a.begin(), a.end(), b.begin())) return std::vector(a.begin(), a.end());
   return Fail(ErrorCode::kInvalidArgument, "the graphs of the ranks differ");
 }
@@ -146,8 +143,8 @@ class Synchronizer::Impl {
 
   // Collective.
   Status Make(ranks::Group& group, SyncParts parts);
-  Result<std::unique_ptr<sync::Collectives>> MakeCollectives(ranks::Group& group,
-                                                             const CollectivesMaker& maker);
+  Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group,
+                                                       const CollectivesMaker& maker);
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
 
@@ -160,8 +157,8 @@ class Synchronizer::Impl {
   std::unique_ptr<ranks::Health> health;
   std::unique_ptr<WatchfulHealth> watchful_health;
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<sync::Collectives> collectives;
-  std::unique_ptr<sync::Coordinator> coordinator;
+  std::unique_ptr<Collectives> collectives;
+  std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Engine> engine;
   std::mutex mutex;  // of the members below
   uint64_t placed_bytes = 0;
@@ -169,13 +166,13 @@ class Synchronizer::Impl {
   bool is_shut_down = false;
 };
 
-Result<std::unique_ptr<sync::Collectives>> Synchronizer::Impl::MakeCollectives(
+Result<std::unique_ptr<Collectives>> Synchronizer::Impl::MakeCollectives(
     ranks::Group& group, const CollectivesMaker& maker) {
   if (maker) return maker(*watchful_health);
   return sync::MakeCollectives(
       group, *watchful_health,
       {.collective = options.collective,
-       .wait_mode = sync::WaitMode::kSleep,
+       .wait_mode = WaitMode::kSleep,
        .chunk_bytes = options.chunk_bytes,
        .chunk_depth = options.chunk_depth,
        .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
@@ -200,7 +197,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   LMDBIO_TRY(collectives, ranks::ForAll(group, MakeCollectives(group, parts.collectives)));
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
-             sync::Coordinator::Create(
+             Coordinator::Create(
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtraBytes},
                  transport->ranks()));
   LMDBIO_TRY(auto timeline, ranks::ForAll(group, OpenTimeline(options, rank, size)));
@@ -288,14 +285,14 @@ Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> su
   return impl_->AddAll(std::move(submissions));
 }
 
-Status Synchronizer::SetGraph(const sync::Graph& graph) {
+Status Synchronizer::SetGraph(const Graph& graph) {
   if (impl_->options.coordinator != "topo") {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("a graph needs the coordinator 'topo', not '{}'", impl_->options.coordinator));
   }
-  LMDBIO_TRY(auto order, sync::OrderTensors(graph));
-  for (const sync::OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
+  LMDBIO_TRY(auto order, OrderTensors(graph));
+  for (const OrderedTensor& one : order) LMDBIO_TRY_VOID(CheckPlannable(one.tensor));
   std::optional<Handle> followed;
   {
     const std::lock_guard lock(impl_->mutex);
@@ -356,7 +353,7 @@ std::vector<std::string> Synchronizer::Description() const {
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));
   if (options.coordinator == "topo") {
-    const sync::PlanOptions& plan = impl_->engine->plan_options();
+    const PlanOptions& plan = impl_->engine->plan_options();
     lines.push_back(plan.num_groups > 0 ? fmt::format("plans of {} buckets", plan.num_groups)
                                         : fmt::format("plans of buckets up to {} bytes",
                                                       plan.fusion.threshold_bytes));
@@ -373,7 +370,7 @@ std::vector<std::string> Synchronizer::Description() const {
 }
 
 Submission AllReduceOf(std::string name, const void* input, void* output, int64_t count,
-                       sync::DataType type, sync::ReduceOp op) {
+                       DataType type, ReduceOp op) {
   Submission submission;
   submission.request.name = std::move(name);
   submission.request.type = type;

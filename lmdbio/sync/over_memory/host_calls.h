@@ -36,10 +36,10 @@ class HostCalls final : public Collectives {
   int size() const override { return table_.size(); }
 
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                const sync::Reduction& reduction) override;
+                                const Reduction& reduction) override;
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
                                     std::span<const uint64_t> counts,
-                                    const sync::Reduction& reduction) override;
+                                    const Reduction& reduction) override;
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override;
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -63,25 +63,23 @@ class HostCalls final : public Collectives {
 
   Result<CallOutcome> Meet(const CallTag& tag, const CallHeader& header);
   Result<CallOutcome> ReduceInSlots(const CallTag& tag, const CallHeader& header,
-                                    const Values& values, const sync::Reduction& reduction);
+                                    const Values& values, const Reduction& reduction);
   Result<CallOutcome> ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
-                                       const Values& values, const sync::Reduction& reduction);
+                                       const Values& values, const Reduction& reduction);
   Result<CallOutcome> ReduceInChunks(const CallTag& tag, const CallHeader& header,
-                                     const Values& values, const sync::Reduction& reduction);
+                                     const Values& values, const Reduction& reduction);
   template <typename AnyChunks>
   Result<CallOutcome> ReduceBy(const AnyChunks& chunks, const CallTag& tag,
                                const CallHeader& header, const Values& values,
-                               const sync::Reduction& reduction);
-  Status ReduceInPlace(const Values& values, uint64_t place, const sync::Reduction& reduction);
-  void ReduceBlock(sync::DataType type, const sync::Reduction& reduction, uint64_t offset,
-                   uint64_t bytes);
+                               const Reduction& reduction);
+  Status ReduceInPlace(const Values& values, uint64_t place, const Reduction& reduction);
+  void ReduceBlock(DataType type, const Reduction& reduction, uint64_t offset, uint64_t bytes);
   Result<CallOutcome> ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                      const Values& input, std::byte* output, uint64_t first,
-                                     uint64_t count, const sync::Reduction& reduction);
+                                     uint64_t count, const Reduction& reduction);
   Result<CallOutcome> ScatterChunks(const CallTag& tag, const CallHeader& header,
                                     const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts,
-                                    const sync::Reduction& reduction);
+                                    std::span<const uint64_t> counts, const Reduction& reduction);
   Result<CallOutcome> MeetForAllToAll(const CallTag& tag, Bytes send,
                                       std::span<const uint64_t> send_bytes,
                                       std::span<const uint64_t> receive_bytes);

@@ -34,7 +34,7 @@ void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-uint64_t MeaningOf(CallKind kind, const Values& values, const sync::Reduction& reduction) {
+uint64_t MeaningOf(CallKind kind, const Values& values, const Reduction& reduction) {
   return CallDigest({kind, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
                      std::bit_cast<uint64_t>(reduction.scale), values.count})
       .value();
@@ -59,7 +59,7 @@ uint64_t PieceBytes(uint64_t bytes, int rank_count) {
 // 1 + the offset of values that lie in registered memory, or 0.
 uint64_t HostCalls::PlaceOf(const Values& values) const {
   const MutableBytes mine = registered();
-  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  const uint64_t bytes = values.count * ElementBytes(values.type);
   const std::less_equal<const std::byte*> not_behind;
   if (mine.empty() || !not_behind(mine.data(), values.data)) return 0;
   if (!not_behind(values.data + bytes, mine.data() + mine.size())) return 0;
@@ -77,10 +77,10 @@ std::optional<uint64_t> HostCalls::CommonPlace() const {
 }
 
 Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& values,
-                                         const sync::Reduction& reduction) {
+                                         const Reduction& reduction) {
   LMDBIO_TRY_VOID(table_.Begin());
   CallHeader header{.digest = tag.digest, .meaning = MeaningOf(kAllReduceCall, values, reduction)};
-  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+  const uint64_t bytes = values.count * ElementBytes(values.type);
   const bool may_be_one_shot = options_.way != HostAlgorithm::kTwoShot;
   const uint64_t one_shot_bytes =
       options_.way == HostAlgorithm::kOneShot ? table_.slot_bytes() : OneShotBytes(size());
@@ -101,7 +101,7 @@ Result<CallOutcome> HostCalls::AllReduce(const CallTag& tag, const Values& value
 template <typename AnyChunks>
 Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& tag,
                                         const CallHeader& header, const Values& values,
-                                        const sync::Reduction& reduction) {
+                                        const Reduction& reduction) {
   if (!tag.is_declined && header.place == 0) chunks.Do(0);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined) return outcome;
@@ -123,23 +123,21 @@ Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& 
 
 // One shot: the values of all ranks are in their slots, and every rank reduces all of them.
 Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeader& header,
-                                             const Values& values,
-                                             const sync::Reduction& reduction) {
-  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+                                             const Values& values, const Reduction& reduction) {
+  const uint64_t bytes = values.count * ElementBytes(values.type);
   if (!tag.is_declined) Copy(table_.SlotOf(rank()), values.data, bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined || bytes == 0) return outcome;
   for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.SlotOf(r);
   sources_[static_cast<size_t>(rank())] = values.data;
-  sync::ReduceAll(values.type, reduction, values.data, sources_, values.count);
+  ReduceAll(values.type, reduction, values.data, sources_, values.count);
   return outcome;
 }
 
 // One shot for each chunk.
 Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHeader& header,
-                                              const Values& values,
-                                              const sync::Reduction& reduction) {
-  const uint64_t element_bytes = sync::ElementBytes(values.type);
+                                              const Values& values, const Reduction& reduction) {
+  const uint64_t element_bytes = ElementBytes(values.type);
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
   const auto write = [&](uint64_t chunk) {
@@ -150,7 +148,7 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
     std::byte* const mine = values.data + chunk * each * element_bytes;
     for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk);
     sources_[static_cast<size_t>(rank())] = mine;
-    sync::ReduceAll(values.type, reduction, mine, sources_, here(chunk));
+    ReduceAll(values.type, reduction, mine, sources_, here(chunk));
   };
   const auto chunks = MakeChunks<2>((values.count + each - 1) / each, write, combine, combine);
   return ReduceBy(chunks, tag, header, values, reduction);
@@ -159,9 +157,8 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
 // Two shots for each chunk: every rank reduces its part of the chunk for all, and copies the other
 // parts.
 Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
-                                                const Values& values,
-                                                const sync::Reduction& reduction) {
-  const uint64_t element_bytes = sync::ElementBytes(values.type);
+                                                const Values& values, const Reduction& reduction) {
+  const uint64_t element_bytes = ElementBytes(values.type);
   const uint64_t grain = kLineBytes / element_bytes;
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
@@ -187,7 +184,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
         sources_[static_cast<size_t>(r)] = table_.BufferOf(r, chunk) + offset;
       }
       sources_[static_cast<size_t>(rank())] = at(chunk) + offset;
-      sync::ReduceAll(values.type, reduction, buffer + offset, sources_, count);
+      ReduceAll(values.type, reduction, buffer + offset, sources_, count);
       Copy(at(chunk) + offset, buffer + offset, count * element_bytes);
     }
   };
@@ -207,9 +204,8 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
 
 // Takes work items until none is left. With more ranks than cores, the kernel may not run a rank
 // for some milliseconds; the ranks that run then do its share.
-Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
-                                const sync::Reduction& reduction) {
-  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+Status HostCalls::ReduceInPlace(const Values& values, uint64_t place, const Reduction& reduction) {
+  const uint64_t bytes = values.count * ElementBytes(values.type);
   const uint64_t piece_bytes = PieceBytes(bytes, size());
   const uint64_t piece_count = (bytes + piece_bytes - 1) / piece_bytes;
   if (piece_count == 0) return {};
@@ -227,13 +223,13 @@ Status HostCalls::ReduceInPlace(const Values& values, uint64_t place,
 
 // Reduces one block from the memory of all ranks, and copies the result into the memory of all. No
 // other rank touches the block, because it belongs to one work item.
-void HostCalls::ReduceBlock(sync::DataType type, const sync::Reduction& reduction, uint64_t offset,
+void HostCalls::ReduceBlock(DataType type, const Reduction& reduction, uint64_t offset,
                             uint64_t bytes) {
   for (int r = 0; r < size(); ++r) {
     sources_[static_cast<size_t>(r)] = RegisteredOf(r).data() + offset;
   }
   std::byte* const result = registered().data() + offset;
-  sync::ReduceAll(type, reduction, result, sources_, bytes / sync::ElementBytes(type));
+  ReduceAll(type, reduction, result, sources_, bytes / ElementBytes(type));
   for (int i = 1; i < size(); ++i) {
     Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
   }
@@ -241,7 +237,7 @@ void HostCalls::ReduceBlock(sync::DataType type, const sync::Reduction& reductio
 
 Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& input,
                                              std::byte* output, std::span<const uint64_t> counts,
-                                             const sync::Reduction& reduction) {
+                                             const Reduction& reduction) {
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
   LMDBIO_TRY_VOID(table_.Begin());
   CallDigest meaning({kReduceScatterCall, MeaningOf(kReduceScatterCall, input, reduction)});
@@ -250,13 +246,13 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
   uint64_t first = 0;
   for (int r = 0; r < rank(); ++r) first += counts[static_cast<size_t>(r)];
   const uint64_t count = counts[static_cast<size_t>(rank())];
-  const uint64_t bytes = input.count * sync::ElementBytes(input.type);
+  const uint64_t bytes = input.count * ElementBytes(input.type);
   if (bytes <= table_.slot_bytes()) {
     return ScatterInSlots(tag, header, input, output, first, count, reduction);
   }
   // If the output overlaps values that are still to be read, it is written at the end.
-  const uint64_t output_bytes = count * sync::ElementBytes(input.type);
-  const std::byte* const own_part = input.data + first * sync::ElementBytes(input.type);
+  const uint64_t output_bytes = count * ElementBytes(input.type);
+  const std::byte* const own_part = input.data + first * ElementBytes(input.type);
   const std::less<const std::byte*> before;
   const bool overlaps = output != own_part && before(output, input.data + bytes) &&
                         before(input.data, output + output_bytes);
@@ -271,15 +267,15 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
 Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHeader& header,
                                               const Values& input, std::byte* output,
                                               uint64_t first, uint64_t count,
-                                              const sync::Reduction& reduction) {
-  const uint64_t element_bytes = sync::ElementBytes(input.type);
+                                              const Reduction& reduction) {
+  const uint64_t element_bytes = ElementBytes(input.type);
   if (!tag.is_declined) Copy(table_.SlotOf(rank()), input.data, input.count * element_bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined || count == 0) return outcome;
   for (int r = 0; r < size(); ++r) {
     sources_[static_cast<size_t>(r)] = table_.SlotOf(r) + first * element_bytes;
   }
-  sync::ReduceAll(input.type, reduction, output, sources_, count);
+  ReduceAll(input.type, reduction, output, sources_, count);
   return outcome;
 }
 
@@ -288,8 +284,8 @@ Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHead
 Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeader& header,
                                              const Values& input, std::byte* output,
                                              std::span<const uint64_t> counts,
-                                             const sync::Reduction& reduction) {
-  const uint64_t element_bytes = sync::ElementBytes(input.type);
+                                             const Reduction& reduction) {
+  const uint64_t element_bytes = ElementBytes(input.type);
   const uint64_t piece_bytes =
       table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
   const uint64_t each = piece_bytes / element_bytes;
@@ -316,8 +312,8 @@ Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeade
           table_.BufferOf(r, chunk) + static_cast<uint64_t>(rank()) * piece_bytes;
     }
     sources_[static_cast<size_t>(rank())] = input.data + (first + chunk * each) * element_bytes;
-    sync::ReduceAll(input.type, reduction, output + chunk * each * element_bytes, sources_,
-                    here(rank(), chunk));
+    ReduceAll(input.type, reduction, output + chunk * each * element_bytes, sources_,
+              here(rank(), chunk));
   };
   const uint64_t count_max = *std::max_element(counts.begin(), counts.end());
   const uint64_t chunk_count = std::max<uint64_t>(1, (count_max + each - 1) / each);

@@ -22,14 +22,6 @@
 namespace lmdbio::sync {
 namespace {
 
-using sync::Bounds;
-using sync::BoundsOf;
-using sync::CallOutcome;
-using sync::CallTag;
-using sync::DigestOf;
-using sync::PartOf;
-using sync::Values;
-using sync::WireCall;
 using Outcome = Result<CallOutcome>;
 
 constexpr int kTag = 1;
@@ -69,11 +61,11 @@ CallSummary MeaningOf(const CallTag& tag, WireCall kind, uint64_t details, uint6
 
 // counts  of the parts of the ranks; may be empty
 CallSummary MeaningOf(const CallTag& tag, WireCall kind, const Values& values,
-                      const sync::Reduction& reduction, std::span<const uint64_t> counts) {
+                      const Reduction& reduction, std::span<const uint64_t> counts) {
   const std::array digests{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
   return MeaningOf(tag, kind,
                    static_cast<uint64_t>(values.type) << 8 | static_cast<uint64_t>(reduction.op),
-                   values.count * sync::ElementBytes(values.type), DigestOf(digests));
+                   values.count * ElementBytes(values.type), DigestOf(digests));
 }
 
 // Memory of this object that MPI reads and writes. It is kept if a call was given up, because MPI
@@ -85,7 +77,7 @@ struct HeldCollective {
   std::array<std::vector<int>, 4> counts;
 };
 
-class OverMpi final : public sync::Collectives {
+class OverMpi final : public Collectives {
  public:
   // Takes ownership of the communicator.
   OverMpi(MPI_Comm communicator, ranks::Health& health, const MpiCollectiveOptions& options)
@@ -108,11 +100,9 @@ class OverMpi final : public sync::Collectives {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Outcome AllReduce(const CallTag& tag, const Values& values,
-                    const sync::Reduction& reduction) override;
+  Outcome AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) override;
   Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                        std::span<const uint64_t> counts,
-                        const sync::Reduction& reduction) override;
+                        std::span<const uint64_t> counts, const Reduction& reduction) override;
   Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                     std::span<const uint64_t> part_bytes) override;
   Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -140,9 +130,9 @@ class OverMpi final : public sync::Collectives {
   Outcome Meet(const CallTag& tag, const CallSummary& meaning, uint64_t number = 0);
   Status BroadcastPieces(MutableBytes bytes, int root);
   Status ReducePieces(const Values& input, uint64_t first, std::byte* output, uint64_t count,
-                      sync::ReduceOp op, int root);
+                      ReduceOp op, int root);
   Status ReduceScatterAtOnce(const Values& input, std::byte* output,
-                             std::span<const uint64_t> counts, sync::ReduceOp op);
+                             std::span<const uint64_t> counts, ReduceOp op);
   Status GatherAtOnce(MutableBytes all, std::span<const uint64_t> part_bytes);
   Status ExchangeAtOnce(Bytes send, std::span<const uint64_t> send_bytes, MutableBytes receive,
                         std::span<const uint64_t> receive_bytes);
@@ -191,9 +181,8 @@ Outcome OverMpi::Meet(const CallTag& tag, const CallSummary& meaning, uint64_t n
 }
 
 // The reductions of MPI have no scale, so a pass of sync/reduce follows each part.
-Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
-                           const sync::Reduction& reduction) {
-  const size_t element_bytes = sync::ElementBytes(values.type);
+Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) {
+  const size_t element_bytes = ElementBytes(values.type);
   LMDBIO_TRY(const CallOutcome outcome,
              Meet(tag, MeaningOf(tag, WireCall::kAllReduce, values, reduction, {})));
   if (outcome == CallOutcome::kDeclined) return outcome;
@@ -210,15 +199,15 @@ Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values,
         [&](MPI_Request* request) {
           return MPI_Iallreduce(MPI_IN_PLACE, piece, count, type, mpi_op, communicator_, request);
         }));
-    sync::Scale(values.type, reduction.scale, piece, piece, static_cast<size_t>(count));
+    Scale(values.type, reduction.scale, piece, piece, static_cast<size_t>(count));
   }
   return outcome;
 }
 
 // The root's output becomes the reduction of the first `count` elements.
 Status OverMpi::ReducePieces(const Values& input, uint64_t first, std::byte* output, uint64_t count,
-                             sync::ReduceOp op, int root) {
-  const size_t element_bytes = sync::ElementBytes(input.type);
+                             ReduceOp op, int root) {
+  const size_t element_bytes = ElementBytes(input.type);
   const uint64_t piece_count = options_.piece_bytes_max / element_bytes;
   const MPI_Datatype type = ops_.TypeOf(input.type);
   const MPI_Op mpi_op = ops_.OpOf(input.type, op);
@@ -238,7 +227,7 @@ Status OverMpi::ReducePieces(const Values& input, uint64_t first, std::byte* out
 }
 
 Status OverMpi::ReduceScatterAtOnce(const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts, sync::ReduceOp op) {
+                                    std::span<const uint64_t> counts, ReduceOp op) {
   const std::vector<int>& int_counts = HeldCounts(0, counts);
   const MPI_Datatype type = ops_.TypeOf(input.type);
   const MPI_Op mpi_op = ops_.OpOf(input.type, op);
@@ -255,8 +244,8 @@ Status OverMpi::ReduceScatterAtOnce(const Values& input, std::byte* output,
 }
 
 Outcome OverMpi::ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                               std::span<const uint64_t> counts, const sync::Reduction& reduction) {
-  const size_t element_bytes = sync::ElementBytes(input.type);
+                               std::span<const uint64_t> counts, const Reduction& reduction) {
+  const size_t element_bytes = ElementBytes(input.type);
   const uint64_t bytes = input.count * element_bytes;
   LMDBIO_TRY(const CallOutcome outcome,
              Meet(tag, MeaningOf(tag, WireCall::kReduceScatter, input, reduction, counts)));
@@ -278,7 +267,7 @@ Outcome OverMpi::ReduceScatter(const CallTag& tag, const Values& input, std::byt
       first += count;
     }
   }
-  sync::Scale(input.type, reduction.scale, output, apart.data(), own_count);
+  Scale(input.type, reduction.scale, output, apart.data(), own_count);
   return outcome;
 }
 
@@ -454,9 +443,8 @@ Outcome OverMpi::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64
 
 }  // namespace
 
-Result<std::unique_ptr<sync::Collectives>> MpiCollectives(MPI_Comm communicator,
-                                                          ranks::Health& health,
-                                                          const MpiCollectiveOptions& options) {
+Result<std::unique_ptr<Collectives>> MpiCollectives(MPI_Comm communicator, ranks::Health& health,
+                                                    const MpiCollectiveOptions& options) {
   LMDBIO_CHECK(options.piece_bytes_max >= 8 && options.piece_bytes_max <= ranks::kPieceBytesMax);
   LMDBIO_TRY_VOID(ranks::CheckMpiThread(options.caller));
   // On a duplicate, calls of the program and of lmdbio cannot match each other. Its error handler

@@ -47,9 +47,8 @@ struct MpiCollectiveOptions {
 //         kInvalidArgument  MPI is not running; or only this thread may call it, and this thread
 //                           has not initialised MPI
 //         kInternal         MPI failed; has the message of MPI
-Result<std::unique_ptr<sync::Collectives>> MpiCollectives(MPI_Comm communicator,
-                                                          ranks::Health& health,
-                                                          const MpiCollectiveOptions& options);
+Result<std::unique_ptr<Collectives>> MpiCollectives(MPI_Comm communicator, ranks::Health& health,
+                                                    const MpiCollectiveOptions& options);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_MPI_MPI_COLLECTIVES_H_

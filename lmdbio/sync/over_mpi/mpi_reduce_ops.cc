@@ -7,16 +7,13 @@
 namespace lmdbio::sync {
 namespace {
 
-using sync::DataType;
-using sync::ReduceOp;
-
 // The user function of MPI_Op_create: inout[i] = in[i] op inout[i]. The operations commute. MPI
 // passes no user data to an operation, so each pair of type and operation has a function of its
 // own.
 template <DataType type, ReduceOp op>
 void ReduceForMpi(void* in, void* inout, int* count, MPI_Datatype*) {
-  sync::Reduce(type, op, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in),
-               static_cast<size_t>(*count));
+  Reduce(type, op, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in),
+         static_cast<size_t>(*count));
 }
 
 struct OwnOp {

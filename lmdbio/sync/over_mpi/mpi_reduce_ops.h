@@ -28,8 +28,8 @@ class MpiReduceOps {
   Status Make();
 
   // Requires: Make has succeeded
-  MPI_Datatype TypeOf(sync::DataType type) const;
-  MPI_Op OpOf(sync::DataType type, sync::ReduceOp op) const;
+  MPI_Datatype TypeOf(DataType type) const;
+  MPI_Op OpOf(DataType type, ReduceOp op) const;
 
  private:
   static constexpr size_t kTypeCount = 6;

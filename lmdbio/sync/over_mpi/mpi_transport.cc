@@ -13,12 +13,6 @@
 
 namespace lmdbio::sync {
 
-using sync::Exchange;
-using sync::ExchangeKind;
-using sync::ExchangeScope;
-using sync::Ranks;
-using sync::Reply;
-
 namespace {
 
 // The messages of coordinators are small. A larger one is an error.
@@ -63,7 +57,7 @@ struct HeldExchange {
   std::vector<std::byte> bytes;
 };
 
-class CommunicatorTransport final : public sync::Transport {
+class CommunicatorTransport final : public Transport {
  public:
   CommunicatorTransport() = default;
   ~CommunicatorTransport() override;
@@ -75,7 +69,7 @@ class CommunicatorTransport final : public sync::Transport {
   Result<bool> Test() override;
   Result<bool> Wait(std::chrono::microseconds limit) override;
   Reply TakeReply() override { return std::move(reply_); }
-  void Sleep(std::chrono::microseconds limit, sync::WakeOn wake_on) override;
+  void Sleep(std::chrono::microseconds limit, WakeOn wake_on) override;
   void Wake() override;
   bool hears_peers() const override { return false; }
   bool blocks_in_wait() const override { return true; }
@@ -257,7 +251,7 @@ Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
 
 // MPI reports no arrival of a peer, so `wake_on` has no effect. A Wake before the Sleep is
 // remembered.
-void CommunicatorTransport::Sleep(std::chrono::microseconds limit, sync::WakeOn /*wake_on*/) {
+void CommunicatorTransport::Sleep(std::chrono::microseconds limit, WakeOn /*wake_on*/) {
   std::unique_lock lock(mutex_);
   woken_.wait_for(lock, limit, [this] { return is_woken_; });
   is_woken_ = false;
@@ -274,7 +268,7 @@ void CommunicatorTransport::Wake() {
 
 }  // namespace
 
-Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator) {
+Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator) {
   // The helper thread calls MPI while the program may call it, too.
   LMDBIO_TRY_VOID(ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread));
   auto transport = std::make_unique<CommunicatorTransport>();

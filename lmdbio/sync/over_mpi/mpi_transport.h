@@ -23,7 +23,7 @@ namespace lmdbio::sync {
 //         kUnsupported      MPI was initialised at a lower level than MPI_THREAD_MULTIPLE, so the
 //                           helper thread may not call it
 //         kInternal         MPI failed; has the message of MPI
-Result<std::unique_ptr<sync::Transport>> MpiTransport(MPI_Comm communicator);
+Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_MPI_MPI_TRANSPORT_H_

@@ -14,7 +14,7 @@ constexpr int kTag = 1;
 
 using MessageRequests = std::vector<MPI_Request>;  // of the MPI messages of one message
 
-class MpiMessageWire final : public sync::Wire {
+class MpiMessageWire final : public Wire {
  public:
   // Takes ownership of the communicator.
   MpiMessageWire(MPI_Comm communicator, ranks::Health& health, const MpiWireOptions& options)
@@ -123,8 +123,8 @@ Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
 
 }  // namespace
 
-Result<std::unique_ptr<sync::Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
-                                            const MpiWireOptions& options) {
+Result<std::unique_ptr<Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
+                                      const MpiWireOptions& options) {
   LMDBIO_CHECK(options.piece_bytes_max > 0 && options.piece_bytes_max <= ranks::kPieceBytesMax);
   // On a duplicate, messages of the program and of lmdbio cannot match each other.
   MPI_Comm duplicate = MPI_COMM_NULL;

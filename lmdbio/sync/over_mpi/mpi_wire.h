@@ -25,8 +25,8 @@ struct MpiWireOptions {
 //           called. After an error, MPI may still write to the memory of a receive
 // Requires: the thread that calls the wire may call MPI, see CheckMpiThread
 // Errors: kInternal  MPI failed; has the message of MPI
-Result<std::unique_ptr<sync::Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
-                                            const MpiWireOptions& options = {});
+Result<std::unique_ptr<Wire>> MpiWire(MPI_Comm communicator, ranks::Health& health,
+                                      const MpiWireOptions& options = {});
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_MPI_MPI_WIRE_H_

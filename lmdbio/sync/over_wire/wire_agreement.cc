@@ -81,10 +81,10 @@ void WireAgreement::Combine(int from, double scale) {
   }
   if (mine_.payload_bytes == 0) return;
   if (from < wire_.rank()) std::swap(my_payload_, their_payload_);
-  const auto type = static_cast<sync::DataType>(mine_.shape.type);
-  const auto op = static_cast<sync::ReduceOp>(mine_.shape.op);
-  sync::Reduce(type, {op, scale}, my_payload_.data(), their_payload_.data(),
-               mine_.payload_bytes / sync::ElementBytes(type));
+  const auto type = static_cast<DataType>(mine_.shape.type);
+  const auto op = static_cast<ReduceOp>(mine_.shape.op);
+  Reduce(type, {op, scale}, my_payload_.data(), their_payload_.data(),
+         mine_.payload_bytes / ElementBytes(type));
 }
 
 // Combine changes the header and the values of this rank, so it follows the end of their send.
@@ -134,8 +134,8 @@ Result<CallOutcome> WireAgreement::Agree(const CallTag& tag, const CallShape& sh
 
 Result<CallOutcome> WireAgreement::AgreeAndReduce(const CallTag& tag, const CallShape& shape,
                                                   const Values& values,
-                                                  const sync::Reduction& reduction) {
-  const size_t bytes = values.count * sync::ElementBytes(values.type);
+                                                  const Reduction& reduction) {
+  const size_t bytes = values.count * ElementBytes(values.type);
   LMDBIO_CHECK(bytes <= kDoublingBytesMax && shape.type == static_cast<uint8_t>(values.type) &&
                shape.op == static_cast<uint8_t>(reduction.op));
   Begin(tag, shape, Bytes(values.data, bytes));

@@ -83,7 +83,7 @@ class WireAgreement {
   // values  [at most kDoublingBytesMax]
   // Errors: as Wire
   Result<CallOutcome> AgreeAndReduce(const CallTag& tag, const CallShape& shape,
-                                     const Values& values, const sync::Reduction& reduction);
+                                     const Values& values, const Reduction& reduction);
 
  private:
   struct Header {

@@ -53,7 +53,7 @@ struct WireJob {
 // Ring: every rank sends to the next rank alone. The values are divided into P parts. The partial
 // sums of all parts travel round the ring once, and then the results do.
 // Errors: as Wire
-Status RingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
+Status RingAllReduce(WireJob job, const Values& values, const Reduction& reduction);
 // all  [the bytes of all ranks, rank after rank] holds the part of this rank at the beginning
 // Errors: as Wire
 Status RingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);
@@ -67,17 +67,17 @@ Status DoublingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t
 // its remaining range, and each rank reduces the half that it keeps. Then the steps run backwards
 // and each pair exchanges results.
 // Errors: as Wire
-Status HalvingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
+Status HalvingAllReduce(WireJob job, const Values& values, const Reduction& reduction);
 
 // Direct: each rank sends each other rank its part, reduces its own part in the order of ranks, and
 // sends the result to all. Needs a connection to every rank.
 // Errors: as Wire
-Status DirectAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction);
+Status DirectAllReduce(WireJob job, const Values& values, const Reduction& reduction);
 // output  [the part of this rank] apart from `input`, or this rank's part of it
 // counts  [ranks] elements of each part
 // Errors: as Wire
 Status DirectReduceScatter(WireJob job, const Values& input, std::byte* output,
-                           std::span<const uint64_t> counts, const sync::Reduction& reduction);
+                           std::span<const uint64_t> counts, const Reduction& reduction);
 // As RingAllGather.
 // Errors: as Wire
 Status DirectAllGather(WireJob job, MutableBytes all, std::span<const uint64_t> part_bytes);

@@ -36,8 +36,8 @@ Status AwaitReceives(const WireJob& job, int from, MutableBytes run) {
 
 // Keeps `depth` receives under way, each into a slot of the scratch memory. So chunks arrive while
 // an earlier chunk is reduced.
-Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::DataType type,
-                        const sync::Reduction& reduction) {
+Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, DataType type,
+                        const Reduction& reduction) {
   const uint64_t count = ChunkCount(run.size(), job.chunk_bytes);
   const uint64_t depth = std::min<uint64_t>(job.chunk_depth, count);
   const MutableBytes scratch = job.scratch.AtLeast(depth * job.chunk_bytes);
@@ -48,8 +48,7 @@ Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::Da
   for (uint64_t i = 0; i < count; ++i) {
     LMDBIO_TRY_VOID(job.wire.AwaitReceive(from));
     const MutableBytes chunk = ChunkOf(run, i, job.chunk_bytes);
-    sync::Reduce(type, reduction, chunk.data(), slot(i).data(),
-                 chunk.size() / sync::ElementBytes(type));
+    Reduce(type, reduction, chunk.data(), slot(i).data(), chunk.size() / ElementBytes(type));
     // The slot of this chunk is free now, so it can take a later chunk.
     if (i + depth < count) {
       LMDBIO_TRY_VOID(job.wire.StartReceive(from, slot(i + depth)));

@@ -63,8 +63,8 @@ Status AwaitReceives(const WireJob& job, int from, MutableBytes run);
 
 // Receives as many values as `run` has: run[i] = (run[i] op received[i]) * scale.
 // Errors: as Wire
-Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, sync::DataType type,
-                        const sync::Reduction& reduction);
+Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, DataType type,
+                        const Reduction& reduction);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_WIRE_WIRE_CHUNKS_H_

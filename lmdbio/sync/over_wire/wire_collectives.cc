@@ -26,13 +26,13 @@ bool Overlap(const std::byte* one, size_t one_bytes, const std::byte* other, siz
 }
 
 // counts  [ranks, or empty] elements of each part
-CallShape ShapeOf(WireCall kind, const Values& values, const sync::Reduction& reduction,
+CallShape ShapeOf(WireCall kind, const Values& values, const Reduction& reduction,
                   std::span<const uint64_t> counts) {
   const std::array details{std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)};
   return {.kind = kind,
           .type = static_cast<uint8_t>(values.type),
           .op = static_cast<uint8_t>(reduction.op),
-          .bytes = values.count * sync::ElementBytes(values.type),
+          .bytes = values.count * ElementBytes(values.type),
           .details_digest = DigestOf(details)};
 }
 
@@ -45,10 +45,10 @@ class OverWire final : public Collectives {
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                const sync::Reduction& reduction) override;
+                                const Reduction& reduction) override;
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
                                     std::span<const uint64_t> counts,
-                                    const sync::Reduction& reduction) override;
+                                    const Reduction& reduction) override;
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override;
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -65,12 +65,11 @@ class OverWire final : public Collectives {
     return {*wire_, scratch_, choice.chunk_bytes, choice.chunk_depth};
   }
   WireJob JobFor(uint64_t bytes) { return JobBy(ChoiceFor(table_, bytes)); }
-  Status AllReduceBy(const WireChoice& choice, const Values& values,
-                     const sync::Reduction& reduction);
+  Status AllReduceBy(const WireChoice& choice, const Values& values, const Reduction& reduction);
   Result<CallOutcome> TryAllReduce(const WireChoice& choice, const CallTag& tag,
-                                   const Values& values, const sync::Reduction& reduction);
+                                   const Values& values, const Reduction& reduction);
   Status ReduceScatterOfMany(const Values& input, std::byte* output, MutableBytes own,
-                             const sync::Reduction& reduction);
+                             const Reduction& reduction);
   Result<bool> SizesFit(std::span<const uint64_t> send_bytes,
                         std::span<const uint64_t> receive_bytes);
 
@@ -91,7 +90,7 @@ Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   const WireJob job = JobFor(kAnyBytes);
   if (measures != 0) {
     const auto all_reduce = [this](const WireChoice& choice, const Values& values) -> Status {
-      LMDBIO_TRY_VOID(TryAllReduce(choice, {}, values, sync::ReduceOp::kSum));
+      LMDBIO_TRY_VOID(TryAllReduce(choice, {}, values, ReduceOp::kSum));
       return {};
     };
     LMDBIO_TRY(MeasuredWire measured, MeasureWire(job, options.trial_time, all_reduce));
@@ -108,7 +107,7 @@ Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
 }
 
 Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
-                             const sync::Reduction& reduction) {
+                             const Reduction& reduction) {
   switch (choice.algorithm) {
     case WireAlgorithm::kRing:
       return RingAllReduce(JobBy(choice), values, reduction);
@@ -123,7 +122,7 @@ Status OverWire::AllReduceBy(const WireChoice& choice, const Values& values,
 
 // The trial passes the choice that it measures, and AllReduce passes that of the table.
 Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallTag& tag,
-                                           const Values& values, const sync::Reduction& reduction) {
+                                           const Values& values, const Reduction& reduction) {
   const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
   if (size() > 1 && choice.algorithm == WireAlgorithm::kDoubling) {
     return agreement_.AgreeAndReduce(tag, shape, values, reduction);
@@ -132,7 +131,7 @@ Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallT
   if (outcome == CallOutcome::kDeclined) return outcome;
   // No exchange takes place, so no step has scaled the values.
   if (size() == 1) {
-    sync::Scale(values.type, reduction.scale, values.data, values.data, values.count);
+    Scale(values.type, reduction.scale, values.data, values.data, values.count);
   } else {
     LMDBIO_TRY_VOID(AllReduceBy(choice, values, reduction));
   }
@@ -140,15 +139,15 @@ Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallT
 }
 
 Result<CallOutcome> OverWire::AllReduce(const CallTag& tag, const Values& values,
-                                        const sync::Reduction& reduction) {
-  const uint64_t bytes = values.count * sync::ElementBytes(values.type);
+                                        const Reduction& reduction) {
+  const uint64_t bytes = values.count * ElementBytes(values.type);
   return TryAllReduce(ChoiceFor(table_, bytes), tag, values, reduction);
 }
 
 Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& input,
                                             std::byte* output, std::span<const uint64_t> counts,
-                                            const sync::Reduction& reduction) {
-  const size_t element_bytes = sync::ElementBytes(input.type);
+                                            const Reduction& reduction) {
+  const size_t element_bytes = ElementBytes(input.type);
   const CallShape shape = ShapeOf(WireCall::kReduceScatter, input, reduction, counts);
   LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
@@ -174,8 +173,8 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
 // sends twice the bytes.
 // own  [the part of this rank in `input`]
 Status OverWire::ReduceScatterOfMany(const Values& input, std::byte* output, MutableBytes own,
-                                     const sync::Reduction& reduction) {
-  const size_t bytes = input.count * sync::ElementBytes(input.type);
+                                     const Reduction& reduction) {
+  const size_t bytes = input.count * ElementBytes(input.type);
   std::vector<std::byte> copy(input.data, input.data + bytes);
   const Values values{.data = copy.data(), .count = input.count, .type = input.type};
   LMDBIO_TRY_VOID(HalvingAllReduce(JobFor(bytes), values, reduction));

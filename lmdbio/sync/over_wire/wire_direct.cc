@@ -29,7 +29,7 @@ class PartReducer {
  public:
   // input  [the parts of all ranks, divided by bounds]
   PartReducer(const WireJob& job, const Values& input, const Bounds& bounds,
-              const sync::Reduction& reduction)
+              const Reduction& reduction)
       : job_(job),
         input_(input),
         bounds_(bounds),
@@ -57,7 +57,7 @@ class PartReducer {
   const WireJob& job_;
   const Values& input_;
   const Bounds& bounds_;
-  const sync::Reduction reduction_;
+  const Reduction reduction_;
   const MutableBytes own_;
   const uint64_t depth_;
   const uint64_t rank_count_;
@@ -92,8 +92,8 @@ Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
         rank == job_.wire.rank() ? mine.data() : Slot(chunk, rank);
     if (rank != job_.wire.rank()) LMDBIO_TRY_VOID(job_.wire.AwaitReceive(rank));
   }
-  sync::ReduceAll(input_.type, reduction_, ChunkOf(output, chunk, job_.chunk_bytes).data(),
-                  sources_, mine.size() / sync::ElementBytes(input_.type));
+  ReduceAll(input_.type, reduction_, ChunkOf(output, chunk, job_.chunk_bytes).data(), sources_,
+            mine.size() / ElementBytes(input_.type));
   return chunk + depth_ < chunk_count() ? Post(chunk + depth_) : Status();
 }
 
@@ -102,11 +102,11 @@ Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
 // Two steps: every rank reduces its own part, and sends each chunk of the result to all ranks as
 // soon as it is complete. Results that arrive before their receive has begun wait in the
 // connection.
-Status DirectAllReduce(WireJob given, const Values& values, const sync::Reduction& reduction) {
+Status DirectAllReduce(WireJob given, const Values& values, const Reduction& reduction) {
   Wire& wire = given.wire;
   if (wire.size() == 1 || values.count == 0) return {};
   const WireJob job = WithinScratch(given);
-  const Bounds bounds = EvenBounds(values.count, sync::ElementBytes(values.type), wire.size());
+  const Bounds bounds = EvenBounds(values.count, ElementBytes(values.type), wire.size());
   const MutableBytes own = PartOf(values.data, bounds, wire.rank());
   PartReducer reducer(job, values, bounds, reduction);
   LMDBIO_TRY_VOID(reducer.Start());
@@ -133,9 +133,9 @@ Status DirectAllReduce(WireJob given, const Values& values, const sync::Reductio
 
 // The first step of DirectAllReduce alone.
 Status DirectReduceScatter(WireJob given, const Values& input, std::byte* output,
-                           std::span<const uint64_t> counts, const sync::Reduction& reduction) {
+                           std::span<const uint64_t> counts, const Reduction& reduction) {
   const WireJob job = WithinScratch(given);
-  const Bounds bounds = BoundsOf(counts, sync::ElementBytes(input.type));
+  const Bounds bounds = BoundsOf(counts, ElementBytes(input.type));
   const MutableBytes own = PartOf(input.data, bounds, job.wire.rank());
   PartReducer reducer(job, input, bounds, reduction);
   LMDBIO_TRY_VOID(reducer.Start());

@@ -11,12 +11,12 @@ namespace {
 // one complete part. The second half runs the steps backwards and exchanges complete parts.
 class Halving {
  public:
-  Halving(const WireJob& job, const Values& values, const sync::Reduction& reduction)
+  Halving(const WireJob& job, const Values& values, const Reduction& reduction)
       : job_(job),
         values_(values),
         reduction_(reduction),
         folding_(job.wire.rank(), job.wire.size()),
-        bounds_(EvenBounds(values.count, sync::ElementBytes(values.type), folding_.worker_count())),
+        bounds_(EvenBounds(values.count, ElementBytes(values.type), folding_.worker_count())),
         all_(values.data, bounds_.back()) {}
 
   Status Run();
@@ -34,7 +34,7 @@ class Halving {
 
   const WireJob& job_;
   const Values& values_;
-  const sync::Reduction reduction_;
+  const Reduction reduction_;
   const Folding folding_;
   const Bounds bounds_;  // of the workers' parts
   const MutableBytes all_;
@@ -98,7 +98,7 @@ Status Halving::Run() {
 
 }  // namespace
 
-Status HalvingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction) {
+Status HalvingAllReduce(WireJob job, const Values& values, const Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
   job.chunk_bytes = WholeElements(job.chunk_bytes);
   return Halving(job, values, reduction).Run();

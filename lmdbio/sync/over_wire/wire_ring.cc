@@ -17,7 +17,7 @@ namespace {
 // i / chunk_count_.
 class RingReduction {
  public:
-  RingReduction(const WireJob& job, const Values& values, const sync::Reduction& reduction)
+  RingReduction(const WireJob& job, const Values& values, const Reduction& reduction)
       : job_(job),
         values_(values),
         reduction_(reduction),
@@ -25,7 +25,7 @@ class RingReduction {
         rank_(static_cast<uint64_t>(job.wire.rank())),
         next_(static_cast<int>((rank_ + 1) % size_)),
         before_(static_cast<int>((rank_ + size_ - 1) % size_)),
-        bounds_(EvenBounds(values.count, sync::ElementBytes(values.type), job.wire.size())),
+        bounds_(EvenBounds(values.count, ElementBytes(values.type), job.wire.size())),
         chunk_count_(ChunkCount(bounds_[1], job.chunk_bytes)),  // of part 0: no part has more
         depth_(std::min<uint64_t>(job.chunk_depth, chunk_count_)),
         reduced_count_((size_ - 1) * chunk_count_),
@@ -46,7 +46,7 @@ class RingReduction {
 
   const WireJob& job_;
   const Values& values_;
-  const sync::Reduction reduction_;
+  const Reduction reduction_;
   const uint64_t size_;
   const uint64_t rank_;
   const int next_;
@@ -75,7 +75,7 @@ Status RingReduction::Post() {
 
 Status RingReduction::Run() {
   const uint64_t count = 2 * reduced_count_;
-  const size_t element_bytes = sync::ElementBytes(values_.type);
+  const size_t element_bytes = ElementBytes(values_.type);
   for (uint64_t chunk = 0; chunk < chunk_count_; ++chunk) {
     LMDBIO_TRY_VOID(job_.wire.StartSend(next_, ChunkAt(0, chunk)));
   }
@@ -85,8 +85,8 @@ Status RingReduction::Run() {
     const MutableBytes chunk = Chunk(i);
     if (i < reduced_count_) {
       const bool is_complete = i + chunk_count_ >= reduced_count_;
-      sync::Reduce(values_.type, is_complete ? reduction_ : reduction_.op, chunk.data(), Slot(i),
-                   chunk.size() / element_bytes);
+      Reduce(values_.type, is_complete ? reduction_ : reduction_.op, chunk.data(), Slot(i),
+             chunk.size() / element_bytes);
     }
     if (i + chunk_count_ < count) LMDBIO_TRY_VOID(job_.wire.StartSend(next_, chunk));
     if (posted_count_ < count) LMDBIO_TRY_VOID(Post());
@@ -97,7 +97,7 @@ Status RingReduction::Run() {
 
 }  // namespace
 
-Status RingAllReduce(WireJob job, const Values& values, const sync::Reduction& reduction) {
+Status RingAllReduce(WireJob job, const Values& values, const Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
   job.chunk_bytes = WholeElements(job.chunk_bytes);
   return RingReduction(job, values, reduction).Run();

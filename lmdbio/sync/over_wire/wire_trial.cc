@@ -73,7 +73,7 @@ class WireTrial {
     values_.resize(kTriedBytes.back() / sizeof(float));
     const Values values{.data = reinterpret_cast<std::byte*>(values_.data()),
                         .count = order.bytes / sizeof(float),
-                        .type = sync::DataType::kFloat32};
+                        .type = DataType::kFloat32};
     Seconds least(0);
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = Clock::now();

@@ -19,8 +19,8 @@ struct FusionOptions {
 
 // The properties that are equal for all tensors of a fusion buffer. Scales are compared bitwise.
 struct FusionKind {
-  sync::DataType type = sync::DataType::kFloat32;
-  sync::ReduceOp reduce_op = sync::ReduceOp::kSum;
+  DataType type = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
   MemoryKind memory = MemoryKind::kHost;
   uint64_t prescale_bits = 0;
   uint64_t postscale_bits = 0;

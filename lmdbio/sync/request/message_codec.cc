@@ -164,13 +164,13 @@ Request ReadRequest(MessageReader& reader) {
   if (operation < 1 || operation > static_cast<uint8_t>(Operation::kAdoptPlan)) {
     reader.Damage("unknown operation");
   }
-  if (!sync::IsDataType(type)) reader.Damage("unknown type");
-  if (!sync::IsReduceOp(reduce_op)) reader.Damage("unknown reduction");
+  if (!IsDataType(type)) reader.Damage("unknown type");
+  if (!IsReduceOp(reduce_op)) reader.Damage("unknown reduction");
   if (memory != static_cast<uint8_t>(MemoryKind::kHost)) reader.Damage("unknown memory kind");
   if (reader.is_good()) {
     request.operation = static_cast<Operation>(operation);
-    request.type = static_cast<sync::DataType>(type);
-    request.reduce_op = static_cast<sync::ReduceOp>(reduce_op);
+    request.type = static_cast<DataType>(type);
+    request.reduce_op = static_cast<ReduceOp>(reduce_op);
     request.memory = static_cast<MemoryKind>(memory);
   }
   request.prescale = reader.Number<double>();

@@ -79,7 +79,7 @@ std::string_view NameOf(Operation operation) {
 
 uint64_t Request::element_count() const { return ProductOf(shape); }
 
-uint64_t Request::byte_count() const { return element_count() * sync::ElementBytes(type); }
+uint64_t Request::byte_count() const { return element_count() * ElementBytes(type); }
 
 uint64_t Request::row_element_count() const {
   return shape.empty() ? 1 : ProductOf(std::span(shape).subspan(1));

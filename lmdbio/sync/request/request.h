@@ -36,8 +36,8 @@ enum class MemoryKind : uint8_t { kHost = 1 };
 struct Request {
   std::string name;  // the same on every rank; not empty
   Operation operation = Operation::kAllReduce;
-  sync::DataType type = sync::DataType::kFloat32;
-  sync::ReduceOp reduce_op = sync::ReduceOp::kSum;
+  DataType type = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
   MemoryKind memory = MemoryKind::kHost;
   double prescale = 1;   // of each rank's values before they are reduced
   double postscale = 1;  // of the result: 1/ranks for an average

@@ -172,7 +172,7 @@ std::string WhyNotWithout(const Request& request, int joined_rank) {
   switch (request.operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
-      if (request.reduce_op == sync::ReduceOp::kSum) return "";
+      if (request.reduce_op == ReduceOp::kSum) return "";
       return fmt::format(
           "rank {} has joined and contributes zeros, which is correct for a sum only", joined_rank);
     case Operation::kBroadcast:

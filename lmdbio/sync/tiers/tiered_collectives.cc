@@ -51,11 +51,9 @@ class Tiered final : public Collectives {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(places_.host_of.size()); }
-  Outcome AllReduce(const CallTag& tag, const Values& values,
-                    const sync::Reduction& reduction) override;
+  Outcome AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) override;
   Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                        std::span<const uint64_t> counts,
-                        const sync::Reduction& reduction) override;
+                        std::span<const uint64_t> counts, const Reduction& reduction) override;
   Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                     std::span<const uint64_t> part_bytes) override;
   Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -88,7 +86,7 @@ class Tiered final : public Collectives {
     return Fail(std::move(error));
   }
   Outcome Agree(const CallTag& tag);
-  Outcome ReduceThrough(const CallTag& tag, const Values& values, const sync::Reduction& reduction);
+  Outcome ReduceThrough(const CallTag& tag, const Values& values, const Reduction& reduction);
   Outcome GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                        std::span<const uint64_t> part_bytes);
 
@@ -128,17 +126,16 @@ Outcome Tiered::Agree(const CallTag& tag) {
 // between the roots scales, because only its result contains the values of all ranks. On the host
 // an AllReduce takes the place of a reduction to the root, which Collectives does not have.
 Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
-                              const sync::Reduction& reduction) {
-  const MutableBytes bytes(values.data, values.count * sync::ElementBytes(values.type));
+                              const Reduction& reduction) {
+  const MutableBytes bytes(values.data, values.count * ElementBytes(values.type));
   return Stages(
       tag, [&](const CallTag& stage) { return host_->AllReduce(stage, values, reduction.op); },
       [&](const CallTag& stage) { return roots_->AllReduce(stage, values, reduction); },
       [&](const CallTag& stage) { return host_->Broadcast(stage, bytes, 0); });
 }
 
-Outcome Tiered::AllReduce(const CallTag& tag, const Values& values,
-                          const sync::Reduction& reduction) {
-  const size_t bytes = values.count * sync::ElementBytes(values.type);
+Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) {
+  const size_t bytes = values.count * ElementBytes(values.type);
   const CallTag marked =
       Marked(tag, WireCall::kAllReduce,
              {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
@@ -158,8 +155,8 @@ Outcome Tiered::AllReduce(const CallTag& tag, const Values& values,
 }
 
 Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                              std::span<const uint64_t> counts, const sync::Reduction& reduction) {
-  const size_t element_bytes = sync::ElementBytes(input.type);
+                              std::span<const uint64_t> counts, const Reduction& reduction) {
+  const size_t element_bytes = ElementBytes(input.type);
   const size_t bytes = input.count * element_bytes;
   const CallTag marked =
       Marked(tag, WireCall::kReduceScatter,

@@ -23,13 +23,13 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  virtual const sync::Ranks& ranks() const = 0;
+  virtual const Ranks& ranks() const = 0;
 
   // Begins an exchange. Collective over its scope.
   // Requires: no exchange is in progress
   // Errors: kPeerFailed  a rank is gone or has given up; names it
   //         kInternal    MPI failed; has the message of MPI
-  virtual Status Start(sync::Exchange exchange) = 0;
+  virtual Status Start(Exchange exchange) = 0;
 
   // Continues the exchange without waiting. Returns whether it is over.
   // Errors: as Start
@@ -44,7 +44,7 @@ class Transport {
   virtual bool blocks_in_wait() const { return false; }
 
   // Requires: the exchange is over
-  virtual sync::Reply TakeReply() = 0;
+  virtual Reply TakeReply() = 0;
 
   // Sleeps until an event of `wake_on`, or until the limit has passed. Returns at once if an event
   // has happened since the last call.

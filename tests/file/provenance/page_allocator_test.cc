@@ -11,7 +11,7 @@
 namespace lmdbio::file {
 namespace {
 
-constexpr file::PageFormat kFormat(file::DataVersion::k1, 4096);
+constexpr PageFormat kFormat(DataVersion::k1, 4096);
 
 // A committed transaction that replaces each of `pages`; returns the new ones.
 std::vector<uint64_t> ReplaceAll(PageAllocator& allocator, const std::vector<uint64_t>& pages) {

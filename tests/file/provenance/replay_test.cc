@@ -26,14 +26,8 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:mdb_midl_all
 
 namespace lmdbio::file {
 
-using file::RecordRun;
-using file::RecordRunSink;
-using file::RunKind;
-
 namespace {
 
-using file::DataVersion;
-using file::PageFormat;
 using Sizes = std::vector<uint32_t>;
 
 constexpr uint64_t kOneTransaction = ~uint64_t{0};

@@ -8,13 +8,7 @@
 
 namespace lmdbio::file {
 
-using file::RecordRun;
-using file::RecordRunSink;
-
 namespace {
-
-using file::DataVersion;
-using file::PageFormat;
 
 constexpr uint64_t kOneTransaction = ~uint64_t{0};
 

@@ -66,7 +66,7 @@ TEST_CASE("liblmdb reads the records of DatabaseWriter", "[writer]") {
   const std::vector<KeyValue> records = SomeRecords(2500);
   WriterOptions options = OptionsFor(dir.path() / "db");
   options.shape = GENERATE(DatabaseShape::kDirectory, DatabaseShape::kSingleFile);
-  options.put_mode = GENERATE(file::PutMode::kDefault, file::PutMode::kAppend);
+  options.put_mode = GENERATE(PutMode::kDefault, PutMode::kAppend);
   options.durability = GENERATE(Durability::kAtFinish, Durability::kEachCommit);
 
   const Result<WriteSummary> summary = Write(options, records);
@@ -169,7 +169,7 @@ TEST_CASE("DatabaseWriter refuses repeated keys and keys out of order", "[writer
     CHECK(summary.error().message().find("record 2: its key was put before") != std::string::npos);
   }
   SECTION("not above the last, when appending") {
-    options.put_mode = file::PutMode::kAppend;
+    options.put_mode = PutMode::kAppend;
     const auto summary = Write(options, {{"b", "1"}, {"a", "2"}});
     REQUIRE_FALSE(summary.has_value());
     CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
@@ -304,7 +304,7 @@ TEST_CASE("DatabaseWriter records provenance beside the database", "[writer]") {
   REQUIRE(summary.has_value());
   REQUIRE(summary->provenance.has_value());
   CHECK(summary->provenance->record_count == 2500);
-  CHECK(summary->provenance->kind == file::ProvenanceKind::kOrderedLoad);
+  CHECK(summary->provenance->kind == ProvenanceKind::kOrderedLoad);
   CHECK(summary->provenance->size_bytes == fs::file_size(summary->provenance->path));
 }
 

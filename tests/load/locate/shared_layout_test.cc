@@ -16,8 +16,6 @@
 namespace lmdbio::load {
 namespace {
 
-using load::SharedLayout;
-
 using PartLookup = SharedLayout::PartLookup;
 
 file::Layout AnyLayout(uint64_t seed, uint64_t record_count) {

@@ -10,7 +10,7 @@
 namespace lmdbio::load {
 namespace {
 
-load::PlannedBlock BlockAt(uint64_t offset, uint64_t length_bytes) {
+PlannedBlock BlockAt(uint64_t offset, uint64_t length_bytes) {
   return {{offset, length_bytes}, offset};
 }
 
@@ -27,7 +27,7 @@ TEST_CASE("Readers together ask for each chunk once", "[loader][kept]") {
     std::set<uint64_t> wanted;  // chunks
     std::set<uint64_t> read;
     for (int slot = 0; slot < 50; ++slot) {
-      std::vector<load::PlannedBlock> blocks;
+      std::vector<PlannedBlock> blocks;
       for (int i = 0; i < 3; ++i) {
         const uint64_t page = random.Below(101);
         const uint64_t bytes = page == 100 ? 512 : 4096;
@@ -51,7 +51,7 @@ TEST_CASE("Readers together ask for each chunk once", "[loader][kept]") {
 TEST_CASE("A chunk that was lost is asked for again", "[loader][kept]") {
   std::vector<std::byte> memory(4 * 4096);
   FileCache file(memory, 4 * 4096, 4096, 0, 1);
-  const std::vector<load::PlannedBlock> blocks = {BlockAt(0, 4 * 4096)};
+  const std::vector<PlannedBlock> blocks = {BlockAt(0, 4 * 4096)};
   std::vector<Extent> missing;
   file.TakeMissing(blocks, missing);
   REQUIRE(missing.size() == 4);

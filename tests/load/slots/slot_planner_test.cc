@@ -74,7 +74,7 @@ class MadeUpPlaces final : public Locator {
   }
 
   RecordShape records_;
-  load::KeyedPermutation place_of_;
+  KeyedPermutation place_of_;
   std::vector<Extent> values_;
   uint64_t located_count_ = 0;
 };
@@ -87,13 +87,13 @@ std::vector<uint64_t> RecordsOfSlots(const RecordShape& records, LoaderOptions o
   facts.record_count = records.count;
   facts.page_bytes_total =
       (records.leaf_count() + records.count * records.value_pages) * kPageBytes;
-  load::ScheduleOptions schedule_options;
+  ScheduleOptions schedule_options;
   schedule_options.walk = {records.count, options.order, options.shuffle, options.seed, 1};
   schedule_options.batch_size = options.global_batch_size;
-  const load::Schedule schedule(schedule_options);
+  const Schedule schedule(schedule_options);
   options.strategy = Strategy::kScan;
   const SlotLimits limits = LimitsFor(facts, options, schedule, 1, 1, kRingBytes);
-  load::ReadPlanOptions plan_options;
+  ReadPlanOptions plan_options;
   plan_options.page_format = file::PageFormat(file::DataVersion::k1, kPageBytes);
   plan_options.file_size_bytes = records.file_pages() * kPageBytes;
   MadeUpPlaces places(records);

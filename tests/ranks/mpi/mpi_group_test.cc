@@ -10,10 +10,6 @@
 namespace lmdbio::ranks {
 namespace {
 
-using ranks::Agree;
-using ranks::Group;
-using ranks::SharedMemory;
-
 using test::Complaints;
 using test::GroupCheck;
 

@@ -224,7 +224,7 @@ TEST_CASE("The other ranks continue after a rank has joined", "[control][coordin
   const std::string kind = GENERATE("horovod", "cache", "hierarchical");
   Ensemble ranks(Of(kind), 3, {0, 0, 1});
   Request least = Named("least");
-  least.reduce_op = sync::ReduceOp::kMin;
+  least.reduce_op = ReduceOp::kMin;
   Request broadcast = Named("broadcast");
   broadcast.operation = Operation::kBroadcast;
   broadcast.root = 1;

@@ -43,7 +43,7 @@ TEST_CASE("MessageTable names the difference and the ranks", "[control][table]")
   CHECK(Ask3(Conv(), other, Conv()).error ==
         "tensor 'conv1': ranks 0, 2 have shape [64, 3], rank 1 [192]");
   other = Conv();
-  other.type = sync::DataType::kInt32;
+  other.type = DataType::kInt32;
   CHECK(Ask3(other, Conv(), Conv()).error ==
         "tensor 'conv1': rank 0 has type int32, ranks 1, 2 float32");
   other = Conv();
@@ -51,7 +51,7 @@ TEST_CASE("MessageTable names the difference and the ranks", "[control][table]")
   CHECK(Ask3(Conv(), Conv(), other).error ==
         "tensor 'conv1': ranks 0, 1 have operation allreduce, rank 2 broadcast");
   other = Conv();
-  other.reduce_op = sync::ReduceOp::kMax;
+  other.reduce_op = ReduceOp::kMax;
   CHECK(Ask3(Conv(), Conv(), other).error.find("reduction sum, rank 2 max") != std::string::npos);
   other = Conv();
   other.prescale = 0.1;
@@ -71,7 +71,7 @@ TEST_CASE("MessageTable refuses an invalid request on all ranks", "[control][tab
   CHECK(Ask3(request, request, request).error ==
         "tensor 'conv1': ranks 0, 1, 2: root 3 is out of range; expected 0 to 2");
   request = Conv();
-  request.type = sync::DataType::kInt64;
+  request.type = DataType::kInt64;
   request.postscale = std::numeric_limits<double>::infinity();
   CHECK(Ask3(request, request, request).error ==
         "tensor 'conv1': ranks 0, 1, 2: postscale inf is invalid for int64; expected a finite "

@@ -135,7 +135,7 @@ TEST_CASE("ResponseCache knows the entries that are valid without a rank", "[con
   ResponseCache cache(8, 0);
   Response sum = Named("s");
   Response least = Named("m");
-  least.tensors[0].reduce_op = sync::ReduceOp::kMin;
+  least.tensors[0].reduce_op = ReduceOp::kMin;
   Response broadcast = Named("b");
   broadcast.tensors[0].operation = Operation::kBroadcast;
   broadcast.tensors[0].root = 1;

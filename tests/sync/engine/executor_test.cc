@@ -13,24 +13,17 @@
 namespace lmdbio::sync {
 namespace {
 
-using sync::CallOutcome;
-using sync::CallTag;
-using sync::Operation;
-using sync::Values;
-
 // Every call fails. With `goes_on` it may still write to its memory.
-class Failing : public sync::Collectives {
+class Failing : public Collectives {
  public:
   using PlanStep = Result<CallOutcome>;
   bool goes_on = false;
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  PlanStep AllReduce(const CallTag&, const Values&, const sync::Reduction&) override {
-    return Gone();
-  }
+  PlanStep AllReduce(const CallTag&, const Values&, const Reduction&) override { return Gone(); }
   PlanStep ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
-                         const sync::Reduction&) override {
+                         const Reduction&) override {
     return Gone();
   }
   PlanStep AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
@@ -56,22 +49,20 @@ constexpr float kReduced = 7;
 class Recording final : public Failing {
  public:
   bool declines = false;
-  std::vector<sync::Reduction> reductions;
+  std::vector<Reduction> reductions;
   std::vector<float> brought;  // to the last call
 
-  PlanStep AllReduce(const CallTag&, const Values& values,
-                     const sync::Reduction& reduction) override {
+  PlanStep AllReduce(const CallTag&, const Values& values, const Reduction& reduction) override {
     return Reduce(values, values.data, values.count, reduction);
   }
   PlanStep ReduceScatter(const CallTag&, const Values& input, std::byte* output,
-                         std::span<const uint64_t> counts,
-                         const sync::Reduction& reduction) override {
+                         std::span<const uint64_t> counts, const Reduction& reduction) override {
     return Reduce(input, output, counts[0], reduction);
   }
 
  private:
   PlanStep Reduce(const Values& values, std::byte* output, size_t count,
-                  const sync::Reduction& reduction) {
+                  const Reduction& reduction) {
     reductions.push_back(reduction);
     brought.resize(values.count);
     std::memcpy(brought.data(), values.data, values.count * sizeof(float));
@@ -82,8 +73,8 @@ class Recording final : public Failing {
   }
 };
 
-sync::Request RequestOf(Operation operation, std::string name) {
-  sync::Request request;
+Request RequestOf(Operation operation, std::string name) {
+  Request request;
   request.name = std::move(name);
   request.operation = operation;
   request.shape = {4};
@@ -93,7 +84,7 @@ sync::Request RequestOf(Operation operation, std::string name) {
 
 // A call that fails, of tensors of which this rank has the first `task_count`.
 void Perform(Executor& executor, Operation operation, size_t tensor_count, size_t task_count) {
-  sync::Response response;
+  Response response;
   std::vector<float> values(16, 1.0F);
   std::vector<Task> tasks(tensor_count);
   std::vector<Task*> given;
@@ -155,7 +146,7 @@ struct Averaged {
   std::vector<float> outputs;
   std::vector<Task> tasks;
   std::vector<Task*> given;
-  sync::Response response;
+  Response response;
 };
 
 // The executor must bring halves of 8, 9, ..., those of one tensor on each cache line.
@@ -176,7 +167,7 @@ TEST_CASE("Executor lets the collective call scale, and scales nothing after it"
   const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
   REQUIRE(outcome == CallOutcome::kDone);
   REQUIRE(collectives.reductions.size() == 1);
-  CHECK(collectives.reductions[0].op == sync::ReduceOp::kSum);
+  CHECK(collectives.reductions[0].op == ReduceOp::kSum);
   CHECK(collectives.reductions[0].scale == 1.0 / 3);
   CheckBrought(collectives.brought, tensor_count);
   const auto& results = is_in_place ? averaged.inputs : averaged.outputs;

@@ -23,7 +23,6 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
-using sync::Operation;
 using test::GradientOf;
 using test::SumOf;
 using test::SyncJob;
@@ -32,8 +31,8 @@ constexpr size_t kCount = 10;
 
 std::string NameOf(int tensor) { return fmt::format("t{}", tensor); }
 
-sync::Request RequestOf(const std::string& name, Operation operation, std::vector<int64_t> shape) {
-  sync::Request request;
+Request RequestOf(const std::string& name, Operation operation, std::vector<int64_t> shape) {
+  Request request;
   request.name = name;
   request.operation = operation;
   request.shape = std::move(shape);
@@ -138,7 +137,7 @@ TEST_CASE("Gatherings of equal rows go through a plan", "[sync][plan][edges]") {
   job.Run([&](Synchronizer& synchronizer) {
     const int rank = synchronizer.rank();
     if (has_graph) {
-      sync::Graph graph;
+      Graph graph;
       graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
       graph.AddCollective(RequestOf("gather", Operation::kAllGather, {3, 2}));
       job.wrong.Expect(synchronizer.SetGraph(graph), rank, "SetGraph");
@@ -178,7 +177,7 @@ TEST_CASE("A graph with an operation that no plan can hold is refused", "[sync][
   job.ranks.rank_count = 2;
   const auto operation = GENERATE(Operation::kAllToAll, Operation::kJoin, Operation::kAdoptPlan);
   job.Run([&](Synchronizer& synchronizer) {
-    sync::Graph graph;
+    Graph graph;
     graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
     graph.AddCollective(RequestOf("odd", operation, {4}));
     const Status status = synchronizer.SetGraph(graph);
@@ -201,7 +200,7 @@ TEST_CASE("A graph that comes too late, or without plans, is refused", "[sync][p
   const std::string why =
       has_plans ? "call it before the first one" : fmt::format("not '{}'", job.options.coordinator);
   job.Run([&](Synchronizer& synchronizer) {
-    sync::Graph graph;
+    Graph graph;
     graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
     if (has_plans) SumEach(job, synchronizer, 0, 0, 1);
     const Status status = synchronizer.SetGraph(graph);
@@ -311,7 +310,7 @@ TEST_CASE("A graph's plan that ends amid an iteration comes back at the beginnin
   job.options.plan_patience = 20ms;
   job.options.fusion_threshold_bytes = 0;
   job.Run([&](Synchronizer& synchronizer) {
-    sync::Graph graph;
+    Graph graph;
     for (int tensor = 0; tensor < kTensors; ++tensor) {
       graph.AddCollective(RequestOf(NameOf(tensor), Operation::kAllReduce, {kCount}));
     }
@@ -347,7 +346,7 @@ TEST_CASE("A graph waits for all ranks, and fails when one has left without it",
   job.ranks.rank_count = 3;
   job.RunAndLeave([&](Synchronizer& synchronizer) {
     if (synchronizer.rank() == 1) return;
-    sync::Graph graph;
+    Graph graph;
     graph.AddCollective(AllReduceOf("one", nullptr, nullptr, 10).request);
     const Status status = synchronizer.SetGraph(graph);
     job.wrong.Expect(!status && status.error().code() == ErrorCode::kPeerFailed &&

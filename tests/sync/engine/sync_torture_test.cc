@@ -25,8 +25,6 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
-using sync::DataType;
-using sync::Operation;
 using test::SyncJob;
 
 constexpr auto kHangLimit = 100s;
@@ -223,7 +221,7 @@ void Put(DataType type, double value, std::byte* to) {
 
 std::vector<std::byte> ArrayOf(DataType type, int64_t count,
                                const std::function<double(int64_t at)>& value) {
-  const size_t width = sync::ElementBytes(type);
+  const size_t width = ElementBytes(type);
   std::vector<std::byte> bytes(static_cast<size_t>(count) * width);
   for (int64_t at = 0; at < count; ++at)
     Put(type, value(at), &bytes[static_cast<size_t>(at) * width]);

@@ -286,7 +286,7 @@ TEST_CASE("Ranks that name their joins differently join", "[sync][edges]") {
   job.options.stall_limit = 10s;
   job.Run([&](Synchronizer& synchronizer) {
     Submission join;
-    join.request.operation = sync::Operation::kJoin;
+    join.request.operation = Operation::kJoin;
     join.request.name = synchronizer.rank() == 0 ? "" : fmt::format("{}", synchronizer.rank());
     auto handle = synchronizer.Submit(std::move(join));
     if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());

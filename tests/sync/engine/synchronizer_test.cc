@@ -17,7 +17,6 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
-using sync::Operation;
 using test::GradientOf;
 using test::SumOf;
 using test::SyncJob;
@@ -146,7 +145,7 @@ std::vector<std::vector<float>> RoundedSums(const std::string& collective) {
   std::vector<std::vector<float>> sums(4);
   job.Run([&](Synchronizer& synchronizer) {
     const auto rank = static_cast<size_t>(synchronizer.rank());
-    sync::Graph graph;
+    Graph graph;
     for (int tensor = 0; tensor < 6; ++tensor) {
       graph.AddCollective(AllReduceOf(NameOf(tensor), nullptr, nullptr, 200).request);
     }
@@ -257,10 +256,10 @@ TEST_CASE("Tensors that wait for others do not share a bucket with them", "[sync
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-sync::Graph GraphOf(int tensor_count, int swapped) {
-  sync::Graph graph;
+Graph GraphOf(int tensor_count, int swapped) {
+  Graph graph;
   for (int tensor = 0; tensor < tensor_count; ++tensor) {
-    sync::Request request =
+    Request request =
         AllReduceOf(NameOf(tensor), nullptr, nullptr, static_cast<int64_t>(CountOf(tensor)))
             .request;
     if (tensor == swapped) request.shape[0] += 1;
@@ -400,7 +399,7 @@ struct AllOperations {
     Submission& submission = submissions.emplace_back();
     submission.request.name = name;
     submission.request.operation = operation;
-    submission.request.type = sync::DataType::kInt32;
+    submission.request.type = DataType::kInt32;
     submission.request.shape = std::move(shape);
     submission.input = reinterpret_cast<const std::byte*>(input.data());
   }

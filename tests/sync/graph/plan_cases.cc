@@ -16,7 +16,7 @@ Request RandomTensor(Random& random, const std::string& name, uint32_t kinds) {
   Request tensor = TensorOf(name, static_cast<int64_t>(random.Below(100)));
   switch (random.Below(kinds)) {
     case 1:
-      tensor.type = sync::DataType::kFloat64;
+      tensor.type = DataType::kFloat64;
       break;
     case 2:
       tensor.postscale = 0.5;

@@ -49,20 +49,20 @@ TEST_CASE("The buckets of figure 6.14 are those of the dissertation", "[control]
 }
 
 TEST_CASE("Each kind has its bucket, and other operations one each", "[control][plan]") {
-  const auto of_type = [](const std::string& name, sync::DataType type) {
+  const auto of_type = [](const std::string& name, DataType type) {
     Request tensor = TensorOf(name, 8);
     tensor.type = type;
     return tensor;
   };
   Request barrier = TensorOf("barrier", 0);
   barrier.operation = Operation::kBarrier;
-  const std::vector<OrderedTensor> tensors = {Needing(of_type("f1", sync::DataType::kFloat32), -1),
-                                              Needing(of_type("h1", sync::DataType::kFloat16), -1),
+  const std::vector<OrderedTensor> tensors = {Needing(of_type("f1", DataType::kFloat32), -1),
+                                              Needing(of_type("h1", DataType::kFloat16), -1),
                                               Needing(barrier, -1),
-                                              Needing(of_type("f2", sync::DataType::kFloat32), -1),
-                                              Needing(of_type("h2", sync::DataType::kFloat16), -1),
-                                              Needing(of_type("f3", sync::DataType::kFloat32), 2),
-                                              Needing(of_type("h3", sync::DataType::kFloat16), 3)};
+                                              Needing(of_type("f2", DataType::kFloat32), -1),
+                                              Needing(of_type("h2", DataType::kFloat16), -1),
+                                              Needing(of_type("f3", DataType::kFloat32), 2),
+                                              Needing(of_type("h3", DataType::kFloat16), 3)};
   REQUIRE(NamesOf(Plan::FromOrder(tensors, {}, 1)) ==
           Names{{"f1", "f2"}, {"h1", "h2"}, {"barrier"}, {"f3"}, {"h3"}});
   REQUIRE(NamesOf(Plan::FromOrder(tensors, OptionsOf(0), 1)).size() == tensors.size());

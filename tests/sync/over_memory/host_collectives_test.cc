@@ -15,8 +15,6 @@ namespace lmdbio::sync {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using sync::DataType;
-using sync::ReduceOp;
 using test::Complaints;
 
 ranks::SoloHealth good_health;
@@ -83,7 +81,7 @@ TEST_CASE("HostCollectives gives the same bits in every way", "[collective]") {
       rank_count, {.way = way, .staging_bytes = 128 << 10, .registered_bytes = registered_bytes},
       [&](Collectives& all, Complaints& mine) {
         for (const size_t count : {1, 5, 4097, 60'003}) {
-          const size_t bytes = count * sync::ElementBytes(type);
+          const size_t bytes = count * ElementBytes(type);
           std::vector<std::string> texts;
           std::vector<const std::byte*> sources;
           for (int r = 0; r < rank_count; ++r) {

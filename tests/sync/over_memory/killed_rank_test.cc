@@ -157,8 +157,7 @@ Verdict RunRank(int rank, SharedProgress& meeting, MutableBytes memory, const Ho
   std::byte* const values =
       registered.empty() ? reinterpret_cast<std::byte*>(own.data()) : registered.data();
   while (true) {
-    const auto got =
-        (*all)->AllReduce({}, {values, count, sync::DataType::kFloat32}, sync::ReduceOp::kSum);
+    const auto got = (*all)->AllReduce({}, {values, count, DataType::kFloat32}, ReduceOp::kSum);
     if (got) {
       if (rank == kVictim) meeting.call_count.fetch_add(1);
       continue;
@@ -216,8 +215,8 @@ Verdict SumInPlace(int rank, SharedProgress& meeting, MutableBytes memory, size_
   } else {
     while (!meeting.goes_on.load()) ::usleep(1000);
   }
-  const Values all_values{reinterpret_cast<std::byte*>(values), count, sync::DataType::kFloat32};
-  const auto got = (*all)->AllReduce({}, all_values, sync::ReduceOp::kSum);
+  const Values all_values{reinterpret_cast<std::byte*>(values), count, DataType::kFloat32};
+  const auto got = (*all)->AllReduce({}, all_values, ReduceOp::kSum);
   const bool is_right = got && std::equal(sums.begin(), sums.end(), values);
   meeting.met_count.fetch_add(1);
   while (meeting.met_count.load() < 2 * kRanks) ::usleep(1000);  // its peers would find its end

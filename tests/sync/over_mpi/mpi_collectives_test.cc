@@ -19,8 +19,6 @@
 namespace lmdbio::sync {
 namespace {
 
-using sync::Collectives;
-using sync::WireAlgorithm;
 using test::Complaints;
 using Result = std::unique_ptr<Collectives>;
 
@@ -72,8 +70,8 @@ TEST_CASE("Our algorithms work over MPI's messages", "[collective]") {
                                   WireAlgorithm::kHalving, WireAlgorithm::kDirect);
   auto wire = MpiWire(MPI_COMM_WORLD, Healthy(), {.piece_bytes_max = 8'000});
   REQUIRE(wire);
-  const auto made = sync::WireCollectives(std::move(*wire),
-                                          {.table = sync::OneWireAlgorithm(algorithm, 20'000, 3)});
+  const auto made =
+      WireCollectives(std::move(*wire), {.table = OneWireAlgorithm(algorithm, 20'000, 3)});
   REQUIRE(made);
   CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
 }
@@ -82,7 +80,7 @@ TEST_CASE("Collectives of processes pass the checks of all collectives", "[colle
   const std::string name = GENERATE("auto", "shm", "ring");
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
   REQUIRE(world);
-  const auto made = sync::MakeCollectives(**world, Healthy(), {.collective = name});
+  const auto made = MakeCollectives(**world, Healthy(), {.collective = name});
   REQUIRE(made);
   CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
 }
@@ -101,7 +99,7 @@ TEST_CASE("A rank that stops is heard of by ranks that sleep for it", "[collecti
   if (is_wire) {
     auto wire = MpiWire(MPI_COMM_WORLD, health);
     REQUIRE(wire);
-    all = *sync::WireCollectives(std::move(*wire), {.table = sync::UsualWireTable()});
+    all = *WireCollectives(std::move(*wire), {.table = UsualWireTable()});
   } else {
     all = *MpiCollectives(MPI_COMM_WORLD, health, {.caller = ranks::MpiCaller::kMainThread});
   }

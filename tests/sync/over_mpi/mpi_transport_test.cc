@@ -47,9 +47,9 @@ TEST_CASE("MpiTransport sleeps until it is woken", "[mpi][transport]") {
   auto transport = MpiTransport(MPI_COMM_WORLD);
   REQUIRE(transport);
   (*transport)->Wake();
-  (*transport)->Sleep(1h, sync::WakeOn::kWakeOrRing);  // at once: it has been woken before
+  (*transport)->Sleep(1h, WakeOn::kWakeOrRing);  // at once: it has been woken before
   std::thread waker([&] { (*transport)->Wake(); });
-  (*transport)->Sleep(1h, sync::WakeOn::kOrPeerCame);
+  (*transport)->Sleep(1h, WakeOn::kOrPeerCame);
   waker.join();
   CHECK_FALSE((*transport)->hears_peers());
 }
@@ -63,8 +63,8 @@ TEST_CASE("MpiTransport leaves MPI the memory of an exchange that was given up",
   auto transport = MpiTransport(MPI_COMM_WORLD);
   REQUIRE(transport);
   constexpr size_t kWords = 100'000;  // MPI does not keep a copy of so many
-  sync::Exchange exchange;
-  exchange.kind = sync::ExchangeKind::kIntersect;
+  Exchange exchange;
+  exchange.kind = ExchangeKind::kIntersect;
   exchange.words.assign(kWords, ~(uint64_t{1} << rank));
   const size_t kept_before = KeptCount();
   if (rank == 0) {

@@ -26,11 +26,6 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
-using sync::AllReduceOf;
-using sync::Handle;
-using sync::Synchronizer;
-using sync::SyncOptions;
-using sync::SyncParts;
 using test::GradientOf;
 using test::SumOf;
 using Made = std::unique_ptr<Synchronizer>;

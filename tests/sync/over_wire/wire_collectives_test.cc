@@ -96,8 +96,8 @@ std::vector<float> SumOf(ranks::Group& group, const WireCollectiveOptions& optio
   const auto made = OverLinks(group, options);
   const auto outcome = made->AllReduce(
       {.digest = 1},
-      {reinterpret_cast<std::byte*>(values.data()), values.size(), sync::DataType::kFloat32},
-      sync::ReduceOp::kSum);
+      {reinterpret_cast<std::byte*>(values.data()), values.size(), DataType::kFloat32},
+      ReduceOp::kSum);
   return outcome == CallOutcome::kDone ? values : std::vector<float>();
 }
 
@@ -128,8 +128,8 @@ std::vector<Complaint> HeardWhen(int rank_count, const std::function<void(LinkWi
     const auto made = WireCollectives(std::move(*wire), OnlyBy(WireAlgorithm::kRing));
     std::vector<float> values(300'000, 1);
     const Values all{reinterpret_cast<std::byte*>(values.data()), values.size(),
-                     sync::DataType::kFloat32};
-    const auto call = [&] { return (*made)->AllReduce({}, all, sync::ReduceOp::kSum); };
+                     DataType::kFloat32};
+    const auto call = [&] { return (*made)->AllReduce({}, all, ReduceOp::kSum); };
     for (int i = 0; i < 3; ++i) static_cast<void>(call());
     if (group.rank() == 1) return how(link);
     const auto begin = Clock::now();
@@ -318,11 +318,10 @@ TEST_CASE("More than 64 ranks use no direct algorithm", "[collective][wire]") {
     std::vector<float> values(2 * kRankCount);
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
     const Values all{reinterpret_cast<std::byte*>(values.data()), values.size(),
-                     sync::DataType::kFloat32};
+                     DataType::kFloat32};
     std::vector<float> part(2);
-    const auto reduced =
-        made->ReduceScatter({}, all, reinterpret_cast<std::byte*>(part.data()),
-                            std::vector<uint64_t>(kRankCount, 2), sync::ReduceOp::kSum);
+    const auto reduced = made->ReduceScatter({}, all, reinterpret_cast<std::byte*>(part.data()),
+                                             std::vector<uint64_t>(kRankCount, 2), ReduceOp::kSum);
     if (!reduced || part[1] != static_cast<float>(kRankCount * (2 * group.rank() + 1))) {
       mine = "a wrong part";
     }

@@ -43,8 +43,8 @@ TEST_CASE("Only like tensors may be fused", "[control][fusion]") {
     change(other);
     return !MayFuse(tensor, other) && !MayFuse(other, tensor);
   };
-  REQUIRE(differs([](Request& other) { other.type = sync::DataType::kFloat64; }));
-  REQUIRE(differs([](Request& other) { other.reduce_op = sync::ReduceOp::kMax; }));
+  REQUIRE(differs([](Request& other) { other.type = DataType::kFloat64; }));
+  REQUIRE(differs([](Request& other) { other.reduce_op = ReduceOp::kMax; }));
   REQUIRE(differs([](Request& other) { other.prescale = 0.5; }));
   REQUIRE(differs([](Request& other) { other.postscale = 0.5; }));
   REQUIRE(differs([](Request& other) { other.operation = Operation::kBroadcast; }));
@@ -90,7 +90,7 @@ TEST_CASE("A group is never split", "[control][fusion]") {
     return ResponseOf(tensor);
   };
   Response of_other_type = grouped("g3", 16);
-  of_other_type.tensors[0].type = sync::DataType::kFloat64;
+  of_other_type.tensors[0].type = DataType::kFloat64;
   const std::vector<Response> responses = {ResponseOf(TensorOf("a", 16)), grouped("g1", 1000),
                                            ResponseOf(TensorOf("b", 16)), of_other_type,
                                            grouped("g2", 1000)};
@@ -138,7 +138,7 @@ TEST_CASE("Fusing agrees with a plain search", "[control][fusion]") {
     std::vector<Response> responses;
     for (uint64_t i = random.Below(40); i > 0; --i) {
       Request tensor = TensorOf(fmt::format("t{}", i), static_cast<int64_t>(random.Below(300)));
-      if (random.Below(5) == 0) tensor.type = sync::DataType::kFloat64;
+      if (random.Below(5) == 0) tensor.type = DataType::kFloat64;
       if (random.Below(8) == 0) tensor.operation = Operation::kBroadcast;
       responses.push_back(ResponseOf(tensor));
       if (random.Below(10) == 0) responses.back().error = "no";

@@ -19,11 +19,10 @@ Request AnyRequest(test::Random& random) {
   Request request;
   request.name = "t" + AnyText(random);
   request.operation = static_cast<Operation>(1 + random.Below(8));
-  request.type = static_cast<sync::DataType>(1 + random.Below(6));
-  request.reduce_op = static_cast<sync::ReduceOp>(1 + random.Below(4));
+  request.type = static_cast<DataType>(1 + random.Below(6));
+  request.reduce_op = static_cast<ReduceOp>(1 + random.Below(4));
   request.prescale = static_cast<double>(random.Below(100)) / 7;
-  request.postscale =
-      sync::IsFloating(request.type) ? -std::numeric_limits<double>::infinity() : -0.5;
+  request.postscale = IsFloating(request.type) ? -std::numeric_limits<double>::infinity() : -0.5;
   for (uint64_t i = random.Below(5); i > 0; --i) {
     request.shape.push_back(static_cast<int64_t>(random.Below(9)));
   }
