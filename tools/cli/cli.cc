@@ -92,6 +92,7 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
     } else {
       all.add_options()(operand.name.c_str(), po::value<std::string>());
     }
+    // To Boost, -1 means all words from this position on.
     positions.add(operand.name.c_str(), operand.is_many ? -1 : 1);
   }
   // Abbreviated options are refused, because a new option would change their meaning.
@@ -105,6 +106,7 @@ po::variables_map Parse(const Command& command, const std::vector<std::string>& 
                      ? "takes no operands"
                      : fmt::format("too many operands; expected {}", command.operands));
   }
+  // notify throws if a required option is missing, so --help and --version are found before.
   if (values.count("help") != 0 || values.count("version") != 0) return values;
   po::notify(values);
   for (const CliOperand& operand : operands) {
@@ -150,6 +152,7 @@ void OccupyStandardStreams() {
 // Finds the command named by the first word and removes that word. Returns nullptr if the words ask
 // for the help or version of the tool itself. Throws Misuse.
 const Command* TakeCommand(std::span<const Command> commands, std::vector<std::string>& words) {
+  // A program with one unnamed command has no word to take.
   if (*commands.front().name == '\0') return &commands.front();
   if (words.empty()) throw Misuse("missing COMMAND");
   const std::string word = words.front();
@@ -216,6 +219,7 @@ std::string ValueText(const ordered_json& value) {
 // value. Objects follow indented. Each object of an array follows the value of its first member.
 void AppendText(const ordered_json& object, ordered_json::const_iterator first, size_t indent,
                 std::string& text) {
+  // All values of one object begin in the same column, two blanks after the longest name.
   size_t width = 0;
   for (auto member = first; member != object.end(); ++member) {
     width = std::max(width, member.key().size());
@@ -245,6 +249,7 @@ void AppendText(const ordered_json& object, ordered_json::const_iterator first, 
 std::istream& operator>>(std::istream& in, Whole& whole) {
   std::string text;
   in >> text;
+  // from_chars accepts neither a sign nor a blank. A rest of the text is refused.
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole.value);
   if (error != std::errc() || end != text.data() + text.size()) in.setstate(std::ios::failbit);
   return in;
@@ -286,6 +291,8 @@ int RunTool(const char* name, const char* summary, std::span<const Command> comm
   try {
     Status status = Run(name, summary, commands,
                         std::vector<std::string>(argv + (argc > 0), argv + argc), call);
+    // The results are written before a caught signal ends the process. A full disk turns a success
+    // into a failure, but does not hide an earlier failure.
     if (std::fflush(stdout) != 0 && status) status = OutputError();
     ObeyStopSignal();
     return status ? kDone : Complain(name, status.error().message(), kFailed);
@@ -308,6 +315,8 @@ Status WriteOutput(std::string_view text) {
 void CatchStopSignals() {
   struct sigaction action = {};
   action.sa_handler = NoteStopSignal;
+  // Interrupted reads and writes continue, so no code needs to handle EINTR for the sake of a
+  // signal that only sets a variable.
   action.sa_flags = SA_RESTART;
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};

@@ -36,6 +36,7 @@ void ProgressBar::UpdateOnTerminal(double fraction) {
   const auto filled = static_cast<size_t>(done * kBarColumns);
   const std::string line = fmt::format("\r\033[K{} [{:<{}}] {:3.0f}%", label_,
                                        std::string(filled, '#'), kBarColumns, done * 100);
+  // Standard error has no buffer; one call for the whole line keeps the bar from flickering.
   std::fputs(line.c_str(), stderr);
 }
 
