@@ -5,6 +5,8 @@
 
 namespace lmdbio::tools {
 
+// A value that does not lie on the page of its node lies on overflow pages. A step leads from the
+// last page of a record to the first page of the next, so consecutive overflow values are adjacent.
 void LayoutStatistics::AddValue(const Extent& value, PageNo home) {
   const uint64_t page_bytes = page_format_.page_size_bytes();
   // An empty value may start right after the last byte of its page.
@@ -35,6 +37,7 @@ void LayoutStatistics::AddValue(const Extent& value, PageNo home) {
 
 Status LayoutStatistics::Add(const file::RecordRun& run) {
   for (const Extent& value : run.values) AddValue(value, run.home);
+  // Empty if the producer of the run does not know the sizes.
   for (const uint32_t key_bytes : run.key_bytes) {
     key_bytes_min_ = std::min<uint64_t>(key_bytes_min_, key_bytes);
     key_bytes_max_ = std::max<uint64_t>(key_bytes_max_, key_bytes);

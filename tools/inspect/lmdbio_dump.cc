@@ -66,6 +66,7 @@ constexpr Notation PrintableNotation() {
   return notation;
 }
 
+// Both tables are computed by the compiler; each has four bytes for each of the 256 byte values.
 constexpr Notation kHex = HexNotation();
 constexpr Notation kPrintable = PrintableNotation();
 
@@ -80,6 +81,8 @@ class DumpText {
   Status AddBytes(Bytes bytes) {
     LMDBIO_TRY_VOID(Add(" "));
     while (!bytes.empty()) {
+      // With room for one spelling at least, each turn of the loop takes one byte or more. A value
+      // longer than the buffer passes through it in parts.
       LMDBIO_TRY_VOID(FlushUnlessFits(kSpellingBytesMax));
       const size_t count = std::min(bytes.size(), (kBufferBytes - used_bytes_) / kSpellingBytesMax);
       Spell(bytes.first(count));
@@ -121,6 +124,8 @@ class DumpText {
   size_t used_bytes_ = 0;
 };
 
+// The lines and their order are those of mdb_dump. mdb_load creates the database from them: the map
+// size, the number of reader slots and the flags of the database.
 std::string Header(const Environment& environment, const Database& database,
                    const Notation& notation) {
   const auto& snapshot = environment.snapshot();
@@ -128,6 +133,7 @@ std::string Header(const Environment& environment, const Database& database,
   std::string text = fmt::format("VERSION=3\nformat={}\n", notation.name);
   if (!database.name().empty()) text += fmt::format("database={}\n", database.name());
   text += fmt::format("type=btree\nmapsize={}\n", lmdbio::tools::MapSizeBytes(snapshot));
+  // Only an environment that was created with MDB_FIXEDMAP has an address.
   if (map_address != 0) text += fmt::format("mapaddr=0x{:x}\n", map_address);
   text += fmt::format("maxreaders={}\n",
                       lmdbio::tools::ReaderSlots(environment.pages().source().name()));
@@ -189,6 +195,8 @@ Status DumpChosen(const Environment& environment, const Invocation& invocation) 
 Status Dump(const Invocation& invocation) {
   if (invocation.has("all") && invocation.has("name")) throw Misuse("-a and -s exclude each other");
   LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
+  // A dump needs every page of the tree in key order, which is file order in most databases.
+  // Read-ahead serves such a pass.
   LMDBIO_TRY(const auto source, lmdbio::file::ReadAheadSource::Open(data_path));
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Status dumped = DumpChosen(environment, invocation);

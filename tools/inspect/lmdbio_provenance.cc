@@ -52,6 +52,8 @@ Result<Database> Choose(const Environment& environment, const std::string& name)
 Status Inspect(const Invocation& invocation, Result<ordered_json> (*describe)(const Database&)) {
   LMDBIO_TRY(const std::string path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
   LMDBIO_TRY(const auto source, lmdbio::file::FileSource::Open(path));
+  // The tree walk reads branch and leaf pages and skips overflow pages. Read-ahead of the kernel
+  // would fetch those, too.
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<ordered_json> outcome = Choose(environment, DatabaseName(invocation)).and_then(describe);
@@ -100,7 +102,8 @@ ordered_json Describe(const ProvenanceFile& file) {
   return outcome;
 }
 
-// Compares a layout with the runs of another producer.
+// Compares a layout with the runs of another producer. A layout is right if each record has its key
+// in the same node and its value in the same bytes of the file.
 class ComparingSink final : public lmdbio::file::RecordRunSink {
  public:
   ComparingSink(const Layout& expected, const std::string& path)
@@ -109,6 +112,7 @@ class ComparingSink final : public lmdbio::file::RecordRunSink {
   Status Add(const RecordRun& run) override {
     for (uint64_t i = 0; i < run.values.size(); ++i) {
       const lmdbio::RecordIndex record{run.first_record.value + i};
+      // The records of one node with duplicates share the location of their key.
       const uint32_t node =
           run.first_node +
           (run.kind == lmdbio::file::RunKind::kNodes ? static_cast<uint32_t>(i) : 0);
@@ -128,6 +132,7 @@ class ComparingSink final : public lmdbio::file::RecordRunSink {
   const std::string& path_;
 };
 
+// The bar is gone before the report is printed, so the two never share a line.
 Result<lmdbio::file::RecordedProvenance> RecordWithBar(
     lmdbio::file::RecordProvenanceOptions& options) {
   ProgressBar bar("walking");
@@ -162,6 +167,7 @@ Status Create(const Invocation& invocation) {
   return invocation.Report(outcome);
 }
 
+// The figures are printed although the file does not fit; "reason" names the difference.
 Result<ordered_json> DescribeFit(const Database& database) {
   LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(database));
   ordered_json outcome = Describe(file);
@@ -176,6 +182,7 @@ Status Show(const Invocation& invocation) { return Inspect(invocation, &Describe
 Result<ordered_json> CompareAndDescribe(const Database& database) {
   LMDBIO_TRY(const ProvenanceFile file, lmdbio::tools::ReadProvenanceFile(database));
   LMDBIO_TRY_VOID(lmdbio::file::CheckFingerprint(file.provenance.fingerprint(), database));
+  // The time covers the layout alone. Comparing walks the tree, which takes much longer.
   const auto begin = std::chrono::steady_clock::now();
   lmdbio::file::LayoutBuilder builder;
   LMDBIO_TRY_VOID(file.provenance.Expand(builder).map_error(
@@ -184,6 +191,8 @@ Result<ordered_json> CompareAndDescribe(const Database& database) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   LMDBIO_TRY_VOID(CompareWithTree(database, layout, file.path));
   const lmdbio::file::PageReader& pages = database.pages();
+  // A writer may have reused pages during the walk. Without this check, equal locations would prove
+  // nothing.
   LMDBIO_TRY_VOID(lmdbio::file::CheckSnapshotHolds(pages.source(), pages.snapshot()));
   ordered_json outcome = Describe(file);
   outcome["layout_seconds"] = took.count();

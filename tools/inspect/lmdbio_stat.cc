@@ -45,6 +45,7 @@ ordered_json DescribeEnvironment(const Environment& environment) {
   outcome["map_size_bytes"] = map_bytes;
   outcome["page_size_bytes"] = page_bytes;
   outcome["max_pages"] = map_bytes / page_bytes;
+  // The count includes the two meta pages, as in mdb_stat.
   outcome["pages_used"] = snapshot.meta.last_page.value + 1;
   outcome["last_transaction_id"] = snapshot.meta.transaction_id;
   outcome["max_readers"] = lmdbio::tools::ReaderSlots(environment.pages().source().name());
@@ -59,7 +60,8 @@ ordered_json DescribeTree(const DatabaseRecord& record) {
           {"entries", record.entry_count}};
 }
 
-// Each value of the free list is a count, followed by that many page numbers.
+// Each value of the free list is a count, followed by that many page numbers. All are 64-bit words.
+// The count is checked against the size of the value before it is used.
 Result<ordered_json> DescribeFreeList(const Environment& environment) {
   LMDBIO_TRY(const Database free_list, environment.FreeList());
   ordered_json outcome = DescribeTree(free_list.record());
@@ -102,6 +104,7 @@ ordered_json DescribeSizes(const LayoutStatistics& statistics) {
   ordered_json histogram = ordered_json::object();
   for (size_t bucket = 0; bucket < LayoutStatistics::kBucketCount; ++bucket) {
     if (statistics.buckets()[bucket] == 0) continue;
+    // Bucket b holds the sizes with b significant bits.
     const uint64_t low = bucket == 0 ? 0 : uint64_t{1} << (bucket - 1);
     const uint64_t high = bucket == 0 ? 0 : (low << 1) - 1;
     histogram[fmt::format("{} to {}", low, high)] = statistics.buckets()[bucket];
@@ -112,6 +115,7 @@ ordered_json DescribeSizes(const LayoutStatistics& statistics) {
 
 // The percentage of steps, from one record to the next in key order, for each distance.
 ordered_json DescribeOrder(const LayoutStatistics& statistics) {
+  // n records have n - 1 steps; one record has none, and all percentages are 0.
   const auto steps = static_cast<double>(std::max<uint64_t>(statistics.record_count(), 2) - 1);
   const auto percent = [&](uint64_t count) {
     return std::round(10000.0 * static_cast<double>(count) / steps) / 100.0;
@@ -122,6 +126,7 @@ ordered_json DescribeOrder(const LayoutStatistics& statistics) {
           {"backward", percent(statistics.backward_count())}};
 }
 
+// A missing or stale provenance file is no failure: the state is part of the report.
 ordered_json DescribeProvenance(const Database& database) {
   const Result<lmdbio::tools::ProvenanceFile> file = lmdbio::tools::ReadProvenanceFile(database);
   if (!file && file.error().code() == lmdbio::ErrorCode::kNotFound) return {{"state", "none"}};
@@ -152,6 +157,8 @@ Result<ordered_json> Describe(const Environment& environment) {
   outcome["environment"] = DescribeEnvironment(environment);
   LMDBIO_TRY(outcome["free_list"], DescribeFreeList(environment));
   LMDBIO_TRY(outcome["main"], DescribeDatabase(environment.Main()));
+  // Named databases are records of the main one, so the walk above has counted them as records,
+  // too.
   LMDBIO_TRY(const std::vector<std::string> names, environment.Names());
   for (const std::string& name : names) {
     LMDBIO_TRY(const Database database, environment.Named(name));
@@ -166,6 +173,8 @@ Result<ordered_json> Describe(const Environment& environment) {
 Status Stat(const Invocation& invocation) {
   LMDBIO_TRY(const std::string path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
   LMDBIO_TRY(const auto source, lmdbio::file::FileSource::Open(path));
+  // Sizes and locations come from leaf pages. Overflow pages are not read, so read-ahead would only
+  // cost time.
   source->Advise(lmdbio::AccessPattern::kRandom);
   LMDBIO_TRY(const Environment environment, Environment::Open(*source));
   Result<ordered_json> outcome = Describe(environment);
