@@ -6,6 +6,8 @@
 
 namespace lmdbio::tools {
 
+// The fields of Caffe's message "Datum". protobuf's C++ code writes them in the order of their
+// numbers, so equal images give equal bytes.
 std::string RawDatum(const RawImage& image, int32_t label, EncodedField encoded) {
   caffe::Datum datum;
   datum.set_channels(image.channels);
@@ -25,6 +27,7 @@ std::string EncodedDatum(std::string_view file_bytes, int32_t label) {
   return datum.SerializeAsString();
 }
 
+// LMDB sorts keys as bytes. A fixed number of digits makes that the numeric order.
 std::string DecimalKey(uint64_t index, int digits) { return fmt::format("{:0{}}", index, digits); }
 
 }  // namespace lmdbio::tools

@@ -36,12 +36,15 @@ Result<DatabaseLoad> DatabaseLoad::Create(file::WriterOptions options, uint64_t 
   // From here on there are working files, which an interrupted load must remove.
   CatchStopSignals();
   auto bar = std::make_unique<ProgressBar>("loading records");
+  // The writer keeps a pointer to the bar, so the bar lives on the heap: the load that owns both
+  // may be moved.
   options.provenance_progress = [bar = bar.get()](double fraction) { bar->Update(fraction); };
   LMDBIO_TRY(file::DatabaseWriter writer, file::DatabaseWriter::Create(options));
   return DatabaseLoad(std::move(bar), std::move(writer), expected_count);
 }
 
 Status DatabaseLoad::Put(std::string_view key, Bytes value) {
+  // The error ends the command, and the destructor of the writer removes the working files.
   if (StopRequested()) return Fail(ErrorCode::kResourceExhausted, "stopped by the user");
   if (expected_count_ != 0) {
     bar_->Update(static_cast<double>(put_count_) / static_cast<double>(expected_count_));
@@ -51,6 +54,7 @@ Status DatabaseLoad::Put(std::string_view key, Bytes value) {
 }
 
 Result<nlohmann::ordered_json> DatabaseLoad::Finish() {
+  // The writer reports the second step through provenance_progress.
   bar_->set_label("recording provenance");
   LMDBIO_TRY(const file::WriteSummary summary, writer_.Finish());
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;

@@ -8,7 +8,10 @@
 namespace lmdbio::tools {
 
 Result<std::string> Gunzip(std::string_view bytes) {
+  // gzip reaches a ratio of 1,000, so a small file could fill the memory. The limit is checked
+  // after each piece.
   constexpr size_t kUnpackedBytesMax = size_t{1} << 30;
+  // zlib adds 16 to the window size for "gzip header required".
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
   z_stream stream = {};
@@ -22,6 +25,8 @@ Result<std::string> Gunzip(std::string_view bytes) {
   std::string unpacked;
   std::array<char, 65536> chunk;
   int code = Z_OK;
+  // Every turn either unpacks something or ends the loop: on truncated data inflate makes no
+  // progress and returns Z_BUF_ERROR. The loop ends after the first member of a gzip file.
   while (code == Z_OK && unpacked.size() <= kUnpackedBytesMax) {
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
     stream.avail_out = static_cast<uInt>(chunk.size());

@@ -28,6 +28,7 @@ size_t PixelCount(ImageSize size) {
 }
 
 Status CheckSize(ImageSize size) {
+  // A gigabyte at four bytes a pixel. A damaged header must not make the program allocate more.
   constexpr size_t kPixelCountMax = size_t{1} << 28;
   if (size.width < 1 || size.height < 1)
     return Fail(ErrorCode::kCorruption, "the image is cut off");
@@ -57,6 +58,7 @@ Result<Interleaved> DecodeJpeg(std::string_view file, ImageColors colors) {
   Interleaved image{colors == ImageColors::kGray ? 1 : 3, {}, {}};
   int subsampling = 0;
   int colorspace = 0;
+  // The size from the header is checked before the memory for the pixels is allocated.
   if (tjDecompressHeader3(decoder.get(), Data(file), file.size(), &image.size.width,
                           &image.size.height, &subsampling, &colorspace) != 0 &&
       !IsHarmless(decoder.get())) {
@@ -77,7 +79,8 @@ Result<Interleaved> DecodeJpeg(std::string_view file, ImageColors colors) {
 }
 
 // The luma of pixels with red, green and blue as their first channels. The weights are those of
-// JPEG (ITU-R BT.601), which OpenCV uses for every kind of file.
+// JPEG (ITU-R BT.601), which OpenCV uses for every kind of file. They are integers that add up to
+// 2^14, and 2^13 rounds to the nearest.
 Interleaved ToGray(const Interleaved& image) {
   const auto channels = static_cast<size_t>(image.channels);
   Interleaved gray{1, image.size, std::vector<unsigned char>(PixelCount(image.size))};
@@ -101,6 +104,7 @@ Result<Interleaved> DecodePng(std::string_view file) {
   Interleaved image{4, {static_cast<int>(png.width), static_cast<int>(png.height)}, {}};
   LMDBIO_TRY_VOID(CheckSize(image.size));
   image.bytes.resize(PixelCount(image.size) * 4);
+  // Four channels for every kind of file, so that libpng does not blend opacity with a background.
   png.format = PNG_FORMAT_RGBA;
   png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng takes 16-bit files for linear light
   if (png_image_finish_read(&png, nullptr, image.bytes.data(), 0, nullptr) == 0) {
@@ -116,6 +120,7 @@ Result<Interleaved> DecodePlain(const std::string& path) {
   const std::unique_ptr<unsigned char, void (*)(unsigned char*)> pixels(
       tjLoadImage(path.c_str(), &image.size.width, /*align=*/1, &image.size.height, &format, 0),
       tjFree);
+  // The library has no decoder object here; it keeps the message for the thread.
   if (!pixels) return Fail(ErrorCode::kCorruption, tjGetErrorStr2(nullptr));
   LMDBIO_TRY_VOID(CheckSize(image.size));
   image.bytes.assign(pixels.get(), pixels.get() + PixelCount(image.size) * 3);
@@ -123,6 +128,7 @@ Result<Interleaved> DecodePlain(const std::string& path) {
 }
 
 Result<Interleaved> Decode(const std::string& path, std::string_view file, ImageColors colors) {
+  // The first bytes decide, not the name: files with a wrong ending are common in data sets.
   if (file.starts_with("\xff\xd8")) return DecodeJpeg(file, colors);
   const bool is_png = file.starts_with("\x89PNG");
   const bool is_plain = file.starts_with("BM") || file.starts_with("P5") || file.starts_with("P6");

@@ -34,6 +34,7 @@ Status AppendFiles(const fs::path& root, const std::string& label_name, int32_t 
     error.clear();
   }
   if (error) return Fail(ErrnoError(error.value(), (root / label_name).string(), "cannot be read"));
+  // A file system lists names in any order. Sorting by bytes gives the same keys on every machine.
   std::sort(files.begin() + static_cast<std::ptrdiff_t>(first), files.end(),
             [](const LabelledFile& a, const LabelledFile& b) { return a.path < b.path; });
   return {};

@@ -83,6 +83,7 @@ Status PutBatch(const std::string& batch, uint64_t& index, DatabaseLoad& load) {
 Result<nlohmann::ordered_json> LoadPart(const Invocation& invocation, const Cifar10Part& part) {
   LMDBIO_TRY(DatabaseLoad load,
              DatabaseLoad::Create(DatabaseOptions(invocation, part.database), part.record_count));
+  // Keys count on from one batch to the next, as in convert_cifar_data.
   uint64_t index = 0;
   for (const std::string& batch : part.batches) LMDBIO_TRY_VOID(PutBatch(batch, index, load));
   return load.Finish();
@@ -96,6 +97,7 @@ void Describe(po::options_description_easy_init options) {
 Status Run(const Invocation& invocation) {
   const std::string& out = invocation.operand("OUT");
   std::vector<Cifar10Part> parts = Parts(invocation.operand("DIR"), out);
+  // Both parts are checked first, so a missing test file does not leave a training database alone.
   for (Cifar10Part& part : parts) LMDBIO_TRY_VOID(CountRecords(part));
   std::error_code error;
   std::filesystem::create_directory(out, error);

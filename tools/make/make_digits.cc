@@ -85,6 +85,7 @@ Status Load(std::string_view table, std::string_view part, DatabaseLoad& load) {
     const size_t end = std::min(table.find('\n'), table.size());
     LMDBIO_TRY(const Digit digit, ParseDigit(table.substr(0, end), index));
     table.remove_prefix(std::min(end + 1, table.size()));
+    // The key is the line number in the whole table, so a digit has the same key in each part.
     if (!Holds(part, index)) continue;
     is_empty = false;
     const RawImage image{1, kSide, kSide, {digit.pixels.data(), digit.pixels.size()}};

@@ -18,6 +18,8 @@
 namespace lmdbio::tools {
 namespace {
 
+// The keys of convert_imageset: eight digits, an underscore and the path. LMDB takes keys of 511
+// bytes at most.
 constexpr int kKeyDigits = 8;
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;
 constexpr size_t kKeyBytesMax = 511;
@@ -87,6 +89,7 @@ Result<uint64_t> Load(const Invocation& invocation, const ImagesJob& job, const 
     const LabelledFile& file = list.files[index];
     // As in convert_imageset, the number counts skipped images too.
     const std::string key = DecimalKey(index, kKeyDigits) + "_" + file.path;
+    // A long name is skipped here, because the writer would end the load for it.
     Result<std::string> datum =
         key.size() <= kKeyBytesMax
             ? MakeDatum(job, file)
@@ -120,6 +123,8 @@ Status Run(const Invocation& invocation) {
   const ImagesJob job = ParseJob(invocation);
   const std::string& out = invocation.operand("OUT");
   const std::string labels_path = LabelsPath(out);
+  // Checked before the load, which may take hours. The file is written after it, so a failed load
+  // leaves none.
   if (std::error_code error; std::filesystem::exists(labels_path, error)) {
     return Fail(ErrorCode::kInvalidArgument,
                 labels_path + " exists; remove it or give another OUT");
@@ -129,6 +134,7 @@ Status Run(const Invocation& invocation) {
     invocation.Warn(fmt::format("{}: {} files outside the folders have no label; skipped", job.root,
                                 list.unlabelled_count));
   }
+  // The numbers of the keys are given after shuffling, so key order is the shuffled order.
   if (invocation.has("shuffle")) Shuffle(list.files, invocation.whole("seed"));
   LMDBIO_TRY(DatabaseLoad load,
              DatabaseLoad::Create(DatabaseOptions(invocation, out), list.files.size()));

@@ -16,6 +16,8 @@
 namespace lmdbio::tools {
 namespace {
 
+// The node of a record has 32 bits for the size of the value. 511 bytes is LMDB's default limit of
+// keys.
 constexpr uint64_t kValueBytesMax = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kKeyBytesMax = 511;
 constexpr double kAddressSpaceBytes = 0x1.0p47;  // liblmdb maps the whole file
@@ -102,6 +104,7 @@ ValueSizes ParseSizes(const Invocation& invocation) {
 
 uint64_t ParseKeyDigits(const Invocation& invocation, uint64_t count) {
   constexpr uint64_t kDefaultDigits = 8;
+  // The keys are 0 to count - 1. Equal lengths make the byte order of LMDB the numeric order.
   const uint64_t needed_digits = std::to_string(count - 1).size();
   if (!invocation.has("key-digits")) return std::max(kDefaultDigits, needed_digits);
   const uint64_t digits = invocation.whole("key-digits");
@@ -121,6 +124,7 @@ bool ParseOrder(const Invocation& invocation) {
   if (order != "sequential" && order != "random") {
     throw Misuse(fmt::format("--order takes sequential or random, not '{}'", order));
   }
+  // MDB_APPEND takes keys in ascending order only.
   if (order == "random" && invocation.has("append")) {
     throw Misuse("--append needs --order sequential");
   }
@@ -132,6 +136,7 @@ SyntheticJob ParseJob(const Invocation& invocation) {
   job.count = invocation.whole("count");
   if (job.count == 0) throw Misuse("--count 0 is out of range; give at least 1");
   job.sizes = ParseSizes(invocation);
+  // An estimate from the mean size, in floating point, because the product may exceed 64 bits.
   if (static_cast<double>(job.count) * std::max(1.0, MeanValueBytes(job.sizes)) >
       kAddressSpaceBytes) {
     throw Misuse("--count times the value size is more than LMDB can map, 2^47 bytes");
@@ -143,6 +148,8 @@ SyntheticJob ParseJob(const Invocation& invocation) {
 }
 
 Status Load(const SyntheticJob& job, DatabaseLoad& load) {
+  // Order, size and content of a record depend on the seed and its number alone. Nothing is kept,
+  // so memory does not grow with the number of records.
   const Permutation permutation(job.seed, job.count);
   std::string key;
   std::vector<std::byte> value;

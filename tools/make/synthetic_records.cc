@@ -67,6 +67,8 @@ double MeanValueBytes(const ValueSizes& sizes) {
       return static_cast<double>(sizes.min_bytes);
     case ValueSizes::SizeDistribution::kUniform:
       return (static_cast<double>(sizes.min_bytes) + static_cast<double>(sizes.max_bytes)) / 2;
+    // The mean of a log-normal distribution is its median times exp(sigma^2 / 2). The limits of
+    // sizes are ignored.
     case ValueSizes::SizeDistribution::kLogNormal:
       return sizes.median_bytes * std::exp(sizes.sigma * sizes.sigma / 2);
   }
@@ -91,6 +93,7 @@ void FillSyntheticValue(uint64_t seed, uint64_t record, MutableBytes value) {
 
 Permutation::Permutation(uint64_t seed, uint64_t count)
     : seed_(seed), count_(count), half_bits_(1) {
+  // Two equal halves make the domain a power of four, the smallest one that holds `count`.
   while (half_bits_ < 32 && (uint64_t{1} << (2 * half_bits_)) < count) ++half_bits_;
 }
 
@@ -100,6 +103,8 @@ uint64_t Permutation::Encipher(uint64_t block) const {
   uint64_t left = block >> half_bits_;
   uint64_t right = block & mask;
   for (uint64_t round = 0; round < kRounds; ++round) {
+    // Each round is undone by the same exclusive or, so the network is a bijection, whatever Mix
+    // returns.
     const uint64_t mixed = StreamState(seed_ + round, right) & mask;
     left = std::exchange(right, left ^ mixed);
   }
@@ -108,6 +113,8 @@ uint64_t Permutation::Encipher(uint64_t block) const {
 
 uint64_t Permutation::operator()(uint64_t position) const {
   uint64_t block = Encipher(position);
+  // The cycle of a bijection returns to `position`, which is below count_. So the loop ends, and
+  // two positions never meet.
   while (block >= count_) block = Encipher(block);
   return block;
 }
