@@ -38,6 +38,8 @@ struct Inputs {
   std::string how;
 };
 
+// Two files of one rank are from different runs, or one file was given twice. Their events would
+// overlap.
 Status CheckRanks(const Inputs& inputs) {
   std::map<int, std::string> path_of_rank;
   for (size_t i = 0; i < inputs.paths.size(); ++i) {
@@ -52,6 +54,8 @@ Status CheckRanks(const Inputs& inputs) {
   return {};
 }
 
+// The files are read twice: here for their clocks, and later for their events. So no events are
+// kept in memory.
 Result<Inputs> OpenInputs(const Invocation& invocation) {
   Inputs inputs;
   inputs.paths = invocation.operand_list("IN");
@@ -60,6 +64,8 @@ Result<Inputs> OpenInputs(const Invocation& invocation) {
   for (const std::string& path : inputs.paths) {
     LMDBIO_TRY(auto clocks, lmdbio::tools::ReadClocks(path));
     is_merged = is_merged || clocks.front().is_merged;
+    // A merged file has the clocks of all ranks, but its times are aligned already. Alone it is
+    // shifted by 0, whichever clock is first.
     firsts.push_back(clocks.front());
     inputs.clocks.push_back(std::move(clocks));
   }
@@ -99,6 +105,7 @@ Result<ordered_json> ReadInputs(const Invocation& invocation, const Inputs& inpu
       ++event_count;
       if (event.contains("ts")) {
         const double at = event["ts"].get<double>() + inputs.shifts_us[i];
+        // Rounded to nanoseconds, the unit of the clocks, so that a shift does not add digits.
         event["ts"] = std::round(at * 1000) / 1000;
       }
       return take(event);
@@ -112,6 +119,7 @@ Result<ordered_json> ReadInputs(const Invocation& invocation, const Inputs& inpu
 Status CheckApart(const std::string& out, const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) {
     std::error_code error;
+    // Compares files and not names, so a link to an input is found, too.
     if (fs::equivalent(out, input, error)) {
       return Fail(ErrorCode::kInvalidArgument, out + ": is one of the files to merge");
     }
@@ -126,8 +134,10 @@ Status Merge(const Invocation& invocation) {
   LMDBIO_TRY(const Inputs inputs, OpenInputs(invocation));
   LMDBIO_TRY_VOID(CheckApart(path, inputs.paths));
   LMDBIO_TRY(const auto out, lmdbio::file::OutputFile::Create(path));
+  // The events stay in the order of the files. Viewers sort them by time.
   const char* before = "[\n";
   LMDBIO_TRY(ordered_json files, ReadInputs(invocation, inputs, [&](json& event) -> Status {
+               // The mark keeps a second merge from shifting the times again.
                if (event.value("name", "") == "lmdbio_clock") event["args"]["is_merged"] = true;
                LMDBIO_TRY_VOID(out->Write(AsBytes(before + event.dump())));
                before = ",\n";

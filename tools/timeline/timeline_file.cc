@@ -16,6 +16,8 @@ namespace {
 
 using nlohmann::json;
 
+// Times beyond this limit are damage. Below it, a double is exact to a microsecond, and sums stay
+// finite.
 constexpr double kLargestUs = 1e15;  // thirty years
 
 Status OpenError(const std::string& path) {
@@ -35,10 +37,13 @@ bool IsNumber(const json& event, const char* name, double least) {
 
 bool IsRank(const json& event, const char* name) {
   const auto member = event.find(name);
+  // The limit of IsNumber comes first, so the conversion to int64_t cannot overflow.
   return member != event.end() && member->is_number_integer() && IsNumber(event, name, 0) &&
          member->get<int64_t>() <= std::numeric_limits<int>::max();
 }
 
+// Checks everything that later code reads without a check: the kinds of members, and the times of
+// events that have them. "M" is metadata, "X" a complete span.
 bool IsEvent(const json& event) {
   if (!event.is_object() || !IsRank(event, "pid")) return false;
   const auto kind = event.find("ph");
@@ -49,6 +54,8 @@ bool IsEvent(const json& event) {
   return IsNumber(event, "ts", -kLargestUs) && (*kind != "X" || IsNumber(event, "dur", 0));
 }
 
+// Ranks in containers of one machine have different host names but the same boot id, and the same
+// steady clock.
 std::string MachineOf(const TimelineClock& clock) {
   return clock.boot_id.empty() ? "host " + clock.host : clock.boot_id;
 }
@@ -57,6 +64,7 @@ std::string MachineOf(const TimelineClock& clock) {
 
 Result<TimelineFile> TimelineFile::Open(const std::string& path) {
   std::error_code error;
+  // Linux opens a directory for reading, and only the first read fails.
   if (std::filesystem::is_directory(path, error)) {
     return Fail(ErrorCode::kIo, path + ": is a directory");
   }
@@ -76,6 +84,8 @@ Status TimelineFile::ReadAll(const Take& take) {
   uint64_t number = 1;
   while (std::getline(in_, line)) {
     ++number;
+    // A process that is killed leaves a file without "]", often with a part of its last line. Only
+    // the last line may be incomplete.
     const bool is_last = in_.eof() || in_.peek() == std::ifstream::traits_type::eof();
     if (line == "]") {
       is_cut_ = false;
@@ -143,13 +153,15 @@ TimelineShifts AlignClocks(std::span<const TimelineClock> clocks) {
   std::vector<int64_t> begins;
   for (const TimelineClock& clock : clocks) {
     // The median of the machine, because the time of day may have been changed between two
-    // openings.
+    // openings. All files of a machine get the same median, so their differences are those of the
+    // steady clock.
     std::vector<int64_t>& machine = days[MachineOf(clock)];
     std::ranges::sort(machine);
     begins.push_back(clock.steady_ns + machine[machine.size() / 2]);
   }
   TimelineShifts shifts;
   shifts.machine_count = days.size();
+  // The earliest file begins at 0, so all times stay small and exact in a double.
   const int64_t origin = begins.empty() ? 0 : *std::ranges::min_element(begins);
   for (const int64_t begin : begins) {
     shifts.us.push_back(static_cast<double>(begin - origin) / 1000.0);

@@ -67,6 +67,7 @@ void TimelineReport::Take(const json& event) {
   if (kind == "M") return TakeMetadata(event, rank);
   const double at = event["ts"].get<double>();
   const double end = kind == "X" ? at + event["dur"].get<double>() : at;
+  // Events of all kinds count: the span shows how long the file of a rank reaches.
   rank.first = rank.has_event ? std::min(rank.first, at) : at;
   rank.last = rank.has_event ? std::max(rank.last, end) : end;
   rank.has_event = true;
@@ -82,6 +83,8 @@ void TimelineReport::TakeMetadata(const json& event, RankReport& rank) {
   const auto text = event["args"].find("name");
   if (text == event["args"].end() || !text->is_string()) return;
   ReportTrack& row = rank.rows[WholeIn(event, "tid")];
+  // A rank names the row of a tensor before its first event there, so later events find the tensor
+  // by their row.
   row.tensor = TensorNamed(*text);
   row.has_name = true;
 }
@@ -96,7 +99,8 @@ void TimelineReport::TakeBegin(const json& event, int number, RankReport& rank, 
 }
 
 // Keeps the two latest submission times of a tensor over all ranks. Files are read one after
-// another, so the times arrive in any order.
+// another, so the times arrive in any order. The second rank sets before_last in any case, because
+// it has no time until then.
 void TimelineReport::CountSubmission(size_t tensor, uint64_t number, int rank, double at) {
   SubmissionTime& submission = submissions_[{number, tensor}];
   submission.ranks.push_back(rank);
@@ -126,6 +130,8 @@ void TimelineReport::TakeEnd(const json& event, RankReport& rank, double at) {
 void TimelineReport::TakeSpan(const json& event, RankReport& rank, double at) {
   const std::string name = NameOf(event);
   const double end = at + event["dur"].get<double>();
+  // The spans of a bucket come before the bucket itself in the file, and the tensors of a bucket
+  // after it. So one bucket at a time is enough.
   if (name == "wait") {
     rank.waiting.Add(at, end);
   } else if (name == "transfer") {
@@ -177,6 +183,7 @@ void TimelineReport::TakeOperation(const json& event, RankReport& rank, double a
 
 ordered_json TimelineReport::DescribePhases() const {
   ordered_json phases = ordered_json::array();
+  // The order in which a tensor passes through the phases; the map would sort them by name.
   for (const char* name : {"negotiate", "declined", "pack", "transfer", "unpack", "finish"}) {
     const auto phase = phases_.find(name);
     if (phase == phases_.end()) continue;
@@ -198,6 +205,7 @@ ordered_json TimelineReport::DescribeTensors(size_t count_max) const {
   for (const auto& [p95, tensor] : slowest) {
     ordered_json described = {{"tensor", tensor->name}};
     described.update(Describe(tensor->total));
+    // Every tensor with a total time has counted phases, so there is a longest one.
     const auto longest = std::ranges::max_element(tensor->phase_us, {},
                                                   [](const auto& phase) { return phase.second; });
     described["longest_phase"] = longest->first;
@@ -212,6 +220,7 @@ ordered_json TimelineReport::DescribeLast(ordered_json& advice) const {
   std::map<int, std::vector<float>> behind;
   size_t all_count = 0;
   for (const auto& [key, submission] : submissions_) {
+    // Without all ranks the last one is unknown: the file of another rank may be truncated.
     if (submission.ranks.size() != ranks_.size() || ranks_.size() < 2) continue;
     ++all_count;
     behind[submission.last_rank].push_back(
@@ -226,6 +235,8 @@ ordered_json TimelineReport::DescribeLast(ordered_json& advice) const {
     described["behind_the_next_p95_us"] = Rounded(Quantile(us, 0.95));
     described["behind_the_next_max_us"] = Rounded(Quantile(us, 1));
     table.push_back(std::move(described));
+    // The fair share of P ranks is 100 / P percent. Half as much again counts as far more, and
+    // delays below 100 microseconds are noise.
     const double fair = 100.0 / static_cast<double>(ranks_.size());
     if (percent >= std::min(90.0, 1.5 * fair) && Quantile(us, 0.5) > 100) {
       Advise(advice,
@@ -268,10 +279,13 @@ ordered_json TimelineReport::DescribeExposed(ordered_json& advice) const {
   for (const auto& [number, rank] : ranks_) has_waits |= rank.waiting.Length() > 0;
   double all = 0, exposed = 0, transfer = 0, negotiation = 0;
   for (const auto& [number, rank] : ranks_) {
+    // If one rank has recorded waits, the waits count on all ranks: a rank without any was never
+    // held up.
     const TimeSpans& open = has_waits ? rank.waiting : rank.under_way;
     all += rank.last - rank.first;
     exposed += open.Length();
     transfer += open.And(rank.transferring).Length();
+    // Negotiation counts only while nothing is transferred, so no time counts twice.
     negotiation += open.Without(rank.transferring).And(rank.negotiating).Length();
   }
   if (negotiation > transfer && negotiation > 0.1 * all) {
@@ -302,6 +316,7 @@ ordered_json TimelineReport::DescribeBuckets(ordered_json& advice) const {
                             {"bytes_p50", median},
                             {"bytes_p95", Quantile(sizes, 0.95)},
                             {"bytes_max", Quantile(sizes, 1)}};
+  // Counted by the power of two at or below the size.
   std::map<uint64_t, uint64_t> histogram;
   for (const double one : *bytes) ++histogram[std::bit_floor(static_cast<uint64_t>(one))];
   ordered_json by_bytes = ordered_json::object();
