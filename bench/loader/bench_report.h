@@ -40,7 +40,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run);
 // Medians of the runs of each strategy with minimum and maximum, in order of first appearance.
 std::string Table(const std::vector<BenchRun>& runs);
 
-// An SVG picture: a bar of median records/s for each strategy, with the raw rate as a line.
+// An SVG picture: a bar of median MB/s of pages for each strategy, with the raw rate as a line.
 std::string Plot(const std::vector<BenchRun>& runs, std::string_view title);
 
 // The q-th quantile (0 to 1) of `values`; 0 without values.

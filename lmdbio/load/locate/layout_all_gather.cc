@@ -117,7 +117,7 @@ Result<std::vector<Layout>> LayoutAllGather::GoRound(const Layout& mine) {
   std::vector<Layout> pieces(static_cast<size_t>(size_));
   LMDBIO_TRY_VOID(links_->Post(behind_, EncodePiece(mine)));
   for (int step = 1; step < size_; ++step) {
-    LMDBIO_TRY(const auto bytes, links_->Receive(before_));
+    LMDBIO_TRY(const auto bytes, links_->ReceiveAndFlush(before_));
     if (!bytes) return Fail(ErrorCode::kPeerFailed, "the page walk was stopped");
     if (step + 1 < size_) LMDBIO_TRY_VOID(links_->Post(behind_, *bytes));
     const int owner = (rank_ - step + size_) % size_;

@@ -70,7 +70,7 @@ class PageGuess {
   void Begin(uint64_t page, double pages_per_record);
 
   // Takes the pages of consecutive records. If most of them are strays, the database was not loaded
-  // in order, and nothing is guessed any more.
+  // in order, and nothing is guessed until a later call finds ranges again.
   // leaf_nodes  the greatest number of nodes of a leaf page seen so far; 0 if the values are on the
   //             leaf pages themselves
   void Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes);

@@ -185,6 +185,21 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
                       frame.error_number);
 }
 
+Result<std::optional<std::vector<std::byte>>> PeerLinks::ReceiveAndFlush(int from) {
+  Incoming& link = incoming_.at(from);
+  std::vector<pollfd> polled;
+  while (!IsWhole(link) && !Flush()) {
+    polled.assign({{stop_event_.get(), POLLIN, 0}, {link.socket.get(), POLLIN, 0}});
+    for (const auto& [rank, out] : outgoing_) {
+      if (!out.bytes.empty() && !out.is_gone) polled.push_back({out.socket.get(), POLLOUT, 0});
+    }
+    ::poll(polled.data(), polled.size(), -1);
+    if (is_stopped_.load()) return std::nullopt;
+    if (ReadMore(link) == Read::kEnd) return Gone(from);
+  }
+  return Receive(from);  // nothing is left to send, or the message is here
+}
+
 std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {
   std::vector<pollfd> polled;
   while (!is_stopped_.load()) {

@@ -76,6 +76,12 @@ class PeerLinks {
   // Errors: kPeerFailed  the rank has sent an error, or is gone; names it
   Result<std::optional<std::vector<std::byte>>> Receive(int from);
 
+  // As Receive. Meanwhile it sends the bytes that Post has left. Ranks that post to each other and
+  // then receive make progress only so: a message larger than the buffers of a connection would
+  // otherwise never leave a rank that waits.
+  // Requires: the calling thread is also the one that sends. Errors: as Receive
+  Result<std::optional<std::vector<std::byte>>> ReceiveAndFlush(int from);
+
   // Whether Receive would return at once, with a message or a failure.
   // Requires: `from` is in the plan
   bool HasMessage(int from);

@@ -62,6 +62,30 @@ TEST_CASE("Every host gets the parts of all hosts, round after round", "[exchang
   for (const std::string& why : wrong) CHECK(why.empty());
 }
 
+// Every host posts its part and then waits for another. The parts must leave while it waits.
+TEST_CASE("Parts may be larger than the buffers of the connections", "[exchange][piece_ring]") {
+  constexpr int kHosts = 3;
+  constexpr uint64_t kRuns = 12'000;  // about 20 MB; a connection holds some MB
+  std::vector<std::vector<std::byte>> expected;
+  for (uint64_t host = 0; host < kHosts; ++host) {
+    expected.push_back(EncodePiece(AnyPiece(host, kRuns)));
+  }
+  std::vector<std::string> wrong(kHosts);
+  ranks::RunAsThreads({kHosts, 1}, [&](ranks::Group& group) {
+    const auto own = static_cast<size_t>(group.rank());
+    const auto ring = LayoutAllGather::Create(group, group.rank());
+    if (!ring) return void(wrong[own] = ring.error().message());
+    const auto pieces = (*ring)->Exchange(*DecodePiece(expected[own]));
+    if (!pieces) return void(wrong[own] = pieces.error().message());
+    for (size_t host = 0; host < kHosts; ++host) {
+      if (host == own) continue;
+      if (EncodePiece((*pieces)[host]) != expected[host]) wrong[own] = "another piece";
+    }
+    if (!group.Barrier()) wrong[own] = "Barrier failed";
+  });
+  for (const std::string& why : wrong) CHECK(why.empty());
+}
+
 TEST_CASE("A host that leaves the ring breaks it for all", "[exchange][piece_ring]") {
   const bool says_so = GENERATE(true, false);
   std::vector<int> failures(4);
