@@ -134,8 +134,8 @@ Status CheckUserFlags(const DatabaseRecord& record) {
   return {};
 }
 
-// The magic number alone decides the version of the layout. The version field behind it must agree,
-// because data version 2 has its magic number at the same offset as version 3.
+// The offset of the magic number decides the layout. The version field behind it must agree,
+// because data version 2 has the number at the same offset as version 3.
 Result<PageFormat> IdentifyFile(Bytes head) {
   if (head.empty()) return Fail(ErrorCode::kCorruption, "the file is empty");
   DataVersion version = DataVersion::k1;

@@ -116,8 +116,8 @@ void PackedColumn::WriteImage(MutableBytes memory) const {
             memory.begin() + static_cast<std::ptrdiff_t>(sizeof head + blocks.size()));
 }
 
-// The blocks and words are used where they lie. The sizes in the head are checked but not
-// distrusted: the image was written by the same program on this host, in memory of the job.
+// The blocks and words are used where they lie. The checks find defects of this program, not forged
+// sizes: the image was written by the same program on this host, in memory of the job.
 PackedColumn PackedColumn::OfImage(Bytes image) {
   static_assert(std::is_trivially_copyable_v<PackedBlock> && alignof(PackedBlock) <= 8);
   ImageHead head;

@@ -22,8 +22,8 @@ PageBatch::PageBatch(const PageReader& pages)
           std::max<size_t>(kBatchBytes / pages.page_format().page_size_bytes(), kBatchPagesMin)) {}
 
 // Sorts the pages of the batch by page number and gives each a slot of the buffer in that order.
-// Neighbours in the file then have adjacent slots. So they become one request, which fills one
-// contiguous range of the buffer.
+// Neighbours in the file then have adjacent slots. So they are joined into requests of at most
+// kReadBytesMax, each of which fills one contiguous range of the buffer.
 Status PageBatch::Fetch(std::span<const PageNo> page_nos) {
   const uint64_t page_bytes = pages_.page_format().page_size_bytes();
   buffer_.resize(std::max(buffer_.size(), page_nos.size() * page_bytes));

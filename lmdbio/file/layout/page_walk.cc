@@ -155,8 +155,9 @@ Status ReadChildren(const PageReader& pages, std::span<const PageNo> branches, P
     Result<BranchPage> branch = BranchPage::Parse(pages.page_format(), page.bytes, page.header);
     if (!branch) return pages.InFile(std::move(branch).error());
     for (uint32_t i = 0; i < branch->child_count(); ++i) {
-      // The page number is checked first, because the claim of a page outside the file fails too.
-      // The claims bound `children` on a damaged file: no page enters it twice.
+      // CheckPageNo comes first, because Claim also refuses a page outside the file and would
+      // report it as a page in two places. The claims bound `children` on a damaged file: no page
+      // enters it twice.
       LMDBIO_TRY_VOID(pages.CheckPageNo(branch->child(i)));
       if (!claims.Claim(branch->child(i))) return Revisited(pages, branch->child(i));
       children.push_back(branch->child(i));

@@ -47,8 +47,9 @@ Result<MetaPair> ReadMetasTwiceAlike(const ByteSource& source, PageFormat format
 }
 
 // The steps depend on each other: the head gives the page size, and the page size gives the offsets
-// of the second meta page and of the checksum size. The free list is not checked, because readers
-// of records do not use it; Environment::FreeList does it.
+// of the second meta page and of the last two bytes of page 0, in which version 3 states the size
+// of page checksums. The free list is not checked, because readers of records do not use it;
+// Environment::FreeList does it.
 Result<Snapshot> Take(const ByteSource& source) {
   LMDBIO_TRY(const uint64_t size_bytes, source.SizeBytes());
   std::array<std::byte, file::kMetaBytes> scratch;

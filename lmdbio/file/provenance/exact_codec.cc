@@ -74,8 +74,8 @@ uint64_t CountOf(const std::vector<uint64_t>& symbols, LocationSymbol wanted) {
 Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
   const uint32_t run_count = in.Get<uint32_t>();
   const uint32_t record_count = in.Get<uint32_t>();
-  // The checks stand before the first list. So a forged chunk cannot demand more memory than the
-  // record count that the fingerprint has confirmed.
+  // The checks come before the first list. So the memory for a forged chunk is bounded by the
+  // record count, which Provenance::Decode has compared with the fingerprint.
   if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax ||
       record_count > record_count_max) {
     return Corrupt("a chunk has an impossible number of runs or records");

@@ -78,7 +78,8 @@ class Search {
     // A difference behind `high` means that several commits fell into one leaf, and only the last
     // of them is visible. Then the search starts at `low`.
     const uint64_t first = matched_ >= low && matched_ <= high ? matched_ : low;
-    // Fewer than 64 candidates are all tried, because an attempt ends at its first difference.
+    // Tries the candidates from `first` on, at most one leaf of records further. If fewer than 64
+    // exist, all behind `first` are tried, because an attempt ends at its first difference.
     const uint64_t span = std::max<uint64_t>(LeafRecordsMax(), high - low < 64 ? high - low : 0);
     for (uint64_t interval = first; interval <= std::min(high - 1, first + span); ++interval) {
       found = Try(interval, put_mode);

@@ -143,8 +143,9 @@ std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_
 }
 
 Result<Provenance> Provenance::Decode(Bytes file) {
-  // Version, size and checksum come before all other fields. So a cut or flipped byte is reported
-  // as damage, and never as a strange number of records.
+  // The version comes first, because another version may have another header. Size and checksum
+  // come before all other fields. So a cut file or a flipped byte is reported as damage or as an
+  // unknown version, and never as a strange number of records.
   ByteReader in(file);
   if (in.GetString(kMagic.size()) != std::string_view(kMagic.data(), kMagic.size())) {
     return Corrupt("not a provenance file");

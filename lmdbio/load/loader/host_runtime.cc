@@ -283,8 +283,8 @@ Status HostRuntime::PrepareReader() {
   return {};
 }
 
-// Every step is collective, and ends with the same result on all ranks that the next step needs. So
-// a failure on one rank leaves no other rank in a collective call.
+// Every step is collective. It fails on all ranks, or falls back on all ranks of a host. So a
+// failure on one rank leaves no other rank in a collective call.
 Status HostRuntime::Open() {
   if (context_.decision.is_in_place) {
     LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));

@@ -52,7 +52,7 @@ void LeafPeek::Learn(RecordIndex record, PageNo leaf) {
   const std::span<const PageNo> near = LeavesOf(record, 1);
   const auto found = std::find(near.begin(), near.end(), leaf);
   if (found == near.end()) return;
-  // `first_` keeps its initial value: record 0 is named by leaf 0.
+  // `first_` keeps its initial value: the first leaf page holds record 0.
   last_ = {record.value, static_cast<uint64_t>(&*found - leaves_.data())};
 }
 

@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kProvenanceBytesMax = uint64_t{64} << 30;
 
 // Publishes a whole layout for the other readers of the host, if there are any. Returns the layout
-// in shared memory, or the given one if there is no room for it. Without room, End tells the other
-// readers to find the layout by themselves.
+// in shared memory, or the given one if there is no room for it. Without room, Publish marks the
+// shared memory as full, so the other readers find the layout by themselves.
 file::Layout ShareWithHost(file::Layout layout, SharedLayout* host) {
   if (host == nullptr) return layout;
   std::optional<file::Layout> shared = host->Publish(0, layout);

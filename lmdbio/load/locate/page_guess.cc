@@ -54,8 +54,9 @@ void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) 
   }
   pages_per_record_min_ = std::min(pages_per_record_min_, per_record);
   pages_per_record_max_ = std::max(pages_per_record_max_, per_record);
-  // LMDB allocates a leaf page before the values of its nodes. So the page may lie before its first
-  // value by as many pages as all these values take.
+  // LMDB allocates a leaf page before the values of its nodes. A guess may begin at the last node
+  // of a leaf. So the leaf page may lie before the guessed values by the pages of all values of its
+  // nodes.
   lead_pages_ = static_cast<double>(leaf_nodes) * pages_per_record_max_;
   last_ = {values.first_record().value + count, pages.end};
 }

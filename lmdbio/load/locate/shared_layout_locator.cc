@@ -26,8 +26,8 @@ class SharedLayoutLocator final : public Locator {
     const uint64_t end = first.value + count;
     for (uint64_t next = first.value; next < end;) {
       LMDBIO_TRY_VOID(LearnOf(next));
-      // The shared memory has no room for this record, so this reader locates it, and all later
-      // ones, by itself.
+      // The shared memory has no room for this record. From now on this reader locates every record
+      // by itself, those of the shared parts too.
       if (own_) return own_->Locate({next}, end - next, sink);
       const auto& piece = *(std::upper_bound(pieces_.begin(), pieces_.end(), next,
                                              [](uint64_t record, const auto& one) {

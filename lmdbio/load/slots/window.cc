@@ -205,8 +205,8 @@ void Window::Wake() {
   control_->space.Notify();
 }
 
-// The additions form one order. The last reader sees what the others wrote before theirs: their
-// pages, and the bad ranges.
+// The additions to parts_done are in one total order. So the reader that adds last sees the pages
+// and bad ranges that the other readers wrote before their additions.
 bool Window::FinishPart(uint64_t slot) {
   SlotState& state = slot_state(slot);
   if (state.parts_done.fetch_add(1) + 1 < static_cast<uint32_t>(shape_.reader_count)) return false;

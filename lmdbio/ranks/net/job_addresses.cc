@@ -88,7 +88,8 @@ Result<JobAddresses> ExchangeAddresses(Group& group, const AddressPlan& plan) {
   LMDBIO_TRY(job.own, UsefulAddresses(group));
   LMDBIO_TRY(job.door, ForAll(group, OpenDoor(job.own, plan)));
   LMDBIO_TRY(job.key, ShareKey(group));
-  // A rank that does not listen has no addresses here; its entry keeps the order of the ranks.
+  // A rank that does not listen contributes an entry without addresses, so that entry r belongs to
+  // rank r.
   const Reachability mine = job.door.reachability();
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
   job.of_ranks.resize(static_cast<size_t>(group.size()));

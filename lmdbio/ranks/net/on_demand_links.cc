@@ -112,7 +112,7 @@ void OnDemandLinks::Serve() {
     Wait();
   }
   // Closes the listeners in this thread, which owns them. Ranks that connect from now on are
-  // refused, and learn at once that this rank is gone.
+  // refused, and give up after kConnectLimits.refused.
   job_.door = PeerDoor();
   connector_ = PeerConnector(rank_, job_.key, kConnectLimits);
 }

@@ -50,7 +50,8 @@ bool Convert(const ifaddrs& entry, PeerAddress& address) {
   return !IsLinkLocal(address);
 }
 
-// IPv4 networks have 96 bits more here, so both families compare in the same way.
+// An IPv4 address is mapped into IPv6, so its network has 96 more prefix bits. Both families then
+// compare in the same way.
 bool InNetworkOf(const PeerAddress& address, const PeerAddress& network) {
   const size_t whole = network.prefix_bits / 8;
   const int rest = network.prefix_bits % 8;

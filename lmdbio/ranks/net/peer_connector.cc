@@ -98,7 +98,7 @@ void PeerConnector::CountRefusal(Attempt& attempt, int error_number, Clock::time
   if (attempt.refused_count++ == 0) attempt.refused_since = now;
 }
 
-// The phases stand in their order, so an attempt may pass several of them in one call.
+// Handles the phases in their order, so an attempt may pass several of them in one call.
 void PeerConnector::Continue(Attempt& attempt, Clock::time_point now) {
   if (attempt.phase == ConnectPhase::kConnecting) Introduce(attempt, now);
   if (attempt.phase == ConnectPhase::kAwaitingWelcome) {

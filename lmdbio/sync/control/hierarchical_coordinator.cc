@@ -47,8 +47,8 @@ Result<std::optional<Exchange>> HierarchicalCoordinator::NextExchange(Reply repl
       if (layout().rank() != 0) {
         LMDBIO_TRY(answer_, Received(reply, 0));
       }
-      // A root keeps two things until the answer: the forwarded names, and the joined ranks until
-      // all ranks have joined.
+      // The host table forgets a forwarded name when its tensor is answered. It forgets the joined
+      // ranks when the joins are answered.
       for (const Response& response : answer_.responses) host_table_.Answered(response);
       next.bytes = Encode(answer_);
       return next;

@@ -92,7 +92,8 @@ std::vector<RequestEntry> HostRequests::TakeReady() {
 void HostRequests::Answered(const Response& response) {
   for (const Request& tensor : response.tensors) {
     forwarded_.erase(tensor.name);
-    // Rank 0 answers the joins when all ranks have joined. From then on every rank submits again.
+    // Rank 0 answers the joins when all ranks have joined. From then on every rank may submit
+    // again.
     if (tensor.operation == Operation::kJoin) joined_ = outside_;
   }
 }

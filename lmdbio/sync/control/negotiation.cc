@@ -6,9 +6,9 @@
 
 namespace lmdbio::sync {
 
-// Message i is from the i-th member of the scope. A request in the name of another rank would
-// complete a tensor that this rank has not submitted, and all ranks would then reduce too early. So
-// a sender speaks for itself, or as a host root for the ranks of its host.
+// Message i is from the i-th member of the scope. A sender may make requests for itself only, or as
+// a host root for the ranks of its host. A request in the name of another rank could complete a
+// tensor that the other rank has not submitted, and all ranks would reduce too early.
 Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScope scope,
                                                 const RankTopology& layout, Speaker speaker) {
   const std::vector<int>& senders = layout.Members(scope);

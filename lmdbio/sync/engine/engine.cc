@@ -233,8 +233,8 @@ Status Engine::Perform(const Response& response) {
 }
 
 // All ranks have the same responses, so all of them propose and adopt plans at the same place.
-// TakePending is collective; all ranks reach it after the same list. Their unanswered requests
-// become part of the plan.
+// TakePending is collective; all ranks call it after the same list of responses. The plan driver
+// takes the unanswered requests over as submissions.
 void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
   agreement_.OnDone(responses);
   if (auto proposal = agreement_.TakeProposal()) {
@@ -281,8 +281,8 @@ Status Engine::StepPlan() {
   return {};
 }
 
-// Every rank comes here after the same bucket. The agreement learns of the end first, because it
-// decides whether the queue must report waits from now on.
+// Every rank comes here after the same bucket. OnAbandoned comes before SetWaits, because the
+// agreement decides whether the queue must report waits from now on.
 void Engine::ReturnToRounds() {
   AbandonedPlan abandoned = plans_.TakeAbandoned();
   agreement_.OnAbandoned(abandoned.done);

@@ -99,7 +99,7 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
 }
 
 // The other ranks may be in a call of any kind. Every implementation compares the tags of a call
-// before anything else, so an AllReduce without values makes all of them skip theirs.
+// before it writes an output, so an AllReduce without values makes all of them skip theirs.
 Executor::Outcome Executor::Decline(uint64_t digest) {
   return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, ReduceOp::kSum);
 }
@@ -153,9 +153,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
   return CallOutcome::kDone;
 }
 
-// Reduces in the memory of the output, without the fusion buffer. A reduction in place with a
-// prescale overwrites the input before the ranks have compared their tags. Only then a copy of it
-// is needed.
+// Reduces in the memory of the output, without the fusion buffer. If input and output are the same
+// memory, a prescale overwrites the input before the ranks have compared their tags. Only such a
+// call needs a copy of the input, which is restored if the call is declined.
 Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, const CallTag& tag) {
   const uint64_t count = request.element_count();
   const uint64_t bytes = request.byte_count();

@@ -58,7 +58,8 @@ void SubmissionQueue::EndWait(const std::string& name, Got got, int64_t began_ns
   waiting_count_.fetch_sub(1);
   if (name.empty()) return;
   const std::lock_guard lock(mutex_);
-  // With the lock held for the same reason: the tracer belongs to the engine.
+  // `on_wait_` is called with the lock held, too. It uses the tracer of the engine, which may be
+  // destroyed after Close.
   if (on_wait_) on_wait_(name, began_ns);
   const bool is_told = got == Got::kResult && tells_waits_.load();
   if (wake_ && is_told) events_.push_back({nullptr, name});

@@ -96,7 +96,8 @@ Status CheckPlannable(const Request& request) {
 }
 
 // The cores of this rank's threads. Collective for any `text`, also if it differs between ranks.
-// All ranks make the same calls on the groups before one of them may fail or return.
+// The calls on the groups come first. So a rank without `text`, or one that cannot place its
+// threads, still takes part in them.
 Result<Placement> PlaceRank(ranks::Group& group, const std::string& text) {
   Result<HostCores> cores = ProcessCores();
   if (!cores && text.empty()) cores = HostCores{};  // no placement: no thread is pinned
@@ -148,8 +149,8 @@ class Synchronizer::Impl {
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
 
-  // Members are destroyed from the last to the first. The engine ends its thread first; the thread
-  // uses everything above it.
+  // Members are destroyed from the last to the first. So the engine ends its thread before the
+  // members above it, which the thread uses.
   const SyncOptions options;
   const int rank;
   const int size;

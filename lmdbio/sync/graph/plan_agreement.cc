@@ -68,8 +68,9 @@ bool PlanAgreement::is_at_boundary() const {
   return !order_.empty() && order_done_.empty();
 }
 
-// A program that often leaves its plans pays for each change, so the pause doubles with each
-// abandoned plan. Boundaries follow from the responses, so all ranks propose after the same list.
+// Each change between rounds and a plan costs time. So the pause before the next proposal doubles
+// with each abandoned plan, up to 2^kPauseLogMax boundaries. Boundaries follow from the responses,
+// so all ranks propose after the same list.
 std::optional<Request> PlanAgreement::TakeProposal() {
   const uint64_t pause_log = std::min(abandoned_count_, kPauseLogMax);
   if (pause_log > 0 && boundary_count_ < uint64_t{1} << pause_log) return std::nullopt;

@@ -126,8 +126,9 @@ void PlanLearner::OnSubmit(std::string_view name) {
   names_[std::string(name)].submissions.push_back({first_wait_ + waits_.size(), {}});
 }
 
-// The wait is for the last submission of the name, if that is not done. A wait for a tensor of this
-// iteration that is done has its number at once. A wait for an older tensor is no dependency.
+// The wait is for the last submission of the name. If that is not done, DoneOne fills in its
+// number. If it was done in this iteration, its number is known now. A wait for a tensor of an
+// older iteration is no dependency.
 void PlanLearner::OnWaited(std::string_view name) {
   const auto found = names_.find(std::string(name));
   if (found == names_.end()) return;  // submitted before this learner was created or reset

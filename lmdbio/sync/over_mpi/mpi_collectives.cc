@@ -86,7 +86,7 @@ class OverMpi final : public Collectives {
     MPI_Comm_size(communicator_, &size_);
   }
   ~OverMpi() override {
-    // A call was given up. MPI still uses its memory and the communicator, so neither is freed.
+    // If a call was given up, MPI still uses its memory and the communicator, so neither is freed.
     if (request_ != MPI_REQUEST_NULL) {
       KeepForever(std::move(held_));
     } else if (ranks::IsMpiRunning()) {
@@ -375,8 +375,8 @@ Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receiv
   return waiter_.Await(sending);
 }
 
-// In step s a rank sends to the rank s places behind it and receives from the rank s places before
-// it. Both ranks of a pair are in the same step, so each message meets its receive.
+// In step s, rank r sends to rank r + s and receives from rank r - s, modulo P. Both ranks of a
+// pair are in the same step, so each message meets its receive.
 Status OverMpi::ExchangePieces(Bytes send, const Bounds& sent, MutableBytes receive,
                                const Bounds& received) {
   const auto piece_of = [&](auto part, uint64_t at) {

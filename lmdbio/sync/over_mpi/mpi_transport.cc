@@ -215,7 +215,8 @@ void CommunicatorTransport::Finish() {
   }
 }
 
-// Goes on while MPI is done with a call: at most from the lengths to the bytes, and to the end.
+// Begins the next call as soon as MPI has completed the last one: first the lengths, then the
+// bytes.
 Result<bool> CommunicatorTransport::Test() {
   if (phase_ == ExchangePhase::kStarted) LMDBIO_TRY_VOID(Begin());
   while (phase_ != ExchangePhase::kOver) {
@@ -231,8 +232,9 @@ Result<bool> CommunicatorTransport::Test() {
   return true;
 }
 
-// Makes blocking calls, as the baseline of the papers. MPI spins or yields in them. An exchange of
-// bytes begins nonblocking calls and blocks in MPI_Wait, which waits in the same way.
+// Blocks in MPI until the exchange is over, as the baseline of the papers does: in MPI_Allreduce
+// for an intersection, otherwise in MPI_Wait. MPI spins or yields meanwhile. The limit has no
+// effect.
 Result<bool> CommunicatorTransport::Wait(std::chrono::microseconds /*limit*/) {
   if (phase_ == ExchangePhase::kStarted && held_->exchange.kind == ExchangeKind::kIntersect) {
     LMDBIO_TRY_VOID(ranks::MpiStatus(

@@ -218,8 +218,8 @@ void SocketWire::Announce(Notice::NoticeKind kind, std::string_view words) {
   notice_.length_bytes = static_cast<uint32_t>(std::min(words.size(), notice_.text.size()));
   words.copy(notice_.text.data(), notice_.length_bytes);
   for (const Peer& peer : peers_) SendNotice(peer.in.socket);
-  // Other ranks may have opened links that this rank has not used yet. The lock of the wire comes
-  // before that of the links, whose thread never takes the former.
+  // Other ranks may have opened links that this rank has not used yet. Lock order: mutex_, then the
+  // mutex of OnDemandLinks. The thread of the links never takes mutex_.
   unused_ = links_->TakeOpened();
   for (const ranks::OnDemandLinks::OpenedLink& link : unused_) {
     if (link.direction == ranks::OnDemandLinks::LinkDirection::kIncoming) SendNotice(link.socket);
@@ -315,8 +315,9 @@ Status SocketWire::ReceiveSome(Peer& peer) {
     const ssize_t got = ::readv(peer.in.socket.get(), vectors.data(), static_cast<int>(count));
     if (got < 0 && IsForLater(errno)) return {};
     if (got <= 0) {
-      // If this rank also sends to the peer, a notice on that connection may give the reason.
-      // Otherwise GoOn waits for the reason up to kReasonLimit.
+      // If this rank also sends to the peer, a notice on that connection may give the reason. If
+      // there is none yet, GoOn waits up to kReasonLimit for it, or for the reason from another
+      // rank or the health watch.
       peer.ended_at = Clock::now();
       return peer.out.socket ? ReadNotice(peer) : Status();
     }
@@ -349,8 +350,8 @@ Status SocketWire::ReadNotice(Peer& peer) {
 
 Status SocketWire::Look(Peer& peer, short out_events, short in_events) {
   if (in_events != 0) LMDBIO_TRY_VOID(ReceiveSome(peer));
-  // After the peer has left, an event can only be the end of the connection. SendSome then fails,
-  // and names the peer.
+  // After the peer has left, SendSome tries the rest at any event. It fails when the connection has
+  // ended, and names the peer.
   if ((out_events & POLLOUT) != 0 || (peer.has_left && out_events != 0)) {
     LMDBIO_TRY_VOID(SendSome(peer));
   }

@@ -80,8 +80,8 @@ class OverWire final : public Collectives {
   uint64_t ample_bytes_ = kUsualAmpleBytes;
 };
 
-// The usual table serves until the chosen one is known: its first broadcasts need an algorithm,
-// too.
+// The usual table serves until the ranks share the chosen one. The broadcasts here take their chunk
+// size from it.
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   // Rank 0 also decides whether to measure.
   uint8_t measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
@@ -197,8 +197,9 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
     std::memmove(own.data(), mine.data(), mine.size());
   }
   const WireJob job = JobFor(all.size());
-  // The ring sends each part over each link once. For few bytes the number of steps matters more:
-  // one step with a connection to every rank, or log2 P steps without.
+  // In the ring each rank sends a part at most once, to its neighbour. For few bytes the number of
+  // steps matters more: the direct algorithm has one step but needs a connection to every rank;
+  // doubling has log2 P steps.
   if (all.size() > kSmallGatherBytesMax) {
     LMDBIO_TRY_VOID(RingAllGather(job, all, part_bytes));
   } else if (size() <= kDirectRanksMax) {

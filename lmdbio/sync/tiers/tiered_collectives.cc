@@ -223,8 +223,9 @@ Outcome Tiered::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(root >= 0 && root < size());
   const int root_host = places_.host_of[static_cast<size_t>(root)];
-  // On the host of the root the first stage serves all its ranks, the host root among them. The
-  // other hosts have nothing to do until the last stage. No rank can decline here any more.
+  // On the host of the root the first stage serves all its ranks, the host root among them. On the
+  // other hosts only the host root takes part before the last stage, in the stage between the
+  // roots. No rank can decline here any more.
   const bool is_root_host = my_host_ == root_host;
   const int place = places_.place_of[static_cast<size_t>(root)];
   return Stages(

@@ -21,8 +21,8 @@ constexpr int kYieldsMax = 20;
 }  // namespace
 
 // All words of conditions are sequentially consistent, as EventCount requires. Each rank that
-// arrives writes `arrivals`. It has a cache line of its own, so ranks that poll `over` are
-// disturbed once in a meeting.
+// arrives writes `arrivals`, so `arrivals` has a cache line of its own: a rank that polls `over`
+// loses its line once in a meeting.
 struct alignas(64) SharedMailboxes::ArrivalState {
   std::atomic<uint64_t> arrivals;          // at all meetings
   alignas(64) std::atomic<uint32_t> over;  // complete meetings, modulo 2^32
@@ -77,8 +77,8 @@ void SharedMailboxes::Come(Bytes bytes, uint64_t total_bytes) {
   // rank to arrive stores below.
   mine.came.store(++came_count_);
   ArrivalState& all = arrival_state();
-  // `arrivals` counts all meetings. So one rank finds itself to be the last one, and no rank resets
-  // it.
+  // `arrivals` counts the arrivals at all meetings. So exactly one rank sees that it is the last,
+  // and no rank resets the counter.
   if (all.arrivals.fetch_add(1) + 1 == came_count_ * static_cast<uint64_t>(size_)) {
     all.over.store(static_cast<uint32_t>(came_count_));
     all.over_changed.Notify();
@@ -128,7 +128,8 @@ void SharedMailboxes::Sleep(std::chrono::microseconds limit, WakeCause cause) {
   };
   mine.woken.WaitUnless(is_awake, std::chrono::ceil<std::chrono::milliseconds>(limit));
   mine.listens.store(0);
-  // A wake-up just before this line needs no further return: the caller looks for work after Sleep.
+  // A wake-up that came before this line need not end the next Sleep: the caller looks for work
+  // after this one.
   seen_wake_ups_ = mine.wake_ups.load();
 }
 
