@@ -32,7 +32,7 @@ using lmdbio::Status;
 using lmdbio::load::Order;
 using lmdbio::tools::CacheState;
 
-constexpr double kPassSeconds = 10;
+constexpr double kPassSeconds = 4;
 constexpr uint64_t kBatchRecords = 256;
 
 struct Row {
