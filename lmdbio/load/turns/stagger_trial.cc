@@ -26,7 +26,7 @@ size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t re
 
 std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count) {
   std::vector<uint32_t> counts;
-  for (const uint64_t part : {2, 4}) {
+  for (const uint64_t part : {uint64_t{2}, uint64_t{4}}) {
     // With fewer readers than `part` the count would be 0, and no reader could ever read.
     if (reader_count / part >= 1) counts.push_back(static_cast<uint32_t>(reader_count / part));
   }

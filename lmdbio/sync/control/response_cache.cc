@@ -67,8 +67,9 @@ ResponseCache::CacheLookup ResponseCache::Find(std::span<const Request> unit) co
   }
   if (found.positions.empty()) return found;
   std::ranges::sort(found.positions);
-  const auto rest = std::ranges::unique(found.positions);
-  found.positions.erase(rest.begin(), rest.end());
+  // Not std::ranges::unique: clang 14 cannot compile that of GCC 12's library.
+  found.positions.erase(std::unique(found.positions.begin(), found.positions.end()),
+                        found.positions.end());
   const bool is_hit = found.positions.size() == 1 && same_count == unit.size() &&
                       At(found.positions.front()).size() == unit.size();
   found.kind = is_hit ? CacheLookup::LookupKind::kHit : CacheLookup::LookupKind::kInvalid;
