@@ -60,15 +60,21 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
                 fmt::format("tensor '{}...': the name has {} bytes; expected at most {}",
                             request.name.substr(0, 40), request.name.size(), kNameBytesMax));
   }
-  if (request.operation == Operation::kAdoptPlan || NameOf(request.operation).empty()) {
+  // The checks below, and the arithmetic, require known numbers.
+  if (!IsOperation(static_cast<uint8_t>(request.operation))) {
     return Wrong(request, fmt::format("unknown operation {}", static_cast<int>(request.operation)));
   }
-  // The checks below, and the arithmetic, require known numbers.
+  if (request.operation == Operation::kAdoptPlan) {
+    return Wrong(request, "only the synchronizer submits the operation 'adopt-plan'");
+  }
   if (!IsDataType(static_cast<uint8_t>(request.type))) {
     return Wrong(request, fmt::format("unknown type {}", static_cast<int>(request.type)));
   }
   if (!IsReduceOp(static_cast<uint8_t>(request.reduce_op))) {
     return Wrong(request, fmt::format("unknown reduction {}", static_cast<int>(request.reduce_op)));
+  }
+  if (request.memory != MemoryKind::kHost) {
+    return Wrong(request, fmt::format("unknown memory kind {}", static_cast<int>(request.memory)));
   }
   if (const std::string wrong = WhatIsWrong(request, size); !wrong.empty()) {
     return Wrong(request, wrong);

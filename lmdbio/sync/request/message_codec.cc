@@ -161,9 +161,7 @@ Request ReadRequest(MessageReader& reader) {
   const auto type = reader.Number<uint8_t>();
   const auto reduce_op = reader.Number<uint8_t>();
   const auto memory = reader.Number<uint8_t>();
-  if (operation < 1 || operation > static_cast<uint8_t>(Operation::kAdoptPlan)) {
-    reader.Damage("unknown operation");
-  }
+  if (!IsOperation(operation)) reader.Damage("unknown operation");
   if (!IsDataType(type)) reader.Damage("unknown type");
   if (!IsReduceOp(reduce_op)) reader.Damage("unknown reduction");
   if (memory != static_cast<uint8_t>(MemoryKind::kHost)) reader.Damage("unknown memory kind");

@@ -77,6 +77,11 @@ std::string_view NameOf(Operation operation) {
   LMDBIO_CHECK(false);
 }
 
+bool IsOperation(uint8_t number) {
+  return number >= static_cast<uint8_t>(Operation::kAllReduce) &&
+         number <= static_cast<uint8_t>(Operation::kAdoptPlan);
+}
+
 uint64_t Request::element_count() const { return ProductOf(shape); }
 
 uint64_t Request::byte_count() const { return element_count() * ElementBytes(type); }

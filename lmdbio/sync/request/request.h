@@ -27,6 +27,7 @@ enum class Operation : uint8_t {
   kAdoptPlan = 8,  // this rank is ready to follow a plan
 };
 std::string_view NameOf(Operation operation);
+bool IsOperation(uint8_t number);
 
 // The memory that holds the values.
 enum class MemoryKind : uint8_t { kHost = 1 };

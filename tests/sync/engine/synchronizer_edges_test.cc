@@ -120,6 +120,18 @@ TEST_CASE("Submit refuses a scale, type or reduction that would end the process"
     unknown = scaled(1, 1);
     unknown.request.reduce_op = static_cast<ReduceOp>(0);
     refuse(std::move(unknown), "tensor 'a': unknown reduction 0");
+    for (const int operation : {0, 9, 255}) {
+      unknown = scaled(1, 1);
+      unknown.request.operation = static_cast<Operation>(operation);
+      refuse(std::move(unknown), fmt::format("tensor 'a': unknown operation {}", operation));
+    }
+    unknown = scaled(1, 1);
+    unknown.request.memory = static_cast<MemoryKind>(2);
+    refuse(std::move(unknown), "tensor 'a': unknown memory kind 2");
+    unknown = scaled(1, 1);
+    unknown.request.operation = Operation::kAdoptPlan;
+    refuse(std::move(unknown),
+           "tensor 'a': only the synchronizer submits the operation 'adopt-plan'");
 
     // The largest finite scale saturates, and floating types have infinities of their own.
     auto handle = synchronizer.Submit(scaled(1, std::numeric_limits<double>::max()));
