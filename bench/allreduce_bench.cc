@@ -278,7 +278,9 @@ void Report(const Options& options, const std::vector<Way>& ways, const std::str
     bytes *= bytes < 1024 ? 8 : 4;
   }
   if (Rank() == 0 && !options.json_path.empty()) {
-    std::ofstream(options.json_path) << report.dump(2) << "\n";
+    std::ofstream file(options.json_path);
+    file << report.dump(2) << "\n";
+    if (!file.flush()) Die(fmt::format("{}: cannot be written", options.json_path));
   }
 }
 
