@@ -19,26 +19,26 @@ std::atomic<std::uintptr_t> last_handle = 0x1d0;  // programs make up smaller nu
 
 std::array<std::atomic<std::mutex*>, 4> held = {};
 
-void BeforeFork() {
+void LockTables() {
   for (const auto& mutex : held) {
     if (std::mutex* one = mutex.load()) one->lock();
   }
 }
 
-void AfterFork() {
+void UnlockTables() {
   for (const auto& mutex : held) {
     if (std::mutex* one = mutex.load()) one->unlock();
   }
 }
 
-void AfterForkInChild() {
+void CountForkAndUnlock() {
   fork_count.fetch_add(1);
-  AfterFork();
+  UnlockTables();
 }
 
 // Registered once in the process; the system never removes the handlers.
 void WatchForks() {
-  static const int once = ::pthread_atfork(&BeforeFork, &AfterFork, &AfterForkInChild);
+  static const int once = ::pthread_atfork(&LockTables, &UnlockTables, &CountForkAndUnlock);
   LMDBIO_CHECK(once == 0);
 }
 

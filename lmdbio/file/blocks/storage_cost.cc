@@ -12,7 +12,6 @@
 namespace lmdbio::file {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kSmallReads = 32;
 constexpr uint64_t kLargeReads = 8;
 
@@ -26,10 +25,10 @@ Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_by
                          uint64_t file_bytes, MutableBytes memory, std::mt19937_64& random) {
   std::vector<BlockRead> reads;
   // Page boundaries, because direct reads need them.
-  const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kPageBytes);
+  const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kMemoryPageBytes);
   for (uint64_t i = 0; i < count; ++i) {
     reads.push_back(
-        {random() % places * kPageBytes, memory.subspan(i * length_bytes, length_bytes), i});
+        {random() % places * kMemoryPageBytes, memory.subspan(i * length_bytes, length_bytes), i});
   }
   const auto start = std::chrono::steady_clock::now();
   LMDBIO_TRY_VOID(engine.Start(reads));
@@ -50,7 +49,7 @@ Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uin
   std::mt19937_64 random(std::random_device{}());
   StorageCost cost;
   LMDBIO_TRY(cost.request_s,
-             TimeReads(engine, kSmallReads, kPageBytes, file_bytes, memory, random));
+             TimeReads(engine, kSmallReads, kMemoryPageBytes, file_bytes, memory, random));
   LMDBIO_TRY(const double large_s,
              TimeReads(engine, kLargeReads, large_bytes, file_bytes, memory, random));
   cost.byte_s = large_s / static_cast<double>(large_bytes);
@@ -62,12 +61,14 @@ Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uin
 Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOptions& options,
                                        uint64_t file_bytes, uint64_t block_bytes,
                                        std::vector<std::string>* notes) {
-  const uint64_t large_bytes = std::min(block_bytes, file_bytes / kPageBytes * kPageBytes);
+  const uint64_t large_bytes =
+      std::min(block_bytes, file_bytes / kMemoryPageBytes * kMemoryPageBytes);
   if (large_bytes == 0) return kAssumedCost;
-  const uint64_t memory_bytes = std::max(kSmallReads * kPageBytes, kLargeReads * large_bytes);
+  const uint64_t memory_bytes = std::max(kSmallReads * kMemoryPageBytes, kLargeReads * large_bytes);
   const std::unique_ptr<std::byte, Freed> memory(
       // Aligned, so that direct reads take their usual path.
-      static_cast<std::byte*>(std::aligned_alloc(kPageBytes, AlignUp(memory_bytes, kPageBytes))));
+      static_cast<std::byte*>(
+          std::aligned_alloc(kMemoryPageBytes, AlignUp(memory_bytes, kMemoryPageBytes))));
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   const MutableBytes bytes(memory.get(), memory_bytes);
   std::fill(bytes.begin(), bytes.end(), std::byte{0});  // page faults must not count as storage

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lmdbio/base/align.h"
+
 namespace lmdbio::file {
 namespace {
-
-constexpr uint64_t kPageBytes = 4096;
 
 // The kernel silently limits one request to its read-ahead window. This is the default window, and
 // often the window of network file systems.
@@ -20,7 +20,8 @@ constexpr uint64_t kStepBytes = 128 << 10;
 void AdviseWillNeed(Bytes map, Extent extent) {
   // madvise takes addresses at page boundaries only, so the first page is included whole.
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map.size());
-  for (uint64_t at = extent.offset / kPageBytes * kPageBytes; at < end; at += kStepBytes) {
+  for (uint64_t at = extent.offset / kMemoryPageBytes * kMemoryPageBytes; at < end;
+       at += kStepBytes) {
     ::madvise(const_cast<std::byte*>(map.data()) + at, std::min(kStepBytes, end - at),
               MADV_WILLNEED);
   }

@@ -60,7 +60,7 @@ struct Chunk {
   EncodedLocations places;
 };
 
-tl::unexpected<Error> Corrupt(std::string_view what) {
+tl::unexpected<Error> CorruptLayout(std::string_view what) {
   return Fail(ErrorCode::kCorruption, fmt::format("layout: {}", what));
 }
 
@@ -78,7 +78,7 @@ Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
   // record count, which Provenance::Decode has compared with the fingerprint.
   if (!in.ok() || run_count == 0 || run_count > record_count || record_count > kNumbersMax ||
       record_count > record_count_max) {
-    return Corrupt("a chunk has an impossible number of runs or records");
+    return CorruptLayout("a chunk has an impossible number of runs or records");
   }
   for (auto* numbers :
        {&chunk.run_lengths, &chunk.kinds, &chunk.leaves, &chunk.first_nodes, &chunk.homes}) {
@@ -95,10 +95,12 @@ Status DecodeChunk(ByteReader& in, uint64_t record_count_max, Chunk& chunk) {
       DecodeNumbers(in, CountOf(places.symbols, LocationSymbol::kInPage), places.in_pages));
   uint64_t total = 0;
   for (const uint64_t length : chunk.run_lengths) {
-    if (length == 0 || length > record_count) return Corrupt("a run has an impossible length");
+    if (length == 0 || length > record_count)
+      return CorruptLayout("a run has an impossible length");
     total += length;
   }
-  if (total != record_count) return Corrupt("the runs do not add up to the records of their chunk");
+  if (total != record_count)
+    return CorruptLayout("the runs do not add up to the records of their chunk");
   return {};
 }
 
@@ -122,7 +124,7 @@ class Expander {
       const uint64_t home = leaf + UnZigZag(chunk.homes[run]);
       if (leaf > last_page_.value || home > last_page_.value || chunk.kinds[run] > 1 ||
           chunk.first_nodes[run] > format_.page_size_bytes()) {
-        return Corrupt("a run has an invalid page, node or kind");
+        return CorruptLayout("a run has an invalid page, node or kind");
       }
       predictor_.BeginRun(home);
       values_.clear();
@@ -147,7 +149,7 @@ class Expander {
   Result<Extent> Place(const EncodedLocations& places, uint64_t symbol_code,
                        uint64_t length_bytes) {
     if (symbol_code > kPlaceSymbolMax || length_bytes > UINT32_MAX) {
-      return Corrupt("a record has an unknown symbol or more than 4 GiB");
+      return CorruptLayout("a record has an unknown symbol or more than 4 GiB");
     }
     const auto symbol = static_cast<LocationSymbol>(symbol_code);
     if (symbol == LocationSymbol::kNextRun || symbol == LocationSymbol::kFarRun) {
@@ -157,7 +159,7 @@ class Expander {
       if (symbol == LocationSymbol::kFarRun) page += UnZigZag(places.far_pages[next_far_++]);
       const uint64_t page_count = format_.OverflowPageCount(length_bytes);
       if (page > last_page_.value || page_count - 1 > last_page_.value - page) {
-        return Corrupt("a value lies past the last page");
+        return CorruptLayout("a value lies past the last page");
       }
       predictor_.TakeRun(page, length_bytes);
       return Extent{page * format_.page_size_bytes() + format_.header_bytes(), length_bytes};
@@ -166,7 +168,7 @@ class Expander {
     if (symbol == LocationSymbol::kPackedNode) in_page = predictor_.PackedNodeInPage(length_bytes);
     if (symbol == LocationSymbol::kInPage) in_page = places.in_pages[next_in_page_++];
     if (in_page > format_.page_size_bytes() || length_bytes > format_.page_size_bytes() - in_page) {
-      return Corrupt("a value lies past the end of its page");
+      return CorruptLayout("a value lies past the end of its page");
     }
     predictor_.TakeInPage(in_page, length_bytes, symbol);
     return Extent{predictor_.home_page() * format_.page_size_bytes() + in_page, length_bytes};
@@ -249,7 +251,7 @@ Status DecodeExact(Bytes chunks, PageFormat page_format, uint64_t record_count, 
     LMDBIO_TRY_VOID(expander.Expand(chunk));
   }
   if (expander.record_count() != record_count)
-    return Corrupt("fewer records than the database has");
+    return CorruptLayout("fewer records than the database has");
   return {};
 }
 

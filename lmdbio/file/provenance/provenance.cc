@@ -24,7 +24,7 @@ constexpr size_t kHeaderBytes = 32;
 constexpr uint8_t kSizesConstant = 0;
 constexpr uint8_t kSizesListed = 1;
 
-tl::unexpected<Error> Corrupt(std::string_view what) {
+tl::unexpected<Error> CorruptFile(std::string_view what) {
   return Fail(ErrorCode::kCorruption, fmt::format("provenance: {}", what));
 }
 
@@ -85,7 +85,8 @@ Result<SizeDescription> DecodeSizes(ByteReader& in) {
     const Bytes packed = in.GetBytes(in.Get<uint64_t>());
     sizes.packed.assign(packed.begin(), packed.end());
   }
-  if (!in.ok() || shape > kSizesListed) return Corrupt("the record sizes are cut off or invalid");
+  if (!in.ok() || shape > kSizesListed)
+    return CorruptFile("the record sizes are cut off or invalid");
   return sizes;
 }
 
@@ -101,11 +102,11 @@ Result<SizeColumn> ColumnOf(const SizeDescription& sizes, uint64_t record_count,
     const size_t count = std::min<uint64_t>(kNumbersMax, record_count - each.size());
     LMDBIO_TRY_VOID(DecodeNumbers(in, count, piece));
     for (const uint64_t size : piece) {
-      if (size > UINT32_MAX) return Corrupt("a record has more than 4 GiB");
+      if (size > UINT32_MAX) return CorruptFile("a record has more than 4 GiB");
       each.push_back(static_cast<uint32_t>(size));
     }
   }
-  if (!in.at_end()) return Corrupt("more record sizes than records");
+  if (!in.at_end()) return CorruptFile("more record sizes than records");
   return SizeColumn::Each(each);
 }
 
@@ -148,7 +149,7 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   // unknown version, and never as a strange number of records.
   ByteReader in(file);
   if (in.GetString(kMagic.size()) != std::string_view(kMagic.data(), kMagic.size())) {
-    return Corrupt("not a provenance file");
+    return CorruptFile("not a provenance file");
   }
   const uint32_t version = in.Get<uint32_t>();
   if (in.ok() && version != kFormatVersion) {
@@ -161,12 +162,12 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   const uint64_t file_bytes = in.Get<uint64_t>();
   const uint64_t checksum = in.Get<uint64_t>();
   if (!in.ok() || file_bytes != file.size()) {
-    return Corrupt(fmt::format("{} bytes long, its header says {}", file.size(), file_bytes));
+    return CorruptFile(fmt::format("{} bytes long, its header says {}", file.size(), file_bytes));
   }
-  if (checksum != ChecksumOf(file)) return Corrupt("the checksum does not match");
+  if (checksum != ChecksumOf(file)) return CorruptFile("the checksum does not match");
   if (kind != static_cast<uint32_t>(ProvenanceKind::kOrderedLoad) &&
       kind != static_cast<uint32_t>(ProvenanceKind::kExactLayout)) {
-    return Corrupt(fmt::format("unknown kind {}", kind));
+    return CorruptFile(fmt::format("unknown kind {}", kind));
   }
   provenance.kind_ = static_cast<ProvenanceKind>(kind);
   LMDBIO_TRY(provenance.fingerprint_, DecodeFingerprint(in));
@@ -174,9 +175,9 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   if (provenance.kind_ == ProvenanceKind::kExactLayout) {
     provenance.record_count_ = in.Get<uint64_t>();
     if (!in.ok() || !MayHold(provenance.fingerprint_, provenance.record_count_)) {
-      return Corrupt(fmt::format("{} records do not match a database of {} entries",
-                                 provenance.record_count_,
-                                 provenance.fingerprint_.record.entry_count));
+      return CorruptFile(fmt::format("{} records do not match a database of {} entries",
+                                     provenance.record_count_,
+                                     provenance.fingerprint_.record.entry_count));
     }
     provenance.chunks_.assign(in.rest().begin(), in.rest().end());
     return provenance;
@@ -187,11 +188,12 @@ Result<Provenance> Provenance::Decode(Bytes file) {
   load.branch_children_max = in.Get<uint32_t>();
   const uint32_t put_mode = in.Get<uint32_t>();
   load.meta_page_count = in.Get<uint32_t>();
-  if (put_mode > static_cast<uint32_t>(PutMode::kAppend)) return Corrupt("unknown insertion order");
+  if (put_mode > static_cast<uint32_t>(PutMode::kAppend))
+    return CorruptFile("unknown insertion order");
   load.put_mode = static_cast<PutMode>(put_mode);
   LMDBIO_TRY(provenance.key_sizes_, DecodeSizes(in));
   LMDBIO_TRY(provenance.value_sizes_, DecodeSizes(in));
-  if (!in.at_end()) return Corrupt("bytes behind its end");
+  if (!in.at_end()) return CorruptFile("bytes behind its end");
   return provenance;
 }
 
@@ -221,7 +223,7 @@ Status Provenance::ExpandLoad(RecordRunSink& sink) const {
       totals.last_page != fingerprint_.last_page || totals.depth != record.depth ||
       totals.branch_pages != record.branch_pages || totals.leaf_pages != record.leaf_pages ||
       totals.overflow_pages != record.overflow_pages) {
-    return Corrupt("the replay of the load does not match the fingerprint");
+    return CorruptFile("the replay of the load does not match the fingerprint");
   }
   return {};
 }

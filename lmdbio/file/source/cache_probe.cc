@@ -12,13 +12,13 @@
 #include <optional>
 #include <random>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/base/unique_fd.h"
 
 namespace lmdbio::file {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
 constexpr int kProbes = 64;
 
 // The kernel visits every page of a counted range. 32 MiB of a larger file, about 50 us, suffice
@@ -48,7 +48,7 @@ std::optional<uint64_t> CountCachedPages(int fd, Extent extent) {
 // The cached share by counting. A small file is counted as a whole. A larger file is divided into
 // kStretchesMax equal parts, and kStretchPages pages at a random offset of each part are counted.
 std::optional<double> CountedShare(int fd, uint64_t size_bytes) {
-  const uint64_t page_count = (size_bytes + kPageBytes - 1) / kPageBytes;
+  const uint64_t page_count = (size_bytes + kMemoryPageBytes - 1) / kMemoryPageBytes;
   const uint64_t stretch_pages = std::min(kStretchPages, page_count);
   const uint64_t stretches = std::min(kStretchesMax, page_count / stretch_pages);
   const uint64_t part_pages = page_count / stretches;
@@ -61,7 +61,8 @@ std::optional<double> CountedShare(int fd, uint64_t size_bytes) {
     // A file of fewer stretches is small: count the whole part.
     const uint64_t length = stretches < kStretchesMax ? part_end - i * part_pages : stretch_pages;
     std::uniform_int_distribution<uint64_t> place(i * part_pages, part_end - length);
-    const auto pages = CountCachedPages(fd, {place(random) * kPageBytes, length * kPageBytes});
+    const auto pages =
+        CountCachedPages(fd, {place(random) * kMemoryPageBytes, length * kMemoryPageBytes});
     if (!pages) return std::nullopt;
     looked_at += length;
     cached += *pages;
@@ -90,7 +91,8 @@ bool IsCached(int fd, uint64_t size_bytes, Extent extent) {
   if (extent.length_bytes == 0 || extent.offset >= size_bytes) return true;
   // cachestat takes length 0 for the whole rest of the file, so `end` lies past the offset here.
   const uint64_t end = extent.offset + std::min(extent.length_bytes, size_bytes - extent.offset);
-  const uint64_t page_count = (end + kPageBytes - 1) / kPageBytes - extent.offset / kPageBytes;
+  const uint64_t page_count =
+      (end + kMemoryPageBytes - 1) / kMemoryPageBytes - extent.offset / kMemoryPageBytes;
   const auto cached = CountCachedPages(fd, {extent.offset, end - extent.offset});
   return cached.has_value() && *cached >= page_count;
 }

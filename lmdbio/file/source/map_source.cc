@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/file/io/file_size.h"
 #include "lmdbio/file/io/map_advice.h"
@@ -17,11 +18,8 @@
 namespace lmdbio::file {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
-
 // More bytes would evict the data in use from the first-level cache.
 constexpr uint64_t kPrefetchBytesMax = 4 << 10;
-constexpr size_t kCacheLineBytes = 64;
 
 }  // namespace
 
@@ -92,7 +90,7 @@ void MapSource::NotePopulated(uint64_t piece) const {
 // The kernel visits every page of a request, mapped or not. So this requests only runs of pieces
 // without a bit in populated_.
 void MapSource::Populate(Extent extent) const {
-  const uint64_t begin = extent.offset / kPageBytes * kPageBytes;
+  const uint64_t begin = extent.offset / kMemoryPageBytes * kMemoryPageBytes;
   const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
 #ifdef MADV_POPULATE_READ
   for (uint64_t at = begin; at < end;) {

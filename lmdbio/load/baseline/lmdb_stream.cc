@@ -8,14 +8,13 @@
 #include <chrono>
 #include <utility>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/load/baseline/lmdb_call_error.h"
 
 namespace lmdbio::load {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr size_t kPageBytes = 4096;
 
 // Of 32 bytes each.
 constexpr uint64_t kEntriesMax = uint64_t{1} << 32;
@@ -107,7 +106,7 @@ Status CursorStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
 void CursorStream::Touch(const void* value, size_t value_bytes) {
   // Volatile, or the compiler would drop loads that nothing uses.
   const auto* bytes = static_cast<const volatile unsigned char*>(value);
-  for (size_t i = 0; i < value_bytes; i += kPageBytes) touched_ += bytes[i];
+  for (size_t i = 0; i < value_bytes; i += kMemoryPageBytes) touched_ += bytes[i];
   if (value_bytes > 0) touched_ += bytes[value_bytes - 1];
 }
 

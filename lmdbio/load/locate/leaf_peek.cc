@@ -13,7 +13,7 @@ namespace {
 // The leaf pages of one database hold similar numbers of records. The index of a leaf page is
 // uncertain by this many leaf pages, and by this share of the distance.
 constexpr double kLeavesOfDoubt = 2;
-constexpr double kShareOfDoubt = 1.0 / 32;
+constexpr double kLeafShareOfDoubt = 1.0 / 32;
 
 // The tree pages that may lie between consecutive values.
 constexpr uint64_t kGapPages = 64;
@@ -40,7 +40,7 @@ std::span<const PageNo> LeafPeek::LeavesOf(RecordIndex first, uint64_t count) {
     return static_cast<size_t>(std::clamp(at, 0.0, static_cast<double>(leaves_.size())));
   };
   const auto doubt = [](double leaves) {
-    return kLeavesOfDoubt + kShareOfDoubt * std::abs(leaves);
+    return kLeavesOfDoubt + kLeafShareOfDoubt * std::abs(leaves);
   };
   const size_t begin = index(std::floor(to_begin - doubt(to_begin)));
   const size_t end = index(std::ceil(to_end + doubt(to_end)));

@@ -15,7 +15,7 @@ constexpr uint64_t kStraysMax = 8;
 // more.
 constexpr double kPagesOfDoubt = 2;
 // The observed least and greatest numbers may be exceeded, by this share of the distance.
-constexpr double kShareOfDoubt = 1.0 / 64;
+constexpr double kPageShareOfDoubt = 1.0 / 64;
 
 }  // namespace
 
@@ -76,7 +76,9 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   if (!first_ || count == 0) return {};
   const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
   const double page_count = static_cast<double>(file_pages_);
-  const auto doubt = [](double pages) { return kPagesOfDoubt + kShareOfDoubt * std::abs(pages); };
+  const auto doubt = [](double pages) {
+    return kPagesOfDoubt + kPageShareOfDoubt * std::abs(pages);
+  };
   const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
   const double end = begin + static_cast<double>(count);
   const double low = begin * (begin >= 0 ? pages_per_record_min_ : pages_per_record_max_);

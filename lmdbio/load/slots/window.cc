@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/ranks/shm/event_count.h"
 
@@ -17,8 +18,6 @@
 namespace lmdbio::load {
 namespace {
 
-constexpr size_t kCacheLineBytes = 64;
-constexpr uint64_t kPageBytes = 4096;
 constexpr int kSpinsMax = 200;
 // The longest sleep of a rank before it checks whether its peers still run.
 constexpr auto kHealthCheckPeriod = std::chrono::milliseconds(200);
@@ -61,7 +60,7 @@ uint64_t Window::BytesNeeded(const WindowShape& shape) {
   const uint64_t states = sizeof(WindowHeader) +
                           sizeof(RankState) * static_cast<uint64_t>(shape.rank_count) +
                           sizeof(SlotState) * kSlotsMax;
-  return (states + kPageBytes - 1) / kPageBytes * kPageBytes + shape.ring_bytes;
+  return AlignUp(states, kMemoryPageBytes) + shape.ring_bytes;
 }
 
 // Zero bytes are a valid start of every state: no slot announced, nothing released, no failure.

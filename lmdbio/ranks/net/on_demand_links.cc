@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 // All ranks listen before Create returns, so a refusal means that the rank has closed its door. A
 // second covers a queue of connections that is full for a moment.
-constexpr ConnectLimits kConnectLimits{.total = std::chrono::seconds(30),
-                                       .refused = std::chrono::seconds(1)};
+constexpr ConnectLimits kOnDemandConnectLimits{.total = std::chrono::seconds(30),
+                                               .refused = std::chrono::seconds(1)};
 
 void Reset(const UniqueFd& event) {
   uint64_t count = 0;
@@ -38,7 +38,7 @@ void Reset(const UniqueFd& event) {
 OnDemandLinks::OnDemandLinks(int rank, JobAddresses job)
     : rank_(rank),
       job_(std::move(job)),
-      connector_(rank, job_.key, kConnectLimits),
+      connector_(rank, job_.key, kOnDemandConnectLimits),
       request_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       opened_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -112,9 +112,9 @@ void OnDemandLinks::Serve() {
     Wait();
   }
   // Closes the listeners in this thread, which owns them. Ranks that connect from now on are
-  // refused, and give up after kConnectLimits.refused.
+  // refused, and give up after kOnDemandConnectLimits.refused.
   job_.door = PeerDoor();
-  connector_ = PeerConnector(rank_, job_.key, kConnectLimits);
+  connector_ = PeerConnector(rank_, job_.key, kOnDemandConnectLimits);
 }
 
 // Returns false after Close.

@@ -21,7 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kRendezvousLimit = std::chrono::seconds(30);
 // Another rank may reach its own limit a moment later and must still find the door open.
-constexpr ConnectLimits kConnectLimits{.total = kRendezvousLimit, .refused = kRendezvousLimit};
+constexpr ConnectLimits kRendezvousConnectLimits{.total = kRendezvousLimit,
+                                                 .refused = kRendezvousLimit};
 
 class Rendezvous {
  public:
@@ -29,7 +30,7 @@ class Rendezvous {
       : rank_(rank),
         job_(std::move(job)),
         expected_(plan.receives_from),
-        connector_(rank, job_.key, kConnectLimits) {
+        connector_(rank, job_.key, kRendezvousConnectLimits) {
     for (const int to : plan.sends_to) connector_.Add(to, job_.InOrderFor(to), Clock::now());
   }
 

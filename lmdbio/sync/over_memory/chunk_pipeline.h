@@ -18,7 +18,9 @@
 #define LMDBIO_SYNC_OVER_MEMORY_CHUNK_PIPELINE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <span>
 
@@ -48,6 +50,11 @@ class CallDigest {
  private:
   uint64_t state_ = 0;
 };
+
+// Copies between places that may be the same. The pointers may be null if there is nothing to copy.
+inline void CopyBytes(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
 
 // The kinds of calls, for CallDigest.
 enum CallKind : uint64_t {

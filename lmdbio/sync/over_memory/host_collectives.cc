@@ -14,8 +14,6 @@ namespace lmdbio::sync {
 namespace {
 
 constexpr uint64_t kSlotBytes = 64 << 10;
-constexpr uint64_t kLineBytes = 64;
-constexpr uint64_t kPageBytes = 4096;
 
 HostSegmentShape ShapeOf(int rank_count, const HostOptions& options) {
   const auto ranks = static_cast<uint64_t>(rank_count);
@@ -23,13 +21,14 @@ HostSegmentShape ShapeOf(int rank_count, const HostOptions& options) {
   shape.rank_count = rank_count;
   // The slot of an AllToAll begins with two sizes for each rank.
   shape.slot_bytes = std::max<uint64_t>(std::min(kSlotBytes, options.staging_bytes / 8),
-                                        2 * sizeof(uint64_t) * ranks + kLineBytes);
+                                        2 * sizeof(uint64_t) * ranks + kCacheLineBytes);
   const uint64_t slots_bytes = 2 * shape.slot_bytes;
   const uint64_t left_bytes =
       options.staging_bytes > slots_bytes ? options.staging_bytes - slots_bytes : 0;
   // Each rank has a part of whole cache lines in each buffer.
-  const uint64_t buffer_bytes = left_bytes / HostSegment::kBuffers / kLineBytes * kLineBytes;
-  shape.buffer_bytes = std::max(buffer_bytes, kLineBytes * ranks);
+  const uint64_t buffer_bytes =
+      left_bytes / HostSegment::kBuffers / kCacheLineBytes * kCacheLineBytes;
+  shape.buffer_bytes = std::max(buffer_bytes, kCacheLineBytes * ranks);
   return shape;
 }
 
@@ -57,7 +56,7 @@ Result<std::unique_ptr<Collectives>> HostCollectives(ranks::Group& group, ranks:
   const HostSegmentShape shape = ShapeOf(group.size(), options);
   HostMemory memory;
   LMDBIO_TRY(memory.segment, group.AllocateShared(HostSegment::BytesNeeded(shape)));
-  memory.registered_bytes = AlignUp(options.registered_bytes, kPageBytes);
+  memory.registered_bytes = AlignUp(options.registered_bytes, kMemoryPageBytes);
   if (memory.registered_bytes > 0) {
     auto registered =
         group.AllocateShared(memory.registered_bytes * static_cast<uint64_t>(group.size()));

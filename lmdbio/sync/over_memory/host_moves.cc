@@ -6,18 +6,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/sync/over_memory/chunk_pipeline.h"
 #include "lmdbio/sync/over_memory/host_calls.h"
 
 namespace lmdbio::sync {
 namespace {
-
-constexpr uint64_t kLineBytes = 64;
-
-void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
-}
 
 uint64_t ChunksFor(uint64_t bytes, uint64_t each) {
   return std::max<uint64_t>(1, (bytes + each - 1) / each);
@@ -51,20 +46,20 @@ Result<CallOutcome> HostCalls::AllGather(const CallTag& tag, Bytes mine, Mutable
     std::byte* part = all.data();
     for (int r = 0; r < size(); ++r) {
       const uint64_t total = part_bytes[static_cast<size_t>(r)];
-      if (r != rank()) Copy(part + chunk * each, place_of(r), BytesIn(chunk, each, total));
-      if (r == rank() && chunk == 0) Copy(part, mine.data(), total);
+      if (r != rank()) CopyBytes(part + chunk * each, place_of(r), BytesIn(chunk, each, total));
+      if (r == rank() && chunk == 0) CopyBytes(part, mine.data(), total);
       part += total;
     }
   };
   if (is_small) {
-    if (!tag.is_declined) Copy(table_.SlotOf(rank()), mine.data(), mine.size());
+    if (!tag.is_declined) CopyBytes(table_.SlotOf(rank()), mine.data(), mine.size());
     LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
     if (outcome == CallOutcome::kDone) take_from(0, [&](int r) { return table_.SlotOf(r); });
     return outcome;
   }
   const auto write = [&](uint64_t chunk) {
     const uint64_t bytes = BytesIn(chunk, each, mine.size());
-    if (bytes > 0) Copy(table_.BufferOf(rank(), chunk), mine.data() + chunk * each, bytes);
+    if (bytes > 0) CopyBytes(table_.BufferOf(rank(), chunk), mine.data() + chunk * each, bytes);
   };
   const auto take = [&](uint64_t chunk) {
     take_from(chunk, [&](int r) { return table_.BufferOf(r, chunk); });
@@ -78,23 +73,24 @@ Result<CallOutcome> HostCalls::Broadcast(const CallTag& tag, MutableBytes bytes,
   const CallDigest meaning({kBroadcastCall, bytes.size(), static_cast<uint64_t>(root)});
   const CallHeader header{.digest = tag.digest, .meaning = meaning.value()};
   if (bytes.size() <= table_.slot_bytes()) {
-    if (!tag.is_declined && rank() == root) Copy(table_.SlotOf(root), bytes.data(), bytes.size());
+    if (!tag.is_declined && rank() == root)
+      CopyBytes(table_.SlotOf(root), bytes.data(), bytes.size());
     LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
     if (outcome == CallOutcome::kDone && rank() != root) {
-      Copy(bytes.data(), table_.SlotOf(root), bytes.size());
+      CopyBytes(bytes.data(), table_.SlotOf(root), bytes.size());
     }
     return outcome;
   }
   const uint64_t each = table_.buffer_bytes();
   const auto write = [&](uint64_t chunk) {
     if (rank() != root) return;
-    Copy(table_.BufferOf(root, chunk), bytes.data() + chunk * each,
-         BytesIn(chunk, each, bytes.size()));
+    CopyBytes(table_.BufferOf(root, chunk), bytes.data() + chunk * each,
+              BytesIn(chunk, each, bytes.size()));
   };
   const auto take = [&](uint64_t chunk) {
     if (rank() == root) return;
-    Copy(bytes.data() + chunk * each, table_.BufferOf(root, chunk),
-         BytesIn(chunk, each, bytes.size()));
+    CopyBytes(bytes.data() + chunk * each, table_.BufferOf(root, chunk),
+              BytesIn(chunk, each, bytes.size()));
   };
   return RunCall(table_, tag, header,
                  MakeChunks<2>(ChunksFor(bytes.size(), each), write, take, take));
@@ -114,10 +110,10 @@ Result<CallOutcome> HostCalls::MeetForAllToAll(const CallTag& tag, Bytes send,
                                                std::span<const uint64_t> receive_bytes) {
   const size_t row_bytes = send_bytes.size_bytes();
   std::byte* const slot = table_.SlotOf(rank());
-  Copy(slot, std::as_bytes(send_bytes).data(), row_bytes);
-  Copy(slot + row_bytes, std::as_bytes(receive_bytes).data(), row_bytes);
+  CopyBytes(slot, std::as_bytes(send_bytes).data(), row_bytes);
+  CopyBytes(slot + row_bytes, std::as_bytes(receive_bytes).data(), row_bytes);
   if (!tag.is_declined && send.size() <= table_.slot_bytes() - 2 * row_bytes) {
-    Copy(slot + 2 * row_bytes, send.data(), send.size());
+    CopyBytes(slot + 2 * row_bytes, send.data(), send.size());
   }
   LMDBIO_TRY(const CallOutcome outcome,
              Meet(tag, {.digest = tag.digest, .meaning = CallDigest({kAllToAllCall}).value()}));
@@ -156,19 +152,19 @@ Result<CallOutcome> HostCalls::AllToAll(const CallTag& tag, Bytes send,
     for (int from = 0; from < size(); ++from) {
       const std::byte* part = table_.SlotOf(from) + table_bytes;
       for (int to = 0; to < rank(); ++to) part += SentBytes(from, to);
-      Copy(into, part, SentBytes(from, rank()));
+      CopyBytes(into, part, SentBytes(from, rank()));
       into += SentBytes(from, rank());
     }
     return outcome;
   }
   const uint64_t each =
-      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
+      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kCacheLineBytes * kCacheLineBytes;
   const auto write = [&](uint64_t chunk) {
     const std::byte* part = send.data();
     for (int to = 0; to < size(); ++to) {
       const uint64_t total = send_bytes[static_cast<size_t>(to)];
-      Copy(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(to) * each, part + chunk * each,
-           BytesIn(chunk, each, total));
+      CopyBytes(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(to) * each,
+                part + chunk * each, BytesIn(chunk, each, total));
       part += total;
     }
   };
@@ -176,8 +172,9 @@ Result<CallOutcome> HostCalls::AllToAll(const CallTag& tag, Bytes send,
     std::byte* part = receive.data();
     for (int from = 0; from < size(); ++from) {
       const uint64_t total = receive_bytes[static_cast<size_t>(from)];
-      Copy(part + chunk * each, table_.BufferOf(from, chunk) + static_cast<uint64_t>(rank()) * each,
-           BytesIn(chunk, each, total));
+      CopyBytes(part + chunk * each,
+                table_.BufferOf(from, chunk) + static_cast<uint64_t>(rank()) * each,
+                BytesIn(chunk, each, total));
       part += total;
     }
   };

@@ -10,7 +10,6 @@
 // docs/collectives.md "Shared memory" counts steps, waits and bytes.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -23,16 +22,11 @@
 namespace lmdbio::sync {
 namespace {
 
-constexpr uint64_t kLineBytes = 64;
 // Reduced values are copied in blocks of this size, while they are in the first-level cache.
 constexpr uint64_t kBlockBytes = 16 << 10;
 // The size of a work item, and the number of items for each rank.
 constexpr uint64_t kPieceBytesMax = 512 << 10;
 constexpr uint64_t kPiecesOfRank = 8;
-
-void Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
 
 uint64_t MeaningOf(CallKind kind, const Values& values, const Reduction& reduction) {
   return CallDigest({kind, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
@@ -125,7 +119,7 @@ Result<CallOutcome> HostCalls::ReduceBy(const AnyChunks& chunks, const CallTag& 
 Result<CallOutcome> HostCalls::ReduceInSlots(const CallTag& tag, const CallHeader& header,
                                              const Values& values, const Reduction& reduction) {
   const uint64_t bytes = values.count * ElementBytes(values.type);
-  if (!tag.is_declined) Copy(table_.SlotOf(rank()), values.data, bytes);
+  if (!tag.is_declined) CopyBytes(table_.SlotOf(rank()), values.data, bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined || bytes == 0) return outcome;
   for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = table_.SlotOf(r);
@@ -141,8 +135,8 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
   const auto write = [&](uint64_t chunk) {
-    Copy(table_.BufferOf(rank(), chunk), values.data + chunk * each * element_bytes,
-         here(chunk) * element_bytes);
+    CopyBytes(table_.BufferOf(rank(), chunk), values.data + chunk * each * element_bytes,
+              here(chunk) * element_bytes);
   };
   const auto combine = [&](uint64_t chunk) {
     std::byte* const mine = values.data + chunk * each * element_bytes;
@@ -159,7 +153,7 @@ Result<CallOutcome> HostCalls::ReduceInChunks(const CallTag& tag, const CallHead
 Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHeader& header,
                                                 const Values& values, const Reduction& reduction) {
   const uint64_t element_bytes = ElementBytes(values.type);
-  const uint64_t grain = kLineBytes / element_bytes;
+  const uint64_t grain = kCacheLineBytes / element_bytes;
   const uint64_t each = table_.buffer_bytes() / element_bytes;
   const auto here = [&](uint64_t chunk) { return std::min(each, values.count - chunk * each); };
   const auto at = [&](uint64_t chunk) { return values.data + chunk * each * element_bytes; };
@@ -168,9 +162,9 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
   const auto write = [&](uint64_t chunk) {
     const IndexRange mine = ShareOf(here(chunk), grain, rank(), size());
     std::byte* const buffer = table_.BufferOf(rank(), chunk);
-    Copy(buffer, at(chunk), mine.first * element_bytes);
-    Copy(buffer + mine.end * element_bytes, at(chunk) + mine.end * element_bytes,
-         (here(chunk) - mine.end) * element_bytes);
+    CopyBytes(buffer, at(chunk), mine.first * element_bytes);
+    CopyBytes(buffer + mine.end * element_bytes, at(chunk) + mine.end * element_bytes,
+              (here(chunk) - mine.end) * element_bytes);
   };
   // Reduces the own part into the own buffer, for the others, and copies it to its destination.
   const auto combine = [&](uint64_t chunk) {
@@ -185,7 +179,7 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
       }
       sources_[static_cast<size_t>(rank())] = at(chunk) + offset;
       ReduceAll(values.type, reduction, buffer + offset, sources_, count);
-      Copy(at(chunk) + offset, buffer + offset, count * element_bytes);
+      CopyBytes(at(chunk) + offset, buffer + offset, count * element_bytes);
     }
   };
   // Copies the other parts. Each rank begins with the next rank, so that not all read one buffer.
@@ -194,8 +188,8 @@ Result<CallOutcome> HostCalls::ReduceInTwoShots(const CallTag& tag, const CallHe
       const int other = (rank() + step) % size();
       const IndexRange theirs = ShareOf(here(chunk), grain, other, size());
       const uint64_t offset = theirs.first * element_bytes;
-      Copy(at(chunk) + offset, table_.BufferOf(other, chunk) + offset,
-           theirs.count() * element_bytes);
+      CopyBytes(at(chunk) + offset, table_.BufferOf(other, chunk) + offset,
+                theirs.count() * element_bytes);
     }
   };
   const auto chunks = MakeChunks<3>((values.count + each - 1) / each, write, combine, take);
@@ -231,7 +225,7 @@ void HostCalls::ReduceBlock(DataType type, const Reduction& reduction, uint64_t 
   std::byte* const result = registered().data() + offset;
   ReduceAll(type, reduction, result, sources_, bytes / ElementBytes(type));
   for (int i = 1; i < size(); ++i) {
-    Copy(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
+    CopyBytes(RegisteredOf((rank() + i) % size()).data() + offset, result, bytes);
   }
 }
 
@@ -260,7 +254,7 @@ Result<CallOutcome> HostCalls::ReduceScatter(const CallTag& tag, const Values& i
   std::vector<std::byte> apart(output_bytes);
   LMDBIO_TRY(const CallOutcome outcome,
              ScatterChunks(tag, header, input, apart.data(), counts, reduction));
-  if (outcome == CallOutcome::kDone) Copy(output, apart.data(), output_bytes);
+  if (outcome == CallOutcome::kDone) CopyBytes(output, apart.data(), output_bytes);
   return outcome;
 }
 
@@ -269,7 +263,7 @@ Result<CallOutcome> HostCalls::ScatterInSlots(const CallTag& tag, const CallHead
                                               uint64_t first, uint64_t count,
                                               const Reduction& reduction) {
   const uint64_t element_bytes = ElementBytes(input.type);
-  if (!tag.is_declined) Copy(table_.SlotOf(rank()), input.data, input.count * element_bytes);
+  if (!tag.is_declined) CopyBytes(table_.SlotOf(rank()), input.data, input.count * element_bytes);
   LMDBIO_TRY(const CallOutcome outcome, Meet(tag, header));
   if (outcome == CallOutcome::kDeclined || count == 0) return outcome;
   for (int r = 0; r < size(); ++r) {
@@ -287,7 +281,7 @@ Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeade
                                              const Reduction& reduction) {
   const uint64_t element_bytes = ElementBytes(input.type);
   const uint64_t piece_bytes =
-      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kLineBytes * kLineBytes;
+      table_.buffer_bytes() / static_cast<uint64_t>(size()) / kCacheLineBytes * kCacheLineBytes;
   const uint64_t each = piece_bytes / element_bytes;
   const auto here = [&](int r, uint64_t chunk) {
     const uint64_t count = counts[static_cast<size_t>(r)];
@@ -297,8 +291,8 @@ Result<CallOutcome> HostCalls::ScatterChunks(const CallTag& tag, const CallHeade
     const std::byte* part = input.data;
     for (int r = 0; r < size(); ++r) {
       if (r != rank()) {
-        Copy(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(r) * piece_bytes,
-             part + chunk * each * element_bytes, here(r, chunk) * element_bytes);
+        CopyBytes(table_.BufferOf(rank(), chunk) + static_cast<uint64_t>(r) * piece_bytes,
+                  part + chunk * each * element_bytes, here(r, chunk) * element_bytes);
       }
       part += counts[static_cast<size_t>(r)] * element_bytes;
     }

@@ -24,8 +24,6 @@
 namespace lmdbio::sync {
 namespace {
 
-constexpr uint64_t kLineBytes = 64;
-constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kDeclinedBit = uint64_t{1} << 63;  // in CallHeader::place, in shared memory
 
 // A wait has three phases: looks, yields of the core, sleep. A yield takes some tenths of a
@@ -48,26 +46,26 @@ void Relax() {
 
 }  // namespace
 
-struct alignas(kLineBytes) HostSegment::SegmentHeader {
+struct alignas(kCacheLineBytes) HostSegment::SegmentHeader {
   ranks::FailureCell failure;  // its state is read in every call, and written once
 
-  alignas(kLineBytes) std::atomic<uint32_t> sleepers;
-  alignas(kLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
+  alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;
+  alignas(kCacheLineBytes) std::atomic<uint32_t> leaving;  // enum Leaving
   std::atomic<uint32_t> left_count;
   ranks::EventCount leaving_changed;
 
   // Work items of the last call that had any: the call's number << kPieceBits | their number.
-  alignas(kLineBytes) std::atomic<uint64_t> pieces_taken;
-  alignas(kLineBytes) std::atomic<uint64_t> pieces_done;
+  alignas(kCacheLineBytes) std::atomic<uint64_t> pieces_taken;
+  alignas(kCacheLineBytes) std::atomic<uint64_t> pieces_done;
 };
 
-struct alignas(kLineBytes) HostSegment::Sleeper {
+struct alignas(kCacheLineBytes) HostSegment::Sleeper {
   ranks::EventCount woken;
   std::atomic<uint32_t> asleep;  // the rank that resets it wakes the sleeper
   std::atomic<uint64_t> wanted;
 };
 
-struct alignas(kLineBytes) HostSegment::Post {
+struct alignas(kCacheLineBytes) HostSegment::Post {
   std::atomic<uint64_t> reached;
   CallHeader header;
   // The bytes of the slot follow, and begin in the same cache line.
@@ -75,9 +73,9 @@ struct alignas(kLineBytes) HostSegment::Post {
 
 uint64_t HostSegment::BytesNeeded(const HostSegmentShape& shape) {
   const auto ranks = static_cast<uint64_t>(shape.rank_count);
-  const uint64_t post_bytes = AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2);
+  const uint64_t post_bytes = AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kCacheLineBytes * 2);
   return AlignUp(sizeof(SegmentHeader) + ranks * sizeof(Sleeper) + 2 * ranks * post_bytes,
-                 kPageBytes) +
+                 kMemoryPageBytes) +
          ranks * kBuffers * shape.buffer_bytes;
 }
 
@@ -89,13 +87,13 @@ HostSegment::HostSegment(MutableBytes memory, const HostSegmentShape& shape, int
       health_(health),
       memory_(memory.data()),
       failure_(control().failure),
-      post_bytes_(AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kLineBytes * 2)),
+      post_bytes_(AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kCacheLineBytes * 2)),
       look_count_(kLooksMin),
       checked_at_(std::chrono::steady_clock::now()) {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
   static_assert(sizeof(CallHeader) == 3 * sizeof(uint64_t));
   LMDBIO_CHECK(memory.size() >= BytesNeeded(shape));
-  LMDBIO_CHECK(shape.buffer_bytes % kLineBytes == 0);
+  LMDBIO_CHECK(shape.buffer_bytes % kCacheLineBytes == 0);
   const auto ranks = static_cast<uint64_t>(shape.rank_count);
   posts_ = memory_ + sizeof(SegmentHeader) + ranks * sizeof(Sleeper);
   buffers_ = memory_ + BytesNeeded(shape) - ranks * kBuffers * shape.buffer_bytes;

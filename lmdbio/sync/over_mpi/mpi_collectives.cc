@@ -24,7 +24,7 @@ namespace {
 
 using Outcome = Result<CallOutcome>;
 
-constexpr int kTag = 1;
+constexpr int kCollectiveTag = 1;
 
 // The digest of a call. MPI takes the maximum over all ranks, of each word and of its complement.
 // All ranks have the same word exactly if the two maxima are complements of each other, because the
@@ -359,17 +359,17 @@ Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receiv
   const auto receive_count = static_cast<int>(receive.size());
   if (blocks()) {
     LMDBIO_TRY_VOID(waiter_.CheckStopped());
-    return ranks::MpiStatus(
-        MPI_Sendrecv(send.data(), send_count, MPI_BYTE, to, kTag, receive.data(), receive_count,
-                     MPI_BYTE, from, kTag, communicator_, MPI_STATUS_IGNORE),
-        "MPI_Sendrecv");
+    return ranks::MpiStatus(MPI_Sendrecv(send.data(), send_count, MPI_BYTE, to, kCollectiveTag,
+                                         receive.data(), receive_count, MPI_BYTE, from,
+                                         kCollectiveTag, communicator_, MPI_STATUS_IGNORE),
+                            "MPI_Sendrecv");
   }
   MPI_Request sending = MPI_REQUEST_NULL;
+  LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Irecv(receive.data(), receive_count, MPI_BYTE, from,
+                                             kCollectiveTag, communicator_, &request_),
+                                   "MPI_Irecv"));
   LMDBIO_TRY_VOID(ranks::MpiStatus(
-      MPI_Irecv(receive.data(), receive_count, MPI_BYTE, from, kTag, communicator_, &request_),
-      "MPI_Irecv"));
-  LMDBIO_TRY_VOID(ranks::MpiStatus(
-      MPI_Isend(send.data(), send_count, MPI_BYTE, to, kTag, communicator_, &sending),
+      MPI_Isend(send.data(), send_count, MPI_BYTE, to, kCollectiveTag, communicator_, &sending),
       "MPI_Isend"));
   LMDBIO_TRY_VOID(waiter_.Await(request_));
   return waiter_.Await(sending);

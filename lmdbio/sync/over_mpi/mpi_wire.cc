@@ -10,7 +10,7 @@
 namespace lmdbio::sync {
 namespace {
 
-constexpr int kTag = 1;
+constexpr int kWireTag = 1;
 
 using MessageRequests = std::vector<MPI_Request>;  // of the MPI messages of one message
 
@@ -100,15 +100,16 @@ Status MpiMessageWire::StartAll(std::deque<MessageRequests>& lane, uint64_t byte
 Status MpiMessageWire::StartSend(int to, Bytes bytes) {
   return StartAll(
       At(out_, to), bytes.size(), "MPI_Isend", [&](uint64_t at, int count, MPI_Request* request) {
-        return MPI_Isend(bytes.data() + at, count, MPI_BYTE, to, kTag, communicator_, request);
+        return MPI_Isend(bytes.data() + at, count, MPI_BYTE, to, kWireTag, communicator_, request);
       });
 }
 
 Status MpiMessageWire::StartReceive(int from, MutableBytes bytes) {
-  return StartAll(
-      At(in_, from), bytes.size(), "MPI_Irecv", [&](uint64_t at, int count, MPI_Request* request) {
-        return MPI_Irecv(bytes.data() + at, count, MPI_BYTE, from, kTag, communicator_, request);
-      });
+  return StartAll(At(in_, from), bytes.size(), "MPI_Irecv",
+                  [&](uint64_t at, int count, MPI_Request* request) {
+                    return MPI_Irecv(bytes.data() + at, count, MPI_BYTE, from, kWireTag,
+                                     communicator_, request);
+                  });
 }
 
 // Waits for the oldest message of the lane. MPI progresses with the messages of all lanes in each
