@@ -17,7 +17,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LMDBIO_TEST_LEAKS)
 #include <sanitizer/lsan_interface.h>
 
 // Open MPI leaks some memory. The leak checker identifies it by the library in the allocation
@@ -69,7 +69,7 @@ CATCH_REGISTER_LISTENER(FailureListener)
 // is useless: it unloads the components of Open MPI and with them the only pointers to their
 // memory, which the checker would report as leaks without a known library.
 void CheckLeaks() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LMDBIO_TEST_LEAKS)
   __lsan_do_leak_check();
 #endif
 }
