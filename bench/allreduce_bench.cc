@@ -243,7 +243,7 @@ T OrDie(Result<T> result) {
   return std::move(*result);
 }
 
-std::vector<char> GatherFromAll(const std::vector<char>& mine) {
+std::vector<char> GatherBytes(const std::vector<char>& mine) {
   std::vector<char> all(mine.size() * static_cast<size_t>(RankCount()));
   const auto bytes = static_cast<int>(mine.size());
   MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, MPI_COMM_WORLD);
@@ -299,7 +299,7 @@ void Run(const Options& options) {
   host.staging_bytes = options.staging_bytes;
   host.registered_bytes = options.registered_bytes;
   const auto ours = OrDie(sync::HostCollectives(*group, health, host));
-  const auto gloo = ConnectGloo(Rank(), RankCount(), GatherFromAll);
+  const auto gloo = ConnectGloo(Rank(), RankCount(), GatherBytes);
 
   std::vector<float> values(options.bytes_max / sizeof(float));
   const auto sum = [&](float* at, size_t count) { SumBy(*ours, at, count); };
