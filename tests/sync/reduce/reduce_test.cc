@@ -1,6 +1,5 @@
 #include "lmdbio/sync/reduce/reduce.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -80,6 +79,8 @@ TEST_CASE("ReduceAll gives the same as one number at a time", "[reduce]") {
   }
 }
 
+// Except for the bits of a NaN: those of a sum depend on the order of the operands, which compilers
+// may swap, as GCC 14 does.
 TEST_CASE("Scaled reductions are the same on every processor", "[reduce]") {
   if (BetterKernels() == nullptr) return;
   const DataType type =
@@ -97,8 +98,7 @@ TEST_CASE("Scaled reductions are the same on every processor", "[reduce]") {
                                           count, scale);
       LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), source_count,
                                          count, scale);
-      const auto differing = std::ranges::mismatch(portable, better).in1;
-      CHECK(static_cast<size_t>(differing - portable.begin()) == bytes);
+      CHECK(test::FirstDifference(type, portable.data(), better.data(), count) == count);
     }
   }
 }
