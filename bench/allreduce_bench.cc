@@ -16,9 +16,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <iostream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +28,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/gloo_ranks.h"
+#include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/sync/over_memory/host_collectives.h"
 
@@ -278,9 +279,10 @@ void Report(const Options& options, const std::vector<Way>& ways, const std::str
     bytes *= bytes < 1024 ? 8 : 4;
   }
   if (Rank() == 0 && !options.json_path.empty()) {
-    std::ofstream file(options.json_path);
-    file << report.dump(2) << "\n";
-    if (!file.flush()) Die(fmt::format("{}: cannot be written", options.json_path));
+    const std::string text = report.dump(2) + "\n";
+    const auto written =
+        file::WriteFileAtomically(options.json_path, std::as_bytes(std::span(text)));
+    if (!written) Die(written.error().message());
   }
 }
 

@@ -12,8 +12,8 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,6 +32,7 @@
 #include "bench/sync/thread_clocks.h"
 #include "bench/sync/workload.h"
 #include "generated/commit.h"
+#include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "tools/cli/cli.h"
@@ -361,11 +362,9 @@ void WarnOfNeighbours(const Invocation& invocation, const ordered_json& environm
 
 Status Save(const Invocation& invocation, const ordered_json& outcome) {
   if (!invocation.has("save")) return {};
-  const auto& path = invocation.option<std::string>("save");
-  std::ofstream file(path);
-  file << outcome.dump(1) << '\n';
-  if (file.flush()) return {};
-  return Fail(ErrorCode::kIo, fmt::format("{}: cannot be written", path));
+  const std::string text = outcome.dump(1) + "\n";
+  return lmdbio::file::WriteFileAtomically(invocation.option<std::string>("save"),
+                                           std::as_bytes(std::span(text)));
 }
 
 Status Run(const Invocation& invocation) {

@@ -4,8 +4,8 @@
 
 CMAKE_OPTION names the compilers. CMake cannot find packages that the reduced library must not need,
 and pkg-config finds only its three libraries. The test then checks the linked libraries and the
-included headers. The build has no optimisation, because the test measures no time. It
-compiles the files of a room as one, as scripts/quickstart does.
+included headers. The build has no optimisation, because the test measures no time. It compiles the
+files of a room as one, as scripts/quickstart does.
 """
 
 import os
@@ -71,8 +71,7 @@ class ReducedBuildTest(unittest.TestCase):
     def configuration():
         hidden = (f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in HIDDEN_PACKAGES)
         return ("-G", "Ninja", *COMPILERS, *hidden, "-DCMAKE_BUILD_TYPE=None",
-                "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=16",
-                "--no-warn-unused-cli")
+                "-DCMAKE_UNITY_BUILD=ON", "--no-warn-unused-cli")
 
     def test_needs_the_allowed_libraries_only(self):
         listing = run("readelf", "--dynamic", self.build / "lib" / "liblmdbio.so")
