@@ -7,7 +7,7 @@
 // values of a * b are >= n, so this is rare. Both directions are computed for a single element, in
 // constant memory.
 //
-// The order of a key never changes, because saved streams continue with it (tests/order holds
+// The order of a key never changes, because saved streams continue with it (tests/load/order holds
 // vectors).
 //
 // After Black and Rogaway, Ciphers with Arbitrary Finite Domains (2002), section 5, and, for the

@@ -1,5 +1,5 @@
-// tests/sync/reduce/number_oracle.h - the arithmetic of lmdbio/reduce once more: one number at a
-// time, without vectors, and sharing no code.
+// tests/sync/reduce/number_oracle.h - the arithmetic of lmdbio/sync/reduce once more: one number at
+// a time, without vectors, and sharing no code.
 #ifndef LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
 #define LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
 
