@@ -16,10 +16,12 @@ import time
 import unittest
 
 import bench_program
+import own_shm
 import remote_mount
 
 SECONDS_MAX = 15  # from a failure to the end of the job; mpirun itself takes one or two
 RECORDS = 3000
+SHM_BYTES = 1 << 30  # tmpfs takes memory only for what is written
 READING = ("scan", "lmm-dio-prov-coal", "auto")
 
 
@@ -177,4 +179,5 @@ if __name__ == "__main__":
     if reason is not None:
         print(f"bench_fault_test: skipped: {reason}")
         sys.exit(remote_mount.SKIPPED)
+    own_shm.enter(SHM_BYTES)
     unittest.main(argv=sys.argv[:1])

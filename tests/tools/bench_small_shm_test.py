@@ -17,7 +17,7 @@ import time
 import unittest
 
 import bench_program
-import small_shm
+import own_shm
 import watched_folder
 
 SHARED_MEMORY = "/dev/shm"
@@ -59,7 +59,7 @@ class BenchSmallShm(unittest.TestCase):
 
     def test_any_number_of_ranks_reads_with_the_default_options(self):
         room = os.statvfs(SHARED_MEMORY)
-        self.assertEqual(room.f_blocks * room.f_frsize, small_shm.SIZE_BYTES)
+        self.assertEqual(room.f_blocks * room.f_frsize, own_shm.DOCKER_BYTES)
         checksums = set()
         for ranks in (1, 4, 8):
             with self.subTest(ranks=ranks):
@@ -84,7 +84,7 @@ class BenchSmallShm(unittest.TestCase):
 
     def test_a_window_that_does_not_fit_is_refused_with_the_remedy(self):
         ended = self.endings("large", "256", LMDBIO_TEST_NO_MEMFD="1")
-        if ended.returncode == small_shm.SKIPPED:
+        if ended.returncode == own_shm.SKIPPED:
             self.skipTest(ended.stderr)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for words in ("refused: 268435456 bytes of shared memory: /dev/shm has 67108864 bytes, of",
@@ -110,5 +110,5 @@ class BenchSmallShm(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    small_shm.enter()
+    own_shm.enter(own_shm.DOCKER_BYTES)
     unittest.main(argv=sys.argv[:1])

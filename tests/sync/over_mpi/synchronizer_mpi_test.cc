@@ -226,7 +226,7 @@ Belongings Look() {
   return found;
 }
 
-TEST_CASE("Synchronizers that come and go leave nothing behind", "[mpi][sync]") {
+TEST_CASE("Synchronizers that come and go leave nothing behind", "[.leftovers]") {
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
   REQUIRE(world);
   Belongings before;

@@ -1,7 +1,7 @@
-"""Runs a test in its own mount namespace with a /dev/shm as small as in a container.
+"""Runs a test in its own mount namespace with its own /dev/shm, where no other job has files.
 
     if __name__ == "__main__":
-        small_shm.enter()
+        own_shm.enter(own_shm.DOCKER_BYTES)
         unittest.main(argv=sys.argv[:1])
 """
 
@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import sys
 
-SIZE_BYTES = 64 << 20  # docker's size without --shm-size
+DOCKER_BYTES = 64 << 20  # without --shm-size
 SKIPPED = 77
-_INSIDE = "LMDBIO_TEST_SMALL_SHM"
+_INSIDE = "LMDBIO_TEST_OWN_SHM"
 _UNSHARE = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -25,11 +25,11 @@ def _skip(reason):
     sys.exit(SKIPPED)
 
 
-def enter():
-    """Restarts this program in a new namespace; in the namespace it mounts the small /dev/shm.
+def enter(size_bytes):
+    """Restarts this program in a new namespace; in the namespace it mounts the new /dev/shm.
     Exits with 77 if neither root nor a user namespace may do so."""
     if os.environ.get(_INSIDE) == "1":
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", "/dev/shm"]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", "/dev/shm"]
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             _skip(done.stderr.strip())
