@@ -5,14 +5,22 @@
 
 OLD_BUILD and NEW_BUILD are release build folders that hold bin/lmdbio-bench, bin/sync_bench and
 bin/allreduce_bench. The two builds take turns, and the first of a pair alternates, so a slow
-minute of the machine hits both. The table shows the median of each build and the median of the
-ratios of the pairs; below 1 the new build is faster. `spread` is the middle half of the ratios: a
-difference inside it is no difference. Run it on an otherwise idle machine.
+minute of the machine hits both. The columns of the table:
+
+    old, new      the medians of the builds; less is better
+    new / old     the median of the ratios of the pairs; below 1 the new build is faster
+    spread        the middle half of these ratios
+    95 %          the interval of their median, at a confidence of 95 %
+    best          the smallest value of the new build / that of the old
+
+Figures named "by MPI" or "by none" are divided by those of plain MPI, or of computing alone, in the
+same run, so a slow run cancels out. Run it on an otherwise idle machine.
 """
 
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import platform
@@ -45,12 +53,17 @@ def read_figures(document):
 
 
 def sync_figures(document):
-    return {f"{row['variant']}, ms": row["p50_ms"]
-            for row in document["networks"][0]["variants"]}
+    step_ms = {row["variant"]: row["p50_ms"] for row in document["networks"][0]["variants"]}
+    return {f"{name}, ms": value for name, value in step_ms.items()} | {
+        f"{name} by none": value / step_ms["none"]
+        for name, value in step_ms.items() if name != "none"}
 
 
 def sum_figures(document):
-    return {f"{row['bytes']} B, us": row["lmdbio"]["median_us"] for row in document["rows"]}
+    rows = document["rows"]
+    ratios = [row["lmdbio"]["median_us"] / row["mpi"]["median_us"] for row in rows]
+    return {f"{row['bytes']} B, us": row["lmdbio"]["median_us"] for row in rows} | {
+        "all sizes by MPI, geometric mean": math.prod(ratios) ** (1 / len(ratios))}
 
 
 def programs(database):
@@ -70,7 +83,7 @@ def programs(database):
         "--save", sync_figures))
     found.append(Program(
         "allreduce", 2, ("allreduce_bench", "--min", "4096", "--max", "16777216", "--repetitions",
-         "3", "--seconds", "0.1"),
+         "3", "--seconds", "0.03"),
         "--json", sum_figures))
     return found
 
@@ -101,15 +114,26 @@ def compare(program, builds, repetitions, mpirun):
              "new": values[1][figure]} for figure in values[0] if figure in values[1]]
 
 
+def interval_of_median(ratios):
+    """The 95 % interval of the median of sorted values, from their order alone."""
+    count = len(ratios)
+    reach = 0.98 * math.sqrt(count)  # 1.96 standard deviations of a binomial distribution
+    low = max(math.floor(count / 2 - reach), 0)
+    return ratios[low], ratios[count - 1 - low]
+
+
 def table(rows):
-    lines = ["| figure | old | new | new / old | spread |", "|---|---|---|---|---|"]
+    lines = ["| figure | old | new | new / old | spread | 95 % | best |",
+             "|---|---|---|---|---|---|---|"]
     for row in rows:
         ratios = sorted(new / old for old, new in zip(row["old"], row["new"], strict=True))
         low, _, high = (statistics.quantiles(ratios, n=4) if len(ratios) > 1
                         else (ratios[0],) * 3)
+        first, last = interval_of_median(ratios)
         lines.append(f"| {row['name']} | {statistics.median(row['old']):.4g} "
                      f"| {statistics.median(row['new']):.4g} | {statistics.median(ratios):.3f} "
-                     f"| {low:.3f} to {high:.3f} |")
+                     f"| {low:.3f} to {high:.3f} | {first:.3f} to {last:.3f} "
+                     f"| {min(row['new']) / min(row['old']):.3f} |")
     return lines
 
 
