@@ -134,6 +134,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MUL
 _MARKER = re.compile(r"\b(?:FIX" r"ME|TO" r"DO)\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.~}>-])/(?:home|root|tmp|work|Users)/")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+# A path from the root, or the name of a test. `NAME_test.cc` and `tests/ROOM/...` are patterns.
+_NAMED_PATH = re.compile(
+    r"(?<![\w/.{}<*-])(?!\S*[A-Z]{2})"
+    r"((?:bench|examples|lmdbio|scripts|tests|tools)/[\w./-]*\w|\w+_test\.(?:cc|c|py))(?![\w*{<])")
 _VAGUE_SUBJECT = re.compile(r"(?:Who|Whoever|Whose|Whatever|What)\b(?!')")
 _COMMENTED_OUT = re.compile(
     r"^\s*#\s*(?:\w*(?:add|discover|target)_\w+\s*\(\s*[a-z$\"./]"
@@ -474,11 +478,6 @@ def check_sources(tree):
         for line, tag in _source_tags(file):
             for part in filter(None, (part.strip(" .") for part in tag.split(";"))):
                 _check_source(tree, paper_map, file, line, part)
-    for number, text in enumerate(paper_map.lines if paper_map else [], 1):
-        for path in re.findall(r"`((?:lmdbio|tools|tests|bench)/[\w./-]+\.(?:h|cc|c|py))`", text):
-            if path not in tree.by_path:
-                tree.add(paper_map, number, "source-tag", f"{path} does not exist",
-                         "name the file that implements the row now")
 
 
 def _check_source(tree, paper_map, file, line, part):
@@ -530,6 +529,20 @@ def check_links(tree):
                              "link to a file of this tree, relative to this document")
 
 
+def check_named_paths(tree):
+    """Files and folders that documents name exist. A program has the name of its source file."""
+    programs = {file.path.rsplit(".", 1)[0] for file in tree.files}
+    known = programs | {file.name for file in tree.files}
+    for file in tree.files:
+        if file.suffix != ".md":
+            continue
+        for number, text in enumerate(file.lines, 1):
+            for path in _NAMED_PATH.findall(text):
+                if path not in known and not (tree.root / path).exists():
+                    tree.add(file, number, "dead-path", f"{path} does not exist",
+                             "name a file or folder of this tree")
+
+
 def check_readmes(tree):
     """The README of a room says what it may include, as MAY_INCLUDE does."""
     for file in tree.files:
@@ -547,7 +560,8 @@ def check_readmes(tree):
 
 CHECKS = (check_includes, check_sizes, check_folders, check_tests, check_guards, check_types,
           check_places, check_comments, check_interfaces, check_calls, check_words,
-          check_registration, check_names, check_sources, check_links, check_readmes)
+          check_registration, check_names, check_sources, check_links, check_named_paths,
+          check_readmes)
 
 
 def check(root):

@@ -299,15 +299,22 @@ class Canaries(TreeTest):
     def test_source_tag_naming_a_document_that_does_not_exist(self):
         self.expect_in_page_cc("\n// Source: docs/gone.md section 1.\n", (2, "source-tag"))
 
-    def test_paper_map_naming_a_file_that_does_not_exist(self):
-        path = "lmdbio/docs/paper_map.md"
-        self.expect({path: CLEAN_TREE[path] + "| 6.3 | `lmdbio/sync/gone.h` |\n"},
-                    (path, 2, "source-tag"))
-
     def test_dead_link(self):
         text = "[a](../file/format/page.h) `[x](y)`\n[b](gone.md#a)\n"
         self.expect({"lmdbio/docs/format.md": text},
                     ("lmdbio/docs/format.md", 2, "dead-link"))
+
+    def test_dead_path(self):
+        text = ("`lmdbio/file/format/page.h`, `tests/small_test`, small_test.cc, `lmdbio/file`,\n"
+                "`tests/ROOM/NAME_test.cc`, `lmdbio/file/{a,b}`\n"
+                "`lmdbio/format/page.h`\n`tests/format`\nlarge_test.cc\n")
+        self.expect({"lmdbio/docs/format.md": text},
+                    *(("lmdbio/docs/format.md", line, "dead-path") for line in (3, 4, 5)))
+
+    def test_dead_path_in_the_paper_map(self):
+        path = "lmdbio/docs/paper_map.md"
+        self.expect({path: CLEAN_TREE[path] + "| 6.3 | `lmdbio/sync/gone.h` |\n"},
+                    (path, 2, "dead-path"))
 
 
 class OutlineTest(unittest.TestCase):
