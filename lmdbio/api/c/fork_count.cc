@@ -38,8 +38,8 @@ void CountForkAndUnlock() {
 
 // Registered once in the process; the system never removes the handlers.
 void WatchForks() {
-  static const int once = ::pthread_atfork(&LockTables, &UnlockTables, &CountForkAndUnlock);
-  LMDBIO_CHECK(once == 0);
+  static const int kRegistered = ::pthread_atfork(&LockTables, &UnlockTables, &CountForkAndUnlock);
+  LMDBIO_CHECK(kRegistered == 0);
 }
 
 }  // namespace

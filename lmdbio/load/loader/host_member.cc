@@ -46,6 +46,7 @@ Result<HostMember> HostMember::Find(ranks::Group& group, const LoaderOptions& op
   std::vector<HostGreeting> greetings(static_cast<size_t>(member.host->size()));
   std::memcpy(greetings.data(), gathered.data(), gathered.size());
   std::vector<int> local_ranks;
+  local_ranks.reserve(greetings.size());
   for (const HostGreeting& one : greetings) local_ranks.push_back(static_cast<int>(one.rank));
   member.ranks = {group.size() * options.num_shards, std::move(local_ranks), options.share,
                   options.reuse_among};

@@ -75,7 +75,8 @@ void SpeculativeFetch::LearnFirst(const file::RecordLocation& location, uint64_t
   const uint64_t header_bytes = database_.pages().page_format().header_bytes();
   const uint64_t bytes = location.value.length_bytes + (has_run ? header_bytes : key_bytes);
   // An overflow run takes whole pages. Small values share a leaf page.
-  guess_.Begin(page, has_run ? static_cast<double>((bytes + page_bytes_ - 1) / page_bytes_)
+  const uint64_t run_pages = (bytes + page_bytes_ - 1) / page_bytes_;
+  guess_.Begin(page, has_run ? static_cast<double>(run_pages)
                              : static_cast<double>(bytes) / static_cast<double>(page_bytes_));
 }
 

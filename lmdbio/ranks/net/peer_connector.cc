@@ -32,6 +32,7 @@ constexpr auto kPauseBetweenRounds = std::chrono::milliseconds(100);
 std::string FailureText(const std::vector<PeerAddress>& addresses, std::chrono::milliseconds limit,
                         const std::string& trouble) {
   std::vector<std::string> tried;
+  tried.reserve(addresses.size());
   for (const PeerAddress& address : addresses) {
     tried.push_back(fmt::format("{} port {}", Text(address), address.port));
   }

@@ -280,8 +280,9 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
     return collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes);
   });
-  if (!outcome) KeepIfWritten(std::move(all));
-  if (outcome && task != nullptr) {
+  if (!outcome) {
+    KeepIfWritten(std::move(all));
+  } else if (task != nullptr) {
     task->result = std::move(all);
     task->result_rows = response.rows;
   }
@@ -312,8 +313,9 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
   Outcome outcome = Transfer({&task, 1}, received, [&] {
     return collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes);
   });
-  if (!outcome) KeepIfWritten(std::move(all));
-  if (outcome && task != nullptr) {
+  if (!outcome) {
+    KeepIfWritten(std::move(all));
+  } else if (task != nullptr) {
     task->result = std::move(all);
     task->result_rows = std::move(received_rows);
   }
@@ -345,8 +347,7 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   if (!outcome) {
     KeepIfWritten(std::move(values));
     KeepIfWritten(std::move(part));
-  }
-  if (outcome && task != nullptr) {
+  } else if (task != nullptr) {
     task->result = std::move(part);
     task->result_rows = {static_cast<int64_t>(own_rows)};
   }

@@ -11,7 +11,7 @@ namespace lmdbio::sync {
 PlanDriver::PlanDriver(const PlanDriverParts& parts, std::chrono::milliseconds patience)
     : parts_(parts), patience_(patience), last_progress_(Clock::now()) {}
 
-void PlanDriver::Follow(Plan plan, std::vector<Request> pending) {
+void PlanDriver::Follow(Plan plan, const std::vector<Request>& pending) {
   LMDBIO_CHECK(!followed_);
   followed_.emplace(std::move(plan));
   const Plan& followed = followed_->progress.plan();

@@ -63,7 +63,7 @@ class PlanDriver {
   // Follows this plan from now on. All ranks do, after the same responses.
   // pending   requests of this rank without a response; they become part of the plan
   // Requires: no plan is followed
-  void Follow(Plan plan, std::vector<Request> pending);
+  void Follow(Plan plan, const std::vector<Request>& pending);
 
   // The calls below require is_following.
 

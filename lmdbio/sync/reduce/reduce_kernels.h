@@ -50,7 +50,8 @@ void StoreAs(std::byte* to, const From& from) {
 template <typename T>
 struct Plain {
   using Number = T;
-  typedef T Vector __attribute__((vector_size(kVectorBytes)));  // `using` cannot, of a T
+  // `using` cannot, of a T. NOLINTNEXTLINE(modernize-use-using)
+  typedef T Vector __attribute__((vector_size(kVectorBytes)));
   static constexpr size_t kElementBytes = sizeof(T);
   static Vector Load(const std::byte* from) { return LoadAs<Vector>(from); }
   static void Store(std::byte* to, const Vector& values) { StoreAs(to, values); }

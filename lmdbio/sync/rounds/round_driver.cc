@@ -32,7 +32,7 @@ bool RoundDriver::TakeDue(Clock::time_point now) {
   return coordinator_.has_pending() || is_called || is_demanded || is_idle_too_long;
 }
 
-Result<std::vector<Response>> RoundDriver::Run(std::vector<std::string> stalled) {
+Result<std::vector<Response>> RoundDriver::Run(const std::vector<std::string>& stalled) {
   if (!stalled.empty()) coordinator_.MarkStalled(stalled);
   last_progress_ = Clock::now();
   LMDBIO_TRY_VOID(pacer_.Run());

@@ -54,7 +54,7 @@ class RoundDriver {
   // them.
   // stalled  tensors that the coordinator marks as stalled before the round
   // Errors: as RoundPacer::Run
-  Result<std::vector<Response>> Run(std::vector<std::string> stalled);
+  Result<std::vector<Response>> Run(const std::vector<std::string>& stalled);
 
   // How to sleep while no round is due, or after a round that led to nothing.
   IdleWait idle_wait() const;
