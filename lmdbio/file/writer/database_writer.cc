@@ -1,5 +1,6 @@
 #include "lmdbio/file/writer/database_writer.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -55,6 +56,25 @@ unsigned PutFlags(PutMode put_mode) {
   return put_mode == PutMode::kAppend ? MDB_NOOVERWRITE | MDB_APPEND : MDB_NOOVERWRITE;
 }
 
+bool HasAddressSpace(uint64_t bytes) {
+  void* const place = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) return false;
+  ::munmap(place, bytes);
+  return true;
+}
+
+// The map that the process has address space for: that of the options, or its largest half, quarter
+// and so on. Too small a map is left to liblmdb to refuse.
+uint64_t AvailableMapBytes(uint64_t wanted_bytes) {
+  constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
+  constexpr uint64_t kPageBytesMax = uint64_t{64} << 10;  // of all systems
+  uint64_t bytes = wanted_bytes;
+  while (bytes > kLeastBytes && !HasAddressSpace(bytes)) {
+    bytes = bytes / 2 / kPageBytesMax * kPageBytesMax;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // The first Put after a commit opens a transaction, and the last Put of an interval commits it. So
@@ -62,7 +82,9 @@ unsigned PutFlags(PutMode put_mode) {
 class DatabaseWriter::Impl {
  public:
   Impl(const WriterOptions& options, StagedDatabase staged)
-      : options_(options), staged_(std::move(staged)), map_bytes_(options.map_bytes) {
+      : options_(options),
+        staged_(std::move(staged)),
+        map_bytes_(AvailableMapBytes(options.map_bytes)) {
     summary_.path = staged_.path();
   }
 

@@ -38,7 +38,8 @@ struct WriterOptions {
   Durability durability = Durability::kAtFinish;
   ProvenanceMode provenance = ProvenanceMode::kRecord;
   // Address space reserved for the file. It costs no memory and no disk, because the file is only
-  // as long as its pages. The writer doubles it between transactions if less than half is free. The
+  // as long as its pages. If the process has less address space (ulimit -v), the writer halves this
+  // number until it fits. It doubles the map between transactions if less than half is free. The
   // default is large, because liblmdb cannot grow the map while a transaction is open; the writer
   // would have to abort and repeat the transaction from a copy. It is a constant, because liblmdb
   // stores it in the file, which is so the same on every machine.
@@ -67,7 +68,7 @@ class DatabaseWriter {
   //                              page size
   //          kNotFound           the parent directory does not exist
   //          kPermission, kIo    the database cannot be written
-  //          kResourceExhausted  no room on the disk; no address space for the map
+  //          kResourceExhausted  no room on the disk; no address space for a map of 1 MiB
   static Result<DatabaseWriter> Create(const WriterOptions& options);
 
   DatabaseWriter(DatabaseWriter&&) noexcept;
