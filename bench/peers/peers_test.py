@@ -1,8 +1,9 @@
 """Tests bench/peers/compare.py on a tiny database: every reader delivers every record.
 
-    peers_test.py [LMDBIO_BENCH]
+    peers_test.py [LMDBIO_BENCH [LIBLMDBIO]]
 
-The oracle is the checksum of the records that were put. Exits with 77 without the modules.
+The oracle is the checksum of the records that were put. Without LIBLMDBIO, lmdbio.torch is not
+among the readers. Exits with 77 without the modules.
 """
 
 import importlib.util
@@ -21,6 +22,7 @@ MODULES = ("lmdb", "numpy", "torch", "xxhash")
 SKIPPED = 77
 RECORD_COUNT = 100
 LMDBIO_BENCH = sys.argv[1] if len(sys.argv) > 1 else None
+LIBLMDBIO = sys.argv[2] if len(sys.argv) > 2 else None
 
 # Reports like lmdbio-bench, with a given checksum. Its strategy names the requested order.
 STAND_IN = """#!{python}
@@ -56,10 +58,10 @@ class CompareTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.checksum = write_database(self.folder / "db", RECORD_COUNT)
 
-    def compare(self, *options):
+    def compare(self, *options, liblmdbio="none"):
         return subprocess.run(
-            [sys.executable, "-B", COMPARE, *options], stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=120,
+            [sys.executable, "-B", COMPARE, *options, "--lmdbio-library", liblmdbio],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
             # MPI leaks memory.
             env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0"})
 
@@ -120,11 +122,13 @@ class CompareTest(unittest.TestCase):
     def test_lmdbio_delivers_the_same_in_any_order(self):
         report = self.folder / "report.json"
         result = self.compare(self.folder / "db", "--verify", "--workers", "0", "--json", report,
-                              "--batch-size", "7", "--seed", "-1", "--lmdbio-bench", LMDBIO_BENCH)
+                              "--batch-size", "7", "--seed", "-1", "--lmdbio-bench", LMDBIO_BENCH,
+                              liblmdbio=LIBLMDBIO or "none")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         rows = json.loads(report.read_text(encoding="utf-8"))["summary"]
-        self.assertEqual([row["order"] for row in rows if row["reader"].startswith("lmdbio auto")],
-                         ["sequential", "shuffled", "block"])
+        for reader in ["lmdbio auto"] + ["lmdbio.torch, 0 workers"] * (LIBLMDBIO is not None):
+            self.assertEqual([row["order"] for row in rows if row["reader"].startswith(reader)],
+                             ["sequential", "shuffled", "block"])
         for row in rows:
             self.assertEqual(row["checksums"], [f"{self.checksum:016x}"], row)
 
