@@ -25,11 +25,6 @@
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 
-// Rings of different threads may use the same address, one after another. liburing maps and unmaps
-// them invisibly for ThreadSanitizer, which then takes them for the same memory.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() { return "race:io_uring_\n"; }
-
 namespace lmdbio::file {
 namespace {
 
