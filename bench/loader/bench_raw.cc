@@ -1,6 +1,7 @@
 #include "bench/loader/bench_raw.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,16 +15,18 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/ranks/net/sleeping_barrier.h"
+#include "lmdbio/ranks/shm/anonymous_memory.h"
+#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::tools {
 namespace {
 
 // The figures of one reader.
 constexpr uint64_t kBufferBytesMax = uint64_t{1} << 30;
-constexpr uint64_t kAlignBytes = 4096;
 
 // The number of a rank among the readers of the job.
 struct Role {
@@ -107,20 +110,52 @@ Status ReadPart(file::BlockEngine& engine, const RawPart& part, MutableBytes mem
   return {};
 }
 
-// Memory for the transfers in flight of every rank of a host. It is of the same kind as the window
-// of the loader, because the page size of a destination influences the rate.
-Result<std::unique_ptr<ranks::SharedMemory>> AllocateBuffers(ranks::Group& host,
-                                                             const RawBenchOptions& request,
-                                                             uint64_t total_bytes) {
+// Memory for the transfers in flight of this rank.
+struct Buffers {
+  std::unique_ptr<ranks::SharedMemory> memory;
+  MutableBytes mine;
+  std::string words;  // for the report
+};
+
+// The first touch of a page allocates it. That happens here, before the clock starts, and on the
+// rank that reads into it.
+void Touch(Buffers& buffers, RawMemory kind) {
+  const MutableBytes mine = buffers.mine;
+  ::madvise(mine.data(), mine.size(), kind == RawMemory::kSmall ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+  if (kind != RawMemory::kSmall) {
+    std::vector<std::byte> states(ranks::HugePages::StateBytes(mine.size()));
+    ranks::HugePages pages(mine, states, {});
+    pages.Prepare({0, mine.size()});
+  }
+  std::memset(mine.data(), 0, mine.size());
+  const double huge = static_cast<double>(ranks::MappedHugeBytes(mine));
+  buffers.words = fmt::format("{} memory, {:.0f} % in huge pages",
+                              kind == RawMemory::kWindow ? "shared" : "private",
+                              100 * std::min(1.0, huge / static_cast<double>(mine.size())));
+}
+
+// Every rank computes the same size, as the collective call for shared memory requires. The part of
+// each rank begins and ends with a huge page.
+Result<Buffers> AllocateBuffers(ranks::Group& host, const RawBenchOptions& request,
+                                uint64_t total_bytes, bool is_reader) {
   const uint64_t transfers = (total_bytes + request.transfer_bytes - 1) / request.transfer_bytes;
-  const uint64_t buffers =
+  const uint64_t count =
       std::clamp<uint64_t>(std::min<uint64_t>(request.queue_depth, transfers), 1,
                            std::max<uint64_t>(1, kBufferBytesMax / request.transfer_bytes));
-  // Direct reads need aligned memory, so the part of each rank begins at a multiple of 4 KiB. Every
-  // rank computes the same size, as the collective call requires.
-  const uint64_t size_bytes =
-      (buffers * request.transfer_bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-  return host.AllocateShared(size_bytes * static_cast<uint64_t>(host.size()));
+  const uint64_t size_bytes = AlignUp(count * request.transfer_bytes, ranks::HugePages::kPageBytes);
+  Buffers buffers;
+  if (request.memory == RawMemory::kWindow) {
+    LMDBIO_TRY(buffers.memory,
+               host.AllocateShared(size_bytes * static_cast<uint64_t>(host.size())));
+    buffers.mine = buffers.memory->bytes().subspan(size_bytes * static_cast<uint64_t>(host.rank()),
+                                                   size_bytes);
+  } else {
+    auto memory = is_reader ? ranks::AllocateAnonymous(size_bytes) : ranks::AllocateAnonymous(0);
+    LMDBIO_TRY(buffers.memory, ranks::ForAll(host, std::move(memory)));
+    buffers.mine = buffers.memory->bytes();
+  }
+  if (is_reader) Touch(buffers, request.memory);
+  return buffers;
 }
 
 }  // namespace
@@ -139,13 +174,10 @@ Result<RawResult> MeasureRaw(ranks::Group& group, const RawBenchOptions& request
   LMDBIO_TRY(const auto host, group.SplitByHost());
   LMDBIO_TRY(const Role role, FindRole(group, *host, request.readers_per_host));
   const RawPart part = PartOf(request, *total, role);
-  LMDBIO_TRY(const auto memory, AllocateBuffers(*host, request, *total));
-  const uint64_t buffer_bytes = memory->bytes().size() / static_cast<uint64_t>(host->size());
-  const MutableBytes buffer =
-      memory->bytes().subspan(buffer_bytes * static_cast<uint64_t>(host->rank()), buffer_bytes);
-  // The first touch of a page allocates it. That happens before the clock starts, and on the rank
-  // that reads into it.
-  if (!part.transfers.empty()) std::memset(buffer.data(), 0, buffer.size());
+  LMDBIO_TRY(const Buffers buffers,
+             AllocateBuffers(*host, request, *total, !part.transfers.empty()));
+  const MutableBytes buffer = buffers.mine;
+  result.memory_words = buffers.words;
   Result<std::unique_ptr<file::BlockEngine>> engine = file::OpenBlockEngine(
       request.data_path, {request.engine, request.cache, request.queue_depth, buffer});
   LMDBIO_TRY_VOID(ranks::Agree(group, engine ? Status() : Fail(std::move(engine).error())));

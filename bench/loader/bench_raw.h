@@ -14,6 +14,14 @@
 
 namespace lmdbio::tools {
 
+// The memory that is read into. Its page size decides the number of segments of a direct read, and
+// so the rate of many devices.
+enum class RawMemory {
+  kBest,    // private, huge pages if the system has them: the rate is that of the storage
+  kWindow,  // as the loader's window: shared by the ranks of a host, huge pages if possible
+  kSmall,   // private, small pages
+};
+
 struct RawBenchOptions {
   std::string data_path;
   file::EngineKind engine = file::EngineKind::kUring;
@@ -25,6 +33,7 @@ struct RawBenchOptions {
   uint64_t sample_bytes = 0;                      // most bytes in random order; 0: no limit
   CacheState cache_state = CacheState::kAsItWas;  // before reading
   uint32_t readers_per_host = 1;  // the first ranks of each host read, each its own part
+  RawMemory memory = RawMemory::kBest;
 };
 
 struct RawResult {
@@ -32,6 +41,9 @@ struct RawResult {
   uint64_t requests = 0;
   int readers = 0;  // readers of all hosts
   std::string cache_words;
+  // The memory that rank 0 read into, as "private memory, all in huge pages". Empty if it did not
+  // read.
+  std::string memory_words;
   double seconds = 0;  // time of the slowest reader
   double bytes_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };

@@ -44,6 +44,7 @@ using lmdbio::tools::Invocation;
 using lmdbio::tools::Misuse;
 using lmdbio::tools::ParseSize;
 using lmdbio::tools::RawBenchOptions;
+using lmdbio::tools::RawMemory;
 using lmdbio::tools::RawResult;
 using lmdbio::tools::ReadBenchOptions;
 using lmdbio::tools::SetLoaderOptions;
@@ -69,6 +70,9 @@ T Choose(const Invocation& invocation, const char* name,
 
 constexpr std::array<std::pair<const char*, EngineKind>, 3> kEngines = {
     {{"mmap", EngineKind::kMmap}, {"pread", EngineKind::kPread}, {"uring", EngineKind::kUring}}};
+
+constexpr std::array<std::pair<const char*, RawMemory>, 3> kRawMemories = {
+    {{"best", RawMemory::kBest}, {"window", RawMemory::kWindow}, {"small", RawMemory::kSmall}}};
 
 constexpr uint64_t kTransferBytesMax = uint64_t{1} << 30;  // every transfer needs memory
 
@@ -137,6 +141,14 @@ CacheState CacheStateOf(const Invocation& invocation) {
 
 // --- raw ---
 
+void DescribeRawMemory(po::options_description_easy_init options) {
+  options("raw-memory",
+          po::value<std::string>()->default_value("best")->value_name("best|window|small"),
+          "memory of raw reads. best: private, in huge pages (2 MiB) if the system has them; "
+          "window: as that of the loader, which the ranks of a host share; small: private, in "
+          "pages of 4 KiB");
+}
+
 void DescribeRaw(po::options_description_easy_init options) {
   options("engine", po::value<std::string>()->default_value("all")->value_name("LIST"),
           "engines: mmap, pread, uring, several of them, or all")  //
@@ -153,6 +165,7 @@ void DescribeRaw(po::options_description_easy_init options) {
       ("warm-caches", "read the file into the page cache of every host before each run")          //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"), "runs of each kind")  //
       ("json", po::value<std::string>()->value_name("FILE"), "write all runs to FILE");
+  DescribeRawMemory(options);
 }
 
 struct RawRow {
@@ -250,23 +263,24 @@ Status Raw(const Invocation& invocation) {
   common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
   common.is_random = invocation.has("random");
   common.cache_state = CacheStateOf(invocation);
+  common.memory = Choose(invocation, "raw-memory", kRawMemories);
   // No host has more ranks than the group, so every rank reads.
   common.readers_per_host = static_cast<uint32_t>(group->size());
   std::vector<RawRow> rows = RawRows(invocation, common);
   LMDBIO_TRY(const std::string data_path, FindFile(*group, invocation.operand("FILE")));
   const int repeat = RepeatCount(invocation);
-  std::string cache;
+  RawResult last;
   // Repetitions are the outer loop, so a slow phase of the storage affects all rows alike.
   for (int i = 0; i < repeat; ++i) {
     for (RawRow& row : rows) {
       row.request.data_path = data_path;
-      LMDBIO_TRY(const RawResult result, lmdbio::tools::MeasureRaw(*group, row.request));
-      row.rates.push_back(result.bytes_per_s());
-      cache = result.cache_words;
+      LMDBIO_TRY(last, lmdbio::tools::MeasureRaw(*group, row.request));
+      row.rates.push_back(last.bytes_per_s());
     }
   }
   if (group->rank() != 0) return {};
-  ordered_json outcome = DescribeRun(*group, cache);
+  ordered_json outcome = DescribeRun(*group, last.cache_words);
+  outcome["raw_memory"] = last.memory_words;
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(Headline(outcome) + RawTable(rows)));
   if (!invocation.has("json")) return {};
   outcome["runs"] = RawJson(rows);
@@ -344,6 +358,7 @@ void DescribeRead(po::options_description_easy_init options) {
        "runs of each strategy, interleaved")                                              //
       ("verify", "compare the delivered records with a serial pass of liblmdb's cursor")  //
       ("plot", po::value<std::string>()->value_name("FILE"), "draw the rates as bars (SVG)");
+  DescribeRawMemory(options);
 }
 
 std::vector<std::string> Strategies(const Invocation& invocation) {
@@ -384,6 +399,7 @@ struct ReadSeries {
   std::string order;
   RawBenchOptions raw;
   int raw_reader_count = 0;  // set by the first raw run
+  std::string raw_memory;    // set by the first raw run
   std::string cache_words;   // set when the first run is prepared
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
@@ -464,6 +480,7 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
     LMDBIO_TRY(const RawResult raw, lmdbio::tools::MeasureRaw(group, plan.raw));
     run.raw_bytes_per_s = raw.bytes_per_s();
     plan.raw_reader_count = raw.readers;
+    plan.raw_memory = raw.memory_words;
   }
   LMDBIO_TRY(plan.cache_words,
              lmdbio::tools::PrepareCache(group, plan.cache_state, plan.raw.data_path));
@@ -513,11 +530,11 @@ Status WriteReports(const Invocation& invocation, ordered_json outcome,
 
 std::string RawRemark(const ReadSeries& plan, const std::vector<BenchRun>& runs) {
   if (!plan.measures_raw) return "# raw: not measured\n";
-  std::string text =
-      fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s)\n",
-                  lmdbio::file::EngineKindName(plan.raw.engine),
-                  plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
-                  plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw_reader_count);
+  std::string text = fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s), into {}\n",
+                                 lmdbio::file::EngineKindName(plan.raw.engine),
+                                 plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
+                                 plan.raw.transfer_bytes, plan.raw.queue_depth,
+                                 plan.raw_reader_count, plan.raw_memory);
   if (plan.raw.is_random) text.insert(text.size() - 1, ", in random order");
   std::vector<double> raw;
   for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
@@ -579,6 +596,7 @@ Status Read(const Invocation& invocation) {
       invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
   plan.cache_state = CacheStateOf(invocation);
   plan.raw.cache_state = plan.cache_state;
+  plan.raw.memory = Choose(invocation, "raw-memory", kRawMemories);
   plan.measures_raw = !invocation.has("no-raw");
   plan.strategies = Strategies(invocation);
   const int repeat = RepeatCount(invocation);

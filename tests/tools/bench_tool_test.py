@@ -79,6 +79,8 @@ class BenchTool(unittest.TestCase):
                 (["--transfer-size"], ("raw", "-t", "18446744073709551615")),
                 (["--transfer-size"], ("raw", "-t", "17179869184G")),
                 (["--direct"], ("raw", "--direct", "x")),
+                (["--raw-memory", "best, window, small"], ("raw", "--raw-memory", "x")),
+                (["--raw-memory", "best, window, small"], ("read", "--raw-memory", "x")),
                 (["--queue-depth"], ("raw", "-q", "0")), (["--size"], ("raw", "--size", "-1")),
                 (["'nothing'", "lmm-dio-prov-coal"], ("read", "--strategy", "nothing")),
                 (["--strategy"], ("read", "--strategy", ",")),
@@ -280,6 +282,26 @@ class BenchTool(unittest.TestCase):
                 self.assertEqual("in place" in one["how"], words == "warm", one["how"])
             report = bench_program.report(2, "raw", option, "--repeat", 1, self.equal / "data.mdb")
             self.assertIn(words, report["cache_state"])
+
+    def test_raw_memory_is_chosen_and_named(self):
+        names = {"best": "private memory", "window": "shared memory",
+                 "small": "private memory, 0 %"}
+        for memory, words in names.items():
+            report = bench_program.report(2, "raw", "--raw-memory", memory, "--repeat", 1,
+                                          self.equal / "data.mdb")
+            self.assertIn(words, report["raw_memory"])
+            outcome = run(2, "read", "--raw-memory", memory, "--repeat", 1, self.equal)
+            self.assertIn(f"1 reader(s), into {words}", outcome.output)
+
+    def test_huge_pages_can_be_switched_off(self):
+        best = bench_program.report(1, "raw", "--repeat", 1, self.equal / "data.mdb")
+        has_huge = not best["raw_memory"].endswith(" 0 % in huge pages")
+        for ranks in (1, 3):
+            for word in ("auto", "off"):
+                report = bench_program.report(ranks, "read", "--strategy", "scan", "--huge-pages",
+                                              word, "--no-raw", "--repeat", 1, self.equal)
+                how = report["runs"][0]["how"]
+                self.assertEqual("in huge pages" in how, has_huge and word == "auto", how)
 
     def test_raw_rate_can_be_left_out(self):
         report = bench_program.report(2, "read", "--no-raw", "--repeat", 1, self.digits)

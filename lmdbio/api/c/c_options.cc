@@ -141,6 +141,11 @@ constexpr ChoiceNumber<load::ReuseAmong> kReuseAmongNumbers[] = {
     {LMDBIO_REUSE_AMONG_HOST, load::ReuseAmong::kHost},
 };
 
+constexpr ChoiceNumber<load::HugePageUse> kHugePageUseNumbers[] = {
+    {LMDBIO_HUGE_PAGES_AUTO, load::HugePageUse::kAuto},
+    {LMDBIO_HUGE_PAGES_OFF, load::HugePageUse::kOff},
+};
+
 Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LoaderOptions to;
   LMDBIO_TRY_VOID(TakeField("options.database_name", from.database_name, to.database_name));
@@ -178,6 +183,8 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
       TakeField("options.reuse_among", from.reuse_among, kReuseAmongNumbers, to.reuse_among));
   LMDBIO_TRY_VOID(TakeField("options.cache", from.cache, to.cache));
   LMDBIO_TRY_VOID(TakeField("options.stagger", from.stagger, to.stagger));
+  LMDBIO_TRY_VOID(
+      TakeField("options.huge_pages", from.huge_pages, kHugePageUseNumbers, to.huge_pages));
   return to;
 }
 // End generated TakeFields.

@@ -155,6 +155,14 @@ enum lmdbio_reuse_among {
   /* Another rank of the same host in each pass. */
   LMDBIO_REUSE_AMONG_HOST = 1
 };
+
+/* The page size of the memory that batches are read into. */
+enum lmdbio_huge_pages {
+  /* Huge pages (2 MiB), as far as the system has them; a note tells the reason if it has none. */
+  LMDBIO_HUGE_PAGES_AUTO = 0,
+  /* Small pages. Direct reads are slower; the memory grows in steps of 4 KiB. */
+  LMDBIO_HUGE_PAGES_OFF = 1
+};
 /* End generated enums. */
 
 /* The receiver of notes: one line for each compromise that the library made, for example because a
@@ -255,6 +263,8 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   /* The number of readers of the job that read at a time, with strategies in which they take
    * turns. 0: a trial of the first slots of the stream decides. */
   uint32_t stagger;
+  /* enum lmdbio_huge_pages. The page size of the memory that batches are read into. */
+  int huge_pages;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 

@@ -24,10 +24,32 @@ constexpr auto kCloseLimit = std::chrono::seconds(10);
 // A file of at least this size is read long enough that a measurement of the storage pays.
 constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
-// Huge pages save TLB misses, if the kernel has them for shared memory (dissertation 3.3). A
-// refusal does not matter.
-void AdviseHugePages(const ranks::SharedMemory& memory) {
-  ::madvise(memory.bytes().data(), memory.bytes().size(), MADV_HUGEPAGE);
+// The distance behind the newest slot up to which window memory is prepared: two slots.
+constexpr uint64_t kPreparedAheadBytes = 16 << 20;
+
+// Systems that allow huge pages of shared memory on request then give them at the first touch.
+void AdviseHugePages(const ranks::SharedMemory& memory, HugePageUse use) {
+  ::madvise(memory.bytes().data(), memory.bytes().size(),
+            use == HugePageUse::kOff ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+}
+
+// Collective over the host. Memory with room for the states of its huge pages behind `size_bytes`.
+Result<std::unique_ptr<ranks::SharedMemory>> AllocatePages(ranks::Group& host, uint64_t size_bytes,
+                                                           HugePageUse use) {
+  LMDBIO_TRY(auto memory,
+             host.AllocateShared(size_bytes + ranks::HugePages::StateBytes(size_bytes)));
+  AdviseHugePages(*memory, use);
+  return memory;
+}
+
+// memory      of AllocatePages
+// size_bytes  as given to it
+// used_bytes  the first bytes of the memory, which large reads fill
+std::unique_ptr<ranks::HugePages> HugePagesOf(const ranks::SharedMemory& memory,
+                                              uint64_t size_bytes, uint64_t used_bytes,
+                                              ranks::HugePageOptions options) {
+  return std::make_unique<ranks::HugePages>(memory.bytes().first(used_bytes),
+                                            memory.bytes().subspan(size_bytes), std::move(options));
 }
 
 }  // namespace
@@ -66,10 +88,11 @@ Status HostRuntime::OpenInPlace() {
 Status HostRuntime::OpenWindow() {
   const uint64_t budget_bytes = context_.options.memory_budget_bytes;
   WindowShape shape{context_.member.host->size(), context_.member.reader_count, 0};
-  shape.ring_bytes =
-      (budget_bytes - Window::BytesNeeded(shape)) / kStretchAlignBytes * kStretchAlignBytes;
+  const uint64_t table_bytes =
+      Window::BytesNeeded(shape) + ranks::HugePages::StateBytes(budget_bytes);
+  shape.ring_bytes = (budget_bytes - table_bytes) / kStretchAlignBytes * kStretchAlignBytes;
   Result<std::unique_ptr<ranks::SharedMemory>> memory =
-      context_.member.host->AllocateShared(Window::BytesNeeded(shape));
+      AllocatePages(*context_.member.host, Window::BytesNeeded(shape), context_.options.huge_pages);
   Status allocated;
   if (memory) {
     window_memory_ = std::move(*memory);
@@ -82,7 +105,6 @@ Status HostRuntime::OpenWindow() {
       !window_memory_->note().empty()) {
     context_.notes.Add(std::string(window_memory_->note()));
   }
-  AdviseHugePages(*window_memory_);
   window_.emplace(window_memory_->bytes(), shape, context_.member.host->rank(),
                   context_.group.rank());
   return WatchPeers();
@@ -141,12 +163,12 @@ Status HostRuntime::OpenFileCache() {
   LMDBIO_TRY(const uint64_t room, LeastMemoryRoom());
   const FileCaching caching = KeepingFor(decision, context_.options, room);
   if (caching == FileCaching::kNone) return {};
-  Result<std::unique_ptr<ranks::SharedMemory>> memory = context_.member.host->AllocateShared(
-      FileCache::BytesNeeded(decision.snapshot->file_size_bytes));
+  Result<std::unique_ptr<ranks::SharedMemory>> memory = AllocatePages(
+      *context_.member.host, FileCache::BytesNeeded(decision.snapshot->file_size_bytes),
+      context_.options.huge_pages);
   if (memory) {
     caching_ = caching;
     cache_memory_ = std::move(*memory);
-    AdviseHugePages(*cache_memory_);
   } else if (context_.member.reader_index == 0) {
     context_.notes.Add(memory.error().message() + ": the file cache is off");
   }
@@ -256,6 +278,23 @@ Status HostRuntime::PreparePages() {
   return {};
 }
 
+// Huge pages for the memory that direct reads fill. The window is prepared as far as the slots to
+// come will use it, and the file cache to its end, because the stream will need all of it.
+void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
+  if (context_.options.huge_pages == HugePageUse::kOff || context_.decision.is_in_place) return;
+  const CoreList& cores = context_.member.placement.input;
+  window_pages_ = HugePagesOf(
+      *window_memory_, Window::BytesNeeded(window_->shape()), window_->ring().size(),
+      {.ahead_bytes = kPreparedAheadBytes, .ahead_end = limits.wrap_bytes, .cores = cores});
+  parts_.huge.window = window_pages_.get();
+  if (!cache_memory_) return;
+  const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
+  const uint64_t cache_bytes = FileCache::BytesNeeded(file_bytes);
+  cache_pages_ = HugePagesOf(*cache_memory_, cache_bytes, cache_bytes,
+                             {.ahead_bytes = file_bytes, .ahead_end = file_bytes, .cores = cores});
+  parts_.huge.cache = cache_pages_.get();
+}
+
 // Does everything of the reader that can fail, so that the ranks can agree before a thread starts.
 Status HostRuntime::PrepareReader() {
   if (!context_.member.is_reader()) return {};
@@ -267,6 +306,7 @@ Status HostRuntime::PrepareReader() {
                                 context_.member.host->size(), context_.member.ranks.rank_count,
                                 window_->ring().size());
   limits.keeping = caching_;
+  PrepareHugePages(limits);
   parts_.window = &*window_;
   parts_.notes = &context_.notes;
   parts_.guard = &guard;

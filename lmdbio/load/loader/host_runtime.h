@@ -29,6 +29,7 @@
 #include "lmdbio/load/slots/in_place_view.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/window.h"
+#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::load {
 
@@ -90,6 +91,7 @@ class HostRuntime {
   std::function<ReadCost()> CostOfReads() const;
   Status PrepareReader();
   Status PreparePages();
+  void PrepareHugePages(const SlotLimits& limits);
 
   OpenContext context_;
   ReaderLinks links_;                                   // until locator and reader take them
@@ -99,10 +101,12 @@ class HostRuntime {
   std::optional<InPlaceView> in_place_;
   std::unique_ptr<ranks::SharedMemory> window_memory_;
   std::unique_ptr<ranks::SharedMemory> cache_memory_;
-  FileCaching caching_ = FileCaching::kNone;  // kNone unless cache_memory_ exists
-  std::optional<Window> window_;              // in window_memory_
-  SlotReaderParts parts_;                     // until the reader takes them
-  std::unique_ptr<SlotReader> reader_;        // after everything that it borrows
+  std::unique_ptr<ranks::HugePages> window_pages_;  // of a reader, in window_memory_
+  std::unique_ptr<ranks::HugePages> cache_pages_;   // of a reader, in cache_memory_
+  FileCaching caching_ = FileCaching::kNone;        // kNone unless cache_memory_ exists
+  std::optional<Window> window_;                    // in window_memory_
+  SlotReaderParts parts_;                           // until the reader takes them
+  std::unique_ptr<SlotReader> reader_;              // after everything that it borrows
 };
 
 }  // namespace lmdbio::load

@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 30> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 31> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -137,6 +137,11 @@ inline constexpr std::array<OptionInfo, 30> kOptionInfos = {{
      OptionUnit::kOther,
      "The number of readers of the job that read at a time, with strategies in which they take "
      "turns. 0: a trial of the first slots of the stream decides."},
+    {"huge_pages", "huge-pages", "auto|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
+     OptionUnit::kOther,
+     "The page size of the memory that batches are read into. auto: Huge pages (2 MiB), as far "
+     "as the system has them; a note tells the reason if it has none. off: Small pages. Direct "
+     "reads are slower; the memory grows in steps of 4 KiB."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{
@@ -211,6 +216,12 @@ inline constexpr std::array<OptionChoice<file::CachePolicy>, 2> kCachePolicyChoi
 }};
 constexpr const auto& ChoicesOf(file::CachePolicy) { return kCachePolicyChoices; }
 
+inline constexpr std::array<OptionChoice<HugePageUse>, 2> kHugePageUseChoices = {{
+    {"auto", HugePageUse::kAuto},
+    {"off", HugePageUse::kOff},
+}};
+constexpr const auto& ChoicesOf(HugePageUse) { return kHugePageUseChoices; }
+
 // Calls visit(info, field) for every option, in the order of kOptionInfos.
 template <typename Options, typename Visitor>
 void VisitOptions(Options& options, Visitor&& visit) {
@@ -244,6 +255,7 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[27], options.reuse_among);
   visit(kOptionInfos[28], options.cache);
   visit(kOptionInfos[29], options.stagger);
+  visit(kOptionInfos[30], options.huge_pages);
 }
 // clang-format on
 

@@ -27,6 +27,12 @@ enum class SnapshotMode {
   kPinned,      // a read transaction of liblmdb keeps the pages in place; needs the lock file
 };
 
+// The page size of the memory that reads fill (ranks/shm/huge_pages.h).
+enum class HugePageUse {
+  kAuto,  // huge pages as far as the system has them
+  kOff,   // small pages
+};
+
 struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Begin generated LoaderOptions: scripts/generate_options.py, from api/options.toml.
   // --- Data
@@ -95,6 +101,8 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // its page cache. If a process truncates the file meanwhile, the system ends this process with
   // SIGBUS. Only with strategy auto; not with snapshot = optimistic.
   bool allow_map = true;
+  // The page size of the memory that batches are read into.
+  HugePageUse huge_pages = HugePageUse::kAuto;
 
   // --- Reading
   // The number of ranks of each host that read.

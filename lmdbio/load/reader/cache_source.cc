@@ -14,9 +14,14 @@ namespace {
 
 class CacheSource final : public SlotSource {
  public:
-  CacheSource(std::unique_ptr<FileCache> cache, ReadEngine& engine, const BlockRepair& repair,
-              const SlotQueue& slots, ReaderTally& tally)
-      : cache_(std::move(cache)), engine_(engine), repair_(repair), slots_(slots), tally_(tally) {}
+  CacheSource(std::unique_ptr<FileCache> cache, ranks::HugePages* pages, ReadEngine& engine,
+              const BlockRepair& repair, const SlotQueue& slots, ReaderTally& tally)
+      : cache_(std::move(cache)),
+        pages_(pages),
+        engine_(engine),
+        repair_(repair),
+        slots_(slots),
+        tally_(tally) {}
 
   void Plan(SlotInFlight& slot) override {
     slot.chunks.clear();
@@ -25,6 +30,8 @@ class CacheSource final : public SlotSource {
     cache_->TakeMissing(slot.slot.plan.blocks(), slot.chunks);
     slot.read_bytes = 0;
     for (const Extent& chunk : slot.chunks) slot.read_bytes += chunk.length_bytes;
+    if (pages_ == nullptr) return;
+    for (const Extent& chunk : slot.chunks) pages_->PrepareAhead(chunk);
   }
 
   Status Begin(SlotInFlight& slot) override {
@@ -34,6 +41,7 @@ class CacheSource final : public SlotSource {
     reads_.clear();
     for (size_t i = 0; i < slot.chunks.size(); ++i) {
       const auto [offset, length_bytes] = slot.chunks[i];
+      if (pages_ != nullptr) pages_->Prepare(slot.chunks[i]);
       reads_.push_back({offset, cache_->memory().subspan(offset, length_bytes),
                         ReadTag{slot.slot.number, i}.Pack()});
     }
@@ -61,6 +69,7 @@ class CacheSource final : public SlotSource {
 
  private:
   std::unique_ptr<FileCache> cache_;
+  ranks::HugePages* pages_;  // may be null
   ReadEngine& engine_;
   BlockRepair repair_;
   const SlotQueue& slots_;
@@ -70,10 +79,11 @@ class CacheSource final : public SlotSource {
 
 }  // namespace
 
-std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache, ReadEngine& engine,
+std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache,
+                                            ranks::HugePages* pages, ReadEngine& engine,
                                             const BlockRepair& repair, const SlotQueue& slots,
                                             ReaderTally& tally) {
-  return std::make_unique<CacheSource>(std::move(cache), engine, repair, slots, tally);
+  return std::make_unique<CacheSource>(std::move(cache), pages, engine, repair, slots, tally);
 }
 
 }  // namespace lmdbio::load

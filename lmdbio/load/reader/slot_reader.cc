@@ -47,7 +47,8 @@ void SlotReader::OpenSources() {
   source_ = MakeWindowSource({parts_.window, engine_.get(), repair, part, part_count,
                               parts_.plan_options.block_bytes_max, std::move(parts_.measure_cost)});
   if (parts_.kept) {
-    cache_source_ = MakeCacheSource(std::move(parts_.kept), *engine_, repair, queue_, tally_);
+    cache_source_ = MakeCacheSource(std::move(parts_.kept), parts_.huge.cache, *engine_, repair,
+                                    queue_, tally_);
   }
 }
 
@@ -60,6 +61,14 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   counters.turn_s += located.turn_s;
   counters.missed_pages += located.missed_pages;
   counters.redundant_pages += located.redundant_pages;
+}
+
+uint64_t SlotReader::huge_bytes() const {
+  uint64_t bytes = 0;
+  for (const ranks::HugePages* pages : {parts_.huge.window, parts_.huge.cache}) {
+    if (pages != nullptr) bytes += pages->huge_bytes();
+  }
+  return bytes;
 }
 
 void SlotReader::Run() {
@@ -136,6 +145,7 @@ Status SlotReader::Plan() {
   is_ended_ = !*found;
   if (*found) {
     SourceOf(*next).Plan(*next);
+    if (parts_.huge.window != nullptr) parts_.huge.window->PrepareAhead(next->slot.reserved);
     planned_ = std::move(next);
   }
   return {};
@@ -143,8 +153,18 @@ Status SlotReader::Plan() {
 
 Status SlotReader::Begin() {
   SlotInFlight& slot = queue_.Push(std::move(planned_));
+  // Before any read of the slot: pages that a read is filling cannot be exchanged.
+  if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
   LMDBIO_TRY_VOID(SourceOf(slot).Begin(slot));
+  PassNotesOn();
   return EndIfRead(slot);
+}
+
+void SlotReader::PassNotesOn() {
+  for (ranks::HugePages* pages : {parts_.huge.window, parts_.huge.cache}) {
+    if (pages == nullptr) continue;
+    if (std::optional<std::string> note = pages->TakeNote()) parts_.notes->Add(std::move(*note));
+  }
 }
 
 Status SlotReader::Collect(std::chrono::milliseconds limit) {

@@ -37,8 +37,15 @@
 #include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/load/slots/window.h"
 #include "lmdbio/load/turns/stagger.h"
+#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::load {
+
+// The preparation of the memory that reads fill. Null: it keeps its pages. Borrowed.
+struct HugeMemory {
+  ranks::HugePages* window = nullptr;
+  ranks::HugePages* cache = nullptr;  // of the file cache
+};
 
 struct SlotReaderParts {
   Window* window = nullptr;                   // borrowed
@@ -47,6 +54,7 @@ struct SlotReaderParts {
   std::unique_ptr<file::BlockEngine> engine;  // null if records are used in place
   const file::MapSource* map = nullptr;       // null unless records are used in place; borrowed
   std::unique_ptr<FileCache> kept;            // null if no slot is kept
+  HugeMemory huge;
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
   std::unique_ptr<Stagger> stagger;  // null if readers take no turns
@@ -74,6 +82,9 @@ class SlotReader {
   // True once a slot was kept in the file cache. Any thread.
   bool keeps() const { return tally_.kept_slots.load(std::memory_order_relaxed) > 0; }
 
+  // The bytes of the window and of the file cache that are huge pages now. Any thread.
+  uint64_t huge_bytes() const;
+
   // The present text of file::BlockEngine::Describe; "" without an engine. Any thread.
   std::string engine_name() const { return engine_ ? engine_->name() : std::string(); }
 
@@ -89,6 +100,7 @@ class SlotReader {
   Status AwaitTurn();
   Status AwaitSpace();
   Status Begin();
+  void PassNotesOn();
   Status Collect(std::chrono::milliseconds limit);
   Status EndIfRead(SlotInFlight& slot);
   Status EndPart(SlotInFlight& slot);

@@ -28,6 +28,7 @@
 #include "lmdbio/load/slots/file_cache.h"
 #include "lmdbio/load/slots/slot_finisher.h"
 #include "lmdbio/load/slots/window.h"
+#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::load {
 
@@ -86,9 +87,11 @@ struct WindowSourceParts {
 };
 std::unique_ptr<SlotSource> MakeWindowSource(WindowSourceParts parts);
 
+// pages  of the cache's memory; may be null; borrowed
 // slots  the reader's slots in flight: a chunk may belong to several of them
 // tally  counts the slots of this source
-std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache, ReadEngine& engine,
+std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache,
+                                            ranks::HugePages* pages, ReadEngine& engine,
                                             const BlockRepair& repair, const SlotQueue& slots,
                                             ReaderTally& tally);
 

@@ -169,6 +169,7 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   slot.free_after = std::max(reserved->free_after, reused);
   const bool is_elsewhere = limits_.is_in_place || slot.is_kept;
   slot.pages_at = is_elsewhere ? 0 : reserved->at + pages_at;
+  slot.reserved = {reserved->at, size_bytes};
   slot.head = {slot.batches.front().number, slot.batches.size(), reserved->at,
                reserved->at + entries_at, !is_elsewhere};
   return {};

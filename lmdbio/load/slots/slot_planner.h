@@ -52,6 +52,7 @@ struct PlannedSlot {
   ReadPlan plan;
   uint64_t free_after = 0;  // slots that the ranks must release before this one may be filled
   uint64_t pages_at = 0;    // the plan's buffer in the window memory; 0 if the pages lie elsewhere
+  Extent reserved;          // of the window memory, for shares, entries and pages
   SlotHead head;
 };
 

@@ -60,23 +60,25 @@ uint64_t Window::BytesNeeded(const WindowShape& shape) {
   const uint64_t states = sizeof(WindowHeader) +
                           sizeof(RankState) * static_cast<uint64_t>(shape.rank_count) +
                           sizeof(SlotState) * kSlotsMax;
-  return AlignUp(states, kMemoryPageBytes) + shape.ring_bytes;
+  return AlignUp(shape.ring_bytes, kMemoryPageBytes) + AlignUp(states, kMemoryPageBytes);
 }
 
-// Zero bytes are a valid start of every state: no slot announced, nothing released, no failure.
+// The ring comes first, so that it begins with a huge page if the memory does. Zero bytes are a
+// valid start of every state: no slot announced, nothing released, no failure.
 Window::Window(MutableBytes memory, const WindowShape& shape, int rank, int job_rank)
     : shape_(shape),
       rank_(rank),
       job_rank_(job_rank),
-      control_(std::launder(reinterpret_cast<WindowHeader*>(memory.data()))),
+      control_(std::launder(reinterpret_cast<WindowHeader*>(
+          memory.data() + AlignUp(shape.ring_bytes, kMemoryPageBytes)))),
       failure_(control_->failure) {
   LMDBIO_CHECK(memory.size() >= BytesNeeded(shape));
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
-  std::byte* at = memory.data() + sizeof(WindowHeader);
+  std::byte* at = reinterpret_cast<std::byte*>(control_) + sizeof(WindowHeader);
   ranks_ = std::launder(reinterpret_cast<RankState*>(at));
   at += sizeof(RankState) * static_cast<size_t>(shape.rank_count);
   slots_ = std::launder(reinterpret_cast<SlotState*>(at));
-  ring_ = memory.subspan(BytesNeeded(shape) - shape.ring_bytes, shape.ring_bytes);
+  ring_ = memory.first(shape.ring_bytes);
 }
 
 Window::SlotState& Window::slot_state(uint64_t slot) const { return slots_[slot % kSlotsMax]; }

@@ -80,10 +80,10 @@ class Loader:
                  epoch: int = 0, state: Optional[Dict[str, Any]] = None, num_shards: int = 1,
                  shard_id: int = 0, memory_budget_bytes: int = 256 << 20,
                  keep_bytes: Optional[int] = 0, prefetch_batches: Optional[int] = 0,
-                 allow_map: bool = True, readers_per_host: int = 1, queue_depth: int = 32,
-                 block_bytes: int = 1 << 20, strategy: str = "auto", engine: Optional[str] = None,
-                 placement: Optional[str] = None, cache: Optional[str] = None,
-                 stagger: Optional[int] = 0) -> None:
+                 allow_map: bool = True, huge_pages: str = "auto", readers_per_host: int = 1,
+                 queue_depth: int = 32, block_bytes: int = 1 << 20, strategy: str = "auto",
+                 engine: Optional[str] = None, placement: Optional[str] = None,
+                 cache: Optional[str] = None, stagger: Optional[int] = 0) -> None:
         """Opens the database and begins to read.
 
         path                 A directory with data.mdb, or a data file.
@@ -161,6 +161,10 @@ class Loader:
                              and the whole file is in its page cache. If a process truncates the
                              file meanwhile, the system ends this process with SIGBUS. Only with
                              strategy auto; not with snapshot = optimistic.
+        huge_pages           The page size of the memory that batches are read into. "auto": Huge
+                             pages (2 MiB), as far as the system has them; a note tells the reason
+                             if it has none. "off": Small pages. Direct reads are slower; the memory
+                             grows in steps of 4 KiB.
 
         Reading:
         readers_per_host     The number of ranks of each host that read.
@@ -198,7 +202,7 @@ class Loader:
             share=share, seed=seed, block_records=block_records, group_batches=group_batches,
             reuse=reuse, reuse_among=reuse_among, epoch=epoch, state=state, num_shards=num_shards,
             shard_id=shard_id, memory_budget_bytes=memory_budget_bytes, keep_bytes=keep_bytes,
-            prefetch_batches=prefetch_batches, allow_map=allow_map,
+            prefetch_batches=prefetch_batches, allow_map=allow_map, huge_pages=huge_pages,
             readers_per_host=readers_per_host, queue_depth=queue_depth, block_bytes=block_bytes,
             strategy=strategy, engine=engine, placement=placement, cache=cache, stagger=stagger))
     # End generated Loader.

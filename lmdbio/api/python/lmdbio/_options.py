@@ -48,6 +48,7 @@ class Options(ctypes.Structure):
         ("reuse_among", ctypes.c_int),
         ("cache", ctypes.c_char_p),
         ("stagger", ctypes.c_uint32),
+        ("huge_pages", ctypes.c_int),
     ]
 
 
@@ -113,6 +114,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "reuse_among": ("enum", {"rank": 0, "host": 1}, "rank"),
     "cache": ("name", {"buffered": 0, "direct": 1}, None),
     "stagger": ("number", {}, 0),
+    "huge_pages": ("enum", {"auto": 0, "off": 1}, "auto"),
 }
 
 GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]
