@@ -306,6 +306,7 @@ static void test_wrong_options(void) {
 
 /* The child does not touch the open objects of its parent, and reports that. */
 static void test_fork(void) {
+  if (!c_check_can_fork()) return;
   lmdbio_options options = LMDBIO_OPTIONS_INIT;
   options.global_batch_size = 7;
   lmdbio_loader* loader = open_digits(&options);

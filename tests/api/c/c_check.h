@@ -15,6 +15,16 @@ static int c_check_failures = 0;
     }                                                                               \
   } while (0)
 
+/* 0 under the thread sanitizer, whose state does not survive a fork while threads run. */
+static inline int c_check_can_fork(void) {
+#ifdef __SANITIZE_THREAD__
+  fprintf(stderr, "skipped: a fork beside threads, under the thread sanitizer\n");
+  return 0;
+#else
+  return 1;
+#endif
+}
+
 /* Checks a status, and prints the message of its handle if it is another. */
 #define CHECK_STATUS(expected, call, message)                                                      \
   do {                                                                                             \

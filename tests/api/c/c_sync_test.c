@@ -447,6 +447,7 @@ static void test_operation_after_close(void) {
 }
 
 static void test_fork(void) {
+  if (!c_check_can_fork()) return;
   lmdbio_sync* sync = open_sync(NULL);
   float value = 3;
   lmdbio_sync_op *op = NULL, *other = NULL;
