@@ -38,8 +38,8 @@ MAY_INCLUDE = {
     "load/order": ["base"],
     "load/plan": ["base", "file/format", "file/layout", "file/blocks", "load/order"],
     "load/locate": [
-        "base", "file/format", "file/layout", "file/provenance", "file/io", "file/source",
-        "ranks/shm", "ranks/group", "ranks/net", "load/order"],
+        "base", "file/format", "file/layout", "file/provenance", "file/io", "file/blocks",
+        "file/source", "ranks/shm", "ranks/group", "ranks/net", "load/order"],
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/slots": [

@@ -226,8 +226,23 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
     default:
       return MakeScanLocator(database, std::move(links_.gather),
                              shared_layout_ ? &*shared_layout_ : nullptr,
-                             context_.member.placement.input);
+                             context_.member.placement.input, JointWalkOf());
   }
+}
+
+// One reader that passes over the whole file in its order, past the page cache, may read leaf pages
+// and values together.
+std::optional<JointWalk> HostRuntime::JointWalkOf() const {
+  const LoaderOptions& options = context_.options;
+  const OpenDecision& decision = context_.decision;
+  const bool is_whole_pass = options.order == Order::kSequential && context_.first_batch == 0;
+  const bool is_only_reader = context_.member.is_only_host && context_.member.reader_count == 1;
+  const bool reads_slots = !decision.is_in_place && caching_ != FileCaching::kAll;
+  if (!is_whole_pass || !is_only_reader || !reads_slots) return std::nullopt;
+  if (decision.cache != file::CachePolicy::kDirect) return std::nullopt;
+  return JointWalk{context_.file.data_path,
+                   {decision.engine, decision.cache, options.queue_depth, {}, true},
+                   StreamBytes(decision, options)};
 }
 
 // The storage is measured by the reading thread, when a slot first has many small reads. All

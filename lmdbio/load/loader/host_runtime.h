@@ -88,6 +88,7 @@ class HostRuntime {
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeSharedLayoutUser(const file::Database& database);
+  std::optional<JointWalk> JointWalkOf() const;
   std::function<ReadCost()> CostOfReads() const;
   Status PrepareReader();
   Status PreparePages();

@@ -305,15 +305,18 @@ FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
   return fits && is_small ? FileCaching::kScattered : FileCaching::kNone;
 }
 
+uint64_t StreamBytes(const OpenDecision& facts, const LoaderOptions& options) {
+  if (options.max_batches == 0) return ~uint64_t{0};
+  const double bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
+  return bytes < 1e18 ? static_cast<uint64_t>(bytes) : ~uint64_t{0};
+}
+
 bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
   if (staggering == Staggering::kNone || facts.is_in_place) return false;
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
-  // A stream without an end outlasts every trial.
-  if (options.max_batches == 0) return true;
-  const double stream_bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
   const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
-  return stream_bytes >=
+  return static_cast<double>(StreamBytes(facts, options)) >=
          kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
 }
 

@@ -78,6 +78,9 @@ uint64_t PageBytesOf(const file::Database& database);
 FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
                        uint64_t room_bytes);
 
+// The bytes of the pages that the stream will need; no limit for a stream without end.
+uint64_t StreamBytes(const OpenDecision& facts, const LoaderOptions& options);
+
 // True if the readers of a job may have to take turns.
 bool MayStagger(const OpenDecision& facts, const LoaderOptions& options);
 

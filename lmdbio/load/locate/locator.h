@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lmdbio/base/placement.h"
+#include "lmdbio/file/blocks/block_engine.h"
 #include "lmdbio/file/layout/database.h"
 #include "lmdbio/file/layout/layout.h"
 #include "lmdbio/file/provenance/provenance.h"
@@ -25,10 +27,18 @@ namespace lmdbio::load {
 
 // The counters of all batches together (dissertation 4.3.3). Times are seconds.
 struct LocatorCounters {
-  uint64_t missed_pages = 0;     // needed, but not among the guessed ones
-  uint64_t redundant_pages = 0;  // guessed, but not needed
-  double fetch_s = 0;            // asleep for guessed pages
-  double turn_s = 0;             // asleep until another host has sent its cursor or locations
+  uint64_t missed_pages = 0;        // needed, but not among the guessed ones
+  uint64_t redundant_pages = 0;     // guessed, but not needed
+  double fetch_s = 0;               // asleep for guessed pages
+  double turn_s = 0;                // asleep until another host has sent its cursor or locations
+  file::EngineCounters reads = {};  // of blocks that the locator hands over (CopyWalked)
+};
+
+// A walk that reads the values along with the leaf pages (walked_source.h).
+struct JointWalk {
+  std::string data_path;
+  file::EngineOptions engine;
+  uint64_t stream_bytes = ~uint64_t{0};  // of the pages that the stream will need
 };
 
 // Threads: one at a time.
@@ -61,6 +71,11 @@ class Locator {
   virtual Result<bool> BeginGroup(const BatchGroup& /*group*/) { return true; }
   virtual Status EndGroup() { return {}; }
   virtual Status Drain() { return {}; }
+
+  // Copies bytes of the file that the locator has read already, or will read soon: it then sleeps
+  // until they are there. False if it does not have them. Only a joint walk has (block_pool.h).
+  // file  [not empty]
+  virtual bool CopyWalked(const Extent& /*file*/, MutableBytes /*to*/) { return false; }
 
   // Sends the failure of this reader to the readers of other hosts.
   virtual void Abandon(const Error& /*why*/) {}
@@ -103,9 +118,12 @@ std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std:
 // gather    if hosts share the walk; else null. If a host leaves, this one continues alone
 // host      gets the layout for the other readers of the host; null if there are none; borrowed
 // cores     for the thread; empty: any
+// joint     if the walk may read values along with leaf pages, for a stream in key order from the
+//           first record on. Requires: gather and host are null
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
-                                         SharedLayout* host, CoreList cores = {});
+                                         SharedLayout* host, CoreList cores = {},
+                                         std::optional<JointWalk> joint = std::nullopt);
 
 // Looks records up in the layout that another reader of the host publishes.
 // host          borrowed

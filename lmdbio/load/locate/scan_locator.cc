@@ -1,4 +1,5 @@
-// The locator of `scan`: a thread walks the leaf pages ahead of the reads.
+// The locator of `scan`: a thread walks the leaf pages ahead of the reads. A joint walk also reads
+// the values between the leaf pages, and the reader copies them (walked_source.h).
 //
 // The walk goes in steps of some leaf pages. The first steps are small, so that the first records
 // are known at once. Each step yields a layout part. The parts are kept for later epochs. Several
@@ -16,29 +17,62 @@
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/file/layout/page_walk.h"
+#include "lmdbio/load/locate/block_pool.h"
 #include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/locate/walked_source.h"
 
 namespace lmdbio::load {
 namespace {
 
 constexpr size_t kFirstStepLeaves = 64;
 constexpr size_t kStepLeavesMax = 1024;
+// The bytes of the file that one step of a joint walk covers. The first is small here, too.
+constexpr uint64_t kJointStepBytes = 4 << 20;
+constexpr size_t kJointFirstLeaves = 2;
 
 class ScanLocator final : public Locator {
  public:
   ScanLocator(const file::Database& database, std::unique_ptr<LayoutAllGather> gather,
-              SharedLayout* host, CoreList cores)
-      : database_(database), gather_(std::move(gather)), host_(host) {
+              SharedLayout* host, CoreList cores, std::optional<JointWalk> joint)
+      : database_(database), gather_(std::move(gather)), host_(host), joint_(std::move(joint)) {
     walker_ = std::thread([this, cores = std::move(cores)] {
       Status pinned = PinThisThread(cores);
       End(pinned ? Walk() : std::move(pinned));
+      // The last values lie behind the last leaf page.
+      if (walked_) walked_->source.ReadRest();
+      walked_.reset();
     });
   }
 
   ~ScanLocator() override {
     stop_.store(true);
     if (gather_) gather_->Stop();
+    Stop();
     walker_.join();
+  }
+
+  void Stop() override {
+    const std::lock_guard lock(mutex_);
+    if (pool_) pool_->Stop();
+  }
+
+  // The pool exists before the first part does, so the reading thread needs no lock.
+  bool CopyWalked(const Extent& file, MutableBytes to) override {
+    return pool_ && pool_->Copy(file, to);
+  }
+
+  LocatorCounters counters() const override {
+    const std::lock_guard lock(mutex_);
+    LocatorCounters counters;
+    if (!pool_) return counters;
+    const BlockPoolCounters found = pool_->counters();
+    const uint64_t page_bytes = database_.pages().page_format().page_size_bytes();
+    counters.reads = found.reads;
+    counters.missed_pages = found.missed_bytes / page_bytes;
+    counters.redundant_pages =
+        (found.reads.bytes - std::min(found.reads.bytes, found.copied_bytes)) / page_bytes;
+    counters.fetch_s = found.slept_s;
+    return counters;
   }
 
   Result<uint64_t> RecordCount() override {
@@ -71,12 +105,29 @@ class ScanLocator final : public Locator {
     file::Layout layout;
   };
 
+  // The database as a joint walk reads it.
+  struct JointDatabase {
+    JointDatabase(const file::Database& from, std::unique_ptr<file::BlockEngine> engine,
+                  BlockPool& pool)
+        : source(from.pages().source(), std::move(engine), pool),
+          database(file::PageReader(source, from.pages().snapshot()), from.name(), from.record()) {}
+
+    WalkedSource source;
+    file::Database database;  // borrows source
+  };
+
   // Sleeps until the part with `record` is known. A part never changes and never moves.
   Result<const LayoutPart*> PartWith(uint64_t record) {
     std::unique_lock lock(mutex_);
     // Only the end of the walk proves that the last record is the last.
     const bool is_last = record + 1 == database_.entry_count() && database_.counts_exactly();
-    grown_.wait(lock, [&] { return (record < known_count_ && !is_last) || ended_; });
+    const auto is_known = [&] { return (record < known_count_ && !is_last) || ended_; };
+    if (pool_ && !is_known()) {
+      pool_->BeginWaiting();
+      grown_.wait(lock, is_known);
+      pool_->EndWaiting();
+    }
+    grown_.wait(lock, is_known);
     if (error_ && (record >= known_count_ || is_last)) return CopyOfError();
     if (record >= known_count_) {
       return Fail(ErrorCode::kCorruption,
@@ -93,7 +144,8 @@ class ScanLocator final : public Locator {
   Result<file::Layout> WalkStep(std::span<const PageNo> leaves, file::PageClaims& claims) {
     file::LayoutBuilder builder;
     if (leaves.empty()) return builder.Finish();
-    LMDBIO_TRY_VOID(file::WalkLeaves(database_, leaves, {0}, claims, builder));
+    const file::Database& database = walked_ ? walked_->database : database_;
+    LMDBIO_TRY_VOID(file::WalkLeaves(database, leaves, {0}, claims, builder));
     return builder.Finish();
   }
 
@@ -133,8 +185,10 @@ class ScanLocator final : public Locator {
   Status Walk() {
     file::PageClaims claims(database_.pages().snapshot().page_count());
     LMDBIO_TRY(const std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
+    const size_t joint_leaves = OpenJoint(leaves);
+    const size_t step_max = joint_leaves > 0 ? joint_leaves : kStepLeavesMax;
     uint64_t record = 0;
-    size_t step = kFirstStepLeaves;
+    size_t step = joint_leaves > 0 ? kJointFirstLeaves : kFirstStepLeaves;
     std::span<const PageNo> left(leaves);
     while (!left.empty() && !stop_.load()) {
       const auto steps = CutRound(left, step, is_alone_ ? 1 : gather_->host_count());
@@ -149,13 +203,28 @@ class ScanLocator final : public Locator {
       }
       // Steps double: the first is short, so that the first slot can be planned at once, and long
       // ones need fewer messages.
-      step = std::min(step * 2, kStepLeavesMax);
+      step = std::min(step * 2, step_max);
     }
     if (stop_.load() || database_.AcceptsRecordCount(record)) return {};
     return database_.pages().Corrupt(
         database_.record().root,
         fmt::format("the tree below it holds {} records, its description says {}", record,
                     database_.entry_count()));
+  }
+
+  // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 without it. Whatever
+  // prevents it, the plain walk does the same.
+  size_t OpenJoint(std::span<const PageNo> leaves) {
+    if (!joint_) return 0;
+    const auto range = JointRange(database_, leaves, joint_->stream_bytes);
+    if (!range) return 0;
+    auto engine = file::OpenBlockEngine(joint_->data_path, joint_->engine);
+    auto pool = BlockPool::Create(*range, {});
+    if (!engine || !pool) return 0;
+    walked_.emplace(database_, std::move(*engine), **pool);
+    const std::lock_guard lock(mutex_);
+    pool_ = std::move(*pool);
+    return std::max<size_t>(1, leaves.size() * kJointStepBytes / range->length_bytes);
   }
 
   void AddPart(uint64_t first_record, file::Layout layout) {
@@ -193,9 +262,13 @@ class ScanLocator final : public Locator {
   SharedLayout* host_;
   bool is_alone_ = gather_ == nullptr;  // used by the walking thread alone
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
+  std::optional<JointWalk> joint_;
+  std::optional<JointDatabase> walked_;  // of the walking thread; none if the walk is plain
+
+  mutable std::mutex mutex_;
   std::condition_variable grown_;
   // Guarded by mutex_:
+  std::unique_ptr<BlockPool> pool_;
   std::vector<std::unique_ptr<const LayoutPart>> parts_;
   uint64_t known_count_ = 0;
   bool ended_ = false;
@@ -208,8 +281,10 @@ class ScanLocator final : public Locator {
 
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
-                                         SharedLayout* host, CoreList cores) {
-  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(cores));
+                                         SharedLayout* host, CoreList cores,
+                                         std::optional<JointWalk> joint) {
+  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(cores),
+                                       std::move(joint));
 }
 
 }  // namespace lmdbio::load

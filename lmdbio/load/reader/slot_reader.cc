@@ -44,8 +44,9 @@ void SlotReader::OpenSources() {
   }
   engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
   const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
-  source_ = MakeWindowSource({parts_.window, engine_.get(), repair, part, part_count,
-                              parts_.plan_options.block_bytes_max, std::move(parts_.measure_cost)});
+  source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.planner.get(), repair, part,
+                              part_count, parts_.plan_options.block_bytes_max,
+                              std::move(parts_.measure_cost)});
   if (parts_.kept) {
     cache_source_ = MakeCacheSource(std::move(parts_.kept), parts_.huge.cache, *engine_, repair,
                                     queue_, tally_);
@@ -59,6 +60,10 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   counters.locate_s -= std::min(counters.locate_s, located.fetch_s + located.turn_s);
   counters.read_s += located.fetch_s;
   counters.turn_s += located.turn_s;
+  counters.read_requests += located.reads.request_count;
+  counters.bytes_read += located.reads.bytes;
+  counters.bytes_direct += located.reads.direct_bytes;
+  counters.retry_count += located.reads.retry_count;
   counters.missed_pages += located.missed_pages;
   counters.redundant_pages += located.redundant_pages;
 }

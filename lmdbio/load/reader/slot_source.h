@@ -78,6 +78,7 @@ class SlotSource {
 struct WindowSourceParts {
   Window* window = nullptr;
   ReadEngine* engine = nullptr;
+  SlotPlanner* planner = nullptr;  // may have read pages already (CopyWalked)
   BlockRepair repair;
   size_t part = 0;  // the part of each plan that this reader reads
   size_t part_count = 1;

@@ -41,7 +41,7 @@ class WindowSource final : public SlotSource {
     const ReadPlan& plan = slot.slot.plan;
     const std::span<const PlannedBlock> blocks = plan.blocks();
     LMDBIO_CHECK(blocks.size() < ReadTag::kReadsMax);
-    slot.reads_left = blocks.size();
+    slot.reads_left = 0;
     const MutableBytes pages = PagesOf(slot);
     leaves_.CopyTo(plan.had(), pages);
     if (blocks.empty()) return {};
@@ -49,6 +49,8 @@ class WindowSource final : public SlotSource {
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Extent& file = blocks[i].file;
       const uint64_t tag = ReadTag{slot.slot.number, i}.Pack();
+      if (CopyWalked(slot, blocks[i])) continue;
+      ++slot.reads_left;
       if (blocks[i].part_count > 0) {
         staging_.Add(file, tag);
       } else {
@@ -67,8 +69,8 @@ class WindowSource final : public SlotSource {
       const uint64_t tag = ReadTag{slot.slot.number, index}.Pack();
       if (read) CopyParts(slot, block, staging_.At(tag));
       staging_.Release(tag);
-    } else if (read && block.is_leaf) {
-      leaves_.Keep(block.file, pages.subspan(block.at, block.file.length_bytes));
+    } else if (read) {
+      KeepLeaf(block, pages);
     }
     --slot.reads_left;
     return {};
@@ -81,6 +83,27 @@ class WindowSource final : public SlotSource {
  private:
   MutableBytes PagesOf(const SlotInFlight& slot) const {
     return parts_.window->ring().subspan(slot.slot.pages_at);
+  }
+
+  void KeepLeaf(const PlannedBlock& block, MutableBytes pages) {
+    if (!block.is_leaf) return;
+    leaves_.Keep(block.file, pages.subspan(block.at, block.file.length_bytes));
+  }
+
+  // True if the locator has read the wanted bytes of the block already.
+  bool CopyWalked(const SlotInFlight& slot, const PlannedBlock& block) {
+    const MutableBytes pages = PagesOf(slot);
+    SlotPlanner& planner = *parts_.planner;
+    if (block.part_count == 0) {
+      const MutableBytes to = pages.subspan(block.at, block.file.length_bytes);
+      if (!planner.CopyWalked(block.file, to)) return false;
+      KeepLeaf(block, pages);
+      return true;
+    }
+    const auto parts = PartsOf(slot, block);
+    return std::all_of(parts.begin(), parts.end(), [&](const PlannedExtent& part) {
+      return planner.CopyWalked(part.file, pages.subspan(part.at, part.file.length_bytes));
+    });
   }
 
   // The parts of a block with gaps that the slot wants.
