@@ -49,9 +49,9 @@ MAY_INCLUDE = {
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
     "load/loader": [
-        "base", "file/layout", "file/io", "file/blocks", "file/source", "ranks/shm",
-        "ranks/group", "load/order", "load/plan", "load/locate", "load/turns", "load/baseline",
-        "load/slots", "load/reader"],
+        "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
+        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/turns",
+        "load/baseline", "load/slots", "load/reader"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],

@@ -339,6 +339,9 @@ void DescribeRead(po::options_description_easy_init options) {
       ("state", po::value<std::string>()->value_name("FILE"),
        "continue the stream of another run; --max-batches counts from the first batch of that "
        "stream")  //
+      ("layout-cache", po::value<std::string>()->default_value("off")->value_name("FOLDER"),
+       "keep the layout of a walked database in FOLDER, and use one that is kept there; off, so "
+       "that all runs do the same, unless told otherwise")  //
       ("save", po::value<std::string>()->value_name("FILE"),
        "write the state of the stream after the last run")  //
       ("compute-time", po::value<double>()->default_value(0)->value_name("SECONDS"),
@@ -382,6 +385,7 @@ LoaderOptions OptionsOf(const Invocation& invocation) {
   LoaderOptions options;
   SetLoaderOptions(OptionUse::kStream, invocation, options);
   SetLoaderOptions(OptionUse::kLoader, invocation, options);
+  options.layout_cache = invocation.option<std::string>("layout-cache");
   if (invocation.has("state")) {
     const std::string file = invocation.option<std::string>("state");
     auto text = lmdbio::file::ReadSmallFile(file, kStateBytesMax);

@@ -185,6 +185,7 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LMDBIO_TRY_VOID(TakeField("options.stagger", from.stagger, to.stagger));
   LMDBIO_TRY_VOID(
       TakeField("options.huge_pages", from.huge_pages, kHugePageUseNumbers, to.huge_pages));
+  LMDBIO_TRY_VOID(TakeField("options.layout_cache", from.layout_cache, to.layout_cache));
   return to;
 }
 // End generated TakeFields.

@@ -265,6 +265,10 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   uint32_t stagger;
   /* enum lmdbio_huge_pages. The page size of the memory that batches are read into. */
   int huge_pages;
+  /* The folder that keeps the layout of a walked database for later jobs, with strategy auto and
+   * without provenance. "off": none. NULL: the folder in LMDBIO_CACHE, which may be "off"; else
+   * lmdbio in the user's cache folder. */
+  const char* layout_cache;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 

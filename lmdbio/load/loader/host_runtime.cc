@@ -182,8 +182,8 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::D
   const auto make_own = [database, cores = context_.member.placement.input,
                          is_scan = context_.decision.locating ==
                                    LocateMethod::kScan]() -> Result<std::unique_ptr<Locator>> {
-    if (is_scan) return MakeScanLocator(database, nullptr, nullptr, cores);
-    LMDBIO_TRY(file::Layout layout, LayoutFromProvenance(database));
+    if (is_scan) return MakeScanLocator(database, nullptr, nullptr, {.cores = cores});
+    LMDBIO_TRY(file::Layout layout, LayoutFromProvenance(database, ProvenancePathOf(database)));
     return MakeLayoutLocator(std::move(layout));
   };
   if (!shared_layout_) return make_own();
@@ -196,12 +196,30 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeProvenance(const file::Databas
   SharedLayout* shared = shared_layout_ ? &*shared_layout_ : nullptr;
   std::optional<file::Layout>& layout = context_.file.layout;
   if (!layout) {
-    LMDBIO_TRY(auto provenance, ReadProvenance(database));
-    return MakeProvenanceLocator(std::move(provenance), ProvenancePathOf(database), shared);
+    const std::string path = context_.file.is_kept_layout ? context_.file.cache->PathOf(database)
+                                                          : ProvenancePathOf(database);
+    Result<file::Provenance> provenance = ReadProvenance(database, path);
+    // A kept layout may have been dropped since the loader was opened.
+    if (!provenance && context_.file.is_kept_layout) return MakeScan(database);
+    if (!provenance) return Fail(std::move(provenance).error());
+    return MakeProvenanceLocator(std::move(*provenance), path, shared);
   }
   std::unique_ptr<Locator> locator = MakeLayoutLocator(std::move(*layout), shared);
   layout.reset();
   return locator;
+}
+
+std::unique_ptr<Locator> HostRuntime::MakeScan(const file::Database& database) {
+  ScanOptions scan{.cores = context_.member.placement.input, .joint = JointWalkOf()};
+  if (context_.file.cache) {
+    scan.on_walked = [database, cache = *context_.file.cache,
+                      &notes = context_.notes](const FinishedWalk& walked) {
+      const Status kept = cache.Keep(database, walked);
+      if (!kept && cache.is_named()) notes.Add("the layout is not kept: " + kept.error().message());
+    };
+  }
+  return MakeScanLocator(database, std::move(links_.gather),
+                         shared_layout_ ? &*shared_layout_ : nullptr, std::move(scan));
 }
 
 Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& database) {
@@ -224,9 +242,7 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
     case LocateMethod::kProvenance:
       return MakeProvenance(database);
     default:
-      return MakeScanLocator(database, std::move(links_.gather),
-                             shared_layout_ ? &*shared_layout_ : nullptr,
-                             context_.member.placement.input, JointWalkOf());
+      return MakeScan(database);
   }
 }
 

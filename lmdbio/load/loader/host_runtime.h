@@ -86,6 +86,7 @@ class HostRuntime {
   Status OpenFileCache();
   Result<uint64_t> LeastMemoryRoom() const;
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
+  std::unique_ptr<Locator> MakeScan(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeSharedLayoutUser(const file::Database& database);
   std::optional<JointWalk> JointWalkOf() const;

@@ -25,6 +25,23 @@ Result<file::Database> OpenedFile::FindDatabase(const LoaderOptions& options) co
   return environment.Named(options.database_name);
 }
 
+// Absent files are normal. A file that does not fit is worth a line.
+Result<file::Layout> OpenedFile::FindLayout(const file::Database& database, Notes& notes) {
+  Result<file::Layout> found = LayoutFromProvenance(database, ProvenancePathOf(database));
+  if (found) return found;
+  const bool is_absent = found.error().code() == ErrorCode::kNotFound;
+  if (cache) {
+    Result<file::Layout> kept = cache->Find(database);
+    is_kept_layout = kept.has_value();
+    if (kept) return kept;
+    if (kept.error().code() != ErrorCode::kNotFound) {
+      notes.Add(kept.error().message() + ": using a page walk instead");
+    }
+  }
+  if (!is_absent) notes.Add(found.error().message() + ": using a page walk instead");
+  return found;
+}
+
 Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const HostMember& member,
                                         Notes& notes) {
   LMDBIO_TRY(const file::Database database, FindDatabase(options));
@@ -34,18 +51,18 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   decision.locating = CompositionOf(options.strategy).locating;
   const bool has_choice = decision.locating == LocateMethod::kBest;
   if (!has_choice && decision.locating != LocateMethod::kProvenance) return decision;
+  // Several readers would each need the kept layout, and other hosts have other folders.
+  if (has_choice && member.is_only_host && member.reader_count == 1) {
+    cache = LayoutCache::Of(options.layout_cache);
+  }
   // Rank 0 computes the layout here, because only the expansion proves that the file fits.
-  Result<file::Layout> found = LayoutFromProvenance(database);
+  Result<file::Layout> found = FindLayout(database, notes);
   if (found) {
     decision.locating = LocateMethod::kProvenance;
     layout = std::move(*found);
     return decision;
   }
   if (!has_choice) return Fail(std::move(found).error());
-  // Absent provenance is normal. Provenance that does not fit is worth a line.
-  if (found.error().code() != ErrorCode::kNotFound) {
-    notes.Add(found.error().message() + ": using a page walk instead");
-  }
   decision.locating = LocateMethod::kScan;
   return decision;
 }

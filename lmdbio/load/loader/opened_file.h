@@ -12,6 +12,7 @@
 #include "lmdbio/file/layout/layout.h"
 #include "lmdbio/file/source/file_source.h"
 #include "lmdbio/load/loader/host_member.h"
+#include "lmdbio/load/loader/layout_cache.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/slots/snapshot_guard.h"
 
@@ -32,6 +33,11 @@ struct OpenedFile {
   // Errors: kNotFound, kCorruption, kIo
   Result<file::Database> FindDatabase(const LoaderOptions& options) const;
 
+  // The layout by provenance, or the one that an earlier job has kept (then sets is_kept_layout).
+  // notes  gets a line if one of them does not fit
+  // Errors: of provenance, as ReadProvenance
+  Result<file::Layout> FindLayout(const file::Database& database, Notes& notes);
+
   // Decides for all ranks how records are located and read. Only job rank 0 calls this. If
   // provenance was read for the decision, `layout` has the result.
   // notes  gets a line if provenance does not fit
@@ -42,6 +48,8 @@ struct OpenedFile {
   std::unique_ptr<file::FileSource> source;
   std::optional<SnapshotGuard> guard;  // borrows source
   std::optional<file::Layout> layout;  // until the locator takes it
+  std::optional<LayoutCache> cache;    // if layouts are kept, and this process walks alone
+  bool is_kept_layout = false;         // the layout comes from the cache
 };
 
 }  // namespace lmdbio::load

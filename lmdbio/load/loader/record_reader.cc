@@ -35,7 +35,7 @@ Status RecordReader::Prepare(const std::string& data_path, const RecordReaderOpt
     LMDBIO_TRY(database, environment.Named(options.database_name));
   }
   LMDBIO_TRY(record_count_, CountRecords(database));
-  Result<file::Layout> layout = LayoutFromProvenance(database);
+  Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
   if (layout) {
     locator_ = MakeLayoutLocator(std::move(*layout));
   } else {

@@ -106,8 +106,7 @@ std::string ProvenancePathOf(const file::Database& database) {
   return file::ProvenancePath(database.pages().source().name(), database.name());
 }
 
-Result<file::Provenance> ReadProvenance(const file::Database& database) {
-  const std::string path = ProvenancePathOf(database);
+Result<file::Provenance> ReadProvenance(const file::Database& database, const std::string& path) {
   LMDBIO_TRY(const std::vector<std::byte> file, file::ReadSmallFile(path, kProvenanceBytesMax));
   Result<file::Provenance> decoded = file::Provenance::Decode(file);
   if (!decoded) return Fail(std::move(decoded).error().Within(path));
@@ -116,9 +115,9 @@ Result<file::Provenance> ReadProvenance(const file::Database& database) {
   return decoded;
 }
 
-Result<file::Layout> LayoutFromProvenance(const file::Database& database) {
-  LMDBIO_TRY(const file::Provenance provenance, ReadProvenance(database));
-  return LayoutOf(provenance, ProvenancePathOf(database));
+Result<file::Layout> LayoutFromProvenance(const file::Database& database, const std::string& path) {
+  LMDBIO_TRY(const file::Provenance provenance, ReadProvenance(database, path));
+  return LayoutOf(provenance, path);
 }
 
 Result<uint64_t> CountRecords(const file::Database& database) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lmdbio/base/placement.h"
@@ -34,11 +35,27 @@ struct LocatorCounters {
   file::EngineCounters reads = {};  // of blocks that the locator hands over (CopyWalked)
 };
 
+// The result of a complete walk. Borrowed for the call.
+struct FinishedWalk {
+  std::span<const PageNo> leaves;  // in key order
+  uint64_t record_count = 0;
+  std::function<Status(file::RecordRunSink&)> expand;  // hands over all records
+};
+
 // A walk that reads the values along with the leaf pages (walked_source.h).
 struct JointWalk {
   std::string data_path;
   file::EngineOptions engine;
   uint64_t stream_bytes = ~uint64_t{0};  // of the pages that the stream will need
+};
+
+struct ScanOptions {
+  CoreList cores = {};  // for the walking thread; empty: any
+  // If the walk may read values along with leaf pages, for a stream in key order from the first
+  // record on. Requires: the walk is not shared
+  std::optional<JointWalk> joint = {};
+  // Called in the walking thread after a complete walk. May be empty.
+  std::function<void(const FinishedWalk&)> on_walked = {};
 };
 
 // Threads: one at a time.
@@ -117,13 +134,9 @@ std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std:
 // database  its source must outlive the locator
 // gather    if hosts share the walk; else null. If a host leaves, this one continues alone
 // host      gets the layout for the other readers of the host; null if there are none; borrowed
-// cores     for the thread; empty: any
-// joint     if the walk may read values along with leaf pages, for a stream in key order from the
-//           first record on. Requires: gather and host are null
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
-                                         SharedLayout* host, CoreList cores = {},
-                                         std::optional<JointWalk> joint = std::nullopt);
+                                         SharedLayout* host, ScanOptions options = {});
 
 // Looks records up in the layout that another reader of the host publishes.
 // host          borrowed
@@ -136,12 +149,13 @@ std::unique_ptr<Locator> MakeHostLayoutLocator(
 
 // The provenance file beside `database`.
 std::string ProvenancePathOf(const file::Database& database);
+// The provenance of `database` in the file at `path`: ProvenancePathOf, or another.
 // Errors: kNotFound    there is no provenance file
 //         kStale       the file belongs to another database or state; names the field
 //         kCorruption, kUnsupported, kIo, kPermission
-Result<file::Provenance> ReadProvenance(const file::Database& database);
-// The layout that the provenance file of `database` describes. Errors: as ReadProvenance
-Result<file::Layout> LayoutFromProvenance(const file::Database& database);
+Result<file::Provenance> ReadProvenance(const file::Database& database, const std::string& path);
+// The layout that this provenance describes. Errors: as ReadProvenance
+Result<file::Layout> LayoutFromProvenance(const file::Database& database, const std::string& path);
 
 // The number of records. Walks the whole tree if LMDB's count is only a hint.
 // Errors: kIo, kCorruption

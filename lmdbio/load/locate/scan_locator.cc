@@ -33,15 +33,9 @@ constexpr size_t kJointFirstLeaves = 2;
 class ScanLocator final : public Locator {
  public:
   ScanLocator(const file::Database& database, std::unique_ptr<LayoutAllGather> gather,
-              SharedLayout* host, CoreList cores, std::optional<JointWalk> joint)
-      : database_(database), gather_(std::move(gather)), host_(host), joint_(std::move(joint)) {
-    walker_ = std::thread([this, cores = std::move(cores)] {
-      Status pinned = PinThisThread(cores);
-      End(pinned ? Walk() : std::move(pinned));
-      // The last values lie behind the last leaf page.
-      if (walked_) walked_->source.ReadRest();
-      walked_.reset();
-    });
+              SharedLayout* host, ScanOptions options)
+      : database_(database), gather_(std::move(gather)), host_(host), options_(std::move(options)) {
+    walker_ = std::thread([this] { Run(); });
   }
 
   ~ScanLocator() override {
@@ -180,11 +174,36 @@ class ScanLocator final : public Locator {
     return parts;
   }
 
-  // Every host reads all branch pages, because they name the leaves of all steps. The claims cover
-  // the tree pages, and the overflow runs of the steps that this host walks.
-  Status Walk() {
+  // The finished walk is passed on after the reads, because later jobs can wait.
+  void Run() {
+    const Status pinned = PinThisThread(options_.cores);
+    Result<std::vector<PageNo>> leaves =
+        pinned ? Walk() : Result<std::vector<PageNo>>(Fail(pinned.error().Copy()));
+    End(leaves ? Status() : Fail(leaves.error().Copy()));
+    // The last values lie behind the last leaf page.
+    if (walked_) walked_->source.ReadRest();
+    walked_.reset();
+    // Also if the loader closes now: a short job would else never keep its layout.
+    if (!leaves || leaves->empty() || !options_.on_walked) return;
+    options_.on_walked(
+        {*leaves, known_count_, [this](file::RecordRunSink& sink) { return ExpandAll(sink); }});
+  }
+
+  // Requires: the walk has ended, so the parts no longer change
+  Status ExpandAll(file::RecordRunSink& sink) const {
+    for (const auto& part : parts_) {
+      LMDBIO_TRY_VOID(part->layout.ExpandRange({0}, part->layout.record_count(),
+                                               RecordIndex{part->first_record}, sink));
+    }
+    return {};
+  }
+
+  // Returns the leaf pages; none if the walk was stopped. Every host reads all branch pages,
+  // because they name the leaves of all steps. The claims cover the tree pages, and the overflow
+  // runs of the steps that this host walks.
+  Result<std::vector<PageNo>> Walk() {
     file::PageClaims claims(database_.pages().snapshot().page_count());
-    LMDBIO_TRY(const std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
+    LMDBIO_TRY(std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
     const size_t joint_leaves = OpenJoint(leaves);
     const size_t step_max = joint_leaves > 0 ? joint_leaves : kStepLeavesMax;
     uint64_t record = 0;
@@ -194,7 +213,7 @@ class ScanLocator final : public Locator {
       const auto steps = CutRound(left, step, is_alone_ ? 1 : gather_->host_count());
       LMDBIO_TRY(auto parts, WalkRound(steps, claims));
       // A round that was stopped may lack parts, so none of them is used.
-      if (stop_.load()) return {};
+      if (stop_.load()) return std::vector<PageNo>();
       for (size_t i = 0; i < steps.size(); ++i) {
         const uint64_t found = parts[i].record_count();
         AddPart(record, std::move(parts[i]));
@@ -205,7 +224,8 @@ class ScanLocator final : public Locator {
       // ones need fewer messages.
       step = std::min(step * 2, step_max);
     }
-    if (stop_.load() || database_.AcceptsRecordCount(record)) return {};
+    if (!left.empty()) return std::vector<PageNo>();
+    if (database_.AcceptsRecordCount(record)) return leaves;
     return database_.pages().Corrupt(
         database_.record().root,
         fmt::format("the tree below it holds {} records, its description says {}", record,
@@ -215,10 +235,10 @@ class ScanLocator final : public Locator {
   // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 without it. Whatever
   // prevents it, the plain walk does the same.
   size_t OpenJoint(std::span<const PageNo> leaves) {
-    if (!joint_) return 0;
-    const auto range = JointRange(database_, leaves, joint_->stream_bytes);
+    if (!options_.joint) return 0;
+    const auto range = JointRange(database_, leaves, options_.joint->stream_bytes);
     if (!range) return 0;
-    auto engine = file::OpenBlockEngine(joint_->data_path, joint_->engine);
+    auto engine = file::OpenBlockEngine(options_.joint->data_path, options_.joint->engine);
     auto pool = BlockPool::Create(*range, {});
     if (!engine || !pool) return 0;
     walked_.emplace(database_, std::move(*engine), **pool);
@@ -262,7 +282,7 @@ class ScanLocator final : public Locator {
   SharedLayout* host_;
   bool is_alone_ = gather_ == nullptr;  // used by the walking thread alone
   std::atomic<bool> stop_{false};
-  std::optional<JointWalk> joint_;
+  ScanOptions options_;
   std::optional<JointDatabase> walked_;  // of the walking thread; none if the walk is plain
 
   mutable std::mutex mutex_;
@@ -281,10 +301,8 @@ class ScanLocator final : public Locator {
 
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
-                                         SharedLayout* host, CoreList cores,
-                                         std::optional<JointWalk> joint) {
-  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(cores),
-                                       std::move(joint));
+                                         SharedLayout* host, ScanOptions options) {
+  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(options));
 }
 
 }  // namespace lmdbio::load

@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 31> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 32> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -142,6 +142,10 @@ inline constexpr std::array<OptionInfo, 31> kOptionInfos = {{
      "The page size of the memory that batches are read into. auto: Huge pages (2 MiB), as far "
      "as the system has them; a note tells the reason if it has none. off: Small pages. Direct "
      "reads are slower; the memory grows in steps of 4 KiB."},
+    {"layout_cache", "", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
+     "The folder that keeps the layout of a walked database for later jobs, with strategy auto "
+     "and without provenance. \"off\": none. Empty: the folder in LMDBIO_CACHE, which may be "
+     "\"off\"; else lmdbio in the user's cache folder."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{
@@ -256,6 +260,7 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[28], options.cache);
   visit(kOptionInfos[29], options.stagger);
   visit(kOptionInfos[30], options.huge_pages);
+  visit(kOptionInfos[31], options.layout_cache);
 }
 // clang-format on
 

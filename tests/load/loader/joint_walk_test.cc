@@ -82,8 +82,8 @@ class OpenedDb {
   std::unique_ptr<load::Locator> Locator() const {
     file::EngineOptions engine;
     engine.cache = file::CachePolicy::kDirect;
-    return load::MakeScanLocator(database(), nullptr, nullptr, {},
-                                 load::JointWalk{path_, engine, ~uint64_t{0}});
+    return load::MakeScanLocator(database(), nullptr, nullptr,
+                                 {.joint = load::JointWalk{path_, engine, ~uint64_t{0}}});
   }
 
  private:

@@ -73,17 +73,18 @@ class Loader:
     def __init__(self, path: Union[str, os.PathLike], batch_size: Optional[int] = None,
                  shuffle: Union[bool, str] = False, *, drop_last: bool = False, comm: Any = None,
                  database_name: Optional[str] = None, on_error: str = "raise",
-                 snapshot: str = "immutable", global_batch_size: Optional[int] = None,
-                 max_batches: Optional[int] = 0, order: str = "sequential", tail: str = "short",
-                 share: str = "block", seed: int = 0, block_records: Optional[int] = 0,
-                 group_batches: Optional[int] = 0, reuse: int = 1, reuse_among: str = "rank",
-                 epoch: int = 0, state: Optional[Dict[str, Any]] = None, num_shards: int = 1,
-                 shard_id: int = 0, memory_budget_bytes: int = 256 << 20,
-                 keep_bytes: Optional[int] = 0, prefetch_batches: Optional[int] = 0,
-                 allow_map: bool = True, huge_pages: str = "auto", readers_per_host: int = 1,
-                 queue_depth: int = 32, block_bytes: int = 1 << 20, strategy: str = "auto",
-                 engine: Optional[str] = None, placement: Optional[str] = None,
-                 cache: Optional[str] = None, stagger: Optional[int] = 0) -> None:
+                 snapshot: str = "immutable", layout_cache: Optional[str] = None,
+                 global_batch_size: Optional[int] = None, max_batches: Optional[int] = 0,
+                 order: str = "sequential", tail: str = "short", share: str = "block",
+                 seed: int = 0, block_records: Optional[int] = 0, group_batches: Optional[int] = 0,
+                 reuse: int = 1, reuse_among: str = "rank", epoch: int = 0,
+                 state: Optional[Dict[str, Any]] = None, num_shards: int = 1, shard_id: int = 0,
+                 memory_budget_bytes: int = 256 << 20, keep_bytes: Optional[int] = 0,
+                 prefetch_batches: Optional[int] = 0, allow_map: bool = True,
+                 huge_pages: str = "auto", readers_per_host: int = 1, queue_depth: int = 32,
+                 block_bytes: int = 1 << 20, strategy: str = "auto", engine: Optional[str] = None,
+                 placement: Optional[str] = None, cache: Optional[str] = None,
+                 stagger: Optional[int] = 0) -> None:
         """Opens the database and begins to read.
 
         path                 A directory with data.mdb, or a data file.
@@ -105,6 +106,10 @@ class Loader:
                              epoch. "optimistic": Every slot is checked after it has been read.
                              "pinned": A read transaction of liblmdb keeps the pages in place. It
                              needs the lock file.
+        layout_cache         The folder that keeps the layout of a walked database for later jobs,
+                             with strategy auto and without provenance. "off": none. None: the
+                             folder in LMDBIO_CACHE, which may be "off"; else lmdbio in the user's
+                             cache folder.
 
         Batches:
         global_batch_size    Records of one batch, over all ranks.
@@ -198,10 +203,11 @@ class Loader:
         """
         self._begin(path, batch_size, shuffle, drop_last, comm, dict(
             database_name=database_name, on_error=on_error, snapshot=snapshot,
-            global_batch_size=global_batch_size, max_batches=max_batches, order=order, tail=tail,
-            share=share, seed=seed, block_records=block_records, group_batches=group_batches,
-            reuse=reuse, reuse_among=reuse_among, epoch=epoch, state=state, num_shards=num_shards,
-            shard_id=shard_id, memory_budget_bytes=memory_budget_bytes, keep_bytes=keep_bytes,
+            layout_cache=layout_cache, global_batch_size=global_batch_size, max_batches=max_batches,
+            order=order, tail=tail, share=share, seed=seed, block_records=block_records,
+            group_batches=group_batches, reuse=reuse, reuse_among=reuse_among, epoch=epoch,
+            state=state, num_shards=num_shards, shard_id=shard_id,
+            memory_budget_bytes=memory_budget_bytes, keep_bytes=keep_bytes,
             prefetch_batches=prefetch_batches, allow_map=allow_map, huge_pages=huge_pages,
             readers_per_host=readers_per_host, queue_depth=queue_depth, block_bytes=block_bytes,
             strategy=strategy, engine=engine, placement=placement, cache=cache, stagger=stagger))

@@ -49,6 +49,7 @@ class Options(ctypes.Structure):
         ("cache", ctypes.c_char_p),
         ("stagger", ctypes.c_uint32),
         ("huge_pages", ctypes.c_int),
+        ("layout_cache", ctypes.c_char_p),
     ]
 
 
@@ -115,6 +116,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "cache": ("name", {"buffered": 0, "direct": 1}, None),
     "stagger": ("number", {}, 0),
     "huge_pages": ("enum", {"auto": 0, "off": 1}, "auto"),
+    "layout_cache": ("text", {}, ""),
 }
 
 GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]

@@ -1,0 +1,242 @@
+// Goal: the layout of a walked database serves later jobs, and nothing in the folder can make a
+// job fail or deliver other records.
+// Method: two loaders, one after the other, on databases with enough leaf pages. liblmdb is the
+// oracle of the records, Loader::Describe tells how they were located.
+#include "lmdbio/load/loader/layout_cache.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/load/loader/loader.h"
+#include "tests/load/loader/stream_oracle.h"
+#include "tests/support/catch.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/good.h"
+#include "tests/support/random.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+namespace {
+
+namespace fs = std::filesystem;
+using load::LayoutCache;
+using load::Loader;
+using load::LoaderOptions;
+
+// About 300 leaf pages.
+void FillLeaves(TinyDb& db, uint64_t count = 6000) {
+  Random random(5);
+  for (uint64_t i = 0; i < count; ++i) db.Put(fmt::format("{:08}", i), random.BytesOf(180));
+  db.Commit();
+}
+
+struct Served {
+  std::string how;
+  std::vector<std::string> notes;
+};
+
+// Reads one epoch, compares it with liblmdb, and closes the loader.
+Served Serve(const fs::path& data_file, const std::string& layout_cache) {
+  LoaderOptions options;
+  options.layout_cache = layout_cache;
+  options.allow_map = false;
+  options.global_batch_size = 500;
+  const auto solo = ranks::SoloGroup();
+  const auto loader = Good(Loader::Open(*solo, data_file.string(), options));
+  const std::vector<KeyValue> expected = LmdbRecords(data_file);
+  std::vector<KeyValue> records;
+  while (records.size() < expected.size()) {
+    REQUIRE(Good(loader->Next()));
+    const load::Batch& batch = loader->batch();
+    for (size_t i = 0; i < batch.record_count(); ++i) {
+      records.emplace_back(AsText(batch.key(i)), AsText(batch.value(i)));
+    }
+  }
+  CHECK(records == expected);
+  return {loader->Describe(), loader->TakeNotes()};
+}
+
+std::vector<fs::path> FilesIn(const fs::path& folder) {
+  if (!fs::exists(folder)) return {};
+  return {fs::directory_iterator(folder), fs::directory_iterator()};
+}
+
+// Sets an environment variable for a scope.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    const char* const before = std::getenv(name);
+    if (before != nullptr) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+constexpr auto kWalk = "a page walk";
+constexpr auto kKept = "a kept layout";
+
+TEST_CASE("A second job uses the layout that the first one kept", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  const std::string folder = dir.path() / "a" / "cache";  // is created
+
+  CHECK_THAT(Serve(db.data_file(), folder).how, StartsWith(kWalk));
+  REQUIRE(FilesIn(folder).size() == 1);
+  const Served second = Serve(db.data_file(), folder);
+  CHECK_THAT(second.how, StartsWith(kKept));
+  CHECK(second.notes.empty());
+
+  // Another commit is another state.
+  db.Put("zzz", "new").Commit();
+  CHECK_THAT(Serve(db.data_file(), folder).how, StartsWith(kWalk));
+  CHECK_THAT(Serve(db.data_file(), folder).how, StartsWith(kKept));
+  CHECK(FilesIn(folder).size() == 2);
+}
+
+TEST_CASE("A copy of a database has the layout of the original", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  Serve(db.data_file(), dir.path() / "cache");
+  fs::create_directory(dir.path() / "copy");
+  fs::copy_file(db.data_file(), dir.path() / "copy/data.mdb");
+  CHECK_THAT(Serve(dir.path() / "copy/data.mdb", dir.path() / "cache").how, StartsWith(kKept));
+}
+
+TEST_CASE("Layouts are not kept without need", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  SECTION("switched off") {
+    FillLeaves(db);
+    const Variable variable("LMDBIO_CACHE", dir.path() / "cache");
+    CHECK_THAT(Serve(db.data_file(), "off").how, StartsWith(kWalk));
+  }
+  SECTION("switched off for all jobs") {
+    FillLeaves(db);
+    const Variable variable("LMDBIO_CACHE", "off");
+    const Variable home("XDG_CACHE_HOME", dir.path() / "cache");
+    CHECK_THAT(Serve(db.data_file(), "").how, StartsWith(kWalk));
+  }
+  SECTION("a small database") {
+    FillLeaves(db, 500);
+    CHECK_THAT(Serve(db.data_file(), dir.path() / "cache").how, StartsWith(kWalk));
+  }
+  CHECK(FilesIn(dir.path() / "cache").empty());
+}
+
+TEST_CASE("The folder is that of the option, the variable or the user", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  const Variable named("LMDBIO_CACHE", dir.path() / "named");
+  const Variable cache("XDG_CACHE_HOME", dir.path() / "cache");
+  const Variable home("HOME", dir.path() / "home");
+
+  Serve(db.data_file(), dir.path() / "option");
+  CHECK(FilesIn(dir.path() / "option").size() == 1);
+  Serve(db.data_file(), "");
+  CHECK(FilesIn(dir.path() / "named").size() == 1);
+  ::unsetenv("LMDBIO_CACHE");
+  Serve(db.data_file(), "");
+  CHECK(FilesIn(dir.path() / "cache/lmdbio").size() == 1);
+  ::unsetenv("XDG_CACHE_HOME");
+  Serve(db.data_file(), "");
+  CHECK(FilesIn(dir.path() / "home/.cache/lmdbio").size() == 1);
+  ::unsetenv("HOME");
+  CHECK_FALSE(LayoutCache::Of("").has_value());
+}
+
+TEST_CASE("A kept layout that does not fit is replaced", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  const std::string folder = dir.path() / "cache";
+  Serve(db.data_file(), folder);
+  const fs::path file = FilesIn(folder).front();
+  const std::vector<std::byte> good = ReadWholeFile(file);
+
+  std::vector<std::byte> bad = good;
+  SECTION("cut short") { bad.resize(bad.size() / 2); }
+  SECTION("empty") { bad.clear(); }
+  SECTION("one byte is changed") { bad[bad.size() / 2] ^= std::byte{1}; }
+  SECTION("of another database") {
+    const TempDir other_dir;
+    TinyDb other(other_dir.path());
+    FillLeaves(other, 7000);
+    Serve(other.data_file(), other_dir.path() / "cache");
+    bad = ReadWholeFile(FilesIn(other_dir.path() / "cache").front());
+  }
+  WriteWholeFile(file, bad);
+  const Served served = Serve(db.data_file(), folder);
+  CHECK_THAT(served.how, StartsWith(kWalk));
+  REQUIRE(served.notes.size() == 1);
+  CHECK_THAT(served.notes.front(), ContainsSubstring("using a page walk instead"));
+  CHECK(ReadWholeFile(file) == good);
+}
+
+TEST_CASE("A folder that cannot be written costs a note", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  WriteWholeFile(dir.path() / "file", {});
+  const fs::path folder = dir.path() / "file/cache";  // below a regular file
+
+  const auto cache = LayoutCache::Of(folder);
+  REQUIRE(cache.has_value());
+  CHECK(cache->is_named());
+  CHECK_THAT(Serve(db.data_file(), folder).how, StartsWith(kWalk));
+}
+
+TEST_CASE("A kept layout may vanish while a loader is open", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  const std::string folder = dir.path() / "cache";
+  Serve(db.data_file(), folder);
+  LoaderOptions options;
+  options.layout_cache = folder;
+  options.allow_map = false;
+  const auto solo = ranks::SoloGroup();
+  const auto loader = Good(Loader::Open(*solo, db.data_file().string(), options));
+  CHECK_THAT(loader->Describe(), StartsWith(kKept));
+  Good(loader->Next());
+  fs::remove_all(folder);
+  REQUIRE(loader->SetEpoch(3));
+  Good(loader->Next());
+}
+
+TEST_CASE("The oldest layouts leave a full folder", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  const fs::path folder = dir.path() / "cache";
+  fs::create_directory(folder);
+  WriteWholeFile(folder / "old.prov", {});
+  WriteWholeFile(folder / "older.txt", {});  // not ours
+  fs::resize_file(folder / "old.prov", LayoutCache::kFolderBytesMax);
+  fs::resize_file(folder / "older.txt", LayoutCache::kFolderBytesMax);
+  fs::last_write_time(folder / "old.prov",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+
+  Serve(db.data_file(), folder);
+
+  CHECK_FALSE(fs::exists(folder / "old.prov"));
+  CHECK(fs::exists(folder / "older.txt"));
+  CHECK_THAT(Serve(db.data_file(), folder).how, StartsWith(kKept));
+}
+
+}  // namespace
+}  // namespace lmdbio::test
