@@ -4,81 +4,18 @@ The oracles are the file itself, nbdkit's log of all requests, and the kernel's 
 processes. Exits with 77 if mounting is not possible.
 """
 
-import json
 import os
-import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
-from remote_mount import assert_crossed, processes_of, run_unless, why_not_here
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "remote-storage"
-FILE_BYTES = 5 * 1024 * 1024 + 4096  # ends within a read-ahead window and within a 1 MiB read
+from remote_mount import SCRIPT, assert_crossed, run_unless, why_not_here
+from remote_storage_case import FILE_BYTES, RemoteStorageCase, cold_bytes
 
 
-def cold_bytes(path):
-    """The whole file; a mount reads it again after each open."""
-    with open(path, "rb", buffering=0) as file:
-        return b"".join(iter(lambda: file.read(1 << 20), b""))
-
-
-class RemoteStorageTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="remote storage ")  # a name to quote
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.states = self.folder / "states"
-        self.mountpoint = self.folder / "mount"
-        self.database = self.folder / "database"
-        self.database.mkdir()
-        self.source = self.database / "data.mdb"
-        self.bytes = os.urandom(FILE_BYTES)
-        self.source.write_bytes(self.bytes)
-        self.addCleanup(self.run_script, "down", self.mountpoint, "--force")
-
-    def run_script(self, *words):
-        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
-        return subprocess.run([SCRIPT, *words], env=environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False, timeout=60)
-
-    def succeed(self, *words):
-        result = self.run_script(*words)
-        self.assertEqual((result.returncode, result.stderr), (0, ""), words)
-        return result.stdout
-
-    def fail_with(self, text, *words):
-        """Runs a command that must fail with one line that contains `text`."""
-        result = self.run_script(*words)
-        self.assertNotEqual(result.returncode, 0, words)
-        self.assertEqual(result.stdout, "")
-        self.assertRegex(result.stderr, r"\Ascripts/remote-storage: [^\n]+\n\Z")
-        self.assertIn(text, result.stderr)
-
-    def up(self, *options):
-        return self.succeed("up", self.database, self.mountpoint, "--delay-ms", "0", *options)
-
-    def stats(self, *options):
-        return json.loads(self.succeed("stats", self.mountpoint, "--json", *options))
-
-    def pids(self):
-        return processes_of(self.folder)
-
-    def server_pid(self):
-        return next(pid for pid, name in self.pids().items() if name == "nbdkit")
-
-    def assert_nothing_left(self):
-        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-        self.assertNotIn(str(self.folder).replace(" ", "\\040"), mounts)
-        self.assertEqual(self.pids(), {})
-        self.assertEqual(os.listdir(self.folder), ["database"])
-
+class RemoteStorageTest(RemoteStorageCase):
     def test_delivers_the_file_and_its_provenance(self):
         self.source.with_name("data.mdb.prov").write_bytes(b"provenance")
         self.up()
@@ -187,25 +124,12 @@ class RemoteStorageTest(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_interrupted_up_leaves_nothing(self):
-        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
-        for delay_s in (0.01, 0.03, 0.06, 0.1):
-            process = subprocess.Popen(
-                [SCRIPT, "up", self.database, self.mountpoint], env=environment,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(delay_s)
-            process.terminate()
-            if process.wait(timeout=60) == 0:  # it was faster
-                self.succeed("down", self.mountpoint)
-            give_up = time.monotonic() + 10
-            while self.pids() and time.monotonic() < give_up:  # a child may be about to end
-                time.sleep(0.01)
-            self.assert_nothing_left()
+        self.assert_interrupted_up_leaves_nothing((0.01, 0.03, 0.06, 0.1))
 
     def test_up_ignores_signals_after_it_has_reported_success(self):
-        environment = os.environ | {"LMDBIO_REMOTE_STORAGE_DIR": str(self.states)}
         for _ in range(3):
             process = subprocess.Popen([SCRIPT, "up", self.database, self.mountpoint],
-                                       env=environment, stdin=subprocess.DEVNULL,
+                                       env=self.environment(), stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE)
             with process.stdout:
                 process.stdout.readline()
