@@ -28,6 +28,15 @@ def why_not_here():
     return None
 
 
+def why_no_seeks():
+    """The reason why storage with a cost of seeking is not possible, or None."""
+    if shutil.which("cc") is None:
+        return "there is no C compiler"
+    test = subprocess.run(["cc", "-E", "-"], input="#include <nbdkit-filter.h>\n", text=True,
+                          capture_output=True, check=False)
+    return "nbdkit-filter.h is not installed" if test.returncode != 0 else None
+
+
 def processes_of(folder):
     """The running processes with a path in `folder` in their command line: {pid: name}."""
     found = {}
