@@ -16,7 +16,7 @@ import time
 import unittest
 
 from box_cluster import SCRIPT, BoxCluster, why_not_here
-from remote_mount import assert_crossed, processes_of, run_unless
+from remote_mount import assert_crossed, processes_of, run_unless, why_no_seeks
 
 FILE_BYTES = 3 * 1024 * 1024 + 4096
 
@@ -83,6 +83,16 @@ class ClusterTest(unittest.TestCase):
         self.cluster.on(1, "cat", self.cluster.mountpoint / "data.mdb")
         crossed = json.loads(self.cluster.succeed("stats", "--json"))["bytes"]
         assert_crossed(self, crossed, FILE_BYTES)
+
+    @unittest.skipIf(why_no_seeks(), "it needs a C compiler and the headers of nbdkit")
+    def test_storage_counts_the_seeks_of_all_hosts(self):
+        self.cluster.up(2, "--seek-ms", 0, "--stripes", 3, "--stripe-bytes", "64K",
+                        "--seek-free-bytes", 0)
+        for host in (1, 2):
+            self.cluster.on(host, "dd", f"if={self.cluster.mountpoint}/data.mdb", "of=/dev/null",
+                            "iflag=direct", "bs=64K", "count=6")
+        stats = json.loads(self.cluster.succeed("stats", "--json"))
+        self.assertEqual(stats["disks"], [{"pieces": 4, "seeks": 2}] * 3)
 
     def test_run_fills_host_after_host(self):
         self.cluster.up(3)
