@@ -7,7 +7,9 @@
             ...
 
 The loader reads ahead in a thread of its own, so num_workers=0 is fastest if decoding is cheap.
-Workers help if decoding is expensive. They do not change the order of the batches.
+Workers help if decoding is expensive. They do not change the order of the batches. They hand
+tensors and arrays over in memory that the trainer shares (hand_over_bytes); `empty` makes tensors
+there.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch.utils.data
 from lmdbio._batch import Batch, Record
 from lmdbio._dataset import Dataset
 from lmdbio._errors import InvalidArgumentError, InvalidStateError
+from lmdbio._hand_over import begin, check_size, collate, empty
 from lmdbio._loader import Loader
 from lmdbio._options import GLOBAL_BATCH_SIZE
 from lmdbio.sync import TYPES, Operation, Synchronizer
@@ -31,12 +34,18 @@ from lmdbio.sync import TYPES, Operation, Synchronizer
 
 def values_as_tensor(batch: Batch) -> torch.Tensor:
     """Returns a copy of the values as rows of uint8, [len, size of the largest]."""
-    return torch.from_numpy(batch.array(copy=True))
+    rows = empty((len(batch), int(batch.sizes.max(initial=0))))
+    batch.array(out=rows.numpy())
+    return rows
 
 
 def value_as_tensor(record: Record) -> torch.Tensor:
     """Returns a copy of a value as uint8."""
     return torch.frombuffer(bytearray(record.value), dtype=torch.uint8)
+
+
+# Of each worker. Six batches of 256 images of 224 x 224 x 3 floats; memory is used when needed.
+HAND_OVER_BYTES = 1 << 30
 
 
 def _world() -> Tuple[int, int]:
@@ -58,6 +67,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 records of a batch of all ranks, in place of batch_size; without either it is 64
     num_shards, shard_id
                 None: the ranks of torch.distributed
+    hand_over_bytes
+                the largest memory in which each worker hands batches over to the trainer without a
+                copy. 0: all batches are copied, as PyTorch does it
     Also shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
     tail="wrap".
 
@@ -75,7 +87,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
                  decode: Callable[[Batch], Any] = values_as_tensor,
                  drop_last: bool = False, global_batch_size: Optional[int] = None,
                  num_shards: Optional[int] = None, shard_id: Optional[int] = None,
-                 tail: str = "short", **options: Any) -> None:
+                 tail: str = "short", hand_over_bytes: int = HAND_OVER_BYTES,
+                 **options: Any) -> None:
         if "comm" in options or "share" in options or tail not in ("short", "drop"):
             raise InvalidArgumentError("comm, share and tail='wrap' are not supported here; use "
                                        "lmdbio.Loader")
@@ -87,6 +100,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._path, self._decode = path, decode
         self._sizes = (batch_size, global_batch_size)  # one of them is None
         self._shards = (num_shards, shard_id)
+        self._hand_over_bytes = check_size(hand_over_bytes)
         self._options = options
         self._state: Optional[Dict[str, Any]] = options.pop("state", None)
         epoch = self._state["epoch"] if self._state else options.pop("epoch", 0)
@@ -156,6 +170,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         info = torch.utils.data.get_worker_info()
         workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
+        begin(self._hand_over_bytes)
         whole = self._batch_size() * self._ranks()[0]
         self._loops += 1
         loop = self._loops
@@ -214,28 +229,34 @@ class MapDataset(torch.utils.data.Dataset):
     path    a directory with data.mdb, or a data file
     decode  converts a Record to the value that is delivered. The default copies its value into a
             tensor of uint8
+    hand_over_bytes
+            as for IterableDataset
     Also all other arguments of lmdbio.Dataset.
 
-    DataLoader(dataset, batch_size=256, shuffle=True) works as with any dataset. PyTorch 2.0 and
-    later requests all records of a batch together, so they are read together. With an older
+    DataLoader(dataset, batch_size=256, shuffle=True) works as with any dataset. With workers, add
+    collate_fn=lmdbio.torch.collate: then batches are not copied on the way to the trainer. PyTorch
+    2.0 and later requests all records of a batch together, so they are read together. With an older
     PyTorch, pass sampler=BatchSampler(...), batch_size=None.
     """
 
-    def __init__(self, path: Any, decode: Callable[[Record], Any] = value_as_tensor,
-                 **options: Any) -> None:
+    def __init__(self, path: Any, decode: Callable[[Record], Any] = value_as_tensor, *,
+                 hand_over_bytes: int = HAND_OVER_BYTES, **options: Any) -> None:
         self._records = Dataset(path, **options)
+        self._hand_over_bytes = check_size(hand_over_bytes)
         self._decode = decode
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __getitem__(self, i: Any) -> Any:
+        begin(self._hand_over_bytes)
         found = self._records[i]
         if isinstance(found, Record):
             return self._decode(found)
-        return torch.utils.data.default_collate([self._decode(record) for record in found])
+        return collate([self._decode(record) for record in found])
 
     def __getitems__(self, numbers: Any) -> list:
+        begin(self._hand_over_bytes)
         return [self._decode(record) for record in self._records.__getitems__(numbers)]
 
 
