@@ -59,6 +59,32 @@ class RemoteStorageTest(RemoteStorageCase):
         self.succeed("down", self.mountpoint)
         self.assert_nothing_left()
 
+    def test_serves_every_file_of_a_folder_by_one_server(self):
+        (self.database / "index.json").write_bytes(b"{}")
+        (self.database / "empty").write_bytes(b"")
+        (self.database / "folder").mkdir()
+        self.up("--files")
+        self.assertEqual(sorted(os.listdir(self.mountpoint)), ["data.mdb", "empty", "index.json"])
+        for name in os.listdir(self.mountpoint):
+            self.assertEqual(cold_bytes(self.mountpoint / name),
+                             (self.database / name).read_bytes(), name)
+        assert_crossed(self, self.stats()["bytes"], FILE_BYTES + len(b"{}"))
+        self.assertEqual(list(self.pids().values()).count("nbdkit"), 1)
+        self.succeed("down", self.mountpoint)
+        self.assert_nothing_left()
+
+    def test_refuses_folders_of_files_that_it_cannot_serve(self):
+        up = ("up", self.database, self.mountpoint, "--files")
+        self.fail_with("exclude each other", *up, "--mounts", "2")
+        self.fail_with("is not a folder", "up", self.source, self.mountpoint, "--files")
+        odd = self.database / "odd name"
+        odd.write_bytes(b"")
+        self.fail_with("cannot serve 'odd name'", *up)
+        odd.unlink()
+        self.source.unlink()
+        self.fail_with("has no files", *up)
+        self.assert_nothing_left()
+
     def test_reads_fail_while_the_error_file_exists(self):
         error_file = self.folder / "fail"
         self.up("--error-file", error_file)
