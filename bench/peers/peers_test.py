@@ -3,7 +3,8 @@
     peers_test.py [LMDBIO_BENCH [LIBLMDBIO]]
 
 The oracle is the checksum of the records that were put. Without LIBLMDBIO, lmdbio.torch is not
-among the readers. Exits with 77 without the modules.
+among the readers. Peers are tested if this Python has them; readers of the test stand for peers
+that fail, lose records or are absent. Exits with 77 without the modules.
 """
 
 import importlib.util
@@ -11,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -37,7 +39,45 @@ json.dump(dict(runs=[run]), open(path, "w"))
 """
 
 
-def write_database(path, record_count):
+OWN = "py_lmdb,dataloader,lmdbio_bench,lmdbio_torch"
+PEERS = {"DALI": "nvidia", "MosaicML Streaming": "streaming", "WebDataset": "webdataset",
+         "LitData": "litdata", "Grain": "grain", "ArrayRecord": "array_record"}
+
+# A reader for --add, which keeps the records in one file. `change` may spoil the list `values`.
+READER = """
+import os, pathlib, pickle, time
+{imports}
+from readers import interface
+
+class Reader(interface.Reader):
+    label = "{label}"
+    modules = ("torch", "xxhash")
+    format = "{label}"
+    promises = interface.Promises("as it likes", "nothing", "copy", exact={exact})
+
+    def title(self, workers):
+        return self.label
+
+    def workers(self, requested):
+        return [None]
+
+    def make(self, task, values):
+        with open({log!r}, "a") as log:
+            log.write(self.label + "\\n")
+        pathlib.Path(task.path, "values").write_bytes(pickle.dumps(list(values)))
+
+    def batches(self, task):
+        values = pickle.loads(pathlib.Path(task.path, "values").read_bytes())
+        if task.order == "shuffled":
+            values.reverse()
+        {change}
+        for group in interface.grouped(values, task.batch_size):
+            yield interface.collate(group)
+            {after}
+"""
+
+
+def write_database(path, record_count, is_even=False):
     """Returns the checksum of the records."""
     import lmdb
     import xxhash
@@ -45,7 +85,8 @@ def write_database(path, record_count):
     with lmdb.open(str(path), map_size=1 << 24) as environment, \
             environment.begin(write=True) as transaction:
         for number in range(record_count):
-            value = source.randbytes(0 if number == 3 else source.randrange(1, 9000))
+            size = 0 if number == 3 else source.randrange(1, 9000)
+            value = source.randbytes(512 if is_even else size)
             transaction.put(b"%08d" % number, value)
             total += xxhash.xxh3_64_intdigest(value)
     return total & ((1 << 64) - 1)
@@ -58,10 +99,11 @@ class CompareTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.checksum = write_database(self.folder / "db", RECORD_COUNT)
 
-    def compare(self, *options, liblmdbio="none"):
+    def compare(self, *options, liblmdbio="none", names=OWN):
         return subprocess.run(
-            [sys.executable, "-B", COMPARE, *options, "--lmdbio-library", liblmdbio],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
+            [sys.executable, "-B", COMPARE, *options, "--lmdbio-library", liblmdbio,
+             "--readers", names, "--formats", self.folder / "formats"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=600,
             # MPI leaks memory.
             env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0"})
 
@@ -71,6 +113,110 @@ class CompareTest(unittest.TestCase):
                            encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         return program
+
+    def reader(self, label, change="", after="", imports="", exact=True):
+        """The option for a reader of the test."""
+        path = self.folder / f"{label}_reader.py"
+        path.write_text(READER.format(label=label, change=change, after=after, imports=imports,
+                                      exact=exact, log=str(self.folder / "made")),
+                        encoding="utf-8")
+        return ["--add", path]
+
+    def compare_added(self, *words):
+        """Runs readers of the test beside py-lmdb. Returns (result, report)."""
+        path = self.folder / "added.json"
+        result = self.compare(self.folder / "db", "--verify", "--batch-size", "7", "--order",
+                              "sequential,shuffled", "--json", path, *words, names="py_lmdb")
+        return result, json.loads(path.read_text(encoding="utf-8"))
+
+    def test_a_peer_that_fails_does_not_end_the_comparison(self):
+        result, report = self.compare_added(
+            *self.reader("Failing", after="raise ValueError('broken\\nshard')"),
+            *self.reader("Killed", change="os.kill(os.getpid(), 9)"),
+            *self.reader("Absent", imports="import no_such_module"),
+            *self.reader("Good"))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual([(row["order"], row["reader"]) for row in report["summary"]],
+                         [(order, reader) for order in ("sequential", "shuffled")
+                          for reader in ("py-lmdb", "Good")])
+        for row in report["summary"]:
+            self.assertEqual(row["checksums"], [f"{self.checksum:016x}"], row)
+        reasons = {"Failing": "ValueError: broken", "Killed": "signal SIGKILL: no message"}
+        for order in ("sequential", "shuffled"):
+            for reader, reason in reasons.items():
+                self.assertIn({"order": order, "reader": reader, "reason": reason},
+                              report["failures"])
+                self.assertRegex(result.stdout, rf"{order} +{reader} +failed: {reason}")
+        self.assertEqual(len(report["failures"]), 4)
+        self.assertRegex(result.stdout, r"absent: \S+: ModuleNotFoundError: No module named 'no_")
+        self.assertEqual(len(report["absent"]), 1)
+
+    def test_a_peer_that_hangs_is_ended(self):
+        # On a busy machine the other reader, or the making of the data set, may be late, too.
+        _, report = self.compare_added(*self.reader("Late", after="time.sleep(3600)"),
+                                       "--timeout", "8")
+        reasons = {one["reason"] for one in report["failures"] if one["reader"] == "Late"}
+        self.assertEqual(reasons, {"not finished after 8 s"})
+
+    def test_lost_and_repeated_records_are_counted(self):
+        spoil = "values[5] = values[6]; values.append(b'foreign')"
+        result, report = self.compare_added(*self.reader("Careless", change=spoil, exact=False))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual({one["records"] for one in report["differences"]},
+                         {"1 lost, 1 repeated, 1 foreign"})
+        self.assertIn("not promised", result.stdout)
+        self.assertIn("1 lost, 1 repeated, 1 foreign", result.stdout)
+
+    def test_a_broken_promise_is_an_error(self):
+        result, report = self.compare_added(*self.reader("Liar", change="values.pop()"))
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr,
+                         r"\Acompare.py: [^\n]+different records: Liar, sequential: 1 lost\n\Z")
+        self.assertEqual(len(report["differences"]), 2)
+
+    def test_a_data_set_is_made_once(self):
+        log = self.folder / "made"
+        for text in ("raise OSError('no space')", "pass", "pass"):
+            words = self.reader("Kept")
+            path = words[1]
+            source = path.read_text(encoding="utf-8")
+            path.write_text(source.replace("pathlib.Path(task.path, \"values\").write_bytes",
+                                           f"{text}\n        "
+                                           "pathlib.Path(task.path, \"values\").write_bytes"),
+                            encoding="utf-8")
+            result, report = self.compare_added(*words, "--order", "shuffled")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            failures = [one["reason"] for one in report["failures"]]
+            self.assertEqual(failures, ["OSError: no space"] if "raise" in text else [])
+        self.assertEqual(log.read_text(encoding="utf-8").split(), ["Kept", "Kept"])
+
+    @unittest.skipUnless(shutil.which("nbdfuse") and os.access("/dev/fuse", os.W_OK)
+                         and os.geteuid() == 0, "no emulated remote storage here")
+    def test_remote_storage_delivers_the_same(self):
+        result, report = self.compare_added("--remote", "--remote-options", "--delay-ms 0",
+                                            *self.reader("Good"))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(len(report["summary"]), 4)
+        for row in report["summary"]:
+            self.assertEqual(row["checksums"], [f"{self.checksum:016x}"], row)
+
+    def test_every_peer_delivers_every_record_or_is_named(self):
+        checksum = write_database(self.folder / "even", RECORD_COUNT, is_even=True)
+        path = self.folder / "peers.json"
+        names = "dali,mosaic,webdataset,litdata,grain,arrayrecord"
+        result = self.compare(self.folder / "even", "--verify", "--batch-size", "7", "--seed", "-3",
+                              "--order", "sequential,shuffled", "--json", path, names=names)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        report = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(report["failures"], [])
+        for label, package in PEERS.items():
+            rows = [row for row in report["summary"] if row["reader"].startswith(label + ",")]
+            if importlib.util.find_spec(package) is None:
+                self.assertEqual(report["absent"][label], f"no Python module {package}")
+                self.assertIn(f"absent: {label}: no Python module {package}\n", result.stdout)
+            self.assertEqual(len(rows), 0 if label in report["absent"] else 4, label)
+            for row in rows:
+                self.assertEqual(row["checksums"], [f"{checksum:016x}"], row)
 
     def test_every_reader_delivers_every_record_once(self):
         report = self.folder / "report.json"

@@ -76,6 +76,7 @@ class RemoteStorageTest(RemoteStorageCase):
     def test_refuses_folders_of_files_that_it_cannot_serve(self):
         up = ("up", self.database, self.mountpoint, "--files")
         self.fail_with("exclude each other", *up, "--mounts", "2")
+        self.fail_with("exclude each other", *up, "--seek-ms", "1")
         self.fail_with("is not a folder", "up", self.source, self.mountpoint, "--files")
         odd = self.database / "odd name"
         odd.write_bytes(b"")

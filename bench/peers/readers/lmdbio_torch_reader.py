@@ -1,0 +1,50 @@
+"""lmdbio.torch in a DataLoader."""
+
+import os
+import pathlib
+import sys
+
+from readers import interface
+
+PACKAGE = interface.ROOT / "lmdbio" / "api" / "python"
+SHUFFLES = {"sequential": False, "shuffled": "global", "block": "block"}
+
+
+def batch_of(batch):
+    """Converts a batch of lmdbio to the result of interface.collate."""
+    import torch
+    rows, sizes = batch.array(copy=True), batch.sizes.tolist()
+    if all(size == rows.shape[1] for size in sizes):
+        return torch.from_numpy(rows), sizes
+    return interface.collate(batch.values())
+
+
+class Reader(interface.Reader):
+    """Without workers the DataLoader only passes the batches on."""
+
+    label = "lmdbio.torch"
+    modules = ("torch", "lmdbio.torch")
+    orders = tuple(SHUFFLES)
+    is_peer = False
+    ignores_limit = True
+    promises = interface.Promises(
+        shuffle="global: any record may come anywhere", resume="a state of a few numbers, exact",
+        record="view")
+
+    def check_installed(self, task):
+        """`check` finds the package in the tree."""
+        if not pathlib.Path(task.lmdbio_library).is_file():
+            raise interface.Absent("liblmdbio is not built")
+
+    def check(self, task):
+        os.environ["LMDBIO_LIBRARY"] = task.lmdbio_library
+        sys.path.insert(0, str(PACKAGE))
+        super().check(task)
+
+    def batches(self, task):
+        import lmdbio.torch
+        import torch.utils.data
+        dataset = lmdbio.torch.IterableDataset(
+            task.path, task.batch_size, shuffle=SHUFFLES[task.order],
+            seed=task.seed & interface.MASK, decode=batch_of)
+        yield from torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=task.workers)
