@@ -146,6 +146,12 @@ constexpr ChoiceNumber<load::HugePageUse> kHugePageUseNumbers[] = {
     {LMDBIO_HUGE_PAGES_OFF, load::HugePageUse::kOff},
 };
 
+constexpr ChoiceNumber<load::JointWalkUse> kJointWalkUseNumbers[] = {
+    {LMDBIO_JOINT_WALK_AUTO, load::JointWalkUse::kAuto},
+    {LMDBIO_JOINT_WALK_ON, load::JointWalkUse::kOn},
+    {LMDBIO_JOINT_WALK_OFF, load::JointWalkUse::kOff},
+};
+
 Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LoaderOptions to;
   LMDBIO_TRY_VOID(TakeField("options.database_name", from.database_name, to.database_name));
@@ -186,6 +192,8 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LMDBIO_TRY_VOID(
       TakeField("options.huge_pages", from.huge_pages, kHugePageUseNumbers, to.huge_pages));
   LMDBIO_TRY_VOID(TakeField("options.layout_cache", from.layout_cache, to.layout_cache));
+  LMDBIO_TRY_VOID(
+      TakeField("options.joint_walk", from.joint_walk, kJointWalkUseNumbers, to.joint_walk));
   return to;
 }
 // End generated TakeFields.

@@ -163,6 +163,17 @@ enum lmdbio_huge_pages {
   /* Small pages. Direct reads are slower; the memory grows in steps of 4 KiB. */
   LMDBIO_HUGE_PAGES_OFF = 1
 };
+
+/* Whether a page walk reads values along with the leaf pages, in key order and with direct
+ * reads, if the file was written in order. */
+enum lmdbio_joint_walk {
+  /* If a single read of the storage takes 0.3 ms or more. */
+  LMDBIO_JOINT_WALK_AUTO = 0,
+  /* Always. */
+  LMDBIO_JOINT_WALK_ON = 1,
+  /* Never: the walk reads leaf pages alone. */
+  LMDBIO_JOINT_WALK_OFF = 2
+};
 /* End generated enums. */
 
 /* The receiver of notes: one line for each compromise that the library made, for example because a
@@ -269,6 +280,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
    * without provenance. "off": none. NULL: the folder in LMDBIO_CACHE, which may be "off"; else
    * lmdbio in the user's cache folder. */
   const char* layout_cache;
+  /* enum lmdbio_joint_walk. Whether a page walk reads values along with the leaf pages, in key
+   * order and with direct reads, if the file was written in order. */
+  int joint_walk;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 

@@ -98,6 +98,7 @@ void BlockPool::SetReadCounters(const file::EngineCounters& reads) {
 void BlockPool::End() {
   const std::lock_guard lock(mutex_);
   end_ = next_;
+  has_ended_ = true;
   for (BlockState& state : states_) {
     if (state == BlockState::kReading) state = BlockState::kBad;
   }
@@ -111,6 +112,7 @@ bool BlockPool::Copy(const Extent& file, MutableBytes to) {
   {
     std::unique_lock lock(mutex_);
     if (!AwaitBlocks(lock, file)) {
+      FreeIfOver(block_of(file.offset));
       if (!IsOverLocked()) counters_.missed_bytes += file.length_bytes;
       return false;
     }
@@ -145,6 +147,14 @@ bool BlockPool::AwaitBlocks(std::unique_lock<std::mutex>& lock, const Extent& fi
   const std::chrono::duration<double> slept = std::chrono::steady_clock::now() - began;
   counters_.slept_s += slept.count();
   return true;
+}
+
+// A place far behind the pool, after the walk has ended, is that of the next epoch: no block will
+// be copied again.
+void BlockPool::FreeIfOver(uint64_t block) {
+  if (!has_ended_ || block + states_.size() >= first_) return;
+  is_stopped_ = true;
+  memory_.reset();
 }
 
 void BlockPool::DropFirst() {

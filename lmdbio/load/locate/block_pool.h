@@ -89,6 +89,7 @@ class BlockPool {
 
   // Copies bytes of the file. Sleeps until their blocks have arrived. False if they will not be in
   // the pool: the caller reads them.
+  // After the walk has ended, the first place of the next epoch frees the memory of the pool.
   // file  [not empty]
   bool Copy(const Extent& file, MutableBytes to);
   // Between the two this thread waits for the walk, so the walk may drop blocks that nobody has
@@ -118,6 +119,7 @@ class BlockPool {
   void SetState(uint64_t block, BlockState state);
   Place FindLocked(uint64_t block) const;
   bool IsOverLocked() const { return is_stopped_ || has_given_up_; }
+  void FreeIfOver(uint64_t block);
   void DropFirst();
   void DropBefore(uint64_t offset);
   bool AwaitBlocks(std::unique_lock<std::mutex>& lock, const Extent& file);
@@ -134,6 +136,7 @@ class BlockPool {
   BlockPoolCounters counters_;
   bool is_waiting_ = false;
   bool is_stopped_ = false;
+  bool has_ended_ = false;
   bool has_given_up_ = false;
 };
 

@@ -47,6 +47,9 @@ struct JointWalk {
   std::string data_path;
   file::EngineOptions engine;
   uint64_t stream_bytes = ~uint64_t{0};  // of the pages that the stream will need
+  // The walk is joint only if a read of branch pages takes at least this long. On faster storage
+  // single reads of leaf pages cost less than copies of the values.
+  double slow_read_s = 0;
 };
 
 struct ScanOptions {

@@ -6,6 +6,7 @@
 // hosts walk one step each at a time, and exchange the parts.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/file/layout/page_walk.h"
 #include "lmdbio/load/locate/block_pool.h"
+#include "lmdbio/load/locate/clocks.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/locate/walked_source.h"
 
@@ -203,8 +205,11 @@ class ScanLocator final : public Locator {
   // runs of the steps that this host walks.
   Result<std::vector<PageNo>> Walk() {
     file::PageClaims claims(database_.pages().snapshot().page_count());
+    const auto began = std::chrono::steady_clock::now();
     LMDBIO_TRY(std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
-    const size_t joint_leaves = OpenJoint(leaves);
+    // One batch of reads for each level of branch pages.
+    const double read_s = SecondsSince(began) / std::max(1, database_.record().depth - 1);
+    const size_t joint_leaves = OpenJoint(leaves, read_s);
     const size_t step_max = joint_leaves > 0 ? joint_leaves : kStepLeavesMax;
     uint64_t record = 0;
     size_t step = joint_leaves > 0 ? kJointFirstLeaves : kFirstStepLeaves;
@@ -234,8 +239,8 @@ class ScanLocator final : public Locator {
 
   // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 without it. Whatever
   // prevents it, the plain walk does the same.
-  size_t OpenJoint(std::span<const PageNo> leaves) {
-    if (!options_.joint) return 0;
+  size_t OpenJoint(std::span<const PageNo> leaves, double read_s) {
+    if (!options_.joint || read_s < options_.joint->slow_read_s) return 0;
     const auto range = JointRange(database_, leaves, options_.joint->stream_bytes);
     if (!range) return 0;
     auto engine = file::OpenBlockEngine(options_.joint->data_path, options_.joint->engine);

@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 32> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -146,6 +146,11 @@ inline constexpr std::array<OptionInfo, 32> kOptionInfos = {{
      "The folder that keeps the layout of a walked database for later jobs, with strategy auto "
      "and without provenance. \"off\": none. Empty: the folder in LMDBIO_CACHE, which may be "
      "\"off\"; else lmdbio in the user's cache folder."},
+    {"joint_walk", "joint-walk", "auto|on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
+     OptionUnit::kOther,
+     "Whether a page walk reads values along with the leaf pages, in key order and with direct "
+     "reads, if the file was written in order. auto: If a single read of the storage takes 0.3 "
+     "ms or more. on: Always. off: Never: the walk reads leaf pages alone."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{
@@ -226,6 +231,13 @@ inline constexpr std::array<OptionChoice<HugePageUse>, 2> kHugePageUseChoices = 
 }};
 constexpr const auto& ChoicesOf(HugePageUse) { return kHugePageUseChoices; }
 
+inline constexpr std::array<OptionChoice<JointWalkUse>, 3> kJointWalkUseChoices = {{
+    {"auto", JointWalkUse::kAuto},
+    {"on", JointWalkUse::kOn},
+    {"off", JointWalkUse::kOff},
+}};
+constexpr const auto& ChoicesOf(JointWalkUse) { return kJointWalkUseChoices; }
+
 // Calls visit(info, field) for every option, in the order of kOptionInfos.
 template <typename Options, typename Visitor>
 void VisitOptions(Options& options, Visitor&& visit) {
@@ -261,6 +273,7 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[29], options.stagger);
   visit(kOptionInfos[30], options.huge_pages);
   visit(kOptionInfos[31], options.layout_cache);
+  visit(kOptionInfos[32], options.joint_walk);
 }
 // clang-format on
 

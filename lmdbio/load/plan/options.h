@@ -33,6 +33,13 @@ enum class HugePageUse {
   kOff,   // small pages
 };
 
+// Whether a page walk reads values along with leaf pages (load/locate/walked_source.h).
+enum class JointWalkUse {
+  kAuto,  // if single reads of the storage are slow
+  kOn,
+  kOff,
+};
+
 struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Begin generated LoaderOptions: scripts/generate_options.py, from api/options.toml.
   // --- Data
@@ -130,6 +137,9 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // The number of readers of the job that read at a time, with strategies in which they take turns.
   // 0: a trial of the first slots of the stream decides.
   uint32_t stagger = 0;
+  // Whether a page walk reads values along with the leaf pages, in key order and with direct reads,
+  // if the file was written in order.
+  JointWalkUse joint_walk = JointWalkUse::kAuto;
   // End generated LoaderOptions.
 };
 

@@ -83,7 +83,7 @@ class OpenedDb {
     file::EngineOptions engine;
     engine.cache = file::CachePolicy::kDirect;
     return load::MakeScanLocator(database(), nullptr, nullptr,
-                                 {.joint = load::JointWalk{path_, engine, ~uint64_t{0}}});
+                                 {.joint = load::JointWalk{path_, engine, ~uint64_t{0}, 0}});
   }
 
  private:
@@ -106,6 +106,7 @@ LoaderOptions PastTheCache(uint64_t batch_size) {
   LoaderOptions options;
   options.strategy = load::Strategy::kScan;
   options.cache = file::CachePolicy::kDirect;
+  options.joint_walk = load::JointWalkUse::kOn;
   options.global_batch_size = batch_size;
   return options;
 }

@@ -166,6 +166,21 @@ TEST_CASE("A pool whose blocks are not needed gives up", "[block_pool]") {
   CHECK_FALSE(pool->TakeNext().has_value());
 }
 
+TEST_CASE("The next epoch frees the pool", "[block_pool]") {
+  const auto pool = PoolOf({0, 100 * kBlock}, 8, kBlock);
+  for (uint64_t block = 0; block < 100; ++block) {
+    FillAll(*pool);
+    CHECK(CopiesRight(*pool, {block * kBlock, kBlock}));
+  }
+  CHECK_FALSE(CopiesRight(*pool, {0, kBlock}));  // the walk has not ended
+  CHECK_FALSE(pool->is_over());
+  pool->End();
+  CHECK(CopiesRight(*pool, {99 * kBlock, kBlock}));
+  CHECK_FALSE(CopiesRight(*pool, {0, kBlock}));
+  CHECK(pool->is_over());
+  CHECK_FALSE(CopiesRight(*pool, {99 * kBlock, kBlock}));
+}
+
 TEST_CASE("Stop and End end the sleep of a copy", "[block_pool]") {
   const auto pool = PoolOf({0, 100 * kBlock}, 8, kBlock);
   const auto first = pool->TakeNext();

@@ -50,6 +50,7 @@ class Options(ctypes.Structure):
         ("stagger", ctypes.c_uint32),
         ("huge_pages", ctypes.c_int),
         ("layout_cache", ctypes.c_char_p),
+        ("joint_walk", ctypes.c_int),
     ]
 
 
@@ -117,6 +118,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "stagger": ("number", {}, 0),
     "huge_pages": ("enum", {"auto": 0, "off": 1}, "auto"),
     "layout_cache": ("text", {}, ""),
+    "joint_walk": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
 }
 
 GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]
