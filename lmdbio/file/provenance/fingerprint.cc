@@ -11,15 +11,23 @@ namespace {
 constexpr uint32_t kNameBytesMax = 4096;
 
 // Hashes the bytes without parsing them: any difference, damage included, shows as another hash.
-Result<uint64_t> HashPage(const PageReader& pages, PageNo page_no) {
-  std::vector<std::byte> scratch(pages.page_format().page_size_bytes());
-  LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
-  LMDBIO_TRY(const Bytes bytes, pages.source()
-                                    .Read({page_no.value * scratch.size(), scratch.size()}, scratch)
-                                    .map_error([&](Error&& error) {
-                                      return std::move(error).Within(pages.source().name());
-                                    }));
-  return XXH64(bytes.data(), bytes.size(), 0);
+// All pages are read at once, because each read of remote storage takes a millisecond.
+Result<std::vector<uint64_t>> HashPages(const PageReader& pages, std::span<const PageNo> page_nos) {
+  const uint64_t page_bytes = pages.page_format().page_size_bytes();
+  std::vector<std::byte> buffer(page_nos.size() * page_bytes);
+  std::vector<ReadRequest> requests;
+  for (const PageNo page_no : page_nos) {
+    LMDBIO_TRY_VOID(pages.CheckPageNo(page_no));
+    requests.push_back({page_no.value * page_bytes,
+                        MutableBytes(buffer).subspan(requests.size() * page_bytes, page_bytes)});
+  }
+  LMDBIO_TRY_VOID(pages.source().ReadMany(requests).map_error(
+      [&](Error&& error) { return std::move(error).Within(pages.source().name()); }));
+  std::vector<uint64_t> hashes;
+  for (const ReadRequest& request : requests) {
+    hashes.push_back(XXH64(request.destination.data(), page_bytes, 0));
+  }
+  return hashes;
 }
 
 Status Compare(const Database& database, std::string_view field, uint64_t recorded,
@@ -42,12 +50,13 @@ Result<Fingerprint> TakeFingerprint(const Database& database, std::span<const Pa
   fingerprint.record = database.record();
   fingerprint.database_name = database.name();
   const size_t count = std::min(leaves.size(), kSamplesMax);
+  std::vector<PageNo> sampled;
   for (size_t i = 0; i < count; ++i) {
     // The first and the last leaf, and the others evenly between them.
-    const PageNo page = leaves[count == 1 ? 0 : i * (leaves.size() - 1) / (count - 1)];
-    LMDBIO_TRY(const uint64_t hash, HashPage(database.pages(), page));
-    fingerprint.samples.push_back({page, hash});
+    sampled.push_back(leaves[count == 1 ? 0 : i * (leaves.size() - 1) / (count - 1)]);
   }
+  LMDBIO_TRY(const std::vector<uint64_t> hashes, HashPages(database.pages(), sampled));
+  for (size_t i = 0; i < count; ++i) fingerprint.samples.push_back({sampled[i], hashes[i]});
   return fingerprint;
 }
 
@@ -86,10 +95,12 @@ Status CheckFingerprint(const Fingerprint& fingerprint, const Database& database
   for (const FingerprintField& field : fields) {
     LMDBIO_TRY_VOID(Compare(database, field.name, field.recorded, field.actual));
   }
-  for (const LeafSample& sample : fingerprint.samples) {
-    LMDBIO_TRY(const uint64_t hash, HashPage(database.pages(), sample.page));
-    LMDBIO_TRY_VOID(Compare(database, fmt::format("hash of leaf page {}", sample.page.value),
-                            sample.hash, hash));
+  std::vector<PageNo> sampled;
+  for (const LeafSample& sample : fingerprint.samples) sampled.push_back(sample.page);
+  LMDBIO_TRY(const std::vector<uint64_t> hashes, HashPages(database.pages(), sampled));
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    LMDBIO_TRY_VOID(Compare(database, fmt::format("hash of leaf page {}", sampled[i].value),
+                            fingerprint.samples[i].hash, hashes[i]));
   }
   return {};
 }

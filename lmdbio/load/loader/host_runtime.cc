@@ -204,7 +204,10 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeProvenance(const file::Databas
                                                           : ProvenancePathOf(database);
     Result<file::Provenance> provenance = ReadProvenance(database, path);
     // A kept layout may have been dropped since the loader was opened.
-    if (!provenance && context_.file.is_kept_layout) return MakeScan(database);
+    if (!provenance && context_.file.is_kept_layout) {
+      context_.file.is_kept_layout = false;
+      return MakeScan(database);
+    }
     if (!provenance) return Fail(std::move(provenance).error());
     return MakeProvenanceLocator(std::move(*provenance), path, shared);
   }
@@ -256,7 +259,8 @@ std::optional<JointWalk> HostRuntime::JointWalkOf() const {
   const LoaderOptions& options = context_.options;
   const OpenDecision& decision = context_.decision;
   const bool is_whole_pass = options.order == Order::kSequential && context_.first_batch == 0;
-  const bool is_only_reader = context_.member.is_only_host && context_.member.reader_count == 1;
+  const bool is_only_reader =
+      context_.member.is_only_host && context_.member.reader_count == 1 && options.num_shards == 1;
   const bool reads_slots = !decision.is_in_place && caching_ != FileCaching::kAll;
   if (!is_whole_pass || !is_only_reader || !reads_slots) return std::nullopt;
   if (decision.cache != file::CachePolicy::kDirect) return std::nullopt;
@@ -315,10 +319,11 @@ Status HostRuntime::PreparePages() {
   return {};
 }
 
-// Huge pages for the memory that direct reads fill. The window is prepared as far as the slots to
-// come will use it, and the file cache to its end, because the stream will need all of it.
+// Huge pages for the memory that direct reads fill. Buffered reads are copies, which small pages do
+// not slow down.
 void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
   if (context_.options.huge_pages == HugePageUse::kOff || context_.decision.is_in_place) return;
+  if (context_.decision.cache != file::CachePolicy::kDirect) return;
   const CoreList& cores = context_.member.placement.input;
   window_pages_ = HugePagesOf(
       *window_memory_, Window::BytesNeeded(window_->shape()), window_->ring().size(),
@@ -327,8 +332,15 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
   if (!cache_memory_) return;
   const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
   const uint64_t cache_bytes = FileCache::BytesNeeded(file_bytes);
+  // A shuffled stream of the whole file soon needs every part of the cache.
+  const LoaderOptions& options = context_.options;
+  const bool needs_all = options.order == Order::kShuffle && context_.member.is_only_host &&
+                         options.num_shards == 1 &&
+                         StreamBytes(context_.decision, options) >= file_bytes;
   cache_pages_ = HugePagesOf(*cache_memory_, cache_bytes, cache_bytes,
-                             {.ahead_bytes = file_bytes, .ahead_end = file_bytes, .cores = cores});
+                             {.ahead_bytes = needs_all ? file_bytes : kPreparedAheadBytes,
+                              .ahead_end = file_bytes,
+                              .cores = cores});
   parts_.huge.cache = cache_pages_.get();
 }
 
@@ -360,9 +372,25 @@ Status HostRuntime::PrepareReader() {
   return {};
 }
 
+// Options that the caller gave and that change nothing in this job.
+void HostRuntime::NoteIdleOptions() const {
+  const LoaderOptions& options = context_.options;
+  if (options.stagger == 0 || context_.group.rank() != 0 || !context_.is_first_open) return;
+  const StrategyTraits& strategy = CompositionOf(options.strategy);
+  if (strategy.staggering == Staggering::kNone) {
+    context_.notes.Add(
+        fmt::format("stagger has no effect with strategy {}: its readers take no turns; use auto "
+                    "or lmm-dio-prov-coal-stag",
+                    strategy.name));
+  } else if (context_.member.is_only_host) {
+    context_.notes.Add("stagger has no effect on one host: its readers take no turns");
+  }
+}
+
 // Every step is collective. It fails on all ranks, or falls back on all ranks of a host. So a
 // failure on one rank leaves no other rank in a collective call.
 Status HostRuntime::Open() {
+  NoteIdleOptions();
   if (context_.decision.is_in_place) {
     LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));
   }

@@ -79,6 +79,7 @@ class HostRuntime {
 
  private:
   bool has_layout() const;
+  void NoteIdleOptions() const;
   Status OpenInPlace();
   Status OpenWindow();
   Status WatchPeers();

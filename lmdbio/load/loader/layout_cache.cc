@@ -1,8 +1,11 @@
 #include "lmdbio/load/loader/layout_cache.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -38,6 +41,12 @@ std::string UserFolder() {
   return home.empty() ? "" : home + "/.cache/lmdbio";
 }
 
+// Names are 16 hexadecimal digits and the suffix. Other files of the folder are left alone.
+bool IsKeptName(const std::string& name) {
+  return name.size() == 16 + std::string_view(kSuffix).size() && name.ends_with(kSuffix) &&
+         name.find_first_not_of("0123456789abcdef") == 16;
+}
+
 struct KeptFile {
   fs::path path;
   fs::file_time_type time;
@@ -49,7 +58,7 @@ std::vector<KeptFile> FilesIn(const std::string& folder) {
   std::vector<KeptFile> files;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    if (entry.path().extension() != kSuffix) continue;
+    if (!IsKeptName(entry.path().filename().string())) continue;
     std::error_code gone;
     const KeptFile file{entry.path(), entry.last_write_time(gone), entry.file_size(gone)};
     if (!gone) files.push_back(file);
@@ -68,13 +77,21 @@ std::optional<LayoutCache> LayoutCache::Of(const std::string& option) {
   return LayoutCache(std::move(folder), /*is_named=*/false);
 }
 
-// Two databases with equal fields have one file, which serves the one that it fits.
+// The identity of the file is a part of the name. Two databases that a program makes in the same way
+// may be equal in all other fields, and in the leaf pages of the fingerprint, and yet differ.
 std::string LayoutCache::PathOf(const file::Database& database) const {
   const file::Snapshot& snapshot = database.pages().snapshot();
+  const std::string& path = database.pages().source().name();
+  struct stat file = {};
+  // Without an identity the name is that of no file.
+  if (::stat(path.c_str(), &file) != 0) file = {};
+  std::error_code failed;
   const std::string fields = fmt::format(
-      "{} {} {} {} {} {} {} {}", snapshot.file_size_bytes, snapshot.meta.transaction_id,
-      snapshot.page_count(), snapshot.page_format.page_size_bytes(), database.record().root.value,
-      database.entry_count(), database.record().leaf_pages, database.name());
+      "{} {} {} {}.{} {} {} {} {} {} {} {} {}", fs::weakly_canonical(path, failed).string(),
+      file.st_dev, file.st_ino, file.st_mtim.tv_sec, file.st_mtim.tv_nsec, snapshot.file_size_bytes,
+      snapshot.meta.transaction_id, snapshot.page_count(), snapshot.page_format.page_size_bytes(),
+      database.record().root.value, database.entry_count(), database.record().leaf_pages,
+      database.name());
   return fmt::format("{}/{:016x}{}", folder_, TextDigest(fields), kSuffix);
 }
 

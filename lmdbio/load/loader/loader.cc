@@ -235,8 +235,11 @@ std::string Loader::Impl::Describe() const {
   const std::string_view kept = reader != nullptr && reader->keeps() ? "; with a file cache" : "";
   const uint64_t huge_mib = reader != nullptr ? reader->huge_bytes() >> 20 : 0;
   const std::string pages = huge_mib > 0 ? fmt::format("; {} MiB in huge pages", huge_mib) : "";
-  const std::string_view located =
-      file_.is_kept_layout ? "a kept layout" : LocatingName(decision_.locating);
+  // The reader walks if the kept layout has vanished.
+  const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
+  const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
+                                   : decision_.is_kept_layout ? "a kept layout"
+                                                              : LocatingName(decision_.locating);
   return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}{}", located, engine,
                      options_.block_bytes, extras, turns, kept, pages);
 }

@@ -32,7 +32,8 @@ struct OpenDecision {
   LocateMethod locating = LocateMethod::kNone;  // never kBest
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
-  bool is_in_place = false;  // records are used in a map of the file; no engine
+  bool is_in_place = false;     // records are used in a map of the file; no engine
+  bool is_kept_layout = false;  // kProvenance by the layout that an earlier job kept
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
 

@@ -28,17 +28,16 @@ Result<file::Database> OpenedFile::FindDatabase(const LoaderOptions& options) co
 // Absent files are normal. A file that does not fit is worth a line.
 Result<file::Layout> OpenedFile::FindLayout(const file::Database& database, Notes& notes) {
   Result<file::Layout> found = LayoutFromProvenance(database, ProvenancePathOf(database));
-  if (found) return found;
-  const bool is_absent = found.error().code() == ErrorCode::kNotFound;
-  if (cache) {
-    Result<file::Layout> kept = cache->Find(database);
-    is_kept_layout = kept.has_value();
-    if (kept) return kept;
-    if (kept.error().code() != ErrorCode::kNotFound) {
-      notes.Add(kept.error().message() + ": using a page walk instead");
-    }
+  if (found || !cache) return found;
+  Result<file::Layout> kept = cache->Find(database);
+  is_kept_layout = kept.has_value();
+  if (kept && found.error().code() != ErrorCode::kNotFound) {
+    notes.Add(found.error().message() + ": using the layout that an earlier job kept");
   }
-  if (!is_absent) notes.Add(found.error().message() + ": using a page walk instead");
+  if (kept) return kept;
+  if (kept.error().code() != ErrorCode::kNotFound) {
+    notes.Add(kept.error().message() + ": using a page walk instead");
+  }
   return found;
 }
 
@@ -59,10 +58,14 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   Result<file::Layout> found = FindLayout(database, notes);
   if (found) {
     decision.locating = LocateMethod::kProvenance;
+    decision.is_kept_layout = is_kept_layout;
     layout = std::move(*found);
     return decision;
   }
   if (!has_choice) return Fail(std::move(found).error());
+  if (found.error().code() != ErrorCode::kNotFound) {
+    notes.Add(found.error().message() + ": using a page walk instead");
+  }
   decision.locating = LocateMethod::kScan;
   return decision;
 }

@@ -34,7 +34,7 @@ struct OpenedFile {
   Result<file::Database> FindDatabase(const LoaderOptions& options) const;
 
   // The layout by provenance, or the one that an earlier job has kept (then sets is_kept_layout).
-  // notes  gets a line if one of them does not fit
+  // notes  gets a line if a kept layout does not fit, or replaces provenance that does not
   // Errors: of provenance, as ReadProvenance
   Result<file::Layout> FindLayout(const file::Database& database, Notes& notes);
 

@@ -13,6 +13,9 @@ namespace {
 constexpr uint64_t kJudgedBytes = 32 << 20;
 constexpr double kNeededShareMin = 0.7;
 
+// A copy from one of the first blocks of the range begins an epoch.
+constexpr uint64_t kFirstBlocks = 4;
+
 }  // namespace
 
 Result<std::unique_ptr<BlockPool>> BlockPool::Create(const Extent& range,
@@ -149,10 +152,11 @@ bool BlockPool::AwaitBlocks(std::unique_lock<std::mutex>& lock, const Extent& fi
   return true;
 }
 
-// A place far behind the pool, after the walk has ended, is that of the next epoch: no block will
-// be copied again.
+// After the walk has ended, a dropped place at the begin of the range is that of the next epoch: no
+// block will be copied again. Nor will any if the pool has given up.
 void BlockPool::FreeIfOver(uint64_t block) {
-  if (!has_ended_ || block + states_.size() >= first_) return;
+  const bool is_next_epoch = block < first_ && block <= block_of(range_.offset) + kFirstBlocks;
+  if (!has_ended_ || (!is_next_epoch && !has_given_up_)) return;
   is_stopped_ = true;
   memory_.reset();
 }

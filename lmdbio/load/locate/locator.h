@@ -32,6 +32,7 @@ struct LocatorCounters {
   uint64_t redundant_pages = 0;     // guessed, but not needed
   double fetch_s = 0;               // asleep for guessed pages
   double turn_s = 0;                // asleep until another host has sent its cursor or locations
+  double copy_wait_s = 0;           // asleep in CopyWalked
   file::EngineCounters reads = {};  // of blocks that the locator hands over (CopyWalked)
 };
 

@@ -66,8 +66,8 @@ class ScanLocator final : public Locator {
     counters.reads = found.reads;
     counters.missed_pages = found.missed_bytes / page_bytes;
     counters.redundant_pages =
-        (found.reads.bytes - std::min(found.reads.bytes, found.copied_bytes)) / page_bytes;
-    counters.fetch_s = found.slept_s;
+        (found.dropped_bytes - std::min(found.dropped_bytes, found.copied_bytes)) / page_bytes;
+    counters.copy_wait_s = found.slept_s;
     return counters;
   }
 
@@ -237,8 +237,8 @@ class ScanLocator final : public Locator {
                     database_.entry_count()));
   }
 
-  // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 without it. Whatever
-  // prevents it, the plain walk does the same.
+  // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 for a plain walk, which
+  // does the same.
   size_t OpenJoint(std::span<const PageNo> leaves, double read_s) {
     if (!options_.joint || read_s < options_.joint->slow_read_s) return 0;
     const auto range = JointRange(database_, leaves, options_.joint->stream_bytes);
@@ -249,7 +249,10 @@ class ScanLocator final : public Locator {
     walked_.emplace(database_, std::move(*engine), **pool);
     const std::lock_guard lock(mutex_);
     pool_ = std::move(*pool);
-    return std::max<size_t>(1, leaves.size() * kJointStepBytes / range->length_bytes);
+    // The destructor may have looked for a pool before there was one.
+    if (stop_.load()) pool_->Stop();
+    return std::clamp<size_t>(leaves.size() * kJointStepBytes / range->length_bytes, 1,
+                              kStepLeavesMax);
   }
 
   void AddPart(uint64_t first_record, file::Layout layout) {

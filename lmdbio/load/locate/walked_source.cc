@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "lmdbio/base/align.h"
+
 namespace lmdbio::load {
 namespace {
 
@@ -51,7 +53,9 @@ std::optional<Extent> JointRange(const file::Database& database, std::span<const
   const auto extra = static_cast<double>(length) - static_cast<double>(needed_bytes);
   if (extra > kExtraShareMax * static_cast<double>(needed_bytes)) return std::nullopt;
   if (!IsInOrder(leaves, page_bytes)) return std::nullopt;
-  return Extent{begin, std::min(length, stream_bytes)};
+  // Whole pages: direct reads need them.
+  const uint64_t wanted = AlignUp(std::min(length, stream_bytes), page_bytes);
+  return Extent{begin, std::min(length, wanted)};
 }
 
 // The engine ends before the pool says so: no buffer is written afterwards.

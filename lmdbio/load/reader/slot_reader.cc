@@ -58,7 +58,7 @@ void SlotReader::AddTo(LoaderCounters& counters) const {
   const LocatorCounters located = parts_.planner->counters();
   // The time of planning includes waits of the locator, which are counted elsewhere.
   counters.locate_s -= std::min(counters.locate_s, located.fetch_s + located.turn_s);
-  counters.read_s += located.fetch_s;
+  counters.read_s += located.fetch_s + located.copy_wait_s;
   counters.turn_s += located.turn_s;
   counters.read_requests += located.reads.request_count;
   counters.bytes_read += located.reads.bytes;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -65,9 +66,11 @@ std::string NoteOf(const std::string& reason) {
 }  // namespace
 
 int HugePages::Collapse(std::byte* region) {
-  // A write of the same value: nobody uses the region yet, and a page of it must exist.
-  volatile std::byte* const first = region;
-  *first = *first;
+  // A page of the region must exist. The byte is written as it is, in one step: a read into the
+  // region may be in flight, if its reader did not wait.
+  const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(region));
+  unsigned char value = first.load();
+  first.compare_exchange_strong(value, value);
   for (int tries = 1;; ++tries) {
     if (::madvise(region, kPageBytes, kCollapse) == 0) return 0;
     if (errno != EAGAIN || tries == kTriesMax) return errno;
@@ -114,15 +117,23 @@ void HugePages::PrepareAhead(const Extent& range) {
   const uint64_t room_bytes = options_.ahead_end - std::min(end, options_.ahead_end);
   wanted_.push_back(wanted);
   ahead_ = {wanted.end, RegionsOf({end, std::min(options_.ahead_bytes, room_bytes)}).end};
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this] { Run(); });
-  }
+  StartThread();
   work_.notify_one();
+}
+
+// Without a thread, Prepare does all of the work.
+void HugePages::StartThread() {
+  if (thread_.joinable() || has_no_thread_) return;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+    has_no_thread_ = true;
+  }
 }
 
 void HugePages::Prepare(const Extent& range) {
   const Span wanted = RegionsOf(range);
-  for (size_t i = wanted.first; i < wanted.end && !is_refused(); ++i) PrepareRegion(i);
+  for (size_t i = wanted.first; i < wanted.end; ++i) PrepareRegion(i);
   // Regions of others come last: this call prepares its own meanwhile.
   const auto give_up = std::chrono::steady_clock::now() + kOthersLimit;
   for (size_t i = wanted.first; i < wanted.end; ++i) {
@@ -135,7 +146,9 @@ void HugePages::Prepare(const Extent& range) {
 
 void HugePages::PrepareRegion(size_t index) {
   Region state = Region::kUntouched;
-  if (!regions_[index].compare_exchange_strong(state, Region::kInProgress)) return;
+  // After a refusal the region still gets a state, so that no other process touches it later.
+  const Region next = is_refused() ? Region::kSmall : Region::kInProgress;
+  if (!regions_[index].compare_exchange_strong(state, next) || next == Region::kSmall) return;
   const int error_number = options_.collapse(memory_.data() + index * kPageBytes);
   regions_[index].store(error_number == 0 ? Region::kHuge : Region::kSmall);
   if (error_number == 0) {
@@ -187,7 +200,7 @@ void HugePages::Run() {
   // A failure leaves the thread on any core.
   static_cast<void>(PinThisThread(options_.cores));
   while (const std::optional<size_t> index = TakeNext()) {
-    if (!is_refused()) PrepareRegion(*index);
+    PrepareRegion(*index);
   }
 }
 

@@ -93,6 +93,7 @@ class HugePages {
   };
 
   Span RegionsOf(const Extent& range) const;
+  void StartThread();
   void PrepareRegion(size_t index);
   void TakeRefusal(int error_number);
   bool is_refused() const { return is_refused_.load(std::memory_order_relaxed); }
@@ -112,7 +113,8 @@ class HugePages {
   std::string note_;
   bool has_taken_note_ = false;
   bool stop_ = false;
-  std::thread thread_;  // after the first PrepareAhead
+  bool has_no_thread_ = false;  // the system refused it
+  std::thread thread_;          // after the first PrepareAhead
 };
 
 // The bytes of `memory` that this process has mapped as huge pages, by the kernel's own account.

@@ -92,6 +92,30 @@ void CheckRefused(const RefusalCase& expected) {
                expected.refused);
 }
 
+TEST_CASE("A loader names an option without effect", "[loader][notes]") {
+  const test::TempDir dir;
+  test::TinyDb db(dir.path());
+  test::FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.stagger = 2;
+  std::string note = "stagger has no effect on one host: its readers take no turns";
+  SECTION("on one host") {}
+  SECTION("with a strategy without turns") {
+    options.strategy = Strategy::kScan;
+    note =
+        "stagger has no effect with strategy scan: its readers take no turns; use auto or "
+        "lmm-dio-prov-coal-stag";
+  }
+  SECTION("no option") {
+    options.stagger = 0;
+    note.clear();
+  }
+  const auto solo = ranks::SoloGroup();
+  const auto loader = Good(Loader::Open(*solo, db.data_file().string(), options));
+  CHECK(loader->TakeNotes() == (note.empty() ? Lines{} : Lines{note}));
+}
+
 TEST_CASE("A loader says that O_DIRECT is refused", "[loader][notes]") {
   RefusalCase expected{.refused = {SYS_openat, EINVAL, 2, O_DIRECT},
                        .options = {},

@@ -55,6 +55,9 @@ std::vector<OptionCase> AllCases() {
       {"reuse_among", [](auto& o) { o.reuse_among = ReuseAmong::kHost; }, "host"},
       {"cache", [](auto& o) { o.cache = file::CachePolicy::kDirect; }, "direct"},
       {"stagger", [](auto& o) { o.stagger = 11; }, 11},
+      {"huge_pages", [](auto& o) { o.huge_pages = HugePageUse::kOff; }, "off"},
+      {"layout_cache", [](auto& o) { o.layout_cache = "off"; }, "off"},
+      {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; }, "on"},
   };
 }
 

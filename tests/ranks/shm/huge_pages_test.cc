@@ -177,6 +177,18 @@ TEST_CASE("Processes that share the states prepare each region once", "[huge_pag
   CHECK(fixture.kernel_calls().calls == 64);
 }
 
+TEST_CASE("A refusal in one process keeps the others from its regions", "[huge_pages]") {
+  PreparedFile fixture(8 * kPage);
+  fixture.kernel_calls().answer = EINVAL;
+  HugePages one(fixture.memory(), fixture.states(), fixture.options());
+  one.Prepare({0, 4 * kPage});
+  fixture.kernel_calls().answer = 0;
+  HugePages other(fixture.memory(), fixture.states(), fixture.options());
+  other.Prepare({0, 8 * kPage});
+  CHECK(other.huge_bytes() == 4 * kPage);
+  CHECK(fixture.kernel_calls().calls == 5);
+}
+
 TEST_CASE("A process that was killed while it prepared a region does not stop others",
           "[huge_pages]") {
   PreparedFile fixture(4 * kPage);
