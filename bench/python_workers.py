@@ -68,7 +68,7 @@ def run(options, workers, us, returns, hand_over_bytes):
     """Records/s, and microseconds of processor time for a record."""
     dataset = lmdbio.torch.IterableDataset(options.path, options.batch_size,
                                            decode=Decoder(us, returns),
-                                           hand_over_bytes=hand_over_bytes)
+                                           hand_over_bytes=hand_over_bytes, layout_cache="off")
     cpu_start = cpu_seconds()
     batches = iter(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers))
     next(batches)  # starts the workers and opens the database

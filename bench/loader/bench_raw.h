@@ -41,7 +41,7 @@ struct RawResult {
   uint64_t requests = 0;
   int readers = 0;  // readers of all hosts
   std::string cache_words;
-  // The memory that rank 0 read into, as "private memory, all in huge pages". Empty if it did not
+  // The memory that rank 0 read into, as "private memory, 100 % in huge pages". Empty if it did not
   // read.
   std::string memory_words;
   double seconds = 0;  // time of the slowest reader

@@ -9,7 +9,7 @@ import pathlib
 import peer_formats
 import peer_process
 import readers
-from peer_source import fingerprint
+from peer_source import Failure, fingerprint
 from readers import interface
 
 
@@ -90,9 +90,13 @@ def run_once(comparison, reader, task):
     storage = contextlib.nullcontext(task.path)
     if options.remote:
         storage = peer_formats.remote(task.path, options.remote_options)
-    with storage as path:
-        outcome = peer_process.run_task("run", dataclasses.replace(task, path=path),
-                                        options.timeout)
+    try:
+        with storage as path:
+            outcome = peer_process.run_task("run", dataclasses.replace(task, path=path),
+                                            options.timeout)
+    except Failure as failure:  # of the storage: the other readers go on
+        comparison.fail(reader, task.order, title, str(failure))
+        return
     if outcome.absent:
         comparison.absent[reader.label] = outcome.absent
     if outcome.failure:

@@ -46,5 +46,6 @@ class Reader(interface.Reader):
         import torch.utils.data
         dataset = lmdbio.torch.IterableDataset(
             task.path, task.batch_size, shuffle=SHUFFLES[task.order],
-            seed=task.seed & interface.MASK, decode=batch_of)
+            seed=task.seed & interface.MASK, decode=batch_of,
+            layout_cache="off")
         yield from torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=task.workers)

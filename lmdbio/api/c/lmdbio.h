@@ -169,7 +169,7 @@ enum lmdbio_huge_pages {
 enum lmdbio_joint_walk {
   /* If a single read of the storage takes 0.3 ms or more. */
   LMDBIO_JOINT_WALK_AUTO = 0,
-  /* Always. */
+  /* Also on fast storage. */
   LMDBIO_JOINT_WALK_ON = 1,
   /* Never: the walk reads leaf pages alone. */
   LMDBIO_JOINT_WALK_OFF = 2
@@ -276,9 +276,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   uint32_t stagger;
   /* enum lmdbio_huge_pages. The page size of the memory that batches are read into. */
   int huge_pages;
-  /* The folder that keeps the layout of a walked database for later jobs, with strategy auto and
-   * without provenance. "off": none. NULL: the folder in LMDBIO_CACHE, which may be "off"; else
-   * lmdbio in the user's cache folder. */
+  /* The folder that keeps the layout of a walked database for later jobs, with strategy auto,
+   * one reader on one host and no provenance. "off": none. NULL: the folder in LMDBIO_CACHE,
+   * which may be "off"; else lmdbio in the user's cache folder. */
   const char* layout_cache;
   /* enum lmdbio_joint_walk. Whether a page walk reads values along with the leaf pages, in key
    * order and with direct reads, if the file was written in order. */

@@ -77,8 +77,8 @@ std::optional<LayoutCache> LayoutCache::Of(const std::string& option) {
   return LayoutCache(std::move(folder), /*is_named=*/false);
 }
 
-// The identity of the file is a part of the name. Two databases that a program makes in the same way
-// may be equal in all other fields, and in the leaf pages of the fingerprint, and yet differ.
+// The identity of the file is a part of the name. Two databases that a program makes in the same
+// way may be equal in all other fields, and in the leaf pages of the fingerprint, and yet differ.
 std::string LayoutCache::PathOf(const file::Database& database) const {
   const file::Snapshot& snapshot = database.pages().snapshot();
   const std::string& path = database.pages().source().name();

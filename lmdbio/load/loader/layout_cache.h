@@ -2,9 +2,9 @@
 //
 // A walk over a database without provenance ends with its exact layout. It is kept in a folder of
 // the user, so that the next job begins as with provenance. The name of a kept file is a digest of
-// the path, the identity and the time of the data file, and of the fields that identify the state of
-// the database. Its content is a provenance file, and its fingerprint is compared before it is used.
-// So a folder may serve any number of databases and of jobs that start together.
+// the path, the identity and the time of the data file, and of the fields that identify the state
+// of the database. Its content is a provenance file, and its fingerprint is compared before it is
+// used. So a folder may serve any number of databases and of jobs that start together.
 //
 // Source: docs/loader.md "Kept layouts".
 #ifndef LMDBIO_LOAD_LOADER_LAYOUT_CACHE_H_

@@ -237,8 +237,8 @@ class ScanLocator final : public Locator {
                     database_.entry_count()));
   }
 
-  // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 for a plain walk, which
-  // does the same.
+  // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 for a plain walk,
+  // which does the same.
   size_t OpenJoint(std::span<const PageNo> leaves, double read_s) {
     if (!options_.joint || read_s < options_.joint->slow_read_s) return 0;
     const auto range = JointRange(database_, leaves, options_.joint->stream_bytes);

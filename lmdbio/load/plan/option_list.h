@@ -143,14 +143,14 @@ inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
      "as the system has them; a note tells the reason if it has none. off: Small pages. Direct "
      "reads are slower; the memory grows in steps of 4 KiB."},
     {"layout_cache", "", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
-     "The folder that keeps the layout of a walked database for later jobs, with strategy auto "
-     "and without provenance. \"off\": none. Empty: the folder in LMDBIO_CACHE, which may be "
-     "\"off\"; else lmdbio in the user's cache folder."},
+     "The folder that keeps the layout of a walked database for later jobs, with strategy auto, "
+     "one reader on one host and no provenance. \"off\": none. Empty: the folder in "
+     "LMDBIO_CACHE, which may be \"off\"; else lmdbio in the user's cache folder."},
     {"joint_walk", "joint-walk", "auto|on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "Whether a page walk reads values along with the leaf pages, in key order and with direct "
      "reads, if the file was written in order. auto: If a single read of the storage takes 0.3 "
-     "ms or more. on: Always. off: Never: the walk reads leaf pages alone."},
+     "ms or more. on: Also on fast storage. off: Never: the walk reads leaf pages alone."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{

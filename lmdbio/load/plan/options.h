@@ -49,9 +49,9 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   OnError on_error = OnError::kRaise;
   // The protection against a writer that changes the file.
   SnapshotMode snapshot = SnapshotMode::kImmutable;
-  // The folder that keeps the layout of a walked database for later jobs, with strategy auto and
-  // without provenance. "off": none. Empty: the folder in LMDBIO_CACHE, which may be "off"; else
-  // lmdbio in the user's cache folder.
+  // The folder that keeps the layout of a walked database for later jobs, with strategy auto, one
+  // reader on one host and no provenance. "off": none. Empty: the folder in LMDBIO_CACHE, which may
+  // be "off"; else lmdbio in the user's cache folder.
   std::string layout_cache;
 
   // --- Batches

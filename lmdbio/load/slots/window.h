@@ -1,6 +1,6 @@
 // lmdbio/load/slots/window.h - the shared memory where readers fill slots and ranks read them.
 //
-//   | Control | rank states | slot states | ring of slots ...                                     |
+//   | ring of slots ...                                     | Control | rank states | slot states |
 //   slot:  | shares [batches * ranks] | entries [records] | pages of the file, 4096-aligned      |
 //
 // Readers and ranks exchange counters, and never make a collective call. The word `ready` in the

@@ -281,6 +281,19 @@ class WorkersTest(Databases):
                            multiprocessing_context=STARTS[0])
         self.check([batch["value"] for batch in found])
 
+    def test_arrays_are_collated_in_memory_that_is_handed_over(self):
+        dataset = lmdbio.torch.MapDataset(self.even, lambda record: np.frombuffer(
+            record.value, np.uint8).copy())
+        found = list(DataLoader(dataset, batch_size=BATCH, num_workers=2,
+                                collate_fn=lmdbio.torch.collate,
+                                multiprocessing_context="fork"))
+        self.check(found)
+        self.assert_handed_over(found)
+
+    def test_no_samples_are_refused(self):
+        with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "at least one sample"):
+            lmdbio.torch.collate([])
+
     def test_collate_is_default_collate(self):
         pair = torch.ones(2, 3), torch.zeros(2, 3)
         for samples in ([1, 2], [1.5, 2.5], ["a", "b"], [pair, pair], [list(pair), list(pair)],

@@ -21,6 +21,7 @@ import torch.utils.data
 from torch.multiprocessing.reductions import reduce_tensor
 
 from lmdbio import _capi
+from lmdbio._errors import InvalidArgumentError
 from lmdbio._inbox import receive
 from lmdbio._outbox import Outbox, Ticket
 
@@ -74,8 +75,16 @@ def empty(shape: Sequence[int], dtype: torch.dtype = torch.uint8) -> torch.Tenso
 
 def collate(samples: Sequence[Any]) -> Any:
     """Makes a batch of samples as torch.utils.data.default_collate does, for DataLoader's
-    collate_fn. In a worker the batch is built in memory that is handed over."""
+    collate_fn. In a worker the batch is built in memory that is handed over.
+
+    Errors: InvalidArgumentError for no samples
+    """
+    if not samples:
+        raise InvalidArgumentError("a batch needs at least one sample")
     first = samples[0]
+    if isinstance(first, np.ndarray) and first.dtype.kind in "biufc":
+        samples = [torch.as_tensor(each) for each in samples]
+        first = samples[0]
     if isinstance(first, torch.Tensor) and all(_stack_with(first, each) for each in samples):
         batch = empty((len(samples), *first.shape), first.dtype)
         return torch.stack(tuple(samples), out=batch)

@@ -107,9 +107,9 @@ class Loader:
                              "pinned": A read transaction of liblmdb keeps the pages in place. It
                              needs the lock file.
         layout_cache         The folder that keeps the layout of a walked database for later jobs,
-                             with strategy auto and without provenance. "off": none. None: the
-                             folder in LMDBIO_CACHE, which may be "off"; else lmdbio in the user's
-                             cache folder.
+                             with strategy auto, one reader on one host and no provenance. "off":
+                             none. None: the folder in LMDBIO_CACHE, which may be "off"; else lmdbio
+                             in the user's cache folder.
 
         Batches:
         global_batch_size    Records of one batch, over all ranks.
@@ -202,8 +202,8 @@ class Loader:
                              decides.
         joint_walk           Whether a page walk reads values along with the leaf pages, in key
                              order and with direct reads, if the file was written in order. "auto":
-                             If a single read of the storage takes 0.3 ms or more. "on": Always.
-                             "off": Never: the walk reads leaf pages alone.
+                             If a single read of the storage takes 0.3 ms or more. "on": Also on
+                             fast storage. "off": Never: the walk reads leaf pages alone.
         """
         self._begin(path, batch_size, shuffle, drop_last, comm, dict(
             database_name=database_name, on_error=on_error, snapshot=snapshot,

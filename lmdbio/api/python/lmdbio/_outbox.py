@@ -21,6 +21,7 @@ import mmap
 import multiprocessing.reduction
 import os
 import threading
+import time
 from typing import Any, Deque, Dict, List, NamedTuple, Optional
 
 import numpy as np
@@ -29,6 +30,7 @@ PAGE_BYTES = 4096
 TICKETS_MAX = 1024
 IS_OPEN_AT = 1024
 STAMP_AT = 1032
+DESCRIPTOR_PERIOD_S = 0.1
 SPARE_BYTES = 64 << 20  # free memory that an outbox keeps, in addition to as much as it uses
 
 
@@ -105,6 +107,7 @@ class Outbox:
         self._free_flags = list(range(TICKETS_MAX))
         self._dropped: Deque[_Parcel] = collections.deque()  # parcels whose array here is gone
         self._used_end = PAGE_BYTES  # no page from here on has been used
+        self._next_descriptor = 0.0  # time of the next ticket with a descriptor
 
     def allocate(self, size: int) -> Optional[np.ndarray]:
         """Returns `size` bytes of undefined content, aligned to a page; None if all is used."""
@@ -133,10 +136,19 @@ class Outbox:
             self._map[flag] = 1
             self._tickets[flag] = parcel
             parcel.holders += 1
-        descriptor = None
-        if not self._map[IS_OPEN_AT]:
-            descriptor = multiprocessing.reduction.DupFd(self._fd)
-        return Ticket(self._name, descriptor, flag, start, size)
+        return Ticket(self._name, self._descriptor(), flag, start, size)
+
+    def _descriptor(self) -> Any:
+        """Returns the descriptor for the receiver, which maps the memory with the first ticket.
+        Each copy stays open until it is fetched, so not all tickets before that carry one."""
+        now = time.monotonic()
+        if self._map[IS_OPEN_AT] or now < self._next_descriptor:
+            return None
+        self._next_descriptor = now + DESCRIPTOR_PERIOD_S
+        try:
+            return multiprocessing.reduction.DupFd(self._fd)
+        except OSError:  # the receiver then looks into /proc
+            return None
 
     def holds(self, address: int) -> bool:
         """Returns whether an address is in the memory of the parcels."""
