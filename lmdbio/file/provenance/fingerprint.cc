@@ -24,6 +24,7 @@ Result<std::vector<uint64_t>> HashPages(const PageReader& pages, std::span<const
   LMDBIO_TRY_VOID(pages.source().ReadMany(requests).map_error(
       [&](Error&& error) { return std::move(error).Within(pages.source().name()); }));
   std::vector<uint64_t> hashes;
+  hashes.reserve(requests.size());
   for (const ReadRequest& request : requests) {
     hashes.push_back(XXH64(request.destination.data(), page_bytes, 0));
   }
