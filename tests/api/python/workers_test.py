@@ -388,7 +388,7 @@ class OutboxTest(unittest.TestCase):
         self.assertIsNone(outbox.send(memory.ctypes.data, 1))
         receive(tickets[77])
         self.assertEqual(outbox.send(memory.ctypes.data, 1).flag, tickets[77].flag)
-        with self.assertRaises(KeyError):
+        with self.assertRaises(lmdbio.InvalidArgumentError):
             outbox.send(memory.ctypes.data, 4097)
 
     def test_gives_memory_back(self):

@@ -26,6 +26,8 @@ from typing import Any, Deque, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
+from lmdbio._errors import InvalidArgumentError
+
 PAGE_BYTES = 4096
 TICKETS_MAX = 1024
 IS_OPEN_AT = 1024
@@ -123,7 +125,7 @@ class Outbox:
         """Returns a ticket for memory inside a parcel, of which the caller still has an array; None
         if there are too many tickets. From now on the receiver owns the content.
 
-        Errors: KeyError if the memory is not in a parcel
+        Errors: InvalidArgumentError if the memory is not in a parcel
         """
         start = address - self._address
         with self._lock:
@@ -157,7 +159,7 @@ class Outbox:
     def _parcel_at(self, start: int, end: int) -> _Parcel:
         index = bisect.bisect_right([parcel.start for parcel in self._parcels], start) - 1
         if index < 0 or end > self._parcels[index].end:
-            raise KeyError(start)
+            raise InvalidArgumentError(f"no parcel of the outbox holds bytes {start} to {end}")
         return self._parcels[index]
 
     def _reclaim(self) -> None:
