@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/align.h"
+#include "lmdbio/ranks/shm/aligned_space.h"
 #include "lmdbio/ranks/shm/call_failure.h"
-#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -38,23 +38,21 @@ class AnonymousMemory final : public SharedMemory {
 
 }  // namespace
 
-// Reserves enough to contain a start at a multiple of 2 MiB, and unmaps the rest at both ends.
 Result<std::unique_ptr<SharedMemory>> AllocateAnonymous(uint64_t size_bytes) {
   const auto failed = [size_bytes](int error_number) {
     return CallFailed(ErrorCode::kResourceExhausted,
                       fmt::format("{} bytes of shared memory: mmap", size_bytes), error_number);
   };
   if (size_bytes > kAddressSpaceBytes) return failed(ENOMEM);
-  const uint64_t align_bytes = HugePages::kPageBytes;
   const uint64_t mapped_bytes = AlignUp(std::max<uint64_t>(size_bytes, 1), kMemoryPageBytes);
-  void* const reserved = ::mmap(nullptr, mapped_bytes + align_bytes, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
-  if (reserved == MAP_FAILED) return failed(errno);
-  auto* const first = static_cast<std::byte*>(reserved);
-  const uint64_t before = -reinterpret_cast<uintptr_t>(first) % align_bytes;
-  std::byte* const address = first + before;
-  if (before > 0) ::munmap(first, before);
-  ::munmap(address + mapped_bytes, align_bytes - before);
+  std::byte* const address = ReserveAligned(mapped_bytes);
+  if (address == nullptr) return failed(errno);
+  if (::mmap(address, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+             /*fd=*/-1, 0) == MAP_FAILED) {
+    const int error_number = errno;
+    ::munmap(address, mapped_bytes);
+    return failed(error_number);
+  }
   // A child that inherits the pages would force a copy of each page at the next read into it.
   ::madvise(address, mapped_bytes, MADV_WIPEONFORK);
   ::madvise(address, mapped_bytes, MADV_HUGEPAGE);

@@ -31,6 +31,7 @@
 
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/ranks/shm/aligned_space.h"
 
 namespace lmdbio::ranks {
 
@@ -47,7 +48,7 @@ struct HugePageOptions {
 // Threads: any number may call every method.
 class HugePages {
  public:
-  static constexpr uint64_t kPageBytes = uint64_t{2} << 20;
+  static constexpr uint64_t kPageBytes = kHugePageBytes;
 
   // The state of one region, shared by the processes that prepare the memory.
   enum class Region : uint8_t { kUntouched, kInProgress, kHuge, kSmall };

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/align.h"
+#include "lmdbio/ranks/shm/aligned_space.h"
 #include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
@@ -80,8 +81,6 @@ Result<UniqueFd> CreateMemoryFile(uint64_t size_bytes) {
   return file;
 }
 
-// Reserves address space that is large enough to contain an aligned start, maps the file at that
-// start, and unmaps the rest at both ends.
 Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
                                                           uint64_t size_bytes) {
   const uint64_t mapped_bytes = FileBytes(size_bytes);
@@ -93,25 +92,18 @@ Result<std::unique_ptr<SharedMapping>> SharedMapping::Map(const UniqueFd& file,
         ErrorCode::kUnsupported,
         fmt::format("the received file is not a memory file of {} sealed bytes", mapped_bytes));
   }
-  const uint64_t reserved_bytes = mapped_bytes + kAlignBytes;
   const auto failed = [size_bytes](int error_number) {
     return CallFailed(ErrorCode::kResourceExhausted,
                       fmt::format("{} bytes of shared memory: mmap", size_bytes), error_number);
   };
-  void* const reserved = ::mmap(nullptr, reserved_bytes, PROT_NONE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, /*fd=*/-1, 0);
-  if (reserved == MAP_FAILED) return failed(errno);
-  auto* const first = static_cast<std::byte*>(reserved);
-  const uint64_t before = -reinterpret_cast<uintptr_t>(first) % kAlignBytes;
-  std::byte* const start = first + before;
+  std::byte* const start = ReserveAligned(mapped_bytes);
+  if (start == nullptr) return failed(errno);
   if (::mmap(start, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) ==
       MAP_FAILED) {
     const int error_number = errno;
-    ::munmap(first, reserved_bytes);
+    ::munmap(start, mapped_bytes);
     return failed(error_number);
   }
-  if (before > 0) ::munmap(first, before);
-  ::munmap(start + mapped_bytes, kAlignBytes - before);
   return std::unique_ptr<SharedMapping>(new SharedMapping(start, mapped_bytes, size_bytes));
 }
 

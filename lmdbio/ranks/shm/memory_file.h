@@ -12,6 +12,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/ranks/shm/aligned_space.h"
 #include "lmdbio/ranks/shm/shared_memory.h"
 
 namespace lmdbio::ranks {
@@ -27,7 +28,7 @@ Result<UniqueFd> CreateMemoryFile(uint64_t size_bytes);
 // A memory file mapped into this process, at a multiple of 2 MiB. So the kernel can use huge pages.
 class SharedMapping final : public SharedMemory {
  public:
-  static constexpr uint64_t kAlignBytes = 2 << 20;
+  static constexpr uint64_t kAlignBytes = kHugePageBytes;
 
   // file        borrowed; may be closed afterwards
   // size_bytes  the argument of CreateMemoryFile
