@@ -85,6 +85,11 @@ class Cursor {
   // Of the record under the cursor. Requires (here and below): standing()
   CursorPosition position() const;
   Bytes key() const { return main_.item_key(); }
+  // The leaf page that names the record's key.
+  PageNo leaf() const { return main_.leaf_page_no(); }
+  // As TreeCursor: the leaf pages behind it, as far as they are known without a read.
+  uint32_t following_leaf_count() const { return main_.following_leaf_count(); }
+  PageNo following_leaf(uint32_t i) const { return main_.following_leaf(i); }
   // True if the record is the root of a named database rather than the user's data.
   bool is_named_database() const;
 

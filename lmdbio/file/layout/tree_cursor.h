@@ -99,6 +99,15 @@ class TreeCursor {
   bool is_packed() const { return shape_ == LeafShape::kPacked; }
   const LeafPage& leaf() const { return leaf_; }           // requires !is_packed()
   const FixedLeafPage& packed() const { return packed_; }  // requires is_packed()
+  // The leaf pages that follow this one in key order, as far as the branch page above names them:
+  // their number, and the page of one of them. Reads nothing. The page may lie outside of the file.
+  uint32_t following_leaf_count() const {
+    return depth_ < 2 ? 0 : levels_[depth_ - 2].count - 1 - levels_[depth_ - 2].index;
+  }
+  PageNo following_leaf(uint32_t i) const {
+    const Level& parent = levels_[depth_ - 2];
+    return parent.branch.child(parent.index + 1 + i);
+  }
   // File offset of the leaf page or sub-page.
   uint64_t leaf_file_offset() const { return leaf_file_offset_; }
 

@@ -236,11 +236,11 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
   switch (context_.decision.locating) {
     case LocateMethod::kCursor:
     case LocateMethod::kHandedCursor:
-      return OpenCursorLocator(data_path, name, std::move(links_.handoff));
+      return OpenCursorLocator(data_path, name, CursorFetch::kValues, std::move(links_.handoff));
     case LocateMethod::kOneWalker: {
       std::unique_ptr<Locator> walker;
       if (!links_.broadcast || links_.broadcast->is_walker()) {
-        LMDBIO_TRY(walker, OpenCursorLocator(data_path, name, nullptr));
+        LMDBIO_TRY(walker, OpenCursorLocator(data_path, name, CursorFetch::kLeaves, nullptr));
       }
       if (!links_.broadcast) return walker;
       return MakeBroadcastLocator(std::move(walker), std::move(links_.broadcast),

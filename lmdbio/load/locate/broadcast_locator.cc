@@ -60,7 +60,7 @@ class BroadcastLocator final : public Locator {
     for (uint64_t done = 0; done < group.record_count;) {
       const RecordIndex record{(group.first_walk + done) % record_count_};
       const uint64_t count = std::min(group.record_count - done, record_count_ - record.value);
-      // The walker guesses no pages: it touches tree pages only, and every host reads its values.
+      // The walker touches tree pages only, and every host reads its values.
       LMDBIO_TRY_VOID(walker_->Locate(record, count, list));
       done += count;
     }

@@ -108,12 +108,19 @@ class Locator {
   virtual LocatorCounters counters() const { return {}; }
 };
 
+// The pages that a cursor requests from the kernel before it needs them.
+enum class CursorFetch {
+  kValues,  // of the next group, values included: the caller copies them from the map (4.2.2)
+  kLeaves,  // leaf pages ahead of the cursor: the caller reads the values itself (5.2.1)
+};
+
 // Moves a cursor over a map of the file, from record to record, as LMDB does. The next record is
 // cheap; a jump reads every leaf page up to its target.
 // handoff  if readers of several hosts share one cursor; else null
 // Errors: kIo, kCorruption, ... of opening the file
 Result<std::unique_ptr<Locator>> OpenCursorLocator(const std::string& data_path,
                                                    const std::string& database_name,
+                                                   CursorFetch fetch,
                                                    std::unique_ptr<CursorHandoff> handoff);
 
 // One reader walks for all hosts and sends the locations.
