@@ -244,7 +244,8 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   uint32_t readers_per_host;
   /* The number of reads in flight for each reader. 0: 32. */
   uint32_t queue_depth;
-  /* The size of the largest read. A multiple of 4,096. 0: 1 MiB. */
+  /* The size of the largest read. A multiple of 4,096. At the default, the -coal strategies
+   * derive larger reads from memory_budget_bytes. 0: 1 MiB. */
   uint64_t block_bytes;
   /* The method to find and to fetch records; docs/loader.md describes the strategies. One of
    * "auto", "scan", "lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/file/blocks/storage_cost.h"
 #include "lmdbio/file/source/memory_room.h"
 #include "lmdbio/load/slots/file_cache.h"
 
@@ -24,9 +23,6 @@ constexpr auto kCloseLimit = std::chrono::seconds(10);
 // The time of a single read from which on `auto` walks jointly. Local drives take 0.1 ms, storage
 // behind a network 1 ms.
 constexpr double kSlowReadSeconds = 0.0003;
-
-// A file of at least this size is read long enough that a measurement of the storage pays.
-constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
 // The distance behind the newest slot up to which window memory is prepared: two slots.
 constexpr uint64_t kPreparedAheadBytes = 16 << 20;
@@ -282,18 +278,9 @@ std::function<ReadCost()> HostRuntime::CostOfReads() const {
                                    options.queue_depth,
                                    {},
                                    context_.member.is_only_host};
-  return [path = context_.file.data_path, block_bytes = options.block_bytes,
-          &notes = context_.notes, engine, file_bytes] {
-    file::StorageCost cost = file::kAssumedCost;
-    if (file_bytes >= kWorthProbingBytes) {
-      std::vector<std::string> lines;
-      const auto measured = file::MeasureStorageCost(path, engine, file_bytes, block_bytes, &lines);
-      notes.Add(std::move(lines));
-      if (measured) cost = *measured;
-      if (!measured) notes.Add(measured.error().message() + ": using default read costs");
-    }
-    return ReadCost{cost.request_s, cost.byte_s};
-  };
+  return
+      [path = context_.file.data_path, block_bytes = options.block_bytes, &notes = context_.notes,
+       engine, file_bytes] { return MeasureReads(path, engine, file_bytes, block_bytes, notes); };
 }
 
 // The memory that pages are read into, and the engine that reads them.
@@ -360,7 +347,9 @@ Status HostRuntime::PrepareReader() {
   parts_.notes = &context_.notes;
   parts_.guard = &guard;
   parts_.plan_options =
-      PlanOptionsFor(context_.decision, context_.options, guard.environment().snapshot());
+      PlanOptionsFor(context_.decision, context_.options, guard.environment().snapshot(), limits,
+                     context_.member.reader_count);
+  whole_bytes_max_ = parts_.plan_options.whole_bytes_max;
   parts_.measure_cost = CostOfReads();
   parts_.planner = std::make_unique<SlotPlanner>(context_.schedule, context_.first_batch,
                                                  context_.member.ranks, *locator_, limits);

@@ -74,6 +74,8 @@ class HostRuntime {
   std::unique_ptr<BatchSource> MakeBatches();
 
   bool is_in_place() const { return in_place_.has_value(); }
+  // The largest read without gaps, of a reader whose strategy chooses it; else 0.
+  uint64_t whole_bytes_max() const { return whole_bytes_max_; }
   // The reader of this rank; null if it does not read, and before StartReader.
   const SlotReader* reader() const { return reader_.get(); }
 
@@ -108,8 +110,9 @@ class HostRuntime {
   std::unique_ptr<ranks::HugePages> cache_pages_;   // of a reader, in cache_memory_
   FileCaching caching_ = FileCaching::kNone;        // kNone unless cache_memory_ exists
   std::optional<Window> window_;                    // in window_memory_
-  SlotReaderParts parts_;                           // until the reader takes them
-  std::unique_ptr<SlotReader> reader_;              // after everything that it borrows
+  uint64_t whole_bytes_max_ = 0;
+  SlotReaderParts parts_;               // until the reader takes them
+  std::unique_ptr<SlotReader> reader_;  // after everything that it borrows
 };
 
 }  // namespace lmdbio::load

@@ -234,14 +234,16 @@ std::string Loader::Impl::Describe() const {
       reader != nullptr ? reader->engine_name() : file::EngineKindName(decision_.engine);
   const std::string_view kept = reader != nullptr && reader->keeps() ? "; with a file cache" : "";
   const uint64_t huge_mib = reader != nullptr ? reader->huge_bytes() >> 20 : 0;
+  const uint64_t whole_bytes = runtime_ ? runtime_->whole_bytes_max() : 0;
+  const uint64_t block_bytes = whole_bytes > 0 ? whole_bytes : options_.block_bytes;
   const std::string pages = huge_mib > 0 ? fmt::format("; {} MiB in huge pages", huge_mib) : "";
   // The reader walks if the kept layout has vanished.
   const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
   const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
                                    : decision_.is_kept_layout ? "a kept layout"
                                                               : LocatingName(decision_.locating);
-  return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}{}", located, engine,
-                     options_.block_bytes, extras, turns, kept, pages);
+  return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}{}", located, engine, block_bytes,
+                     extras, turns, kept, pages);
 }
 
 Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

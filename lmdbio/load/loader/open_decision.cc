@@ -9,8 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/file/blocks/storage_cost.h"
 #include "lmdbio/file/source/cache_probe.h"
 #include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/plan/chunk_size.h"
 #include "lmdbio/load/plan/option_text.h"
 
 namespace lmdbio::load {
@@ -47,6 +49,9 @@ constexpr uint64_t kKeptRoomShare = 8;
 
 // `auto` tries tokens if the stream is at least this many times as long as the trial.
 constexpr double kTrialWorthItFrom = 64;
+
+// A file of at least this size is read long enough that a measurement of the storage pays.
+constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
 // A file is read through the page cache if at least this share of it is cached.
 constexpr double kWarmShare = 0.9;
@@ -305,6 +310,20 @@ FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
   return fits && is_small ? FileCaching::kScattered : FileCaching::kNone;
 }
 
+ReadCost MeasureReads(const std::string& data_path, const file::EngineOptions& engine,
+                      uint64_t file_bytes, uint64_t block_bytes, Notes& notes) {
+  file::StorageCost cost = file::kAssumedCost;
+  if (file_bytes >= kWorthProbingBytes) {
+    std::vector<std::string> lines;
+    const auto measured =
+        file::MeasureStorageCost(data_path, engine, file_bytes, block_bytes, &lines);
+    notes.Add(std::move(lines));
+    if (measured) cost = *measured;
+    if (!measured) notes.Add(measured.error().message() + ": using default read costs");
+  }
+  return {cost.request_s, cost.byte_s};
+}
+
 uint64_t StreamBytes(const OpenDecision& facts, const LoaderOptions& options) {
   if (options.max_batches == 0) return ~uint64_t{0};
   const double bytes = BatchBytes(facts, options) * static_cast<double>(options.max_batches);
@@ -352,6 +371,8 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                              static_cast<double>(schedule.group_batches()) * local_count /
                              rank_count;
   limits.ring_bytes = ring_bytes;
+  limits.group_bytes =
+      static_cast<uint64_t>(std::min(group_bytes, static_cast<double>(ring_bytes)));
   limits.stream_batches = options.max_batches;
   limits.is_in_place = facts.is_in_place;
   // Assumes that each host has about as many ranks as this one.
@@ -375,17 +396,28 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   const auto four_groups =
       static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
   limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));
+  if (composition.read_sizing == ReadSizing::kFromBudget) {
+    limits.target_bytes = ChunkBytes(ring_bytes, facts.read_cost);
+    limits.wrap_bytes = ring_bytes;
+  }
   if (options.prefetch_batches > 0) LimitReadAhead(options, schedule, group_bytes, limits);
   return limits;
 }
 
 ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
-                               const file::Snapshot& snapshot) {
+                               const file::Snapshot& snapshot, const SlotLimits& limits,
+                               int reader_count) {
   ReadPlanOptions plan;
   plan.page_format = snapshot.page_format;
   plan.file_size_bytes = facts.snapshot->file_size_bytes;
   plan.coalescing = CompositionOf(options.strategy).coalescing;
   plan.block_bytes_max = options.block_bytes;
+  // A caller that gives another size than the default wants it in every strategy.
+  const bool is_given = options.block_bytes != LoaderOptions().block_bytes;
+  if (CompositionOf(options.strategy).read_sizing == ReadSizing::kFromBudget && !is_given) {
+    plan.whole_bytes_max = ChunkReadBytes(limits.target_bytes, limits.group_bytes,
+                                          static_cast<uint64_t>(std::max(1, reader_count)));
+  }
   plan.is_in_place = facts.is_in_place;
   return plan;
 }

@@ -16,7 +16,9 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/database.h"
 #include "lmdbio/load/order/stream_state.h"
+#include "lmdbio/load/plan/block_cutter.h"
 #include "lmdbio/load/plan/options.h"
+#include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/slot_planner.h"
 #include "lmdbio/load/turns/stagger.h"
 #include "lmdbio/ranks/group/group.h"
@@ -32,6 +34,7 @@ struct OpenDecision {
   LocateMethod locating = LocateMethod::kNone;  // never kBest
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
+  ReadCost read_cost;           // with ReadSizing::kFromBudget: as rank 0 has measured
   bool is_in_place = false;     // records are used in a map of the file; no engine
   bool is_kept_layout = false;  // kProvenance by the layout that an earlier job kept
 };
@@ -79,6 +82,11 @@ uint64_t PageBytesOf(const file::Database& database);
 FileCaching KeepingFor(const OpenDecision& facts, const LoaderOptions& options,
                        uint64_t room_bytes);
 
+// As file::MeasureStorageCost. A file that is too small for a measurement, or that cannot be
+// measured, gets default costs; the second with a note.
+ReadCost MeasureReads(const std::string& data_path, const file::EngineOptions& engine,
+                      uint64_t file_bytes, uint64_t block_bytes, Notes& notes);
+
 // The bytes of the pages that the stream will need; no limit for a stream without end.
 uint64_t StreamBytes(const OpenDecision& facts, const LoaderOptions& options);
 
@@ -96,8 +104,10 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                      const Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes);
 
+// limits, reader_count  of the host
 ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
-                               const file::Snapshot& snapshot);
+                               const file::Snapshot& snapshot, const SlotLimits& limits,
+                               int reader_count);
 
 }  // namespace lmdbio::load
 #endif  // LMDBIO_LOAD_LOADER_OPEN_DECISION_H_

@@ -48,6 +48,12 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   // Rank 0 does not know the page caches of other hosts.
   if (!member.is_only_host) decision.is_in_place = false;
   decision.locating = CompositionOf(options.strategy).locating;
+  if (CompositionOf(options.strategy).read_sizing == ReadSizing::kFromBudget) {
+    const file::EngineOptions engine{
+        decision.engine, decision.cache, options.queue_depth, {}, member.is_only_host};
+    decision.read_cost = MeasureReads(data_path, engine, decision.snapshot->file_size_bytes,
+                                      options.block_bytes, notes);
+  }
   const bool has_choice = decision.locating == LocateMethod::kBest;
   if (!has_choice && decision.locating != LocateMethod::kProvenance) return decision;
   // Several readers would each need the kept layout, and other hosts have other folders.

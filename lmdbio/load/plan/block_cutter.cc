@@ -30,8 +30,8 @@ void BlockCutter::CutExtents(std::span<const CoalescedExtent> extents, const Blo
   const uint64_t end = cut.part + 1 == cut.part_count ? total : part_begin(cut.part + 1);
   uint64_t before = 0;  // bytes of the extents before this one
   for (const CoalescedExtent& extent : extents) {
-    for (uint64_t begin = extent.begin; begin < extent.end; begin += block_bytes_max_) {
-      const uint64_t length = std::min(block_bytes_max_, extent.end - begin);
+    for (uint64_t begin = extent.begin; begin < extent.end; begin += whole_bytes_max_) {
+      const uint64_t length = std::min(whole_bytes_max_, extent.end - begin);
       const uint64_t offset = before + (begin - extent.begin);
       if (offset < first || offset >= end) continue;
       const PlannedExtent planned{

@@ -68,8 +68,10 @@ struct BlockCut {
 // Reused from plan to plan, so that its memory is allocated once. Threads: one at a time.
 class BlockCutter {
  public:
-  // block_bytes_max  the largest block
-  explicit BlockCutter(uint64_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
+  // block_bytes_max  the largest block with gaps
+  // whole_bytes_max  the largest block without gaps
+  BlockCutter(uint64_t block_bytes_max, uint64_t whole_bytes_max)
+      : block_bytes_max_(block_bytes_max), whole_bytes_max_(whole_bytes_max) {}
 
   void Clear();
 
@@ -94,7 +96,8 @@ class BlockCutter {
   void JoinExtents(GapLimit limit);
 
   uint64_t block_bytes_max_;
-  std::vector<PlannedExtent> extents_;  // of the part, none larger than a block
+  uint64_t whole_bytes_max_;
+  std::vector<PlannedExtent> extents_;  // of the part, none larger than whole_bytes_max_
   std::vector<PlannedExtent> had_;
   std::vector<PlannedExtent> parts_;
   std::vector<PlannedBlock> blocks_;

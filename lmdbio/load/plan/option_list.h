@@ -99,7 +99,8 @@ inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
      "The number of reads in flight for each reader."},
     {"block_bytes", "block-bytes", "BYTES", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kBytes,
-     "The size of the largest read. A multiple of 4,096."},
+     "The size of the largest read. A multiple of 4,096. At the default, the -coal strategies "
+     "derive larger reads from memory_budget_bytes."},
     {"strategy", "", "STRATEGY", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The method to find and to fetch records; docs/loader.md describes the strategies. auto: "
      "Provenance if it fits, else a page walk. A probe chooses the engine. scan: A page walk, "

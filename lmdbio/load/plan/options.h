@@ -120,7 +120,8 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   uint32_t readers_per_host = 1;
   // The number of reads in flight for each reader.
   uint32_t queue_depth = 32;
-  // The size of the largest read. A multiple of 4,096.
+  // The size of the largest read. A multiple of 4,096. At the default, the -coal strategies derive
+  // larger reads from memory_budget_bytes.
   uint64_t block_bytes = 1 << 20;
   // The method to find and to fetch records; docs/loader.md describes the strategies.
   Strategy strategy = Strategy::kAuto;

@@ -37,6 +37,8 @@ struct ReadPlanOptions {
   uint64_t file_size_bytes = 0;
   Coalescing coalescing = Coalescing::kNeighbours;
   uint64_t block_bytes_max = 1 << 20;  // a multiple of kStretchAlignBytes
+  // The largest block without gaps, which needs no staging buffer; 0: block_bytes_max.
+  uint64_t whole_bytes_max = 0;
   // Gaps between needed pages are read along, which joins two extents, while all gaps together stay
   // below this share of the bytes that the plan needs.
   double gap_share_max = 1.0 / 32;
@@ -67,7 +69,9 @@ struct PlannedRun {
 class ReadPlan final : public file::RecordRunSink {
  public:
   explicit ReadPlan(const ReadPlanOptions& options)
-      : options_(options), cutter_(options.block_bytes_max) {}
+      : options_(options),
+        cutter_(options.block_bytes_max,
+                options.whole_bytes_max > 0 ? options.whole_bytes_max : options.block_bytes_max) {}
 
   void Clear();
 

@@ -3,6 +3,7 @@
 //   locating records              LocateMethod
 //   fetching their bytes          an engine (file/blocks/block_engine.h)
 //   joining reads into requests   Coalescing
+//   the size of requests          ReadSizing
 //   turns of the readers          Staggering
 //
 // Source: dissertation 3.1 (lmdb), 3.2 (lmm), 4.2 (lmm-dm), 5.2.1 (lmm-dio), 5.2.2 (-prov), 5.2.3
@@ -31,6 +32,12 @@ enum class Strategy {
   kScan,                // "scan": a page walk locates, many direct reads at once fetch
 };
 
+// The size of slots, and of reads without gaps.
+enum class ReadSizing {
+  kFixed,       // slots of 8 MiB, reads of block_bytes
+  kFromBudget,  // both follow from the memory budget and the storage (chunk_size.h)
+};
+
 // The readers that may read at a time.
 enum class Staggering {
   kNone,       // all readers
@@ -56,6 +63,7 @@ struct StrategyTraits {
   // The engine of the strategy. kProbe: rank 0 chooses one when the loader opens.
   enum class EngineChoice { kMmap, kPread, kUringDirect, kProbe } engine = EngineChoice::kProbe;
   Staggering staggering = Staggering::kNone;
+  ReadSizing read_sizing = ReadSizing::kFixed;
 };
 
 inline constexpr std::array<StrategyTraits, 9> kStrategies = {{
@@ -70,9 +78,11 @@ inline constexpr std::array<StrategyTraits, 9> kStrategies = {{
     {Strategy::kLmmDioProv, "lmm-dio-prov", LocateMethod::kProvenance, Coalescing::kNone,
      StrategyTraits::EngineChoice::kPread},
     {Strategy::kLmmDioProvCoal, "lmm-dio-prov-coal", LocateMethod::kProvenance,
-     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread},
+     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kNone,
+     ReadSizing::kFromBudget},
     {Strategy::kLmmDioProvCoalStag, "lmm-dio-prov-coal-stag", LocateMethod::kProvenance,
-     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kTokens},
+     Coalescing::kNeighbours, StrategyTraits::EngineChoice::kPread, Staggering::kTokens,
+     ReadSizing::kFromBudget},
     {Strategy::kScan, "scan", LocateMethod::kScan, Coalescing::kNeighbours,
      StrategyTraits::EngineChoice::kUringDirect},
     {Strategy::kAuto, "auto", LocateMethod::kBest, Coalescing::kNeighbours,

@@ -68,6 +68,7 @@ enum class FileCaching { kNone, kScattered, kAll };
 struct SlotLimits {
   uint64_t target_bytes = 8 << 20;  // a slot of this size takes no further group
   uint64_t group_count_max = 0;     // of one slot; 0: no limit
+  uint64_t group_bytes = 0;         // the mean size of the host's pages of a group
   uint64_t stream_batches = 0;      // of the whole stream; 0: no end
   // A slot with scattered records may grow to this size: with more records, the gaps between them
   // are smaller. 0: no slot grows.

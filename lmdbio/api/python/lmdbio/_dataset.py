@@ -94,7 +94,8 @@ class Dataset:
 
         Reading:
         queue_depth          The number of reads in flight for each reader.
-        block_bytes          The size of the largest read. A multiple of 4,096.
+        block_bytes          The size of the largest read. A multiple of 4,096. At the default, the
+                             -coal strategies derive larger reads from memory_budget_bytes.
         engine               The code that executes reads, if the strategy does not determine it.
                              None: the strategy chooses. "mmap": Copies from a map of the file.
                              "pread": Threads with one blocking read each. "uring": io_uring.

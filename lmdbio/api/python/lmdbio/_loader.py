@@ -174,7 +174,8 @@ class Loader:
         Reading:
         readers_per_host     The number of ranks of each host that read.
         queue_depth          The number of reads in flight for each reader.
-        block_bytes          The size of the largest read. A multiple of 4,096.
+        block_bytes          The size of the largest read. A multiple of 4,096. At the default, the
+                             -coal strategies derive larger reads from memory_budget_bytes.
         strategy             The method to find and to fetch records; docs/loader.md describes the
                              strategies. "auto": Provenance if it fits, else a page walk. A probe
                              chooses the engine. "scan": A page walk, and many reads in flight that
