@@ -31,7 +31,7 @@ namespace {
 constexpr int kHosts = 1000;
 constexpr size_t kDescriptorsMax = 256;
 // As the trial of the stagger strategy tries them.
-constexpr std::array<uint32_t, 2> kTokenCounts = {kHosts / 2, kHosts / 4};
+constexpr std::array<uint32_t, 9> kTokenCounts = {500, 250, 125, 62, 31, 15, 7, 3, 1};
 // No failure is expected, and the threads share few cores.
 constexpr auto kPatience = std::chrono::minutes(10);
 

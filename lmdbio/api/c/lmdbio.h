@@ -273,7 +273,7 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
    * "direct". NULL: the strategy chooses. */
   const char* cache;
   /* The number of readers of the job that read at a time, with strategies in which they take
-   * turns. 0: a trial of the first slots of the stream decides. */
+   * turns. 0: a trial of the first slots of the stream decides; on one host only with -stag. */
   uint32_t stagger;
   /* enum lmdbio_huge_pages. The page size of the memory that batches are read into. */
   int huge_pages;

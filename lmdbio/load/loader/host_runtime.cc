@@ -371,8 +371,11 @@ void HostRuntime::NoteIdleOptions() const {
         fmt::format("stagger has no effect with strategy {}: its readers take no turns; use auto "
                     "or lmm-dio-prov-coal-stag",
                     strategy.name));
-  } else if (context_.member.is_only_host) {
-    context_.notes.Add("stagger has no effect on one host: its readers take no turns");
+  } else if (context_.member.is_only_host &&
+             options.stagger >= static_cast<uint32_t>(context_.member.reader_count)) {
+    context_.notes.Add(
+        fmt::format("stagger {} has no effect: the job has {} reader(s); see readers_per_host",
+                    options.stagger, context_.member.reader_count));
   }
 }
 
@@ -383,11 +386,9 @@ Status HostRuntime::Open() {
   if (context_.decision.is_in_place) {
     LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));
   }
-  if (!context_.member.is_only_host) {
-    LMDBIO_TRY(links_, OpenReaderLinks(context_.group, context_.options, context_.member,
-                                       context_.decision, context_.notes));
-    parts_.stagger = std::move(links_.stagger);
-  }
+  LMDBIO_TRY(links_, OpenReaderLinks(context_.group, context_.options, context_.member,
+                                     context_.decision, context_.notes));
+  parts_.stagger = std::move(links_.stagger);
   LMDBIO_TRY_VOID(OpenWindow());
   LMDBIO_TRY_VOID(OpenSharedLayout());
   LMDBIO_TRY_VOID(OpenFileCache());

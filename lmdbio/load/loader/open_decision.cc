@@ -47,8 +47,10 @@ constexpr uint64_t kPositionMax = uint64_t{1} << 60;
 // once.
 constexpr uint64_t kKeptRoomShare = 8;
 
-// `auto` tries tokens if the stream is at least this many times as long as the trial.
-constexpr double kTrialWorthItFrom = 64;
+// `auto` tries tokens if the hosts read at least so much together, 80 times as much as the trial.
+constexpr uint64_t kTrialWorthItFromBytes = uint64_t{36} << 30;
+// The token counts that `auto` tries. A short trial pays sooner.
+constexpr size_t kTokenCountsOfAuto = 2;
 
 // A file of at least this size is read long enough that a measurement of the storage pays.
 constexpr uint64_t kWorthProbingBytes = 256 << 20;
@@ -334,15 +336,16 @@ bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
   if (staggering == Staggering::kNone || facts.is_in_place) return false;
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
-  const uint64_t trial_slots = StaggerTrial(kStaggerWaysMax).slot_count();
-  return static_cast<double>(StreamBytes(facts, options)) >=
-         kTrialWorthItFrom * static_cast<double>(trial_slots * kSlotTargetBytesOfAllHosts);
+  return StreamBytes(facts, options) >= kTrialWorthItFromBytes;
 }
 
 StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
   if (reader_count < 2 || options.stagger >= reader_count) return {};
   if (options.stagger > 0) return {{options.stagger}, false};
-  return {TokenCountsToTry(reader_count), true};
+  const bool is_auto = CompositionOf(options.strategy).staggering == Staggering::kIfWorthIt;
+  return {
+      is_auto ? TokenCountsToTry(reader_count, kTokenCountsOfAuto) : TokenCountsToTry(reader_count),
+      true};
 }
 
 namespace {

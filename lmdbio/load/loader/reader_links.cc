@@ -38,6 +38,10 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
 Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const HostMember& member,
                    const OpenDecision& decision, ReaderLinks& links, Notes& notes) {
   if (!MayStagger(decision, options)) return {};
+  // On one host `auto` makes no trial: its readers share one window, so none is far ahead.
+  const bool is_wanted =
+      options.stagger > 0 || CompositionOf(options.strategy).staggering == Staggering::kTokens;
+  if (member.is_only_host && (member.reader_count == 1 || !is_wanted)) return {};
   // All ranks come here or none does: MayStagger depends on agreed values alone. The split also
   // tells each rank the number of readers, without another call.
   LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
@@ -68,8 +72,9 @@ Result<ReaderLinks> OpenReaderLinks(ranks::Group& group, const LoaderOptions& op
                                     Notes& notes) {
   ReaderLinks links;
   const LocateMethod locating = decision.locating;
-  if (locating == LocateMethod::kHandedCursor || locating == LocateMethod::kOneWalker ||
-      locating == LocateMethod::kScan) {
+  const bool is_shared = locating == LocateMethod::kHandedCursor ||
+                         locating == LocateMethod::kOneWalker || locating == LocateMethod::kScan;
+  if (is_shared && !member.is_only_host) {
     // One group for the first readers of all hosts, one for the second readers, and one for the
     // ranks that do not read. The last group opens nothing, but takes part in the agreement.
     LMDBIO_TRY(const auto readers, group.Split(member.reader_index + 1));

@@ -1,7 +1,8 @@
-// lmdbio/load/loader/reader_links.h - the connections between the readers of several hosts.
+// lmdbio/load/loader/reader_links.h - the connections between the readers of a job.
 //
-// The first readers of all hosts are connected with each other, the second readers with each other,
-// and so on. One strategy uses at most one of the three ways to share the work of locating records.
+// Tokens connect all readers, also those of one host. To share the work of locating records, the
+// first readers of all hosts are connected with each other, the second readers with each other, and
+// so on. One strategy uses at most one of the three ways to share it.
 //
 // Source: docs/many_hosts.md.
 #ifndef LMDBIO_LOAD_LOADER_READER_LINKS_H_
@@ -36,7 +37,6 @@ Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options, const 
 
 // Opens the connections that the strategy needs. A failed connection for a shared walk or for
 // tokens is no error: each host then walks, and each reader reads, on its own, with a note.
-// Requires: the job has several hosts
 // Errors: kIo          readers cannot reach each other
 //         kPeerFailed  another rank failed; kInternal  MPI failed
 // Collective: over `group`

@@ -137,7 +137,7 @@ inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
     {"stagger", "stagger", "N", 0, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The number of readers of the job that read at a time, with strategies in which they take "
-     "turns. 0: a trial of the first slots of the stream decides."},
+     "turns. 0: a trial of the first slots of the stream decides; on one host only with -stag."},
     {"huge_pages", "huge-pages", "auto|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The page size of the memory that batches are read into. auto: Huge pages (2 MiB), as far "

@@ -136,7 +136,7 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // The use of the page cache, if the strategy does not determine it. None: the strategy chooses.
   std::optional<file::CachePolicy> cache;
   // The number of readers of the job that read at a time, with strategies in which they take turns.
-  // 0: a trial of the first slots of the stream decides.
+  // 0: a trial of the first slots of the stream decides; on one host only with -stag.
   uint32_t stagger = 0;
   // Whether a page walk reads values along with the leaf pages, in key order and with direct reads,
   // if the file was written in order.

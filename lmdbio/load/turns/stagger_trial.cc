@@ -24,11 +24,11 @@ size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t re
   return best;
 }
 
-std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count) {
+std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count, size_t count_max) {
   std::vector<uint32_t> counts;
-  for (const uint64_t part : {uint64_t{2}, uint64_t{4}}) {
-    // With fewer readers than `part` the count would be 0, and no reader could ever read.
-    if (reader_count / part >= 1) counts.push_back(static_cast<uint32_t>(reader_count / part));
+  // With 0 tokens no reader could ever read.
+  for (uint64_t count = reader_count / 2; count > 0 && counts.size() < count_max; count /= 2) {
+    counts.push_back(static_cast<uint32_t>(count));
   }
   return counts;
 }

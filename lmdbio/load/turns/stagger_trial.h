@@ -18,7 +18,8 @@
 
 namespace lmdbio::load {
 
-inline constexpr size_t kStaggerWaysMax = 4;
+// Without tokens, and R/2, R/4, ..., 1 tokens for up to 131,072 readers.
+inline constexpr size_t kStaggerWaysMax = 18;
 
 struct StaggerRates {
   std::array<double, kStaggerWaysMax> bytes_per_s{};  // [ways], summed over readers
@@ -30,8 +31,9 @@ struct StaggerRates {
 // of the readers mostly waited for their trainers.
 size_t ChooseStaggerWay(const StaggerRates& rates, size_t way_count, uint64_t reader_count);
 
-// The token counts to try for `reader_count` readers: a half and a quarter of them.
-std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count);
+// The token counts to try for R readers: R/2, R/4, ..., 1, but no more than `count_max` of them.
+std::vector<uint32_t> TokenCountsToTry(uint64_t reader_count,
+                                       size_t count_max = kStaggerWaysMax - 1);
 
 // One reader's trial. Threads: one at a time.
 class StaggerTrial {

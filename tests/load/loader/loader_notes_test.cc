@@ -99,8 +99,8 @@ TEST_CASE("A loader names an option without effect", "[loader][notes]") {
   db.Commit();
   LoaderOptions options;
   options.stagger = 2;
-  std::string note = "stagger has no effect on one host: its readers take no turns";
-  SECTION("on one host") {}
+  std::string note = "stagger 2 has no effect: the job has 1 reader(s); see readers_per_host";
+  SECTION("with as many tokens as readers") {}
   SECTION("with a strategy without turns") {
     options.strategy = Strategy::kScan;
     note =

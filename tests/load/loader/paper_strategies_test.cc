@@ -100,5 +100,38 @@ TEST_CASE("Reads of other strategies do not depend on the memory budget", "[load
   CHECK(small <= kMiB);
 }
 
+// Dissertation 5.2.4, with the readers on one host. A reader that waits for a token has counted it.
+TEST_CASE("Readers of one host take turns", "[loader][papers]") {
+  constexpr uint64_t kRecordCount = 6000;
+  const TempDir dir;
+  const auto data_file = MakeInOrder(dir, kRecordCount);
+  LoaderOptions options = OneEpoch(Strategy::kLmmDioProvCoalStag, kRecordCount);
+  options.memory_budget_bytes = 4 * kMiB;  // many slots
+  options.readers_per_host = 4;
+  options.allow_map = false;
+  bool take_turns = true;
+  SECTION("one at a time") { options.stagger = 1; }
+  SECTION("by a trial") {}
+  SECTION("with auto, if the caller gives a number") {
+    options.strategy = Strategy::kAuto;
+    options.stagger = 1;
+  }
+  SECTION("not with auto alone") {
+    options.strategy = Strategy::kAuto;
+    take_turns = false;
+  }
+  SECTION("not without turns") {
+    options.strategy = Strategy::kLmmDioProvCoal;
+    take_turns = false;
+  }
+  SECTION("not with a token for each") {
+    options.stagger = 4;
+    take_turns = false;
+  }
+  const Delivered got = Deliver({4, 64}, data_file, options);
+  CheckRecords(got, data_file, options);
+  CHECK((got.counters.turn_s > 0) == take_turns);
+}
+
 }  // namespace
 }  // namespace lmdbio::test

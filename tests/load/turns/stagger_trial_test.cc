@@ -24,11 +24,17 @@ TEST_CASE("No tokens are chosen if trainers are slow", "[exchange][stagger]") {
   CHECK(ChooseStaggerWay(Rates(100, 120, 200, 5), 3, 8) == 0);
 }
 
-TEST_CASE("Token counts of a half and a quarter of the readers are tried", "[exchange][stagger]") {
+TEST_CASE("Token counts of a half of the readers, a quarter, ..., and one are tried",
+          "[exchange][stagger]") {
+  CHECK(TokenCountsToTry(1).empty());
   CHECK(TokenCountsToTry(2) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(3) == std::vector<uint32_t>{1});
   CHECK(TokenCountsToTry(4) == std::vector<uint32_t>{2, 1});
-  CHECK(TokenCountsToTry(10'000) == std::vector<uint32_t>{5000, 2500});
+  CHECK(TokenCountsToTry(11) == std::vector<uint32_t>{5, 2, 1});
+  CHECK(TokenCountsToTry(16) == std::vector<uint32_t>{8, 4, 2, 1});
+  CHECK(TokenCountsToTry(16, 2) == std::vector<uint32_t>{8, 4});
+  CHECK(TokenCountsToTry((1 << 17) - 1).size() == kStaggerWaysMax - 2);
+  CHECK(TokenCountsToTry(1 << 20).size() == kStaggerWaysMax - 1);
 }
 
 // Way w reads 1,000 bytes a slot in 1 + w seconds.

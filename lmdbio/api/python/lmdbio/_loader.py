@@ -200,7 +200,7 @@ class Loader:
                              "direct": Reads bypass the page cache (O_DIRECT).
         stagger              The number of readers of the job that read at a time, with strategies
                              in which they take turns. 0: a trial of the first slots of the stream
-                             decides.
+                             decides; on one host only with -stag.
         joint_walk           Whether a page walk reads values along with the leaf pages, in key
                              order and with direct reads, if the file was written in order. "auto":
                              If a single read of the storage takes 0.3 ms or more. "on": Also on
