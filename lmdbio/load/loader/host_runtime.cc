@@ -361,28 +361,9 @@ Status HostRuntime::PrepareReader() {
   return {};
 }
 
-// Options that the caller gave and that change nothing in this job.
-void HostRuntime::NoteIdleOptions() const {
-  const LoaderOptions& options = context_.options;
-  if (options.stagger == 0 || context_.group.rank() != 0 || !context_.is_first_open) return;
-  const StrategyTraits& strategy = CompositionOf(options.strategy);
-  if (strategy.staggering == Staggering::kNone) {
-    context_.notes.Add(
-        fmt::format("stagger has no effect with strategy {}: its readers take no turns; use auto "
-                    "or lmm-dio-prov-coal-stag",
-                    strategy.name));
-  } else if (context_.member.is_only_host &&
-             options.stagger >= static_cast<uint32_t>(context_.member.reader_count)) {
-    context_.notes.Add(
-        fmt::format("stagger {} has no effect: the job has {} reader(s); see readers_per_host",
-                    options.stagger, context_.member.reader_count));
-  }
-}
-
 // Every step is collective. It fails on all ranks, or falls back on all ranks of a host. So a
 // failure on one rank leaves no other rank in a collective call.
 Status HostRuntime::Open() {
-  NoteIdleOptions();
   if (context_.decision.is_in_place) {
     LMDBIO_TRY_VOID(ranks::Agree(context_.group, OpenInPlace()));
   }

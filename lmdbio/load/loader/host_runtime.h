@@ -81,7 +81,6 @@ class HostRuntime {
 
  private:
   bool has_layout() const;
-  void NoteIdleOptions() const;
   Status OpenInPlace();
   Status OpenWindow();
   Status WatchPeers();

@@ -15,6 +15,7 @@
 #include "lmdbio/load/loader/batch_source.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/loader/host_runtime.h"
+#include "lmdbio/load/loader/idle_options.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/loader/opened_file.h"
 #include "lmdbio/load/slots/notes.h"
@@ -161,6 +162,9 @@ Status Loader::Impl::Open() {
   LMDBIO_TRY_VOID(ranks::Agree(group_, LookAtFile()));
   LMDBIO_TRY_VOID(AgreeOnFile());
   if (!is_reopened_) usage_at_open_ = ProcessUsage();
+  if (group_.rank() == 0 && !is_reopened_) {
+    notes_.Add(IdleOptionNotes(options_, decision_, member_));
+  }
   if (uses_window()) {
     LMDBIO_TRY_VOID(AgreeOnHandOff());
     LMDBIO_TRY_VOID(OpenRuntime());

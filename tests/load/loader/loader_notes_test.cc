@@ -99,6 +99,7 @@ TEST_CASE("A loader names an option without effect", "[loader][notes]") {
   db.Commit();
   LoaderOptions options;
   options.stagger = 2;
+  options.allow_map = false;
   std::string note = "stagger 2 has no effect: the job has 1 reader(s); see readers_per_host";
   SECTION("with as many tokens as readers") {}
   SECTION("with a strategy without turns") {
