@@ -1,6 +1,7 @@
 // bench/loader/bench_raw.h - the rate of the storage for plain reads of a file.
 //
-// Source: dissertation 5.1.2, Figure 5.1 (read bandwidth against block size).
+// Source: dissertation 5.1.1 (a map beside pread), 5.1.2, Figure 5.1 (read bandwidth against block
+// size).
 #ifndef LMDBIO_BENCH_LOADER_BENCH_RAW_H_
 #define LMDBIO_BENCH_LOADER_BENCH_RAW_H_
 
@@ -27,6 +28,7 @@ struct RawBenchOptions {
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kDirect;
   uint64_t transfer_bytes = 1 << 20;  // bytes of one read
+  // Buffered pread with a depth of 1 is a plain loop in the calling thread, without an engine.
   uint32_t queue_depth = 32;
   uint64_t total_bytes = 0;                       // bytes of all readers; 0: the whole file
   bool is_random = false;                         // transfers in random order

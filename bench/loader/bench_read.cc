@@ -11,6 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "lmdbio/base/thread_usage.h"
 #include "lmdbio/ranks/net/sleeping_barrier.h"
 
 namespace lmdbio::tools {
@@ -40,6 +41,8 @@ struct RankResult {
   double compute_s = 0;
   double cpu_s = 0;
   double meet_s = 0;
+  double next_s = 0;
+  double asleep_s = 0;
   int host_root = 0;  // the first rank of this rank's host
 };
 
@@ -103,6 +106,13 @@ uint64_t ThreadContextSwitches() {
   return static_cast<uint64_t>(usage.ru_nvcsw + usage.ru_nivcsw);
 }
 
+// Seconds in which the watched thread was runnable and had no core; 0 if the kernel does not count
+// them.
+double RunDelaySeconds(const ThreadWatch& watch) {
+  const Result<ThreadUsage> usage = watch.Read();
+  return usage ? static_cast<double>(usage->run_delay_ns) * 1e-9 : 0;
+}
+
 uint64_t ChecksumOf(const load::Batch& batch, ChecksumKind kind) {
   uint64_t sum = 0;
   for (size_t i = 0; i < batch.record_count(); ++i) {
@@ -160,6 +170,8 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
   if (!request.options.placement.empty()) {
     LMDBIO_TRY_VOID(ranks::Agree(group, on_cores.TakeStatus()));
   }
+  const ThreadWatch watch;
+  const double delay_before_s = RunDelaySeconds(watch);
   uint64_t meeting_switches = 0;  // context switches at barriers of the emulated trainers
   // Every rank gets the same number of batches, so the barriers match. A rank whose loader fails
   // still meets the others; they get kPeerFailed there instead of waiting for ever.
@@ -167,6 +179,7 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
     const auto asked = Clock::now();
     Result<bool> found = loader->Next();
     const auto answered = Clock::now();
+    pass.mine.next_s += std::chrono::duration<double>(answered - asked).count();
     // The last batch ends with a barrier, too, even if --meet-every has not come up.
     const bool goes_on = found && *found;
     const uint64_t batch_count = pass.latencies_s.size() + 1;
@@ -192,6 +205,8 @@ Status ReadBatches(Trainer trainer, const ReadBenchOptions& request, Clock::time
   pass.how = loader->Describe();
   pass.state = loader->Save();
   pass.mine.counters = loader->counters();
+  pass.mine.asleep_s = std::max(0.0, pass.mine.next_s - pass.mine.counters.next_cpu_s -
+                                         (RunDelaySeconds(watch) - delay_before_s));
   // Context switches at barriers belong to the emulated trainer, not to the loader.
   pass.mine.counters.context_switches -=
       std::min(meeting_switches, pass.mine.counters.context_switches);
@@ -269,7 +284,9 @@ void SetRankTimes(std::span<const RankResult> ranks, ReadResult& result) {
                             .io_s = counters.read_s,
                             .turn_s = counters.turn_s,
                             .wait_s = counters.wait_s,
-                            .meet_s = rank.meet_s});
+                            .meet_s = rank.meet_s,
+                            .next_s = rank.next_s,
+                            .asleep_s = rank.asleep_s});
   }
   result.hosts = static_cast<int>(hosts.size());
 }

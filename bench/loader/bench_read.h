@@ -1,6 +1,7 @@
 // bench/loader/bench_read.h - measures one pass of an emulated trainer over a database.
 //
-// Source: dissertation 3.4.1 and 5.3.1 (the microbenchmark: the reads of Caffe without training).
+// Source: dissertation 3.1.3, Figure 3.4 (context switches, sleep time), 3.4.1 and 5.3.1 (the
+// microbenchmark: the reads of Caffe without training).
 #ifndef LMDBIO_BENCH_LOADER_BENCH_READ_H_
 #define LMDBIO_BENCH_LOADER_BENCH_READ_H_
 
@@ -44,6 +45,10 @@ struct RankTimes {
   double turn_s = 0;  // see load::LoaderCounters
   double wait_s = 0;  // waiting for own batches
   double meet_s = 0;  // at barriers, waiting for the slowest rank
+  double next_s = 0;  // in calls of Next
+  // The part of next_s in which the calling thread slept. All its waits for a core are taken off,
+  // also those outside Next, so this is a lower bound.
+  double asleep_s = 0;
 };
 
 // The records that all ranks got.

@@ -165,7 +165,9 @@ nlohmann::ordered_json RanksJson(const ReadResult& read) {
                      {"io_s", rank.io_s},
                      {"turn_s", rank.turn_s},
                      {"wait_s", rank.wait_s},
-                     {"meet_s", rank.meet_s}});
+                     {"meet_s", rank.meet_s},
+                     {"next_s", rank.next_s},
+                     {"asleep_s", rank.asleep_s}});
   }
   return ranks;
 }

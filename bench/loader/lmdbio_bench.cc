@@ -155,7 +155,7 @@ void DescribeRaw(po::options_description_easy_init options) {
       ("transfer-size,t", po::value<std::string>()->default_value("1M")->value_name("LIST"),
        "bytes of one read, for example 4K,1M,1G; several sizes are measured one after another")  //
       ("queue-depth,q", po::value<Whole>()->default_value({32})->value_name("N"),
-       "reads in flight for each rank (threads of pread)")  //
+       "reads in flight for each rank (threads of pread; with 1, buffered pread has none)")  //
       ("direct", po::value<std::string>()->default_value("off")->value_name("on|off|both"),
        "bypass the page cache (not with mmap)")  //
       ("random", "read in random order")         //

@@ -272,6 +272,9 @@ class BenchTool(unittest.TestCase):
             self.assertEqual(readers, 3 if one["strategy"] == "lmdb" else 1)
             for rank in ranks:
                 self.assertLess(rank["meet_s"], one["seconds"])
+                self.assertGreater(rank["next_s"], 0)
+                self.assertLess(rank["next_s"], one["seconds"])
+                self.assertTrue(0 <= rank["asleep_s"] <= rank["next_s"], rank)
             self.assertLess(abs(time.time() - one["began_unix_s"]), 3600)
 
     def test_runs_begin_with_the_caches_that_were_asked_for(self):
@@ -282,6 +285,16 @@ class BenchTool(unittest.TestCase):
                 self.assertEqual("in place" in one["how"], words == "warm", one["how"])
             report = bench_program.report(2, "raw", option, "--repeat", 1, self.equal / "data.mdb")
             self.assertIn(words, report["cache_state"])
+
+    def test_a_plain_loop_of_pread_reads_the_same_bytes(self):
+        # The file has no multiple of these bytes, so the last transfer is shorter.
+        for ranks in (1, 2):
+            report = bench_program.report(ranks, "raw", "--engine", "pread", "-q", 1, "-t",
+                                          "5000,1G", "--repeat", 2, self.equal / "data.mdb")
+            self.assertEqual([(one["transfer_bytes"], one["direct"]) for one in report["runs"]],
+                             [(size, False) for size in (5000, 1 << 30) for _ in range(2)])
+            for one in report["runs"]:
+                self.assertGreater(one["bytes_per_s"], 0)
 
     def test_raw_memory_is_chosen_and_named(self):
         names = {"best": "private memory", "window": "shared memory",
