@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Checks the rules of this tree that no compiler checks. Prints nothing when all hold.
 
-    scripts/check_tree.py [--root DIRECTORY]
+    scripts/check_tree.py [--root DIRECTORY] [--release]
+
+A line begins with `check_tree: warning:` if the reproduced figures are older than the sources that
+they depend on (report_age.py). Measuring takes half an hour, so this fails with --release only.
 
 A finding reads `path:line: what is wrong; what to do instead [rule]`. Where a rule would make the
 code worse, break it in the open: put `check-tree: rule (reason)` in a comment on that line or on
@@ -18,6 +21,7 @@ import subprocess
 import sys
 
 import cpp_outline
+import report_age
 
 # The rooms of the library and the rooms that each may include. A room is DISTRICT/ROOM, or a
 # district without rooms. The CMake targets link the same way (lmdbio/CMakeLists.txt).
@@ -575,12 +579,18 @@ def check(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=pathlib.Path(__file__).resolve().parent.parent)
-    findings = check(parser.parse_args().root)
+    parser.add_argument("--release", action="store_true",
+                        help="fail if the reproduced figures are older than the sources")
+    options = parser.parse_args()
+    findings = check(options.root)
     for line in findings:
         print(line)
     if findings:
         print(f"check_tree: {len(findings)} findings", file=sys.stderr)
-    return 1 if findings else 0
+    stale = report_age.stale(options.root)
+    if stale:
+        print(f"check_tree: {'error' if options.release else 'warning'}: {stale}")
+    return 1 if findings or (stale and options.release) else 0
 
 
 if __name__ == "__main__":
