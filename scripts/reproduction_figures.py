@@ -1,175 +1,46 @@
 """The output of scripts/reproduce for each figure of the dissertation: tables, claims and panels,
-computed from the results of its passes. This file contains no measured number.
+computed from the results of its passes. This file contains no measured number."""
 
-    Section   one figure: tables, claims, panels
-    Claim     a finding of the dissertation, a criterion for it, and the hosts that meet it
-"""
-
-import dataclasses
 import statistics
 
-SERIES = ("lmdb", "lmm", "lmm-dm", "lmm-dio", "lmm-dio-prov", "lmm-dio-prov-coal",
-          "lmm-dio-prov-coal-stag", "scan", "auto")
-STAG = "lmm-dio-prov-coal-stag"
+import reproduction_series
+import reproduction_series_figures
+from reproduction_claims import (COAL, DISSERTATION, MIB, PROV, SERIES, STAG, TOLERANCE, Claim,
+                                 Panel, Runs, Section, claim, faster, in_order, name_of, raw_table,
+                                 read_time, readers, several, spread)
+
 # Figures that compare read times: their strategies; the last is the new one.
 COMPARED = {"3.6": SERIES[:2], "4.6": SERIES[:3], "5.5": SERIES[:4], "5.7": SERIES[:5],
             "5.8": SERIES[:6], "5.9": SERIES[:7]}
-ORDERED = ("lmm-dio-prov", "lmm-dio-prov-coal", STAG, "auto")
+ORDERED = (PROV, COAL, STAG, "auto")
 # The pass of each figure, and its strategies.
 NEEDS = {"3.6": ("runs", SERIES[:2]), "3.7": ("runs", ("lmm",)), "3.8": ("runs", SERIES[:2]),
          "4.2": ("storage", SERIES), "4.6": ("runs", SERIES[:3]), "4.10": ("guesses", ("lmm-dm",)),
          "4.11": ("runs", ("lmm-dm",)), "5.2": ("storage", ORDERED), "5.5": ("runs", SERIES[:4]),
          "5.6": ("runs", ("lmm-dio",)), "5.7": ("runs", SERIES[:5]), "5.8": ("runs", SERIES[:6]),
          "5.9": ("runs", SERIES[:7]), "all": ("runs", SERIES)}
-NAMES = tuple(NEEDS)
-TOLERANCE = 1.05  # read times within this factor count as equal
-MIB = 1 << 20
+NAMES = (*NEEDS, *reproduction_series_figures.BUILDERS)  # of figures, then of series
 
 
 def strategies_for(kind, figures, known):
     """The strategies that a pass runs for these figures, in the order of the series."""
-    wanted = {name for figure in figures if NEEDS[figure][0] == kind for name in NEEDS[figure][1]}
+    wanted = {name for figure in figures if figure in NEEDS and NEEDS[figure][0] == kind
+              for name in NEEDS[figure][1]}
     return [name for name in SERIES if name in wanted and name in known]
 
 
-@dataclasses.dataclass
-class Claim:
-    paper: str      # the finding, paraphrased, with the section
-    criterion: str  # the condition under which the claim holds here
-    values: list    # (where: "8x1" or "8", as text, whether it is met)
-
-    def measured(self):
-        return ", ".join(f"{text} ({where})" if where else text for where, text, _ in self.values)
-
-    def verdict(self):
-        met = [where for where, _, is_met in self.values if is_met]
-        missed = [where for where, _, is_met in self.values if not is_met]
-        if not self.values:
-            return "cannot be decided with these hosts"
-        if not missed:
-            return "holds"
-        if not met:
-            return "does not hold"
-        return f"holds at {', '.join(met)}; not at {', '.join(missed)}"
-
-
-@dataclasses.dataclass
-class Panel:
-    kind: str    # "lines", "bars" or "dots"
-    title: str
-    x_label: str
-    y_label: str
-    ticks: list  # labels of x; lines and bars are at 0, 1, ...
-    series: list  # (name, values) or, for dots, (host, x values, y values)
-    is_log: bool = False
-
-
-@dataclasses.dataclass
-class Section:
-    title: str
-    text: str = ""
-    tables: list = dataclasses.field(default_factory=list)  # (caption, head, rows)
-    claims: list = dataclasses.field(default_factory=list)
-    panels: list = dataclasses.field(default_factory=list)
-
-
-def spread(values, decimals=3):
-    """The median, and the extremes if there are several values."""
-    text = f"{statistics.median(values):.{decimals}f}"
-    if len(values) == 1:
-        return text
-    return f"{text} ({min(values):.{decimals}f}..{max(values):.{decimals}f})"
-
-
-def readers(run):
-    """The ranks that read, with their skew: waiting at a barrier or for another host."""
-    ranks = [rank | {"skew_s": rank["turn_s"] + rank["meet_s"]} for rank in run["by_rank"]]
-    return [rank for rank in ranks if rank["seek_s"] + rank["io_s"] > 0] or ranks
-
-
-class Data:
-    """Results by strategy and (hosts, ranks of each)."""
+class Data(Runs):
+    """Results by strategy and (hosts, ranks of each), and those of the storage and of guesses."""
 
     def __init__(self, results):
+        super().__init__(results["runs"])
         self.results = results
-        self.strategies = [name for name in SERIES if name in results["strategies"]]
-        self.runs = {}
-        for run in results["runs"]:
-            key = (run["strategy"], (run["hosts"], run["per_host"]))
-            self.runs.setdefault(key, []).append(run)
-        self.shapes = sorted({shape for _, shape in self.runs}, key=lambda s: (s[1], s[0]))
+        self.shapes.sort(key=lambda shape: (shape[1], shape[0]))
         self.storage = {(one["strategy"], one["hosts"]): one for one in results["storage"]}
         self.watched_hosts = sorted({hosts for _, hosts in self.storage})
 
-    def has(self, strategy):
-        return any(name == strategy for name, _ in self.runs)
-
-    def each(self, strategy, shape, figure):
-        return [figure(run) for run in self.runs[strategy, shape]]
-
-    def median(self, strategy, shape, figure):
-        return statistics.median(self.each(strategy, shape, figure))
-
-    def seconds(self, strategy, shape):
-        return self.median(strategy, shape, lambda run: run["seconds"])
-
-    def part(self, strategy, shape, key, over):
-        """The median over runs of the mean (or maximum) of a time over readers."""
-        return self.median(strategy, shape, lambda run: over([r[key] for r in readers(run)]))
-
-    def share(self, strategy, shape, key, over=statistics.mean):
-        """A part of the read time."""
-        return self.median(strategy, shape, lambda run: over([r[key] for r in readers(run)])
-                           / run["seconds"])
-
-    def per_hosts(self):
-        return sorted({per_host for _, per_host in self.shapes})
-
-
-def name_of(shape):
-    return f"{shape[0]}x{shape[1]}"
-
-
-def claim(paper, criterion, shapes, value, test, form="{:.2f}"):
-    """A claim with one number for each shape. value: shape -> number; test: number -> bool"""
-    values = []
-    for shape in shapes:
-        number = value(shape)
-        where = name_of(shape) if isinstance(shape, tuple) else str(shape)
-        values.append((where, form.format(number), test(number)))
-    return Claim(paper, criterion, values)
-
-
-def several(shapes):
-    return [shape for shape in shapes if shape[0] > 1]
-
 
 # --- Read time ---
-
-def read_time(data, compared, new):
-    """Tables and panels of one comparison of `new` with the others."""
-    shown = [name for name in compared if data.has(name)]
-    others = [name for name in shown if name != new]
-    head = ["hosts", "ranks each", *(f"`{name}` s" for name in shown), f"`lmdb` / `{new}`"]
-    if len(others) > 1:
-        head.append(f"fastest other / `{new}`")
-    rows = []
-    for shape in data.shapes:
-        own = data.seconds(new, shape)
-        times = [data.seconds(name, shape) for name in others]
-        rows.append([*shape, *(spread(data.each(name, shape, lambda run: run["seconds"]))
-                               for name in shown), f"{times[0] / own:.2f}"])
-        if len(others) > 1:
-            rows[-1].append(f"{min(times) / own:.2f}")
-    panels = []
-    for per_host in data.per_hosts():
-        shapes = [shape for shape in data.shapes if shape[1] == per_host]
-        panels.append(Panel("lines", f"read time, {per_host} rank(s) a host", "hosts", "s",
-                            [hosts for hosts, _ in shapes],
-                            [(name, [data.seconds(name, shape) for shape in shapes])
-                             for name in shown], is_log=True))
-    return Section("", tables=[("Read time", head, rows)], panels=panels)
-
 
 PARTS = (("seek_s", "seek"), ("io_s", "I/O"), ("skew_s", "skew"))
 
@@ -193,30 +64,15 @@ def add_breakdown(section, data, name):
          for key, word in PARTS]))
 
 
-def faster(data, new, others, paper, shapes, tolerance=1.0):
-    """The claim that `new` reads faster than each of the others. The number is the time of the
-    fastest other strategy divided by that of `new`."""
-    others = [name for name in others if data.has(name)]
-    words = f"`{others[0]}`" if len(others) == 1 else "the fastest other strategy"
-    ratio = f"read time of {words} divided by that of `{new}`"
-    criterion = (f"{ratio} is above 1" if tolerance == 1.0 else
-                 f"read time of `{new}` is at most {tolerance} times that of {words}; "
-                 f"the number is the {ratio}")
-    return claim(paper, criterion, shapes,
-                 lambda shape: min(data.seconds(o, shape) for o in others)
-                 / data.seconds(new, shape),
-                 lambda ratio: ratio > 1 if tolerance == 1.0 else ratio * tolerance >= 1)
-
-
 def figure_3_6(data):
     section = read_time(data, COMPARED["3.6"], "lmm")
     section.title = "Figure 3.6: `lmm` beside `lmdb`"
     add_breakdown(section, data, "lmm")
     section.claims = [
-        faster(data, "lmm", ["lmdb"], "one reader per host is faster than all ranks reading, by up "
-               "to 43.8 times; only at the largest counts is it a little slower (3.4.1)",
-               data.shapes),
-        claim("seek and skew together take more time than I/O (3.4.1)",
+        faster("3.6/speed", data, "lmm", ["lmdb"],
+               "one reader per host is faster than all ranks reading, by up to 43.8 times; only at "
+               "the largest counts is it a little slower (3.4.1)", data.shapes),
+        claim("3.6/parts", "seek and skew together take more time than I/O (3.4.1)",
               "mean of seek + skew divided by mean of I/O is above 1", several(data.shapes),
               lambda shape: (data.part("lmm", shape, "seek_s", statistics.mean)
                              + data.part("lmm", shape, "skew_s", statistics.mean))
@@ -230,17 +86,20 @@ def figure_4_6(data):
     add_breakdown(section, data, "lmm-dm")
     alone = [shape for shape in data.shapes if shape[0] == 1]
     section.claims = [
-        claim("on one host it gains nothing over `lmm`; guesses cost a little (4.3.1)",
-              "read time of `lmm` divided by that of `lmm-dm` is at most 1.05", alone,
+        claim("4.6/one-host",
+              "on one host it gains nothing over `lmm`; guesses cost a little (4.3.1)",
+              f"read time of `lmm` divided by that of `lmm-dm` is at most {TOLERANCE}", alone,
               lambda shape: data.seconds("lmm", shape) / data.seconds("lmm-dm", shape),
               lambda ratio: ratio <= TOLERANCE),
-        faster(data, "lmm-dm", ["lmdb", "lmm"], "on several hosts it is faster than both, up to "
-               "6.7 times as fast as `lmdb` (4.3.1)", several(data.shapes)),
-        claim("seek takes below 1 % of the read time; with `lmm` it takes up to 60 % (4.3.1)",
+        faster("4.6/speed", data, "lmm-dm", ["lmdb", "lmm"],
+               "on several hosts it is faster than both, up to 6.7 times as fast as `lmdb` (4.3.1)",
+               several(data.shapes)),
+        claim("4.6/seek-share",
+              "seek takes below 1 % of the read time; with `lmm` it takes up to 60 % (4.3.1)",
               "mean seek of `lmm-dm` is below 1 % of its read time", several(data.shapes),
               lambda shape: 100 * data.share("lmm-dm", shape, "seek_s"),
               lambda percent: percent < 1, "{:.1f} %"),
-        claim("seek is up to 1,741 times shorter than that of `lmm` (4.3.1)",
+        claim("4.6/seek-ratio", "seek is up to 1,741 times shorter than that of `lmm` (4.3.1)",
               "mean seek of `lmm` divided by that of `lmm-dm` is above 1", several(data.shapes),
               lambda shape: data.part("lmm", shape, "seek_s", statistics.mean)
               / max(data.part("lmm-dm", shape, "seek_s", statistics.mean), 1e-9),
@@ -253,46 +112,48 @@ def figure_5_5(data):
     section.title = "Figure 5.5: `lmm-dio` beside the strategies that map the file"
     add_breakdown(section, data, "lmm-dio")
     section.claims = [
-        faster(data, "lmm-dio", SERIES[:3], "explicit reads are nearly always faster than maps "
-               "(`lmm-dm` is sometimes ahead), up to 17.2 times as fast as `lmdb` (5.3.1)",
-               data.shapes),
-        claim("seek still takes nearly 20 % of the read time (5.3.1)",
-              "seek of the slowest reader is 10 to 40 % of the read time", data.shapes,
+        faster("5.5/speed", data, "lmm-dio", SERIES[:3],
+               "explicit reads are nearly always faster than maps (`lmm-dm` is sometimes ahead), "
+               "up to 17.2 times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("5.5/seek-share", "seek still takes nearly 20 % of the read time (5.3.1)",
+              "seek of the slowest reader is 10 to 30 % of the read time", data.shapes,
               lambda shape: 100 * data.share("lmm-dio", shape, "seek_s", max),
-              lambda percent: 10 <= percent <= 40, "{:.0f} %")]
+              lambda percent: 10 <= percent <= 30, "{:.0f} %")]
     return section
 
 
 def figure_5_7(data):
-    section = read_time(data, COMPARED["5.7"], "lmm-dio-prov")
-    section.title = "Figure 5.7: `lmm-dio-prov` beside the strategies that seek"
-    add_breakdown(section, data, "lmm-dio-prov")
+    section = read_time(data, COMPARED["5.7"], PROV)
+    section.title = f"Figure 5.7: `{PROV}` beside the strategies that seek"
+    add_breakdown(section, data, PROV)
     section.claims = [
-        faster(data, "lmm-dio-prov", SERIES[:4], "it is the fastest so far at every scale, up to "
-               "19.4 times as fast as `lmdb` (5.3.1)", data.shapes),
-        claim("provenance removes the seek (5.3.1)",
+        faster("5.7/speed", data, PROV, SERIES[:4],
+               "it is the fastest so far at every scale, up to 19.4 times as fast as `lmdb` "
+               "(5.3.1)",
+               data.shapes),
+        claim("5.7/seek-share", "provenance removes the seek (5.3.1)",
               "seek of the slowest reader is below 5 % of the read time", data.shapes,
-              lambda shape: 100 * data.share("lmm-dio-prov", shape, "seek_s", max),
+              lambda shape: 100 * data.share(PROV, shape, "seek_s", max),
               lambda percent: percent < 5, "{:.1f} %"),
-        claim("skew takes a considerable part of the time, because the requests of all readers "
+        claim("5.7/skew",
+              "skew takes a considerable part of the time, because the requests of all readers "
               "arrive unordered (5.3.1)", "mean skew is at least 10 % of the read time",
-              several(data.shapes),
-              lambda shape: 100 * data.share("lmm-dio-prov", shape, "skew_s"),
+              several(data.shapes), lambda shape: 100 * data.share(PROV, shape, "skew_s"),
               lambda percent: percent >= 10, "{:.0f} %")]
     return section
 
 
 def figure_5_8(data):
-    new = "lmm-dio-prov-coal"
-    section = read_time(data, COMPARED["5.8"], new)
-    section.title = "Figure 5.8: `lmm-dio-prov-coal` beside the others"
-    add_breakdown(section, data, new)
+    section = read_time(data, COMPARED["5.8"], COAL)
+    section.title = f"Figure 5.8: `{COAL}` beside the others"
+    add_breakdown(section, data, COAL)
     section.claims = [
-        faster(data, new, SERIES[:5], "large reads that serve several batches are the fastest so "
-               "far at every scale, up to 21.9 times as fast as `lmdb` (5.3.1)", data.shapes),
-        claim("skew falls to about a quarter of the read time (5.3.1)",
+        faster("5.8/speed", data, COAL, SERIES[:5],
+               "large reads that serve several batches are the fastest so far at every scale, up "
+               "to 21.9 times as fast as `lmdb` (5.3.1)", data.shapes),
+        claim("5.8/skew", "skew falls to about a quarter of the read time (5.3.1)",
               "mean skew is at most 35 % of the read time", several(data.shapes),
-              lambda shape: 100 * data.share(new, shape, "skew_s"),
+              lambda shape: 100 * data.share(COAL, shape, "skew_s"),
               lambda percent: percent <= 35, "{:.0f} %")]
     return section
 
@@ -302,23 +163,48 @@ def figure_5_9(data):
     section.title = f"Figure 5.9: `{STAG}` beside the others"
     add_breakdown(section, data, STAG)
     section.claims = [
-        faster(data, STAG, SERIES[:6], "staggered readers are at least as fast as every other "
-               "strategy, up to 81 times as fast as `lmdb` (5.3.1)", data.shapes, TOLERANCE),
-        claim("skew is larger than without staggering, by design (5.3.1)",
-              "mean skew divided by that of `lmm-dio-prov-coal` is above 1", several(data.shapes),
+        faster("5.9/speed", data, STAG, SERIES[:6],
+               "staggered readers are at least as fast as every other strategy, up to 81 times as "
+               "fast as `lmdb` (5.3.1)", data.shapes, TOLERANCE),
+        claim("5.9/skew", "skew is larger than without staggering, by design (5.3.1)",
+              f"mean skew divided by that of `{COAL}` is above 1", several(data.shapes),
               lambda shape: data.part(STAG, shape, "skew_s", statistics.mean)
-              / max(data.part("lmm-dio-prov-coal", shape, "skew_s", statistics.mean), 1e-9),
+              / max(data.part(COAL, shape, "skew_s", statistics.mean), 1e-9),
               lambda ratio: ratio > 1)]
     return section
+
+
+# How many times as fast as `lmdb` a strategy is in the dissertation (3.4.1, 4.3.1, 5.3.1), with up
+# to 4,608 cores.
+PUBLISHED_GAINS = dict(zip(DISSERTATION[1:], (43.77, 6.7, 17.18, 19.44, 21.86, 81.05)))
+
+
+def gains_table(data):
+    rows = []
+    for name, published in PUBLISHED_GAINS.items():
+        if not data.has(name):
+            continue
+        gains = {shape: data.seconds("lmdb", shape) / data.seconds(name, shape)
+                 for shape in data.shapes}
+        best = max(gains, key=gains.get)
+        rows.append([f"`{name}`", published, f"{gains[best]:.2f}", name_of(best),
+                     f"{gains[max(gains)]:.2f}"])
+    return ("Times as fast as `lmdb`",
+            ["strategy", "dissertation, best", "best here", "at", "at the largest shape"], rows)
 
 
 def figure_all(data):
     section = read_time(data, SERIES, "auto")
     section.title = "All strategies"
-    section.text = "`scan` and `auto` have no counterpart in the dissertation."
-    section.claims = [faster(data, "auto", [name for name in SERIES if name != "auto"],
-                             "(no counterpart) `auto` is at least as fast as every other strategy",
-                             data.shapes, TOLERANCE)]
+    section.text = ("`scan` and `auto` have no counterpart in the dissertation. The largest shape "
+                    "has the most hosts, and on them the most ranks.")
+    section.tables += [raw_table(data, SERIES), gains_table(data)]
+    section.claims = [
+        in_order("all/order", data, max(data.shapes),
+                 "each strategy is faster than the one before it (5.3.1)"),
+        faster("all/auto", data, "auto", [name for name in SERIES if name != "auto"],
+               "(no counterpart) `auto` is at least as fast as every other strategy", data.shapes,
+               TOLERANCE)]
     return section
 
 
@@ -354,7 +240,7 @@ def figure_3_7(data):
     section.title = "Figure 3.7: seek time of `lmm` by reader"
     values = [] if len(medians) < 3 else [rank_correlation(medians)]
     section.claims = [Claim(
-        "seek grows with the reader's rank (3.4.1)",
+        "3.7/rank", "seek grows with the reader's rank (3.4.1)",
         "rank correlation of seek and rank is at least 0.5",
         [("", f"{value:.2f}", value >= 0.5) for value in values])]
     return section
@@ -365,7 +251,7 @@ def figure_5_6(data):
     section.title = "Figure 5.6: I/O time of `lmm-dio` by reader"
     values = [] if len(medians) < 3 else [rank_correlation(medians)]
     section.claims = [Claim(
-        "I/O differs between readers, but does not grow with the rank (5.3.1)",
+        "5.6/rank", "I/O differs between readers, but does not grow with the rank (5.3.1)",
         "rank correlation of I/O and rank is below 0.5",
         [("", f"{value:.2f}", value < 0.5) for value in values])]
     return section
@@ -391,7 +277,7 @@ def figure_3_8(data):
             [hosts for hosts, _ in shapes],
             [(name, [data.median(name, shape, rate) for shape in shapes]) for name in names]))
     section.claims = [claim(
-        "one reader per host needs up to 83 times fewer switches (3.4.1)",
+        "3.8/switches", "one reader per host needs up to 83 times fewer switches (3.4.1)",
         "switches of `lmdb` divided by those of `lmm` are above 1", data.shapes,
         lambda shape: ratio_of_switches(data, shape, rate), lambda ratio: ratio > 1)]
     return section
@@ -430,10 +316,11 @@ def figure_4_10(data):
     growth = redundant[-1] / redundant[-2] if len(rows) > 2 and redundant[-2] > 0 else None
     late = [(where, f"{value:.1f}", value <= 0) for where, value in zip(middles[2:], missed[2:])]
     section.claims = [
-        Claim("redundant pages of an iteration grow at first and then stay the same (4.3.3)",
+        Claim("4.10/redundant",
+              "redundant pages of an iteration grow at first and then stay the same (4.3.3)",
               "the last row divided by the row before is 0.75 to 1.25",
               [] if growth is None else [("", f"{growth:.2f}", 0.75 <= growth <= 1.25)]),
-        Claim("from the third iteration on no page is missed (4.3.3)",
+        Claim("4.10/missed", "from the third iteration on no page is missed (4.3.3)",
               "missed pages of each later iteration are 0", late)]
     return section
 
@@ -455,9 +342,9 @@ def figure_4_11(data):
         "Figure 4.11: pages that `lmm-dm` misses, by hosts",
         tables=[("Pages of whole runs", ["hosts", "ranks each", "missed", "missed on each host",
                                          "redundant", "needed"], rows)],
-        claims=[Claim("missed pages grow with the readers (4.3.3)",
+        claims=[Claim("4.11/growth", "missed pages grow with the readers (4.3.3)",
                       "more pages are missed than with the next smaller number of hosts", growth),
-                Claim("missed pages are very few (4.3.3)",
+                Claim("4.11/few", "missed pages are very few (4.3.3)",
                       "the largest count is below 1 % of the needed pages",
                       [("", f"{100 * most:.2f} %", most < 0.01)])],
         panels=[Panel("lines", "missed pages", "hosts", "pages", [s[0] for s in shapes],
@@ -486,9 +373,9 @@ def figure_4_2(data):
              "log of the storage, without the preparations of the benchmark.",
         tables=[("Bytes that crossed, divided by needed bytes",
                  ["hosts", *(f"`{name}`" for name in names)], rows)],
-        claims=[Claim("extra bytes of `lmm` grow with the readers (4.1.1)",
+        claims=[Claim("4.2/growth", "extra bytes of `lmm` grow with the readers (4.1.1)",
                       "there are more than with the next smaller number of hosts", growth),
-                Claim("they grow almost in proportion to the readers (4.1.1)",
+                Claim("4.2/even", "they grow almost in proportion to the readers (4.1.1)",
                       "MiB per additional host differ by at most a factor of 2",
                       [("", ", ".join(f"{text} ({where})" for where, text in rates), is_even)]
                       if len(rises) > 1 else [])],
@@ -518,19 +405,20 @@ def figure_5_2(data):
             panels.append(Panel("dots", f"{name}, {hosts} host(s)", "s", "offset MiB", [],
                                 [one for one in series if one[1]]))
     claims = [claim(
+        f"5.2/jump-{name.removeprefix('lmm-dio-')}",
         "more readers mean less order among their requests (5.1.3)",
         f"mean jump of `{name}` with {many} hosts divided by that with {few} is above 1",
         [many] if many > few else [],
         lambda hosts, name=name: data.storage[name, hosts]["jump_bytes_mean"]
         / max(data.storage[name, few]["jump_bytes_mean"], 1), lambda ratio: ratio > 1)
         for name in names[:2]]
-    if STAG in names and "lmm-dio-prov-coal" in names:
+    if STAG in names and COAL in names:
         claims.append(claim(
-            "staggering restores the order (5.2.4)",
-            f"mean jump of `{STAG}` divided by that of `lmm-dio-prov-coal` is below 1",
+            "5.2/stag", "staggering restores the order (5.2.4)",
+            f"mean jump of `{STAG}` divided by that of `{COAL}` is below 1",
             [many] if many > 1 else [],
             lambda hosts: data.storage[STAG, hosts]["jump_bytes_mean"]
-            / max(data.storage["lmm-dio-prov-coal", hosts]["jump_bytes_mean"], 1),
+            / max(data.storage[COAL, hosts]["jump_bytes_mean"], 1),
             lambda ratio: ratio < 1))
     return Section(
         "Figure 5.2: order of the requests at the storage",
@@ -550,16 +438,28 @@ BUILDERS = {"3.6": figure_3_6, "3.7": figure_3_7, "3.8": figure_3_8, "4.2": figu
             "5.9": figure_5_9, "all": figure_all}
 
 
+def is_measured(results, name):
+    if name in NEEDS:
+        return bool(results[NEEDS[name][0]])
+    if name in reproduction_series.PLAIN:
+        return any(one["figure"] == name for one in results["plain"])
+    return reproduction_series.SERIES_BEHIND[name] in results["series"]
+
+
 def sections(results):
-    """(name, Section) of each requested figure, and the names of figures without their strategy."""
+    """(name, Section) of each requested figure, and (name, reason) of those without results."""
     data = Data(results)
     built, absent = [], []
     for name in NAMES:
         if name not in results["options"]["figures"]:
             continue
         new = COMPARED[name][-1] if name in COMPARED else None
-        if new is not None and new not in data.strategies:
-            absent.append((name, new))
-        else:
+        if new in results["left_out"]:
+            absent.append((name, f"`{new}` was left out"))
+        elif not is_measured(results, name):
+            absent.append((name, "the measurement ended before"))
+        elif name in BUILDERS:
             built.append((name, BUILDERS[name](data)))
+        else:
+            built.append((name, reproduction_series_figures.BUILDERS[name](results)))
     return built, absent

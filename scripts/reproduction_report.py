@@ -8,6 +8,8 @@ import textwrap
 import matplotlib
 
 import reproduction_figures
+import report_age
+from reproduction_claims import SERIES
 
 matplotlib.use("svg")
 from matplotlib import pyplot, ticker  # pylint: disable=wrong-import-position
@@ -16,7 +18,7 @@ from matplotlib import pyplot, ticker  # pylint: disable=wrong-import-position
 pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "lmdbio", "font.size": 8,
                         "font.family": "sans-serif", "axes.grid": True, "grid.linewidth": 0.4,
                         "grid.color": "#d0d0d0", "path.simplify": False, "axes.axisbelow": True})
-COLOURS = dict(zip(reproduction_figures.SERIES, (
+COLOURS = dict(zip(SERIES, (
     "#c03030", "#e08030", "#b09000", "#4878a8", "#30a0a0", "#409040", "#703090", "#808080",
     "#101010")))
 PART_COLOURS = ("#e08030", "#4878a8", "#a0a0a0")
@@ -32,7 +34,7 @@ These are the read times, seek times, context switches, crossed bytes and reques
 strategies on emulated hosts. Each figure stands beside the claims of S. Pumma's dissertation. The
 page is for readers who compare the two; [reproduction.md](../reproduction.md) has the method, the
 meaning of the columns and the verdicts. `scripts/reproduce` writes this page; do not edit it by
-hand.
+hand. The reasons come from a file that people write.
 
 | | |
 |---|---|
@@ -48,19 +50,22 @@ def machine_rows(results):
         ("machine", f"{machine.get('processor')}, {machine.get('cores')} cores, Linux "
                     f"{machine.get('kernel')}"),
         ("commit", machine.get("commit")),
+        ("sources", f"{results['sources']}, a digest of {', '.join(report_age.FOLDERS)}"),
         ("command", f"`{results['command']}` as root; it took {minutes} minutes"),
         ("cache state", "page caches of the hosts empty when a run opens the database; the cache "
                         "of the storage server warm"),
         ("MPI wait mode", machine.get("mpi_wait_mode")),
         ("hosts", f"{hosts}, emulated, with {', '.join(map(str, options['ranks_per_host']))} "
-                  "rank(s) each; one reader per host"),
+                  "rank(s) each; one reader per host, unless a series says otherwise"),
         ("storage", f"{options['delay']} ms per read; {options['rate']} bit/s for all hosts "
                     "together"),
         ("database", f"{options['records']:,} records of {options['value_bytes']:,} B in key "
                      "order, a commit every 1,000, with provenance"),
         ("run", f"{options['iterations']} batches of {options['batch']:,} records of all ranks "
                 "together; shares are blocks"),
-        ("repetitions", f"{options['repeat']}, strategies in turn; Figures 4.2, 4.10 and 5.2: one"),
+        ("repetitions", f"{options['repeat']}, strategies in turn; Figures 4.2, 4.10 and 5.2, and "
+                        "counts of seeks: one"),
+        ("numbers", "medians (minimum..maximum)"),
     ]
 
 
@@ -70,26 +75,51 @@ def table(head, rows):
     return "\n".join(lines)
 
 
-def text_of(name, section):
+def text_of(name, section, reasons):
     parts = [f"## {section.title}", f"![{section.title.replace('`', '')}]"
                                     f"(reproduction/{file_name(name)})"]
     if section.text:
         parts.append(textwrap.fill(section.text, TEXT_COLUMNS, break_on_hyphens=False))
     for caption, head, rows in section.tables:
         parts.append(f"{caption}:\n\n{table(head, rows)}")
-    claims = [(one.paper, one.criterion, one.measured(), f"**{one.verdict()}**")
-              for one in section.claims]
-    parts.append(table(("dissertation", "criterion", "measured", "verdict"), claims))
+    claims = [(one.paper, one.criterion, one.measured(), f"**{one.verdict()}**",
+               reason_of(one, reasons)) for one in section.claims]
+    parts.append(table(("dissertation", "criterion", "measured", "verdict", "reason"), claims))
     return "\n\n".join(parts) + "\n"
+
+
+def reason_of(claim, reasons):
+    if not claim.is_missed():
+        return "-"
+    return reasons.get(claim.key, f"not given yet (`{claim.key}`)")
+
+
+def summary_of(claims):
+    """A table of all verdicts, by the key of the claim."""
+    count = sum(bool(one.values) and not one.is_missed() for one in claims)
+    rows = [(f"`{one.key}`", one.paper, one.verdict()) for one in claims]
+    return (f"## Verdicts\n\n{count} of {len(claims)} claims hold everywhere.\n\n"
+            f"{table(('claim', 'dissertation', 'verdict'), rows)}\n")
+
+
+def remarks_on(claims, reasons, names):
+    """Lines about reasons that are due, or that no claim needs."""
+    missing = [one.key for one in claims if one.is_missed() and one.key not in reasons]
+    if missing:
+        yield f"claims without a reason: {', '.join(missing)}"
+    missed = {one.key for one in claims if one.is_missed()}
+    needless = [key for key in reasons if key.split("/")[0] in names and key not in missed]
+    if needless:
+        yield f"reasons for claims that hold, or that do not exist: {', '.join(needless)}"
 
 
 def file_name(name):
     return f"figure-{name}.svg" if name[0].isdigit() else f"{name}.svg"
 
 
-def write(results, folder):
+def write(results, reasons, folder):
     """Writes the report into `folder` and the plots into a folder beside it. Returns the path of
-    the report."""
+    the report, and remarks about reasons."""
     sections, absent = reproduction_figures.sections(results)
     plots = folder / "reproduction"
     plots.mkdir(exist_ok=True)
@@ -97,16 +127,18 @@ def write(results, folder):
         (plots / file_name(name)).unlink(missing_ok=True)
     for name, section in sections:
         (plots / file_name(name)).write_text(draw(section.panels), encoding="utf-8")
+    claims = [claim for _, section in sections for claim in section.claims]
     machine = "\n".join(f"| {key} | {value} |" for key, value in machine_rows(results))
     parts = [FOREWORD.format(machine=machine)]
     for name in results["left_out"]:
         parts.append(f"Left out: the `lmdbio-bench` of this run knows no `{name}`.\n")
-    parts += [text_of(name, section) for name, section in sections]
-    for name, strategy in absent:
-        parts.append(f"## Figure {name}\n\nNot measured, because `{strategy}` was left out.\n")
+    parts.append(summary_of(claims))
+    parts += [text_of(name, section, reasons) for name, section in sections]
+    for name, reason in absent:
+        parts.append(f"## {name}\n\nNot measured: {reason}.\n")
     path = folder / "reproduction.md"
     path.write_text("\n".join(parts), encoding="utf-8")
-    return path
+    return path, list(remarks_on(claims, reasons, [name for name, _ in sections]))
 
 
 # --- Plots ---

@@ -1,5 +1,5 @@
-"""Tests scripts/reproduce end to end at tiny scale: the report has the measured numbers, every plot
-exists, and all hosts are removed.
+"""Tests the figures of scripts/reproduce end to end at tiny scale: the report has the measured
+numbers, every plot exists, and all hosts are removed.
 
     reproduce_test.py BENCH MAKE
 
@@ -27,7 +27,8 @@ SCRIPT = remote_mount.ROOT / "scripts" / "reproduce"
 BENCH, MAKE = sys.argv[1:3] if len(sys.argv) > 2 else ("", "")
 REFUSED = "scan"  # a strategy that the wrapper below does not know
 SCALE = ("--hosts", "1,2", "--ranks-per-host", "1", "--repeat", "2", "--records", "3000",
-         "--batch", "500", "--iterations", "4", "--delay", "0", "--rate", "none")
+         "--batch", "500", "--iterations", "4", "--delay", "0", "--rate", "none", "--figures",
+         "3.6,3.7,3.8,4.2,4.6,4.10,4.11,5.2,5.5,5.6,5.7,5.8,5.9,all")
 # Runs lmdbio-bench, but refuses one strategy. Leak detection is off, as in bench_program.py.
 WRAPPER = """#!/bin/sh
 if [ "$3" = {refused} ]; then echo "lmdbio-bench: strategy '$3' is unknown" >&2; exit 2; fi
@@ -75,7 +76,8 @@ class Reproduce(unittest.TestCase):
     def words(cls, *words):
         return [str(word) for word in (
             SCRIPT, "--bench", cls.bench, "--databases", cls.folder / "databases", "--keep",
-            cls.folder / "results.json", "--out", cls.folder / "out", *words)]
+            cls.folder / "results.json", "--out", cls.folder / "out", "--reasons",
+            cls.folder / "none", *words)]
 
     @classmethod
     def call(cls, *words):
@@ -148,10 +150,12 @@ class Reproduce(unittest.TestCase):
             root = xml.etree.ElementTree.parse(self.folder / "out" / path).getroot()
             self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
             head, claims = tables_of(self.sections[name])[-1]
-            self.assertEqual(head[-1], "verdict")
+            self.assertEqual(head[-2:], ["verdict", "reason"])
             self.assertGreaterEqual(len(claims), 1)
             for claim in claims:
-                self.assertRegex(claim[-1], VERDICT)
+                self.assertRegex(claim[-2], VERDICT)
+                self.assertEqual(claim[-1] == "-", "not at" not in claim[-2]
+                                 and "does not hold" not in claim[-2], claim)
         made = {f"reproduction/{path.name}"
                 for path in (self.folder / "out" / "reproduction").iterdir()}
         self.assertEqual(made, plots)
@@ -173,7 +177,7 @@ class Reproduce(unittest.TestCase):
 
     def test_says_what_is_wrong_in_one_line(self):
         nowhere = self.folder / "nowhere"
-        for words in (("--bench", nowhere), ("--from", nowhere), ("--rate", "fast", *SCALE[:-2])):
+        for words in (("--bench", nowhere), ("--from", nowhere), ("--rate", "fast", *SCALE[:-4])):
             done = self.call(*words)
             self.assertEqual(done.returncode, 1, words)
             self.assertRegex(done.stderr, r"\Ascripts/reproduce: [^\n]+\n\Z")
