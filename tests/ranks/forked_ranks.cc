@@ -197,7 +197,7 @@ void ForkedJob::Start(const Body& body) {
 void ForkedJob::SayReady() { board().ready_count.fetch_add(1); }
 
 bool ForkedJob::AwaitReady() {
-  const auto until = Clock::now() + std::chrono::seconds(30);
+  const auto until = Clock::now() + std::chrono::seconds(120);
   while (board().ready_count.load() < rank_count_) {
     if (Clock::now() > until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
