@@ -35,7 +35,7 @@ class ForkedJob {
 
   // In a rank: it has reached the point at which the test continues.
   void SayReady();
-  // Waits up to 30 s until all ranks have called SayReady. False if they have not.
+  // Waits up to 120 s until all ranks have called SayReady. False if they have not.
   bool AwaitReady();
 
   // Sends a signal to one rank, and records the time for SecondsSinceSignal.

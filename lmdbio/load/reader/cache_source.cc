@@ -4,9 +4,9 @@
 // that needs it. Later slots may therefore depend on reads of earlier slots; the reader finishes
 // the slots of this source in order.
 #include <utility>
-#include <vector>
 
 #include "lmdbio/load/locate/clocks.h"
+#include "lmdbio/load/reader/read_backlog.h"
 #include "lmdbio/load/reader/slot_source.h"
 
 namespace lmdbio::load {
@@ -18,7 +18,7 @@ class CacheSource final : public SlotSource {
               const BlockRepair& repair, const SlotQueue& slots, ReaderTally& tally)
       : cache_(std::move(cache)),
         pages_(pages),
-        engine_(engine),
+        backlog_(cache_->memory(), pages, engine),
         repair_(repair),
         slots_(slots),
         tally_(tally) {}
@@ -37,16 +37,16 @@ class CacheSource final : public SlotSource {
   Status Begin(SlotInFlight& slot) override {
     Add(tally_.kept_slots, uint64_t{1});
     slot.reads_left = slot.chunks.size();
-    if (slot.chunks.empty()) return {};
-    reads_.clear();
     for (size_t i = 0; i < slot.chunks.size(); ++i) {
       const auto [offset, length_bytes] = slot.chunks[i];
-      if (pages_ != nullptr) pages_->Prepare(slot.chunks[i]);
-      reads_.push_back({offset, cache_->memory().subspan(offset, length_bytes),
-                        ReadTag{slot.slot.number, i}.Pack()});
+      backlog_.Add({offset, cache_->memory().subspan(offset, length_bytes),
+                    ReadTag{slot.slot.number, i}.Pack()});
     }
-    return engine_.Start(reads_);
+    return Continue();
   }
+
+  bool HasWaiting() const override { return !backlog_.is_empty(); }
+  Status Continue() override { return backlog_.StartSome(); }
 
   // All slots in flight from this one on may need the chunk, so each of them gets the bad ranges.
   // Later slots will request the chunk again.
@@ -70,11 +70,10 @@ class CacheSource final : public SlotSource {
  private:
   std::unique_ptr<FileCache> cache_;
   ranks::HugePages* pages_;  // may be null
-  ReadEngine& engine_;
+  ReadBacklog backlog_;
   BlockRepair repair_;
   const SlotQueue& slots_;
   ReaderTally& tally_;
-  std::vector<file::BlockRead> reads_;  // of Begin
 };
 
 }  // namespace

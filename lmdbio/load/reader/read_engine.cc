@@ -18,7 +18,12 @@ Status ReadEngine::Start(std::span<const file::BlockRead> reads) {
 }
 
 Result<std::span<file::BlockDone>> ReadEngine::Wait(std::chrono::milliseconds limit) {
-  Result<std::span<file::BlockDone>> done = engine_->WaitSome(limit);
+  return Taken(engine_->WaitSome(limit));
+}
+
+Result<std::span<file::BlockDone>> ReadEngine::Poll() { return Taken(engine_->Poll()); }
+
+Result<std::span<file::BlockDone>> ReadEngine::Taken(Result<std::span<file::BlockDone>> done) {
   PassNotesOn();
   if (!done) return Fail(std::move(done).error());
   // read_s is the time with at least one read in flight, not the sum over reads.

@@ -32,6 +32,9 @@ class ReadEngine {
   // Lifetime: of the result: until the next call
   Result<std::span<file::BlockDone>> Wait(std::chrono::milliseconds limit);
 
+  // As Wait, without sleeping. Errors: as Wait
+  Result<std::span<file::BlockDone>> Poll();
+
   uint64_t outstanding() const { return engine_->outstanding(); }
 
   // Waits for the reads in flight and closes the engine. Only name may be called afterwards.
@@ -41,6 +44,7 @@ class ReadEngine {
   std::string name() const;
 
  private:
+  Result<std::span<file::BlockDone>> Taken(Result<std::span<file::BlockDone>> done);
   void PassNotesOn();
   void CountReads();
 

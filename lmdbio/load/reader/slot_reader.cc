@@ -44,9 +44,9 @@ void SlotReader::OpenSources() {
   }
   engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
   const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
-  source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.planner.get(), repair, part,
-                              part_count, parts_.plan_options.block_bytes_max,
-                              std::move(parts_.measure_cost)});
+  source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.huge.window,
+                              parts_.planner.get(), repair, part, part_count,
+                              parts_.plan_options.block_bytes_max, std::move(parts_.measure_cost)});
   if (parts_.kept) {
     cache_source_ = MakeCacheSource(std::move(parts_.kept), parts_.huge.cache, *engine_, repair,
                                     queue_, tally_);
@@ -90,24 +90,32 @@ void SlotReader::Run() {
   tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
 }
 
-// Each turn of the loop does the first of these that is possible:
+// Each turn of the loop takes the reads that are complete, because ranks may wait for their slot.
+// Then it does the first of these that is possible:
 //
-//   1. plan the next slot. If the locator would sleep for another host, reads in flight come first:
+//   1. start reads of begun slots whose memory had to be prepared
+//   2. plan the next slot. If the locator would sleep for another host, reads in flight come first:
 //      the ranks of this host must not wait for pages that have arrived.
-//   2. begin the planned slot, if its memory is free and the reader has its turn
-//   3. take reads that are complete; then look for free memory again
-//   4. sleep for the turn, or for free memory
+//   3. begin the planned slot, if its memory is free and the reader has its turn
+//   4. sleep for reads; then look for free memory again
+//   5. sleep for the turn, or for free memory
 //
 // Without any of these the stream has ended. The other hosts may still need this reader's messages.
 Status SlotReader::Work() {
   while (!stop_.load()) {
+    if (outstanding() > 0) LMDBIO_TRY_VOID(Collect(engine_->Poll()));
+    if (HasWaiting()) {
+      LMDBIO_TRY_VOID(StartWaiting());
+      continue;
+    }
     const bool can_plan = !planned_ && !is_ended_;
     if (can_plan && (outstanding() == 0 || parts_.planner->IsReady())) LMDBIO_TRY_VOID(Plan());
     const bool has_space = planned_ && parts_.window->HasSpace(planned_->slot.free_after);
     if (has_space && MayBegin()) {
       LMDBIO_TRY_VOID(Begin());
     } else if (outstanding() > 0) {
-      LMDBIO_TRY_VOID(Collect(is_ended_ ? file::BlockEngine::kNoLimit : kSpaceCheckPeriod));
+      const auto limit = is_ended_ ? file::BlockEngine::kNoLimit : kSpaceCheckPeriod;
+      LMDBIO_TRY_VOID(Collect(engine_->Wait(limit)));
     } else if (has_space) {
       LMDBIO_TRY_VOID(AwaitTurn());
     } else if (planned_) {
@@ -150,7 +158,6 @@ Status SlotReader::Plan() {
   is_ended_ = !*found;
   if (*found) {
     SourceOf(*next).Plan(*next);
-    if (parts_.huge.window != nullptr) parts_.huge.window->PrepareAhead(next->slot.reserved);
     planned_ = std::move(next);
   }
   return {};
@@ -158,8 +165,6 @@ Status SlotReader::Plan() {
 
 Status SlotReader::Begin() {
   SlotInFlight& slot = queue_.Push(std::move(planned_));
-  // Before any read of the slot: pages that a read is filling cannot be exchanged.
-  if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
   LMDBIO_TRY_VOID(SourceOf(slot).Begin(slot));
   PassNotesOn();
   return EndIfRead(slot);
@@ -172,15 +177,25 @@ void SlotReader::PassNotesOn() {
   }
 }
 
-Status SlotReader::Collect(std::chrono::milliseconds limit) {
-  LMDBIO_TRY(const std::span<file::BlockDone> done, engine_->Wait(limit));
-  for (const file::BlockDone& read : done) {
+bool SlotReader::HasWaiting() const {
+  return source_->HasWaiting() || (cache_source_ && cache_source_->HasWaiting());
+}
+
+Status SlotReader::StartWaiting() {
+  if (source_->HasWaiting()) return source_->Continue();
+  return cache_source_->Continue();
+}
+
+// Passes completed reads on, and starts those that waited for their memory.
+Status SlotReader::Collect(Result<std::span<file::BlockDone>> done) {
+  if (!done) return Fail(std::move(done).error());
+  for (const file::BlockDone& read : *done) {
     const ReadTag tag = ReadTag::Unpack(read.tag);
     SlotInFlight& slot = queue_.At(tag.slot);
     LMDBIO_TRY_VOID(SourceOf(slot).Complete(slot, tag.index, read.status));
     LMDBIO_TRY_VOID(EndIfRead(slot));
   }
-  return source_->Continue();
+  return done->empty() ? Status() : source_->Continue();
 }
 
 // Ends the slot if its reads are complete. A kept slot also needs the chunks that earlier slots

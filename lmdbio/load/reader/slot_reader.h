@@ -1,6 +1,6 @@
 // lmdbio/load/reader/slot_reader.h - the thread that keeps the window full.
 //
-//   plan the next slot -> wait until its memory is free -> start its reads
+//   plan the next slot -> wait until its memory is free -> prepare the memory and start its reads
 //                      -> reads complete -> finish and announce the slot
 //
 // All of it runs in one thread. The thread sleeps in the engine while reads are in flight, and in
@@ -101,7 +101,9 @@ class SlotReader {
   Status AwaitSpace();
   Status Begin();
   void PassNotesOn();
-  Status Collect(std::chrono::milliseconds limit);
+  Status Collect(Result<std::span<file::BlockDone>> done);
+  bool HasWaiting() const;
+  Status StartWaiting();
   Status EndIfRead(SlotInFlight& slot);
   Status EndPart(SlotInFlight& slot);
   Status FinishSlot(SlotInFlight& slot);

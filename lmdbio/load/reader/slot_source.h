@@ -53,8 +53,8 @@ class SlotSource {
   // still be in use by ranks.
   virtual void Plan(SlotInFlight& slot) = 0;
 
-  // Starts the reads that Plan selected, and sets slot.reads_left.
-  // Requires: the ranks have released the slot's memory
+  // Takes over the reads that Plan selected, starts the first of them, and sets slot.reads_left.
+  // Requires: the ranks have released the slot's memory; HasWaiting() is false
   // Errors: as ReadEngine::Start; kResourceExhausted  no staging memory
   //         kStale  the file has shrunk
   virtual Status Begin(SlotInFlight& slot) = 0;
@@ -65,8 +65,13 @@ class SlotSource {
   // Errors: kIo, kCorruption, kStale
   virtual Status Complete(SlotInFlight& slot, uint64_t index, const Status& read) = 0;
 
-  // Starts reads that waited for memory which Complete has freed.
+  // Whether reads of begun slots wait for the preparation of their memory.
+  virtual bool HasWaiting() const { return false; }
+
+  // Starts further reads: those that waited for memory which Complete has freed, and some of those
+  // that wait for preparation.
   // Errors: as Begin
+  // Cost: prepares the memory of one read at most
   virtual Status Continue() { return {}; }
 
   // The memory that holds the slot's pages once reads_left is 0: PlannedSlot::pages_at and the
@@ -78,7 +83,8 @@ class SlotSource {
 struct WindowSourceParts {
   Window* window = nullptr;
   ReadEngine* engine = nullptr;
-  SlotPlanner* planner = nullptr;  // may have read pages already (CopyWalked)
+  ranks::HugePages* pages = nullptr;  // of the window's memory; may be null
+  SlotPlanner* planner = nullptr;     // may have read pages already (CopyWalked)
   BlockRepair repair;
   size_t part = 0;  // the part of each plan that this reader reads
   size_t part_count = 1;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/load/reader/read_backlog.h"
 #include "lmdbio/load/reader/slot_source.h"
 #include "lmdbio/load/reader/staging_buffers.h"
 #include "lmdbio/load/slots/leaf_cache.h"
@@ -20,7 +20,9 @@ namespace {
 class WindowSource final : public SlotSource {
  public:
   explicit WindowSource(WindowSourceParts parts)
-      : parts_(std::move(parts)), staging_(parts_.block_bytes_max) {}
+      : parts_(std::move(parts)),
+        staging_(parts_.block_bytes_max),
+        backlog_(parts_.window->ring(), parts_.pages, *parts_.engine) {}
 
   // The cost of the storage matters only for plans of many small reads, so it is measured with the
   // first of these.
@@ -35,6 +37,7 @@ class WindowSource final : public SlotSource {
     }
     slot.slot.plan.CutBlocks(cut);
     slot.read_bytes = slot.slot.plan.read_bytes();
+    if (parts_.pages != nullptr) parts_.pages->PrepareAhead(slot.slot.reserved);
   }
 
   Status Begin(SlotInFlight& slot) override {
@@ -44,8 +47,6 @@ class WindowSource final : public SlotSource {
     slot.reads_left = 0;
     const MutableBytes pages = PagesOf(slot);
     leaves_.CopyTo(plan.had(), pages);
-    if (blocks.empty()) return {};
-    reads_.clear();
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Extent& file = blocks[i].file;
       const uint64_t tag = ReadTag{slot.slot.number, i}.Pack();
@@ -54,10 +55,9 @@ class WindowSource final : public SlotSource {
       if (blocks[i].part_count > 0) {
         staging_.Add(file, tag);
       } else {
-        reads_.push_back({file.offset, pages.subspan(blocks[i].at, file.length_bytes), tag});
+        backlog_.Add({file.offset, pages.subspan(blocks[i].at, file.length_bytes), tag});
       }
     }
-    LMDBIO_TRY_VOID(parts_.engine->Start(reads_));
     return Continue();
   }
 
@@ -76,7 +76,12 @@ class WindowSource final : public SlotSource {
     return {};
   }
 
-  Status Continue() override { return staging_.Start(*parts_.engine); }
+  bool HasWaiting() const override { return !backlog_.is_empty(); }
+
+  Status Continue() override {
+    LMDBIO_TRY_VOID(backlog_.StartSome());
+    return staging_.Start(*parts_.engine);
+  }
 
   Bytes memory() const override { return parts_.window->ring(); }
 
@@ -96,6 +101,10 @@ class WindowSource final : public SlotSource {
     SlotPlanner& planner = *parts_.planner;
     if (block.part_count == 0) {
       const MutableBytes to = pages.subspan(block.at, block.file.length_bytes);
+      // Before the copy, because small pages would have to be moved afterwards.
+      if (parts_.pages != nullptr) {
+        parts_.pages->Prepare({slot.slot.pages_at + block.at, block.file.length_bytes});
+      }
       if (!planner.CopyWalked(block.file, to)) return false;
       KeepLeaf(block, pages);
       return true;
@@ -137,8 +146,8 @@ class WindowSource final : public SlotSource {
   WindowSourceParts parts_;
   StagingBuffers staging_;
   LeafCache leaves_;
-  std::optional<ReadCost> cost_;        // once it was measured
-  std::vector<file::BlockRead> reads_;  // of Begin
+  ReadBacklog backlog_;
+  std::optional<ReadCost> cost_;  // once it was measured
 };
 
 }  // namespace

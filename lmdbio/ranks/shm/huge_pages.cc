@@ -131,6 +131,15 @@ void HugePages::StartThread() {
   }
 }
 
+bool HugePages::IsPrepared(const Extent& range) const {
+  const Span wanted = RegionsOf(range);
+  const auto regions = regions_.subspan(wanted.first, wanted.end - wanted.first);
+  return std::all_of(regions.begin(), regions.end(), [](const SharedRegion& one) {
+    const Region state = one.load();
+    return state == Region::kHuge || state == Region::kSmall;
+  });
+}
+
 void HugePages::Prepare(const Extent& range) {
   const Span wanted = RegionsOf(range);
   for (size_t i = wanted.first; i < wanted.end; ++i) PrepareRegion(i);
@@ -141,6 +150,9 @@ void HugePages::Prepare(const Extent& range) {
            std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kOthersCheckPeriod);
     }
+    // So that later calls do not wait for it again.
+    Region state = Region::kInProgress;
+    regions_[i].compare_exchange_strong(state, Region::kSmall);
   }
 }
 

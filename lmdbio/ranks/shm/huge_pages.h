@@ -72,6 +72,9 @@ class HugePages {
   // range  offsets in the memory
   void PrepareAhead(const Extent& range);
 
+  // True if Prepare would return at once.
+  bool IsPrepared(const Extent& range) const;
+
   // Returns when the regions that `range` overlaps are prepared: by now, by the thread or another
   // process (100 ms at most; it may have been killed), or by this call.
   // Cost: nothing for prepared regions; else 0.1 ms to 2 ms for each, less than its first touch

@@ -195,9 +195,25 @@ TEST_CASE("A process that was killed while it prepared a region does not stop ot
   fixture.states()[1] = static_cast<std::byte>(HugePages::Region::kInProgress);
   HugePages pages(fixture.memory(), fixture.states(), fixture.options());
 
+  CHECK_FALSE(pages.IsPrepared({0, 4 * kPage}));
   pages.Prepare({0, 4 * kPage});
 
   CHECK(pages.huge_bytes() == 3 * kPage);
+  CHECK(pages.IsPrepared({0, 4 * kPage}));  // so the next call does not wait for it again
+}
+
+TEST_CASE("IsPrepared is true for the regions that Prepare has handled", "[huge_pages]") {
+  PreparedFile fixture(4 * kPage + 100);
+  HugePages pages(fixture.memory(), fixture.states(), fixture.options());
+
+  pages.Prepare({kPage, 1});
+  CHECK(pages.IsPrepared({kPage, kPage}));
+  CHECK_FALSE(pages.IsPrepared({kPage - 1, 2}));
+  CHECK_FALSE(pages.IsPrepared({kPage, kPage + 1}));
+  CHECK(pages.IsPrepared({4 * kPage, 100}));  // the rest behind the last region
+  fixture.kernel_calls().answer = EINVAL;
+  pages.Prepare({3 * kPage, 1});
+  CHECK(pages.IsPrepared({3 * kPage, 1}));  // with small pages
 }
 
 TEST_CASE("HugePages goes on with small pages after a refusal", "[huge_pages]") {
