@@ -72,21 +72,22 @@ Status UringEngine::Start(std::span<const BlockRead> blocks) {
   LMDBIO_TRY_VOID(CheckRing());
   file_->Announce(blocks);
   queue_.Add(blocks);
-  PrepareReads();
-  return Checked(ring_->Submit());
+  return SubmitReads();
 }
 
-// Moves waiting parts into the ring while it has room. Submit passes them to the kernel.
-void UringEngine::PrepareReads() {
+// Moves waiting parts into the ring while it has room, and passes them to the kernel.
+Status UringEngine::SubmitReads() {
   while (ring_->HasRoom()) {
+    if (ring_->IsBatchFull()) LMDBIO_TRY_VOID(Checked(ring_->Submit()));
     const std::optional<PendingRead> part = queue_.Next();
-    if (!part) return;
+    if (!part) break;
     ring_->Prepare(*part, {.fd = queue_.Descriptor(*part),
                            .registered_file = !has_files_       ? -1
                                               : part->is_direct ? 1
                                                                 : 0,
                            .registered_buffer = RegisteredBuffer(part->progress.rest())});
   }
+  return Checked(ring_->Submit());
 }
 
 // Passes all completed reads to the queue, which decides about retries.
@@ -99,18 +100,17 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
   std::optional<Clock::time_point> end;
   if (limit != kNoLimit) end = Clock::now() + limit;
   Reap();
-  PrepareReads();
+  LMDBIO_TRY_VOID(SubmitReads());
   // A turn may end without a block: a retry has become due, a read was short, or a signal came.
   while (!queue_.has_done() && queue_.outstanding() > 0) {
     // Sleeps until the next retry is due or the limit passes, whichever is earlier.
     const std::optional<Clock::time_point> due = queue_.next_due();
     LMDBIO_TRY_VOID(Checked(ring_->SubmitAndWait(due && (!end || *due < *end) ? due : end)));
     Reap();
-    PrepareReads();
+    // Before returning, so the storage stays busy while the caller uses the blocks.
+    LMDBIO_TRY_VOID(SubmitReads());
     if (end && Clock::now() >= *end) break;
   }
-  // Submit before returning, so the storage stays busy while the caller uses the blocks.
-  LMDBIO_TRY_VOID(Checked(ring_->Submit()));
   return queue_.TakeDone();
 }
 
@@ -118,8 +118,7 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
 Result<std::span<BlockDone>> UringEngine::Poll() {
   LMDBIO_TRY_VOID(CheckRing());
   Reap();
-  PrepareReads();
-  LMDBIO_TRY_VOID(Checked(ring_->Submit()));
+  LMDBIO_TRY_VOID(SubmitReads());
   Reap();
   return queue_.TakeDone();
 }

@@ -50,7 +50,7 @@ class UringEngine final : public BlockEngine {
 
   Status CheckRing() const;
   Status Checked(Status status);
-  void PrepareReads();
+  Status SubmitReads();
   void Reap();
 
   std::unique_ptr<BlockFile> file_;

@@ -1,6 +1,7 @@
 #include "lmdbio/file/io/uring_ring.h"
 
 #include <liburing.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,12 +21,20 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
+constexpr auto kLongSubmission = std::chrono::microseconds(200);
 constexpr int kRefusalsMax = 8;            // with nothing in flight: 255 ms in total
 constexpr size_t kReadBytesMax = 1 << 30;  // the kernel reads at most 2 GiB less a page at once
 
 // Whether the same call may succeed later, when the kernel has resources again.
 bool IsTransient(int error_number) {
   return error_number == EINTR || error_number == EAGAIN || error_number == EBUSY;
+}
+
+// The number of times that this thread has slept.
+long SleepCount() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
 }
 
 Error Refused(int error_number) {
@@ -100,14 +109,23 @@ void UringRing::Prepare(const PendingRead& read, const RingFile& file) {
   } else {
     io_uring_prep_read(sqe, fd, rest.data(), length_bytes, read.progress.offset());
   }
-  if (is_registered) io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+  io_uring_sqe_set_flags(
+      sqe, (is_registered ? IOSQE_FIXED_FILE : 0U) | (submits_async_ ? IOSQE_ASYNC : 0U));
+  ++prepared_count_;
   io_uring_sqe_set_data64(sqe, place);
 }
 
 Status UringRing::Submit() {
   // A transient refusal leaves the requests in the ring, and the next call submits them again.
+  prepared_count_ = 0;
   if (io_uring_sq_ready(ring_.get()) == 0) return {};
+  const long slept = submits_async_ ? 0 : SleepCount();
+  const auto began = ReadQueue::Clock::now();
   const int rc = io_uring_submit(ring_.get());
+  // A sleep alone may be an accident, as a wait for a lock.
+  if (!submits_async_ && ReadQueue::Clock::now() - began >= kLongSubmission) {
+    submits_async_ = SleepCount() != slept;
+  }
   return rc < 0 && !IsTransient(-rc) ? FailRing(-rc) : Status();
 }
 

@@ -52,6 +52,9 @@ class UringRing {
 
   uint32_t depth() const { return static_cast<uint32_t>(places_.size()); }
   bool HasRoom() const { return !free_places_.empty(); }
+  // Whether the prepared reads should be submitted before another one is prepared. A submission
+  // may sleep (Submit), so the first ones are small.
+  bool IsBatchFull() const { return !submits_async_ && prepared_count_ >= kBatchReads; }
 
   // Registration saves the kernel work for each read. Returns false if a container or the limit on
   // locked memory forbids it; reads then work without.
@@ -63,7 +66,8 @@ class UringRing {
   void Prepare(const PendingRead& read, const RingFile& file);
 
   // Passes the prepared reads to the kernel. Reads for which the kernel lacks resources stay in the
-  // ring until the next call.
+  // ring until the next call. Some file systems put the caller to sleep until they have room for
+  // the read (FUSE). Later reads then go to threads of the kernel, so that no further call sleeps.
   // Errors: kIo  the ring has failed and no read is in flight; the message names no file
   Status Submit();
 
@@ -94,7 +98,12 @@ class UringRing {
   uint32_t InFlight() const;
   void AwaitInFlight();
 
+  // The reads of one submission, as long as submissions may sleep.
+  static constexpr uint32_t kBatchReads = 4;
+
   UniqueRing ring_;
+  uint32_t prepared_count_ = 0;        // since the last submission
+  bool submits_async_ = false;         // after a submission that slept
   std::vector<PendingSlot> places_;    // [depth] reads in the ring; their user data is the index
   std::vector<uint32_t> free_places_;  // free indices of places_
 };
