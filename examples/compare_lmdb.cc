@@ -40,10 +40,10 @@ struct Row {
   Order order;
   const char* name;
 };
-constexpr std::array<Row, 4> kRows = {{{CacheState::kCold, Order::kSequential, "cold, in order"},
-                                       {CacheState::kCold, Order::kShuffle, "cold, shuffled"},
-                                       {CacheState::kWarm, Order::kSequential, "warm, in order"},
-                                       {CacheState::kWarm, Order::kShuffle, "warm, shuffled"}}};
+constexpr std::array<Row, 4> kRows = {{{lmdbio::tools::kCold, Order::kSequential, "cold, in order"},
+                                       {lmdbio::tools::kCold, Order::kShuffle, "cold, shuffled"},
+                                       {lmdbio::tools::kWarm, Order::kSequential, "warm, in order"},
+                                       {lmdbio::tools::kWarm, Order::kShuffle, "warm, shuffled"}}};
 
 struct Reader {
   const char* name;
@@ -173,7 +173,7 @@ Status Run(const std::string& path, int rounds) {
   fmt::print("{:>24}\n", "lmdbio / best liblmdb");
   std::array<std::string, 2> states;
   for (const Row& row : kRows) {
-    std::string& state = states[row.state == CacheState::kWarm ? 1 : 0];
+    std::string& state = states[row.state == lmdbio::tools::kWarm ? 1 : 0];
     LMDBIO_TRY(const auto rates, Measure(row, path, rounds, keys, state));
     fmt::print("{:<16}{:>20.0f}{:>20.0f}{:>20.0f}{:>24.2f}\n", row.name, rates[0], rates[1],
                rates[2], rates[2] / std::max(rates[0], rates[1]));

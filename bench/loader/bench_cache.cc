@@ -1,12 +1,18 @@
 #include "bench/loader/bench_cache.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/base/unique_fd.h"
@@ -46,16 +52,33 @@ Result<std::string> FillCache(const std::string& data_path) {
   return "warm (file read through before each run)";
 }
 
-Result<std::string> PrepareOfThisHost(CacheState state, const std::string& data_path) {
-  switch (state) {
-    case CacheState::kCold:
-      return DropCaches(data_path);
-    case CacheState::kWarm:
-      return FillCache(data_path);
-    case CacheState::kAsItWas:
-      break;
+Result<std::string> FillPart(const std::string& data_path, uint32_t percent) {
+  const UniqueFd file(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat found = {};
+  if (!file || ::fstat(file.get(), &found) != 0) {
+    return Fail(ErrnoError(errno, data_path, "cannot be opened"));
   }
-  return "as it was";
+  // The kernel must not read ahead into other stretches.
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);
+  std::vector<size_t> stretches((static_cast<size_t>(found.st_size) + kReadBytes - 1) / kReadBytes);
+  std::iota(stretches.begin(), stretches.end(), size_t{0});
+  std::shuffle(stretches.begin(), stretches.end(), std::mt19937_64(/*seed=*/1));
+  stretches.resize(stretches.size() * percent / 100);
+  std::vector<std::byte> buffer(kReadBytes);
+  for (const size_t stretch : stretches) {
+    const auto offset = static_cast<off_t>(stretch * kReadBytes);
+    if (::pread(file.get(), buffer.data(), buffer.size(), offset) < 0) {
+      return Fail(ErrnoError(errno, data_path, "cannot be read"));
+    }
+  }
+  return fmt::format("{} % in the page cache, in stretches of 1 MiB", percent);
+}
+
+Result<std::string> PrepareOfThisHost(CacheState state, const std::string& data_path) {
+  if (!state) return "as it was";
+  if (*state >= kWarm) return FillCache(data_path);
+  LMDBIO_TRY(std::string words, DropCaches(data_path));
+  return *state == kCold ? std::move(words) : FillPart(data_path, *state);
 }
 
 }  // namespace
@@ -66,7 +89,7 @@ Result<std::string> PrepareCache(ranks::Group& group, CacheState state,
   // and no rank starts its run beforehand.
   LMDBIO_TRY(const auto host, group.SplitByHost());
   Result<std::string> words =
-      PrepareOfThisHost(host->rank() == 0 ? state : CacheState::kAsItWas, data_path);
+      PrepareOfThisHost(host->rank() == 0 ? state : std::nullopt, data_path);
   LMDBIO_TRY_VOID(ranks::Agree(group, words ? Status() : Fail(std::move(words).error())));
   return words;
 }

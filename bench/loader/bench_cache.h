@@ -2,6 +2,8 @@
 #ifndef LMDBIO_BENCH_LOADER_BENCH_CACHE_H_
 #define LMDBIO_BENCH_LOADER_BENCH_CACHE_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lmdbio/base/status.h"
@@ -9,14 +11,15 @@
 
 namespace lmdbio::tools {
 
-enum class CacheState {
-  kAsItWas,
-  kCold,  // no page of the file
-  kWarm,  // all pages of the file, as far as they fit
-};
+// The share of the file that the page cache holds, in percent. Nothing: as it was.
+using CacheState = std::optional<uint32_t>;
+inline constexpr uint32_t kCold = 0;
+inline constexpr uint32_t kWarm = 100;
 
-// Collective. The first rank of each host brings its page cache into `state`. kCold drops all
-// caches if that is allowed, otherwise only the pages of the file. kWarm reads the whole file.
+// Collective. The first rank of each host brings its page cache into `state`. Below 100 %, all
+// caches are dropped if that is allowed, otherwise only the pages of the file. Then the share is
+// read: the same random stretches of 1 MiB each time, because the kernel drops pages in stretches,
+// too.
 // Returns: the name of the state in a report, as "cold (all caches of every host dropped)"
 // Errors: kIo, kNotFound, kPermission; kPeerFailed
 Result<std::string> PrepareCache(ranks::Group& group, CacheState state,

@@ -30,10 +30,10 @@ struct RawBenchOptions {
   uint64_t transfer_bytes = 1 << 20;  // bytes of one read
   // Buffered pread with a depth of 1 is a plain loop in the calling thread, without an engine.
   uint32_t queue_depth = 32;
-  uint64_t total_bytes = 0;                       // bytes of all readers; 0: the whole file
-  bool is_random = false;                         // transfers in random order
-  uint64_t sample_bytes = 0;                      // most bytes in random order; 0: no limit
-  CacheState cache_state = CacheState::kAsItWas;  // before reading
+  uint64_t total_bytes = 0;       // bytes of all readers; 0: the whole file
+  bool is_random = false;         // transfers in random order
+  uint64_t sample_bytes = 0;      // most bytes in random order; 0: no limit
+  CacheState cache_state;         // before reading
   uint32_t readers_per_host = 1;  // the first ranks of each host read, each its own part
   RawMemory memory = RawMemory::kBest;
 };

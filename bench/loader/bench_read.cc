@@ -240,6 +240,7 @@ void AddRank(const RankResult& rank, bool is_map, ReadResult& sum) {
   sum.times.turn_s_max = std::max(sum.times.turn_s_max, counters.turn_s);
   // A map has no engine that counts bytes. The kernel charges the process for the page faults that
   // storage served, with their read-ahead.
+  sum.costs.bytes_direct += counters.bytes_direct;
   sum.costs.bytes_read += is_map ? rank.storage_bytes : counters.bytes_read;
   sum.costs.bytes_useful += counters.bytes_useful;
   sum.costs.read_requests += counters.read_requests;

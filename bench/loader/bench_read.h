@@ -83,7 +83,8 @@ struct ReadTimes {
 
 // The work of all ranks and of the system for a run.
 struct ReadCosts {
-  uint64_t bytes_read = 0;  // bytes through the engine; for maps, bytes from storage
+  uint64_t bytes_read = 0;    // bytes through the engine; for maps, bytes from storage
+  uint64_t bytes_direct = 0;  // of the bytes through the engine, those past the page cache
   uint64_t bytes_useful = 0;
   uint64_t read_requests = 0;
   uint64_t retry_count = 0;

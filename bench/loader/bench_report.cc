@@ -229,6 +229,7 @@ nlohmann::ordered_json ToJson(const BenchRun& run) {
   out["skew_s"] = {{"max", read.times.skew_s_max}, {"mean", read.times.skew_s_mean}};
   out["by_rank"] = RanksJson(read);
   out["bytes_read"] = read.costs.bytes_read;
+  out["bytes_direct"] = read.costs.bytes_direct;
   out["bytes_useful"] = run.page_bytes;
   out["read_requests"] = read.costs.read_requests;
   out["retries"] = read.costs.retry_count;

@@ -21,8 +21,8 @@
 #include "bench/loader/bench_report.h"
 #include "bench/loader/loader_flags.h"
 #include "bench/loader/mpi_run.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/io/data_path.h"
-#include "lmdbio/file/source/cache_probe.h"
 #include "lmdbio/file/source/small_file.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/plan/option_text.h"
@@ -135,8 +135,20 @@ CacheState CacheStateOf(const Invocation& invocation) {
   const bool drops = invocation.has("drop-caches");
   const bool warms = invocation.has("warm-caches");
   if (drops && warms) throw Misuse("--drop-caches and --warm-caches contradict each other");
-  if (drops) return CacheState::kCold;
-  return warms ? CacheState::kWarm : CacheState::kAsItWas;
+  if (drops) return lmdbio::tools::kCold;
+  return warms ? CacheState(lmdbio::tools::kWarm) : std::nullopt;
+}
+
+// As CacheStateOf, and --cached-percent.
+CacheState SharedCacheStateOf(const Invocation& invocation) {
+  const CacheState state = CacheStateOf(invocation);
+  if (!invocation.has("cached-percent")) return state;
+  if (state) throw Misuse("--cached-percent excludes --drop-caches and --warm-caches");
+  const uint64_t percent = invocation.whole("cached-percent");
+  if (percent > 100) {
+    throw Misuse(fmt::format("--cached-percent {} is out of range; expected 0 to 100", percent));
+  }
+  return static_cast<uint32_t>(percent);
 }
 
 // --- raw ---
@@ -231,12 +243,12 @@ std::string RawTable(const std::vector<RawRow>& rows) {
   for (const RawRow& row : rows) {
     std::vector<double> rates = row.rates;
     std::sort(rates.begin(), rates.end());
-    text += fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10.1f} {:>10.1f} {:>10.1f}\n",
-                        lmdbio::file::EngineKindName(row.request.engine),
-                        row.request.cache == CachePolicy::kDirect ? "direct" : "buffered",
-                        row.request.transfer_bytes, row.request.queue_depth,
-                        row.request.is_random ? "random" : "sequential",
-                        rates[rates.size() / 2] / 1e6, rates.front() / 1e6, rates.back() / 1e6);
+    text +=
+        fmt::format("{:<7} {:<9} {:>10} {:>6} {:>11} {:>10.1f} {:>10.1f} {:>10.1f}\n",
+                    lmdbio::file::EngineKindName(row.request.engine),
+                    lmdbio::file::CachePolicyName(row.request.cache), row.request.transfer_bytes,
+                    row.request.queue_depth, row.request.is_random ? "random" : "sequential",
+                    rates[rates.size() / 2] / 1e6, rates.front() / 1e6, rates.back() / 1e6);
   }
   return text;
 }
@@ -356,7 +368,10 @@ void DescribeRead(po::options_description_easy_init options) {
        "ranks wait for each other after N batches, as trainers do; 0: only at the end")        //
       ("drop-caches", "drop the page cache of every host before each run, also each raw run")  //
       ("warm-caches", "read the file into the page cache of every host before each run")       //
-      ("no-raw", "skip the raw reads of as many bytes before each run")                        //
+      ("cached-percent", po::value<Whole>()->value_name("P"),
+       "drop the page cache of every host before each run, then read P percent of the file into "
+       "it, in random stretches of 1 MiB")                               //
+      ("no-raw", "skip the raw reads of as many bytes before each run")  //
       ("repeat,i", po::value<Whole>()->default_value({3})->value_name("N"),
        "runs of each strategy, interleaved")                                              //
       ("verify", "compare the delivered records with a serial pass of liblmdb's cursor")  //
@@ -407,7 +422,7 @@ struct ReadSeries {
   std::string cache_words;   // set when the first run is prepared
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
-  CacheState cache_state = CacheState::kAsItWas;
+  CacheState cache_state;
   bool measures_raw = true;
 };
 
@@ -462,14 +477,13 @@ Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& pl
 // Collective. Raw reads of a warm file go through the page cache. Rank 0 decides for all ranks,
 // because the cached share changes while ranks look.
 Status ChooseRawEngine(ranks::Group& group, ReadSeries& plan) {
-  if (plan.cache_state == CacheState::kCold) return {};
-  Result<double> cached = 1;
-  if (plan.cache_state == CacheState::kAsItWas && group.rank() == 0)
-    cached = lmdbio::file::CachedShare(plan.raw.data_path);
+  if (plan.cache_state && *plan.cache_state < lmdbio::tools::kWarm) return {};
+  Result<lmdbio::file::CacheProbe> cached = lmdbio::file::CacheProbe{1, false};
+  if (!plan.cache_state && group.rank() == 0) cached = lmdbio::file::ProbeCache(plan.raw.data_path);
   LMDBIO_TRY_VOID(ranks::Agree(group, cached ? Status() : lmdbio::Fail(std::move(cached).error())));
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&*cached, 1))));
   // Direct reads would measure the device, but the loader gets most of the file from memory.
-  if (*cached < 0.9) return {};
+  if (cached->share < 0.9) return {};
   plan.raw.engine = EngineKind::kPread;
   plan.raw.cache = CachePolicy::kBuffered;
   plan.raw.queue_depth = 2;
@@ -534,11 +548,10 @@ Status WriteReports(const Invocation& invocation, ordered_json outcome,
 
 std::string RawRemark(const ReadSeries& plan, const std::vector<BenchRun>& runs) {
   if (!plan.measures_raw) return "# raw: not measured\n";
-  std::string text = fmt::format("# raw: {}, {}, transfers of {}, {} deep, {} reader(s), into {}\n",
-                                 lmdbio::file::EngineKindName(plan.raw.engine),
-                                 plan.raw.cache == CachePolicy::kDirect ? "direct" : "buffered",
-                                 plan.raw.transfer_bytes, plan.raw.queue_depth,
-                                 plan.raw_reader_count, plan.raw_memory);
+  std::string text = fmt::format(
+      "# raw: {}, {}, transfers of {}, {} deep, {} reader(s), into {}\n",
+      lmdbio::file::EngineKindName(plan.raw.engine), lmdbio::file::CachePolicyName(plan.raw.cache),
+      plan.raw.transfer_bytes, plan.raw.queue_depth, plan.raw_reader_count, plan.raw_memory);
   if (plan.raw.is_random) text.insert(text.size() - 1, ", in random order");
   std::vector<double> raw;
   for (const BenchRun& run : runs) raw.push_back(run.raw_bytes_per_s / 1e6);
@@ -598,7 +611,7 @@ Status Read(const Invocation& invocation) {
   using lmdbio::tools::ComputeKind;
   plan.request.compute_kind = Choose<ComputeKind, 2>(
       invocation, "compute-kind", {{{"work", ComputeKind::kWork}, {"sleep", ComputeKind::kSleep}}});
-  plan.cache_state = CacheStateOf(invocation);
+  plan.cache_state = SharedCacheStateOf(invocation);
   plan.raw.cache_state = plan.cache_state;
   plan.raw.memory = Choose(invocation, "raw-memory", kRawMemories);
   plan.measures_raw = !invocation.has("no-raw");

@@ -103,6 +103,9 @@ class BenchTool(unittest.TestCase):
                 (["memory_budget_bytes"], ("read", "--memory-budget-bytes", "1K")),
                 (["--drop-caches", "--warm-caches"], ("read", "--drop-caches", "--warm-caches")),
                 (["--drop-caches", "--warm-caches"], ("raw", "--drop-caches", "--warm-caches")),
+                (["--cached-percent", "--drop-caches"],
+                 ("read", "--cached-percent", "50", "--drop-caches")),
+                (["--cached-percent 101"], ("read", "--cached-percent", "101")),
                 (["--repeat"], ("read", "--repeat", "0"))):
             operands = () if "operands" in words or len(command) < 2 else (self.digits,)
             self.assert_fails(2, words, *command, *operands, ranks=(0,))
@@ -295,6 +298,16 @@ class BenchTool(unittest.TestCase):
                              [(size, False) for size in (5000, 1 << 30) for _ in range(2)])
             for one in report["runs"]:
                 self.assertGreater(one["bytes_per_s"], 0)
+
+    def test_partly_cached_files_are_read_from_cache_and_storage(self):
+        report = bench_program.report(2, "read", "--cached-percent", 50, "--repeat", 2,
+                                      "--no-raw", self.equal)
+        self.assertIn("50 % in the page cache", report["cache_state"])
+        for one in report["runs"]:
+            self.assertIn("mixed", one["how"])
+            # Other programs may bring pages into the cache, or drop them.
+            self.assertGreater(one["bytes_direct"], 0)
+            self.assertLess(one["bytes_direct"], one["bytes_read"])
 
     def test_raw_memory_is_chosen_and_named(self):
         names = {"best": "private memory", "window": "shared memory",

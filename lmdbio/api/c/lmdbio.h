@@ -270,7 +270,7 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   /* enum lmdbio_reuse_among. The rank that gets a record again, with reuse. */
   int reuse_among;
   /* The use of the page cache, if the strategy does not determine it. One of "buffered",
-   * "direct". NULL: the strategy chooses. */
+   * "direct", "mixed". NULL: the strategy chooses. */
   const char* cache;
   /* The number of readers of the job that read at a time, with strategies in which they take
    * turns. 0: a trial of the first slots of the stream decides; on one host only with -stag. */

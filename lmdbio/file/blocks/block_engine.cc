@@ -21,6 +21,18 @@ const char* EngineKindName(EngineKind kind) {
   return "unknown";
 }
 
+const char* CachePolicyName(CachePolicy policy) {
+  switch (policy) {
+    case CachePolicy::kBuffered:
+      return "buffered";
+    case CachePolicy::kDirect:
+      return "direct";
+    case CachePolicy::kMixed:
+      return "mixed";
+  }
+  return "unknown";
+}
+
 Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
                                                      const EngineOptions& options) {
   LMDBIO_TRY(const std::string data_path, FindDataFile(path));

@@ -9,7 +9,8 @@
 //   uring  io_uring: one thread, as many reads in flight as the queue is deep
 //
 // Direct reads are used if possible. The part of a block that is aligned in file and memory goes
-// around the page cache; the edges go through it. If the file system refuses O_DIRECT, all reads go
+// around the page cache; the edges go through it. A mixed engine looks up each block in the page
+// cache first. If the file system refuses O_DIRECT, all reads go
 // through the page cache, and TakeNotes reports it.
 //
 // Source: dissertation 5.1.1 (the cost of mmap), 5.1.2 (block size), 5.2.1;
@@ -38,7 +39,11 @@ const char* EngineKindName(EngineKind kind);
 enum class CachePolicy {
   kBuffered,  // through the page cache
   kDirect,    // around it, as far as alignment and file system allow
+  kMixed,     // what the page cache has from there, the rest as kDirect
 };
+
+// "buffered", "direct", "mixed"
+const char* CachePolicyName(CachePolicy policy);
 
 struct EngineOptions {
   EngineKind kind = EngineKind::kUring;

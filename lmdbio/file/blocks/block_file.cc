@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/io/cache_probe.h"
 
 namespace lmdbio::file {
 namespace {
@@ -84,10 +85,10 @@ Result<std::unique_ptr<BlockFile>> BlockFile::Open(const std::string& data_path,
                                                    const EngineOptions& options) {
   UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(ErrnoError(errno, data_path, "cannot be opened"));
-  std::unique_ptr<BlockFile> file(new BlockFile(data_path, std::move(fd), options.reads_ahead));
+  std::unique_ptr<BlockFile> file(new BlockFile(data_path, std::move(fd), options));
   // The advice holds for this open file alone, so other programs keep their read-ahead.
   if (!options.reads_ahead) ::posix_fadvise(file->buffered_fd(), 0, 0, POSIX_FADV_RANDOM);
-  if (options.cache == CachePolicy::kDirect) LMDBIO_TRY_VOID(file->OpenDirect());
+  if (options.cache != CachePolicy::kBuffered) LMDBIO_TRY_VOID(file->OpenDirect());
   return file;
 }
 
@@ -155,9 +156,23 @@ Status BlockFile::Split(const BlockRead& block, std::vector<BlockPart>& parts) c
                 fmt::format("{}: {} bytes at offset {} end beyond the largest file offset", path_,
                             length_bytes, block.offset));
   }
-  SplitBlock({block.offset, block.destination},
-             is_direct() ? std::optional(alignment_) : std::nullopt, parts);
+  if (policy() == CachePolicy::kMixed) {
+    SplitByCache(block, parts);
+  } else {
+    SplitBlock({block.offset, block.destination},
+               is_direct() ? std::optional(alignment_) : std::nullopt, parts);
+  }
   return {};
+}
+
+void BlockFile::SplitByCache(const BlockRead& block, std::vector<BlockPart>& parts) const {
+  std::vector<CacheRun> runs;
+  CutByCache(buffered_fd_.get(), {block.offset, block.destination.size()}, runs);
+  for (const CacheRun& run : runs) {
+    const auto [offset, length_bytes] = run.extent;
+    SplitBlock({offset, block.destination.subspan(offset - block.offset, length_bytes)},
+               run.is_cached ? std::nullopt : std::optional(alignment_), parts);
+  }
 }
 
 void BlockFile::AddNote(std::string note) {

@@ -53,12 +53,15 @@ class BlockFile {
                                                  const EngineOptions& options);
 
   const std::string& path() const { return path_; }
-  // Whether reads are direct. After the first refusal this is false.
+  // The policy in use: kBuffered after the first refusal of a direct read.
+  CachePolicy policy() const { return is_direct() ? policy_ : CachePolicy::kBuffered; }
+  // Whether reads may be direct. After the first refusal this is false.
   bool is_direct() const { return is_direct_.load(std::memory_order_relaxed); }
   int buffered_fd() const { return buffered_fd_.get(); }
   int direct_fd() const { return direct_fd_.get(); }  // -1 without direct reads
 
-  // SplitBlock with the alignment of this file, or without direct parts after a refusal.
+  // SplitBlock with the alignment of this file, or without direct parts after a refusal. Mixed: the
+  // runs of the block that are cached are no direct parts.
   // Errors: kCorruption  the block ends beyond the largest file offset
   Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
 
@@ -73,12 +76,17 @@ class BlockFile {
   std::vector<std::string> TakeNotes();
 
  private:
-  BlockFile(std::string path, UniqueFd buffered_fd, bool reads_ahead)
-      : path_(std::move(path)), buffered_fd_(std::move(buffered_fd)), reads_ahead_(reads_ahead) {}
+  BlockFile(std::string path, UniqueFd buffered_fd, const EngineOptions& options)
+      : path_(std::move(path)),
+        buffered_fd_(std::move(buffered_fd)),
+        policy_(options.cache),
+        reads_ahead_(options.reads_ahead) {}
   Status OpenDirect();
+  void SplitByCache(const BlockRead& block, std::vector<BlockPart>& parts) const;
 
   std::string path_;
   UniqueFd buffered_fd_;
+  CachePolicy policy_;
   bool reads_ahead_;
   UniqueFd direct_fd_;
   DirectAlignment alignment_;

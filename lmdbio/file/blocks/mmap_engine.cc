@@ -39,7 +39,7 @@ Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_pa
     if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
     map = Bytes(static_cast<const std::byte*>(address), size_bytes);
   }
-  if (options.cache == CachePolicy::kDirect) {
+  if (options.cache != CachePolicy::kBuffered) {
     file->AddNote(
         fmt::format("{}: mmap has no direct reads: reading through the page cache", data_path));
   }

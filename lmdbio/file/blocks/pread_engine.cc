@@ -54,8 +54,7 @@ PreadEngine::~PreadEngine() {
 }
 
 std::string PreadEngine::Describe() const {
-  return fmt::format("pread, {}, {} deep", file_->is_direct() ? "direct" : "buffered",
-                     threads_max_);
+  return fmt::format("pread, {}, {} deep", CachePolicyName(file_->policy()), threads_max_);
 }
 
 // Fewer threads than wanted do the same work in more time, so only zero threads are an error.

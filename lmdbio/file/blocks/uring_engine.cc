@@ -52,8 +52,7 @@ int UringEngine::RegisteredBuffer(MutableBytes destination) const {
 }
 
 std::string UringEngine::Describe() const {
-  return fmt::format("uring, {}, {} deep", file_->is_direct() ? "direct" : "buffered",
-                     ring_->depth());
+  return fmt::format("uring, {}, {} deep", CachePolicyName(file_->policy()), ring_->depth());
 }
 
 Status UringEngine::CheckRing() const {

@@ -11,9 +11,9 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/io/file_size.h"
 #include "lmdbio/file/io/map_advice.h"
-#include "lmdbio/file/source/cache_probe.h"
 
 namespace lmdbio::file {
 namespace {

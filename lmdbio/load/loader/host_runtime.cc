@@ -259,7 +259,7 @@ std::optional<JointWalk> HostRuntime::JointWalkOf() const {
       context_.member.is_only_host && context_.member.reader_count == 1 && options.num_shards == 1;
   const bool reads_slots = !decision.is_in_place && caching_ != FileCaching::kAll;
   if (!is_whole_pass || !is_only_reader || !reads_slots) return std::nullopt;
-  if (decision.cache != file::CachePolicy::kDirect) return std::nullopt;
+  if (decision.cache == file::CachePolicy::kBuffered) return std::nullopt;
   if (options.joint_walk == JointWalkUse::kOff) return std::nullopt;
   return JointWalk{context_.file.data_path,
                    {decision.engine, decision.cache, options.queue_depth, {}, true},
@@ -310,7 +310,7 @@ Status HostRuntime::PreparePages() {
 // not slow down.
 void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
   if (context_.options.huge_pages == HugePageUse::kOff || context_.decision.is_in_place) return;
-  if (context_.decision.cache != file::CachePolicy::kDirect) return;
+  if (context_.decision.cache == file::CachePolicy::kBuffered) return;
   const CoreList& cores = context_.member.placement.input;
   window_pages_ = HugePagesOf(
       *window_memory_, Window::BytesNeeded(window_->shape()), window_->ring().size(),

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/file/blocks/storage_cost.h"
-#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/chunk_size.h"
 #include "lmdbio/load/plan/option_text.h"
@@ -55,7 +55,8 @@ constexpr size_t kTokenCountsOfAuto = 2;
 // A file of at least this size is read long enough that a measurement of the storage pays.
 constexpr uint64_t kWorthProbingBytes = 256 << 20;
 
-// A file is read through the page cache if at least this share of it is cached.
+// From this cached share on, most reads are copies, which several threads do faster than one. If
+// the kernel does not tell which parts are cached, all reads go through the page cache.
 constexpr double kWarmShare = 0.9;
 // A file is used in place if at least this share of it is cached: all but a few pages.
 constexpr double kInPlaceShare = 0.995;
@@ -92,14 +93,16 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   }
   // Explicit options overrule the probe. They also forbid `in place`, because a user who names an
   // engine wants its reads.
-  LMDBIO_TRY(const double cached, file::CachedShare(data_path));
-  const bool is_warm = cached >= kWarmShare;
-  facts.is_in_place = cached >= kInPlaceShare && options.allow_map && !options.engine &&
+  LMDBIO_TRY(const file::CacheProbe probe, file::ProbeCache(data_path));
+  const bool is_warm = probe.share >= kWarmShare;
+  facts.is_in_place = probe.share >= kInPlaceShare && options.allow_map && !options.engine &&
                       !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
-  facts.cache =
-      options.cache.value_or(is_warm ? file::CachePolicy::kBuffered : file::CachePolicy::kDirect);
+  // A mixed engine needs the kernel's count, as the probe does.
+  using file::CachePolicy;
+  const CachePolicy uncounted = is_warm ? CachePolicy::kBuffered : CachePolicy::kDirect;
+  facts.cache = options.cache.value_or(probe.is_counted ? CachePolicy::kMixed : uncounted);
   return {};
 }
 

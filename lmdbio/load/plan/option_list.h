@@ -133,7 +133,7 @@ inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
     {"cache", "cache", "CACHE", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The use of the page cache, if the strategy does not determine it. None: the strategy "
      "chooses. buffered: Reads go through the page cache. direct: Reads bypass the page cache "
-     "(O_DIRECT)."},
+     "(O_DIRECT). mixed: Reads take what the page cache has, and bypass it for the rest."},
     {"stagger", "stagger", "N", 0, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The number of readers of the job that read at a time, with strategies in which they take "
@@ -220,9 +220,10 @@ inline constexpr std::array<OptionChoice<ReuseAmong>, 2> kReuseAmongChoices = {{
 }};
 constexpr const auto& ChoicesOf(ReuseAmong) { return kReuseAmongChoices; }
 
-inline constexpr std::array<OptionChoice<file::CachePolicy>, 2> kCachePolicyChoices = {{
+inline constexpr std::array<OptionChoice<file::CachePolicy>, 3> kCachePolicyChoices = {{
     {"buffered", file::CachePolicy::kBuffered},
     {"direct", file::CachePolicy::kDirect},
+    {"mixed", file::CachePolicy::kMixed},
 }};
 constexpr const auto& ChoicesOf(file::CachePolicy) { return kCachePolicyChoices; }
 

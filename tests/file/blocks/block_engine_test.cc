@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lmdbio/base/unique_fd.h"
-#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "tests/file/blocks/engine_fixture.h"
 #include "tests/support/catch.h"
 
@@ -23,12 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kFileBytes = (5 << 20) + 1234;
+constexpr size_t npos = std::string::npos;
 
 const std::vector<EngineOptions>& AllOptions() {
   static const std::vector<EngineOptions> all = [] {
     std::vector<EngineOptions> options;
     for (const EngineKind kind : {EngineKind::kMmap, EngineKind::kPread, EngineKind::kUring}) {
-      for (const CachePolicy cache : {CachePolicy::kBuffered, CachePolicy::kDirect}) {
+      for (const CachePolicy cache :
+           {CachePolicy::kBuffered, CachePolicy::kDirect, CachePolicy::kMixed}) {
         for (const uint32_t depth : {1U, 3U, 32U}) options.push_back({kind, cache, depth, {}});
       }
     }
@@ -38,8 +40,7 @@ const std::vector<EngineOptions>& AllOptions() {
 }
 
 std::string Name(const EngineOptions& options) {
-  return std::string(EngineKindName(options.kind)) +
-         (options.cache == CachePolicy::kDirect ? ", direct, " : ", buffered, ") +
+  return std::string(EngineKindName(options.kind)) + ", " + CachePolicyName(options.cache) + ", " +
          std::to_string(options.queue_depth) + " deep";
 }
 
@@ -163,7 +164,7 @@ TEST_CASE("An engine without read-ahead brings only the requested pages into the
       INFO(EngineKindName(kind) << (reads_ahead ? ", may read ahead" : ", must not read ahead"));
       const UniqueFd fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
       ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-      if (*CachedShare(file.path()) > 0) {
+      if (ProbeCache(file.path())->share > 0) {
         WARN("this file system cannot drop the cached pages of a file");
         return;
       }
@@ -178,8 +179,44 @@ TEST_CASE("An engine without read-ahead brings only the requested pages into the
       REQUIRE(Drain(*engine).empty());
       CHECK(blocks.HoldWhat(file));
       // Fewer pages if another process has dropped the caches meanwhile.
-      if (!reads_ahead) CHECK(*CachedShare(file.path()) * (16 << 20) <= asked_bytes);
+      if (!reads_ahead) CHECK(ProbeCache(file.path())->share * (16 << 20) <= asked_bytes);
     }
+  }
+}
+
+// Oracle: the engine's own account of direct reads, and the kernel's count of cached pages.
+TEST_CASE("A mixed engine takes cached blocks from the page cache and reads the others around it",
+          "[io][engine]") {
+  constexpr uint64_t kBytes = 8 << 20;
+  for (const EngineKind kind : {EngineKind::kPread, EngineKind::kUring}) {
+    const EngineFile file(kBytes);
+    INFO(EngineKindName(kind));
+    const UniqueFd fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+    std::vector<std::byte> cached(3 << 20);
+    REQUIRE(::pread(fd.get(), cached.data(), cached.size(), 1 << 20) == 3 << 20);
+    const CacheProbe before = *ProbeCache(file.path());
+    const auto engine = OpenOrThrow(file.path(), {kind, CachePolicy::kMixed, 4, {}});
+    if (!before.is_counted || before.share > 0.375 || engine->Describe().find("mixed") == npos) {
+      WARN("skipped: no cachestat or no direct reads here, or the file system keeps files cached");
+      return;
+    }
+    BlockList blocks(2 * kBytes);
+    // Blocks of 1.5 MiB, so some of them are cached in part.
+    for (uint64_t at = 0; at < kBytes; at += 3 << 19) {
+      blocks.Add(at, std::min<uint64_t>(3 << 19, kBytes - at));
+    }
+    REQUIRE(engine->Start(blocks.reads()));
+    REQUIRE(Drain(*engine).empty());
+    // Nothing else was brought into the page cache. (The oracle's reads will be.)
+    CHECK(ProbeCache(file.path())->share <= before.share);
+    CHECK(blocks.HoldWhat(file));
+    const EngineCounters counters = engine->counters();
+    CHECK(counters.bytes == kBytes);
+    // More if another process has dropped the caches meanwhile.
+    CHECK(counters.direct_bytes >= kBytes - cached.size());
+    if (before.share == 0.375) CHECK(counters.direct_bytes < kBytes);
   }
 }
 
@@ -253,7 +290,7 @@ TEST_CASE("An engine counts its reads", "[io][engine]") {
       CHECK(counters.direct_bytes >= 15 * kPageBytes);
       CHECK(counters.request_count >= 5);
       CHECK(engine->TakeNotes().empty());
-    } else {
+    } else if (options.cache != CachePolicy::kMixed) {
       CHECK(counters.direct_bytes == 0);
       CHECK(counters.request_count == 3);
     }

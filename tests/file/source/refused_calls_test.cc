@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/source/file_source.h"
 #include "lmdbio/file/source/map_source.h"
 #include "lmdbio/file/source/read_ahead_source.h"
@@ -50,7 +50,8 @@ TEST_CASE("Sources, engines and probes work without statx and cachestat", "[io][
     CHILD_CHECK(ReadsRight(*test::Good(FileSource::Open(file.path())), file));
     CHILD_CHECK(ReadsRight(*test::Good(ReadAheadSource::Open(file.path())), file));
     CHILD_CHECK(ReadsRight(*test::Good(MapSource::Open(file.path())), file));
-    CHILD_CHECK(test::Good(CachedShare(file.path())) <= 1);
+    const CacheProbe probe = test::Good(ProbeCache(file.path()));
+    CHILD_CHECK(probe.share <= 1 && !probe.is_counted);
     for (const EngineKind kind : {EngineKind::kMmap, EngineKind::kPread, EngineKind::kUring}) {
       const auto engine = OpenOrThrow(file.path(), {.kind = kind});
       BlockList blocks(kFileBytes + 2 * kPageBytes);

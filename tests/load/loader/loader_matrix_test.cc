@@ -22,7 +22,8 @@ using load::Tail;
 
 constexpr file::EngineKind kEngines[] = {file::EngineKind::kMmap, file::EngineKind::kPread,
                                          file::EngineKind::kUring};
-constexpr file::CachePolicy kCaches[] = {file::CachePolicy::kBuffered, file::CachePolicy::kDirect};
+constexpr file::CachePolicy kCaches[] = {file::CachePolicy::kBuffered, file::CachePolicy::kDirect,
+                                         file::CachePolicy::kMixed};
 constexpr Tail kTails[] = {Tail::kWrap, Tail::kShort, Tail::kDrop};
 constexpr Share kShares[] = {Share::kBlock, Share::kRoundRobin, Share::kFill};
 

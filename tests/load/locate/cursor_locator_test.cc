@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/layout/page_walk.h"
-#include "lmdbio/file/source/cache_probe.h"
 #include "lmdbio/file/source/file_source.h"
 #include "lmdbio/load/locate/locator.h"
 #include "tests/fixtures/tiny_db.h"

@@ -101,7 +101,8 @@ class Dataset:
                              "pread": Threads with one blocking read each. "uring": io_uring.
         cache                The use of the page cache, if the strategy does not determine it. None:
                              the strategy chooses. "buffered": Reads go through the page cache.
-                             "direct": Reads bypass the page cache (O_DIRECT).
+                             "direct": Reads bypass the page cache (O_DIRECT). "mixed": Reads take
+                             what the page cache has, and bypass it for the rest.
         """
         self._begin(path, dict(
             database_name=database_name, snapshot=snapshot, queue_depth=queue_depth,

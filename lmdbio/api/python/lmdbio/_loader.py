@@ -197,7 +197,8 @@ class Loader:
                              must have one; the values may differ.
         cache                The use of the page cache, if the strategy does not determine it. None:
                              the strategy chooses. "buffered": Reads go through the page cache.
-                             "direct": Reads bypass the page cache (O_DIRECT).
+                             "direct": Reads bypass the page cache (O_DIRECT). "mixed": Reads take
+                             what the page cache has, and bypass it for the rest.
         stagger              The number of readers of the job that read at a time, with strategies
                              in which they take turns. 0: a trial of the first slots of the stream
                              decides; on one host only with -stag.

@@ -114,7 +114,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "placement": ("text", {}, ""),
     "shuffle": ("enum", {"global": 0, "block": 1}, "global"),
     "reuse_among": ("enum", {"rank": 0, "host": 1}, "rank"),
-    "cache": ("name", {"buffered": 0, "direct": 1}, None),
+    "cache": ("name", {"buffered": 0, "direct": 1, "mixed": 2}, None),
     "stagger": ("number", {}, 0),
     "huge_pages": ("enum", {"auto": 0, "off": 1}, "auto"),
     "layout_cache": ("text", {}, ""),

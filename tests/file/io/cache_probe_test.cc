@@ -1,4 +1,4 @@
-#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/io/cache_probe.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -49,17 +49,17 @@ std::string WriteFile(const test::TempDir& dir, uint64_t size_bytes) {
   return path;
 }
 
-TEST_CASE("CachedShare finds a file that was just written in the page cache", "[io][cache_probe]") {
+TEST_CASE("ProbeCache finds a file that was just written in the page cache", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   if (ResidentShare(path, kFileBytes) < 1) return;  // short of memory
-  const auto share = CachedShare(path);
-  REQUIRE(share);
-  CHECK(*share > 0.9);
+  const auto probe = ProbeCache(path);
+  REQUIRE(probe);
+  CHECK(probe->share > 0.9);
 }
 
 // A read with RWF_NOWAIT made the kernel fetch the page, so a second probe found a warm file.
-TEST_CASE("CachedShare of a cold file stays 0 in repeated calls", "[io][cache_probe]") {
+TEST_CASE("ProbeCache of a cold file stays 0 in repeated calls", "[io][cache_probe]") {
   const bool can_count = GENERATE(true, false);
   CAPTURE(can_count);
   const test::TempDir dir;
@@ -71,25 +71,25 @@ TEST_CASE("CachedShare of a cold file stays 0 in repeated calls", "[io][cache_pr
             return test::Verdict::kRight;
           }
           for (int i = 0; i < 3; ++i) {
-            const auto share = CachedShare(path);
-            if (!share || *share > 0.2) return test::Verdict::kWrong;
+            const auto probe = ProbeCache(path);
+            if (!probe || probe->share > 0.2) return test::Verdict::kWrong;
           }
           return test::Verdict::kRight;
         }) == test::Verdict::kRight);
 }
 
-TEST_CASE("CachedShare estimates if the kernel does not count", "[io][cache_probe]") {
+TEST_CASE("ProbeCache estimates if the kernel does not count", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   if (ResidentShare(path, kFileBytes) < 1) return;  // short of memory
   CHECK(test::InChild([&] {
           if (!test::RefuseSystemCall({kCachestatCall, ENOSYS, 0, 0})) return test::Verdict::kRight;
-          const auto share = CachedShare(path);
-          return share && *share > 0.9 ? test::Verdict::kRight : test::Verdict::kWrong;
+          const auto probe = ProbeCache(path);
+          return probe && probe->share > 0.9 ? test::Verdict::kRight : test::Verdict::kWrong;
         }) == test::Verdict::kRight);
 }
 
-TEST_CASE("CachedShare is the share of the file that was read", "[io][cache_probe]") {
+TEST_CASE("ProbeCache is the share of the file that was read", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = WriteFile(dir, kFileBytes);
   Forget(path);
@@ -98,9 +98,9 @@ TEST_CASE("CachedShare is the share of the file that was read", "[io][cache_prob
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);  // nothing is read ahead
   std::vector<char> half(kFileBytes / 2);
   REQUIRE(::pread(fd.get(), half.data(), half.size(), 0) == static_cast<ssize_t>(half.size()));
-  const auto share = CachedShare(path);
-  REQUIRE(share);
-  CHECK(*share == Approx(ResidentShare(path, kFileBytes)).margin(0.05));
+  const auto probe = ProbeCache(path);
+  REQUIRE(probe);
+  CHECK(probe->share == Approx(ResidentShare(path, kFileBytes)).margin(0.05));
 }
 
 TEST_CASE("IsCached is true for exactly the parts of a file that were read", "[io][cache_probe]") {
@@ -121,24 +121,64 @@ TEST_CASE("IsCached is true for exactly the parts of a file that were read", "[i
   CHECK(IsCached(fd.get(), kFileBytes, {kFileBytes, 1}));  // the extent is beyond the file
 }
 
-TEST_CASE("CachedShare takes files of any size", "[io][cache_probe]") {
+// Goal: every page that is missing lies in a missing run, and whole cached stretches in none.
+TEST_CASE("CutByCache finds the cached stretches of a file", "[io][cache_probe]") {
+  constexpr uint64_t kUnit = 128 << 10;
+  const test::TempDir dir;
+  const std::string path = WriteFile(dir, kFileBytes);
+  Forget(path);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  if (ProbeCache(path)->share > 0) {
+    WARN("skipped: this file system cannot drop the cached pages of a file");
+    return;
+  }
+  std::vector<std::byte> bytes(kFileBytes);
+  const auto read = [&](uint64_t offset, uint64_t length) {
+    REQUIRE(::pread(fd.get(), bytes.data(), length, static_cast<off_t>(offset)) ==
+            static_cast<ssize_t>(length));
+  };
+  const auto runs_of = [&](Extent extent) {
+    std::vector<CacheRun> runs;
+    CutByCache(fd.get(), extent, runs);
+    return runs;
+  };
+  CHECK(runs_of({0, kFileBytes}) == std::vector<CacheRun>{{{0, kFileBytes}, false}});
+  read(3 * kUnit, 5 * kUnit);
+  read(20 * kUnit, kUnit / 2);  // half a stretch counts as missing
+  read(kFileBytes - kUnit, kUnit);
+  CHECK(runs_of({0, kFileBytes}) ==
+        std::vector<CacheRun>{{{0, 3 * kUnit}, false},
+                              {{3 * kUnit, 5 * kUnit}, true},
+                              {{8 * kUnit, kFileBytes - 9 * kUnit}, false},
+                              {{kFileBytes - kUnit, kUnit}, true}});
+  // The ends of the extent need not be multiples of anything.
+  CHECK(runs_of({kUnit + 5, 4 * kUnit}) ==
+        std::vector<CacheRun>{{{kUnit + 5, 2 * kUnit - 5}, false},
+                              {{3 * kUnit, 2 * kUnit + 5}, true}});
+  CHECK(runs_of({20 * kUnit + 100, 8000}) ==
+        std::vector<CacheRun>{{{20 * kUnit + 100, 8000}, true}});
+  CHECK(runs_of({5, 0}).empty());
+}
+
+TEST_CASE("ProbeCache takes files of any size", "[io][cache_probe]") {
   const uint64_t size_bytes = GENERATE(0, 1, 63, 64, 65, 4096, 4097);
   const test::TempDir dir;
   const std::string path = WriteFile(dir, size_bytes);
-  const auto share = CachedShare(path);
-  REQUIRE(share);
-  CHECK(*share >= 0);
-  CHECK(*share <= 1);
-  if (size_bytes == 0) CHECK(*share == 0);
+  const auto probe = ProbeCache(path);
+  REQUIRE(probe);
+  CHECK(probe->share >= 0);
+  CHECK(probe->share <= 1);
+  if (size_bytes == 0) CHECK(probe->share == 0);
 }
 
-TEST_CASE("CachedShare names a missing file", "[io][cache_probe]") {
+TEST_CASE("ProbeCache names a missing file", "[io][cache_probe]") {
   const test::TempDir dir;
   const std::string path = dir.path() / "none";
-  const auto share = CachedShare(path);
-  REQUIRE_FALSE(share);
-  CHECK(share.error().code() == ErrorCode::kNotFound);
-  CHECK(share.error().message().find(path) != std::string::npos);
+  const auto probe = ProbeCache(path);
+  REQUIRE_FALSE(probe);
+  CHECK(probe.error().code() == ErrorCode::kNotFound);
+  CHECK(probe.error().message().find(path) != std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "lmdbio/file/source/cache_probe.h"
+#include "lmdbio/file/io/cache_probe.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -85,6 +85,20 @@ double ProbedShare(int fd, uint64_t size_bytes) {
   return static_cast<double>(cached) / kProbes;
 }
 
+// The unit of CutByCache.
+constexpr uint64_t kCutBytes = 128 << 10;
+
+void AppendRun(const CacheRun& run, std::vector<CacheRun>& runs) {
+  CacheRun* const last = runs.empty() ? nullptr : &runs.back();
+  const bool joins = last != nullptr && last->is_cached == run.is_cached &&
+                     last->extent.offset + last->extent.length_bytes == run.extent.offset;
+  if (joins) {
+    last->extent.length_bytes += run.extent.length_bytes;
+  } else {
+    runs.push_back(run);
+  }
+}
+
 }  // namespace
 
 bool IsCached(int fd, uint64_t size_bytes, Extent extent) {
@@ -97,15 +111,31 @@ bool IsCached(int fd, uint64_t size_bytes, Extent extent) {
   return cached.has_value() && *cached >= page_count;
 }
 
-Result<double> CachedShare(const std::string& path) {
+void CutByCache(int fd, Extent extent, std::vector<CacheRun>& runs) {
+  if (extent.length_bytes == 0) return;
+  const uint64_t end = extent.offset + extent.length_bytes;
+  const uint64_t page_count =
+      (end + kMemoryPageBytes - 1) / kMemoryPageBytes - extent.offset / kMemoryPageBytes;
+  const uint64_t cached = CountCachedPages(fd, extent).value_or(0);
+  const bool is_small = extent.offset / kCutBytes == (end - 1) / kCutBytes;
+  if (cached == 0 || cached >= page_count || is_small) {
+    AppendRun({extent, cached >= page_count}, runs);
+    return;
+  }
+  const uint64_t middle = (extent.offset / kCutBytes + (end - 1) / kCutBytes + 1) / 2 * kCutBytes;
+  CutByCache(fd, {extent.offset, middle - extent.offset}, runs);
+  CutByCache(fd, {middle, end - middle}, runs);
+}
+
+Result<CacheProbe> ProbeCache(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(ErrnoError(errno, path, "cannot be opened"));
   struct stat found = {};
   if (::fstat(fd.get(), &found) != 0) return Fail(ErrnoError(errno, path, "cannot be examined"));
   const auto size_bytes = static_cast<uint64_t>(found.st_size);
-  if (size_bytes == 0) return 0.0;
-  if (const auto share = CountedShare(fd.get(), size_bytes)) return *share;
-  return ProbedShare(fd.get(), size_bytes);
+  if (size_bytes == 0) return CacheProbe();
+  if (const auto share = CountedShare(fd.get(), size_bytes)) return CacheProbe{*share, true};
+  return CacheProbe{ProbedShare(fd.get(), size_bytes), false};
 }
 
 }  // namespace lmdbio::file
