@@ -41,6 +41,13 @@ PageNo PageAllocator::Allocate(uint64_t page_count) {
   return first;
 }
 
+std::optional<PageNo> PageAllocator::AllocateAtEnd(uint64_t page_count, uint64_t run_count) {
+  if (reusable_pages_.size() >= page_count || HasLoadable()) return std::nullopt;
+  const PageNo first{next_page_};
+  next_page_ += page_count * run_count;
+  return first;
+}
+
 PageNo PageAllocator::Replace(PageNo page) {
   const PageNo copy = Allocate(1);
   freed_pages_.push_back(page.value);
@@ -62,12 +69,17 @@ std::optional<PageNo> PageAllocator::TakeRun(size_t page_count) {
   return std::nullopt;
 }
 
-// Moves the pages of the oldest unloaded record to the reusable pages. False if there is no record
-// of transaction t - 2 or older, where t is the current transaction.
+// Whether an unloaded record is of transaction t - 2 or older, where t is the current transaction.
+bool PageAllocator::HasLoadable() const {
+  return loaded_records_ < records_.size() &&
+         records_[loaded_records_].transaction_id + 1 < transaction_id_;
+}
+
+// Moves the pages of the oldest unloaded record to the reusable pages. False if there is none that
+// may be loaded.
 bool PageAllocator::LoadNextRecord() {
-  if (loaded_records_ == records_.size()) return false;
+  if (!HasLoadable()) return false;
   const FreeRecord& record = records_[loaded_records_];
-  if (record.transaction_id + 1 >= transaction_id_) return false;
   // A record lists its pages in any order, so each is put in its place.
   for (size_t i = 0; i < record.page_count; ++i) {
     const uint64_t page = listed_pages_[loaded_pages_ + i];

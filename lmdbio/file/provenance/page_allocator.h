@@ -38,6 +38,12 @@ class PageAllocator {
   // Cost:     O(1) if no free page is known, else O(free pages)
   PageNo Allocate(uint64_t page_count);
 
+  // As `run_count` calls of Allocate(page_count), if all these runs lie at the end of the file, one
+  // behind the other. Returns the first page; nothing, and changes nothing, if free pages may be
+  // used.
+  // Cost: O(1)
+  std::optional<PageNo> AllocateAtEnd(uint64_t page_count, uint64_t run_count);
+
   // Copy-on-write: returns a new page in place of `page`. Transaction t + 2 may reuse `page`, with
   // t the current transaction.
   // Requires: `page` is of an earlier transaction
@@ -59,6 +65,7 @@ class PageAllocator {
   };
 
   std::optional<PageNo> TakeRun(size_t page_count);
+  bool HasLoadable() const;
   bool LoadNextRecord();
   void UpdateRoot();
   void ListPages();

@@ -46,6 +46,28 @@ TEST_CASE("PageAllocator reuses a freed page after two transactions", "[provenan
   CHECK(allocator.transaction_count() == 5);
 }
 
+// Goal: many runs at once come from the end of the file, exactly if single calls would take them
+// there.
+TEST_CASE("PageAllocator allocates runs at the end only if no free page may be used",
+          "[provenance]") {
+  PageAllocator allocator(kFormat);
+  allocator.BeginTransaction();
+  CHECK(allocator.AllocateAtEnd(2, 3) == PageNo{2});
+  CHECK(allocator.last_page() == PageNo{7});
+  REQUIRE(allocator.Commit().has_value());
+  REQUIRE(ReplaceAll(allocator, {2}) == Pages{8});
+  REQUIRE(ReplaceAll(allocator, {8}) == Pages{10});
+  REQUIRE(allocator.last_page() == PageNo{11});
+
+  allocator.BeginTransaction();
+  CHECK_FALSE(allocator.AllocateAtEnd(1, 5).has_value());  // 2 may be loaded
+  CHECK(allocator.Allocate(2) == PageNo{12});              // loads 2, and does not need it
+  CHECK_FALSE(allocator.AllocateAtEnd(1, 5).has_value());
+  CHECK(allocator.AllocateAtEnd(2, 2) == PageNo{14});
+  CHECK(allocator.Allocate(1) == PageNo{2});
+  CHECK(allocator.AllocateAtEnd(1, 5) == PageNo{18});
+}
+
 // Goal: a run is taken from free pages only if they are consecutive, and then the lowest such run.
 TEST_CASE("PageAllocator takes the lowest run of consecutive free pages", "[provenance]") {
   PageAllocator allocator(kFormat);
