@@ -97,6 +97,8 @@ class Locator {
   // until they are there. False if it does not have them. Only a joint walk has (block_pool.h).
   // file  [not empty]
   virtual bool CopyWalked(const Extent& /*file*/, MutableBytes /*to*/) { return false; }
+  // False: CopyWalked has nothing for now.
+  virtual bool HasWalked() const { return false; }
 
   // Sends the failure of this reader to the readers of other hosts.
   virtual void Abandon(const Error& /*why*/) {}

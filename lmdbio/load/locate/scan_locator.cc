@@ -57,6 +57,8 @@ class ScanLocator final : public Locator {
     return pool_ && pool_->Copy(file, to);
   }
 
+  bool HasWalked() const override { return pool_ != nullptr; }
+
   LocatorCounters counters() const override {
     const std::lock_guard lock(mutex_);
     LocatorCounters counters;

@@ -1,6 +1,14 @@
 #include "lmdbio/load/reader/read_backlog.h"
 
+#include <algorithm>
+
 namespace lmdbio::load {
+namespace {
+
+// Reads of a file cache lie far apart. Memory between them is needed later, if at all.
+constexpr uint64_t kBeyondBytesMax = 4 * ranks::HugePages::kPageBytes;
+
+}  // namespace
 
 Extent ReadBacklog::InMemory(const file::BlockRead& read) const {
   return {static_cast<uint64_t>(read.destination.data() - memory_.data()), read.destination.size()};
@@ -10,9 +18,23 @@ bool ReadBacklog::IsPrepared(const file::BlockRead& read) const {
   return pages_ == nullptr || pages_->IsPrepared(InMemory(read));
 }
 
+// The bytes behind the memory of the first read that further reads fill, as far as they may be
+// prepared in advance.
+uint64_t ReadBacklog::BytesBehindFirst() const {
+  uint64_t end = 0;
+  for (const file::BlockRead& read : waiting_) {
+    const Extent place = InMemory(read);
+    end = std::max(end, place.offset + place.length_bytes);
+  }
+  const Extent first = InMemory(waiting_.front());
+  return std::min(end - first.offset - first.length_bytes, kBeyondBytesMax);
+}
+
 Status ReadBacklog::StartSome() {
   if (waiting_.empty()) return {};
-  if (!IsPrepared(waiting_.front())) pages_->Prepare(InMemory(waiting_.front()));
+  if (!IsPrepared(waiting_.front())) {
+    pages_->Prepare(InMemory(waiting_.front()), BytesBehindFirst());
+  }
   reads_.clear();
   do {
     reads_.push_back(waiting_.front());

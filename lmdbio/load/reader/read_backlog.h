@@ -8,6 +8,7 @@
 #ifndef LMDBIO_LOAD_READER_READ_BACKLOG_H_
 #define LMDBIO_LOAD_READER_READ_BACKLOG_H_
 
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -40,6 +41,7 @@ class ReadBacklog {
  private:
   bool IsPrepared(const file::BlockRead& read) const;
   Extent InMemory(const file::BlockRead& read) const;
+  uint64_t BytesBehindFirst() const;
 
   MutableBytes memory_;
   ranks::HugePages* pages_;

@@ -97,6 +97,7 @@ class WindowSource final : public SlotSource {
 
   // True if the locator has read the wanted bytes of the block already.
   bool CopyWalked(const SlotInFlight& slot, const PlannedBlock& block) {
+    if (!parts_.planner->HasWalked()) return false;
     const MutableBytes pages = PagesOf(slot);
     SlotPlanner& planner = *parts_.planner;
     if (block.part_count == 0) {

@@ -98,8 +98,9 @@ class SlotPlanner {
   bool IsReady() { return locator_.IsReady(); }
   // Sleeps until all messages for other hosts are sent. Errors: kPeerFailed
   Status Drain() { return locator_.Drain(); }
-  // As Locator::CopyWalked.
+  // As Locator::CopyWalked and HasWalked.
   bool CopyWalked(const Extent& file, MutableBytes to) { return locator_.CopyWalked(file, to); }
+  bool HasWalked() const { return locator_.HasWalked(); }
   // Sends the failure of this reader to other hosts.
   void Abandon(const Error& why) { locator_.Abandon(why); }
   // Makes Next return false soon. Any thread.

@@ -140,15 +140,20 @@ bool HugePages::IsPrepared(const Extent& range) const {
   });
 }
 
-void HugePages::Prepare(const Extent& range) {
+void HugePages::Prepare(const Extent& range, uint64_t beyond_bytes) {
   const Span wanted = RegionsOf(range);
+  Span beyond{wanted.end, RegionsOf({range.offset, range.length_bytes + beyond_bytes}).end};
   for (size_t i = wanted.first; i < wanted.end; ++i) PrepareRegion(i);
   // Regions of others come last: this call prepares its own meanwhile.
   const auto give_up = std::chrono::steady_clock::now() + kOthersLimit;
   for (size_t i = wanted.first; i < wanted.end; ++i) {
     while (regions_[i].load() == Region::kInProgress &&
            std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(kOthersCheckPeriod);
+      if (beyond.first == beyond.end) {
+        std::this_thread::sleep_for(kOthersCheckPeriod);
+      } else {
+        PrepareRegion(beyond.first++);
+      }
     }
     // So that later calls do not wait for it again.
     Region state = Region::kInProgress;

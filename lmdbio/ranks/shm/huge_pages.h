@@ -76,10 +76,11 @@ class HugePages {
   bool IsPrepared(const Extent& range) const;
 
   // Returns when the regions that `range` overlaps are prepared: by now, by the thread or another
-  // process (100 ms at most; it may have been killed), or by this call.
+  // process (100 ms at most; it may have been killed), or by this call. While another one prepares
+  // the last of them, this call prepares regions of the next `beyond_bytes` instead of sleeping.
   // Cost: nothing for prepared regions; else 0.1 ms to 2 ms for each, less than its first touch
   // would take in small pages
-  void Prepare(const Extent& range);
+  void Prepare(const Extent& range, uint64_t beyond_bytes = 0);
 
   // The bytes of all regions that are huge pages now.
   uint64_t huge_bytes() const;

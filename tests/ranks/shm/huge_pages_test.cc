@@ -202,6 +202,17 @@ TEST_CASE("A process that was killed while it prepared a region does not stop ot
   CHECK(pages.IsPrepared({0, 4 * kPage}));  // so the next call does not wait for it again
 }
 
+TEST_CASE("Prepare works ahead while another process prepares its region", "[huge_pages]") {
+  PreparedFile fixture(8 * kPage);
+  fixture.states()[1] = static_cast<std::byte>(HugePages::Region::kInProgress);
+  HugePages pages(fixture.memory(), fixture.states(), fixture.options());
+
+  pages.Prepare({0, 2 * kPage}, 3 * kPage);
+
+  CHECK(pages.IsPrepared({2 * kPage, 3 * kPage}));
+  CHECK_FALSE(pages.IsPrepared({5 * kPage, 1}));
+}
+
 TEST_CASE("IsPrepared is true for the regions that Prepare has handled", "[huge_pages]") {
   PreparedFile fixture(4 * kPage + 100);
   HugePages pages(fixture.memory(), fixture.states(), fixture.options());
