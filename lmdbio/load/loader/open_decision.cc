@@ -58,8 +58,9 @@ constexpr uint64_t kWorthProbingBytes = 256 << 20;
 // From this cached share on, most reads are copies, which several threads do faster than one. If
 // the kernel does not tell which parts are cached, all reads go through the page cache.
 constexpr double kWarmShare = 0.9;
-// A file is used in place if at least this share of it is cached: all but a few pages.
-constexpr double kInPlaceShare = 0.995;
+// A file is used in place if at least this share of it is cached. The kernel then reads the missing
+// pages ahead of their use; with more of them, copies and direct reads are faster.
+constexpr double kInPlaceShare = 0.95;
 
 tl::unexpected<Error> BadOption(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, std::move(why));

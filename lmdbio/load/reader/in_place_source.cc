@@ -9,10 +9,11 @@
 namespace lmdbio::load {
 namespace {
 
-// After this many blocks in a row that were all cached, only one block of kTrustedBlocks is looked
-// at. A look at a block costs more than the rest of its planning.
+// After this many small blocks in a row that were all cached, only one of kTrustedBlocks is looked
+// at. A look costs more than the rest of the planning of a small block.
 constexpr uint64_t kTrustedAfterBlocks = 64;
 constexpr uint64_t kTrustedBlocks = 8;
+constexpr uint64_t kSmallBlockBytes = 64 << 10;
 
 class InPlaceSource final : public SlotSource {
  public:
@@ -29,6 +30,10 @@ class InPlaceSource final : public SlotSource {
 
   Status Begin(SlotInFlight& slot) override {
     for (const PlannedBlock& block : slot.slot.plan.blocks()) {
+      if (block.file.length_bytes >= kSmallBlockBytes) {
+        map_.Expect(block.file);
+        continue;
+      }
       const bool is_trusted = cached_blocks_ >= kTrustedAfterBlocks;
       if (is_trusted && ++unseen_blocks_ % kTrustedBlocks != 0) continue;
       cached_blocks_ = map_.Expect(block.file) ? cached_blocks_ + 1 : 0;
@@ -49,7 +54,7 @@ class InPlaceSource final : public SlotSource {
   uint64_t file_bytes_;
   size_t part_;
   size_t part_count_;
-  uint64_t cached_blocks_ = 0;  // the last ones in a row that were looked at and cached
+  uint64_t cached_blocks_ = 0;  // the last small ones in a row that were looked at and cached
   uint64_t unseen_blocks_ = 0;  // since trust began
 };
 

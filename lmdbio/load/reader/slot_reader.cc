@@ -225,6 +225,8 @@ Status SlotReader::FinishSlot(SlotInFlight& slot) {
   const auto start = Clock::now();
   Window& window = *parts_.window;
   LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
+  // Shares and entries are written beside the pages, in memory that no read has prepared.
+  if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
   const auto values_are = parts_.map != nullptr ? SlotFinisher::ValueBytes::kLeftToRanks
                                                 : SlotFinisher::ValueBytes::kLookedAt;
   Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),

@@ -46,6 +46,7 @@ class WindowSource final : public SlotSource {
     LMDBIO_CHECK(blocks.size() < ReadTag::kReadsMax);
     slot.reads_left = 0;
     const MutableBytes pages = PagesOf(slot);
+    for (const PlannedExtent& leaf : plan.had()) PreparePages(slot, leaf);
     leaves_.CopyTo(plan.had(), pages);
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Extent& file = blocks[i].file;
@@ -90,6 +91,13 @@ class WindowSource final : public SlotSource {
     return parts_.window->ring().subspan(slot.slot.pages_at);
   }
 
+  // Before pages are copied to the window: the thread that prepares memory may not touch a region
+  // that is being written, and small pages would have to be moved afterwards.
+  void PreparePages(const SlotInFlight& slot, const PlannedExtent& pages) const {
+    if (parts_.pages == nullptr) return;
+    parts_.pages->Prepare({slot.slot.pages_at + pages.at, pages.file.length_bytes});
+  }
+
   void KeepLeaf(const PlannedBlock& block, MutableBytes pages) {
     if (!block.is_leaf) return;
     leaves_.Keep(block.file, pages.subspan(block.at, block.file.length_bytes));
@@ -102,16 +110,14 @@ class WindowSource final : public SlotSource {
     SlotPlanner& planner = *parts_.planner;
     if (block.part_count == 0) {
       const MutableBytes to = pages.subspan(block.at, block.file.length_bytes);
-      // Before the copy, because small pages would have to be moved afterwards.
-      if (parts_.pages != nullptr) {
-        parts_.pages->Prepare({slot.slot.pages_at + block.at, block.file.length_bytes});
-      }
+      PreparePages(slot, {block.file, block.at});
       if (!planner.CopyWalked(block.file, to)) return false;
       KeepLeaf(block, pages);
       return true;
     }
     const auto parts = PartsOf(slot, block);
     return std::all_of(parts.begin(), parts.end(), [&](const PlannedExtent& part) {
+      PreparePages(slot, part);
       return planner.CopyWalked(part.file, pages.subspan(part.at, part.file.length_bytes));
     });
   }
@@ -125,6 +131,7 @@ class WindowSource final : public SlotSource {
   void CopyParts(const SlotInFlight& slot, const PlannedBlock& block, Bytes staged) const {
     const MutableBytes pages = PagesOf(slot);
     for (const PlannedExtent& part : PartsOf(slot, block)) {
+      PreparePages(slot, part);
       const Bytes from =
           staged.subspan(part.file.offset - block.file.offset, part.file.length_bytes);
       std::copy(from.begin(), from.end(), pages.begin() + static_cast<ptrdiff_t>(part.at));

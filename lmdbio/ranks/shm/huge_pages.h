@@ -8,9 +8,10 @@
 //   touch one byte    the kernel collapses only regions that have a page
 //   MADV_COLLAPSE     allocates a huge page, and copies what the region holds
 //
-// A region that is in use by a read in flight cannot be collapsed. So a region is prepared before
-// its first use: by a thread that works ahead, or else by the reader itself. A word for each region
-// beside the memory says that a process prepares it, so no two do.
+// A region that is in use by a read in flight cannot be collapsed, and the touch must not meet a
+// write of another thread. So a region is prepared before its first use: by a thread that works
+// ahead, or else by the reader itself. A word for each region beside the memory says that a process
+// prepares it, so no two do.
 //
 // If the system refuses huge pages, everything works with small ones, and TakeNote has the reason.
 //
