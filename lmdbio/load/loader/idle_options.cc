@@ -91,7 +91,7 @@ void AddOfWalk(const LoaderOptions& options, const OpenDecision& decision, const
   } else if (decision.locating != LocateMethod::kScan) {
     idle.AddHere("joint_walk", "the layout is known, so no reader walks over the pages");
   } else if (!is_only_reader || options.order != Order::kSequential || decision.is_in_place ||
-             decision.cache != file::CachePolicy::kDirect) {
+             decision.cache == file::CachePolicy::kBuffered) {
     idle.AddHere("joint_walk", "it needs key order, direct reads and one reader on one host");
   }
 }
