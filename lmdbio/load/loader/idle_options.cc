@@ -8,8 +8,6 @@
 namespace lmdbio::load {
 namespace {
 
-using EngineChoice = StrategyTraits::EngineChoice;
-
 // Collects the notes.
 class IdleOptions {
  public:
@@ -51,7 +49,7 @@ void AddOfBaseline(const LoaderOptions& options, IdleOptions& idle) {
 }
 
 void AddOfEngine(const LoaderOptions& options, const OpenDecision& decision, IdleOptions& idle) {
-  if (CompositionOf(options.strategy).engine == EngineChoice::kMmap) {
+  if (CompositionOf(options.strategy).engine == StrategyTraits::EngineChoice::kMmap) {
     constexpr std::string_view kMapped = "it always maps the file";
     if (options.engine && options.engine != decision.engine) idle.Add("engine", kMapped);
     if (options.cache && options.cache != decision.cache) idle.Add("cache", kMapped);
@@ -62,15 +60,15 @@ void AddOfEngine(const LoaderOptions& options, const OpenDecision& decision, Idl
 void AddOfAuto(const LoaderOptions& options, const OpenDecision& decision, const HostMember& member,
                IdleOptions& idle) {
   const StrategyTraits& strategy = CompositionOf(options.strategy);
-  const bool is_auto = strategy.engine == EngineChoice::kProbe;
+  const bool is_auto = strategy.engine == StrategyTraits::EngineChoice::kProbe;
   if (options.keep_bytes > 0) {
     if (!is_auto) idle.Add("keep_bytes", "only auto keeps the file");
     if (is_auto && decision.is_in_place) {
       idle.AddHere("keep_bytes", "the records are used in place, in the page cache");
     }
   }
-  const bool maps =
-      strategy.engine == EngineChoice::kMmap || strategy.locating == LocateMethod::kOneWalker;
+  const bool maps = strategy.engine == StrategyTraits::EngineChoice::kMmap ||
+                    strategy.locating == LocateMethod::kOneWalker;
   if (!options.allow_map && maps) idle.Add("allow_map", "it always maps the file");
   const bool names_cache = !options.layout_cache.empty() && options.layout_cache != "off";
   if (names_cache && strategy.locating != LocateMethod::kBest) {
