@@ -111,9 +111,13 @@ void MapSource::Populate(Extent extent) const {
 #endif
 }
 
+bool MapSource::IsCached(Extent extent) const {
+  return file::IsCached(fd_.get(), map_.size(), extent);
+}
+
 // Announcing cached pages costs a search for each page and gains nothing.
 bool MapSource::Expect(Extent extent) const {
-  if (IsCached(fd_.get(), map_.size(), extent)) return true;
+  if (IsCached(extent)) return true;
   AdviseWillNeed(map_, extent);
   return false;
 }

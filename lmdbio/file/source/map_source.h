@@ -51,6 +51,9 @@ class MapSource final : public ByteSource {
   // before are left out.
   void Populate(Extent extent) const;
 
+  // Whether all of `extent` is in the page cache. Returns false if the kernel does not tell.
+  bool IsCached(Extent extent) const;
+
   // Expect announces to the kernel that `extent` is read soon. It returns true if all of the extent
   // is already in the page cache. Await sleeps until the last page of `extent` is in memory; most
   // other pages have then arrived. Bytes beyond the file's end are ignored.

@@ -288,15 +288,16 @@ Status HostRuntime::PreparePages() {
   const LoaderOptions& options = context_.options;
   const OpenDecision& decision = context_.decision;
   if (decision.is_in_place) {
-    parts_.map = &in_place_->map();
-  } else {
-    // With several hosts, the bytes behind a block may belong to another host's share.
-    const bool reads_ahead = context_.member.is_only_host;
-    LMDBIO_TRY(parts_.engine,
-               file::OpenBlockEngine(
-                   context_.file.data_path,
-                   {decision.engine, decision.cache, options.queue_depth, {}, reads_ahead}));
+    parts_.in_place = {&in_place_->map(), decision.cache == file::CachePolicy::kMixed};
   }
+  // With several hosts, the bytes behind a block may belong to another host's share. In place, only
+  // missing blocks are read, into the page cache.
+  const bool reads_ahead = context_.member.is_only_host && !decision.is_in_place;
+  const file::CachePolicy cache =
+      decision.is_in_place ? file::CachePolicy::kBuffered : decision.cache;
+  LMDBIO_TRY(parts_.engine,
+             file::OpenBlockEngine(context_.file.data_path,
+                                   {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
   if (cache_memory_) {
     parts_.kept = std::make_unique<FileCache>(
         cache_memory_->bytes(), decision.snapshot->file_size_bytes, options.block_bytes,

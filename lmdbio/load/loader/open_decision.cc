@@ -58,9 +58,11 @@ constexpr uint64_t kWorthProbingBytes = 256 << 20;
 // From this cached share on, most reads are copies, which several threads do faster than one. If
 // the kernel does not tell which parts are cached, all reads go through the page cache.
 constexpr double kWarmShare = 0.9;
-// A file is used in place if at least this share of it is cached. The kernel then reads the missing
-// pages ahead of their use; with more of them, copies and direct reads are faster.
+// A file is used in place if at least this share of it is cached, and missing blocks are read into
+// the page cache. With more of them, copies and direct reads are faster.
 constexpr double kInPlaceShare = 0.95;
+// The same, if the kernel does not tell which blocks are missing: all but a few pages.
+constexpr double kInPlaceShareUncounted = 0.995;
 
 tl::unexpected<Error> BadOption(std::string why) {
   return Fail(ErrorCode::kInvalidArgument, std::move(why));
@@ -96,7 +98,8 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   // engine wants its reads.
   LMDBIO_TRY(const file::CacheProbe probe, file::ProbeCache(data_path));
   const bool is_warm = probe.share >= kWarmShare;
-  facts.is_in_place = probe.share >= kInPlaceShare && options.allow_map && !options.engine &&
+  const double in_place_from = probe.is_counted ? kInPlaceShare : kInPlaceShareUncounted;
+  facts.is_in_place = probe.share >= in_place_from && options.allow_map && !options.engine &&
                       !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);

@@ -29,9 +29,11 @@ class BlockRepair {
   // Reads `extent` again, in parts that are halved until the unreadable ones are found. These
   // become bad ranges of the slot.
   // slot    number of the slot
-  // memory  the memory that extent.at and the slot's bad ranges count from
+  // memory  the memory that extent.at counts from
+  // bad_at  added to places in `memory` to get those that the slot's bad ranges count from
   // Errors: as ByteSource::Read, if the slot has more bad ranges than it can hold
-  Status Reread(uint64_t slot, MutableBytes memory, const PlannedExtent& extent) const;
+  Status Reread(uint64_t slot, MutableBytes memory, const PlannedExtent& extent,
+                uint64_t bad_at = 0) const;
 
  private:
   const SnapshotGuard& guard_;

@@ -37,13 +37,15 @@ SlotReader::~SlotReader() {
 void SlotReader::OpenSources() {
   const auto part = static_cast<size_t>(parts_.reader_index);
   const auto part_count = static_cast<size_t>(parts_.window->shape().reader_count);
-  if (parts_.map != nullptr) {
-    source_ = MakeInPlaceSource(*parts_.map, parts_.guard->environment().snapshot().file_size_bytes,
-                                part, part_count);
-    return;
-  }
   engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
   const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
+  if (parts_.in_place.map != nullptr) {
+    source_ = MakeInPlaceSource({parts_.in_place.map,
+                                 parts_.guard->environment().snapshot().file_size_bytes,
+                                 engine_.get(), parts_.in_place.reads_missing, repair, part,
+                                 part_count, parts_.plan_options.block_bytes_max});
+    return;
+  }
   source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.huge.window,
                               parts_.planner.get(), repair, part, part_count,
                               parts_.plan_options.block_bytes_max, std::move(parts_.measure_cost)});
@@ -227,8 +229,8 @@ Status SlotReader::FinishSlot(SlotInFlight& slot) {
   LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
   // Shares and entries are written beside the pages, in memory that no read has prepared.
   if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
-  const auto values_are = parts_.map != nullptr ? SlotFinisher::ValueBytes::kLeftToRanks
-                                                : SlotFinisher::ValueBytes::kLookedAt;
+  const auto values_are = parts_.in_place.map != nullptr ? SlotFinisher::ValueBytes::kLeftToRanks
+                                                         : SlotFinisher::ValueBytes::kLookedAt;
   Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),
                                             values_are, window.TakeBadRanges(slot.slot.number));
   if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));

@@ -47,13 +47,19 @@ struct HugeMemory {
   ranks::HugePages* cache = nullptr;  // of the file cache
 };
 
+// The use of records in place.
+struct InPlaceUse {
+  const file::MapSource* map = nullptr;  // null: records are not used in place; borrowed
+  bool reads_missing = true;             // see InPlaceSourceParts
+};
+
 struct SlotReaderParts {
-  Window* window = nullptr;                   // borrowed
-  const SnapshotGuard* guard = nullptr;       // borrowed
-  Notes* notes = nullptr;                     // gets the engine's notes; borrowed
-  std::unique_ptr<file::BlockEngine> engine;  // null if records are used in place
-  const file::MapSource* map = nullptr;       // null unless records are used in place; borrowed
-  std::unique_ptr<FileCache> kept;            // null if no slot is kept
+  Window* window = nullptr;              // borrowed
+  const SnapshotGuard* guard = nullptr;  // borrowed
+  Notes* notes = nullptr;                // gets the engine's notes; borrowed
+  std::unique_ptr<file::BlockEngine> engine;
+  InPlaceUse in_place;
+  std::unique_ptr<FileCache> kept;  // null if no slot is kept
   HugeMemory huge;
   std::unique_ptr<SlotPlanner> planner;
   std::unique_ptr<SlotFinisher> finisher;
@@ -114,7 +120,7 @@ class SlotReader {
 
   SlotReaderParts parts_;
   ReaderTally tally_;
-  std::unique_ptr<ReadEngine> engine_;  // null if records are used in place
+  std::unique_ptr<ReadEngine> engine_;
   SlotQueue queue_;
   std::unique_ptr<SlotSource> source_;        // the window, or in place
   std::unique_ptr<SlotSource> cache_source_;  // of slots that are kept; may be null

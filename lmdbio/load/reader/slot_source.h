@@ -3,7 +3,7 @@
 //
 //   window    reads pages into the slot's own memory in the window
 //   cache     reads chunks into the file cache of the host, each chunk once
-//   in place  reads nothing: ranks use the pages in a map of the file
+//   in place  reads only what the page cache lacks: ranks use the pages in a map of the file
 //
 // The reader chooses the source of a slot when it plans the slot, and knows no further difference
 // between them.
@@ -102,10 +102,19 @@ std::unique_ptr<SlotSource> MakeCacheSource(std::unique_ptr<FileCache> cache,
                                             const BlockRepair& repair, const SlotQueue& slots,
                                             ReaderTally& tally);
 
-// map         of the file; borrowed
-// file_bytes  of the snapshot
-std::unique_ptr<SlotSource> MakeInPlaceSource(const file::MapSource& map, uint64_t file_bytes,
-                                              size_t part, size_t part_count);
+// All pointers are borrowed.
+struct InPlaceSourceParts {
+  const file::MapSource* map = nullptr;  // of the file
+  uint64_t file_bytes = 0;               // of the snapshot
+  ReadEngine* engine = nullptr;          // buffered
+  // False: the kernel does not tell which blocks are missing, so all are only announced to it.
+  bool reads_missing = true;
+  BlockRepair repair;
+  size_t part = 0;  // the part of each plan that this reader makes ready
+  size_t part_count = 1;
+  uint64_t block_bytes_max = 0;
+};
+std::unique_ptr<SlotSource> MakeInPlaceSource(const InPlaceSourceParts& parts);
 
 }  // namespace lmdbio::load
 #endif  // LMDBIO_LOAD_READER_SLOT_SOURCE_H_

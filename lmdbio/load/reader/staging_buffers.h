@@ -39,7 +39,7 @@ class StagingBuffers {
   Status Start(ReadEngine& engine);
 
   // The buffer of a read that was started. Lifetime: until Release
-  Bytes At(uint64_t tag) const { return Buffer(buffer_of_.at(tag)); }
+  MutableBytes At(uint64_t tag) const { return Buffer(buffer_of_.at(tag)); }
 
   // The buffer of this read is free again. Requires: the read is complete
   void Release(uint64_t tag);

@@ -2,6 +2,9 @@
 // record once and on the rank that owns it.
 #include "lmdbio/load/loader/loader.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -10,6 +13,10 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/writer/record_provenance.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "tests/load/loader/stream_oracle.h"
@@ -244,6 +251,38 @@ TEST_CASE("What is in the page cache is looked at in place, and read where that 
   options.allow_map = true;
   options.engine = file::EngineKind::kUring;
   CHECK(how().find("in place") == std::string::npos);
+}
+
+void FillLarge(TinyDb& db) {
+  for (int i = 0; i < 2000; ++i)
+    db.Put(fmt::format("{:06}", i), std::string(6000, static_cast<char>('a' + i % 26)));
+}
+
+// Goal: in place, blocks that the page cache lacks are read before their slot is announced.
+TEST_CASE("Missing blocks of a file in place are read into the page cache", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, {"large", &FillLarge, ""});
+  const auto size_bytes = std::filesystem::file_size(data_file);
+  {
+    std::ifstream stream(data_file, std::ios::binary);
+    while (stream.ignore(1 << 20)) continue;
+    const UniqueFd fd(::open(data_file.c_str(), O_RDONLY | O_CLOEXEC));
+    ::fdatasync(fd.get());
+    ::posix_fadvise(fd.get(), static_cast<off_t>(size_bytes / 2), 256 << 10, POSIX_FADV_DONTNEED);
+  }
+  const file::CacheProbe before = *file::ProbeCache(data_file);
+  if (!before.is_counted || before.share == 1 || before.share < 0.96) {
+    WARN("skipped: the kernel does not count cached pages, or dropped too few or too many");
+    return;
+  }
+  LoaderOptions options;
+  options.global_batch_size = 100;
+  options.max_batches = 20;
+  const Delivered delivered = Deliver({3, 64}, data_file, options);
+  CHECK((delivered.records == Expected(data_file, options)));
+  CHECK(delivered.counters.bytes_read >= 64 << 10);
+  CHECK(delivered.counters.bytes_read < size_bytes / 2);  // it was used in place
+  CHECK(delivered.counters.bytes_direct == 0);
 }
 
 // Goal: a rank that waits with a time limit loses no batch.
