@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace lmdbio::load {
 namespace {
 
@@ -46,6 +48,13 @@ Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const Host
   // tells each rank the number of readers, without another call.
   LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
   const int reader_count = member.is_reader() ? alike->size() : group.size() - alike->size();
+  // On one host, idle_options.h has the note.
+  const bool is_idle = options.stagger >= static_cast<uint32_t>(reader_count);
+  if (is_idle && options.stagger > 0 && group.rank() == 0 && !member.is_only_host) {
+    notes.Add(
+        fmt::format("stagger {} has no effect: the job has {} reader(s); see readers_per_host",
+                    options.stagger, reader_count));
+  }
   StaggerOptions turns = StaggerFor(options, static_cast<uint64_t>(reader_count));
   if (turns.token_counts.empty() || !member.is_reader()) return {};
   Result<std::unique_ptr<Stagger>> stagger =

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/load/loader/loader.h"
@@ -90,6 +93,23 @@ std::string WrongWith(const RefusalCase& expected, const std::string& data_file)
 void CheckRefused(const RefusalCase& expected) {
   CheckInChild([&](const std::string& data_file) { return WrongWith(expected, data_file); },
                expected.refused);
+}
+
+TEST_CASE("A loader of several hosts names a stagger without effect", "[loader][notes]") {
+  const test::TempDir dir;
+  test::TinyDb db(dir.path());
+  test::FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.stagger = GENERATE(1, 2, 3);
+  options.allow_map = false;
+  options.max_batches = 2;
+  CAPTURE(options.stagger);
+  const auto delivered = test::Deliver({2, 1}, db.data_file(), options);
+  const std::string note = fmt::format(
+      "stagger {} has no effect: the job has 2 reader(s); see readers_per_host", options.stagger);
+  const auto count = std::count(delivered.notes.begin(), delivered.notes.end(), note);
+  CHECK(count == (options.stagger < 2 ? 0 : 1));
 }
 
 TEST_CASE("A loader names an option without effect", "[loader][notes]") {
