@@ -10,8 +10,8 @@
 //
 // Direct reads are used if possible. The part of a block that is aligned in file and memory goes
 // around the page cache; the edges go through it. A mixed engine looks up each block in the page
-// cache first. If the file system refuses O_DIRECT, all reads go
-// through the page cache, and TakeNotes reports it.
+// cache first. If the file system refuses O_DIRECT, all reads go through the page cache, and
+// TakeNotes reports it.
 //
 // Source: dissertation 5.1.1 (the cost of mmap), 5.1.2 (block size), 5.2.1;
 // docs/loader.md "Engines".

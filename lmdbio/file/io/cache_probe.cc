@@ -85,6 +85,12 @@ double ProbedShare(int fd, uint64_t size_bytes) {
   return static_cast<double>(cached) / kProbes;
 }
 
+// The number of memory pages that the extent overlaps. Requires: it is not empty
+uint64_t PagesOf(Extent extent) {
+  const uint64_t end = extent.offset + extent.length_bytes;
+  return (end + kMemoryPageBytes - 1) / kMemoryPageBytes - extent.offset / kMemoryPageBytes;
+}
+
 // The unit of CutByCache.
 constexpr uint64_t kCutBytes = 128 << 10;
 
@@ -103,19 +109,16 @@ void AppendRun(const CacheRun& run, std::vector<CacheRun>& runs) {
 
 bool IsCached(int fd, uint64_t size_bytes, Extent extent) {
   if (extent.length_bytes == 0 || extent.offset >= size_bytes) return true;
-  // cachestat takes length 0 for the whole rest of the file, so `end` lies past the offset here.
-  const uint64_t end = extent.offset + std::min(extent.length_bytes, size_bytes - extent.offset);
-  const uint64_t page_count =
-      (end + kMemoryPageBytes - 1) / kMemoryPageBytes - extent.offset / kMemoryPageBytes;
-  const auto cached = CountCachedPages(fd, {extent.offset, end - extent.offset});
-  return cached.has_value() && *cached >= page_count;
+  // cachestat takes length 0 for the whole rest of the file, so the extent is not empty here.
+  extent.length_bytes = std::min(extent.length_bytes, size_bytes - extent.offset);
+  const auto cached = CountCachedPages(fd, extent);
+  return cached.has_value() && *cached >= PagesOf(extent);
 }
 
 void CutByCache(int fd, Extent extent, std::vector<CacheRun>& runs) {
   if (extent.length_bytes == 0) return;
   const uint64_t end = extent.offset + extent.length_bytes;
-  const uint64_t page_count =
-      (end + kMemoryPageBytes - 1) / kMemoryPageBytes - extent.offset / kMemoryPageBytes;
+  const uint64_t page_count = PagesOf(extent);
   const uint64_t cached = CountCachedPages(fd, extent).value_or(0);
   const bool is_small = extent.offset / kCutBytes == (end - 1) / kCutBytes;
   if (cached == 0 || cached >= page_count || is_small) {

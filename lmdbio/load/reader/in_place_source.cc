@@ -36,6 +36,10 @@ class InPlaceSource final : public SlotSource {
     slot.reads_left = 0;
     const std::span<const PlannedBlock> blocks = slot.slot.plan.blocks();
     for (size_t i = 0; i < blocks.size(); ++i) {
+      if (!parts_.reads_missing) {
+        parts_.map->Expect(blocks[i].file);
+        continue;
+      }
       if (IsThere(blocks[i].file)) continue;
       ++slot.reads_left;
       buffers_.Add(blocks[i].file, ReadTag{slot.slot.number, i}.Pack());
@@ -63,10 +67,6 @@ class InPlaceSource final : public SlotSource {
 
  private:
   bool IsThere(const Extent& block) {
-    if (!parts_.reads_missing) {
-      parts_.map->Expect(block);
-      return true;
-    }
     if (block.length_bytes >= kSmallBlockBytes) return parts_.map->IsCached(block);
     const bool is_trusted = cached_blocks_ >= kTrustedAfterBlocks;
     if (is_trusted && ++unseen_blocks_ % kTrustedBlocks != 0) return true;

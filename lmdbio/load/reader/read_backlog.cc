@@ -18,16 +18,14 @@ bool ReadBacklog::IsPrepared(const file::BlockRead& read) const {
   return pages_ == nullptr || pages_->IsPrepared(InMemory(read));
 }
 
-// The bytes behind the memory of the first read that further reads fill, as far as they may be
-// prepared in advance.
+// The bytes from the first read to the last one, as far as they may be prepared in advance. The
+// reads of a slot come in the order of their memory.
 uint64_t ReadBacklog::BytesBehindFirst() const {
-  uint64_t end = 0;
-  for (const file::BlockRead& read : waiting_) {
-    const Extent place = InMemory(read);
-    end = std::max(end, place.offset + place.length_bytes);
-  }
   const Extent first = InMemory(waiting_.front());
-  return std::min(end - first.offset - first.length_bytes, kBeyondBytesMax);
+  const Extent last = InMemory(waiting_.back());
+  const uint64_t begin = first.offset + first.length_bytes;
+  const uint64_t end = std::max(begin, last.offset + last.length_bytes);
+  return std::min(end - begin, kBeyondBytesMax);
 }
 
 Status ReadBacklog::StartSome() {
