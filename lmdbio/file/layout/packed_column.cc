@@ -24,12 +24,18 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
   Line line{values[0], stride, 0, 0};
   // Distances are compared as signed numbers, because offsets and sizes are far below 2^63.
   int64_t lowest = 0;
-  for (uint64_t i = 0; i < values.size(); ++i) {
-    lowest = std::min(lowest, static_cast<int64_t>(values[i] - (line.base + i * stride)));
-  }
-  line.base += static_cast<uint64_t>(lowest);
   uint64_t any = 0;
-  for (uint64_t i = 0; i < values.size(); ++i) any |= values[i] - (line.base + i * stride);
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const uint64_t distance = values[i] - (line.base + i * stride);
+    lowest = std::min(lowest, static_cast<int64_t>(distance));
+    any |= distance;
+  }
+  // Usually no value lies below the line through the first one.
+  if (lowest < 0) {
+    line.base += static_cast<uint64_t>(lowest);
+    any = 0;
+    for (uint64_t i = 0; i < values.size(); ++i) any |= values[i] - (line.base + i * stride);
+  }
   if (any != 0) {
     line.shift = static_cast<uint32_t>(std::countr_zero(any));
     line.width = static_cast<uint32_t>(std::bit_width(any)) - line.shift;
@@ -39,18 +45,20 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
 
 }  // namespace
 
-// The stride of the block: the median difference of neighbours, which a few jumps do not change.
+// The stride of the block: the median difference of neighbours, which a few jumps do not change. A
+// difference that occurs more often than all others together is the median, so it needs no
+// selection.
 uint64_t PackedColumnBuilder::CommonStep() const {
   if (pending_count_ < 2) return 0;
   std::array<uint64_t, PackedColumn::kBlockSize> steps;
-  for (uint32_t i = 1; i < pending_count_; ++i) steps[i - 1] = pending_[i] - pending_[i - 1];
-  // A block on one line is the common case and needs no selection.
-  if (std::all_of(steps.begin(), steps.begin() + pending_count_ - 1,
-                  [&](uint64_t step) { return step == steps[0]; })) {
-    return steps[0];
+  const uint32_t step_count = pending_count_ - 1;
+  for (uint32_t i = 0; i < step_count; ++i) steps[i] = pending_[i + 1] - pending_[i];
+  const auto end = steps.begin() + step_count;
+  for (const uint64_t step : {steps[0], steps[step_count - 1]}) {
+    if (2 * std::count(steps.begin(), end, step) > step_count) return step;
   }
-  const auto middle = steps.begin() + (pending_count_ - 1) / 2;
-  std::nth_element(steps.begin(), middle, steps.begin() + pending_count_ - 1);
+  const auto middle = steps.begin() + step_count / 2;
+  std::nth_element(steps.begin(), middle, end);
   return *middle;
 }
 
