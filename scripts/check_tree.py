@@ -47,8 +47,8 @@ MAY_INCLUDE = {
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/slots": [
-        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm", "load/order",
-        "load/plan", "load/locate", "load/baseline"],
+        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm",
+        "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],

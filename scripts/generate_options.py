@@ -443,7 +443,12 @@ def c_numbers(options):
         call = (f'TakeField("options.{option.name}", from.{option.name}{more}, '
                 f"to.{option.name}));")
         line = f"  LMDBIO_TRY_VOID({call}"
-        lines += [line] if len(line) <= COLUMNS else ["  LMDBIO_TRY_VOID(", f"      {call}"]
+        if len(line) <= COLUMNS:
+            lines.append(line)
+        elif len(call) + 6 <= COLUMNS:
+            lines += ["  LMDBIO_TRY_VOID(", f"      {call}"]
+        else:
+            lines += wrapped(line.strip(), "  ", " " * 28)
     return [*lines, "  return to;", "}"]
 
 

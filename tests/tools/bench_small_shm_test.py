@@ -92,6 +92,20 @@ class BenchSmallShm(unittest.TestCase):
                       "make /dev/shm larger (docker run --shm-size=", "or ask for less"):
             self.assertIn(words, ended.stdout)
 
+    def test_a_window_of_mpi_is_used_on_request(self):
+        words = ("read", "--window-memory", "mpi", "--no-raw", "--repeat", 1)
+        with watched_folder.WatchedFolder(SHARED_MEMORY) as watch:
+            report = bench_program.report(4, *words, "--memory-budget-bytes", 16 << 20,
+                                          self.database)
+            made = [name for name in watch.created() if not name.startswith(MPI_OWN)]
+        self.assertNotEqual(made, [])
+        self.assertEqual(report["runs"][0]["checksum"],
+                         bench_program.report(1, "read", self.database)["runs"][0]["checksum"])
+        outcome = bench_program.run(4, *words, self.database)
+        self.assertNotEqual(outcome.exit_code, 0)
+        self.assertIn("/dev/shm has 67108864 bytes, of which", outcome.errors)
+        self.assertIn("are free; make /dev/shm larger", outcome.errors)
+
     def test_a_rank_that_is_killed_while_it_opens_leaves_nothing(self):
         """No named file is ever created, so no kill can leave one."""
         moments = random.Random(1)

@@ -146,6 +146,11 @@ constexpr ChoiceNumber<load::HugePageUse> kHugePageUseNumbers[] = {
     {LMDBIO_HUGE_PAGES_OFF, load::HugePageUse::kOff},
 };
 
+constexpr ChoiceNumber<load::WindowMemoryUse> kWindowMemoryUseNumbers[] = {
+    {LMDBIO_WINDOW_MEMORY_AUTO, load::WindowMemoryUse::kAuto},
+    {LMDBIO_WINDOW_MEMORY_MPI, load::WindowMemoryUse::kMpi},
+};
+
 constexpr ChoiceNumber<load::JointWalkUse> kJointWalkUseNumbers[] = {
     {LMDBIO_JOINT_WALK_AUTO, load::JointWalkUse::kAuto},
     {LMDBIO_JOINT_WALK_ON, load::JointWalkUse::kOn},
@@ -191,6 +196,8 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LMDBIO_TRY_VOID(TakeField("options.stagger", from.stagger, to.stagger));
   LMDBIO_TRY_VOID(
       TakeField("options.huge_pages", from.huge_pages, kHugePageUseNumbers, to.huge_pages));
+  LMDBIO_TRY_VOID(TakeField("options.window_memory", from.window_memory, kWindowMemoryUseNumbers,
+                            to.window_memory));
   LMDBIO_TRY_VOID(TakeField("options.layout_cache", from.layout_cache, to.layout_cache));
   LMDBIO_TRY_VOID(
       TakeField("options.joint_walk", from.joint_walk, kJointWalkUseNumbers, to.joint_walk));

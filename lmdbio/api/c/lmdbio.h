@@ -164,6 +164,15 @@ enum lmdbio_huge_pages {
   LMDBIO_HUGE_PAGES_OFF = 1
 };
 
+/* The memory that the ranks of a host share. A host with one rank shares none. */
+enum lmdbio_window_memory {
+  /* A file in memory without a name; a window of MPI, with a note, if the system refuses it. */
+  LMDBIO_WINDOW_MEMORY_AUTO = 0,
+  /* A window of MPI. It needs room in /dev/shm, may have small pages, and may stay there if a
+   * rank is killed. */
+  LMDBIO_WINDOW_MEMORY_MPI = 1
+};
+
 /* Whether a page walk reads values along with the leaf pages, in key order and with direct
  * reads, if the file was written in order. */
 enum lmdbio_joint_walk {
@@ -277,6 +286,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   uint32_t stagger;
   /* enum lmdbio_huge_pages. The page size of the memory that batches are read into. */
   int huge_pages;
+  /* enum lmdbio_window_memory. The memory that the ranks of a host share. A host with one rank
+   * shares none. */
+  int window_memory;
   /* The folder that keeps the layout of a walked database for later jobs, with strategy auto,
    * one reader on one host and no provenance. "off": none. NULL: the folder in LMDBIO_CACHE,
    * which may be "off"; else lmdbio in the user's cache folder. */

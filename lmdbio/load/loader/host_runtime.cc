@@ -1,7 +1,5 @@
 #include "lmdbio/load/loader/host_runtime.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -27,31 +25,6 @@ constexpr double kSlowReadSeconds = 0.0003;
 // The distance behind the newest slot up to which window memory is prepared: two slots.
 constexpr uint64_t kPreparedAheadBytes = 16 << 20;
 
-// Systems that allow huge pages of shared memory on request then give them at the first touch.
-void AdviseHugePages(const ranks::SharedMemory& memory, HugePageUse use) {
-  ::madvise(memory.bytes().data(), memory.bytes().size(),
-            use == HugePageUse::kOff ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-}
-
-// Collective over the host. Memory with room for the states of its huge pages behind `size_bytes`.
-Result<std::unique_ptr<ranks::SharedMemory>> AllocatePages(ranks::Group& host, uint64_t size_bytes,
-                                                           HugePageUse use) {
-  LMDBIO_TRY(auto memory,
-             host.AllocateShared(size_bytes + ranks::HugePages::StateBytes(size_bytes)));
-  AdviseHugePages(*memory, use);
-  return memory;
-}
-
-// memory      of AllocatePages
-// size_bytes  as given to it
-// used_bytes  the first bytes of the memory, which large reads fill
-std::unique_ptr<ranks::HugePages> HugePagesOf(const ranks::SharedMemory& memory,
-                                              uint64_t size_bytes, uint64_t used_bytes,
-                                              ranks::HugePageOptions options) {
-  return std::make_unique<ranks::HugePages>(memory.bytes().first(used_bytes),
-                                            memory.bytes().subspan(size_bytes), std::move(options));
-}
-
 }  // namespace
 
 // The order matters. The reading thread must run until all ranks have left, because a rank that is
@@ -65,10 +38,7 @@ HostRuntime::~HostRuntime() {
   }
   reader_.reset();
   locator_.reset();
-  if (all_left) return;
-  for (const auto* memory : {&window_memory_, &layout_memory_, &cache_memory_}) {
-    if (*memory) (*memory)->Abandon();
-  }
+  if (!all_left) memory_.Abandon();
 }
 
 bool HostRuntime::has_layout() const {
@@ -88,25 +58,20 @@ Status HostRuntime::OpenInPlace() {
 Status HostRuntime::OpenWindow() {
   const uint64_t budget_bytes = context_.options.memory_budget_bytes;
   WindowShape shape{context_.member.host->size(), context_.member.reader_count, 0};
-  const uint64_t table_bytes =
-      Window::BytesNeeded(shape) + ranks::HugePages::StateBytes(budget_bytes);
+  const uint64_t table_bytes = Window::BytesNeeded(shape) + LoaderMemory::ExtraBytes(budget_bytes);
   shape.ring_bytes = (budget_bytes - table_bytes) / kStretchAlignBytes * kStretchAlignBytes;
-  Result<std::unique_ptr<ranks::SharedMemory>> memory =
-      AllocatePages(*context_.member.host, Window::BytesNeeded(shape), context_.options.huge_pages);
-  Status allocated;
-  if (memory) {
-    window_memory_ = std::move(*memory);
-  } else {
-    allocated = Fail(std::move(memory).error().Within(
+  Status allocated =
+      memory_.AllocateWindow(*context_.member.host, Window::BytesNeeded(shape), context_.options);
+  if (!allocated) {
+    allocated = Fail(std::move(allocated).error().Within(
         fmt::format("memory_budget_bytes (--memory-budget-bytes) is {}", budget_bytes)));
   }
   LMDBIO_TRY_VOID(ranks::Agree(context_.group, std::move(allocated)));
   if (context_.member.reader_index == 0 && context_.is_first_open &&
-      !window_memory_->note().empty()) {
-    context_.notes.Add(std::string(window_memory_->note()));
+      !memory_.window_note().empty()) {
+    context_.notes.Add(std::string(memory_.window_note()));
   }
-  window_.emplace(window_memory_->bytes(), shape, context_.member.host->rank(),
-                  context_.group.rank());
+  window_.emplace(memory_.window(), shape, context_.member.host->rank(), context_.group.rank());
   return WatchPeers();
 }
 
@@ -125,17 +90,17 @@ Status HostRuntime::WatchPeers() {
 }
 
 // With several readers on a host, the first one finds the layout and the others use it.
-// AllocateShared succeeds on all ranks of a host or on none. So the note and the fallback need no
+// The allocation succeeds on all ranks of a host or on none. So the note and the fallback need no
 // agreement.
 Status HostRuntime::OpenSharedLayout() {
   if (!has_layout() || context_.member.reader_count == 1) return {};
-  Result<std::unique_ptr<ranks::SharedMemory>> memory = context_.member.host->AllocateShared(
-      SharedLayout::BytesNeeded(context_.decision.record_count));
-  if (memory) {
-    layout_memory_ = std::move(*memory);
-    shared_layout_.emplace(layout_memory_->bytes());
+  const Status allocated = memory_.AllocateLayout(
+      *context_.member.host, SharedLayout::BytesNeeded(context_.decision.record_count),
+      context_.options);
+  if (allocated) {
+    shared_layout_.emplace(memory_.layout());
   } else if (context_.member.reader_index == 0) {
-    context_.notes.Add(memory.error().message() + ": every reader keeps a layout of its own");
+    context_.notes.Add(allocated.error().message() + ": every reader keeps a layout of its own");
   }
   return {};
 }
@@ -145,7 +110,7 @@ Result<uint64_t> HostRuntime::LeastMemoryRoom() const {
   const uint64_t room = file::MemoryRoomBytes();
   LMDBIO_TRY(const auto rooms, context_.group.AllGather(std::as_bytes(std::span(&room, 1))));
   uint64_t least = room;
-  for (size_t at = 0; at < rooms.size(); at += sizeof room) {
+  for (size_t at = 0; at < rooms.size(); at += sizeof(uint64_t)) {
     uint64_t other = 0;
     std::memcpy(&other, &rooms[at], sizeof other);
     least = std::min(least, other);
@@ -163,14 +128,13 @@ Status HostRuntime::OpenFileCache() {
   LMDBIO_TRY(const uint64_t room, LeastMemoryRoom());
   const FileCaching caching = KeepingFor(decision, context_.options, room);
   if (caching == FileCaching::kNone) return {};
-  Result<std::unique_ptr<ranks::SharedMemory>> memory = AllocatePages(
+  const Status allocated = memory_.AllocateFileCache(
       *context_.member.host, FileCache::BytesNeeded(decision.snapshot->file_size_bytes),
-      context_.options.huge_pages);
-  if (memory) {
+      context_.options);
+  if (allocated) {
     caching_ = caching;
-    cache_memory_ = std::move(*memory);
   } else if (context_.member.reader_index == 0) {
-    context_.notes.Add(memory.error().message() + ": the file cache is off");
+    context_.notes.Add(allocated.error().message() + ": the file cache is off");
   }
   return {};
 }
@@ -298,9 +262,9 @@ Status HostRuntime::PreparePages() {
   LMDBIO_TRY(parts_.engine,
              file::OpenBlockEngine(context_.file.data_path,
                                    {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
-  if (cache_memory_) {
+  if (caching_ != FileCaching::kNone) {
     parts_.kept = std::make_unique<FileCache>(
-        cache_memory_->bytes(), decision.snapshot->file_size_bytes, options.block_bytes,
+        memory_.file_cache(), decision.snapshot->file_size_bytes, options.block_bytes,
         static_cast<size_t>(context_.member.reader_index),
         static_cast<size_t>(context_.member.reader_count));
   }
@@ -313,23 +277,19 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
   if (context_.options.huge_pages == HugePageUse::kOff || context_.decision.is_in_place) return;
   if (context_.decision.cache == file::CachePolicy::kBuffered) return;
   const CoreList& cores = context_.member.placement.input;
-  window_pages_ = HugePagesOf(
-      *window_memory_, Window::BytesNeeded(window_->shape()), window_->ring().size(),
+  memory_.UseHugeWindow(
+      window_->ring().size(),
       {.ahead_bytes = kPreparedAheadBytes, .ahead_end = limits.wrap_bytes, .cores = cores});
-  parts_.huge.window = window_pages_.get();
-  if (!cache_memory_) return;
+  if (caching_ == FileCaching::kNone) return;
   const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
-  const uint64_t cache_bytes = FileCache::BytesNeeded(file_bytes);
   // A shuffled stream of the whole file soon needs every part of the cache.
   const LoaderOptions& options = context_.options;
   const bool needs_all = options.order == Order::kShuffle && context_.member.is_only_host &&
                          options.num_shards == 1 &&
                          StreamBytes(context_.decision, options) >= file_bytes;
-  cache_pages_ = HugePagesOf(*cache_memory_, cache_bytes, cache_bytes,
-                             {.ahead_bytes = needs_all ? file_bytes : kPreparedAheadBytes,
-                              .ahead_end = file_bytes,
-                              .cores = cores});
-  parts_.huge.cache = cache_pages_.get();
+  memory_.UseHugeFileCache({.ahead_bytes = needs_all ? file_bytes : kPreparedAheadBytes,
+                            .ahead_end = file_bytes,
+                            .cores = cores});
 }
 
 // Does everything of the reader that can fail, so that the ranks can agree before a thread starts.
@@ -344,6 +304,7 @@ Status HostRuntime::PrepareReader() {
                                 window_->ring().size());
   limits.keeping = caching_;
   PrepareHugePages(limits);
+  parts_.huge = memory_.huge();
   parts_.window = &*window_;
   parts_.notes = &context_.notes;
   parts_.guard = &guard;
@@ -391,8 +352,8 @@ std::unique_ptr<BatchSource> HostRuntime::MakeBatches() {
   if (in_place_) {
     parts.in_place = &*in_place_;
     parts.file_bytes = in_place_->map().map().data();
-  } else if (cache_memory_) {
-    parts.file_bytes = cache_memory_->bytes().data();
+  } else if (caching_ != FileCaching::kNone) {
+    parts.file_bytes = memory_.file_cache().data();
   }
   return MakeWindowBatches(parts);
 }

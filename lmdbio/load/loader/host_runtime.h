@@ -27,9 +27,9 @@
 #include "lmdbio/load/locate/shared_layout.h"
 #include "lmdbio/load/reader/slot_reader.h"
 #include "lmdbio/load/slots/in_place_view.h"
+#include "lmdbio/load/slots/loader_memory.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/window.h"
-#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::load {
 
@@ -98,17 +98,13 @@ class HostRuntime {
   void PrepareHugePages(const SlotLimits& limits);
 
   OpenContext context_;
-  ReaderLinks links_;                                   // until locator and reader take them
-  std::unique_ptr<ranks::SharedMemory> layout_memory_;  // only with several readers
-  std::optional<SharedLayout> shared_layout_;           // in layout_memory_
+  ReaderLinks links_;  // until locator and reader take them
+  LoaderMemory memory_;
+  std::optional<SharedLayout> shared_layout_;  // in memory_, only with several readers
   std::unique_ptr<Locator> locator_;
   std::optional<InPlaceView> in_place_;
-  std::unique_ptr<ranks::SharedMemory> window_memory_;
-  std::unique_ptr<ranks::SharedMemory> cache_memory_;
-  std::unique_ptr<ranks::HugePages> window_pages_;  // of a reader, in window_memory_
-  std::unique_ptr<ranks::HugePages> cache_pages_;   // of a reader, in cache_memory_
-  FileCaching caching_ = FileCaching::kNone;        // kNone unless cache_memory_ exists
-  std::optional<Window> window_;                    // in window_memory_
+  FileCaching caching_ = FileCaching::kNone;  // kNone unless memory_ has a file cache
+  std::optional<Window> window_;              // in memory_
   uint64_t whole_bytes_max_ = 0;
   SlotReaderParts parts_;               // until the reader takes them
   std::unique_ptr<SlotReader> reader_;  // after everything that it borrows

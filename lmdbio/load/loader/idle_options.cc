@@ -40,6 +40,7 @@ void AddOfBaseline(const LoaderOptions& options, IdleOptions& idle) {
       {options.queue_depth != defaults.queue_depth, "queue_depth"},
       {options.block_bytes != defaults.block_bytes, "block_bytes"},
       {options.huge_pages != defaults.huge_pages, "huge_pages"},
+      {options.window_memory != defaults.window_memory, "window_memory"},
       {options.on_error != defaults.on_error, "on_error"},
       {options.snapshot != defaults.snapshot, "snapshot"},
   };

@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 34> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -143,6 +143,12 @@ inline constexpr std::array<OptionInfo, 33> kOptionInfos = {{
      "The page size of the memory that batches are read into. auto: Huge pages (2 MiB), as far "
      "as the system has them; a note tells the reason if it has none. off: Small pages. Direct "
      "reads are slower; the memory grows in steps of 4 KiB."},
+    {"window_memory", "window-memory", "auto|mpi", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
+     OptionUnit::kOther,
+     "The memory that the ranks of a host share. A host with one rank shares none. auto: A file "
+     "in memory without a name; a window of MPI, with a note, if the system refuses it. mpi: A "
+     "window of MPI. It needs room in /dev/shm, may have small pages, and may stay there if a "
+     "rank is killed."},
     {"layout_cache", "", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kLoader, OptionUnit::kOther,
      "The folder that keeps the layout of a walked database for later jobs, with strategy auto, "
      "one reader on one host and no provenance. \"off\": none. Empty: the folder in "
@@ -233,6 +239,12 @@ inline constexpr std::array<OptionChoice<HugePageUse>, 2> kHugePageUseChoices = 
 }};
 constexpr const auto& ChoicesOf(HugePageUse) { return kHugePageUseChoices; }
 
+inline constexpr std::array<OptionChoice<WindowMemoryUse>, 2> kWindowMemoryUseChoices = {{
+    {"auto", WindowMemoryUse::kAuto},
+    {"mpi", WindowMemoryUse::kMpi},
+}};
+constexpr const auto& ChoicesOf(WindowMemoryUse) { return kWindowMemoryUseChoices; }
+
 inline constexpr std::array<OptionChoice<JointWalkUse>, 3> kJointWalkUseChoices = {{
     {"auto", JointWalkUse::kAuto},
     {"on", JointWalkUse::kOn},
@@ -274,8 +286,9 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[28], options.cache);
   visit(kOptionInfos[29], options.stagger);
   visit(kOptionInfos[30], options.huge_pages);
-  visit(kOptionInfos[31], options.layout_cache);
-  visit(kOptionInfos[32], options.joint_walk);
+  visit(kOptionInfos[31], options.window_memory);
+  visit(kOptionInfos[32], options.layout_cache);
+  visit(kOptionInfos[33], options.joint_walk);
 }
 // clang-format on
 

@@ -33,6 +33,12 @@ enum class HugePageUse {
   kOff,   // small pages
 };
 
+// The memory that the ranks of a host share (ranks/group/group.h).
+enum class WindowMemoryUse {
+  kAuto,  // a file in memory; a window of MPI if the system refuses it
+  kMpi,   // a window of MPI
+};
+
 // Whether a page walk reads values along with leaf pages (load/locate/walked_source.h).
 enum class JointWalkUse {
   kAuto,  // if single reads of the storage are slow
@@ -114,6 +120,8 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   bool allow_map = true;
   // The page size of the memory that batches are read into.
   HugePageUse huge_pages = HugePageUse::kAuto;
+  // The memory that the ranks of a host share. A host with one rank shares none.
+  WindowMemoryUse window_memory = WindowMemoryUse::kAuto;
 
   // --- Reading
   // The number of ranks of each host that read.

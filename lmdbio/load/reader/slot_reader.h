@@ -31,21 +31,15 @@
 #include "lmdbio/load/reader/slot_source.h"
 #include "lmdbio/load/slots/counters.h"
 #include "lmdbio/load/slots/file_cache.h"
+#include "lmdbio/load/slots/loader_memory.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/slot_finisher.h"
 #include "lmdbio/load/slots/slot_planner.h"
 #include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/load/slots/window.h"
 #include "lmdbio/load/turns/stagger.h"
-#include "lmdbio/ranks/shm/huge_pages.h"
 
 namespace lmdbio::load {
-
-// The preparation of the memory that reads fill. Null: it keeps its pages. Borrowed.
-struct HugeMemory {
-  ranks::HugePages* window = nullptr;
-  ranks::HugePages* cache = nullptr;  // of the file cache
-};
 
 // The use of records in place.
 struct InPlaceUse {

@@ -76,6 +76,13 @@ class Group {
   //         kInternal           MPI failed, with its message
   // Cost: pages are allocated at their first touch, near the rank that touches them
   virtual Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) = 0;
+
+  // Collective. As AllocateShared, in a window of MPI's (MPI_Win_allocate_shared), which needs room
+  // in /dev/shm. The same as AllocateShared in groups without MPI, and of one rank.
+  // Errors: as AllocateShared
+  virtual Result<std::unique_ptr<SharedMemory>> AllocateMpiWindow(uint64_t size_bytes) {
+    return AllocateShared(size_bytes);
+  }
 };
 
 // The ranks `step` places after and before this one, in a cycle of all ranks.

@@ -3,10 +3,13 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/ranks/group/host_memory.h"
+#include "lmdbio/ranks/group/same_size.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 #include "lmdbio/ranks/mpi/mpi_memory.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
@@ -72,6 +75,7 @@ class CommunicatorGroup final : public Group {
   Result<std::unique_ptr<Group>> SplitByHost() override;
   Result<std::unique_ptr<Group>> Split(int color) override;
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
+  Result<std::unique_ptr<SharedMemory>> AllocateMpiWindow(uint64_t size_bytes) override;
 
  private:
   MPI_Comm communicator_;
@@ -125,6 +129,15 @@ Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateShared(uint64_t
   auto memory = AllocateHostMemory(*this, size_bytes);
   if (memory || memory.error().code() != ErrorCode::kUnsupported) return memory;
   return AllocateWindowMemory(communicator_, size_bytes, memory.error().message());
+}
+
+Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateMpiWindow(uint64_t size_bytes) {
+  if (size_ == 1) return AllocateAnonymous(size_bytes);
+  LMDBIO_TRY(const auto bytes, AllGather(std::as_bytes(std::span(&size_bytes, 1))));
+  std::vector<uint64_t> sizes(static_cast<size_t>(size_));
+  std::memcpy(sizes.data(), bytes.data(), bytes.size());
+  LMDBIO_TRY_VOID(CheckSameSize(sizes));
+  return AllocateWindowMemory(communicator_, size_bytes, "");
 }
 
 }  // namespace

@@ -94,10 +94,13 @@ std::string WordsOfNoRoom(uint64_t size_bytes, const Room& room, std::string_vie
   const uint64_t mib = AlignUp(used_bytes + size_bytes + kForMpiBytes, 1 << 20) / (1 << 20);
   const std::string for_docker =
       directory == kUsualDirectory ? fmt::format("docker run --shm-size={}m, or ", mib) : "";
+  const std::string refusal =
+      why_window.empty() ? "" : fmt::format(", and memory outside it is refused ({})", why_window);
   return fmt::format(
-      "{}: {} has {} bytes, of which {} are free, and memory outside it is refused ({}); make {} "
-      "larger ({}mount -o remount,size={}m {}) or ask for less",
-      asked, directory, room.all_bytes, room.free_bytes, why_window, directory, for_docker, mib,
+      "{}: {} has {} bytes, of which {} are free{}; make {} larger ({}mount -o remount,size={}m "
+      "{}) "
+      "or ask for less",
+      asked, directory, room.all_bytes, room.free_bytes, refusal, directory, for_docker, mib,
       directory);
 }
 
@@ -195,7 +198,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateWindowMemory(MPI_Comm communicator
       {.failed = window.code == MPI_SUCCESS ? 0U : 1U, .page_distance = page_distance}));
   return std::make_unique<WindowMemory>(
       window.handle, MutableBytes(window.address + page_distance, size_bytes),
-      fmt::format("shared memory is a window of MPI's: {}", why_window));
+      why_window.empty() ? "" : fmt::format("shared memory is a window of MPI's: {}", why_window));
 }
 
 }  // namespace lmdbio::ranks

@@ -14,11 +14,12 @@
 
 namespace lmdbio::ranks {
 
-// Collective over `communicator`; see Group::AllocateShared. For hosts that refuse
-// AllocateHostMemory, whose memory is better: it needs no room in /dev/shm, never has a name, and
-// may outlive MPI_Finalize.
-// size_bytes  [the same on every rank: AllocateHostMemory has compared the sizes]
-// why_window  the refusal of the host, for the note of the memory and for errors
+// Collective over `communicator`; see Group::AllocateShared. For callers that want a window, and
+// for hosts that refuse AllocateHostMemory, whose memory is better: it needs no room in /dev/shm,
+// never has a name, and may outlive MPI_Finalize.
+// size_bytes  [the same on every rank]
+// why_window  the refusal of the host, for the note of the memory and for errors; empty if the
+//             caller wants a window
 // Requires: the error handler of `communicator` is MPI_ERRORS_RETURN; there are several ranks,
 //           because Open MPI takes the window of a lone rank from malloc, which does not clear it
 // Errors: kResourceExhausted, kInvalidArgument, kInternal, as Group::AllocateShared

@@ -44,6 +44,7 @@ std::vector<IdleCase> AllCases() {
       {"queue_depth", [](auto& o) { o.queue_depth = 9; }, kBaseline},
       {"block_bytes", [](auto& o) { o.block_bytes = 4096; }, kBaseline},
       {"huge_pages", [](auto& o) { o.huge_pages = HugePageUse::kOff; }, kBaseline},
+      {"window_memory", [](auto& o) { o.window_memory = WindowMemoryUse::kMpi; }, kBaseline},
       {"on_error", [](auto& o) { o.on_error = OnError::kSkip; }, kBaseline},
       {"snapshot", [](auto& o) { o.snapshot = SnapshotMode::kPinned; }, kBaseline},
       {"engine", [](auto& o) { o.engine = file::EngineKind::kUring; }, kMapping},

@@ -56,6 +56,7 @@ std::vector<OptionCase> AllCases() {
       {"cache", [](auto& o) { o.cache = file::CachePolicy::kDirect; }, "direct"},
       {"stagger", [](auto& o) { o.stagger = 11; }, 11},
       {"huge_pages", [](auto& o) { o.huge_pages = HugePageUse::kOff; }, "off"},
+      {"window_memory", [](auto& o) { o.window_memory = WindowMemoryUse::kMpi; }, "mpi"},
       {"layout_cache", [](auto& o) { o.layout_cache = "off"; }, "off"},
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; }, "on"},
   };

@@ -1,7 +1,11 @@
 #include "lmdbio/ranks/mpi/mpi_group.h"
 
 #include <array>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 #include "tests/ranks/group/group_checks.h"
@@ -168,6 +172,51 @@ TEST_CASE("MpiStatus has the message of MPI", "[comm]") {
   const Status no_memory = MpiStatus(MPI_ERR_NO_MEM, "MPI_Win_allocate_shared");
   REQUIRE_FALSE(no_memory.has_value());
   CHECK(no_memory.error().code() == ErrorCode::kResourceExhausted);
+}
+
+// The path of the file that is mapped at `address`; "" for memory without a file.
+std::string MappedFileAt(const std::byte* address) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    int path_at = 0;
+    std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &begin, &end,
+                &path_at);
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    if (begin <= at && at < end) return line.substr(static_cast<size_t>(path_at));
+  }
+  return "no map";
+}
+
+TEST_CASE("MpiGroup gives a window of MPI's on request", "[comm]") {
+  const auto world = World();
+  const auto host = world->SplitByHost();
+  REQUIRE(host.has_value());
+  const bool is_alone = (*host)->size() == 1;
+  const auto window = (*host)->AllocateMpiWindow(1 << 20);
+  REQUIRE(window.has_value());
+  CHECK((*window)->note().empty());
+  CHECK((*window)->bytes().size() == 1 << 20);
+  const std::string path = MappedFileAt((*window)->bytes().data());
+  CAPTURE(path);
+  CHECK_FALSE(path.starts_with("/memfd:"));
+  CHECK(path.empty() == is_alone);
+  // All ranks see what the last one writes.
+  if ((*host)->rank() + 1 == (*host)->size()) (*window)->bytes()[4711] = std::byte{42};
+  CHECK((*host)->Barrier().has_value());
+  CHECK((*window)->bytes()[4711] == std::byte{42});
+}
+
+TEST_CASE("A window of MPI's has one size on all ranks", "[comm]") {
+  const auto world = World();
+  const auto host = world->SplitByHost();
+  REQUIRE(host.has_value());
+  if ((*host)->size() == 1) return;
+  const auto window = (*host)->AllocateMpiWindow((*host)->rank() == 0 ? 4096 : 8192);
+  REQUIRE_FALSE(window.has_value());
+  CHECK(window.error().code() == ErrorCode::kInvalidArgument);
 }
 
 // Several pieces of memory at once, and more groups than are alive at a time.

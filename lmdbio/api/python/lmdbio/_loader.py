@@ -81,10 +81,11 @@ class Loader:
                  state: Optional[Dict[str, Any]] = None, num_shards: int = 1, shard_id: int = 0,
                  memory_budget_bytes: int = 256 << 20, keep_bytes: Optional[int] = 0,
                  prefetch_batches: Optional[int] = 0, allow_map: bool = True,
-                 huge_pages: str = "auto", readers_per_host: int = 1, queue_depth: int = 32,
-                 block_bytes: int = 1 << 20, strategy: str = "auto", engine: Optional[str] = None,
-                 placement: Optional[str] = None, cache: Optional[str] = None,
-                 stagger: Optional[int] = 0, joint_walk: str = "auto") -> None:
+                 huge_pages: str = "auto", window_memory: str = "auto", readers_per_host: int = 1,
+                 queue_depth: int = 32, block_bytes: int = 1 << 20, strategy: str = "auto",
+                 engine: Optional[str] = None, placement: Optional[str] = None,
+                 cache: Optional[str] = None, stagger: Optional[int] = 0,
+                 joint_walk: str = "auto") -> None:
         """Opens the database and begins to read.
 
         path                 A directory with data.mdb, or a data file.
@@ -170,6 +171,11 @@ class Loader:
                              pages (2 MiB), as far as the system has them; a note tells the reason
                              if it has none. "off": Small pages. Direct reads are slower; the memory
                              grows in steps of 4 KiB.
+        window_memory        The memory that the ranks of a host share. A host with one rank shares
+                             none. "auto": A file in memory without a name; a window of MPI, with a
+                             note, if the system refuses it. "mpi": A window of MPI. It needs room
+                             in /dev/shm, may have small pages, and may stay there if a rank is
+                             killed.
 
         Reading:
         readers_per_host     The number of ranks of each host that read.
@@ -215,9 +221,9 @@ class Loader:
             state=state, num_shards=num_shards, shard_id=shard_id,
             memory_budget_bytes=memory_budget_bytes, keep_bytes=keep_bytes,
             prefetch_batches=prefetch_batches, allow_map=allow_map, huge_pages=huge_pages,
-            readers_per_host=readers_per_host, queue_depth=queue_depth, block_bytes=block_bytes,
-            strategy=strategy, engine=engine, placement=placement, cache=cache, stagger=stagger,
-            joint_walk=joint_walk))
+            window_memory=window_memory, readers_per_host=readers_per_host, queue_depth=queue_depth,
+            block_bytes=block_bytes, strategy=strategy, engine=engine, placement=placement,
+            cache=cache, stagger=stagger, joint_walk=joint_walk))
     # End generated Loader.
 
     def _begin(self, path: Union[str, os.PathLike], batch_size: Optional[int],

@@ -49,6 +49,7 @@ class Options(ctypes.Structure):
         ("cache", ctypes.c_char_p),
         ("stagger", ctypes.c_uint32),
         ("huge_pages", ctypes.c_int),
+        ("window_memory", ctypes.c_int),
         ("layout_cache", ctypes.c_char_p),
         ("joint_walk", ctypes.c_int),
     ]
@@ -117,6 +118,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "cache": ("name", {"buffered": 0, "direct": 1, "mixed": 2}, None),
     "stagger": ("number", {}, 0),
     "huge_pages": ("enum", {"auto": 0, "off": 1}, "auto"),
+    "window_memory": ("enum", {"auto": 0, "mpi": 1}, "auto"),
     "layout_cache": ("text", {}, ""),
     "joint_walk": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
 }
