@@ -31,14 +31,16 @@ std::optional<uint64_t> NumberIn(const std::filesystem::path& path) {
 }
 
 // The bytes that one control group leaves: its limit minus its memory other than cached files. The
-// kernel can drop cached files at any time.
+// kernel can drop cached files at any time, but not shared memory, which it counts among them.
 std::optional<uint64_t> RoomOfGroup(const std::filesystem::path& group, const char* limit_name,
                                     const char* current_name, const char* file_name) {
   const auto limit = NumberIn(group / limit_name);
   if (!limit) return std::nullopt;
   const uint64_t current = NumberIn(group / current_name).value_or(0);
-  const uint64_t files = ValueOf((group / "memory.stat").string(), file_name).value_or(0);
-  const uint64_t fixed = current - std::min(current, files);
+  const std::string counts = (group / "memory.stat").string();
+  const uint64_t files = ValueOf(counts, file_name).value_or(0);
+  const uint64_t shared = std::min(files, ValueOf(counts, "shmem").value_or(0));
+  const uint64_t fixed = current - std::min(current, files - shared);
   return *limit - std::min(*limit, fixed);
 }
 

@@ -54,8 +54,17 @@ Status HostRuntime::OpenInPlace() {
   return {};
 }
 
-// The window gets all of the memory budget that its own tables leave.
+// The free memory of the host, as its first rank sees it: all readers of a host must have the same.
+Result<uint64_t> HostRuntime::MemoryRoomOfHost() const {
+  uint64_t room = file::MemoryRoomBytes();
+  LMDBIO_TRY_VOID(context_.member.host->Broadcast(0, std::as_writable_bytes(std::span(&room, 1))));
+  return room;
+}
+
+// The window gets all of the memory budget that its own tables leave. Memory is used only as far as
+// the slots need it.
 Status HostRuntime::OpenWindow() {
+  LMDBIO_TRY(room_bytes_, MemoryRoomOfHost());
   const uint64_t budget_bytes = context_.options.memory_budget_bytes;
   WindowShape shape{context_.member.host->size(), context_.member.reader_count, 0};
   const uint64_t table_bytes = Window::BytesNeeded(shape) + LoaderMemory::ExtraBytes(budget_bytes);
@@ -107,9 +116,8 @@ Status HostRuntime::OpenSharedLayout() {
 
 // The free memory of the host that has the least of it.
 Result<uint64_t> HostRuntime::LeastMemoryRoom() const {
-  const uint64_t room = file::MemoryRoomBytes();
-  LMDBIO_TRY(const auto rooms, context_.group.AllGather(std::as_bytes(std::span(&room, 1))));
-  uint64_t least = room;
+  LMDBIO_TRY(const auto rooms, context_.group.AllGather(std::as_bytes(std::span(&room_bytes_, 1))));
+  uint64_t least = room_bytes_;
   for (size_t at = 0; at < rooms.size(); at += sizeof(uint64_t)) {
     uint64_t other = 0;
     std::memcpy(&other, &rooms[at], sizeof other);
@@ -292,6 +300,24 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
                             .cores = cores});
 }
 
+SlotLimits HostRuntime::LimitsOfSlots() const {
+  SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule,
+                                context_.member.host->size(), context_.member.ranks.rank_count,
+                                window_->ring().size());
+  limits.keeping = caching_;
+  if (context_.decision.is_in_place) return limits;
+  const uint64_t wanted_bytes = limits.wrap_bytes;
+  LimitToRoom(room_bytes_, limits);
+  if (limits.wrap_bytes < wanted_bytes && context_.member.reader_index == 0 &&
+      context_.is_first_open) {
+    context_.notes.Add(
+        fmt::format("this host has {} bytes of free memory, so at most {} bytes are read ahead in "
+                    "place of {}",
+                    room_bytes_, limits.wrap_bytes, wanted_bytes));
+  }
+  return limits;
+}
+
 // Does everything of the reader that can fail, so that the ranks can agree before a thread starts.
 Status HostRuntime::PrepareReader() {
   if (!context_.member.is_reader()) return {};
@@ -299,10 +325,7 @@ Status HostRuntime::PrepareReader() {
   LMDBIO_TRY(const file::Database database, context_.file.FindDatabase(context_.options));
   LMDBIO_TRY(locator_, MakeLocator(database));
   LMDBIO_TRY_VOID(PreparePages());
-  SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule,
-                                context_.member.host->size(), context_.member.ranks.rank_count,
-                                window_->ring().size());
-  limits.keeping = caching_;
+  const SlotLimits limits = LimitsOfSlots();
   PrepareHugePages(limits);
   parts_.huge = memory_.huge();
   parts_.window = &*window_;

@@ -86,7 +86,9 @@ class HostRuntime {
   Status WatchPeers();
   Status OpenSharedLayout();
   Status OpenFileCache();
+  Result<uint64_t> MemoryRoomOfHost() const;
   Result<uint64_t> LeastMemoryRoom() const;
+  SlotLimits LimitsOfSlots() const;
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
   std::unique_ptr<Locator> MakeScan(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
@@ -100,6 +102,7 @@ class HostRuntime {
   OpenContext context_;
   ReaderLinks links_;  // until locator and reader take them
   LoaderMemory memory_;
+  uint64_t room_bytes_ = 0;  // the free memory of the host, before the first allocation
   std::optional<SharedLayout> shared_layout_;  // in memory_, only with several readers
   std::unique_ptr<Locator> locator_;
   std::optional<InPlaceView> in_place_;

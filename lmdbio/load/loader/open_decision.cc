@@ -357,18 +357,25 @@ StaggerOptions StaggerFor(const LoaderOptions& options, uint64_t reader_count) {
 
 namespace {
 
+// The bytes of four groups. A tenth more leaves room for batches above the mean.
+double FourGroups(double group_bytes) { return 4.4 * group_bytes; }
+
 // Makes slots smaller, and reuses their memory sooner.
+void LimitWrap(uint64_t bytes, SlotLimits& limits) {
+  limits.wrap_bytes = bytes;
+  limits.target_bytes = std::min(limits.target_bytes, bytes / 4);
+  limits.scattered_bytes_max = std::min(limits.scattered_bytes_max, bytes / 2);
+}
+
 void LimitReadAhead(const LoaderOptions& options, const Schedule& schedule, double group_bytes,
                     SlotLimits& limits) {
   const double groups =
       static_cast<double>(options.prefetch_batches) / static_cast<double>(schedule.group_batches());
-  // One more batch or group is in use by the ranks. A tenth more leaves room for batches above the
-  // mean.
-  const double bytes = 1.1 * group_bytes * std::max(4.0, groups + 1);
-  if (bytes >= static_cast<double>(limits.wrap_bytes)) return;
-  limits.wrap_bytes = static_cast<uint64_t>(bytes);
-  limits.target_bytes = std::min(limits.target_bytes, limits.wrap_bytes / 4);
-  limits.scattered_bytes_max = std::min(limits.scattered_bytes_max, limits.wrap_bytes / 2);
+  // One more batch or group is in use by the ranks.
+  const double bytes = std::max(FourGroups(group_bytes), 1.1 * group_bytes * (groups + 1));
+  if (bytes < static_cast<double>(limits.wrap_bytes)) {
+    LimitWrap(static_cast<uint64_t>(bytes), limits);
+  }
 }
 
 }  // namespace
@@ -404,7 +411,7 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   // At least four batches or groups: one in use, one ready and two in flight, so that the storage
   // is busy at the end of each of them.
   const auto four_groups =
-      static_cast<uint64_t>(std::min(4.4 * group_bytes, static_cast<double>(ring_bytes)));
+      static_cast<uint64_t>(std::min(FourGroups(group_bytes), static_cast<double>(ring_bytes)));
   limits.wrap_bytes = std::min(ring_bytes, std::max(four_groups, slots_in_use * slot_bytes));
   if (composition.read_sizing == ReadSizing::kFromBudget) {
     limits.target_bytes = ChunkBytes(ring_bytes, facts.read_cost);
@@ -412,6 +419,15 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   }
   if (options.prefetch_batches > 0) LimitReadAhead(options, schedule, group_bytes, limits);
   return limits;
+}
+
+void LimitToRoom(uint64_t room_bytes, SlotLimits& limits) {
+  const double four_groups = FourGroups(static_cast<double>(limits.group_bytes));
+  const uint64_t bytes = std::max(room_bytes / 2, static_cast<uint64_t>(four_groups));
+  if (bytes >= limits.wrap_bytes) return;
+  LimitWrap(bytes, limits);
+  // Slots that grow use all of the window memory.
+  limits.scattered_bytes_max = 0;
 }
 
 ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,

@@ -104,6 +104,10 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                      const Schedule& schedule, int local_count, int rank_count,
                      uint64_t ring_bytes);
 
+// Makes slots smaller, and reuses their memory sooner, so that the readers of a host need about
+// half of its free memory. A single batch may need more.
+void LimitToRoom(uint64_t room_bytes, SlotLimits& limits);
+
 // limits, reader_count  of the host
 ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,
                                const file::Snapshot& snapshot, const SlotLimits& limits,

@@ -41,6 +41,9 @@ TEST_CASE("MemoryRoomBytes returns the smallest limit", "[io][room]") {
   Write(root / "job/memory.current", "10000\n");
   Write(root / "job/memory.stat", "anon 6000\nfile 4000\n");
   CHECK(MemoryRoomBytes(files) == 34'000);
+  // Shared memory counts among the files, and cannot be dropped.
+  Write(root / "job/memory.stat", "anon 6000\nfile 4000\nshmem 1000\n");
+  CHECK(MemoryRoomBytes(files) == 33'000);
   Write(root / "job/step/memory.max", "5000\n");
   Write(root / "job/step/memory.current", "9000\n");
   CHECK(MemoryRoomBytes(files) == 0);

@@ -128,6 +128,28 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
   }
 }
 
+TEST_CASE("A host with little free memory gets small slots", "[loader][slots]") {
+  SlotLimits limits;
+  limits.ring_bytes = 256 << 20;
+  limits.wrap_bytes = 64 << 20;
+  limits.target_bytes = 8 << 20;
+  limits.scattered_bytes_max = 100 << 20;
+  limits.group_bytes = 1 << 20;
+  const SlotLimits plenty = limits;
+  LimitToRoom(uint64_t{128} << 20, limits);
+  CHECK(limits.wrap_bytes == plenty.wrap_bytes);
+  CHECK(limits.scattered_bytes_max == plenty.scattered_bytes_max);
+  LimitToRoom(20 << 20, limits);
+  CHECK(limits.wrap_bytes == 10 << 20);
+  CHECK(limits.target_bytes == (10 << 20) / 4);
+  CHECK(limits.scattered_bytes_max == 0);
+  CHECK(limits.ring_bytes == plenty.ring_bytes);
+  // Four groups must fit in any case.
+  LimitToRoom(0, limits);
+  CHECK(limits.wrap_bytes >= 4 * limits.group_bytes);
+  CHECK(limits.wrap_bytes < 5 * limits.group_bytes);
+}
+
 TEST_CASE("A slot plans no record of a scattered database more often than once an epoch",
           "[loader][slots]") {
   // 24 MB: more than a first filling, less than a scattered slot may hold.
