@@ -122,8 +122,8 @@ Status BlockFile::OpenDirect() {
 }
 
 void BlockFile::Announce(std::span<const BlockRead> blocks) const {
-  if (reads_ahead_ || is_direct()) return;
-  // Joins blocks that are adjacent in the file; a single block needs no announcement.
+  if (is_direct()) return;
+  // Joins blocks that are adjacent in the file. A single small block needs no announcement.
   for (size_t i = 0; i < blocks.size();) {
     const uint64_t begin = blocks[i].offset;
     uint64_t end = begin + blocks[i].destination.size();
@@ -132,7 +132,8 @@ void BlockFile::Announce(std::span<const BlockRead> blocks) const {
       end += blocks[i + count++].destination.size();
     }
     i += count;
-    for (uint64_t at = begin; count > 1 && at < end; at += kAnnounceStepBytes) {
+    if (count == 1 && end - begin <= kAnnounceStepBytes) continue;
+    for (uint64_t at = begin; at < end; at += kAnnounceStepBytes) {
       ::posix_fadvise(buffered_fd_.get(), static_cast<off_t>(at),
                       static_cast<off_t>(std::min(kAnnounceStepBytes, end - at)),
                       POSIX_FADV_WILLNEED);

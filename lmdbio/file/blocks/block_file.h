@@ -65,8 +65,9 @@ class BlockFile {
   // Errors: kCorruption  the block ends beyond the largest file offset
   Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
 
-  // Announces adjacent blocks to the kernel, which then requests them from storage together. Does
-  // nothing if the kernel reads ahead, for single blocks and for direct reads.
+  // Announces blocks to the kernel, which then requests them from storage together, in file order.
+  // Its own read-ahead does neither for a large block, nor for small blocks that several threads
+  // read. Does nothing for a small block alone and for direct reads.
   void Announce(std::span<const BlockRead> blocks) const;
 
   // Records that a direct read was refused. All later reads are buffered, and a note reports it.

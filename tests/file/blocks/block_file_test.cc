@@ -2,12 +2,18 @@
 // Method: the parts must tile the block; the largest possible part must be direct.
 #include "lmdbio/file/blocks/block_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/io/cache_probe.h"
+#include "tests/file/blocks/engine_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
@@ -100,6 +106,46 @@ TEST_CASE("SplitBlock divides a block that is too large for one read", "[io][blo
     SplitBlock(block, std::nullopt, parts);
     CHECK(DirectBytes(block, parts, {}) == 0);
     CHECK(parts.size() == 4);
+  }
+}
+
+// Oracle: the kernel's count of cached pages of the file.
+TEST_CASE("Announced blocks come into the page cache without a read", "[io][block-file]") {
+  constexpr uint64_t kBytes = 8 << 20;
+  for (const bool reads_ahead : {false, true}) {
+    INFO((reads_ahead ? "may read ahead" : "must not read ahead"));
+    const EngineFile file(kBytes);
+    const UniqueFd fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC));
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    if (ProbeCache(file.path())->share > 0) {
+      WARN("this file system cannot drop the cached pages of a file");
+      return;
+    }
+    EngineOptions options{EngineKind::kPread, CachePolicy::kBuffered, 1, {}};
+    options.reads_ahead = reads_ahead;
+    const auto blocks = BlockFile::Open(file.path(), options);
+    REQUIRE(blocks);
+    std::vector<std::byte> memory(kBytes);
+    const auto block = [&](uint64_t offset, uint64_t length_bytes) {
+      return BlockRead{offset, MutableBytes(memory).subspan(offset, length_bytes), 0};
+    };
+    // A large block alone, small ones that follow each other, and a small one alone.
+    const Extent large{1 << 20, 1 << 20};
+    const Extent small{4 << 20, 3 * 4096};
+    const Extent alone{6 << 20, 4096};
+    const std::vector<BlockRead> reads = {
+        block(large.offset, large.length_bytes), block(small.offset, 4096),
+        block(small.offset + 4096, 4096), block(small.offset + 8192, 4096),
+        block(alone.offset, alone.length_bytes)};
+    (*blocks)->Announce(reads);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto is_there = [&](const Extent& extent) { return IsCached(fd.get(), kBytes, extent); };
+    while (!(is_there(large) && is_there(small)) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    CHECK(is_there(large));
+    CHECK(is_there(small));
+    CHECK_FALSE(is_there(alone));
   }
 }
 
