@@ -158,15 +158,21 @@ def faster(key, data, new, others, paper, shapes, tolerance=1.0):
                  lambda ratio: ratio > 1 if tolerance == 1.0 else ratio * tolerance >= 1)
 
 
-def in_order(key, data, shape, paper):
-    """The claim that each strategy of the dissertation reads faster than the one before it."""
-    names = [name for name in DISSERTATION if data.has(name, shape)]
-    steps = [(f"`{new}`", data.seconds(old, shape) / data.seconds(new, shape))
-             for old, new in zip(names, names[1:])]
-    return Claim(key, paper,
-                 f"at {name_of(shape)}, the read time of each strategy divided by that of the next "
-                 f"one is above 1: {', '.join(f'`{name}`' for name in names)}",
+def in_order_at(key, data, places, criterion, paper):
+    """The claim that each of [(strategy, place)] reads faster than the one before it."""
+    places = [(name, place) for name, place in places if data.has(name, place)]
+    steps = [(f"`{new[0]}`", data.seconds(*old) / data.seconds(*new))
+             for old, new in zip(places, places[1:])]
+    names = ", ".join(f"`{name}`" for name, _ in places)
+    return Claim(key, paper, f"{criterion}, the read time of each strategy divided by that of the "
+                             f"next one is above 1: {names}",
                  [(where, f"{ratio:.2f}", ratio > 1) for where, ratio in steps])
+
+
+def in_order(key, data, shape, paper):
+    """The claim for the strategies of the dissertation, in the order of its chapters."""
+    return in_order_at(key, data, [(name, shape) for name in DISSERTATION],
+                       f"at {name_of(shape)}", paper)
 
 
 def several(shapes):

@@ -12,6 +12,7 @@ RANKS_OF_READERS = 4       # ranks of each host that share the reading
 READERS_OF_A_HOST = (1, 2, 4)
 GROUP_BATCHES = 4          # batches that a reader serves from one chunk
 SEEK_STRIPES = 4
+SEEK_TOKENS = (1, 2, 4)    # readers that read at a time
 
 # Figure 5.1: the sizes of a read, and the ways to read with the number of reads in flight.
 BLOCK_BYTES = tuple(4096 << (4 * step) for step in range(4)) + (256 << 20, 1 << 30)
@@ -115,13 +116,29 @@ def chunked(options):
             for hosts in few(options.hosts)[-2:] for order, words in orders.items()]
 
 
+def chunks(hosts, tokens=None):
+    """The place of seeking where one chunk of a reader serves all batches."""
+    return f"{hosts}x1 chunked" + (f", {tokens} at a time" if tokens else "")
+
+
 def seeking(options):
-    """The most hosts, and one host whose ranks all read. Some hosts are only watched."""
+    """The most hosts, and one host whose ranks all read. Some hosts are only watched. Coalescing
+    joins several iterations (5.2.3), so it is also measured with chunks of all of them; then
+    staggering with several numbers of tokens, of which the best one counts (5.2.4)."""
     *some, many = _shapes(few(options.hosts)[-2:], options.batch, options.iterations,
                           (*DISSERTATION, "auto"))
+    jobs = [*(dataclasses.replace(job, is_timed=False) for job in some), many]
+    words = ("--order", "chunked", "--group-batches", options.iterations)
+    jobs.append(dataclasses.replace(many, variant=chunks(many.hosts), words=words,
+                                    strategies=("lmdb", PROV, COAL, "auto")))
+    for tokens in SEEK_TOKENS:
+        if tokens < many.hosts:
+            jobs.append(dataclasses.replace(many, variant=chunks(many.hosts, tokens),
+                                            words=(*words, "--stagger", tokens),
+                                            strategies=(STAG,)))
     alone = Job((1, RANKS_OF_READERS), 1, RANKS_OF_READERS, options.batch, options.iterations,
                 ("lmdb", COAL, STAG), ("--readers-per-host", RANKS_OF_READERS))
-    return [*(dataclasses.replace(job, is_timed=False) for job in some), many, alone]
+    return [*jobs, alone]
 
 
 SERIES_OF = {one.name: one for one in (

@@ -26,6 +26,7 @@ import reproduction_claims as claims_of  # noqa: E402
 import reproduction_figures  # noqa: E402
 import reproduction_hosts  # noqa: E402
 import reproduction_series  # noqa: E402
+import reproduction_series_figures  # noqa: E402
 from reproduction_claims import COAL, DISSERTATION, STAG  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "reproduce"
@@ -96,6 +97,17 @@ class Jobs(unittest.TestCase):
             for is_direct in (False, True):
                 self.assertGreaterEqual(reproduction_series.bytes_of_run(size, is_direct), size)
 
+    def test_chunks_and_tokens_on_seeking_storage(self):
+        jobs = {job.variant: job for job in reproduction_series.seeking(DEFAULTS)}
+        self.assertEqual(set(jobs), {(4, 1), (16, 1), (1, 4), "16x1 chunked"}
+                         | {f"16x1 chunked, {tokens} at a time" for tokens in (1, 2, 4)})
+        self.assertEqual([shape for shape, job in jobs.items() if not job.is_timed], [(4, 1)])
+        self.assertEqual(jobs["16x1 chunked, 2 at a time"].words,
+                         ("--order", "chunked", "--group-batches", 32, "--stagger", 2))
+        two = argparse.Namespace(**vars(DEFAULTS) | {"hosts": [1, 2]})
+        self.assertEqual([str(job.variant) for job in reproduction_series.seeking(two)][-2:],
+                         ["2x1 chunked, 1 at a time", "(1, 4)"])
+
     def test_each_name_has_a_section_and_minutes(self):
         for name in reproduction_figures.NAMES:
             if name not in reproduction_figures.NEEDS:
@@ -123,9 +135,15 @@ class Criteria(unittest.TestCase):
         times = dict(zip(DISSERTATION, (20, 18, 16, 14, 12, coal_s, stag_s)))
         runs = [made_up(name, 16, 1, seconds, variant=[16, 1]) for name, seconds in times.items()]
         runs += [made_up(name, 1, 4, seconds, variant=[1, 4]) for name, seconds in times.items()]
+        chunks = reproduction_series.chunks
+        runs.append(made_up(COAL, 16, 1, coal_s, variant=chunks(16)))
+        runs += [made_up(STAG, 16, 1, seconds, variant=chunks(16, tokens))
+                 for tokens, seconds in ((1, 2 * stag_s), (2, stag_s), (4, 1.5 * stag_s))]
         seeks = [{"variant": [hosts, 1], "strategy": name, "pieces": 1000, "seeks": 20 * hosts,
                   "bytes": MIB, "requests": 8, "jump_bytes_mean": 0}
                  for hosts in (4, 16) for name in DISSERTATION]
+        seeks += [seeks[0] | {"variant": place, "strategy": name, "seeks": 320}
+                  for place, name in ((chunks(16), COAL), (chunks(16, 2), STAG))]
         return verdicts_of(results_of({"seeking": runs}, seeks=seeks), "seeking")
 
     def test_staggering_must_take_two_thirds_of_the_time(self):
@@ -254,10 +272,11 @@ class Series(unittest.TestCase):
         _, report = self.succeed("--figures", "seeking,5.1.1")
         results = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
         runs = results["series"]["seeking"]
-        self.assertEqual({tuple(run["variant"]) for run in runs}, {(2, 1), (1, 4)})
+        places = {(2, 1), (1, 4), "2x1 chunked", "2x1 chunked, 1 at a time"}
+        self.assertEqual(set(map(reproduction_series_figures.place_of, runs)), places)
         self.assertTrue(all(run["raw_fraction"] > 0 for run in runs))
-        self.assertEqual({tuple(one["variant"]) for one in results["seeks"]},
-                         {(1, 1), (2, 1), (1, 4)})
+        self.assertEqual(set(map(reproduction_series_figures.place_of, results["seeks"])),
+                         places | {(1, 1)})
         for one in results["seeks"]:
             self.assertTrue(0 < one["seeks"] <= one["pieces"], one)
         self.assertIn("a seek takes 1 ms", report)
