@@ -14,8 +14,9 @@ constexpr uint64_t kStraysMax = 8;
 // A tree page may lie between any two records, so equally many records may take one or two pages
 // more.
 constexpr double kPagesOfDoubt = 2;
-// The observed least and greatest numbers may be exceeded, by this share of the distance.
-constexpr double kPageShareOfDoubt = 1.0 / 64;
+// Tree pages may exceed the observed numbers, by this share of the distance in pages or in records,
+// whichever is less: small records share the pages, and large ones need no more tree pages.
+constexpr double kShareOfDoubt = 1.0 / 64;
 
 }  // namespace
 
@@ -41,7 +42,7 @@ void ContiguousRangeFinder::Add(RecordIndex record, PageSpan pages) {
   if (current_.record_count > longest_.record_count) longest_ = current_;
 }
 
-void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) {
+void PageGuess::Learn(const ContiguousRangeFinder& values) {
   const uint64_t count = values.stretch_record_count();
   if (count == 0) return;
   // Most values are strays, so distance predicts nothing.
@@ -54,10 +55,6 @@ void PageGuess::Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes) 
   }
   pages_per_record_min_ = std::min(pages_per_record_min_, per_record);
   pages_per_record_max_ = std::max(pages_per_record_max_, per_record);
-  // LMDB allocates a leaf page before the values of its nodes. A guess may begin at the last node
-  // of a leaf. So the leaf page may lie before the guessed values by the pages of all values of its
-  // nodes.
-  lead_pages_ = static_cast<double>(leaf_nodes) * pages_per_record_max_;
   last_ = {values.first_record().value + count, pages.end};
 }
 
@@ -76,20 +73,18 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   if (!first_ || count == 0) return {};
   const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
   const double page_count = static_cast<double>(file_pages_);
-  const auto doubt = [](double pages) {
-    return kPagesOfDoubt + kPageShareOfDoubt * std::abs(pages);
+  const auto doubt = [](double records, double pages) {
+    return kPagesOfDoubt + kShareOfDoubt * std::min(std::abs(records), std::abs(pages));
   };
   const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
   const double end = begin + static_cast<double>(count);
   const double low = begin * (begin >= 0 ? pages_per_record_min_ : pages_per_record_max_);
   const double high = end * (end >= 0 ? pages_per_record_max_ : pages_per_record_min_);
-  // A cursor that continues at the known record has the leaf page already.
-  const double lead = begin == 0 ? 0 : lead_pages_;
   const auto page = [&](double pages) {
     return static_cast<uint64_t>(
         std::clamp(static_cast<double>(from.place) + pages, 0.0, page_count));
   };
-  return {page(std::floor(low - doubt(low) - lead)), page(std::ceil(high + doubt(high)))};
+  return {page(std::floor(low - doubt(begin, low))), page(std::ceil(high + doubt(end, high)))};
 }
 
 }  // namespace lmdbio::load

@@ -3,8 +3,8 @@
 //
 // In a database that was loaded in key order, consecutive records take similar numbers of pages.
 // The guess keeps the least and the greatest number of pages for a record. The next records lie
-// between the pages that these two numbers predict. The leaf page of the first record may lie
-// before its value, by up to the values of one leaf page.
+// between the pages that these two numbers predict. Their leaf pages may lie elsewhere
+// (leaf_peek.h).
 //
 // The dissertation predicts pages for an iteration. This class predicts pages for a record, so that
 // shares of any size can be guessed.
@@ -71,9 +71,7 @@ class PageGuess {
 
   // Takes the pages of consecutive records. If most of them are strays, the database was not loaded
   // in order, and nothing is guessed until a later call finds ranges again.
-  // leaf_nodes  the greatest number of nodes of a leaf page seen so far; 0 if the values are on the
-  //             leaf pages themselves
-  void Learn(const ContiguousRangeFinder& values, uint64_t leaf_nodes);
+  void Learn(const ContiguousRangeFinder& values);
 
   // The pages in which records [first, first + count) probably lie; empty without a guess.
   PageSpan Guess(RecordIndex first, uint64_t count) const;
@@ -84,7 +82,6 @@ class PageGuess {
   RecordAnchor last_;                  // behind the last record that was seen
   double pages_per_record_min_ = 0;
   double pages_per_record_max_ = 0;
-  double lead_pages_ = 0;  // the distance of a leaf page before its last value
 };
 
 }  // namespace lmdbio::load

@@ -58,7 +58,6 @@ void LocationTally::Add(RecordIndex record, const file::RecordLocation& location
   const PageSpan value{location.value.offset / page_bytes_, (end + page_bytes_ - 1) / page_bytes_};
   values_.Add(record, value);
   if (value.begin == location.leaf.value) return;  // the value is on the leaf page
-  leaf_nodes_ = std::max<uint64_t>(leaf_nodes_, location.node + 1);
   pages_.Count(value);
 }
 
@@ -122,8 +121,7 @@ void SpeculativeFetch::Await() {
 
 void SpeculativeFetch::Learn(const LocationTally& tally, RecordIndex last) {
   if (!leaves_.empty()) peek_.Learn(last, tally.last_leaf());
-  leaf_nodes_ = std::max(leaf_nodes_, tally.leaf_nodes());
-  guess_.Learn(tally.values(), leaf_nodes_);
+  guess_.Learn(tally.values());
 }
 
 void SpeculativeFetch::EndGroup() {

@@ -66,8 +66,6 @@ class LocationTally {
   void Add(RecordIndex record, const file::RecordLocation& location);
 
   const ContiguousRangeFinder& values() const { return values_; }
-  // The greatest number of nodes of a leaf page whose values lie outside of it, as far as seen.
-  uint64_t leaf_nodes() const { return leaf_nodes_; }
   PageNo last_leaf() const { return last_leaf_; }
 
  private:
@@ -75,7 +73,6 @@ class LocationTally {
   FetchedPages& pages_;
   PageNo last_leaf_;
   ContiguousRangeFinder values_;
-  uint64_t leaf_nodes_ = 0;
 };
 
 // Threads: one at a time; the counters from any thread.
@@ -110,7 +107,6 @@ class SpeculativeFetch {
   uint64_t page_bytes_;
   PageGuess guess_;
   LeafPeek peek_;
-  uint64_t leaf_nodes_ = 0;         // the maximum of all tallies
   FetchedPages fetched_;            // of the group at hand
   Extent expected_;                 // the guess by distance, in bytes
   std::span<const PageNo> leaves_;  // that probably name the records of the group

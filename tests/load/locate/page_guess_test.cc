@@ -60,23 +60,20 @@ TEST_CASE("A guess holds the next records of a reader, of several that take turn
       needed += value.page_count();
     }
     if (batch >= 2) guessed_pages += guessed.page_count();
-    guess.Learn(file.Found(first, share), 150);
+    guess.Learn(file.Found(first, share));
   }
-  CHECK(missed == 0);
-  // The uncertainty grows with the distance. The leaf page may lie before its values.
-  const double batches =
-      static_cast<double>(needed) / static_cast<double>(share * (least + most)) * 2;
-  const double lead = 150.0 * static_cast<double>(most) * batches;
+  // Shares of records of different sizes may exceed all shares before them.
+  CHECK(missed <= (least == most ? 0 : needed / 500));
+  // The uncertainty grows with the distance.
   CHECK(static_cast<double>(guessed_pages) <
-        static_cast<double>(needed) * (1.2 + 0.25 * static_cast<double>(readers)) + 2 * lead +
-            1000);
+        static_cast<double>(needed) * (1.2 + 0.25 * static_cast<double>(readers)) + 1000);
 }
 
 TEST_CASE("A guess finds the start again, and ends with the file", "[loader][guess]") {
   const OrderedFile file(1000, 3, 3, 1);
   PageGuess guess(file.page_count);
-  guess.Learn(file.Found(0, 100), 0);
-  guess.Learn(file.Found(900, 100), 0);
+  guess.Learn(file.Found(0, 100));
+  guess.Learn(file.Found(900, 100));
   CHECK(guess.Guess({1000}, 100).end == file.page_count);
   const PageSpan again = guess.Guess({100}, 10);
   CHECK(again.begin <= file.values[100].begin);
@@ -86,15 +83,18 @@ TEST_CASE("A guess finds the start again, and ends with the file", "[loader][gue
   CHECK(PageGuess(100).Guess({5}, 10).page_count() == 0);
 }
 
-// If a share continues where the last one ended, its leaf page was fetched with the last one.
-TEST_CASE("A reader that goes on where it ended fetches nothing before that", "[loader][guess]") {
+// The values of a leaf page fill 7,350 pages here, and a guess must not hold those of other shares.
+TEST_CASE("A guess of large values begins near the first of them", "[loader][guess]") {
   const OrderedFile file(1000, 49, 49, 1);
   PageGuess guess(file.page_count);
-  guess.Learn(file.Found(0, 100), 150);
+  guess.Learn(file.Found(0, 100));
   const PageSpan next = guess.Guess({100}, 100);
   CHECK(next.begin + 2 >= file.values[99].end);
   CHECK(next.end >= file.values[199].end);
-  CHECK(guess.Guess({300}, 100).begin + 150 * 49 < file.values[300].begin);
+  const PageSpan later = guess.Guess({300}, 100);
+  CHECK(later.begin <= file.values[300].begin);
+  CHECK(later.begin + 5 * 49 > file.values[300].begin);
+  CHECK(later.end >= file.values[399].end);
 }
 
 TEST_CASE("A value in a page of an earlier transaction is passed over", "[loader][guess]") {
@@ -116,7 +116,7 @@ TEST_CASE("Nothing is guessed of a database that was not loaded in order", "[loa
   }
   PageGuess guess(file.page_count);
   guess.Begin(file.values[0].begin, 1);
-  guess.Learn(file.Found(0, 200), 0);
+  guess.Learn(file.Found(0, 200));
   CHECK(guess.Guess({200}, 200).page_count() == 0);
 }
 
