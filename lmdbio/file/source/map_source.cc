@@ -79,38 +79,6 @@ void MapSource::Prefetch(Extent extent) const {
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
 }
 
-// The bits are hints. A lost update makes pages ready twice, or leaves them to page faults.
-bool MapSource::IsPopulated(uint64_t piece) const {
-  return (populated_[piece / 64].load(std::memory_order_relaxed) >> piece % 64 & 1) != 0;
-}
-void MapSource::NotePopulated(uint64_t piece) const {
-  populated_[piece / 64].fetch_or(uint64_t{1} << piece % 64, std::memory_order_relaxed);
-}
-
-// The kernel visits every page of a request, mapped or not. So this requests only runs of pieces
-// without a bit in populated_.
-void MapSource::Populate(Extent extent) const {
-  const uint64_t begin = extent.offset / kMemoryPageBytes * kMemoryPageBytes;
-  const uint64_t end = std::min<uint64_t>(extent.offset + extent.length_bytes, map_.size());
-#ifdef MADV_POPULATE_READ
-  for (uint64_t at = begin; at < end;) {
-    // Extends the run up to the next piece with a bit. Only whole pieces get a bit, because a
-    // later request may need the rest of a partial piece.
-    const uint64_t run_begin = at;
-    for (; at < end && !IsPopulated(at / kPieceBytes); at = (at / kPieceBytes + 1) * kPieceBytes) {
-      const bool is_whole = at % kPieceBytes == 0 && end - at >= kPieceBytes;
-      if (is_whole) NotePopulated(at / kPieceBytes);
-    }
-    const uint64_t run_end = std::min(at, end);
-    if (run_end > run_begin) {
-      ::madvise(const_cast<std::byte*>(map_.data()) + run_begin, run_end - run_begin,
-                MADV_POPULATE_READ);
-    }
-    while (at < end && IsPopulated(at / kPieceBytes)) at = (at / kPieceBytes + 1) * kPieceBytes;
-  }
-#endif
-}
-
 bool MapSource::IsCached(Extent extent) const {
   return file::IsCached(fd_.get(), map_.size(), extent);
 }

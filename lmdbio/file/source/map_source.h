@@ -12,7 +12,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/unique_fd.h"
@@ -47,10 +46,6 @@ class MapSource final : public ByteSource {
   // Errors: kStale  the file has shrunk; the message names both sizes. kIo
   Status CheckNotShrunk(uint64_t expected_bytes) const;
 
-  // Maps the pages of `extent` in advance, with few system calls. Pieces of 64 KiB that were mapped
-  // before are left out.
-  void Populate(Extent extent) const;
-
   // Whether all of `extent` is in the page cache. Returns false if the kernel does not tell.
   bool IsCached(Extent extent) const;
 
@@ -62,20 +57,12 @@ class MapSource final : public ByteSource {
   ReadCounters counters() const override;
 
  private:
-  static constexpr uint64_t kPieceBytes = 64 << 10;  // Linux maps so many bytes for one fault
-
   MapSource(std::string path, UniqueFd fd, Bytes map)
-      : path_(std::move(path)),
-        fd_(std::move(fd)),
-        map_(map),
-        populated_(map.size() / kPieceBytes / 64 + 1) {}
-  bool IsPopulated(uint64_t piece) const;
-  void NotePopulated(uint64_t piece) const;
+      : path_(std::move(path)), fd_(std::move(fd)), map_(map) {}
 
   std::string path_;
   UniqueFd fd_;
   Bytes map_;
-  mutable std::vector<std::atomic<uint64_t>> populated_;  // a bit for each piece of the file
   mutable std::atomic<uint64_t> request_count_{0};
   mutable std::atomic<uint64_t> bytes_{0};
 };

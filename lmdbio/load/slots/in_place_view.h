@@ -35,7 +35,7 @@ class InPlaceView {
 
   const file::MapSource& map() const { return *map_; }
 
-  // Prepares a rank's share of a batch: maps its pages, and loads their address translations.
+  // Prepares a rank's share of a batch: checks the heads of its values, and that no page is gone.
   // entries  as the reader wrote them, of this rank alone; entries that cannot be used are removed
   // Returns: the number of entries that remain, at the front of `entries`
   // Errors: kStale       the file has shrunk
@@ -48,8 +48,6 @@ class InPlaceView {
       : map_(std::move(map)), pages_(*map_, snapshot), on_error_(on_error) {}
 
   Status CheckHead(const RecordEntry& entry) const;
-  void Touch(const RecordEntry& entry) const;
-  void Populate(std::span<const RecordEntry> entries) const;
 
   std::unique_ptr<file::MapSource> map_;
   file::PageReader pages_;

@@ -1,8 +1,6 @@
 // Goal: every source returns exactly the bytes of the file, at every edge, in any order and to
 // several threads at once. It reports an error if the file ends before the extent. Method: a file
 // of random bytes that is larger than the internal buffers. The oracle is its content.
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -340,35 +338,6 @@ TEST_CASE("MapSource accepts hints for any extent, also beyond the file", "[io][
   std::filesystem::resize_file(file.path(), 0);
   (*source)->Expect({0, kFileBytes});
   (*source)->Await({0, kFileBytes});  // must touch no page
-}
-
-// The number of mapped pages in [offset, +length_bytes) of this process's map, by the kernel.
-uint64_t MappedPages(Bytes map, uint64_t offset, uint64_t length_bytes) {
-  const UniqueFd fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  std::vector<uint64_t> entries(length_bytes / 4096);
-  const auto first = (reinterpret_cast<std::uintptr_t>(map.data()) + offset) / 4096;
-  const size_t want = entries.size() * sizeof(uint64_t);
-  REQUIRE(::pread(fd.get(), entries.data(), want, static_cast<off_t>(first * sizeof(uint64_t))) ==
-          static_cast<ssize_t>(want));
-  return static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(),
-                                             [](uint64_t entry) { return (entry >> 63) != 0; }));
-}
-
-TEST_CASE("MapSource::Populate maps each piece once", "[io][source]") {
-  const TestFile file;
-  const auto source = MapSource::Open(file.path());
-  REQUIRE(source);
-  const Bytes map = (*source)->map();
-  constexpr uint64_t kPiece = 64 << 10;
-  (*source)->Populate({5 * kPiece + 4096, kPiece});  // parts of two pieces
-  CHECK(MappedPages(map, 5 * kPiece + 4096, kPiece) == 16);
-  (*source)->Populate({3 * kPiece, 6 * kPiece});  // also the missing parts of these pieces
-  CHECK(MappedPages(map, 3 * kPiece, 6 * kPiece) == 6 * 16);
-  // Pages that the test unmaps stay unmapped until they are touched.
-  REQUIRE(::madvise(const_cast<std::byte*>(map.data()) + 4 * kPiece, kPiece, MADV_DONTNEED) == 0);
-  (*source)->Populate({3 * kPiece, 6 * kPiece});
-  CHECK(MappedPages(map, 4 * kPiece, kPiece) == 0);
-  CHECK(ReadsRight(**source, file, {4 * kPiece, kPiece}));
 }
 
 TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][source]") {
