@@ -73,8 +73,12 @@ PageSpan PageGuess::Guess(RecordIndex first, uint64_t count) const {
   if (!first_ || count == 0) return {};
   const RecordAnchor& from = RecordAnchor::Nearest(*first_, last_, first.value);
   const double page_count = static_cast<double>(file_pages_);
-  const auto doubt = [](double records, double pages) {
-    return kPagesOfDoubt + kShareOfDoubt * std::min(std::abs(records), std::abs(pages));
+  // Records of different sizes: the next ones may exceed all before them.
+  const double spread_pages =
+      (pages_per_record_max_ - pages_per_record_min_) * static_cast<double>(count);
+  const auto doubt = [spread_pages](double records, double pages) {
+    return kPagesOfDoubt + spread_pages +
+           kShareOfDoubt * std::min(std::abs(records), std::abs(pages));
   };
   const double begin = static_cast<double>(first.value) - static_cast<double>(from.record);
   const double end = begin + static_cast<double>(count);
