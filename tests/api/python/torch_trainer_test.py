@@ -13,9 +13,12 @@ import sys
 import tempfile
 import unittest
 
+from support import HAS_ASAN
+
 SKIPPED = 77
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples" / "train_digits.py"
 MAKE = os.environ["LMDBIO_MAKE"]
+WITH_FORK_SERVER = pathlib.Path(__file__).with_name("train_with_fork_server.py")
 EPOCHS = 20  # enough for 95 %
 # The order of the additions over several ranks changes the last digits of a double.
 TOLERANCE = 1e-6
@@ -40,9 +43,11 @@ class TrainDigitsTest(unittest.TestCase):
 
     def run_ranks(self, rank_count, *options):
         """The finished processes of a job."""
-        words = [sys.executable, SCRIPT, self.folder / "train", self.folder / "test", "--epochs",
+        script = WITH_FORK_SERVER if HAS_ASAN and "--workers" in options else SCRIPT
+        words = [sys.executable, script, self.folder / "train", self.folder / "test", "--epochs",
                  str(EPOCHS), *map(str, options)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(SCRIPT.parent)])
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
         if rank_count > 1:
             environment |= {"WORLD_SIZE": str(rank_count), "MASTER_ADDR": "127.0.0.1",
                             "MASTER_PORT": str(free_port())}
