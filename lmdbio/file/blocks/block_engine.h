@@ -118,6 +118,10 @@ class BlockEngine {
   // The number of blocks that were taken over and not handed back.
   virtual uint64_t outstanding() const = 0;
 
+  // A descriptor that poll reports as readable when Poll may have blocks to return; -1: the engine
+  // has none, and only WaitSome can sleep. For a thread that also waits for something else.
+  virtual int event() { return -1; }
+
   virtual EngineCounters counters() const = 0;
 
   // One line for each compromise, as "PATH: O_DIRECT is refused (...): reading through the page

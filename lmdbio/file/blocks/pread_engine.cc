@@ -1,6 +1,8 @@
 #include "lmdbio/file/blocks/pread_engine.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -104,8 +106,34 @@ void PreadEngine::Work() {
     const ssize_t got = CallPread(queue_.Descriptor(*part), part->progress);
     lock.lock();
     queue_.Take(*part, got);
-    if (queue_.has_done()) block_done_.notify_one();
+    if (queue_.has_done()) SignalDone();
   }
+}
+
+// Requires: the lock is held
+void PreadEngine::SignalDone() {
+  block_done_.notify_one();
+  if (!done_event_) return;
+  const uint64_t one = 1;
+  // The write fails only if the counter is full, and then the event is set already.
+  [[maybe_unused]] const ssize_t written = ::write(done_event_.get(), &one, sizeof one);
+}
+
+// Requires: the lock is held
+std::span<BlockDone> PreadEngine::TakeDone() {
+  uint64_t count = 0;
+  if (done_event_) [[maybe_unused]]
+    const ssize_t got = ::read(done_event_.get(), &count, sizeof count);
+  return queue_.TakeDone();
+}
+
+int PreadEngine::event() {
+  const std::scoped_lock lock(mutex_);
+  if (!done_event_) {
+    done_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (done_event_ && queue_.has_done()) SignalDone();
+  }
+  return done_event_.get();
 }
 
 // Sleeps until blocks arrive, a retry is due, or the engine ends.
@@ -126,12 +154,12 @@ Result<std::span<BlockDone>> PreadEngine::WaitSome(std::chrono::milliseconds lim
   } else {
     block_done_.wait_for(lock, limit, has_come);
   }
-  return queue_.TakeDone();
+  return TakeDone();
 }
 
 Result<std::span<BlockDone>> PreadEngine::Poll() {
   const std::scoped_lock lock(mutex_);
-  return queue_.TakeDone();
+  return TakeDone();
 }
 
 uint64_t PreadEngine::outstanding() const {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/base/unique_fd.h"
 #include "lmdbio/file/blocks/block_engine.h"
 #include "lmdbio/file/blocks/block_file.h"
 #include "lmdbio/file/blocks/block_queue.h"
@@ -40,6 +41,7 @@ class PreadEngine final : public BlockEngine {
   Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
   Result<std::span<BlockDone>> Poll() override;
   uint64_t outstanding() const override;
+  int event() override;
   EngineCounters counters() const override;
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
 
@@ -51,6 +53,8 @@ class PreadEngine final : public BlockEngine {
   Status StartThreads(uint64_t wanted);
   void Work();
   void AwaitWork(std::unique_lock<std::mutex>& lock);
+  void SignalDone();
+  std::span<BlockDone> TakeDone();
 
   std::unique_ptr<BlockFile> file_;
   const uint32_t threads_max_;
@@ -60,6 +64,7 @@ class PreadEngine final : public BlockEngine {
   std::condition_variable work_came_;
   std::condition_variable block_done_;
   BlockQueue queue_;
+  UniqueFd done_event_;  // after the first call of event
   bool is_ending_ = false;
 };
 

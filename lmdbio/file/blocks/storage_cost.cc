@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -15,9 +16,29 @@ namespace {
 constexpr uint64_t kSmallReads = 32;
 constexpr uint64_t kLargeReads = 8;
 
+constexpr uint64_t kLoneReads = 4;
+
 struct Freed {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
+using TrialMemory = std::unique_ptr<std::byte, Freed>;
+
+// Aligned, so that direct reads take their usual path; zeroed, because page faults must not count
+// as storage. Null: there is no such memory.
+TrialMemory ZeroedMemory(uint64_t size_bytes) {
+  TrialMemory memory(static_cast<std::byte*>(
+      std::aligned_alloc(kMemoryPageBytes, AlignUp(size_bytes, kMemoryPageBytes))));
+  if (memory) std::fill_n(memory.get(), size_bytes, std::byte{0});
+  return memory;
+}
+
+// An engine of its own, so that the trial reads do not mix with blocks in flight.
+Result<std::unique_ptr<BlockEngine>> OpenTrialEngine(const std::string& path,
+                                                     const EngineOptions& options) {
+  EngineOptions own = options;
+  own.memory = {};
+  return OpenBlockEngine(path, own);
+}
 
 // Reads `count` pieces at random offsets, all at once. Returns the mean seconds of one read. The
 // reads overlap, as those of the loader do. So the mean is the time that one more read adds.
@@ -65,20 +86,29 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
       std::min(block_bytes, file_bytes / kMemoryPageBytes * kMemoryPageBytes);
   if (large_bytes == 0) return kAssumedCost;
   const uint64_t memory_bytes = std::max(kSmallReads * kMemoryPageBytes, kLargeReads * large_bytes);
-  const std::unique_ptr<std::byte, Freed> memory(
-      // Aligned, so that direct reads take their usual path.
-      static_cast<std::byte*>(
-          std::aligned_alloc(kMemoryPageBytes, AlignUp(memory_bytes, kMemoryPageBytes))));
+  const TrialMemory memory = ZeroedMemory(memory_bytes);
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
+  LMDBIO_TRY(const auto engine, OpenTrialEngine(path, options));
   const MutableBytes bytes(memory.get(), memory_bytes);
-  std::fill(bytes.begin(), bytes.end(), std::byte{0});  // page faults must not count as storage
-  // An engine of its own, so that the trial reads do not mix with blocks in flight.
-  EngineOptions own = options;
-  own.memory = {};
-  LMDBIO_TRY(const auto engine, OpenBlockEngine(path, own));
   Result<StorageCost> cost = TimeBothSizes(*engine, large_bytes, file_bytes, bytes);
   if (notes != nullptr) *notes = engine->TakeNotes();
   return cost;
+}
+
+Result<double> MeasureReadSeconds(const std::string& path, const EngineOptions& options,
+                                  uint64_t file_bytes) {
+  if (file_bytes < kMemoryPageBytes) return 0;
+  const TrialMemory memory = ZeroedMemory(kMemoryPageBytes);
+  if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
+  LMDBIO_TRY(const auto engine, OpenTrialEngine(path, options));
+  std::mt19937_64 random(std::random_device{}());
+  double least_s = std::numeric_limits<double>::max();
+  for (uint64_t i = 0; i < kLoneReads; ++i) {
+    LMDBIO_TRY(const double read_s, TimeReads(*engine, 1, kMemoryPageBytes, file_bytes,
+                                              {memory.get(), kMemoryPageBytes}, random));
+    least_s = std::min(least_s, read_s);
+  }
+  return least_s;
 }
 
 }  // namespace lmdbio::file

@@ -113,12 +113,14 @@ Result<std::span<BlockDone>> UringEngine::WaitSome(std::chrono::milliseconds lim
   return queue_.TakeDone();
 }
 
-// Reaps twice: the submission itself may complete reads that are in the page cache.
+// Reaps twice: the submission itself may complete reads that are in the page cache. It submits
+// again afterwards: event() would never wake a caller whose reads only wait for room in the ring.
 Result<std::span<BlockDone>> UringEngine::Poll() {
   LMDBIO_TRY_VOID(CheckRing());
   Reap();
   LMDBIO_TRY_VOID(SubmitReads());
   Reap();
+  LMDBIO_TRY_VOID(SubmitReads());
   return queue_.TakeDone();
 }
 

@@ -37,6 +37,7 @@ class UringEngine final : public BlockEngine {
   Result<std::span<BlockDone>> WaitSome(std::chrono::milliseconds limit) override;
   Result<std::span<BlockDone>> Poll() override;
   uint64_t outstanding() const override { return queue_.outstanding(); }
+  int event() override { return ring_->fd(); }
   EngineCounters counters() const override { return queue_.counters(); }
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
 

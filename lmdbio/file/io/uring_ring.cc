@@ -62,6 +62,8 @@ Result<std::unique_ptr<UringRing>> UringRing::Create(uint32_t depth) {
   return std::unique_ptr<UringRing>(new UringRing(std::move(ring), std::min(depth, entries)));
 }
 
+int UringRing::fd() const { return ring_->ring_fd; }
+
 // Submits one empty request, because some sandboxes allow a ring to be created but not to be used.
 Status UringRing::Try(io_uring* ring) {
   io_uring_prep_nop(io_uring_get_sqe(ring));

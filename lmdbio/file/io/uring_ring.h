@@ -51,6 +51,8 @@ class UringRing {
   UringRing& operator=(const UringRing&) = delete;
 
   uint32_t depth() const { return static_cast<uint32_t>(places_.size()); }
+  // poll reports this descriptor as readable while Take has something to return.
+  int fd() const;
   bool HasRoom() const { return !free_places_.empty(); }
   // Whether the prepared reads should be submitted before another one is prepared. A submission
   // may sleep (Submit), so the first ones are small.

@@ -4,6 +4,7 @@
 #include "lmdbio/file/blocks/block_engine.h"
 
 #include <fcntl.h>
+#include <poll.h>
 
 #include <chrono>
 #include <filesystem>
@@ -333,6 +334,30 @@ TEST_CASE("MmapEngine notes that it has no direct reads", "[io][engine]") {
         std::vector<std::string>{file.path() +
                                  ": mmap has no direct reads: reading through the page cache"});
   CHECK(engine->TakeNotes().empty());
+}
+
+TEST_CASE("The event of an engine wakes a poller for each block", "[io][engine]") {
+  const EngineFile file(1 << 20);
+  const auto kind = GENERATE(EngineKind::kUring, EngineKind::kPread);
+  CAPTURE(EngineKindName(kind));
+  const auto engine = OpenOrThrow(file.path(), {.kind = kind, .queue_depth = 2});
+  BlockList blocks(1 << 20);
+  for (uint64_t i = 0; i < 20; ++i) blocks.Add(i * 5000, 3000);
+  uint64_t got = 0;
+  for (const bool is_polled_first : {true, false}) {
+    if (is_polled_first) REQUIRE(engine->event() >= 0);
+    REQUIRE(engine->Start(blocks.reads()));
+    while (engine->outstanding() > 0) {
+      pollfd polled{engine->event(), POLLIN, 0};
+      REQUIRE(::poll(&polled, 1, 30'000) == 1);
+      const auto done = engine->Poll();
+      REQUIRE(done);
+      got += done->size();
+    }
+  }
+  CHECK(got == 40);
+  CHECK(blocks.HoldWhat(file));
+  CHECK(OpenOrThrow(file.path(), {.kind = EngineKind::kMmap})->event() == -1);
 }
 
 }  // namespace

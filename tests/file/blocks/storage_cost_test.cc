@@ -63,6 +63,19 @@ TEST_CASE("MeasureStorageCost assumes the cost of a small file", "[io][cost]") {
   CHECK(cost->request_s == kAssumedCost.request_s);
 }
 
+TEST_CASE("MeasureReadSeconds returns a plausible time, and reports errors", "[io][cost]") {
+  const test::TempDir dir;
+  for (const uint64_t file_bytes : {uint64_t{4096}, uint64_t{1} << 20}) {
+    const auto read_s = MeasureReadSeconds(FileOf(dir, file_bytes), {}, file_bytes);
+    REQUIRE(read_s);
+    CHECK(*read_s > 0);
+    CHECK(*read_s < 1);
+  }
+  CHECK(MeasureReadSeconds(FileOf(dir, 100), {}, 100) == 0);
+  CHECK_FALSE(MeasureReadSeconds((dir.path() / "none").string(), {}, 1 << 20));
+  CHECK_FALSE(MeasureReadSeconds(FileOf(dir, 8192), {}, 64 << 20));
+}
+
 TEST_CASE("MeasureStorageCost fails if the file cannot be read", "[io][cost]") {
   const test::TempDir dir;
   CHECK_FALSE(MeasureStorageCost((dir.path() / "none").string(), {}, 1 << 20, 1 << 20));
