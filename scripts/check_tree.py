@@ -52,10 +52,11 @@ MAY_INCLUDE = {
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
+    "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
         "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/turns",
-        "load/baseline", "load/slots", "load/reader"],
+        "load/baseline", "load/slots", "load/reader", "load/exchange"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],

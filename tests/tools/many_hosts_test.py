@@ -111,6 +111,22 @@ class ManyHosts(unittest.TestCase):
                     self.assertGreater(share, 0.99)
                     self.assertLess(share, 1.05)
 
+    def test_small_batches_are_read_in_large_requests_by_one_host_each(self):
+        cluster = self.make_cluster("equal", "--delay-ms", 1)
+        requests, checksums = {}, set()
+        for exchange in ("off", "auto"):
+            run, = self.read(cluster, 4, 1, "--strategy", "auto", "--verify", "-b", 16,
+                             "--exchange", exchange)
+            self.assertEqual("exchange of 4 readers" in run["how"], exchange == "auto", run["how"])
+            requests[exchange] = run["read_requests"]
+            checksums.add(run["checksum"])
+            self.assertLess(run["bytes_read"], 1.1 * run["bytes_useful"])
+        self.assertEqual(len(checksums), 1)
+        self.assertLess(requests["auto"], requests["off"] / 20)
+        # Large batches need no help.
+        run, = self.read(cluster, 4, 1, "--strategy", "auto", "-b", 4000)
+        self.assertNotIn("exchange", run["how"])
+
     def test_more_crosses_for_lmdb_the_more_hosts_there_are(self):
         cluster = self.make_cluster("equal")
         shares = [self.share_crossed(cluster, hosts, "lmdb") for hosts in (1, 2, 4)]
@@ -152,11 +168,11 @@ class ManyHosts(unittest.TestCase):
             process.kill()
             raise AssertionError("the job hangs") from None
 
-    def begin(self, cluster, strategy="lmm-dio-prov-coal"):
+    def begin(self, cluster, strategy="lmm-dio-prov-coal", exchange="off"):
         """Starts a slow job on two hosts and returns when it reads."""
         words = self.words(cluster, 2, 2, "--strategy", strategy, "--max-batches",
                            100000, "-b", 100, "--compute-time", 0.02, "--compute-kind", "sleep",
-                           "--stagger", 1)
+                           "--stagger", 1, "--exchange", exchange)
         process = subprocess.Popen(cluster.words("run", *words), env=cluster.environment,
                                    text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
@@ -184,11 +200,13 @@ class ManyHosts(unittest.TestCase):
 
     def test_a_killed_rank_ends_the_job_on_all_hosts(self):
         cluster = self.make_cluster("equal")
-        for strategy, victim in (("lmm-dio-prov-coal", 0),  # a reader
-                                 ("lmm-dio-prov-coal", 1),  # a rank that does not read
-                                 ("lmm-dm", 0),             # a rank that the others wait for
-                                 ("lmm-dio-prov-coal-stag", 0)):
-            process = self.begin(cluster, strategy)
+        for strategy, exchange, victim in (
+                ("lmm-dio-prov-coal", "off", 0),  # a reader
+                ("lmm-dio-prov-coal", "off", 1),  # a rank that does not read
+                ("lmm-dio-prov-coal", "on", 0),   # a reader that owes the others bytes
+                ("lmm-dm", "off", 0),             # a rank that the others wait for
+                ("lmm-dio-prov-coal-stag", "off", 0)):
+            process = self.begin(cluster, strategy, exchange)
             os.kill(self.readers(cluster, 2)[victim], signal.SIGKILL)
             self.await_end(process)
             self.assertNotEqual(process.returncode, 0)

@@ -157,6 +157,12 @@ constexpr ChoiceNumber<load::JointWalkUse> kJointWalkUseNumbers[] = {
     {LMDBIO_JOINT_WALK_OFF, load::JointWalkUse::kOff},
 };
 
+constexpr ChoiceNumber<load::ExchangeUse> kExchangeUseNumbers[] = {
+    {LMDBIO_EXCHANGE_AUTO, load::ExchangeUse::kAuto},
+    {LMDBIO_EXCHANGE_ON, load::ExchangeUse::kOn},
+    {LMDBIO_EXCHANGE_OFF, load::ExchangeUse::kOff},
+};
+
 Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LoaderOptions to;
   LMDBIO_TRY_VOID(TakeField("options.database_name", from.database_name, to.database_name));
@@ -201,6 +207,7 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LMDBIO_TRY_VOID(TakeField("options.layout_cache", from.layout_cache, to.layout_cache));
   LMDBIO_TRY_VOID(
       TakeField("options.joint_walk", from.joint_walk, kJointWalkUseNumbers, to.joint_walk));
+  LMDBIO_TRY_VOID(TakeField("options.exchange", from.exchange, kExchangeUseNumbers, to.exchange));
   return to;
 }
 // End generated TakeFields.

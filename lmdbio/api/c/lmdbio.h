@@ -183,6 +183,18 @@ enum lmdbio_joint_walk {
   /* Never: the walk reads leaf pages alone. */
   LMDBIO_JOINT_WALK_OFF = 2
 };
+
+/* Whether the hosts read large parts of the file for each other, in key order, if a host needs
+ * only a small part of each batch. */
+enum lmdbio_exchange {
+  /* With strategy auto and direct reads, if a host needs less than an eighth of block_bytes of a
+   * batch and a single read of the storage takes 0.3 ms or more. */
+  LMDBIO_EXCHANGE_AUTO = 0,
+  /* Also with other strategies that read blocks, larger batches and fast storage. */
+  LMDBIO_EXCHANGE_ON = 1,
+  /* Never: each host reads what it needs. */
+  LMDBIO_EXCHANGE_OFF = 2
+};
 /* End generated enums. */
 
 /* The receiver of notes: one line for each compromise that the library made, for example because a
@@ -296,6 +308,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   /* enum lmdbio_joint_walk. Whether a page walk reads values along with the leaf pages, in key
    * order and with direct reads, if the file was written in order. */
   int joint_walk;
+  /* enum lmdbio_exchange. Whether the hosts read large parts of the file for each other, in key
+   * order, if a host needs only a small part of each batch. */
+  int exchange;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/file/source/memory_room.h"
+#include "lmdbio/load/exchange/exchange_engine.h"
 #include "lmdbio/load/slots/file_cache.h"
 
 namespace lmdbio::load {
@@ -17,10 +18,6 @@ namespace {
 
 // How long the destructor waits for the other ranks of the host.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
-
-// The time of a single read from which on `auto` walks jointly. Local drives take 0.1 ms, storage
-// behind a network 1 ms.
-constexpr double kSlowReadSeconds = 0.0003;
 
 // The distance behind the newest slot up to which window memory is prepared: two slots.
 constexpr uint64_t kPreparedAheadBytes = 16 << 20;
@@ -270,6 +267,13 @@ Status HostRuntime::PreparePages() {
   LMDBIO_TRY(parts_.engine,
              file::OpenBlockEngine(context_.file.data_path,
                                    {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
+  if (links_.exchange) {
+    LMDBIO_TRY(parts_.engine,
+               ExchangeEngine::Open(std::move(parts_.engine), std::move(*links_.exchange),
+                                    {.chunk_bytes = options.block_bytes,
+                                     .file_bytes = decision.snapshot->file_size_bytes},
+                                    context_.member.placement.input));
+  }
   if (caching_ != FileCaching::kNone) {
     parts_.kept = std::make_unique<FileCache>(
         memory_.file_cache(), decision.snapshot->file_size_bytes, options.block_bytes,

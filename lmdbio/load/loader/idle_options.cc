@@ -95,6 +95,17 @@ void AddOfWalk(const LoaderOptions& options, const OpenDecision& decision, const
   }
 }
 
+void AddOfExchange(const LoaderOptions& options, const OpenDecision& decision,
+                   const HostMember& member, IdleOptions& idle) {
+  if (options.exchange != ExchangeUse::kOn || MayExchange(decision, options, member)) return;
+  if (decision.engine == file::EngineKind::kMmap ||
+      CompositionOf(options.strategy).locating == LocateMethod::kNone) {
+    idle.Add("exchange", "it does not read blocks");
+  } else {
+    idle.AddHere("exchange", "it needs key order, and one reader on each of several hosts");
+  }
+}
+
 void AddOfTurns(const LoaderOptions& options, const OpenDecision& decision,
                 const HostMember& member, IdleOptions& idle) {
   if (options.stagger == 0) return;
@@ -120,6 +131,7 @@ std::vector<std::string> IdleOptionNotes(const LoaderOptions& options, const Ope
   AddOfEngine(options, decision, idle);
   AddOfAuto(options, decision, member, idle);
   AddOfWalk(options, decision, member, idle);
+  AddOfExchange(options, decision, member, idle);
   AddOfTurns(options, decision, member, idle);
   return idle.Take();
 }

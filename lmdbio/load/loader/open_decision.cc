@@ -58,6 +58,9 @@ constexpr uint64_t kWorthProbingBytes = 256 << 20;
 // From this cached share on, most reads are copies, which several threads do faster than one. If
 // the kernel does not tell which parts are cached, all reads go through the page cache.
 constexpr double kWarmShare = 0.9;
+
+// `auto` exchanges if a host needs less of a batch than this part of a block.
+constexpr double kSmallPart = 8;
 // A file is used in place if at least this share of it is cached, and missing blocks are read into
 // the page cache. With more of them, copies and direct reads are faster.
 constexpr double kInPlaceShare = 0.95;
@@ -379,6 +382,30 @@ void LimitReadAhead(const LoaderOptions& options, const Schedule& schedule, doub
 }
 
 }  // namespace
+
+bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
+                 const HostMember& member) {
+  return !member.is_only_host && options.readers_per_host == 1 && !facts.is_in_place &&
+         facts.engine != file::EngineKind::kMmap && options.order == Order::kSequential &&
+         CompositionOf(options.strategy).locating != LocateMethod::kNone;
+}
+
+bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
+                   const HostMember& member, const std::string& data_path) {
+  if (options.exchange == ExchangeUse::kOff || !MayExchange(facts, options, member)) return false;
+  if (options.exchange == ExchangeUse::kOn) return true;
+  const bool is_auto = CompositionOf(options.strategy).locating == LocateMethod::kBest;
+  if (!is_auto || facts.cache == file::CachePolicy::kBuffered) return false;
+  const double host_bytes = BatchBytes(facts, options) *
+                            static_cast<double>(member.ranks.local_ranks.size()) /
+                            member.ranks.rank_count;
+  if (host_bytes * kSmallPart >= static_cast<double>(options.block_bytes)) return false;
+  const Result<double> read_s =
+      file::MeasureReadSeconds(data_path, {facts.engine, file::CachePolicy::kDirect, 1, {}, false},
+                               facts.snapshot->file_size_bytes);
+  // Storage that cannot be measured is read as if it were fast; the readers report its errors.
+  return read_s && *read_s >= kSlowReadSeconds;
+}
 
 SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
                      const Schedule& schedule, int local_count, int rank_count,

@@ -15,6 +15,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/database.h"
+#include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/order/stream_state.h"
 #include "lmdbio/load/plan/block_cutter.h"
 #include "lmdbio/load/plan/options.h"
@@ -24,6 +25,10 @@
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::load {
+
+// The time of a single read from which on `auto` saves requests by other means: a joint walk, or an
+// exchange between hosts. Local drives take 0.1 ms, storage behind a network 1 ms.
+inline constexpr double kSlowReadSeconds = 0.0003;
 
 // Broadcast as bytes. Constant once the loader has opened.
 struct OpenDecision {
@@ -37,6 +42,7 @@ struct OpenDecision {
   ReadCost read_cost;           // with ReadSizing::kFromBudget: as rank 0 has measured
   bool is_in_place = false;     // records are used in a map of the file; no engine
   bool is_kept_layout = false;  // kProvenance by the layout that an earlier job kept
+  bool exchanges = false;       // hosts read parts of the file for each other
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
 
@@ -73,6 +79,15 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
 // Errors: kStale  this host sees another file than rank 0
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
                      const std::string& data_path);
+
+// True if the hosts may read parts of the file for each other: in key order, with one reader on
+// each of several hosts.
+bool MayExchange(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member);
+
+// Whether they do. With `auto`, measures the storage.
+// Requires: facts.snapshot, engine, cache and is_in_place are set
+bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
+                   const HostMember& member, const std::string& data_path);
 
 // The bytes of the leaf and overflow pages of `database`.
 uint64_t PageBytesOf(const file::Database& database);

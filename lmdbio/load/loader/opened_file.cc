@@ -47,6 +47,7 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
   LMDBIO_TRY(OpenDecision decision, LookAtDatabase(database, data_path, options));
   // Rank 0 does not know the page caches of other hosts.
   if (!member.is_only_host) decision.is_in_place = false;
+  decision.exchanges = WantsExchange(decision, options, member, data_path);
   decision.locating = CompositionOf(options.strategy).locating;
   if (CompositionOf(options.strategy).read_sizing == ReadSizing::kFromBudget) {
     const file::EngineOptions engine{

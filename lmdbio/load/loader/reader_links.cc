@@ -10,6 +10,9 @@
 namespace lmdbio::load {
 namespace {
 
+// The most hosts that exchange with each other; each of them has a link to every other one.
+constexpr int kExchangeReadersMax = 64;
+
 // Connects this reader with the readers of the same index on the other hosts.
 Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& member,
                         LocateMethod locating, ReaderLinks& links, Notes& notes) {
@@ -64,6 +67,20 @@ Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const Host
   return {};
 }
 
+// The exchange is an optimisation: without it each host reads what it needs. A chunk has bytes for
+// neighbouring hosts, so each of them exchanges with its neighbours only.
+Status OpenExchange(ranks::Group& group, const HostMember& member, const OpenDecision& decision,
+                    ReaderLinks& links, Notes& notes) {
+  if (!decision.exchanges) return {};
+  LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
+  LMDBIO_TRY(const auto neighbours, alike->Split(alike->rank() / kExchangeReadersMax));
+  if (!member.is_reader() || neighbours->size() == 1) return {};
+  Result<ExchangeLinks> opened = OpenExchangeLinks(*neighbours, group.rank());
+  if (opened) links.exchange = std::move(*opened);
+  if (!opened) notes.Add(opened.error().message() + ": each host reads what it needs");
+  return {};
+}
+
 }  // namespace
 
 Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options,
@@ -91,6 +108,7 @@ Result<ReaderLinks> OpenReaderLinks(ranks::Group& group, const LoaderOptions& op
         group, OpenLocatorLinks(*readers, group.rank(), member, locating, links, notes)));
   }
   LMDBIO_TRY_VOID(OpenStagger(group, options, member, decision, links, notes));
+  LMDBIO_TRY_VOID(OpenExchange(group, member, decision, links, notes));
   return links;
 }
 

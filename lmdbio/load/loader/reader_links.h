@@ -9,8 +9,10 @@
 #define LMDBIO_LOAD_LOADER_READER_LINKS_H_
 
 #include <memory>
+#include <optional>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/load/exchange/exchange_links.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/locate/cursor_handoff.h"
@@ -20,13 +22,14 @@
 
 namespace lmdbio::load {
 
-// A pointer is empty if this rank needs no such connection. The locator takes the first three, the
-// reader takes the last one.
+// Each is empty if this rank needs no such connection. The locator takes the first three, the
+// reader takes the others.
 struct ReaderLinks {
   std::unique_ptr<CursorHandoff> handoff;
   std::unique_ptr<LocationBroadcast> broadcast;
   std::unique_ptr<LayoutAllGather> gather;
   std::unique_ptr<Stagger> stagger;
+  std::optional<ExchangeLinks> exchange;
 };
 
 // True if a cursor can travel from host to host: a cursor visits each record of a batch once, so
@@ -35,8 +38,9 @@ struct ReaderLinks {
 // Collective: over `group`; the same result on every rank
 Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options, const HostMember& member);
 
-// Opens the connections that the strategy needs. A failed connection for a shared walk or for
-// tokens is no error: each host then walks, and each reader reads, on its own, with a note.
+// Opens the connections that the strategy needs. A failed connection for a shared walk, for tokens
+// or for an exchange is no error: each host then walks, and each reader reads, on its own, with a
+// note.
 // Errors: kIo          readers cannot reach each other
 //         kPeerFailed  another rank failed; kInternal  MPI failed
 // Collective: over `group`

@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 34> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 35> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -158,6 +158,13 @@ inline constexpr std::array<OptionInfo, 34> kOptionInfos = {{
      "Whether a page walk reads values along with the leaf pages, in key order and with direct "
      "reads, if the file was written in order. auto: If a single read of the storage takes 0.3 "
      "ms or more. on: Also on fast storage. off: Never: the walk reads leaf pages alone."},
+    {"exchange", "exchange", "auto|on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
+     OptionUnit::kOther,
+     "Whether the hosts read large parts of the file for each other, in key order, if a host "
+     "needs only a small part of each batch. auto: With strategy auto and direct reads, if a "
+     "host needs less than an eighth of block_bytes of a batch and a single read of the storage "
+     "takes 0.3 ms or more. on: Also with other strategies that read blocks, larger batches and "
+     "fast storage. off: Never: each host reads what it needs."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{
@@ -252,6 +259,13 @@ inline constexpr std::array<OptionChoice<JointWalkUse>, 3> kJointWalkUseChoices 
 }};
 constexpr const auto& ChoicesOf(JointWalkUse) { return kJointWalkUseChoices; }
 
+inline constexpr std::array<OptionChoice<ExchangeUse>, 3> kExchangeUseChoices = {{
+    {"auto", ExchangeUse::kAuto},
+    {"on", ExchangeUse::kOn},
+    {"off", ExchangeUse::kOff},
+}};
+constexpr const auto& ChoicesOf(ExchangeUse) { return kExchangeUseChoices; }
+
 // Calls visit(info, field) for every option, in the order of kOptionInfos.
 template <typename Options, typename Visitor>
 void VisitOptions(Options& options, Visitor&& visit) {
@@ -289,6 +303,7 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[31], options.window_memory);
   visit(kOptionInfos[32], options.layout_cache);
   visit(kOptionInfos[33], options.joint_walk);
+  visit(kOptionInfos[34], options.exchange);
 }
 // clang-format on
 

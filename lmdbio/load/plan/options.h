@@ -46,6 +46,13 @@ enum class JointWalkUse {
   kOff,
 };
 
+// Whether hosts read parts of the file for each other (load/exchange/exchange_engine.h).
+enum class ExchangeUse {
+  kAuto,  // if hosts need small parts of each batch and single reads of the storage are slow
+  kOn,
+  kOff,
+};
+
 struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Begin generated LoaderOptions: scripts/generate_options.py, from api/options.toml.
   // --- Data
@@ -149,6 +156,9 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Whether a page walk reads values along with the leaf pages, in key order and with direct reads,
   // if the file was written in order.
   JointWalkUse joint_walk = JointWalkUse::kAuto;
+  // Whether the hosts read large parts of the file for each other, in key order, if a host needs
+  // only a small part of each batch.
+  ExchangeUse exchange = ExchangeUse::kAuto;
   // End generated LoaderOptions.
 };
 

@@ -32,6 +32,8 @@ SlotReader::~SlotReader() {
   if (parts_.stagger) parts_.stagger->Stop();
   parts_.window->Wake();
   thread_.join();
+  // Only now, because the engine may serve readers of other hosts that are not at their end.
+  engine_->Close();
 }
 
 void SlotReader::OpenSources() {
@@ -88,7 +90,6 @@ void SlotReader::Run() {
     if (parts_.stagger) parts_.stagger->Abandon(status.error());
     parts_.window->Fail(status.error());
   }
-  if (engine_) engine_->Close();
   tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
 }
 

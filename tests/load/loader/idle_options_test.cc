@@ -59,6 +59,8 @@ std::vector<IdleCase> AllCases() {
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; },
        AllBut({Strategy::kAuto, Strategy::kScan})},
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOff; }, {}},
+      {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOn; }, kMapping},
+      {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOff; }, {}},
       {"stagger", [](auto& o) { o.stagger = 1; },
        AllBut({Strategy::kAuto, Strategy::kLmmDioProvCoalStag})},
   };
@@ -88,6 +90,7 @@ TEST_CASE("Each option is noted with the strategies that ignore it", "[loader][n
       one.set(options);
       HostMember member;
       member.reader_count = one.option == "stagger" ? 2 : 1;
+      member.is_only_host = one.option != "exchange";
       const std::vector<std::string> notes = IdleOptionNotes(options, DecisionOn(options), member);
       const bool is_noted =
           std::find(one.noted.begin(), one.noted.end(), row.strategy) != one.noted.end();
@@ -122,6 +125,22 @@ TEST_CASE("An option of auto is noted if the job cannot use it", "[loader][notes
     options.joint_walk = JointWalkUse::kOn;
     member.is_only_host = false;
     option = "joint_walk";
+  }
+  SECTION("there is nobody to exchange with") {
+    options.exchange = ExchangeUse::kOn;
+    option = "exchange";
+  }
+  SECTION("several readers of a host would need the same chunks") {
+    options.exchange = ExchangeUse::kOn;
+    options.readers_per_host = 2;
+    member.is_only_host = false;
+    option = "exchange";
+  }
+  SECTION("chunks of a shuffled stream are needed once for each record") {
+    options.exchange = ExchangeUse::kOn;
+    options.order = Order::kShuffle;
+    member.is_only_host = false;
+    option = "exchange";
   }
   SECTION("several readers") {
     options.layout_cache = "/a";

@@ -55,6 +55,7 @@ struct MatrixTrial {
     add("block", options.block_bytes);
     add("depth", options.queue_depth);
     add("map", options.allow_map ? 1 : 0);
+    add("exchange", static_cast<uint64_t>(options.exchange));
     if (options.prefetch_batches > 0) add("prefetch", options.prefetch_batches);
     if (options.keep_bytes != 0) text += ", keep " + std::to_string(options.keep_bytes);
     if (options.engine) text += std::string(", ") + file::EngineKindName(*options.engine);
@@ -145,6 +146,33 @@ TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loa
   }
 }
 
+TEST_CASE("An exchange between hosts does not show in what is delivered",
+          "[loader][matrix][exchange]") {
+  ServedDatabases databases;
+  databases.AddFixture("boundaries");
+  databases.AddFixture("page-512-dupsort");
+  for (const ServedDatabase& database : databases.all()) {
+    for (const Strategy strategy :
+         {Strategy::kAuto, Strategy::kScan, Strategy::kLmmDio, Strategy::kLmmDioProvCoal}) {
+      for (const int rank_count : {2, 3, 8}) {
+        for (const int ranks_per_host : {1, 2}) {
+          for (const uint64_t block_bytes : {uint64_t{4096}, uint64_t{20'480}, uint64_t{1} << 20}) {
+            MatrixTrial trial{{rank_count, ranks_per_host}, {}};
+            trial.options.strategy = strategy;
+            trial.options.share = rank_count == 3 ? Share::kRoundRobin : Share::kBlock;
+            trial.options.block_bytes = block_bytes;
+            trial.options.global_batch_size = 16;
+            trial.options.max_batches = 12;
+            trial.options.exchange = load::ExchangeUse::kOn;
+            INFO(database.name << ": " << trial.Describe());
+            REQUIRE(WrongWith(database, trial) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
 template <typename T, size_t kCount>
 T AnyOf(Random& random, const T (&choices)[kCount]) {
   return choices[random.Below(kCount)];
@@ -209,6 +237,7 @@ MatrixTrial AnyTrial(Random& random, const ServedDatabase& database) {
       options.reuse == 1 && options.group_batches == 0) {
     options.memory_budget_bytes = 1 << 20;
   }
+  if (random.Below(2) == 0) options.exchange = load::ExchangeUse::kOn;
   return trial;
 }
 

@@ -59,6 +59,7 @@ std::vector<OptionCase> AllCases() {
       {"window_memory", [](auto& o) { o.window_memory = WindowMemoryUse::kMpi; }, "mpi"},
       {"layout_cache", [](auto& o) { o.layout_cache = "off"; }, "off"},
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; }, "on"},
+      {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOn; }, "on"},
   };
 }
 

@@ -84,8 +84,8 @@ class Loader:
                  huge_pages: str = "auto", window_memory: str = "auto", readers_per_host: int = 1,
                  queue_depth: int = 32, block_bytes: int = 1 << 20, strategy: str = "auto",
                  engine: Optional[str] = None, placement: Optional[str] = None,
-                 cache: Optional[str] = None, stagger: Optional[int] = 0,
-                 joint_walk: str = "auto") -> None:
+                 cache: Optional[str] = None, stagger: Optional[int] = 0, joint_walk: str = "auto",
+                 exchange: str = "auto") -> None:
         """Opens the database and begins to read.
 
         path                 A directory with data.mdb, or a data file.
@@ -212,6 +212,12 @@ class Loader:
                              order and with direct reads, if the file was written in order. "auto":
                              If a single read of the storage takes 0.3 ms or more. "on": Also on
                              fast storage. "off": Never: the walk reads leaf pages alone.
+        exchange             Whether the hosts read large parts of the file for each other, in key
+                             order, if a host needs only a small part of each batch. "auto": With
+                             strategy auto and direct reads, if a host needs less than an eighth of
+                             block_bytes of a batch and a single read of the storage takes 0.3 ms or
+                             more. "on": Also with other strategies that read blocks, larger batches
+                             and fast storage. "off": Never: each host reads what it needs.
         """
         self._begin(path, batch_size, shuffle, drop_last, comm, dict(
             database_name=database_name, on_error=on_error, snapshot=snapshot,
@@ -223,7 +229,7 @@ class Loader:
             prefetch_batches=prefetch_batches, allow_map=allow_map, huge_pages=huge_pages,
             window_memory=window_memory, readers_per_host=readers_per_host, queue_depth=queue_depth,
             block_bytes=block_bytes, strategy=strategy, engine=engine, placement=placement,
-            cache=cache, stagger=stagger, joint_walk=joint_walk))
+            cache=cache, stagger=stagger, joint_walk=joint_walk, exchange=exchange))
     # End generated Loader.
 
     def _begin(self, path: Union[str, os.PathLike], batch_size: Optional[int],

@@ -52,6 +52,7 @@ class Options(ctypes.Structure):
         ("window_memory", ctypes.c_int),
         ("layout_cache", ctypes.c_char_p),
         ("joint_walk", ctypes.c_int),
+        ("exchange", ctypes.c_int),
     ]
 
 
@@ -121,6 +122,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "window_memory": ("enum", {"auto": 0, "mpi": 1}, "auto"),
     "layout_cache": ("text", {}, ""),
     "joint_walk": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
+    "exchange": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
 }
 
 GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]

@@ -1,0 +1,102 @@
+// Goal: frames and bytes arrive whole and in order, however the connection cuts them; anything else
+// ends the link.
+#include "lmdbio/load/exchange/exchange_link.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "lmdbio/base/check.h"
+#include "tests/support/catch.h"
+#include "tests/support/random.h"
+
+namespace lmdbio::load {
+namespace {
+
+using Kind = ExchangeFrame::Kind;
+using Frames = std::vector<ExchangeFrame>;
+
+std::pair<UniqueFd, UniqueFd> SocketPair(int buffer_bytes) {
+  std::array<int, 2> fds{};
+  LMDBIO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) ==
+               0);
+  for (const int fd : fds) {
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
+  }
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+MutableBytes Nowhere(const ExchangeFrame&) { return {}; }
+
+bool IsSame(const ExchangeFrame& a, const ExchangeFrame& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+TEST_CASE("Frames and bytes arrive in order through small buffers", "[exchange]") {
+  test::Random random(GENERATE(range(1, 6)));
+  auto [a, b] = SocketPair(5000);
+  ExchangeLink from(std::move(a));
+  ExchangeLink to(std::move(b));
+  Frames posted;
+  std::vector<std::vector<std::byte>> bodies;
+  std::map<uint32_t, std::vector<std::byte>> arrived;  // by id
+  for (uint32_t id = 0; id < 200; ++id) {
+    const bool is_reply = random.Below(2) == 0;
+    const uint64_t length = random.Between(1, random.Below(4) == 0 ? 40'000 : 100);
+    posted.push_back({is_reply ? Kind::kReply : Kind::kRequest, id, random.Below(1000), length});
+    const std::string text = random.BytesOf(is_reply ? length : 0);
+    const Bytes bytes = std::as_bytes(std::span(text));
+    bodies.emplace_back(bytes.begin(), bytes.end());
+    if (is_reply) arrived[id].resize(length);
+  }
+  for (size_t i = 0; i < posted.size(); ++i) from.Post(posted[i], bodies[i]);
+  const auto place_of = [&](const ExchangeFrame& reply) { return MutableBytes(arrived[reply.id]); };
+  Frames sent;
+  Frames received;
+  while (received.size() < posted.size()) {
+    REQUIRE(from.Flush(sent));
+    REQUIRE(to.Receive(place_of, received));
+  }
+  CHECK_FALSE(from.has_waiting());
+  REQUIRE(sent.size() == posted.size());
+  for (size_t i = 0; i < posted.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(IsSame(sent[i], posted[i]));
+    REQUIRE(IsSame(received[i], posted[i]));
+    if (posted[i].kind == Kind::kReply) REQUIRE(arrived[posted[i].id] == bodies[i]);
+  }
+}
+
+TEST_CASE("A reply that was not asked for ends the link", "[exchange]") {
+  auto [a, b] = SocketPair(5000);
+  ExchangeLink from(std::move(a));
+  ExchangeLink to(std::move(b));
+  const std::array<std::byte, 10> body{};
+  from.Post({Kind::kRequest, 1, 2, 3});
+  from.Post({Kind::kReply, 2, 0, 10}, body);
+  Frames sent;
+  Frames received;
+  REQUIRE(from.Flush(sent));
+  CHECK_FALSE(to.Receive(Nowhere, received));
+  CHECK(received.size() == 1);  // the request before it counts
+}
+
+TEST_CASE("A link without its other end is gone, and gives its bodies back", "[exchange]") {
+  auto [a, b] = SocketPair(5000);
+  ExchangeLink link(std::move(a));
+  { const UniqueFd closed = std::move(b); }
+  Frames frames;
+  CHECK_FALSE(link.Receive(Nowhere, frames));
+  const std::array<std::byte, 10> body{};
+  link.Post({Kind::kReply, 2, 0, 10}, body);
+  CHECK_FALSE(link.Flush(frames));
+  CHECK(frames.empty());
+  CHECK(link.Close().size() == 1);
+  CHECK_FALSE(link.has_waiting());
+}
+
+}  // namespace
+}  // namespace lmdbio::load
