@@ -8,6 +8,7 @@ the storage server counts. Exits with 77 if hosts cannot be made.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -126,6 +127,19 @@ class ManyHosts(unittest.TestCase):
         # Large batches need no help.
         run, = self.read(cluster, 4, 1, "--strategy", "auto", "-b", 4000)
         self.assertNotIn("exchange", run["how"])
+
+    def test_large_blocks_of_a_map_are_read_from_front_to_back(self):
+        with tempfile.NamedTemporaryFile(prefix="lmdbio-test-") as log:
+            cluster = self.make_cluster("equal", "--log", log.name)
+            cluster.succeed("run", "-n", 1, "--per-host", 1, bench_program.BENCH, "raw",
+                            cluster.mountpoint, "--engine", "mmap", "-t", "1M", "-q", 1, "-i", 1,
+                            "-s", "16M")
+            text = pathlib.Path(log.name).read_text(encoding="ascii")
+        offsets = [int(offset, 16) for offset in re.findall(r" Read id=\d+ offset=(0x\w+)", text)]
+        self.assertGreater(len(offsets), 100)
+        back = sum(after < before for before, after in zip(offsets, offsets[1:]))
+        # A copy from the end of each block makes nearly all requests go back.
+        self.assertLess(back, len(offsets) / 4)
 
     def test_more_crosses_for_lmdb_the_more_hosts_there_are(self):
         cluster = self.make_cluster("equal")

@@ -22,6 +22,18 @@ constexpr uint64_t kRunGapBytes = 64 << 10;
 // The file size is checked once for so many bytes: a system call costs more than a small copy.
 constexpr uint64_t kCheckEveryBytes = kMiB;
 
+// memcpy of glibc copies a large block from its end if source and destination have the same offset
+// in their pages, as nearly all blocks have. The kernel then does not read ahead: it fetches 64 KiB
+// for each fault, at a quarter of the rate. Small copies go forward.
+constexpr size_t kForwardBytes = 64 << 10;
+
+void CopyForward(Bytes from, MutableBytes to) {
+  for (size_t at = 0; at < from.size(); at += kForwardBytes) {
+    const Bytes part = from.subspan(at, std::min(kForwardBytes, from.size() - at));
+    std::memcpy(&to[at], part.data(), part.size());
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_path,
@@ -149,7 +161,7 @@ Status MmapEngine::Copy(const BlockRead& block) {
     LMDBIO_TRY_VOID(CheckSize(block.offset, length_bytes));
   }
   unchecked_bytes_ += length_bytes;
-  std::memcpy(block.destination.data(), map_.data() + block.offset, length_bytes);
+  CopyForward(map_.subspan(block.offset, length_bytes), block.destination);
   counters_.request_count += 1;
   counters_.bytes += length_bytes;
   return {};
