@@ -187,8 +187,8 @@ enum lmdbio_joint_walk {
 /* Whether the hosts read large parts of the file for each other, in key order, if a host needs
  * only a small part of each batch. */
 enum lmdbio_exchange {
-  /* With strategy auto and direct reads, if a host needs less than an eighth of block_bytes of a
-   * batch and a single read of the storage takes 0.3 ms or more. */
+  /* With strategy auto and direct or mixed reads, if a host needs less than an eighth of
+   * block_bytes of a batch and a single read takes 0.3 ms or more. */
   LMDBIO_EXCHANGE_AUTO = 0,
   /* Also with other strategies that read blocks, larger batches and fast storage. */
   LMDBIO_EXCHANGE_ON = 1,

@@ -118,8 +118,9 @@ class BlockEngine {
   // The number of blocks that were taken over and not handed back.
   virtual uint64_t outstanding() const = 0;
 
-  // A descriptor that poll reports as readable when Poll may have blocks to return; -1: the engine
-  // has none, and only WaitSome can sleep. For a thread that also waits for something else.
+  // A descriptor that poll reports as readable when reads complete; -1: the engine has none. For a
+  // thread that also waits for something else. Poll must be called from time to time all the same:
+  // it repeats failed reads, and returns blocks that were done within Start.
   virtual int event() { return -1; }
 
   virtual EngineCounters counters() const = 0;

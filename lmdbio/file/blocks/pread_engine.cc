@@ -85,6 +85,7 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   {
     const std::scoped_lock lock(mutex_);
     queue_.Add(blocks);
+    if (queue_.has_done()) SignalDone();  // an empty block, or one behind the end of the file
   }
   // Wakes no more threads than there are blocks: waking a thread in vain costs as much as a read.
   for (size_t i = 0; i < std::min(blocks.size(), threads_.size()); ++i) work_came_.notify_one();
@@ -121,9 +122,10 @@ void PreadEngine::SignalDone() {
 
 // Requires: the lock is held
 std::span<BlockDone> PreadEngine::TakeDone() {
-  uint64_t count = 0;
-  if (done_event_) [[maybe_unused]]
-    const ssize_t got = ::read(done_event_.get(), &count, sizeof count);
+  if (done_event_) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(done_event_.get(), &count, sizeof count);
+  }
   return queue_.TakeDone();
 }
 

@@ -1,9 +1,9 @@
 #include "lmdbio/file/blocks/storage_cost.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kSmallReads = 32;
 constexpr uint64_t kLargeReads = 8;
 
-constexpr uint64_t kLoneReads = 4;
+constexpr size_t kLoneReads = 5;
 
 struct Freed {
   void operator()(std::byte* memory) const { std::free(memory); }
@@ -102,13 +102,13 @@ Result<double> MeasureReadSeconds(const std::string& path, const EngineOptions& 
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   LMDBIO_TRY(const auto engine, OpenTrialEngine(path, options));
   std::mt19937_64 random(std::random_device{}());
-  double least_s = std::numeric_limits<double>::max();
-  for (uint64_t i = 0; i < kLoneReads; ++i) {
-    LMDBIO_TRY(const double read_s, TimeReads(*engine, 1, kMemoryPageBytes, file_bytes,
-                                              {memory.get(), kMemoryPageBytes}, random));
-    least_s = std::min(least_s, read_s);
+  std::array<double, kLoneReads> times_s;
+  for (double& read_s : times_s) {
+    LMDBIO_TRY(read_s, TimeReads(*engine, 1, kMemoryPageBytes, file_bytes,
+                                 {memory.get(), kMemoryPageBytes}, random));
   }
-  return least_s;
+  std::nth_element(times_s.begin(), times_s.begin() + kLoneReads / 2, times_s.end());
+  return times_s[kLoneReads / 2];
 }
 
 }  // namespace lmdbio::file

@@ -34,10 +34,10 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
                                        uint64_t file_bytes, uint64_t block_bytes,
                                        std::vector<std::string>* notes = nullptr);
 
-// Returns the seconds of one read of 4 KiB while no other is in flight: the least of a few, at
+// Returns the seconds of one read of 4 KiB while no other is in flight: the median of five, at
 // random offsets of the data file at `path`. 0 for a file without a whole page.
 // Errors: as MeasureStorageCost
-// Cost: four reads
+// Cost: five reads
 Result<double> MeasureReadSeconds(const std::string& path, const EngineOptions& options,
                                   uint64_t file_bytes);
 

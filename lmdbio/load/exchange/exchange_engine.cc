@@ -18,15 +18,19 @@
 namespace lmdbio::load {
 namespace {
 
-// A reader holds at least this many chunks, however large they are.
-constexpr uint64_t kChunksMin = 4;
+// More chunks would only cost time to look for one.
+constexpr uint64_t kChunksMax = 256;
+
+std::string NameOf(ExchangeLoop& loop) {
+  return fmt::format("{}, exchange of {} readers", loop.engine().Describe(), loop.reader_count());
+}
 
 }  // namespace
 
 Result<std::unique_ptr<ExchangeEngine>> ExchangeEngine::Open(
-    std::unique_ptr<file::BlockEngine> engine, ExchangeLinks links, const ExchangeLimits& limits,
+    std::unique_ptr<file::BlockEngine>& engine, ExchangeLinks links, const ExchangeLimits& limits,
     const CoreList& cores) {
-  const uint64_t chunk_count = std::max(kChunksMin, kExchangeMemoryBytes / limits.chunk_bytes);
+  const uint64_t chunk_count = std::min(kChunksMax, kExchangeMemoryBytes / limits.chunk_bytes);
   LMDBIO_TRY(auto memory, ranks::AllocateAnonymous(chunk_count * limits.chunk_bytes));
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) {
@@ -34,23 +38,20 @@ Result<std::unique_ptr<ExchangeEngine>> ExchangeEngine::Open(
                 errno);
   }
   std::unique_ptr<ExchangeEngine> exchange(new ExchangeEngine(std::move(memory), std::move(event)));
-  exchange->name_ =
-      fmt::format("{}, exchange of {} readers", engine->Describe(), links.sockets.size());
-  exchange->notes_ = engine->TakeNotes();
   exchange->loop_ = std::make_unique<ExchangeLoop>(std::move(engine), std::move(links),
                                                    exchange->memory_->bytes(), limits);
+  exchange->name_ = NameOf(*exchange->loop_);
+  exchange->notes_ = exchange->loop_->TakeNotes();
   try {
     exchange->thread_ = std::thread([self = exchange.get(), cores] { self->Run(cores); });
   } catch (const std::system_error& failure) {
+    engine = exchange->loop_->TakeEngine();
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("cannot start the thread of the exchange: {}; raise ulimit -u",
                             failure.what()));
   }
   return exchange;
 }
-
-ExchangeEngine::ExchangeEngine(std::unique_ptr<ranks::SharedMemory> memory, UniqueFd wake_event)
-    : memory_(std::move(memory)), wake_event_(std::move(wake_event)) {}
 
 ExchangeEngine::~ExchangeEngine() {
   {
@@ -96,10 +97,12 @@ bool ExchangeEngine::TakeReads() {
 
 void ExchangeEngine::Publish() {
   std::vector<file::BlockDone> done = loop_->TakeDone();
-  std::vector<std::string> notes = loop_->engine().TakeNotes();
+  std::vector<std::string> notes = loop_->TakeNotes();
   const file::EngineCounters counters = loop_->engine().counters();
   const std::lock_guard lock(mutex_);
   counters_ = counters;
+  // A direct engine becomes a buffered one after a direct read was refused.
+  if (!notes.empty()) name_ = NameOf(*loop_);
   std::move(notes.begin(), notes.end(), std::back_inserter(notes_));
   if (done.empty()) return;
   std::move(done.begin(), done.end(), std::back_inserter(done_));

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/base/placement.h"
@@ -30,22 +31,26 @@
 
 namespace lmdbio::load {
 
-// The memory of the chunks that a reader holds.
+// The memory of the chunks that a reader holds, and the largest chunk: it holds at least four.
 inline constexpr uint64_t kExchangeMemoryBytes = 32 << 20;
+inline constexpr uint64_t kExchangeChunkBytesMax = kExchangeMemoryBytes / 4;
 
 // Threads: one at a time.
 class ExchangeEngine final : public file::BlockEngine {
  public:
   // Starts the thread.
-  // engine  reads the chunks, and everything that other readers do not send
+  // engine  reads the chunks, and everything that other readers do not send. It is taken over only
+  //         if Open succeeds
+  // links   are closed if Open fails: the other readers then go on without this one
   // cores   of the thread; empty: any
+  // Requires: limits.chunk_bytes <= kExchangeChunkBytesMax; limits.file_bytes > 0
   // Errors: kResourceExhausted  no memory, descriptor or thread
-  static Result<std::unique_ptr<ExchangeEngine>> Open(std::unique_ptr<file::BlockEngine> engine,
+  static Result<std::unique_ptr<ExchangeEngine>> Open(std::unique_ptr<file::BlockEngine>& engine,
                                                       ExchangeLinks links,
                                                       const ExchangeLimits& limits,
                                                       const CoreList& cores);
 
-  // Ends the service for the other readers, too: they read what this one owes them.
+  // Closes the links. The other readers then read the missing bytes from the file.
   ~ExchangeEngine() override;
 
   std::string Describe() const override;
@@ -59,7 +64,8 @@ class ExchangeEngine final : public file::BlockEngine {
   std::vector<std::string> TakeNotes() override;
 
  private:
-  ExchangeEngine(std::unique_ptr<ranks::SharedMemory> memory, UniqueFd wake_event);
+  ExchangeEngine(std::unique_ptr<ranks::SharedMemory> memory, UniqueFd wake_event)
+      : memory_(std::move(memory)), wake_event_(std::move(wake_event)) {}
   void Run(const CoreList& cores);
   bool TakeReads();
   void Publish();

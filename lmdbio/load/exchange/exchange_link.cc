@@ -7,13 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <utility>
 
 namespace lmdbio::load {
 namespace {
 
 constexpr size_t kPiecesMax = 64;     // of one sendmsg
-constexpr size_t kSmallBytes = 4096;  // received beside a body: frames
+constexpr size_t kSmallBytes = 4096;  // received behind a body: frames
 
 }  // namespace
 
@@ -39,6 +38,7 @@ bool ExchangeLink::Flush(std::vector<ExchangeFrame>& sent) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == EAGAIN;
     auto left = static_cast<size_t>(got);
+    moved_bytes_ += left;
     while (left > 0) {
       QueuedFrame& out = queue_.front();
       const size_t rest = sizeof out.frame + out.body.size() - out.sent_bytes;
@@ -54,7 +54,7 @@ bool ExchangeLink::Flush(std::vector<ExchangeFrame>& sent) {
 }
 
 // One call fills the rest of the body that is arriving, and takes the frames behind it.
-bool ExchangeLink::Receive(const PlaceOf& place_of, std::vector<ExchangeFrame>& received) {
+bool ExchangeLink::Receive(const Receiver& receiver) {
   std::array<std::byte, kSmallBytes> small;
   while (true) {
     std::array<iovec, 2> pieces{
@@ -67,14 +67,14 @@ bool ExchangeLink::Receive(const PlaceOf& place_of, std::vector<ExchangeFrame>& 
     if (got < 0) return errno == EAGAIN;
     if (got == 0) return false;
     const auto bytes = static_cast<size_t>(got);
+    moved_bytes_ += bytes;
     const size_t of_body = std::min(bytes, body_rest_.size());
-    AdvanceBody(of_body, received);
-    if (!TakeBytes(Bytes(small).first(bytes - of_body), place_of, received)) return false;
+    if (!AdvanceBody(of_body, receiver)) return false;
+    if (!TakeBytes(Bytes(small).first(bytes - of_body), receiver)) return false;
   }
 }
 
-bool ExchangeLink::TakeBytes(Bytes bytes, const PlaceOf& place_of,
-                             std::vector<ExchangeFrame>& received) {
+bool ExchangeLink::TakeBytes(Bytes bytes, const Receiver& receiver) {
   while (!bytes.empty()) {
     const bool is_body = !body_rest_.empty();
     const size_t wanted = is_body ? body_rest_.size() : head_.size() - head_bytes_;
@@ -83,37 +83,35 @@ bool ExchangeLink::TakeBytes(Bytes bytes, const PlaceOf& place_of,
     std::byte* const to = is_body ? body_rest_.data() : &head_[head_bytes_];
     std::memcpy(to, part.data(), part.size());
     if (is_body) {
-      AdvanceBody(part.size(), received);
+      if (!AdvanceBody(part.size(), receiver)) return false;
       continue;
     }
     head_bytes_ += part.size();
-    if (head_bytes_ == head_.size() && !BeginBody(place_of, received)) return false;
+    if (head_bytes_ == head_.size() && !TakeHead(receiver)) return false;
   }
   return true;
 }
 
-// A frame is whole. A reply waits for its bytes, every other frame has none.
-bool ExchangeLink::BeginBody(const PlaceOf& place_of, std::vector<ExchangeFrame>& received) {
+// A frame has arrived. A reply waits for its bytes, every other frame has none.
+bool ExchangeLink::TakeHead(const Receiver& receiver) {
   std::memcpy(&body_frame_, head_.data(), sizeof body_frame_);
   head_bytes_ = 0;
-  if (body_frame_.kind != ExchangeFrame::Kind::kReply) {
-    received.push_back(body_frame_);
-    return true;
-  }
-  body_rest_ = place_of(body_frame_);
+  if (body_frame_.kind != ExchangeFrame::Kind::kReply) return receiver.take(body_frame_);
+  body_rest_ = receiver.destination_of(body_frame_);
   return !body_rest_.empty();
 }
 
-void ExchangeLink::AdvanceBody(size_t bytes, std::vector<ExchangeFrame>& received) {
-  if (bytes == 0) return;
+bool ExchangeLink::AdvanceBody(size_t bytes, const Receiver& receiver) {
+  if (bytes == 0) return true;
   body_rest_ = body_rest_.subspan(bytes);
-  if (body_rest_.empty()) received.push_back(body_frame_);
+  return !body_rest_.empty() || receiver.take(body_frame_);
 }
 
 std::vector<ExchangeFrame> ExchangeLink::Close() {
   std::vector<ExchangeFrame> unsent;
   for (const QueuedFrame& out : queue_) unsent.push_back(out.frame);
   queue_.clear();
+  if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
   socket_ = UniqueFd();
   return unsent;
 }

@@ -7,9 +7,8 @@
 namespace lmdbio::load {
 
 // One connection serves both directions, so each reader connects to those behind it.
-Result<ExchangeLinks> OpenExchangeLinks(ranks::Group& readers, int known_as) {
+Result<ExchangeLinks> OpenExchangeLinks(ranks::Group& readers) {
   ranks::LinkSpec plan;
-  plan.known_as = known_as;
   for (int other = 0; other < readers.size(); ++other) {
     if (other > readers.rank()) plan.sends_to.push_back(other);
     if (other < readers.rank()) plan.receives_from.push_back(other);

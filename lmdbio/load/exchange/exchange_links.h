@@ -17,11 +17,10 @@ struct ExchangeLinks {
   std::vector<UniqueFd> sockets;  // [readers] connected, do not block; the one of `rank` is empty
 };
 
-// readers   one reader of each host; at least two
-// known_as  the rank of this process in the whole job, for messages
+// readers  one reader of each host; at least two
 // Errors:     as ranks::PeerLinks::Open
 // Collective: over `readers`
-Result<ExchangeLinks> OpenExchangeLinks(ranks::Group& readers, int known_as);
+Result<ExchangeLinks> OpenExchangeLinks(ranks::Group& readers);
 
 }  // namespace lmdbio::load
 #endif  // LMDBIO_LOAD_EXCHANGE_EXCHANGE_LINKS_H_

@@ -268,11 +268,12 @@ Status HostRuntime::PreparePages() {
              file::OpenBlockEngine(context_.file.data_path,
                                    {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
   if (links_.exchange) {
-    LMDBIO_TRY(parts_.engine,
-               ExchangeEngine::Open(std::move(parts_.engine), std::move(*links_.exchange),
-                                    {.chunk_bytes = options.block_bytes,
-                                     .file_bytes = decision.snapshot->file_size_bytes},
-                                    context_.member.placement.input));
+    Result<std::unique_ptr<ExchangeEngine>> exchange = ExchangeEngine::Open(
+        parts_.engine, std::move(*links_.exchange),
+        {.chunk_bytes = options.block_bytes, .file_bytes = decision.snapshot->file_size_bytes},
+        context_.member.placement.input);
+    if (exchange) parts_.engine = std::move(*exchange);
+    if (!exchange) context_.notes.Add(exchange.error().message() + ": this host does not exchange");
   }
   if (caching_ != FileCaching::kNone) {
     parts_.kept = std::make_unique<FileCache>(

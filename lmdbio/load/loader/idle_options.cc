@@ -101,8 +101,12 @@ void AddOfExchange(const LoaderOptions& options, const OpenDecision& decision,
   if (decision.engine == file::EngineKind::kMmap ||
       CompositionOf(options.strategy).locating == LocateMethod::kNone) {
     idle.Add("exchange", "it does not read blocks");
+  } else if (CompositionOf(options.strategy).staggering == Staggering::kTokens) {
+    idle.Add("exchange", "its readers take turns");
   } else {
-    idle.AddHere("exchange", "it needs key order, and one reader on each of several hosts");
+    idle.AddHere("exchange",
+                 "it needs key order, blocks of at most 8 MiB, and several hosts, each with one "
+                 "reader that takes no turns");
   }
 }
 

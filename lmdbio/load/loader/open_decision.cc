@@ -11,6 +11,7 @@
 
 #include "lmdbio/file/blocks/storage_cost.h"
 #include "lmdbio/file/io/cache_probe.h"
+#include "lmdbio/load/exchange/exchange_engine.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/chunk_size.h"
 #include "lmdbio/load/plan/option_text.h"
@@ -60,7 +61,7 @@ constexpr uint64_t kWorthProbingBytes = 256 << 20;
 constexpr double kWarmShare = 0.9;
 
 // `auto` exchanges if a host needs less of a batch than this part of a block.
-constexpr double kSmallPart = 8;
+constexpr double kSmallestShare = 1.0 / 8;
 // A file is used in place if at least this share of it is cached, and missing blocks are read into
 // the page cache. With more of them, copies and direct reads are faster.
 constexpr double kInPlaceShare = 0.95;
@@ -385,9 +386,14 @@ void LimitReadAhead(const LoaderOptions& options, const Schedule& schedule, doub
 
 bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
                  const HostMember& member) {
+  const StrategyTraits& strategy = CompositionOf(options.strategy);
+  const bool reads_blocks =
+      facts.engine != file::EngineKind::kMmap && strategy.locating != LocateMethod::kNone;
+  // A reader that waits for its turn requests nothing, and the others would wait for it.
+  const bool takes_turns = options.stagger > 0 || strategy.staggering == Staggering::kTokens;
   return !member.is_only_host && options.readers_per_host == 1 && !facts.is_in_place &&
-         facts.engine != file::EngineKind::kMmap && options.order == Order::kSequential &&
-         CompositionOf(options.strategy).locating != LocateMethod::kNone;
+         reads_blocks && !takes_turns && options.order == Order::kSequential &&
+         options.block_bytes <= kExchangeChunkBytesMax;
 }
 
 bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
@@ -399,10 +405,9 @@ bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
   const double host_bytes = BatchBytes(facts, options) *
                             static_cast<double>(member.ranks.local_ranks.size()) /
                             member.ranks.rank_count;
-  if (host_bytes * kSmallPart >= static_cast<double>(options.block_bytes)) return false;
-  const Result<double> read_s =
-      file::MeasureReadSeconds(data_path, {facts.engine, file::CachePolicy::kDirect, 1, {}, false},
-                               facts.snapshot->file_size_bytes);
+  if (host_bytes >= kSmallestShare * static_cast<double>(options.block_bytes)) return false;
+  const Result<double> read_s = file::MeasureReadSeconds(
+      data_path, {facts.engine, facts.cache, 1, {}, false}, facts.snapshot->file_size_bytes);
   // Storage that cannot be measured is read as if it were fast; the readers report its errors.
   return read_s && *read_s >= kSlowReadSeconds;
 }

@@ -81,7 +81,7 @@ Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
                      const std::string& data_path);
 
 // True if the hosts may read parts of the file for each other: in key order, with one reader on
-// each of several hosts.
+// each of several hosts, which takes no turns, and with blocks of at most kExchangeChunkBytesMax.
 bool MayExchange(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member);
 
 // Whether they do. With `auto`, measures the storage.

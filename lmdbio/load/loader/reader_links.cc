@@ -10,9 +10,6 @@
 namespace lmdbio::load {
 namespace {
 
-// The most hosts that exchange with each other; each of them has a link to every other one.
-constexpr int kExchangeReadersMax = 64;
-
 // Connects this reader with the readers of the same index on the other hosts.
 Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& member,
                         LocateMethod locating, ReaderLinks& links, Notes& notes) {
@@ -42,7 +39,7 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
 // Tokens are an optimisation: without them every reader reads at any time.
 Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const HostMember& member,
                    const OpenDecision& decision, ReaderLinks& links, Notes& notes) {
-  if (!MayStagger(decision, options)) return {};
+  if (!MayStagger(decision, options) || decision.exchanges) return {};
   // On one host `auto` makes no trial: its readers share one window, so none is far ahead.
   const bool is_wanted =
       options.stagger > 0 || CompositionOf(options.strategy).staggering == Staggering::kTokens;
@@ -73,15 +70,20 @@ Status OpenExchange(ranks::Group& group, const HostMember& member, const OpenDec
                     ReaderLinks& links, Notes& notes) {
   if (!decision.exchanges) return {};
   LMDBIO_TRY(const auto alike, group.Split(member.is_reader() ? 1 : 0));
-  LMDBIO_TRY(const auto neighbours, alike->Split(alike->rank() / kExchangeReadersMax));
+  LMDBIO_TRY(const auto neighbours, alike->Split(ExchangeGroupOf(alike->rank(), alike->size())));
   if (!member.is_reader() || neighbours->size() == 1) return {};
-  Result<ExchangeLinks> opened = OpenExchangeLinks(*neighbours, group.rank());
+  Result<ExchangeLinks> opened = OpenExchangeLinks(*neighbours);
   if (opened) links.exchange = std::move(*opened);
   if (!opened) notes.Add(opened.error().message() + ": each host reads what it needs");
   return {};
 }
 
 }  // namespace
+
+int ExchangeGroupOf(int reader, int reader_count) {
+  const int group_count = (reader_count + kExchangeReadersMax - 1) / kExchangeReadersMax;
+  return static_cast<int>(int64_t{reader} * group_count / reader_count);
+}
 
 Result<bool> CanHandOn(ranks::Group& group, const LoaderOptions& options,
                        const HostMember& member) {

@@ -32,6 +32,12 @@ struct ReaderLinks {
   std::optional<ExchangeLinks> exchange;
 };
 
+// The most readers that exchange with each other; each of them has a link to every other one.
+inline constexpr int kExchangeReadersMax = 64;
+
+// The group in which a reader exchanges: neighbours, in groups of about equal size.
+int ExchangeGroupOf(int reader, int reader_count);
+
 // True if a cursor can travel from host to host: a cursor visits each record of a batch once, so
 // the records of each host must lie together in the batch.
 // Errors: kInternal  MPI failed

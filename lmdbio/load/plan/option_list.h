@@ -161,10 +161,10 @@ inline constexpr std::array<OptionInfo, 35> kOptionInfos = {{
     {"exchange", "exchange", "auto|on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "Whether the hosts read large parts of the file for each other, in key order, if a host "
-     "needs only a small part of each batch. auto: With strategy auto and direct reads, if a "
-     "host needs less than an eighth of block_bytes of a batch and a single read of the storage "
-     "takes 0.3 ms or more. on: Also with other strategies that read blocks, larger batches and "
-     "fast storage. off: Never: each host reads what it needs."},
+     "needs only a small part of each batch. auto: With strategy auto and direct or mixed reads, "
+     "if a host needs less than an eighth of block_bytes of a batch and a single read takes 0.3 "
+     "ms or more. on: Also with other strategies that read blocks, larger batches and fast "
+     "storage. off: Never: each host reads what it needs."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{

@@ -47,11 +47,13 @@ class EngineFile {
   std::string path() const { return dir_.path() / "file"; }
   uint64_t size_bytes() const { return size_bytes_; }
   // The oracle: the bytes that plain pread returns.
+  bool ReadTo(uint64_t offset, MutableBytes bytes) const {
+    const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    return got == static_cast<ssize_t>(bytes.size());
+  }
   bool Holds(uint64_t offset, Bytes expected) const {
     std::vector<std::byte> bytes(expected.size());
-    const ssize_t got = ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    return got == static_cast<ssize_t>(bytes.size()) &&
-           test::AsText(bytes) == test::AsText(expected);
+    return ReadTo(offset, bytes) && test::AsText(bytes) == test::AsText(expected);
   }
 
  private:

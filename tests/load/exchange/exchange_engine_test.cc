@@ -7,8 +7,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
@@ -37,19 +40,21 @@ std::unique_ptr<BlockEngine> OpenPlain(const EngineFile& file,
 std::unique_ptr<ExchangeEngine> OpenExchange(const EngineFile& file, ExchangeLinks links,
                                              const ExchangeLimits& limits,
                                              EngineKind kind = EngineKind::kUring) {
-  return test::Good(ExchangeEngine::Open(OpenPlain(file, kind), std::move(links), limits, {}));
+  std::unique_ptr<BlockEngine> plain = OpenPlain(file, kind);
+  return test::Good(ExchangeEngine::Open(plain, std::move(links), limits, {}));
 }
 
-// Runs `read` in each of `readers` threads. The engines end after all of them.
+// Runs `read` in each of `readers` threads, then `check` after all of them. The engines end last.
 void ReadTogether(int readers, const EngineFile& file, const ExchangeLimits& limits,
                   EngineKind kind,
-                  const std::function<void(int rank, std::unique_ptr<ExchangeEngine>&)>& read) {
+                  const std::function<void(int rank, std::unique_ptr<ExchangeEngine>&)>& read,
+                  const std::function<void(int rank)>& check = {}) {
   ranks::RunAsThreads({readers, 1}, [&](ranks::Group& group) {
-    auto engine =
-        OpenExchange(file, test::Good(OpenExchangeLinks(group, group.rank())), limits, kind);
+    auto engine = OpenExchange(file, test::Good(OpenExchangeLinks(group)), limits, kind);
     LMDBIO_CHECK(group.Barrier().has_value());
     read(group.rank(), engine);
     LMDBIO_CHECK(group.Barrier().has_value());
+    if (check) check(group.rank());
   });
 }
 
@@ -103,23 +108,28 @@ TEST_CASE("A reader that leaves costs no bytes", "[exchange]") {
   const EngineFile file(4 << 20);
   std::atomic<int> wrong{0};
   const ExchangeLimits limits{64 << 10, file.size_bytes(), 16};
+  BlockList of_leaver(3 << 20);
+  std::vector<std::byte> at_end;
   ReadTogether(
-      3, file, limits, EngineKind::kUring, [&](int rank, std::unique_ptr<ExchangeEngine>& engine) {
+      3, file, limits, EngineKind::kUring,
+      [&](int rank, std::unique_ptr<ExchangeEngine>& engine) {
         test::Random random(static_cast<uint64_t>(rank) + 1);
-        BlockList blocks(3 << 20);
+        BlockList own(3 << 20);
+        BlockList& blocks = rank == 0 ? of_leaver : own;
         while (blocks.reads().size() < 100) {
           blocks.Add(random.Below(file.size_bytes() - 9000), random.Between(1, 9000));
         }
-        const Status started = engine->Start(blocks.reads());
-        if (!started) ++wrong;
+        if (!engine->Start(blocks.reads())) ++wrong;
         if (rank == 0) {
           engine.reset();  // in the middle of its reads, and of those of the others
-          const std::vector<std::byte> before(blocks.memory().begin(), blocks.memory().end());
-          // Nobody writes to a destination afterwards.
-          if (!std::equal(before.begin(), before.end(), blocks.memory().begin())) ++wrong;
+          at_end.assign(blocks.memory().begin(), blocks.memory().end());
         } else if (!Drain(*engine).empty() || !blocks.HoldWhat(file)) {
           ++wrong;
         }
+      },
+      [&](int rank) {  // nobody has written to a destination after the engine's end
+        const auto now = of_leaver.memory();
+        if (rank == 0 && !std::equal(now.begin(), now.end(), at_end.begin())) ++wrong;
       });
   CHECK(wrong == 0);
 }
@@ -148,7 +158,8 @@ TEST_CASE("The owner of a chunk that cannot be read refuses, and nobody misses a
 
 // Reader 0 of two has an engine; the test holds the socket of reader 1.
 struct PlayedReader {
-  PlayedReader(const EngineFile& file, const ExchangeLimits& limits) {
+  PlayedReader(const EngineFile& file, const ExchangeLimits& limits,
+               std::unique_ptr<BlockEngine> plain = nullptr) {
     std::array<int, 2> fds{};
     LMDBIO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) ==
                  0);
@@ -156,7 +167,8 @@ struct PlayedReader {
     links.sockets.resize(2);
     links.sockets[1] = UniqueFd(fds[0]);
     socket = UniqueFd(fds[1]);
-    engine = OpenExchange(file, std::move(links), limits);
+    if (!plain) plain = OpenPlain(file);
+    engine = test::Good(ExchangeEngine::Open(plain, std::move(links), limits, {}));
   }
   void Send(const ExchangeFrame& frame) const { SendBytes(std::as_bytes(std::span(&frame, 1))); }
   void SendBytes(Bytes bytes) const {
@@ -174,7 +186,7 @@ struct PlayedReader {
   std::unique_ptr<ExchangeEngine> engine;
 };
 
-TEST_CASE("Nonsense from another reader ends its link and costs no bytes", "[exchange]") {
+TEST_CASE("A malformed frame drops the link, and all reads still complete", "[exchange]") {
   constexpr uint64_t kChunk = 64 << 10;
   const EngineFile file(10 * kChunk);
   PlayedReader other(file, {kChunk, file.size_bytes()});
@@ -196,6 +208,21 @@ TEST_CASE("Nonsense from another reader ends its link and costs no bytes", "[exc
   SECTION("a reply that nobody asked for") { other.Send({Kind::kReply, 99, asked.offset, 1000}); }
   SECTION("a refusal that nobody asked for") { other.Send({Kind::kRefusal, 99, 0, 0}); }
   SECTION("a reply of another length") { other.Send({Kind::kReply, asked.id, asked.offset, 1001}); }
+  SECTION("a second reply") {
+    std::vector<std::byte> message(2 * (sizeof(ExchangeFrame) + 1000));
+    const ExchangeFrame reply{Kind::kReply, asked.id, asked.offset, asked.length_bytes};
+    LMDBIO_CHECK(file.ReadTo(asked.offset, std::span(message).subspan(sizeof reply, 1000)));
+    for (const size_t at : {size_t{0}, sizeof reply + 1000}) {
+      std::memcpy(&message[at], &reply, sizeof reply);
+    }
+    other.SendBytes(message);  // the second one with zeros
+  }
+  SECTION("a reply behind a refusal") {
+    std::array<ExchangeFrame, 2> frames{{{Kind::kRefusal, asked.id, asked.offset, 1000},
+                                         {Kind::kReply, asked.id, asked.offset, 1000}}};
+    other.SendBytes(std::as_bytes(std::span(frames)));
+    other.SendBytes(Bytes(body).first(1000));
+  }
   SECTION("a reply of other bytes") { other.Send({Kind::kReply, asked.id, kChunk, 1000}); }
   SECTION("a request for a chunk of another reader") {
     other.Send({Kind::kRequest, 1, 3 * kChunk, 10});
@@ -210,12 +237,14 @@ TEST_CASE("Nonsense from another reader ends its link and costs no bytes", "[exc
   }
   CHECK(Drain(*other.engine).empty());
   CHECK(blocks.HoldWhat(file));
-  // The engine goes on alone.
+  // The engine goes on alone, and reads no more than it needs.
+  const uint64_t before = other.engine->counters().bytes;
   BlockList more(1 << 20);
   more.Add(5 * kChunk, 1000).Add(2 * kChunk, 1000);
   REQUIRE(other.engine->Start(more.reads()));
   CHECK(Drain(*other.engine).empty());
   CHECK(more.HoldWhat(file));
+  CHECK(other.engine->counters().bytes - before <= 2 * file::kPageBytes);
 }
 
 TEST_CASE("A refusal is answered by a read of the file", "[exchange]") {
@@ -237,21 +266,6 @@ TEST_CASE("A refusal is answered by a read of the file", "[exchange]") {
   CHECK(reply.id == 5);
 }
 
-TEST_CASE("A reader that takes no replies stops nobody", "[exchange]") {
-  constexpr uint64_t kChunk = 64 << 10;
-  const EngineFile file(64 * kChunk);
-  PlayedReader other(file, {kChunk, file.size_bytes()});
-  // More than the buffers of the connection hold, so the chunks stay pinned.
-  for (uint32_t id = 0; id < 32; ++id) {
-    other.Send({Kind::kRequest, id, 2 * id * kChunk, kChunk});
-  }
-  BlockList blocks(1 << 20);
-  blocks.Add(2 * kChunk, 1000).Add(62 * kChunk, 1000);
-  REQUIRE(other.engine->Start(blocks.reads()));
-  CHECK(Drain(*other.engine).empty());
-  CHECK(blocks.HoldWhat(file));
-}
-
 TEST_CASE("An exchange says how many readers take part, and counts its reads", "[exchange]") {
   const EngineFile file(1 << 20);
   PlayedReader other(file, {64 << 10, file.size_bytes()});
@@ -264,6 +278,52 @@ TEST_CASE("An exchange says how many readers take part, and counts its reads", "
   CHECK(Drain(*other.engine).empty());
   CHECK(other.engine->counters().bytes == 64 << 10);
   CHECK(other.engine->TakeNotes() == OpenPlain(file)->TakeNotes());
+}
+
+// Fails as a whole at its first Poll with reads, and changes its name then.
+class FailingEngine final : public BlockEngine {
+ public:
+  std::string Describe() const override { return name_; }
+  Status Start(std::span<const file::BlockRead> blocks) override {
+    count_ += blocks.size();
+    return {};
+  }
+  Result<std::span<file::BlockDone>> WaitSome(std::chrono::milliseconds) override { return Poll(); }
+  Result<std::span<file::BlockDone>> Poll() override {
+    if (count_ == 0) return std::span<file::BlockDone>();
+    if (std::exchange(name_, "other") == "first") return std::span<file::BlockDone>();
+    return Fail(ErrorCode::kIo, "the ring is broken");
+  }
+  uint64_t outstanding() const override { return count_; }
+  file::EngineCounters counters() const override { return {}; }
+  std::vector<std::string> TakeNotes() override {
+    if (name_ == "first" || has_noted_) return {};
+    has_noted_ = true;
+    return {"another way"};
+  }
+
+ private:
+  std::string name_ = "first";
+  bool has_noted_ = false;
+  uint64_t count_ = 0;
+};
+
+TEST_CASE("A failure of the engine itself is told, and ends the service", "[exchange]") {
+  const EngineFile file(1 << 20);
+  PlayedReader other(file, {64 << 10, file.size_bytes()}, std::make_unique<FailingEngine>());
+  CHECK(other.engine->Describe() == "first, exchange of 2 readers");
+  BlockList blocks(1 << 20);
+  blocks.Add(0, 10);
+  REQUIRE(other.engine->Start(blocks.reads()));
+  Result<std::span<file::BlockDone>> done = other.engine->WaitSome();
+  while (done) done = other.engine->WaitSome();
+  CHECK(done.error().message() == "the ring is broken");
+  CHECK_FALSE(other.engine->Start(blocks.reads()));
+  CHECK_FALSE(other.engine->Poll());
+  CHECK(other.engine->Describe() == "other, exchange of 2 readers");
+  CHECK(other.engine->TakeNotes() == std::vector<std::string>{"another way"});
+  std::byte end{};
+  CHECK(::recv(other.socket.get(), &end, 1, 0) == 0);
 }
 
 }  // namespace

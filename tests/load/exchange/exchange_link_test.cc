@@ -3,6 +3,7 @@
 #include "lmdbio/load/exchange/exchange_link.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -29,7 +30,14 @@ std::pair<UniqueFd, UniqueFd> SocketPair(int buffer_bytes) {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-MutableBytes Nowhere(const ExchangeFrame&) { return {}; }
+// Takes every frame but replies.
+ExchangeLink::Receiver NoReplies(Frames& received) {
+  return {[](const ExchangeFrame&) { return MutableBytes(); },
+          [&](const ExchangeFrame& frame) {
+            received.push_back(frame);
+            return true;
+          }};
+}
 
 bool IsSame(const ExchangeFrame& a, const ExchangeFrame& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
@@ -53,13 +61,17 @@ TEST_CASE("Frames and bytes arrive in order through small buffers", "[exchange]"
     if (is_reply) arrived[id].resize(length);
   }
   for (size_t i = 0; i < posted.size(); ++i) from.Post(posted[i], bodies[i]);
-  const auto place_of = [&](const ExchangeFrame& reply) { return MutableBytes(arrived[reply.id]); };
   Frames sent;
   Frames received;
+  ExchangeLink::Receiver receiver = NoReplies(received);
+  receiver.destination_of = [&](const ExchangeFrame& reply) {
+    return MutableBytes(arrived[reply.id]);
+  };
   while (received.size() < posted.size()) {
     REQUIRE(from.Flush(sent));
-    REQUIRE(to.Receive(place_of, received));
+    REQUIRE(to.Receive(receiver));
   }
+  CHECK(from.moved_bytes() == to.moved_bytes());
   CHECK_FALSE(from.has_waiting());
   REQUIRE(sent.size() == posted.size());
   for (size_t i = 0; i < posted.size(); ++i) {
@@ -80,8 +92,35 @@ TEST_CASE("A reply that was not asked for ends the link", "[exchange]") {
   Frames sent;
   Frames received;
   REQUIRE(from.Flush(sent));
-  CHECK_FALSE(to.Receive(Nowhere, received));
+  CHECK_FALSE(to.Receive(NoReplies(received)));
   CHECK(received.size() == 1);  // the request before it counts
+}
+
+TEST_CASE("No frame is looked at behind a malformed one", "[exchange]") {
+  auto [a, b] = SocketPair(5000);
+  ExchangeLink from(std::move(a));
+  ExchangeLink to(std::move(b));
+  for (uint32_t id = 0; id < 3; ++id) from.Post({Kind::kRequest, id, 0, 1});
+  Frames sent;
+  Frames received;
+  REQUIRE(from.Flush(sent));
+  ExchangeLink::Receiver receiver = NoReplies(received);
+  receiver.take = [&](const ExchangeFrame& frame) {
+    received.push_back(frame);
+    return frame.id < 1;
+  };
+  CHECK_FALSE(to.Receive(receiver));
+  CHECK(received.size() == 2);
+}
+
+TEST_CASE("A closed link ends for the other reader, also if a child has the socket", "[exchange]") {
+  auto [a, b] = SocketPair(5000);
+  const UniqueFd of_child(::dup(a.get()));
+  ExchangeLink link(std::move(a));
+  CHECK(link.Close().empty());
+  ExchangeLink other(std::move(b));
+  Frames received;
+  CHECK_FALSE(other.Receive(NoReplies(received)));
 }
 
 TEST_CASE("A link without its other end is gone, and gives its bodies back", "[exchange]") {
@@ -89,7 +128,7 @@ TEST_CASE("A link without its other end is gone, and gives its bodies back", "[e
   ExchangeLink link(std::move(a));
   { const UniqueFd closed = std::move(b); }
   Frames frames;
-  CHECK_FALSE(link.Receive(Nowhere, frames));
+  CHECK_FALSE(link.Receive(NoReplies(frames)));
   const std::array<std::byte, 10> body{};
   link.Post({Kind::kReply, 2, 0, 10}, body);
   CHECK_FALSE(link.Flush(frames));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lmdbio/load/loader/loader.h"
+#include "lmdbio/load/loader/reader_links.h"
 #include "lmdbio/ranks/group/thread_group.h"
 #include "tests/fixtures/lmdb_oracle.h"
 #include "tests/load/loader/stream_oracle.h"
@@ -72,6 +73,27 @@ void Read(int host_count, const std::filesystem::path& path, const LoaderOptions
   });
 }
 
+TEST_CASE("Many readers exchange in groups of neighbours of about equal size",
+          "[loader][exchange]") {
+  for (const int reader_count : {1, 2, 63, 64, 65, 128, 129, 1000}) {
+    CAPTURE(reader_count);
+    std::map<int, int> sizes;
+    int last = 0;
+    for (int reader = 0; reader < reader_count; ++reader) {
+      const int group = load::ExchangeGroupOf(reader, reader_count);
+      CHECK(group >= last);
+      last = group;
+      ++sizes[group];
+    }
+    const int least = reader_count / static_cast<int>(sizes.size());
+    for (const auto& [group, size] : sizes) {
+      CHECK(size >= least);
+      CHECK(size <= least + 1);
+      CHECK(size <= load::kExchangeReadersMax);
+    }
+  }
+}
+
 TEST_CASE("Hosts that exchange read each byte about once", "[loader][exchange]") {
   const TempDir dir;
   TinyDb db(dir.path());
@@ -90,8 +112,9 @@ TEST_CASE("Hosts that exchange read each byte about once", "[loader][exchange]")
   for (const std::string& engine : alone.engines) {
     CHECK(engine.find("exchange") == std::string::npos);
   }
-  // The walk of each host over the leaf pages, and one pass over the file.
+  // The walk over the leaf pages, and one pass over the pages of the records.
   CHECK(together.read_bytes < file_bytes + file_bytes / 5);
+  CHECK(together.read_bytes > file_bytes / 2);  // chunks after a host's last block are not counted
 }
 
 TEST_CASE("A host that closes its loader early stops nobody", "[loader][exchange]") {

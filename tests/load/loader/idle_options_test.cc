@@ -59,7 +59,9 @@ std::vector<IdleCase> AllCases() {
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; },
        AllBut({Strategy::kAuto, Strategy::kScan})},
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOff; }, {}},
-      {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOn; }, kMapping},
+      {"exchange",
+       [](auto& o) { o.exchange = ExchangeUse::kOn; },
+       {Strategy::kLmdb, Strategy::kLmm, Strategy::kLmmDm, Strategy::kLmmDioProvCoalStag}},
       {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOff; }, {}},
       {"stagger", [](auto& o) { o.stagger = 1; },
        AllBut({Strategy::kAuto, Strategy::kLmmDioProvCoalStag})},
@@ -133,6 +135,18 @@ TEST_CASE("An option of auto is noted if the job cannot use it", "[loader][notes
   SECTION("several readers of a host would need the same chunks") {
     options.exchange = ExchangeUse::kOn;
     options.readers_per_host = 2;
+    member.is_only_host = false;
+    option = "exchange";
+  }
+  SECTION("a reader would wait for its turn") {
+    options.exchange = ExchangeUse::kOn;
+    options.stagger = 1;
+    member.is_only_host = false;
+    option = "exchange";
+  }
+  SECTION("chunks would be larger than the memory for them") {
+    options.exchange = ExchangeUse::kOn;
+    options.block_bytes = 16 << 20;
     member.is_only_host = false;
     option = "exchange";
   }

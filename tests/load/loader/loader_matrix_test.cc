@@ -146,8 +146,7 @@ TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loa
   }
 }
 
-TEST_CASE("An exchange between hosts does not show in what is delivered",
-          "[loader][matrix][exchange]") {
+TEST_CASE("Records are the same with an exchange between hosts", "[loader][matrix][exchange]") {
   ServedDatabases databases;
   databases.AddFixture("boundaries");
   databases.AddFixture("page-512-dupsort");

@@ -214,8 +214,8 @@ class Loader:
                              fast storage. "off": Never: the walk reads leaf pages alone.
         exchange             Whether the hosts read large parts of the file for each other, in key
                              order, if a host needs only a small part of each batch. "auto": With
-                             strategy auto and direct reads, if a host needs less than an eighth of
-                             block_bytes of a batch and a single read of the storage takes 0.3 ms or
+                             strategy auto and direct or mixed reads, if a host needs less than an
+                             eighth of block_bytes of a batch and a single read takes 0.3 ms or
                              more. "on": Also with other strategies that read blocks, larger batches
                              and fast storage. "off": Never: each host reads what it needs.
         """
