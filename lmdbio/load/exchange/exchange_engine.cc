@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "lmdbio/ranks/net/wake_event.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
+#include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::load {
 namespace {
@@ -33,10 +33,7 @@ Result<std::unique_ptr<ExchangeEngine>> ExchangeEngine::Open(
   const uint64_t chunk_count = std::min(kChunksMax, kExchangeMemoryBytes / limits.chunk_bytes);
   LMDBIO_TRY(auto memory, ranks::AllocateAnonymous(chunk_count * limits.chunk_bytes));
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) {
-    return Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)),
-                errno);
-  }
+  if (!event) return ranks::CallFailed(ErrorCode::kResourceExhausted, "eventfd", errno);
   std::unique_ptr<ExchangeEngine> exchange(new ExchangeEngine(std::move(memory), std::move(event)));
   exchange->loop_ = std::make_unique<ExchangeLoop>(std::move(engine), std::move(links),
                                                    exchange->memory_->bytes(), limits);
@@ -87,8 +84,7 @@ bool ExchangeEngine::TakeReads() {
     const std::lock_guard lock(mutex_);
     if (is_ending_) return false;
     // Cleared before the reads are taken, so a later Start signals again.
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t got = ::read(wake_event_.get(), &count, sizeof count);
+    ranks::Reset(wake_event_);
     reads = std::exchange(new_reads_, {});
   }
   loop_->Add(reads);

@@ -113,11 +113,9 @@ void ExchangeLoop::Ask(const file::BlockRead& read) {
   free_reads_.pop_back();
   const uint64_t size = read.destination.size();
   const bool is_large = size >= limits_.chunk_bytes / kLargePart;
-  const bool is_outside =
-      read.offset > limits_.file_bytes || size > limits_.file_bytes - read.offset;
   const bool is_alone = std::all_of(peers_.begin(), peers_.end(),
                                     [](const PeerReader& peer) { return peer.is_gone; });
-  if (size == 0 || is_large || is_outside || is_alone) {
+  if (size == 0 || is_large || !IsInFile(read.offset, size) || is_alone) {
     reads_[index] = {read, 0, true};
     return ReadFromFile(index);
   }
@@ -263,16 +261,16 @@ void ExchangeLoop::TakeFrames(int from) {
   PeerReader& peer = PeerAt(from);
   if (peer.is_gone) return;
   bool is_malformed = false;
-  const ExchangeLink::Receiver receiver{[&](const ExchangeFrame& reply) {
-                                          const MutableBytes destination =
-                                              DestinationOfReply(from, reply);
-                                          is_malformed = is_malformed || destination.empty();
-                                          return destination;
-                                        },
-                                        [&](const ExchangeFrame& frame) {
-                                          is_malformed = is_malformed || !TakeFrame(from, frame);
-                                          return !is_malformed;
-                                        }};
+  ExchangeLink::Receiver receiver;
+  receiver.destination_of = [&](const ExchangeFrame& reply) {
+    const MutableBytes destination = DestinationOfReply(from, reply);
+    is_malformed = destination.empty();
+    return destination;
+  };
+  receiver.take = [&](const ExchangeFrame& frame) {
+    is_malformed = !TakeFrame(from, frame);
+    return !is_malformed;
+  };
   if (!peer.link.Receive(receiver)) Drop(from, is_malformed ? "sent a malformed message" : nullptr);
 }
 
@@ -306,10 +304,7 @@ bool ExchangeLoop::TakeFrame(int from, const ExchangeFrame& frame) {
 
 bool ExchangeLoop::IsMine(const ExchangeFrame& request) const {
   const uint64_t length = request.length_bytes;
-  if (length == 0 || length > limits_.chunk_bytes || request.offset > limits_.file_bytes ||
-      length > limits_.file_bytes - request.offset) {
-    return false;
-  }
+  if (length == 0 || !IsInFile(request.offset, length)) return false;
   const uint64_t chunk = ChunkOf(request.offset);
   return chunk == ChunkOf(request.offset + length - 1) && OwnerOf(chunk) == rank_;
 }

@@ -112,6 +112,9 @@ class ExchangeLoop {
     Clock::time_point since{};
   };
 
+  bool IsInFile(uint64_t offset, uint64_t length_bytes) const {
+    return offset <= limits_.file_bytes && length_bytes <= limits_.file_bytes - offset;
+  }
   uint64_t ChunkOf(uint64_t offset) const { return offset / limits_.chunk_bytes; }
   int OwnerOf(uint64_t chunk) const {
     return static_cast<int>(chunk % static_cast<uint64_t>(peers_.size()));

@@ -345,7 +345,7 @@ uint64_t StreamBytes(const OpenDecision& facts, const LoaderOptions& options) {
 
 bool MayStagger(const OpenDecision& facts, const LoaderOptions& options) {
   const Staggering staggering = CompositionOf(options.strategy).staggering;
-  if (staggering == Staggering::kNone || facts.is_in_place) return false;
+  if (staggering == Staggering::kNone || facts.is_in_place || facts.exchanges) return false;
   if (staggering == Staggering::kTokens || options.stagger > 0) return true;
   return StreamBytes(facts, options) >= kTrialWorthItFromBytes;
 }

@@ -39,7 +39,7 @@ Status OpenLocatorLinks(ranks::Group& readers, int job_rank, const HostMember& m
 // Tokens are an optimisation: without them every reader reads at any time.
 Status OpenStagger(ranks::Group& group, const LoaderOptions& options, const HostMember& member,
                    const OpenDecision& decision, ReaderLinks& links, Notes& notes) {
-  if (!MayStagger(decision, options) || decision.exchanges) return {};
+  if (!MayStagger(decision, options)) return {};
   // On one host `auto` makes no trial: its readers share one window, so none is far ahead.
   const bool is_wanted =
       options.stagger > 0 || CompositionOf(options.strategy).staggering == Staggering::kTokens;

@@ -38,10 +38,7 @@ class ReadEngine {
   uint64_t outstanding() const { return engine_->outstanding(); }
 
   // Waits for the reads in flight and closes the engine. Only name may be called afterwards.
-  void Close() {
-    CountReads();
-    engine_.reset();
-  }
+  void Close() { engine_.reset(); }
 
   // The present text of file::BlockEngine::Describe.
   std::string name() const;

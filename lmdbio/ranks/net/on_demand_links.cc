@@ -28,11 +28,6 @@ using Clock = std::chrono::steady_clock;
 constexpr ConnectLimits kOnDemandConnectLimits{.total = std::chrono::seconds(30),
                                                .refused = std::chrono::seconds(1)};
 
-void Reset(const UniqueFd& event) {
-  uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(event.get(), &count, sizeof count);
-}
-
 }  // namespace
 
 OnDemandLinks::OnDemandLinks(int rank, JobAddresses job)

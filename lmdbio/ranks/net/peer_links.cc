@@ -213,8 +213,7 @@ std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::m
     polled.push_back({wake_event_.get(), POLLIN, 0});
     const int ready_count = ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
     // Reading clears the event, so one Wake ends one wait.
-    uint64_t count = 0;
-    if (::read(wake_event_.get(), &count, sizeof count) > 0) return std::nullopt;
+    if (Reset(wake_event_)) return std::nullopt;
     if (ready_count == 0) return std::nullopt;
   }
   return std::nullopt;

@@ -10,7 +10,7 @@
 #include <map>
 #include <utility>
 
-#include "lmdbio/base/check.h"
+#include "tests/load/exchange/socket_pair.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 
@@ -20,14 +20,14 @@ namespace {
 using Kind = ExchangeFrame::Kind;
 using Frames = std::vector<ExchangeFrame>;
 
-std::pair<UniqueFd, UniqueFd> SocketPair(int buffer_bytes) {
-  std::array<int, 2> fds{};
-  LMDBIO_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) ==
-               0);
-  for (const int fd : fds) {
-    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
+// With small buffers.
+std::pair<UniqueFd, UniqueFd> SmallSocketPair() {
+  constexpr int kBufferBytes = 5000;
+  std::pair<UniqueFd, UniqueFd> ends = SocketPair();
+  for (const UniqueFd* end : {&ends.first, &ends.second}) {
+    ::setsockopt(end->get(), SOL_SOCKET, SO_SNDBUF, &kBufferBytes, sizeof kBufferBytes);
   }
-  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+  return ends;
 }
 
 // Takes every frame but replies.
@@ -45,7 +45,7 @@ bool IsSame(const ExchangeFrame& a, const ExchangeFrame& b) {
 
 TEST_CASE("Frames and bytes arrive in order through small buffers", "[exchange]") {
   test::Random random(GENERATE(range(1, 6)));
-  auto [a, b] = SocketPair(5000);
+  auto [a, b] = SmallSocketPair();
   ExchangeLink from(std::move(a));
   ExchangeLink to(std::move(b));
   Frames posted;
@@ -83,7 +83,7 @@ TEST_CASE("Frames and bytes arrive in order through small buffers", "[exchange]"
 }
 
 TEST_CASE("A reply that was not asked for ends the link", "[exchange]") {
-  auto [a, b] = SocketPair(5000);
+  auto [a, b] = SmallSocketPair();
   ExchangeLink from(std::move(a));
   ExchangeLink to(std::move(b));
   const std::array<std::byte, 10> body{};
@@ -97,7 +97,7 @@ TEST_CASE("A reply that was not asked for ends the link", "[exchange]") {
 }
 
 TEST_CASE("No frame is looked at behind a malformed one", "[exchange]") {
-  auto [a, b] = SocketPair(5000);
+  auto [a, b] = SmallSocketPair();
   ExchangeLink from(std::move(a));
   ExchangeLink to(std::move(b));
   for (uint32_t id = 0; id < 3; ++id) from.Post({Kind::kRequest, id, 0, 1});
@@ -114,7 +114,7 @@ TEST_CASE("No frame is looked at behind a malformed one", "[exchange]") {
 }
 
 TEST_CASE("A closed link ends for the other reader, also if a child has the socket", "[exchange]") {
-  auto [a, b] = SocketPair(5000);
+  auto [a, b] = SmallSocketPair();
   const UniqueFd of_child(::dup(a.get()));
   ExchangeLink link(std::move(a));
   CHECK(link.Close().empty());
@@ -124,7 +124,7 @@ TEST_CASE("A closed link ends for the other reader, also if a child has the sock
 }
 
 TEST_CASE("A link without its other end is gone, and gives its bodies back", "[exchange]") {
-  auto [a, b] = SocketPair(5000);
+  auto [a, b] = SmallSocketPair();
   ExchangeLink link(std::move(a));
   { const UniqueFd closed = std::move(b); }
   Frames frames;

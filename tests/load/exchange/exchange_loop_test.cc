@@ -16,6 +16,7 @@
 #include "lmdbio/base/check.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
 #include "tests/file/blocks/engine_fixture.h"
+#include "tests/load/exchange/socket_pair.h"
 #include "tests/support/catch.h"
 #include "tests/support/good.h"
 
@@ -48,11 +49,9 @@ class PlayedLoop {
     ExchangeLinks links;
     links.sockets.resize(static_cast<size_t>(reader_count));
     for (size_t reader = 1; reader < sockets_.size(); ++reader) {
-      std::array<int, 2> fds{};
-      LMDBIO_CHECK(
-          ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) == 0);
-      links.sockets[reader] = UniqueFd(fds[0]);
-      sockets_[reader] = UniqueFd(fds[1]);
+      auto [ours, theirs] = SocketPair();
+      links.sockets[reader] = std::move(ours);
+      sockets_[reader] = std::move(theirs);
     }
     loop_ = std::make_unique<ExchangeLoop>(
         file::OpenOrThrow(file.path(), {.cache = file::CachePolicy::kDirect}), std::move(links),
