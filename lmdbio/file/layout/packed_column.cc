@@ -43,6 +43,17 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
   return line;
 }
 
+// The least width that a level line can have: its residuals span the distance of any two values,
+// and this distance has at least the low zero bits of all residuals.
+uint32_t LevelWidthMin(std::span<const uint64_t> values) {
+  const auto distance = [](uint64_t a, uint64_t b) { return a < b ? b - a : a - b; };
+  const uint64_t span = distance(values.front(), values.back());
+  const uint64_t step = distance(values[0], values[1]);
+  const auto zeros = static_cast<uint32_t>(std::countr_zero(step));
+  const auto bits = static_cast<uint32_t>(std::bit_width(span));
+  return bits > zeros ? bits - zeros : 0;
+}
+
 }  // namespace
 
 // The stride of the block: the median difference of neighbours, which a few jumps do not change. A
@@ -50,13 +61,16 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
 // selection.
 uint64_t PackedColumnBuilder::CommonStep() const {
   if (pending_count_ < 2) return 0;
-  std::array<uint64_t, PackedColumn::kBlockSize> steps;
   const uint32_t step_count = pending_count_ - 1;
-  for (uint32_t i = 0; i < step_count; ++i) steps[i] = pending_[i + 1] - pending_[i];
-  const auto end = steps.begin() + step_count;
-  for (const uint64_t step : {steps[0], steps[step_count - 1]}) {
-    if (2 * std::count(steps.begin(), end, step) > step_count) return step;
+  const auto step_at = [this](uint32_t i) { return pending_[i + 1] - pending_[i]; };
+  for (const uint64_t step : {step_at(0), step_at(step_count - 1)}) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < step_count; ++i) count += step_at(i) == step ? 1 : 0;
+    if (2 * count > step_count) return step;
   }
+  std::array<uint64_t, PackedColumn::kBlockSize> steps;
+  for (uint32_t i = 0; i < step_count; ++i) steps[i] = step_at(i);
+  const auto end = steps.begin() + step_count;
   const auto middle = steps.begin() + step_count / 2;
   std::nth_element(steps.begin(), middle, end);
   return *middle;
@@ -70,7 +84,7 @@ void PackedColumnBuilder::Flush() {
   if (pending_count_ == 0) return;
   const std::span<const uint64_t> values(pending_.data(), pending_count_);
   Line line = FitLine(values, CommonStep());
-  if (line.width > 0 && line.stride != 0) {
+  if (line.width > 0 && line.stride != 0 && LevelWidthMin(values) <= line.width) {
     const Line level = FitLine(values, 0);
     if (level.width <= line.width) line = level;
   }

@@ -52,5 +52,20 @@ TEST_CASE("PackedColumn takes hardly any memory for regular columns", "[layout]"
   CHECK(memory_bytes < numbers.size());
 }
 
+TEST_CASE("PackedColumn gives random numbers the bits of their range", "[layout]") {
+  std::mt19937_64 random(2);
+  for (const uint32_t bits : {1U, 4U, 10U, 30U}) {
+    for (const uint32_t zeros : {0U, 12U}) {
+      CAPTURE(bits, zeros);
+      std::vector<uint64_t> numbers(128 * 50);
+      for (uint64_t& number : numbers) number = 77 + (random() % (uint64_t{1} << bits) << zeros);
+      uint64_t memory_bytes = 0;
+      CheckColumn(numbers, &memory_bytes);
+      // Each block of 128 numbers has a head.
+      CHECK(memory_bytes <= numbers.size() * bits / 8 + numbers.size() / 128 * 32);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lmdbio::file
