@@ -21,20 +21,23 @@ constexpr uint64_t kRecordsPerLeaf = 150;
 
 struct PlannedRecords {
   uint64_t value_bytes = 0;
-  std::vector<Extent> values;  // in the order of requests
+  // In the order of requests:
+  std::vector<Extent> values;
+  std::vector<PageNo> leaves;
 };
 
-// The values of a load in key order: each on its own pages, with a leaf page after every 150.
+// The values of a load in key order: each on its own pages, with their leaf page before every 150.
 PlannedRecords MakeRecords(uint64_t count, uint64_t value_bytes, RecordOrder order) {
   const uint64_t pages_each = (value_bytes + 16 + kPageBytes - 1) / kPageBytes;
   const tools::Permutation shuffle(3, count);
-  PlannedRecords records{value_bytes, {}};
+  PlannedRecords records{value_bytes, {}, {}};
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t k = order == RecordOrder::kRandom ? shuffle(i) : i;
     // Pages 0 and 1 are meta pages. Each value begins after the 16-byte header of its first
     // overflow page, which the number of its pages includes.
     const uint64_t page = 2 + k * pages_each + k / kRecordsPerLeaf + 1;
     records.values.push_back({page * kPageBytes + 16, value_bytes});
+    records.leaves.push_back({page - 1 - k % kRecordsPerLeaf * pages_each});
   }
   return records;
 }
@@ -45,11 +48,10 @@ uint64_t PlanAll(const PlannedRecords& records, uint64_t slot_records, load::Rea
     plan.Clear();
     const uint64_t end = std::min<uint64_t>(first + slot_records, records.values.size());
     for (uint64_t i = first; i < end; ++i) {
-      const PageNo leaf{2 + i / kRecordsPerLeaf};
       file::RecordRun run;
       run.first_record = {i};
-      run.leaf = leaf;
-      run.home = leaf;
+      run.leaf = records.leaves[i];
+      run.home = records.leaves[i];
       run.first_node = static_cast<uint32_t>(i % kRecordsPerLeaf);
       // Runs of one record: the loader gets them so in random order, and it is the dearer case for
       // a plan.
@@ -102,6 +104,7 @@ int main(int argc, char** argv) {
   const BenchOptions options = ParseOptions(argc, argv);
   const uint64_t count = options.is_tiny ? 2000 : 500'000;
   lmdbio::load::ReadPlanOptions plan_options;
+  plan_options.page_format = {lmdbio::file::DataVersion::k1, lmdbio::bench::kPageBytes};
   // No record lies beyond the end of this file, whatever its number.
   plan_options.file_size_bytes = uint64_t{1} << 50;
   for (const uint64_t value_bytes : {uint64_t{3080}, uint64_t{196'700}}) {

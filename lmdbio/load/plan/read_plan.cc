@@ -17,13 +17,40 @@ bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {
   return into < page_bytes && value.length_bytes <= page_bytes - into;
 }
 
+struct PageBytes {
+  uint64_t begin = 0;  // bytes from the start of the file
+  uint64_t end = 0;
+};
+
+// The pages of a value, from the first page of its overflow run, whose head the checker needs.
+PageBytes PagesOf(const Extent& value, uint64_t page_bytes) {
+  return {AlignDown(value.offset, page_bytes),
+          AlignUp(value.offset + value.length_bytes, page_bytes)};
+}
+
 // A larger gap costs more to read than an additional request.
 constexpr uint64_t kGapBytesMax = 256 << 10;
 
 }  // namespace
 
+bool ReadPlan::AscendingPages::Add(uint64_t first, uint64_t behind) {
+  if (first == last && behind == end) return true;  // shared with the record before
+  if (first < end) return false;
+  if (bytes == 0) {
+    begin = first;
+  } else if (second > first) {
+    second = first;
+  }
+  last = first;
+  end = behind;
+  bytes += behind - first;
+  return true;
+}
+
 void ReadPlan::Clear() {
   items_.clear();
+  itemized_runs_ = 0;
+  ascending_ = {};
   runs_.clear();
   values_.clear();
   extents_.clear();
@@ -33,30 +60,48 @@ void ReadPlan::Clear() {
   useful_bytes_ = 0;
 }
 
-void ReadPlan::AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part) {
-  items_.push_back({begin, end, owner, part});
+void ReadPlan::AddPages(uint64_t begin, uint64_t end, AscendingPages& pages) {
   pending_bytes_ += end - begin;
+  ascending_.holds = ascending_.holds && pages.Add(begin, end);
 }
 
 Status ReadPlan::Add(const file::RecordRun& run) {
   const uint64_t page_bytes = options_.page_format.page_size_bytes();
   const uint64_t leaf_begin = run.leaf.value * page_bytes;
   const uint64_t home_begin = run.home.value * page_bytes;
-  AddItem(leaf_begin, leaf_begin + page_bytes, runs_.size(), Part::kLeaf);
+  AddPages(leaf_begin, leaf_begin + page_bytes, ascending_.leaves);
   if (home_begin != leaf_begin) {
-    AddItem(home_begin, home_begin + page_bytes, runs_.size(), Part::kHome);
+    AddPages(home_begin, home_begin + page_bytes, ascending_.homes);
   }
   runs_.push_back({values_.size(), run.values.size(), run.first_record, run.leaf, run.home,
                    run.first_node, run.kind, 0, 0});
   for (const Extent& value : run.values) {
     if (!StandsOn(home_begin, page_bytes, value)) {
-      // From the first page of the run, whose head the checker needs.
-      AddItem(AlignDown(value.offset, page_bytes),
-              AlignUp(value.offset + value.length_bytes, page_bytes), values_.size(), Part::kValue);
+      const PageBytes pages = PagesOf(value, page_bytes);
+      AddPages(pages.begin, pages.end, ascending_.values);
     }
     values_.push_back({value, 0});
   }
   return {};
+}
+
+// Lists the pages of the runs that were added since the last call.
+void ReadPlan::ListItems() {
+  const uint64_t page_bytes = options_.page_format.page_size_bytes();
+  for (; itemized_runs_ < runs_.size(); ++itemized_runs_) {
+    const PlannedRun& run = runs_[itemized_runs_];
+    const uint64_t leaf_begin = run.leaf.value * page_bytes;
+    const uint64_t home_begin = run.home.value * page_bytes;
+    items_.push_back({leaf_begin, leaf_begin + page_bytes, itemized_runs_, Part::kLeaf});
+    if (home_begin != leaf_begin) {
+      items_.push_back({home_begin, home_begin + page_bytes, itemized_runs_, Part::kHome});
+    }
+    for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
+      if (StandsOn(home_begin, page_bytes, values_[i].file)) continue;
+      const PageBytes pages = PagesOf(values_[i].file, page_bytes);
+      items_.push_back({pages.begin, pages.end, i, Part::kValue});
+    }
+  }
 }
 
 // True if the item extends the open extent. Items that overlap after alignment are always joined,
@@ -102,11 +147,12 @@ void ReadPlan::SortItems() {
   const auto by_place = [](const Item& a, const Item& b) { return a.begin < b.begin; };
   strays_.clear();
   size_t kept = 0;
-  for (const Item item : items_) {  // a copy: the loop overwrites items
-    if (kept > 0 && item.begin < items_[kept - 1].begin) {
-      strays_.push_back(item);
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (kept > 0 && items_[i].begin < items_[kept - 1].begin) {
+      strays_.push_back(items_[i]);
     } else {
-      items_[kept++] = item;
+      if (kept < i) items_[kept] = items_[i];
+      ++kept;
     }
   }
   if (strays_.empty()) return;
@@ -135,6 +181,7 @@ uint64_t ReadPlan::NeededBytes(uint64_t* extent_count) const {
 }
 
 uint64_t ReadPlan::Settle() {
+  ListItems();
   SortItems();
   uint64_t extent_count = 0;
   pending_bytes_ = NeededBytes(&extent_count);
@@ -151,11 +198,79 @@ void ReadPlan::FinishInFile() {
   PlaceAll();
 }
 
+// Records in file order, with few bytes between them, fill one extent, and no page needs to be
+// listed or sorted. Only the leaf page of the first record may lie apart, far before the values: it
+// stands before those of its other records. The result is that of PlaceItems. False if the records
+// are not like that.
+bool ReadPlan::PlaceInOrder() {
+  if (!ascending_.holds || runs_.empty() || options_.coalescing == Coalescing::kNone) return false;
+  const auto& [leaves, homes, values, holds] = ascending_;
+  const uint64_t page_bytes = options_.page_format.page_size_bytes();
+  const uint64_t useful_bytes = leaves.bytes + homes.bytes + values.bytes;
+  const auto gap_budget =
+      static_cast<uint64_t>(static_cast<double>(useful_bytes) * options_.gap_share_max);
+  const uint64_t gap_bytes_max = std::min(gap_budget, kGapBytesMax);
+  CoalescedExtent lead{leaves.begin, leaves.begin + page_bytes, 0, page_bytes, true};
+  CoalescedExtent rest{std::min({leaves.second, homes.begin, values.begin}),
+                       std::max({leaves.end, homes.end, values.end}), 0, useful_bytes - page_bytes,
+                       homes.bytes + values.bytes == 0};
+  const bool is_apart =
+      rest.useful_bytes > 0 && lead.end < rest.begin && rest.begin - lead.end > gap_bytes_max &&
+      AlignUp(lead.end, kStretchAlignBytes) <= AlignDown(rest.begin, kStretchAlignBytes);
+  if (!is_apart) {
+    rest.begin = std::min(rest.begin, lead.begin);
+    rest.useful_bytes = useful_bytes;
+  }
+  // The pages of a sound file do not overlap.
+  const uint64_t rest_bytes = rest.end - rest.begin;
+  if (rest_bytes < rest.useful_bytes || rest_bytes - rest.useful_bytes > gap_bytes_max)
+    return false;
+  if (is_apart) OpenAndClose(lead);
+  OpenAndClose(rest);
+  PlaceOn(is_apart ? lead : rest, rest);
+  return true;
+}
+
+// Gives a complete extent its place behind those before it.
+void ReadPlan::OpenAndClose(CoalescedExtent& extent) {
+  extent.begin = AlignDown(extent.begin, kStretchAlignBytes);
+  extent.at = is_in_file_ ? extent.begin : buffer_bytes_;
+  CloseExtent(extent);
+}
+
+// Places all records. `lead` holds the first leaf page, and `rest` all other pages.
+void ReadPlan::PlaceOn(const CoalescedExtent& lead, const CoalescedExtent& rest) {
+  const uint64_t page_bytes = options_.page_format.page_size_bytes();
+  const PageNo first = runs_.front().leaf;
+  const uint64_t lead_shift = lead.at - lead.begin;  // modulo 2^64
+  const uint64_t rest_shift = rest.at - rest.begin;
+  for (PlannedRun& run : runs_) {
+    const uint64_t home_shift = run.home == first ? lead_shift : rest_shift;
+    const uint64_t home_begin = run.home.value * page_bytes;
+    run.leaf_at = run.leaf.value * page_bytes + (run.leaf == first ? lead_shift : rest_shift);
+    run.home_at = home_begin + home_shift;
+    for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
+      PlannedValue& value = values_[i];
+      const bool is_home = StandsOn(home_begin, page_bytes, value.file);
+      value.at = value.file.offset + (is_home ? home_shift : rest_shift);
+    }
+  }
+}
+
+void ReadPlan::PlaceAll() {
+  LMDBIO_CHECK(extents_.empty());
+  if (!PlaceInOrder()) {
+    PlaceItems();
+    PlaceValuesOnPages();
+  }
+  CutBlocks({});
+}
+
 // Assigns offsets in one pass over the items in file order. The pass keeps one open extent. An item
 // extends it, over a gap if the gap budget allows, or closes it and opens the next one at the end
 // of the buffer so far. A leaf-only extent stays marked as such while all its items are leaf pages.
-void ReadPlan::PlaceAll() {
-  LMDBIO_CHECK(extents_.empty());
+void ReadPlan::PlaceItems() {
+  ListItems();
   SortItems();
   // The budget is a share of the whole plan, so small gaps early in the file may use all of it.
   gap_bytes_left_ =
@@ -180,8 +295,6 @@ void ReadPlan::PlaceAll() {
     Place(item, extent);
   }
   if (is_open) CloseExtent(extent);
-  PlaceValuesOnPages();
-  CutBlocks({});
 }
 
 // Values on the home page of their run have no item; their offset follows from that of the page.

@@ -124,17 +124,40 @@ class ReadPlan final : public file::RecordRunSink {
     Part part = Part::kLeaf;
   };
 
-  void AddItem(uint64_t begin, uint64_t end, uint64_t owner, Part part);
+  // Pages of one kind, as long as each lies behind those before it: they can be counted without a
+  // list.
+  struct AscendingPages {
+    uint64_t begin = ~uint64_t{0};   // bytes from the start of the file
+    uint64_t second = ~uint64_t{0};  // the begin of those behind the first
+    uint64_t last = 0;               // the begin of those that were added last
+    uint64_t end = 0;
+    uint64_t bytes = 0;  // of all of them, without gaps
+    // False if the pages do not lie behind the last ones and are not the last ones again.
+    bool Add(uint64_t first, uint64_t behind);
+  };
+  struct AscendingKinds {
+    AscendingPages leaves, homes, values;
+    bool holds = true;  // for each kind
+  };
+
+  void AddPages(uint64_t begin, uint64_t end, AscendingPages& pages);
+  void ListItems();
   void SortItems();
   bool Extends(const CoalescedExtent& extent, const Item& item) const;
   void Place(const Item& item, const CoalescedExtent& extent);
   void CloseExtent(const CoalescedExtent& extent);
   uint64_t NeededBytes(uint64_t* extent_count) const;
   void PlaceAll();
+  bool PlaceInOrder();
+  void OpenAndClose(CoalescedExtent& extent);
+  void PlaceOn(const CoalescedExtent& lead, const CoalescedExtent& rest);
+  void PlaceItems();
   void PlaceValuesOnPages();
 
   ReadPlanOptions options_;
-  std::vector<Item> items_;
+  AscendingKinds ascending_;
+  std::vector<Item> items_;  // of the first itemized_runs_ runs
+  size_t itemized_runs_ = 0;
   std::vector<Item> strays_, merged_;  // of SortItems
   std::vector<PlannedRun> runs_;
   std::vector<PlannedValue> values_;

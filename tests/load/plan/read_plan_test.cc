@@ -292,6 +292,71 @@ TEST_CASE("ReadPlan gives the same plan for the same runs", "[layout][plan]") {
   CHECK(fresh.useful_bytes() == used.useful_bytes());
 }
 
+// Part of a load in key order: each leaf page stands before the values of its nodes. Gaps lie
+// between some of them. The first leaf page has nodes before the first record.
+RunList OrderedRuns(uint32_t page_bytes, test::Random& random) {
+  RunList list;
+  const uint64_t nodes = random.Between(1, 200);  // of a leaf page
+  uint64_t page = random.Between(2, 50);
+  uint64_t skipped = random.Below(nodes);
+  const uint64_t run_count = random.Between(1, 6);
+  for (uint64_t i = 0; i < run_count; ++i) {
+    file::RecordRun run;
+    run.leaf = {page};
+    run.home = {page++};
+    run.first_node = static_cast<uint32_t>(skipped);
+    page += skipped;  // the values of the nodes before the first record
+    std::vector<Extent> values;
+    for (uint64_t node = skipped; node < nodes; ++node) {
+      const bool is_inline = random.Below(20) == 0;
+      const uint64_t pages = random.Between(1, 3);
+      const uint64_t at = is_inline ? run.leaf.value : page;
+      values.push_back({at * page_bytes + 16, is_inline ? 20 : pages * page_bytes - 100});
+      if (!is_inline) page += pages;
+      if (random.Below(40) == 0) page += random.Below(8);
+    }
+    list.Add(run, values);
+    skipped = 0;
+  }
+  return list;
+}
+
+TEST_CASE("ReadPlan does not depend on the order of the runs", "[layout][plan]") {
+  const uint32_t page_bytes = GENERATE(512U, 4096U, 16384U);
+  const bool is_in_place = GENERATE(false, true);
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    CAPTURE(page_bytes, is_in_place, seed);
+    test::Random random(seed);
+    const RunList list = OrderedRuns(page_bytes, random);
+    ReadPlanOptions options = OptionsOf(page_bytes, 5000 * page_bytes, Coalescing::kNeighbours);
+    options.is_in_place = is_in_place;
+    ReadPlan forward(options);
+    ReadPlan backward(options);
+    for (const file::RecordRun& run : list.runs()) REQUIRE(forward.Add(run));
+    for (size_t i = list.runs().size(); i-- > 0;) REQUIRE(backward.Add(list.runs()[i]));
+    forward.Finish();
+    backward.Finish();
+    REQUIRE(forward.blocks().size() == backward.blocks().size());
+    for (size_t i = 0; i < forward.blocks().size(); ++i) {
+      REQUIRE(forward.blocks()[i].file == backward.blocks()[i].file);
+      REQUIRE(forward.blocks()[i].at == backward.blocks()[i].at);
+      REQUIRE(forward.blocks()[i].is_leaf == backward.blocks()[i].is_leaf);
+    }
+    REQUIRE(forward.useful_bytes() == backward.useful_bytes());
+    REQUIRE(forward.buffer_bytes() == backward.buffer_bytes());
+    for (size_t i = 0; i < forward.runs().size(); ++i) {
+      const PlannedRun& run = forward.runs()[i];
+      const PlannedRun& same = backward.runs()[forward.runs().size() - 1 - i];
+      REQUIRE(run.leaf_at == same.leaf_at);
+      REQUIRE(run.home_at == same.home_at);
+      for (uint64_t j = 0; j < run.record_count; ++j) {
+        REQUIRE(forward.values()[run.first_value + j].at ==
+                backward.values()[same.first_value + j].at);
+      }
+    }
+  }
+}
+
 // A leaf page and the values of its nodes, one page each, behind it; the last behind a gap.
 RunList LeafAndFourValues(uint64_t gap_pages) {
   file::RecordRun run;
