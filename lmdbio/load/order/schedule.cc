@@ -32,7 +32,7 @@ uint64_t SharedCount(const BatchSpan& batch, Share share) {
 // the walk fill slot 0 of all batches, then slot 1, and so on; otherwise they fill batch after
 // batch. In mixed passes the batches of each slot are permuted. The permutation is tweaked by slot
 // and pass, so no table is needed, and WalkIndexOf inverts it.
-BatchGroup::BatchPosition BatchGroup::PlaceOf(uint64_t i, uint64_t pass) const {
+BatchGroup::BatchPosition BatchGroup::PlaceOfSeveral(uint64_t i, uint64_t pass) const {
   const uint64_t per_pass = batches_per_pass();
   if (per_pass == 1) return {pass, i};
   const uint64_t per_batch = records_per_batch();
@@ -159,16 +159,23 @@ RecordIndex Schedule::RecordAt(uint64_t number, uint64_t slot) const {
   return WalkOf(place).RecordAt(IntoEpoch(place));
 }
 
-int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
+OwnedPositions OwnedAround(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
   const auto ranks = static_cast<uint64_t>(rank_count);
-  if (share == Share::kRoundRobin) return static_cast<int>(position % ranks);
+  if (share == Share::kRoundRobin) {
+    return {static_cast<int>(position % ranks), position, position + 1};
+  }
   // The rank r with PartOf(n, r) <= into < PartOf(n, r + 1), searched from a near guess.
   const uint64_t n = SharedCount(batch, share);
   const uint64_t into = position - batch.first_position;
   int rank = static_cast<int>(std::min(ranks - 1, into / std::max<uint64_t>(1, n / ranks)));
   while (PartOf(n, rank, rank_count) > into) --rank;
   while (PartOf(n, rank + 1, rank_count) <= into) ++rank;
-  return rank;
+  const uint64_t end = std::min(batch.record_count, PartOf(n, rank + 1, rank_count));
+  return {rank, batch.first_position + PartOf(n, rank, rank_count), batch.first_position + end};
+}
+
+int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
+  return OwnedAround(batch, position, share, rank_count).rank;
 }
 
 uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_count) {

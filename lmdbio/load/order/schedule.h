@@ -74,12 +74,19 @@ struct BatchGroup {
 
   // The place of the group's i-th record in a pass, and the index i of the record at a place.
   // Requires: i < record_count, pass < pass_count; place in the group
-  BatchPosition PlaceOf(uint64_t i, uint64_t pass) const;
+  BatchPosition PlaceOf(uint64_t i, uint64_t pass) const {
+    // No division for a group of one batch: this is called for each record.
+    return batch_count == 1 ? BatchPosition{0, i} : PlaceOfSeveral(i, pass);
+  }
   uint64_t WalkIndexOf(const BatchPosition& place) const;
 
   uint64_t PositionOf(const BatchPosition& place) const {
+    if (batch_count == 1) return first_position + place.slot;
     return first_position + place.batch * records_per_batch() + place.slot;
   }
+
+ private:
+  BatchPosition PlaceOfSeveral(uint64_t i, uint64_t pass) const;
 };
 
 // The position from which the batches of a stream are cut.
@@ -155,8 +162,18 @@ class Schedule {
   ScheduleOptions options_;
 };
 
-// The rank that gets `position` of `batch`.
+// A rank, and consecutive positions of a batch that all belong to it.
+struct OwnedPositions {
+  int rank = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool Contains(uint64_t position) const { return begin <= position && position < end; }
+};
+
+// The rank that gets `position` of `batch`. OwnedAround also tells its neighbours there: the rank's
+// whole share with Share::kBlock and Share::kFill, `position` alone with Share::kRoundRobin.
 // Requires: position lies in the batch, rank_count > 0
+OwnedPositions OwnedAround(const BatchSpan& batch, uint64_t position, Share share, int rank_count);
 int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count);
 
 // The number of records of `batch` in the share of `rank`.

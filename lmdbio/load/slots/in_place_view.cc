@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "lmdbio/load/slots/record_checker.h"
+
 namespace lmdbio::load {
 
 Result<InPlaceView> InPlaceView::Open(const std::string& data_path, const file::Snapshot& snapshot,
@@ -24,12 +26,17 @@ Status InPlaceView::CheckHead(const RecordEntry& entry) const {
 Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
   LMDBIO_TRY_VOID(map_->CheckNotShrunk(pages_.snapshot().file_size_bytes));
   size_t kept = 0;
-  for (const RecordEntry& entry : entries) {
-    Status sound = CheckHead(entry);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (i + kHeadsAhead < entries.size()) {
+      const RecordEntry& ahead = entries[i + kHeadsAhead];
+      if (ahead.has_run) __builtin_prefetch(map_->map().data() + ahead.value_at);
+    }
+    Status sound = CheckHead(entries[i]);
     if (!sound && on_error_ == OnError::kRaise) return Fail(std::move(sound).error());
     if (!sound) continue;
     // Removed in place: this rank alone uses these entries.
-    entries[kept++] = entry;
+    if (kept < i) entries[kept] = entries[i];
+    ++kept;
   }
   return kept;
 }

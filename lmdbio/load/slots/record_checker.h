@@ -9,6 +9,7 @@
 #ifndef LMDBIO_LOAD_SLOTS_RECORD_CHECKER_H_
 #define LMDBIO_LOAD_SLOTS_RECORD_CHECKER_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "lmdbio/base/status.h"
@@ -17,6 +18,10 @@
 #include "lmdbio/load/plan/read_plan.h"
 
 namespace lmdbio::load {
+
+// Heads of overflow runs are prefetched this many records before they are checked. They lie pages
+// apart, and the processor does not predict such addresses.
+inline constexpr size_t kHeadsAhead = 8;
 
 // Threads: const; any number of callers.
 class RecordChecker {

@@ -12,10 +12,6 @@ namespace {
 using file::LeafEntry;
 using file::LeafPage;
 
-// Heads of overflow runs are prefetched this many records ahead. They lie pages apart, and the
-// processor does not predict such addresses.
-constexpr uint64_t kHeadsAhead = 8;
-
 }  // namespace
 
 SlotFinisher::SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error)
@@ -100,6 +96,20 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
                      has_run};
 }
 
+BatchShare& SlotFinisher::ShareOf(const PlannedSlot& slot, uint64_t batch_index, uint64_t position,
+                                  uint64_t pass) {
+  if (open_.batch_index != batch_index || !open_.positions.Contains(position)) {
+    open_.batch_index = batch_index;
+    open_.positions =
+        OwnedAround(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
+    const int lender = local_of_[static_cast<size_t>(open_.positions.rank)];
+    LMDBIO_DCHECK(lender >= 0);
+    open_.index =
+        batch_index * ranks_.local_ranks.size() + TakerOf(static_cast<size_t>(lender), pass);
+  }
+  return shares_[open_.index];
+}
+
 // Writes the record's entry for every pass that hands it out. Counts it as skipped there if it
 // cannot be used.
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
@@ -112,11 +122,7 @@ Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run
     const BatchGroup::BatchPosition at = group.PlaceOf(range.first + into_range_, pass);
     const uint64_t batch_index = first_batch_ + at.batch;
     const uint64_t position = group.PositionOf(at);
-    const int owner = OwnerOf(slot.batches[batch_index], position, ranks_.share, ranks_.rank_count);
-    const int lender = local_of_[static_cast<size_t>(owner)];
-    LMDBIO_DCHECK(lender >= 0);
-    const size_t taker = TakerOf(static_cast<size_t>(lender), pass);
-    BatchShare& share = shares_[batch_index * ranks_.local_ranks.size() + taker];
+    BatchShare& share = ShareOf(slot, batch_index, position, pass);
     if (!entry) {
       ++share.skipped_count;
       continue;
@@ -181,6 +187,7 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
   groups_begun_ = 0;
   first_batch_ = 0;
   next_entry_ = 0;
+  open_ = {};
   range_index_ = 0;
   into_range_ = 0;
   if (!slot.ranges.empty()) BeginGroupsUpTo(slot, slot.ranges[0].group_index + 1);

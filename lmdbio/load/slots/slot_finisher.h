@@ -44,6 +44,8 @@ class SlotFinisher {
                                   const Result<file::LeafPage>& leaf, uint64_t value_index) const;
   Status FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
                       const Result<file::LeafPage>& leaf, uint64_t value_index);
+  BatchShare& ShareOf(const PlannedSlot& slot, uint64_t batch_index, uint64_t position,
+                      uint64_t pass);
   void SortPasses(const PlannedSlot& slot);
   size_t LenderOf(size_t taker, uint64_t pass) const;
   size_t TakerOf(size_t lender, uint64_t pass) const;
@@ -51,6 +53,14 @@ class SlotFinisher {
   void BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count);
   void NextRecord(const PlannedSlot& slot);
   bool IsBad(uint64_t at, uint64_t length_bytes) const;
+
+  // The share that got the last record, and the positions of the batch that belong to it. Most
+  // records have the owner of the record before.
+  struct OpenShare {
+    uint64_t batch_index = 0;
+    OwnedPositions positions;  // none at first
+    size_t index = 0;          // into shares_
+  };
 
   RecordChecker checker_;
   HostRanks ranks_;
@@ -65,7 +75,8 @@ class SlotFinisher {
   std::span<RecordEntry> entries_;
   size_t groups_begun_ = 0;
   uint64_t first_batch_ = 0;  // of the last of these groups; counted within the slot
-  uint64_t next_entry_ = 0;   // the first entry behind these groups
+  OpenShare open_;
+  uint64_t next_entry_ = 0;  // the first entry behind these groups
   size_t range_index_ = 0;
   uint64_t into_range_ = 0;
 };

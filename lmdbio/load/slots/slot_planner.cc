@@ -15,6 +15,10 @@ constexpr uint64_t kBatchesMaxScattered = 32 * kBatchesMax;
 
 // A slot with more extents per run than this, on average, is scattered.
 constexpr uint64_t kExtentsOfRun = 4;
+// In place, a slot takes memory for its shares and entries alone. So many of the largest slots
+// share memory that stays in the caches of the processor: one in use, one ready and two to be
+// filled.
+constexpr uint64_t kSlotsInPlace = 4;
 // A slot with this share of its largest size is full.
 constexpr double kFullShare = 0.97;
 
@@ -152,6 +156,10 @@ Status SlotPlanner::Place(PlannedSlot& slot) {
   const uint64_t pages_at =
       AlignUp(entries_at + slot.entry_count * sizeof(RecordEntry), kStretchAlignBytes);
   const uint64_t size_bytes = pages_at + slot.plan.buffer_bytes();
+  if (limits_.is_in_place) {
+    largest_bytes_ = std::max(largest_bytes_, size_bytes);
+    allocator_.WrapAt(std::min(limits_.wrap_bytes, kSlotsInPlace * largest_bytes_));
+  }
   const std::optional<WindowReservation> reserved = allocator_.Allocate(size_bytes);
   if (!reserved) {
     const bool is_group = slot.groups.front().batch_count > 1;

@@ -128,7 +128,8 @@ class SlotPlanner {
   std::optional<EpochWalk> walk_;        // of the epoch that was used last
   std::vector<GroupRange> next_ranges_;  // of the next group, after LookAhead
   uint64_t next_slot_ = 0;
-  uint32_t growth_ = 2;  // a scattered slot may have target_bytes << growth_
+  uint64_t largest_bytes_ = 0;  // the largest reservation so far; only in place
+  uint32_t growth_ = 2;         // a scattered slot may have target_bytes << growth_
 };
 
 // The records of `group` that belong to the host, ascending; consecutive records form one range.

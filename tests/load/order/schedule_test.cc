@@ -176,6 +176,13 @@ TEST_CASE("Every position of a batch belongs to one rank", "[order][schedule]") 
             const int owner = OwnerOf(batch, position, share, rank_count);
             REQUIRE(owner >= 0);
             REQUIRE(owner < rank_count);
+            const OwnedPositions around = OwnedAround(batch, position, share, rank_count);
+            REQUIRE(around.Contains(position));
+            REQUIRE(around.begin >= first);
+            REQUIRE(around.end <= first + count);
+            for (uint64_t other = around.begin; other < around.end; ++other) {
+              REQUIRE(OwnerOf(batch, other, share, rank_count) == owner);
+            }
             if (share == Share::kBlock) REQUIRE(owner >= last_owner);
             if (share == Share::kRoundRobin) {
               REQUIRE(static_cast<uint64_t>(owner) == position % static_cast<uint64_t>(rank_count));

@@ -128,6 +128,40 @@ TEST_CASE("A slot does not read a small scattered database again and again", "[l
   }
 }
 
+TEST_CASE("Slots in place share the memory of four slots", "[loader][slots]") {
+  const RecordShape records{.count = 100'000, .per_leaf = 100, .value_pages = 1};
+  LoaderOptions options;
+  options.strategy = Strategy::kScan;
+  options.global_batch_size = 3000;
+  OpenDecision facts;
+  facts.record_count = records.count;
+  facts.page_bytes_total = records.file_pages() * kPageBytes;
+  facts.is_in_place = true;
+  ScheduleOptions schedule_options;
+  schedule_options.walk.record_count = records.count;
+  schedule_options.batch_size = options.global_batch_size;
+  schedule_options.tail = Tail::kShort;
+  const Schedule schedule(schedule_options);
+  const SlotLimits limits = LimitsFor(facts, options, schedule, 1, 1, kRingBytes);
+  ReadPlanOptions plan_options;
+  plan_options.page_format = file::PageFormat(file::DataVersion::k1, kPageBytes);
+  plan_options.file_size_bytes = records.file_pages() * kPageBytes;
+  plan_options.is_in_place = true;
+  MadeUpPlaces places(records);
+  SlotPlanner planner(schedule, 0, {1, {0}, Share::kBlock, ReuseAmong::kRank}, places, limits);
+  PlannedSlot slot(plan_options);
+  uint64_t largest_bytes = 0;
+  for (uint64_t number = 0; number < 40; ++number) {
+    places.BeginSlot();
+    REQUIRE(test::Good(planner.Next(slot)));
+    largest_bytes = std::max(largest_bytes, slot.reserved.length_bytes);
+    CHECK(slot.reserved.offset + slot.reserved.length_bytes <= 4 * largest_bytes);
+    // Four slots may be in use at the same time, and not more.
+    CHECK(slot.free_after + 4 >= number);
+    CHECK(slot.free_after <= number);
+  }
+}
+
 TEST_CASE("A host with little free memory gets small slots", "[loader][slots]") {
   SlotLimits limits;
   limits.ring_bytes = 256 << 20;
