@@ -13,10 +13,15 @@ SHUFFLES = {"sequential": False, "shuffled": "global", "block": "block"}
 def batch_of(batch):
     """Converts a batch of lmdbio to the result of interface.collate."""
     import torch
-    rows, sizes = batch.array(copy=True), batch.sizes.tolist()
-    if all(size == rows.shape[1] for size in sizes):
-        return torch.from_numpy(rows), sizes
+    rows, sizes = batch.array(copy=True), batch.sizes
+    if (sizes == rows.shape[1]).all():
+        return torch.from_numpy(rows), sizes.tolist()
     return interface.collate(batch.values())
+
+
+def as_it_is(batch):
+    """Without a collate_fn, a DataLoader looks at each number of the list of sizes."""
+    return batch
 
 
 class Reader(interface.Reader):
@@ -48,4 +53,5 @@ class Reader(interface.Reader):
             task.path, task.batch_size, shuffle=SHUFFLES[task.order],
             seed=task.seed & interface.MASK, decode=batch_of,
             layout_cache="off")
-        yield from torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=task.workers)
+        yield from torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=task.workers,
+                                               collate_fn=as_it_is)

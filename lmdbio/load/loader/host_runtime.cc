@@ -66,8 +66,12 @@ Status HostRuntime::OpenWindow() {
   WindowShape shape{context_.member.host->size(), context_.member.reader_count, 0};
   const uint64_t table_bytes = Window::BytesNeeded(shape) + LoaderMemory::ExtraBytes(budget_bytes);
   shape.ring_bytes = (budget_bytes - table_bytes) / kStretchAlignBytes * kStretchAlignBytes;
-  Status allocated =
-      memory_.AllocateWindow(*context_.member.host, Window::BytesNeeded(shape), context_.options);
+  // In place, slots need a few hundred KiB. To clear a huge page for them would take longer than to
+  // fill them.
+  const HugePageUse huge_pages =
+      context_.decision.is_in_place ? HugePageUse::kOff : context_.options.huge_pages;
+  Status allocated = memory_.AllocateWindow(*context_.member.host, Window::BytesNeeded(shape),
+                                            context_.options.window_memory, huge_pages);
   if (!allocated) {
     allocated = Fail(std::move(allocated).error().Within(
         fmt::format("memory_budget_bytes (--memory-budget-bytes) is {}", budget_bytes)));

@@ -23,12 +23,11 @@ void AdviseHugePages(const ranks::SharedMemory& memory, HugePageUse use) {
 }  // namespace
 
 // Huge pages need the states behind the memory.
-Status LoaderMemory::AllocateWindow(ranks::Group& host, uint64_t size_bytes,
-                                    const LoaderOptions& options) {
-  LMDBIO_TRY(window_.memory,
-             Allocate(host, size_bytes + ExtraBytes(size_bytes), options.window_memory));
+Status LoaderMemory::AllocateWindow(ranks::Group& host, uint64_t size_bytes, WindowMemoryUse kind,
+                                    HugePageUse huge_pages) {
+  LMDBIO_TRY(window_.memory, Allocate(host, size_bytes + ExtraBytes(size_bytes), kind));
   window_.size_bytes = size_bytes;
-  AdviseHugePages(*window_.memory, options.huge_pages);
+  AdviseHugePages(*window_.memory, huge_pages);
   return {};
 }
 

@@ -38,7 +38,8 @@ class LoaderMemory {
 
   // Collective over the host, each of them: the call succeeds on all its ranks or on none.
   // Errors: as ranks::Group::AllocateShared
-  Status AllocateWindow(ranks::Group& host, uint64_t size_bytes, const LoaderOptions& options);
+  Status AllocateWindow(ranks::Group& host, uint64_t size_bytes, WindowMemoryUse kind,
+                        HugePageUse huge_pages);
   Status AllocateLayout(ranks::Group& host, uint64_t size_bytes, const LoaderOptions& options);
   Status AllocateFileCache(ranks::Group& host, uint64_t size_bytes, const LoaderOptions& options);
 
