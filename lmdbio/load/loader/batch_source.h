@@ -1,6 +1,7 @@
 // lmdbio/load/loader/batch_source.h - the memory that the batches of a rank come from.
 //
-//   window   slots of the host's window, which readers fill
+//   window   slots of the host's window, which readers fill; a rank that reads alone has a window
+//            and a reader of its own
 //   lmdb     the map of liblmdb, through which the rank steps itself (the baseline)
 //
 // Source: docs/loader.md "The window", "Strategies".
@@ -16,6 +17,7 @@
 #include "lmdbio/load/loader/batch.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/order/schedule.h"
+#include "lmdbio/load/reader/slot_reader.h"
 #include "lmdbio/load/slots/counters.h"
 #include "lmdbio/load/slots/in_place_view.h"
 #include "lmdbio/load/slots/window.h"
@@ -44,12 +46,14 @@ class BatchSource {
 
 // All pointers are borrowed.
 struct WindowBatchesParts {
-  Window* window = nullptr;
+  Window* window = nullptr;  // of the slots
+  Window* host = nullptr;    // of the host's failures; `window`, unless this rank reads alone
+  SlotReader* own_reader = nullptr;  // reads the slots in this thread; null unless it reads alone
   const InPlaceView* in_place = nullptr;  // null unless records are used in place
   // The base of the entries of slots whose pages are not in the window: the map of the file, or the
   // file cache. Null if there are no such slots.
   const std::byte* file_bytes = nullptr;
-  size_t local_count = 1;  // ranks of the host
+  size_t local_count = 1;  // ranks of `window`
   size_t local_index = 0;  // of this rank among them
 };
 std::unique_ptr<BatchSource> MakeWindowBatches(const WindowBatchesParts& parts);

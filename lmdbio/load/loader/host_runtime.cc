@@ -43,10 +43,31 @@ bool HostRuntime::has_layout() const {
          context_.decision.locating == LocateMethod::kProvenance;
 }
 
+bool HostRuntime::reads_alone() const {
+  return ReadsAlone(context_.decision, context_.options, context_.member);
+}
+
+int HostRuntime::reader_index() const {
+  return reads_alone() ? static_cast<int>(context_.member.local_index)
+                       : context_.member.reader_index;
+}
+
+HostRanks HostRuntime::RanksOfReader() const {
+  HostRanks ranks = context_.member.ranks;
+  if (reads_alone()) ranks.local_ranks = {context_.member.rank};
+  return ranks;
+}
+
 Status HostRuntime::OpenInPlace() {
   // Ranks that do not read have not looked for the file yet.
-  LMDBIO_TRY_VOID(context_.file.Find(context_.path));
-  LMDBIO_TRY(in_place_, InPlaceView::Open(context_.file.data_path, *context_.decision.snapshot,
+  OpenedFile& file = context_.file;
+  LMDBIO_TRY_VOID(file.Find(context_.path));
+  if (reads_alone() && !file.guard) {
+    LMDBIO_TRY_VOID(file.Open(context_.options.snapshot));
+    LMDBIO_TRY_VOID(
+        CheckSameFile(context_.decision, file.guard->environment().snapshot(), file.data_path));
+  }
+  LMDBIO_TRY(in_place_, InPlaceView::Open(file.data_path, *context_.decision.snapshot,
                                           context_.options.on_error));
   return {};
 }
@@ -85,6 +106,17 @@ Status HostRuntime::OpenWindow() {
   return WatchPeers();
 }
 
+// Private memory, which is used only as far as the slots need it.
+Status HostRuntime::OpenOwnSlots() {
+  const WindowShape shape{1, 1,
+                          window_->ring().size() / context_.member.ranks.local_ranks.size() /
+                              kStretchAlignBytes * kStretchAlignBytes};
+  LMDBIO_TRY_VOID(own_.memory.AllocateWindow(*ranks::SoloGroup(), Window::BytesNeeded(shape),
+                                             WindowMemoryUse::kAuto, HugePageUse::kOff));
+  own_.window.emplace(own_.memory.window(), shape, 0, context_.group.rank());
+  return {};
+}
+
 // The barrier lies between the two steps, so every rank finds the identities of all others.
 Status HostRuntime::WatchPeers() {
   window_->Introduce();
@@ -103,13 +135,13 @@ Status HostRuntime::WatchPeers() {
 // The allocation succeeds on all ranks of a host or on none. So the note and the fallback need no
 // agreement.
 Status HostRuntime::OpenSharedLayout() {
-  if (!has_layout() || context_.member.reader_count == 1) return {};
+  if (!has_layout() || (context_.member.reader_count == 1 && !reads_alone())) return {};
   const Status allocated = memory_.AllocateLayout(
       *context_.member.host, SharedLayout::BytesNeeded(context_.decision.record_count),
       context_.options);
   if (allocated) {
     shared_layout_.emplace(memory_.layout());
-  } else if (context_.member.reader_index == 0) {
+  } else if (reader_index() == 0) {
     context_.notes.Add(allocated.error().message() + ": every reader keeps a layout of its own");
   }
   return {};
@@ -168,6 +200,10 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::D
 Result<std::unique_ptr<Locator>> HostRuntime::MakeProvenance(const file::Database& database) {
   SharedLayout* shared = shared_layout_ ? &*shared_layout_ : nullptr;
   std::optional<file::Layout>& layout = context_.file.layout;
+  // Ranks that read alone must not wait until this one needs its first batch.
+  if (!layout && reads_alone()) {
+    LMDBIO_TRY(layout, LayoutFromProvenance(database, ProvenancePathOf(database)));
+  }
   if (!layout) {
     const std::string path = context_.file.is_kept_layout ? context_.file.cache->PathOf(database)
                                                           : ProvenancePathOf(database);
@@ -201,7 +237,7 @@ std::unique_ptr<Locator> HostRuntime::MakeScan(const file::Database& database) {
 Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& database) {
   const std::string& data_path = context_.file.data_path;
   const std::string& name = context_.options.database_name;
-  if (has_layout() && context_.member.reader_index > 0) return MakeSharedLayoutUser(database);
+  if (has_layout() && reader_index() > 0) return MakeSharedLayoutUser(database);
   switch (context_.decision.locating) {
     case LocateMethod::kCursor:
     case LocateMethod::kHandedCursor:
@@ -261,7 +297,8 @@ Status HostRuntime::PreparePages() {
   const LoaderOptions& options = context_.options;
   const OpenDecision& decision = context_.decision;
   if (decision.is_in_place) {
-    parts_.in_place = {&in_place_->map(), decision.cache == file::CachePolicy::kMixed};
+    parts_.in_place = {&in_place_->map(), decision.cache == file::CachePolicy::kMixed,
+                       reads_alone()};
   }
   // With several hosts, the bytes behind a block may belong to another host's share. In place, only
   // missing blocks are read, into the page cache.
@@ -309,10 +346,10 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
                             .cores = cores});
 }
 
-SlotLimits HostRuntime::LimitsOfSlots() const {
-  SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule,
-                                context_.member.host->size(), context_.member.ranks.rank_count,
-                                window_->ring().size());
+SlotLimits HostRuntime::LimitsOfSlots() {
+  const int rank_count = reads_alone() ? 1 : context_.member.host->size();
+  SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule, rank_count,
+                                context_.member.ranks.rank_count, slots().ring().size());
   limits.keeping = caching_;
   if (context_.decision.is_in_place) return limits;
   const uint64_t wanted_bytes = limits.wrap_bytes;
@@ -329,7 +366,8 @@ SlotLimits HostRuntime::LimitsOfSlots() const {
 
 // Does everything of the reader that can fail, so that the ranks can agree before a thread starts.
 Status HostRuntime::PrepareReader() {
-  if (!context_.member.is_reader()) return {};
+  if (!has_reader()) return {};
+  if (reads_alone()) LMDBIO_TRY_VOID(OpenOwnSlots());
   const SnapshotGuard& guard = *context_.file.guard;
   LMDBIO_TRY(const file::Database database, context_.file.FindDatabase(context_.options));
   LMDBIO_TRY(locator_, MakeLocator(database));
@@ -337,19 +375,19 @@ Status HostRuntime::PrepareReader() {
   const SlotLimits limits = LimitsOfSlots();
   PrepareHugePages(limits);
   parts_.huge = memory_.huge();
-  parts_.window = &*window_;
+  parts_.window = &slots();
   parts_.notes = &context_.notes;
   parts_.guard = &guard;
   parts_.plan_options =
       PlanOptionsFor(context_.decision, context_.options, guard.environment().snapshot(), limits,
-                     context_.member.reader_count);
+                     slots().shape().reader_count);
   whole_bytes_max_ = parts_.plan_options.whole_bytes_max;
   parts_.measure_cost = CostOfReads();
   parts_.planner = std::make_unique<SlotPlanner>(context_.schedule, context_.first_batch,
-                                                 context_.member.ranks, *locator_, limits);
-  parts_.finisher = std::make_unique<SlotFinisher>(
-      guard.environment().pages(), context_.member.ranks, context_.options.on_error);
-  parts_.reader_index = context_.member.reader_index;
+                                                 RanksOfReader(), *locator_, limits);
+  parts_.finisher = std::make_unique<SlotFinisher>(guard.environment().pages(), RanksOfReader(),
+                                                   context_.options.on_error);
+  parts_.reader_index = reads_alone() ? 0 : context_.member.reader_index;
   parts_.on_error = context_.options.on_error;
   parts_.cores = context_.member.placement.input;
   return {};
@@ -371,14 +409,19 @@ Status HostRuntime::Open() {
 }
 
 void HostRuntime::StartReader() {
-  if (context_.member.is_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
+  if (has_reader()) reader_ = std::make_unique<SlotReader>(std::move(parts_));
 }
 
 std::unique_ptr<BatchSource> HostRuntime::MakeBatches() {
   WindowBatchesParts parts;
-  parts.window = &*window_;
-  parts.local_count = context_.member.ranks.local_ranks.size();
-  parts.local_index = context_.member.local_index;
+  parts.window = &slots();
+  parts.host = &*window_;
+  if (reads_alone()) {
+    parts.own_reader = reader_.get();
+  } else {
+    parts.local_count = context_.member.ranks.local_ranks.size();
+    parts.local_index = context_.member.local_index;
+  }
   // Entries of slots outside the window count from one of these two; a loader has at most one of
   // them.
   if (in_place_) {

@@ -2,7 +2,7 @@
 //
 //   memory of the host   window, shared layout, file cache          on every rank
 //   of a reader          links to other hosts, locator, reading thread
-//   in place             each rank's own map of the file
+//   in place             each rank's own map of the file; slots of its own, if it reads alone
 //
 // Open acquires these step by step; each step ends with an agreement of all ranks, or cannot fail
 // on one rank alone. The destructor ends what was acquired, also after a failed Open.
@@ -74,6 +74,8 @@ class HostRuntime {
   std::unique_ptr<BatchSource> MakeBatches();
 
   bool is_in_place() const { return in_place_.has_value(); }
+  // True if this rank finds and checks its own records, in its own thread.
+  bool reads_alone() const;
   // The largest read without gaps, of a reader whose strategy chooses it; else 0.
   uint64_t whole_bytes_max() const { return whole_bytes_max_; }
   // The reader of this rank; null if it does not read, and before StartReader.
@@ -81,14 +83,20 @@ class HostRuntime {
 
  private:
   bool has_layout() const;
+  bool has_reader() const { return context_.member.is_reader() || reads_alone(); }
+  // The place of this rank among those that read for themselves or for the host.
+  int reader_index() const;
+  HostRanks RanksOfReader() const;
+  Window& slots() { return own_.window ? *own_.window : *window_; }
   Status OpenInPlace();
   Status OpenWindow();
+  Status OpenOwnSlots();
   Status WatchPeers();
   Status OpenSharedLayout();
   Status OpenFileCache();
   Result<uint64_t> MemoryRoomOfHost() const;
   Result<uint64_t> LeastMemoryRoom() const;
-  SlotLimits LimitsOfSlots() const;
+  SlotLimits LimitsOfSlots();
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
   std::unique_ptr<Locator> MakeScan(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
@@ -99,6 +107,12 @@ class HostRuntime {
   Status PreparePages();
   void PrepareHugePages(const SlotLimits& limits);
 
+  // The slots of a rank that reads alone.
+  struct OwnSlots {
+    LoaderMemory memory;
+    std::optional<Window> window;
+  };
+
   OpenContext context_;
   ReaderLinks links_;  // until locator and reader take them
   LoaderMemory memory_;
@@ -108,6 +122,7 @@ class HostRuntime {
   std::optional<InPlaceView> in_place_;
   FileCaching caching_ = FileCaching::kNone;  // kNone unless memory_ has a file cache
   std::optional<Window> window_;              // in memory_
+  OwnSlots own_;
   uint64_t whole_bytes_max_ = 0;
   SlotReaderParts parts_;               // until the reader takes them
   std::unique_ptr<SlotReader> reader_;  // after everything that it borrows

@@ -228,7 +228,9 @@ std::string Loader::Impl::Describe() const {
   const std::string placed = placement().Describe();
   if (!placed.empty()) extras += "; " + placed;
   if (runtime_ && runtime_->is_in_place()) {
-    return fmt::format("{}; in place, in a map{}", LocatingName(decision_.locating), extras);
+    const std::string_view alone = runtime_->reads_alone() ? "; each rank reads for itself" : "";
+    return fmt::format("{}; in place, in a map{}{}", LocatingName(decision_.locating), alone,
+                       extras);
   }
   const SlotReader* reader = runtime_ ? runtime_->reader() : nullptr;
   const uint32_t token_count = reader != nullptr ? reader->token_count() : 0;

@@ -396,6 +396,19 @@ bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
          options.block_bytes <= kExchangeChunkBytesMax;
 }
 
+bool ReadsAlone(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member) {
+  // A single rank leaves processors to a thread that works ahead. Without its kept layout, a job
+  // needs one thread that walks for all ranks.
+  const bool has_layout = facts.locating == LocateMethod::kProvenance && !facts.is_kept_layout;
+  if (!facts.is_in_place || !has_layout || member.host->size() == 1) return false;
+  if (options.readers_per_host > 1 || options.prefetch_batches > 0) return false;
+  // The one reader of a host holds the snapshot for all of its ranks.
+  if (options.snapshot == SnapshotMode::kPinned) return false;
+  // Ranks would need the records of others.
+  if (options.reuse > 1 && options.reuse_among == ReuseAmong::kHost) return false;
+  return options.placement.empty();
+}
+
 bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
                    const HostMember& member, const std::string& data_path) {
   if (options.exchange == ExchangeUse::kOff || !MayExchange(facts, options, member)) return false;

@@ -89,6 +89,10 @@ bool MayExchange(const OpenDecision& facts, const LoaderOptions& options, const 
 bool WantsExchange(const OpenDecision& facts, const LoaderOptions& options,
                    const HostMember& member, const std::string& data_path);
 
+// True if each rank finds and checks its own records, in its own thread: in place, with provenance,
+// and with several ranks on the host. Options of the reading thread keep the thread.
+bool ReadsAlone(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member);
+
 // The bytes of the leaf and overflow pages of `database`.
 uint64_t PageBytesOf(const file::Database& database);
 

@@ -25,6 +25,7 @@ class WindowBatches final : public BatchSource {
     }
     if (!head_) {
       const auto start = std::chrono::steady_clock::now();
+      if (parts_.own_reader != nullptr) LMDBIO_TRY_VOID(ReadAlone(start));
       Result<std::optional<SlotHead>> head = parts_.window->AwaitSlot(slot_, limit);
       wait_s_ += SecondsSince(start);
       if (!head) return Fail(std::move(head).error());
@@ -40,6 +41,19 @@ class WindowBatches final : public BatchSource {
   void AddTo(LoaderCounters& counters) const override { counters.wait_s += wait_s_; }
 
  private:
+  // Such a rank waits for nobody, so it looks for the failures of others now and then. Its own
+  // failure ends the stream for the other ranks with their next batch.
+  Status ReadAlone(std::chrono::steady_clock::time_point now) {
+    if (std::optional<Error> failure = parts_.host->Failure()) return Fail(std::move(*failure));
+    if (now >= next_look_) {
+      next_look_ = now + Window::kHealthCheckPeriod;
+      LMDBIO_TRY_VOID(parts_.host->CheckPeers());
+    }
+    Status read = parts_.own_reader->ReadNext();
+    if (!read) parts_.host->Fail(read.error(), Window::When::kNow);
+    return read;
+  }
+
   Result<BatchStep> TakeFromSlot(const BatchSpan& span, Batch& batch) {
     LMDBIO_CHECK(span.number >= head_->first_batch &&
                  span.number < head_->first_batch + head_->batch_count);
@@ -58,15 +72,15 @@ class WindowBatches final : public BatchSource {
     return BatchStep::kBatch;
   }
 
-  // Readers leave the heads of overflow runs to this rank. A damaged head ends the stream for the
+  // Readers leave the heads of overflow runs to the rank. A damaged head ends the stream for the
   // other ranks with their next batch, so that they do not wait for a slot first.
   Status ReadyInPlace(BatchShare& share, std::span<RecordEntry> entries) {
-    if (std::optional<Error> failure = parts_.window->UrgentFailure()) {
+    if (std::optional<Error> failure = parts_.host->UrgentFailure()) {
       return Fail(std::move(*failure));
     }
     Result<size_t> kept = parts_.in_place->Ready(entries);
     if (!kept) {
-      parts_.window->Fail(kept.error(), Window::When::kNow);
+      parts_.host->Fail(kept.error(), Window::When::kNow);
       return Fail(std::move(kept).error());
     }
     share.skipped_count += share.record_count - static_cast<uint32_t>(*kept);
@@ -75,8 +89,9 @@ class WindowBatches final : public BatchSource {
   }
 
   WindowBatchesParts parts_;
-  uint64_t slot_ = 0;             // the slot of the batch at hand
-  std::optional<SlotHead> head_;  // of that slot, once it is announced
+  uint64_t slot_ = 0;                                // the slot of the batch at hand
+  std::optional<SlotHead> head_;                     // of that slot, once it is announced
+  std::chrono::steady_clock::time_point next_look_;  // at the peers, of a rank that reads alone
   double wait_s_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lmdbio/base/check.h"
 #include "lmdbio/load/locate/clocks.h"
 
 namespace lmdbio::load {
@@ -21,7 +22,7 @@ constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
 SlotReader::SlotReader(SlotReaderParts parts)
     : parts_(std::move(parts)), queue_(parts_.plan_options) {
   OpenSources();
-  thread_ = std::thread([this] { Run(); });
+  if (has_thread()) thread_ = std::thread([this] { Run(); });
 }
 
 SlotReader::~SlotReader() {
@@ -31,7 +32,7 @@ SlotReader::~SlotReader() {
   parts_.planner->Stop();
   if (parts_.stagger) parts_.stagger->Stop();
   parts_.window->Wake();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   // Only now, because the engine may serve readers of other hosts that are not at their end.
   engine_->Close();
 }
@@ -90,7 +91,25 @@ void SlotReader::Run() {
     if (parts_.stagger) parts_.stagger->Abandon(status.error());
     parts_.window->Fail(status.error());
   }
-  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+  CountProcessorTime();
+}
+
+// The time of a rank's own thread is counted by the rank.
+void SlotReader::CountProcessorTime() {
+  if (has_thread()) tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+}
+
+Status SlotReader::ReadNext() {
+  LMDBIO_CHECK(!has_thread());
+  LMDBIO_TRY_VOID(Plan());
+  if (is_ended_) return {};
+  LMDBIO_CHECK(parts_.window->HasSpace(planned_->slot.free_after));
+  LMDBIO_TRY_VOID(Begin());
+  while (outstanding() > 0 || HasWaiting()) {
+    LMDBIO_TRY_VOID(HasWaiting() ? StartWaiting()
+                                 : Collect(engine_->Wait(file::BlockEngine::kNoLimit)));
+  }
+  return {};
 }
 
 // Each turn of the loop takes the reads that are complete, because ranks may wait for their slot.
@@ -218,7 +237,7 @@ Status SlotReader::EndPart(SlotInFlight& slot) {
   if (parts_.window->FinishPart(slot.slot.number)) LMDBIO_TRY_VOID(FinishSlot(slot));
   slot.is_done = true;
   queue_.RemoveDone();
-  tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
+  CountProcessorTime();
   return {};
 }
 

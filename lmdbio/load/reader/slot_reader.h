@@ -7,6 +7,8 @@
 // the window while the ranks hold all memory. Several slots are in flight at once, so that the
 // storage stays busy at the end of each of them. The thread makes no MPI call.
 //
+// Without a thread, ReadNext does this for one slot, in the thread of the rank that needs it.
+//
 // With several readers on a host, each plans every slot and reads its own part of it. The reader
 // that completes its part last finishes the slot.
 //
@@ -45,6 +47,8 @@ namespace lmdbio::load {
 struct InPlaceUse {
   const file::MapSource* map = nullptr;  // null: records are not used in place; borrowed
   bool reads_missing = true;             // see InPlaceSourceParts
+  // No thread: the rank calls ReadNext. Only with a window of this rank alone, and without stagger.
+  bool rank_reads = false;
 };
 
 struct SlotReaderParts {
@@ -68,13 +72,19 @@ struct SlotReaderParts {
 
 class SlotReader {
  public:
-  // Starts the thread. An error of the thread ends the stream for the whole host (Window::Fail).
+  // Starts the thread, unless the rank reads. An error of the thread ends the stream for the whole
+  // host (Window::Fail).
   explicit SlotReader(SlotReaderParts parts);
 
   // Ends the thread. It starts no further read, and waits for the reads in flight.
   ~SlotReader();
   SlotReader(const SlotReader&) = delete;
   SlotReader& operator=(const SlotReader&) = delete;
+
+  // Reads and announces the next slot; does nothing at the end of the stream.
+  // Requires: no thread, and the rank has released all earlier slots
+  // Errors: as the thread would report. No further call is allowed then
+  Status ReadNext();
 
   // Adds the counters of the reader up to now. Any thread.
   void AddTo(LoaderCounters& counters) const;
@@ -94,6 +104,8 @@ class SlotReader {
  private:
   void OpenSources();
   void Run();
+  void CountProcessorTime();
+  bool has_thread() const { return !parts_.in_place.rank_reads; }
   Status Work();
   Status Plan();
   bool MayBegin();

@@ -19,8 +19,6 @@ namespace lmdbio::load {
 namespace {
 
 constexpr int kSpinsMax = 200;
-// The longest sleep of a rank before it checks whether its peers still run.
-constexpr auto kHealthCheckPeriod = std::chrono::milliseconds(200);
 constexpr uint64_t kEverything = std::numeric_limits<uint64_t>::max();
 
 void Relax() {

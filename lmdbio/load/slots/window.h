@@ -43,6 +43,8 @@ class Window {
  public:
   static constexpr uint64_t kSlotsMax = 64;    // announced and not yet released
   static constexpr size_t kBadRangesMax = 32;  // of one slot
+  // The time between two looks at the other processes, of a rank that sleeps.
+  static constexpr std::chrono::milliseconds kHealthCheckPeriod{200};
   static constexpr std::chrono::milliseconds kNoLimit = std::chrono::hours(24 * 365 * 100);
 
   static uint64_t BytesNeeded(const WindowShape& shape);
@@ -68,6 +70,10 @@ class Window {
   Result<SlotHead> AwaitSlot(uint64_t slot);
   // The same for `limit` at most; nothing if the slot was not announced by then.
   Result<std::optional<SlotHead>> AwaitSlot(uint64_t slot, std::chrono::milliseconds limit);
+
+  // Looks for a failure that ended the stream. The end of a rank of this host is one.
+  // Errors: as AwaitSlot
+  Status CheckPeers();
 
   // Releases every slot before `slot_count`. Views into them are invalid from now on.
   void LetGo(uint64_t slot_count);
@@ -118,7 +124,6 @@ class Window {
 
   SlotState& slot_state(uint64_t slot) const;
   uint64_t LeastLetGo() const;
-  Status CheckPeers();
   std::optional<Error> FindEndedPeer();
   Error ErrorHere(const ranks::RecordedFailure& failure) const;
 
