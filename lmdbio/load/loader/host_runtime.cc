@@ -47,9 +47,8 @@ bool HostRuntime::reads_alone() const {
   return ReadsAlone(context_.decision, context_.options, context_.member);
 }
 
-int HostRuntime::reader_index() const {
-  return reads_alone() ? static_cast<int>(context_.member.local_index)
-                       : context_.member.reader_index;
+bool HostRuntime::finds_layout() const {
+  return reads_alone() ? context_.member.local_index == 0 : context_.member.reader_index == 0;
 }
 
 HostRanks HostRuntime::RanksOfReader() const {
@@ -141,7 +140,7 @@ Status HostRuntime::OpenSharedLayout() {
       context_.options);
   if (allocated) {
     shared_layout_.emplace(memory_.layout());
-  } else if (reader_index() == 0) {
+  } else if (finds_layout()) {
     context_.notes.Add(allocated.error().message() + ": every reader keeps a layout of its own");
   }
   return {};
@@ -237,7 +236,7 @@ std::unique_ptr<Locator> HostRuntime::MakeScan(const file::Database& database) {
 Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& database) {
   const std::string& data_path = context_.file.data_path;
   const std::string& name = context_.options.database_name;
-  if (has_layout() && reader_index() > 0) return MakeSharedLayoutUser(database);
+  if (has_layout() && !finds_layout()) return MakeSharedLayoutUser(database);
   switch (context_.decision.locating) {
     case LocateMethod::kCursor:
     case LocateMethod::kHandedCursor:

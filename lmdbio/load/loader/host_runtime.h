@@ -84,8 +84,8 @@ class HostRuntime {
  private:
   bool has_layout() const;
   bool has_reader() const { return context_.member.is_reader() || reads_alone(); }
-  // The place of this rank among those that read for themselves or for the host.
-  int reader_index() const;
+  // True on the one rank of the host that finds the layout for all that read.
+  bool finds_layout() const;
   HostRanks RanksOfReader() const;
   Window& slots() { return own_.window ? *own_.window : *window_; }
   Status OpenInPlace();

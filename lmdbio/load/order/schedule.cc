@@ -159,23 +159,24 @@ RecordIndex Schedule::RecordAt(uint64_t number, uint64_t slot) const {
   return WalkOf(place).RecordAt(IntoEpoch(place));
 }
 
-OwnedPositions OwnedAround(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
+int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
   const auto ranks = static_cast<uint64_t>(rank_count);
-  if (share == Share::kRoundRobin) {
-    return {static_cast<int>(position % ranks), position, position + 1};
-  }
+  if (share == Share::kRoundRobin) return static_cast<int>(position % ranks);
   // The rank r with PartOf(n, r) <= into < PartOf(n, r + 1), searched from a near guess.
   const uint64_t n = SharedCount(batch, share);
   const uint64_t into = position - batch.first_position;
   int rank = static_cast<int>(std::min(ranks - 1, into / std::max<uint64_t>(1, n / ranks)));
   while (PartOf(n, rank, rank_count) > into) --rank;
   while (PartOf(n, rank + 1, rank_count) <= into) ++rank;
-  const uint64_t end = std::min(batch.record_count, PartOf(n, rank + 1, rank_count));
-  return {rank, batch.first_position + PartOf(n, rank, rank_count), batch.first_position + end};
+  return rank;
 }
 
-int OwnerOf(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
-  return OwnedAround(batch, position, share, rank_count).rank;
+OwnedPositions OwnedAround(const BatchSpan& batch, uint64_t position, Share share, int rank_count) {
+  const int rank = OwnerOf(batch, position, share, rank_count);
+  if (share == Share::kRoundRobin) return {rank, position, position + 1};
+  const uint64_t n = SharedCount(batch, share);
+  const uint64_t end = std::min(batch.record_count, PartOf(n, rank + 1, rank_count));
+  return {rank, batch.first_position + PartOf(n, rank, rank_count), batch.first_position + end};
 }
 
 uint64_t ShareCount(const BatchSpan& batch, Share share, int rank, int rank_count) {
