@@ -88,6 +88,23 @@ TEST_CASE("Every strategy delivers liblmdb's sequence at any number of ranks", "
   }
 }
 
+// The times of lmdb are estimated from some of the records, so the total must still be true.
+TEST_CASE("The baseline's times of stepping and touching are parts of its whole time", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, kKinds[1]);
+  LoaderOptions options;
+  options.strategy = Strategy::kLmdb;
+  options.global_batch_size = GENERATE(1U, 50U);
+  options.max_batches = 200;
+  const auto start = std::chrono::steady_clock::now();
+  const Delivered got = Deliver({1, 64}, data_file, options);
+  const double wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(got.counters.locate_s >= 0);  // 0: a thread switch within a timed touch
+  CHECK(got.counters.read_s > 0);
+  CHECK(got.counters.locate_s + got.counters.read_s < wall_s);
+}
+
 TEST_CASE("Engines, cache policies and block sizes do not show in what is delivered", "[loader]") {
   const TempDir dir;
   const std::filesystem::path data_file = Make(dir, kKinds[2]);
