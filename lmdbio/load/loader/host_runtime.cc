@@ -183,10 +183,11 @@ Status HostRuntime::OpenFileCache() {
 // if it has no room for all records, each of them finds a layout of its own.
 Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::Database& database) {
   // The reading thread calls this too, so it has copies of everything.
-  const auto make_own = [database, cores = context_.member.placement.input,
-                         is_scan = context_.decision.locating ==
-                                   LocateMethod::kScan]() -> Result<std::unique_ptr<Locator>> {
-    if (is_scan) return MakeScanLocator(database, nullptr, nullptr, {.cores = cores});
+  const auto make_own =
+      [database, cores = context_.member.placement.input,
+       walks = context_.decision.locating == LocateMethod::kScan ||
+               context_.decision.is_kept_layout]() -> Result<std::unique_ptr<Locator>> {
+    if (walks) return MakeScanLocator(database, nullptr, nullptr, {.cores = cores});
     LMDBIO_TRY(file::Layout layout, LayoutFromProvenance(database, ProvenancePathOf(database)));
     return MakeLayoutLocator(std::move(layout));
   };
@@ -199,10 +200,6 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::D
 Result<std::unique_ptr<Locator>> HostRuntime::MakeProvenance(const file::Database& database) {
   SharedLayout* shared = shared_layout_ ? &*shared_layout_ : nullptr;
   std::optional<file::Layout>& layout = context_.file.layout;
-  // Ranks that read alone must not wait until this one needs its first batch.
-  if (!layout && reads_alone()) {
-    LMDBIO_TRY(layout, LayoutFromProvenance(database, ProvenancePathOf(database)));
-  }
   if (!layout) {
     const std::string path = context_.file.is_kept_layout ? context_.file.cache->PathOf(database)
                                                           : ProvenancePathOf(database);

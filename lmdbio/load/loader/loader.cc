@@ -227,10 +227,14 @@ std::string Loader::Impl::Describe() const {
       group_batches > 1 ? fmt::format("; groups of {} batches", group_batches) : "";
   const std::string placed = placement().Describe();
   if (!placed.empty()) extras += "; " + placed;
+  // The reader walks if the kept layout has vanished.
+  const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
+  const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
+                                   : decision_.is_kept_layout ? "a kept layout"
+                                                              : LocatingName(decision_.locating);
   if (runtime_ && runtime_->is_in_place()) {
     const std::string_view alone = runtime_->reads_alone() ? "; each rank reads for itself" : "";
-    return fmt::format("{}; in place, in a map{}{}", LocatingName(decision_.locating), alone,
-                       extras);
+    return fmt::format("{}; in place, in a map{}{}", located, alone, extras);
   }
   const SlotReader* reader = runtime_ ? runtime_->reader() : nullptr;
   const uint32_t token_count = reader != nullptr ? reader->token_count() : 0;
@@ -243,11 +247,6 @@ std::string Loader::Impl::Describe() const {
   const uint64_t whole_bytes = runtime_ ? runtime_->whole_bytes_max() : 0;
   const uint64_t block_bytes = whole_bytes > 0 ? whole_bytes : options_.block_bytes;
   const std::string pages = huge_mib > 0 ? fmt::format("; {} MiB in huge pages", huge_mib) : "";
-  // The reader walks if the kept layout has vanished.
-  const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
-  const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
-                                   : decision_.is_kept_layout ? "a kept layout"
-                                                              : LocatingName(decision_.locating);
   return fmt::format("{}; {}; blocks of up to {} bytes{}{}{}{}", located, engine, block_bytes,
                      extras, turns, kept, pages);
 }

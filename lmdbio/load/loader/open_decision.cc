@@ -397,9 +397,9 @@ bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
 }
 
 bool ReadsAlone(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member) {
-  // A single rank leaves processors to a thread that works ahead. Without its kept layout, a job
-  // needs one thread that walks for all ranks.
-  const bool has_layout = facts.locating == LocateMethod::kProvenance && !facts.is_kept_layout;
+  // A single rank leaves processors to a thread that works ahead. Without a layout, a job needs one
+  // thread that walks for all ranks.
+  const bool has_layout = facts.locating == LocateMethod::kProvenance;
   if (!facts.is_in_place || !has_layout || member.host->size() == 1) return false;
   if (options.readers_per_host > 1 || options.prefetch_batches > 0) return false;
   // The one reader of a host holds the snapshot for all of its ranks.

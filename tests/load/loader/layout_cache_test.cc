@@ -6,7 +6,9 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -86,6 +88,7 @@ class Variable {
 
 constexpr auto kWalk = "a page walk";
 constexpr auto kKept = "a kept layout";
+constexpr auto kAlone = "each rank reads for itself";
 
 TEST_CASE("A second job uses the layout that the first one kept", "[layout_cache]") {
   const TempDir dir;
@@ -226,6 +229,38 @@ TEST_CASE("A kept layout may vanish while a loader is open", "[layout_cache]") {
   REQUIRE(loader->SetEpoch(3));
   Good(loader->Next());
   CHECK_THAT(loader->Describe(), StartsWith(kWalk));
+}
+
+// In place, on several ranks.
+TEST_CASE("Ranks that read for themselves use a kept layout until it vanishes", "[layout_cache]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  FillLeaves(db);
+  LoaderOptions options;
+  options.layout_cache = dir.path() / "cache";
+  options.global_batch_size = 100;
+  options.max_batches = 90;
+  Serve(db.data_file(), options.layout_cache);
+  const Delivered got = Deliver({2, 64}, db.data_file(), options);
+  CHECK(got.records == Expected(db.data_file(), options));
+  std::array<std::string, 2> before;
+  std::array<std::string, 2> after;
+  ranks::RunAsThreads({2, 64}, [&](ranks::Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    const auto loader = Loader::Open(group, db.data_file().string(), options);
+    if (!loader || !(*loader)->Next()) std::terminate();
+    before[rank] = (*loader)->Describe();
+    if (!group.Barrier()) std::terminate();
+    if (rank == 0) fs::remove_all(options.layout_cache);
+    if (!group.Barrier() || !(*loader)->SetEpoch(3) || !(*loader)->Next()) std::terminate();
+    after[rank] = (*loader)->Describe();
+  });
+  for (const size_t rank : {0, 1}) {
+    CHECK_THAT(before[rank], StartsWith(kKept));
+    CHECK(before[rank].find(kAlone) != std::string::npos);
+    CHECK_THAT(after[rank], StartsWith(kWalk));
+    CHECK(after[rank].find(kAlone) == std::string::npos);
+  }
 }
 
 TEST_CASE("The oldest layouts leave a full folder", "[layout_cache]") {
