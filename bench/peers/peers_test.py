@@ -39,7 +39,7 @@ json.dump(dict(runs=[run]), open(path, "w"))
 """
 
 
-OWN = "py_lmdb,dataloader,lmdbio_bench,lmdbio_torch"
+OWN = "py_lmdb,dataloader,lmdbio_bench,lmdbio_loader,lmdbio_torch"
 PEERS = {"DALI": "nvidia", "MosaicML Streaming": "streaming", "WebDataset": "webdataset",
          "LitData": "litdata", "Grain": "grain", "ArrayRecord": "array_record"}
 
@@ -272,7 +272,8 @@ class CompareTest(unittest.TestCase):
                               liblmdbio=LIBLMDBIO or "none")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         rows = json.loads(report.read_text(encoding="utf-8"))["summary"]
-        for reader in ["lmdbio auto"] + ["lmdbio.torch, 0 workers"] * (LIBLMDBIO is not None):
+        own = ["lmdbio.Loader", "lmdbio.torch, 0 workers"] if LIBLMDBIO is not None else []
+        for reader in ["lmdbio auto", *own]:
             self.assertEqual([row["order"] for row in rows if row["reader"].startswith(reader)],
                              ["sequential", "shuffled", "block"])
         for row in rows:

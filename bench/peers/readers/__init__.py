@@ -5,8 +5,8 @@ import importlib.util
 import pathlib
 
 # In the order of the table. Each is a module of this folder with a class `Reader`.
-NAMES = ("py_lmdb", "dataloader", "lmdbio_bench", "lmdbio_torch", "dali", "mosaic", "webdataset",
-         "litdata", "grain", "arrayrecord")
+NAMES = ("py_lmdb", "dataloader", "lmdbio_bench", "lmdbio_loader", "lmdbio_torch", "dali", "mosaic",
+         "webdataset", "litdata", "grain", "arrayrecord")
 MODULES = {name: f"readers.{name}_reader" for name in NAMES}
 
 
