@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kEntriesMax = uint64_t{1} << 32;
 
 // The touch of one record in so many is timed. Two looks at the clock for every record would take
-// 6 to 8 percent of an epoch of cached records, and the baseline must not pay for being watched. The
-// kernel maps pages around a fault by powers of two, so a prime number meets all records alike.
+// 6 to 8 percent of an epoch of cached records, and the baseline must not pay for being watched.
+// The kernel maps pages around a fault by powers of two, so a prime number meets all records alike.
 constexpr uint64_t kTouchesPerTimed = 7;
 
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }

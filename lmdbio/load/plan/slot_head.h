@@ -15,7 +15,8 @@ struct RecordEntry {
   uint64_t key_at = 0;
   uint32_t value_bytes = 0;
   uint16_t key_bytes = 0;
-  bool has_run = false;  // the value is in overflow pages, behind the header of the first
+  // The value is in overflow pages, and the rank has to check the header before it.
+  bool has_unchecked_head = false;
 };
 
 // The part of a batch that belongs to one rank.

@@ -241,6 +241,15 @@ Status SlotReader::EndPart(SlotInFlight& slot) {
   return {};
 }
 
+// The only rank of a process shares its map with the reading thread. This thread touches the pages
+// first then, so that the rank does not sleep until they are mapped.
+SlotFinisher::ValueBytes SlotReader::ValuesAre() const {
+  if (parts_.in_place.map == nullptr) return SlotFinisher::ValueBytes::kInMemory;
+  const bool maps_for_rank = has_thread() && parts_.window->shape().rank_count == 1;
+  return maps_for_rank ? SlotFinisher::ValueBytes::kToBeMapped
+                       : SlotFinisher::ValueBytes::kLeftToRanks;
+}
+
 // All readers have read their parts. The pages are checked after the snapshot was, because a writer
 // may have reused them meanwhile.
 Status SlotReader::FinishSlot(SlotInFlight& slot) {
@@ -249,10 +258,8 @@ Status SlotReader::FinishSlot(SlotInFlight& slot) {
   LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
   // Shares and entries are written beside the pages, in memory that no read has prepared.
   if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
-  const auto values_are = parts_.in_place.map != nullptr ? SlotFinisher::ValueBytes::kLeftToRanks
-                                                         : SlotFinisher::ValueBytes::kLookedAt;
   Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),
-                                            values_are, window.TakeBadRanges(slot.slot.number));
+                                            ValuesAre(), window.TakeBadRanges(slot.slot.number));
   if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
   const auto& batches = slot.slot.batches;
   if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {

@@ -118,6 +118,7 @@ class SlotReader {
   Status StartWaiting();
   Status EndIfRead(SlotInFlight& slot);
   Status EndPart(SlotInFlight& slot);
+  SlotFinisher::ValueBytes ValuesAre() const;
   Status FinishSlot(SlotInFlight& slot);
   uint64_t outstanding() const { return engine_ ? engine_->outstanding() : 0; }
   SlotSource& SourceOf(const SlotInFlight& slot) const {

@@ -15,7 +15,7 @@ Result<InPlaceView> InPlaceView::Open(const std::string& data_path, const file::
 }
 
 Status InPlaceView::CheckHead(const RecordEntry& entry) const {
-  if (!entry.has_run) return {};
+  if (!entry.has_unchecked_head) return {};
   const uint64_t header_bytes = pages_.page_format().header_bytes();
   return pages_.CheckOverflowHead(PageNo{entry.value_at / pages_.page_format().page_size_bytes()},
                                   map_->map().subspan(entry.value_at - header_bytes, header_bytes),
@@ -29,7 +29,7 @@ Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i + kHeadsAhead < entries.size()) {
       const RecordEntry& ahead = entries[i + kHeadsAhead];
-      if (ahead.has_run) __builtin_prefetch(map_->map().data() + ahead.value_at);
+      if (ahead.has_unchecked_head) __builtin_prefetch(map_->map().data() + ahead.value_at);
     }
     Status sound = CheckHead(entries[i]);
     if (!sound && on_error_ == OnError::kRaise) return Fail(std::move(sound).error());

@@ -2,8 +2,9 @@
 //
 // This is for a file that is completely in the page cache. LMDB needs no copy of a record, so a
 // copy would cost memory bandwidth that LMDB does not spend. The reader plans slots and checks leaf
-// pages as usual. The rank that gets a value checks the head of its overflow run, because it maps
-// that page anyway. A reader would map the page, and fifteen pages around it, only for this check.
+// pages as usual. With several ranks, the one that gets a value checks the head of its overflow
+// run, because it maps that page anyway. The reader would map the page, and fifteen pages around
+// it, only for this check.
 //
 // Source: docs/loader.md "Strategies".
 #ifndef LMDBIO_LOAD_SLOTS_IN_PLACE_VIEW_H_
@@ -35,7 +36,8 @@ class InPlaceView {
 
   const file::MapSource& map() const { return *map_; }
 
-  // Prepares a rank's share of a batch: checks the heads of its values, and that no page is gone.
+  // Prepares a rank's share of a batch: checks the heads that are left to it, and that the file is
+  // as long as before.
   // entries  as the reader wrote them, of this rank alone; entries that cannot be used are removed
   // Returns: the number of entries that remain, at the front of `entries`
   // Errors: kStale       the file has shrunk

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::load {
@@ -11,6 +12,19 @@ namespace {
 
 using file::LeafEntry;
 using file::LeafPage;
+
+// Linux maps the cached pages of such a piece of the file together, when one of them is touched.
+constexpr uint64_t kMappedTogetherBytes = 64 << 10;
+
+// Touches each such piece of a value. value_at counts from the start of the file.
+void TouchPages(Bytes file, uint64_t value_at, uint64_t length_bytes) {
+  // Volatile, or the compiler would drop loads that nothing uses.
+  const auto* bytes = reinterpret_cast<const volatile unsigned char*>(file.data());
+  const uint64_t end = value_at + length_bytes;
+  for (uint64_t at = value_at; at < end; at = AlignUp(at + 1, kMappedTogetherBytes)) {
+    static_cast<void>(bytes[at]);
+  }
+}
 
 }  // namespace
 
@@ -80,11 +94,15 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
   LMDBIO_TRY(const LeafEntry entry,
              checker_.EntryOf(run, *leaf, value_index - run.first_value, value.file));
   const bool has_run = entry.flags == file::kOverflowNode;
-  if (has_run && !is_in_place_) {
+  const bool leaves_head = has_run && values_are_ == ValueBytes::kLeftToRanks;
+  if (has_run && !leaves_head) {
     if (!bad_ranges_.empty() && IsBad(value.at, value.file.length_bytes)) {
       return Fail(ErrorCode::kIo, "could not be read");
     }
     LMDBIO_TRY_VOID(checker_.CheckHead(value, bytes_.subspan(slot.pages_at)));
+    if (values_are_ == ValueBytes::kToBeMapped) {
+      TouchPages(bytes_, slot.pages_at + value.at, value.file.length_bytes);
+    }
   }
   // Entries hold offsets and no addresses: each rank maps the memory at its own address.
   const auto key_at = static_cast<uint64_t>(entry.key.data() - bytes_.data());
@@ -93,7 +111,7 @@ Result<RecordEntry> SlotFinisher::CheckRecord(const PlannedSlot& slot, const Pla
                      key_at,
                      static_cast<uint32_t>(value.file.length_bytes),
                      static_cast<uint16_t>(entry.key.size()),
-                     has_run};
+                     leaves_head};
 }
 
 BatchShare& SlotFinisher::ShareOf(const PlannedSlot& slot, uint64_t batch_index, uint64_t position,
@@ -166,7 +184,7 @@ Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
   const Result<LeafPage> leaf = OpenRun(slot, run);
   const std::span<const PlannedValue> values = slot.plan.values();
   for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
-    if (i + kHeadsAhead < values.size() && !is_in_place_) {
+    if (i + kHeadsAhead < values.size() && values_are_ != ValueBytes::kLeftToRanks) {
       __builtin_prefetch(bytes_.data() + slot.pages_at + values[i + kHeadsAhead].at);
     }
     LMDBIO_TRY_VOID(FinishRecord(slot, run, leaf, i));
@@ -179,7 +197,7 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
                             ValueBytes values_are, std::span<const BadRange> bad_ranges) {
   // The plan lists the records in the order of the ranges, so one pass over the runs serves both.
   bytes_ = bytes;
-  is_in_place_ = values_are == ValueBytes::kLeftToRanks;
+  values_are_ = values_are;
   bad_ranges_ = bad_ranges;
   const size_t share_count = slot.batches.size() * ranks_.local_ranks.size();
   shares_ = {reinterpret_cast<BatchShare*>(&ring[slot.head.shares_at]), share_count};

@@ -1,7 +1,7 @@
 // lmdbio/load/slots/slot_finisher.h - from fetched pages to records that a rank may use.
 //
 // The finisher checks every record (record_checker.h) before any rank sees it, and writes an entry
-// for it. With records in place, the ranks check the heads of overflow runs (in_place_view.h).
+// for it. With records in place, several ranks check the heads of overflow runs (in_place_view.h).
 //
 // Source: docs/loader.md "Checks"; docs/format.md section 8.
 #ifndef LMDBIO_LOAD_SLOTS_SLOT_FINISHER_H_
@@ -25,8 +25,11 @@ class SlotFinisher {
   // pages  copied; its source must outlive this
   SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error);
 
-  // The heads of overflow runs: checked by the finisher, or left to the ranks.
-  enum class ValueBytes { kLookedAt, kLeftToRanks };
+  enum class ValueBytes {
+    kInMemory,     // the finisher checks the heads of overflow runs
+    kToBeMapped,   // in a map of this process: the finisher also touches the pages of the values
+    kLeftToRanks,  // in a map: the ranks check the heads of overflow runs
+  };
 
   // Writes the shares and entries of `slot` into the window memory.
   // ring        the window memory
@@ -69,7 +72,7 @@ class SlotFinisher {
 
   // While a slot is being finished:
   Bytes bytes_;
-  bool is_in_place_ = false;  // bytes_ is a map: heads of overflow runs are left to the ranks
+  ValueBytes values_are_ = ValueBytes::kInMemory;
   std::span<const BadRange> bad_ranges_;
   std::span<BatchShare> shares_;
   std::span<RecordEntry> entries_;
