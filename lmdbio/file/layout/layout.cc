@@ -121,10 +121,8 @@ Status LayoutBuilder::Add(const RecordRun& run) {
                 fmt::format("a run of {} records starts at record {}; expected record {}",
                             run.values.size(), run.first_record.value, record_count()));
   }
-  for (const Extent& value : run.values) {
-    offsets_.Append(value.offset);
-    lengths_.Append(value.length_bytes);
-  }
+  offsets_.AppendAll(run.values, &Extent::offset);
+  lengths_.AppendAll(run.values, &Extent::length_bytes);
   first_records_.Append(run.first_record.value);
   leaves_.Append(run.leaf.value);
   first_nodes_.Append(run.first_node);

@@ -22,16 +22,19 @@ struct Line {
 // residuals: `shift` counts the low bits that are 0 in all residuals, `width` the bits above them.
 Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
   Line line{values[0], stride, 0, 0};
-  // Distances are compared as signed numbers, because offsets and sizes are far below 2^63.
-  int64_t lowest = 0;
   uint64_t any = 0;
-  for (uint64_t i = 0; i < values.size(); ++i) {
-    const uint64_t distance = values[i] - (line.base + i * stride);
-    lowest = std::min(lowest, static_cast<int64_t>(distance));
-    any |= distance;
+  uint64_t on_line = line.base;
+  for (const uint64_t value : values) {
+    any |= value - on_line;
+    on_line += stride;
   }
-  // Usually no value lies below the line through the first one.
-  if (lowest < 0) {
+  // Distances are signed numbers, because offsets and sizes are far below 2^63. Usually no value lies
+  // below the line through the first one.
+  if (static_cast<int64_t>(any) < 0) {
+    int64_t lowest = 0;
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      lowest = std::min(lowest, static_cast<int64_t>(values[i] - (line.base + i * stride)));
+    }
     line.base += static_cast<uint64_t>(lowest);
     any = 0;
     for (uint64_t i = 0; i < values.size(); ++i) any |= values[i] - (line.base + i * stride);
@@ -56,10 +59,10 @@ uint32_t LevelWidthMin(std::span<const uint64_t> values) {
 
 }  // namespace
 
-// The stride of the block: the median difference of neighbours, which a few jumps do not change. A
-// difference that occurs more often than all others together is the median, so it needs no
-// selection.
-uint64_t PackedColumnBuilder::CommonStep() const {
+// The stride of the block: the difference of neighbours that occurs more often than all others
+// together, which a few jumps do not change. Without such a one, the mean difference, rounded down
+// so that residuals keep the low zero bits that all differences have.
+uint64_t PackedColumnBuilder::StrideOfPending() const {
   if (pending_count_ < 2) return 0;
   const uint32_t step_count = pending_count_ - 1;
   const auto step_at = [this](uint32_t i) { return pending_[i + 1] - pending_[i]; };
@@ -68,22 +71,22 @@ uint64_t PackedColumnBuilder::CommonStep() const {
     for (uint32_t i = 0; i < step_count; ++i) count += step_at(i) == step ? 1 : 0;
     if (2 * count > step_count) return step;
   }
-  std::array<uint64_t, PackedColumn::kBlockSize> steps;
-  for (uint32_t i = 0; i < step_count; ++i) steps[i] = step_at(i);
-  const auto end = steps.begin() + step_count;
-  const auto middle = steps.begin() + step_count / 2;
-  std::nth_element(steps.begin(), middle, end);
-  return *middle;
+  uint64_t any = 0;
+  for (uint32_t i = 0; i < step_count; ++i) any |= step_at(i);
+  if (any == 0) return 0;
+  const int zeros = std::countr_zero(any);
+  const auto rise = static_cast<int64_t>(pending_[step_count] - pending_[0]);
+  return static_cast<uint64_t>(rise / static_cast<int64_t>(step_count) >> zeros) << zeros;
 }
 
-// Encodes the pending block. A line through the values with their median stride is tried first. If
+// Encodes the pending block. A line through the values with their own stride is tried first. If
 // its residuals are not all zero, a level line (stride 0) is tried too, because random values have
 // a smaller range around a constant than around a slope. The narrower encoding wins. Residuals are
 // packed without padding and may cross a word boundary.
 void PackedColumnBuilder::Flush() {
   if (pending_count_ == 0) return;
   const std::span<const uint64_t> values(pending_.data(), pending_count_);
-  Line line = FitLine(values, CommonStep());
+  Line line = FitLine(values, StrideOfPending());
   if (line.width > 0 && line.stride != 0 && LevelWidthMin(values) <= line.width) {
     const Line level = FitLine(values, 0);
     if (level.width <= line.width) line = level;
@@ -95,18 +98,32 @@ void PackedColumnBuilder::Flush() {
   block.width = static_cast<uint8_t>(line.width);
   block.shift = static_cast<uint8_t>(line.shift);
   column_.blocks.push_back(block);
-  if (line.width > 0) {
-    // The new words are 0, so the residuals can be combined with `or`.
-    column_.bits.resize((bit_count_ + values.size() * line.width + 63) / 64);
-    for (uint64_t i = 0; i < values.size(); ++i, bit_count_ += line.width) {
-      const uint64_t above = (values[i] - (line.base + i * line.stride)) >> line.shift;
-      const uint32_t low = bit_count_ % 64;
-      column_.bits[bit_count_ / 64] |= above << low;
-      if (low + line.width > 64) column_.bits[bit_count_ / 64 + 1] |= above >> (64 - low);
-    }
-  }
+  if (line.width > 0) PackResiduals(block);
   size_ += pending_count_;
   pending_count_ = 0;
+}
+
+// Appends the residuals of the pending values. The new words are 0, so bits can be combined with
+// `or`.
+void PackedColumnBuilder::PackResiduals(const PackedColumn::PackedBlock& block) {
+  const uint32_t width = block.width;
+  column_.bits.resize((bit_count_ + uint64_t{pending_count_} * width + 63) / 64);
+  uint64_t* word = &column_.bits[bit_count_ / 64];
+  uint32_t low = bit_count_ % 64;
+  uint64_t bits = *word;
+  uint64_t on_line = block.base;
+  for (uint32_t i = 0; i < pending_count_; ++i, on_line += block.stride) {
+    const uint64_t residual = (pending_[i] - on_line) >> block.shift;
+    bits |= residual << low;
+    low += width;
+    if (low < 64) continue;
+    *word++ = bits;
+    low -= 64;
+    // The rest of a residual that crosses into the next word. A shift by its own 64 bits is none.
+    bits = low > 0 ? residual >> (width - low) : 0;
+  }
+  if (low > 0) *word = bits;
+  bit_count_ += uint64_t{pending_count_} * width;
 }
 
 PackedColumn PackedColumnBuilder::Finish() {

@@ -10,6 +10,7 @@
 #ifndef LMDBIO_FILE_LAYOUT_PACKED_COLUMN_H_
 #define LMDBIO_FILE_LAYOUT_PACKED_COLUMN_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -92,6 +93,17 @@ class PackedColumnBuilder {
     pending_[pending_count_++] = value;
     if (pending_count_ == PackedColumn::kBlockSize) Flush();
   }
+  // The same for several values: values[i].*member of each.
+  template <typename Item>
+  void AppendAll(std::span<const Item> items, uint64_t Item::*member) {
+    while (!items.empty()) {
+      const auto room = static_cast<size_t>(PackedColumn::kBlockSize - pending_count_);
+      const std::span<const Item> now = items.first(std::min(items.size(), room));
+      for (const Item& item : now) pending_[pending_count_++] = item.*member;
+      if (pending_count_ == PackedColumn::kBlockSize) Flush();
+      items = items.subspan(now.size());
+    }
+  }
   uint64_t size() const { return size_ + pending_count_; }
 
   // The column; the builder is empty afterwards.
@@ -99,7 +111,8 @@ class PackedColumnBuilder {
 
  private:
   void Flush();
-  uint64_t CommonStep() const;
+  uint64_t StrideOfPending() const;
+  void PackResiduals(const PackedColumn::PackedBlock& block);
 
   PackedColumn::Owned column_;
   uint64_t size_ = 0;

@@ -28,9 +28,11 @@ struct GrowingPage {
   uint32_t last_key_bytes = 0;
 
   uint32_t free_bytes() const { return upper_bytes - lower_bytes; }
-  void AddNode(uint64_t node_bytes, uint32_t key_bytes) {
-    lower_bytes += kSlotBytes;
-    upper_bytes -= static_cast<uint32_t>(node_bytes);
+  void AddNode(uint64_t node_bytes, uint32_t key_bytes) { AddNodes(node_bytes, key_bytes, 1); }
+  // The same for `count` > 0 nodes of these sizes.
+  void AddNodes(uint64_t node_bytes, uint32_t key_bytes, uint64_t count) {
+    lower_bytes += static_cast<uint32_t>(kSlotBytes * count);
+    upper_bytes -= static_cast<uint32_t>(node_bytes * count);
     last_key_bytes = key_bytes;
   }
 };
@@ -183,10 +185,13 @@ uint64_t GrowingTree::FillLeaf(uint32_t key_bytes, uint32_t value_bytes, uint64_
     value.offset = first->value * format_.page_size_bytes() + format_.header_bytes();
     stride_bytes = page_count * format_.page_size_bytes();
   }
-  for (uint64_t i = 0; i < count; ++i) {
-    AddRecord(key_bytes, value);
-    value.offset += stride_bytes;
+  if (!is_overflow) {
+    for (uint64_t i = 0; i < count; ++i) AddRecord(key_bytes, value);
+    return count;
   }
+  leaf_.AddNodes(node_bytes, key_bytes, count);
+  key_bytes_.insert(key_bytes_.end(), count, key_bytes);
+  for (uint64_t i = 0; i < count; ++i, value.offset += stride_bytes) values_.push_back(value);
   return count;
 }
 
