@@ -7,6 +7,7 @@
 #ifndef LMDBIO_FILE_FORMAT_PAGE_FORMAT_H_
 #define LMDBIO_FILE_FORMAT_PAGE_FORMAT_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,10 +31,16 @@ class PageFormat {
  public:
   // Requires: page_size_bytes is a power of two in [kPageBytesMin, kPageBytesMax]
   constexpr PageFormat(DataVersion version, uint32_t page_size_bytes)
-      : version_(version), page_size_bytes_(page_size_bytes) {}
+      : version_(version),
+        page_size_bytes_(page_size_bytes),
+        page_shift_(static_cast<uint32_t>(std::countr_zero(page_size_bytes))) {}
 
   constexpr DataVersion version() const { return version_; }
   constexpr uint32_t page_size_bytes() const { return page_size_bytes_; }
+
+  // The number of whole pages before a file offset, which is the number of the page there. A shift:
+  // a division would show in the time of a record.
+  constexpr uint64_t PagesBefore(uint64_t offset) const { return offset >> page_shift_; }
 
   // Size of the page header. The second and later pages of an overflow run have none.
   constexpr uint32_t header_bytes() const { return version_ == DataVersion::k1 ? 16 : 24; }
@@ -75,7 +82,7 @@ class PageFormat {
 
   // Pages of the overflow run that holds a value.
   constexpr uint64_t OverflowPageCount(uint64_t value_bytes) const {
-    return (header_bytes() - 1 + value_bytes) / page_size_bytes_ + 1;
+    return PagesBefore(header_bytes() - 1 + value_bytes) + 1;
   }
 
   static constexpr uint64_t Even(uint64_t n) { return (n + 1) & ~uint64_t{1}; }
@@ -85,6 +92,7 @@ class PageFormat {
  private:
   DataVersion version_;
   uint32_t page_size_bytes_;
+  uint32_t page_shift_;
 };
 
 }  // namespace lmdbio::file

@@ -47,9 +47,9 @@ Status Cursor::Arrive(Direction from) {
     case file::kOverflowNode: {
       if (claims_ == nullptr) return {};
       LMDBIO_TRY(const Extent value, ValueExtent());
-      const uint64_t page_bytes = database_.pages().page_format().page_size_bytes();
-      const PageNo first{value.offset / page_bytes};
-      const uint64_t count = database_.pages().page_format().OverflowPageCount(value.length_bytes);
+      const PageFormat& format = database_.pages().page_format();
+      const PageNo first{format.PagesBefore(value.offset)};
+      const uint64_t count = format.OverflowPageCount(value.length_bytes);
       if (claims_->Claim(first, count)) return {};
       return database_.pages().Corrupt(first, fmt::format("belongs to two values (one of them of "
                                                           "leaf page {})",

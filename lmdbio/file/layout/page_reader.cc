@@ -116,7 +116,7 @@ Result<Bytes> PageReader::ReadOverflow(Extent value, std::vector<std::byte>& buf
   if (buffer.size() < run.length_bytes) buffer.resize(run.length_bytes);
   Result<Bytes> bytes = source_->Read(run, buffer);
   if (!bytes) return InFile(std::move(bytes).error());
-  const PageNo first{run.offset / page_format().page_size_bytes()};
+  const PageNo first{page_format().PagesBefore(run.offset)};
   LMDBIO_TRY_VOID(CheckOverflowHead(first, *bytes, value.length_bytes));
   return bytes->subspan(header_bytes);
 }

@@ -71,7 +71,7 @@ class LeafWalker {
     const PageFormat format = pages_.page_format();
     if (entry.flags == file::kOverflowNode) {
       LMDBIO_TRY(const Extent value, pages_.OverflowExtent(leaf_, page, entry));
-      const PageNo first{value.offset / format.page_size_bytes()};
+      const PageNo first{format.PagesBefore(value.offset)};
       // Claims every page of the run, so two runs that only overlap are found too.
       if (!claims_.Claim(first, format.OverflowPageCount(value.length_bytes))) {
         return Revisited(pages_, first);

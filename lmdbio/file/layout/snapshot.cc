@@ -60,7 +60,7 @@ Result<Snapshot> Take(const ByteSource& source) {
   if (size_bytes < metas_bytes) {
     return Fail(ErrorCode::kCorruption,
                 fmt::format("page {}: the file ends inside it, after {} bytes",
-                            size_bytes / format.page_size_bytes(), size_bytes));
+                            format.PagesBefore(size_bytes), size_bytes));
   }
   std::array<std::byte, 2> tail_scratch;
   LMDBIO_TRY(const Bytes tail,

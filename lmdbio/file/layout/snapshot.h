@@ -23,7 +23,7 @@ struct Snapshot {
   uint64_t file_size_bytes = 0;  // when the snapshot was taken
 
   // Whole pages in the file: an upper bound of the pages of any sound tree.
-  uint64_t page_count() const { return file_size_bytes / page_format.page_size_bytes(); }
+  uint64_t page_count() const { return page_format.PagesBefore(file_size_bytes); }
 };
 
 // Reads both meta pages until two readings agree, and takes the newer.

@@ -33,7 +33,7 @@ void EncodePlace(PageFormat format, uint64_t offset, uint64_t length_bytes,
                  LocationPredictor& predictor, EncodedLocations& places) {
   LocationSymbol symbol = LocationSymbol::kInPage;
   if (!StandsOn(format, predictor.home_page(), offset, length_bytes)) {
-    const uint64_t page = offset / format.page_size_bytes();
+    const uint64_t page = format.PagesBefore(offset);
     symbol = page == predictor.NextRunPage() ? LocationSymbol::kNextRun : LocationSymbol::kFarRun;
     if (symbol == LocationSymbol::kFarRun) {
       places.far_pages.push_back(ZigZag(page - predictor.NextRunPage()));

@@ -24,8 +24,9 @@ struct PageBytes {
 
 // The pages of a value, from the first page of its overflow run, whose head the checker needs.
 PageBytes PagesOf(const Extent& value, uint64_t page_bytes) {
-  return {AlignDown(value.offset, page_bytes),
-          AlignUp(value.offset + value.length_bytes, page_bytes)};
+  // No division, because this is called for each record. Page sizes are powers of two.
+  const uint64_t mask = page_bytes - 1;
+  return {value.offset & ~mask, (value.offset + value.length_bytes + mask) & ~mask};
 }
 
 // A larger gap costs more to read than an additional request.
@@ -85,21 +86,34 @@ Status ReadPlan::Add(const file::RecordRun& run) {
   return {};
 }
 
-// Lists the pages of the runs that were added since the last call.
+// True if the pages of value `index`, from `begin` on, can be a part of the item: they follow those
+// of the value before, and would be joined with them anyway.
+bool ReadPlan::Continues(const Item& item, uint64_t index, uint64_t begin) const {
+  return item.part == Part::kValues && item.end == begin && item.owner + item.count == index &&
+         options_.coalescing != Coalescing::kNone;
+}
+
+// Lists the pages of the runs that were added since the last call. Values that follow each other in
+// the plan and in the file are one item.
 void ReadPlan::ListItems() {
   const uint64_t page_bytes = options_.page_format.page_size_bytes();
   for (; itemized_runs_ < runs_.size(); ++itemized_runs_) {
     const PlannedRun& run = runs_[itemized_runs_];
     const uint64_t leaf_begin = run.leaf.value * page_bytes;
     const uint64_t home_begin = run.home.value * page_bytes;
-    items_.push_back({leaf_begin, leaf_begin + page_bytes, itemized_runs_, Part::kLeaf});
+    items_.push_back({leaf_begin, leaf_begin + page_bytes, itemized_runs_, 1, Part::kLeaf});
     if (home_begin != leaf_begin) {
-      items_.push_back({home_begin, home_begin + page_bytes, itemized_runs_, Part::kHome});
+      items_.push_back({home_begin, home_begin + page_bytes, itemized_runs_, 1, Part::kHome});
     }
     for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
       if (StandsOn(home_begin, page_bytes, values_[i].file)) continue;
       const PageBytes pages = PagesOf(values_[i].file, page_bytes);
-      items_.push_back({pages.begin, pages.end, i, Part::kValue});
+      if (Continues(items_.back(), i, pages.begin)) {
+        items_.back().end = pages.end;
+        ++items_.back().count;
+      } else {
+        items_.push_back({pages.begin, pages.end, i, 1, Part::kValues});
+      }
     }
   }
 }
@@ -117,16 +131,18 @@ bool ReadPlan::Extends(const CoalescedExtent& extent, const Item& item) const {
 }
 
 void ReadPlan::Place(const Item& item, const CoalescedExtent& extent) {
-  const uint64_t at = extent.at + (item.begin - extent.begin);
+  const uint64_t shift = extent.at - extent.begin;  // modulo 2^64
   switch (item.part) {
     case Part::kLeaf:
-      runs_[item.owner].leaf_at = at;
+      runs_[item.owner].leaf_at = item.begin + shift;
       break;
     case Part::kHome:
-      runs_[item.owner].home_at = at;
+      runs_[item.owner].home_at = item.begin + shift;
       break;
-    case Part::kValue:
-      values_[item.owner].at = at + (values_[item.owner].file.offset - item.begin);
+    case Part::kValues:
+      for (PlannedValue& value : std::span(values_).subspan(item.owner, item.count)) {
+        value.at = value.file.offset + shift;
+      }
       break;
   }
 }

@@ -115,12 +115,13 @@ class ReadPlan final : public file::RecordRunSink {
   uint64_t useful_bytes() const { return useful_bytes_; }  // of the pages that hold the records
 
  private:
-  enum class Part : uint32_t { kLeaf, kHome, kValue };
-  // A range of pages, and the run or value that needs it.
+  enum class Part : uint32_t { kLeaf, kHome, kValues };
+  // A range of pages, and the run or the values that need it.
   struct Item {
     uint64_t begin = 0;  // bytes from the start of the file; page-aligned
     uint64_t end = 0;
-    uint64_t owner = 0;  // index into runs_ or values_
+    uint64_t owner = 0;  // index into runs_, or of the first value in values_
+    uint32_t count = 0;  // of values; else 1
     Part part = Part::kLeaf;
   };
 
@@ -141,6 +142,7 @@ class ReadPlan final : public file::RecordRunSink {
   };
 
   void AddPages(uint64_t begin, uint64_t end, AscendingPages& pages);
+  bool Continues(const Item& item, uint64_t index, uint64_t begin) const;
   void ListItems();
   void SortItems();
   bool Extends(const CoalescedExtent& extent, const Item& item) const;

@@ -17,7 +17,7 @@ Result<InPlaceView> InPlaceView::Open(const std::string& data_path, const file::
 Status InPlaceView::CheckHead(const RecordEntry& entry) const {
   if (!entry.has_unchecked_head) return {};
   const uint64_t header_bytes = pages_.page_format().header_bytes();
-  return pages_.CheckOverflowHead(PageNo{entry.value_at / pages_.page_format().page_size_bytes()},
+  return pages_.CheckOverflowHead(PageNo{pages_.page_format().PagesBefore(entry.value_at)},
                                   map_->map().subspan(entry.value_at - header_bytes, header_bytes),
                                   entry.value_bytes);
 }

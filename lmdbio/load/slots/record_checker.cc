@@ -83,7 +83,7 @@ Status RecordChecker::CheckEntry(const PlannedRun& run, const LeafPage& leaf,
 Status RecordChecker::CheckHead(const PlannedValue& value, Bytes pages) const {
   const file::PageFormat& format = pages_.page_format();
   // The plan covers whole pages, so the head of the run lies right before the value.
-  const PageNo first{value.file.offset / format.page_size_bytes()};
+  const PageNo first{format.PagesBefore(value.file.offset)};
   const Bytes head = pages.subspan(value.at - format.header_bytes(), format.header_bytes());
   return pages_.CheckOverflowHead(first, head, value.file.length_bytes);
 }
