@@ -47,16 +47,19 @@ uint64_t PlanAll(const PlannedRecords& records, uint64_t slot_records, load::Rea
   for (uint64_t first = 0; first < records.values.size(); first += slot_records) {
     plan.Clear();
     const uint64_t end = std::min<uint64_t>(first + slot_records, records.values.size());
-    for (uint64_t i = first; i < end; ++i) {
+    for (uint64_t i = first; i < end;) {
       file::RecordRun run;
       run.first_record = {i};
       run.leaf = records.leaves[i];
       run.home = records.leaves[i];
       run.first_node = static_cast<uint32_t>(i % kRecordsPerLeaf);
-      // Runs of one record: the loader gets them so in random order, and it is the dearer case for
-      // a plan.
-      run.values = {&records.values[i], 1};
+      // Neighbours on one leaf page form a run, as in the loader; in random order nearly every
+      // record is alone.
+      uint64_t count = 1;
+      while (i + count < end && records.leaves[i + count] == run.leaf) ++count;
+      run.values = {&records.values[i], count};
       if (!plan.Add(run)) std::exit(1);
+      i += count;
     }
     plan.Finish();
     read_bytes += plan.read_bytes();

@@ -34,24 +34,9 @@ constexpr uint64_t kGapBytesMax = 256 << 10;
 
 }  // namespace
 
-bool ReadPlan::AscendingPages::Add(uint64_t first, uint64_t behind) {
-  if (first == last && behind == end) return true;  // shared with the record before
-  if (first < end) return false;
-  if (bytes == 0) {
-    begin = first;
-  } else if (second > first) {
-    second = first;
-  }
-  last = first;
-  end = behind;
-  bytes += behind - first;
-  return true;
-}
-
 void ReadPlan::Clear() {
   items_.clear();
   itemized_runs_ = 0;
-  ascending_ = {};
   runs_.clear();
   values_.clear();
   extents_.clear();
@@ -61,25 +46,17 @@ void ReadPlan::Clear() {
   useful_bytes_ = 0;
 }
 
-void ReadPlan::AddPages(uint64_t begin, uint64_t end, AscendingPages& pages) {
-  pending_bytes_ += end - begin;
-  ascending_.holds = ascending_.holds && pages.Add(begin, end);
-}
-
 Status ReadPlan::Add(const file::RecordRun& run) {
   const uint64_t page_bytes = options_.page_format.page_size_bytes();
   const uint64_t leaf_begin = run.leaf.value * page_bytes;
   const uint64_t home_begin = run.home.value * page_bytes;
-  AddPages(leaf_begin, leaf_begin + page_bytes, ascending_.leaves);
-  if (home_begin != leaf_begin) {
-    AddPages(home_begin, home_begin + page_bytes, ascending_.homes);
-  }
+  pending_bytes_ += home_begin == leaf_begin ? page_bytes : 2 * page_bytes;
   runs_.push_back({values_.size(), run.values.size(), run.first_record, run.leaf, run.home,
                    run.first_node, run.kind, 0, 0});
   for (const Extent& value : run.values) {
     if (!StandsOn(home_begin, page_bytes, value)) {
       const PageBytes pages = PagesOf(value, page_bytes);
-      AddPages(pages.begin, pages.end, ascending_.values);
+      pending_bytes_ += pages.end - pages.begin;
     }
     values_.push_back({value, 0});
   }
@@ -214,71 +191,10 @@ void ReadPlan::FinishInFile() {
   PlaceAll();
 }
 
-// Records in file order, with few bytes between them, fill one extent, and no page needs to be
-// listed or sorted. Only the leaf page of the first record may lie apart, far before the values: it
-// stands before those of its other records. The result is that of PlaceItems. False if the records
-// are not like that.
-bool ReadPlan::PlaceInOrder() {
-  if (!ascending_.holds || runs_.empty() || options_.coalescing == Coalescing::kNone) return false;
-  const auto& [leaves, homes, values, holds] = ascending_;
-  const uint64_t page_bytes = options_.page_format.page_size_bytes();
-  const uint64_t useful_bytes = leaves.bytes + homes.bytes + values.bytes;
-  const auto gap_budget =
-      static_cast<uint64_t>(static_cast<double>(useful_bytes) * options_.gap_share_max);
-  const uint64_t gap_bytes_max = std::min(gap_budget, kGapBytesMax);
-  CoalescedExtent lead{leaves.begin, leaves.begin + page_bytes, 0, page_bytes, true};
-  CoalescedExtent rest{std::min({leaves.second, homes.begin, values.begin}),
-                       std::max({leaves.end, homes.end, values.end}), 0, useful_bytes - page_bytes,
-                       homes.bytes + values.bytes == 0};
-  const bool is_apart =
-      rest.useful_bytes > 0 && lead.end < rest.begin && rest.begin - lead.end > gap_bytes_max &&
-      AlignUp(lead.end, kStretchAlignBytes) <= AlignDown(rest.begin, kStretchAlignBytes);
-  if (!is_apart) {
-    rest.begin = std::min(rest.begin, lead.begin);
-    rest.useful_bytes = useful_bytes;
-  }
-  // The pages of a sound file do not overlap.
-  const uint64_t rest_bytes = rest.end - rest.begin;
-  if (rest_bytes < rest.useful_bytes || rest_bytes - rest.useful_bytes > gap_bytes_max)
-    return false;
-  if (is_apart) OpenAndClose(lead);
-  OpenAndClose(rest);
-  PlaceOn(is_apart ? lead : rest, rest);
-  return true;
-}
-
-// Gives a complete extent its place behind those before it.
-void ReadPlan::OpenAndClose(CoalescedExtent& extent) {
-  extent.begin = AlignDown(extent.begin, kStretchAlignBytes);
-  extent.at = is_in_file_ ? extent.begin : buffer_bytes_;
-  CloseExtent(extent);
-}
-
-// Places all records. `lead` holds the first leaf page, and `rest` all other pages.
-void ReadPlan::PlaceOn(const CoalescedExtent& lead, const CoalescedExtent& rest) {
-  const uint64_t page_bytes = options_.page_format.page_size_bytes();
-  const PageNo first = runs_.front().leaf;
-  const uint64_t lead_shift = lead.at - lead.begin;  // modulo 2^64
-  const uint64_t rest_shift = rest.at - rest.begin;
-  for (PlannedRun& run : runs_) {
-    const uint64_t home_shift = run.home == first ? lead_shift : rest_shift;
-    const uint64_t home_begin = run.home.value * page_bytes;
-    run.leaf_at = run.leaf.value * page_bytes + (run.leaf == first ? lead_shift : rest_shift);
-    run.home_at = home_begin + home_shift;
-    for (uint64_t i = run.first_value; i < run.first_value + run.record_count; ++i) {
-      PlannedValue& value = values_[i];
-      const bool is_home = StandsOn(home_begin, page_bytes, value.file);
-      value.at = value.file.offset + (is_home ? home_shift : rest_shift);
-    }
-  }
-}
-
 void ReadPlan::PlaceAll() {
   LMDBIO_CHECK(extents_.empty());
-  if (!PlaceInOrder()) {
-    PlaceItems();
-    PlaceValuesOnPages();
-  }
+  PlaceItems();
+  PlaceValuesOnPages();
   CutBlocks({});
 }
 

@@ -90,7 +90,7 @@ class ReadPlan final : public file::RecordRunSink {
   // Assigns a buffer offset to every added record, and cuts the buffer into blocks. After this call
   // only CutBlocks and Clear may change the plan.
   // FinishInFile  uses file offsets instead, as ReadPlanOptions::is_in_place does
-  // Cost: O(n) for records in file order, O(n log n) otherwise
+  // Cost: O(n) for records that are nearly in file order, O(n log n) otherwise
   void Finish();
   void FinishInFile();
 
@@ -125,23 +125,6 @@ class ReadPlan final : public file::RecordRunSink {
     Part part = Part::kLeaf;
   };
 
-  // Pages of one kind, as long as each lies behind those before it: they can be counted without a
-  // list.
-  struct AscendingPages {
-    uint64_t begin = ~uint64_t{0};   // bytes from the start of the file
-    uint64_t second = ~uint64_t{0};  // the begin of those behind the first
-    uint64_t last = 0;               // the begin of those that were added last
-    uint64_t end = 0;
-    uint64_t bytes = 0;  // of all of them, without gaps
-    // False if the pages do not lie behind the last ones and are not the last ones again.
-    bool Add(uint64_t first, uint64_t behind);
-  };
-  struct AscendingKinds {
-    AscendingPages leaves, homes, values;
-    bool holds = true;  // for each kind
-  };
-
-  void AddPages(uint64_t begin, uint64_t end, AscendingPages& pages);
   bool Continues(const Item& item, uint64_t index, uint64_t begin) const;
   void ListItems();
   void SortItems();
@@ -150,14 +133,10 @@ class ReadPlan final : public file::RecordRunSink {
   void CloseExtent(const CoalescedExtent& extent);
   uint64_t NeededBytes(uint64_t* extent_count) const;
   void PlaceAll();
-  bool PlaceInOrder();
-  void OpenAndClose(CoalescedExtent& extent);
-  void PlaceOn(const CoalescedExtent& lead, const CoalescedExtent& rest);
   void PlaceItems();
   void PlaceValuesOnPages();
 
   ReadPlanOptions options_;
-  AscendingKinds ascending_;
   std::vector<Item> items_;  // of the first itemized_runs_ runs
   size_t itemized_runs_ = 0;
   std::vector<Item> strays_, merged_;  // of SortItems
