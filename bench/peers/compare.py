@@ -54,6 +54,12 @@ def positive(text):
     return int(text)
 
 
+def percentage(text):
+    if not text.isdecimal() or int(text) > 100:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a percentage from 0 to 100")
+    return int(text)
+
+
 def add_reading(parser):
     """The options about readers, orders and caches."""
     parser.add_argument("path", metavar="PATH", help="a directory with data.mdb, or a single file")
@@ -81,6 +87,9 @@ def add_reading(parser):
                         help="drop the page caches before each run (needs root)")
     caches.add_argument("--warm", dest="cache", action="store_const", const="warm",
                         help="read the files of the data set before each run")
+    caches.add_argument("--cached-percent", type=percentage, metavar="P",
+                        help="drop the page caches before each run, then read P percent of the "
+                             "data set, in random stretches of 1 MiB (needs root)")
     parser.add_argument("--remote", action="store_true",
                         help="read every data set from emulated remote storage")
     parser.add_argument("--remote-options", type=str.split, metavar="WORDS",
@@ -114,8 +123,10 @@ def parse_options():
     add_reading(parser)
     add_results(parser)
     options = parser.parse_args()
-    if options.cache == "cold" and os.geteuid() != 0:
-        parser.error("--cold needs root")
+    if options.cached_percent is not None:
+        options.cache = "partial"
+    if options.cache in ("cold", "partial") and os.geteuid() != 0:
+        parser.error("--cold and --cached-percent need root")
     if options.condition is not None and options.json is None:
         parser.error("--condition needs --json FILE")
     if options.remote_options is not None and not options.remote:

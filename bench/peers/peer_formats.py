@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +12,7 @@ import peer_source
 from readers import interface
 
 REMOTE_STORAGE = interface.ROOT / "scripts" / "remote-storage"
+STRETCH_BYTES = 1 << 20
 
 
 def make(reader, task):
@@ -39,13 +41,26 @@ def files_of(path):
 
 def settle(task):
     """Puts the caches into the state that the task names, right before the time runs."""
-    if task.cache == "cold":
+    if task.cache in ("cold", "partial"):
         subprocess.run([REMOTE_STORAGE, "drop"], check=True, stdin=subprocess.DEVNULL)
+    if task.cache == "partial":
+        fill_part(task.path, task.cached_percent)
     elif task.cache == "warm":
         for path in files_of(task.path):
             with open(path, "rb", buffering=0) as file:
                 while file.read(1 << 20):
                     pass
+
+
+def fill_part(path, percent):
+    """Reads the same random stretches of the files at every call, and no others."""
+    stretches = [(file, at) for file in files_of(path)
+                 for at in range(0, file.stat().st_size, STRETCH_BYTES)]
+    random.Random(1).shuffle(stretches)
+    for file, at in stretches[:len(stretches) * percent // 100]:
+        with open(file, "rb", buffering=0) as data:
+            os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
+            os.pread(data.fileno(), STRETCH_BYTES, at)
 
 
 @contextlib.contextmanager

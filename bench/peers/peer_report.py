@@ -127,7 +127,7 @@ def versions():
 
 
 CACHES = {"cold": "dropped before each run", "warm": "read before each run",
-          "as found": "as found"}
+          "partial": "{} % read before each run, in stretches of 1 MiB", "as found": "as found"}
 
 
 def describe(options, record_count):
@@ -138,7 +138,7 @@ def describe(options, record_count):
         "date": datetime.date.today().isoformat(), "commit": commit(),
         "command": command_line(options), "memory_gib": round(memory_bytes / 2**30, 1),
         "records": record_count, "batch_size": options.batch_size,
-        "storage": storage, "cache": CACHES[options.cache],
+        "storage": storage, "cache": CACHES[options.cache].format(options.cached_percent),
         "readahead": not options.no_readahead, "verify": options.verify, "repeat": options.repeat,
         "kernel": platform.release(), "cores": os.cpu_count(),
         "python": platform.python_version(), "torch": torch.__version__,

@@ -67,6 +67,7 @@ def base_task(options, name, reader, record_count):
         reader=name, source=options.path, path=path, batch_size=options.batch_size,
         seed=options.seed, records=record_count, limit=options.records,
         readahead=not options.no_readahead, verify=options.verify, cache=options.cache,
+        cached_percent=options.cached_percent,
         lmdbio_bench=str(options.lmdbio_bench), lmdbio_library=str(options.lmdbio_library))
 
 

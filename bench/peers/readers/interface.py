@@ -40,7 +40,8 @@ class Task:
     limit: int | None = None  # --records
     readahead: bool = True
     verify: bool = False
-    cache: str = "as found"  # or "cold", "warm"
+    cache: str = "as found"  # or "cold", "warm", "partial"
+    cached_percent: int | None = None  # only with "partial"
     lmdbio_bench: str = ""
     lmdbio_library: str = ""
 

@@ -45,7 +45,9 @@ class Reader(interface.Reader):
                  "--checksum", "values", *ORDERS[task.order],
                  "--seed", str(task.seed & interface.MASK),
                  "--global-batch-size", str(task.batch_size), "--json", report,
-                 *(["--drop-caches"] if task.cache == "cold" else [])],
+                 *(["--drop-caches"] if task.cache == "cold" else []),
+                 *(["--cached-percent", str(task.cached_percent)]
+                   if task.cache == "partial" else [])],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if result.returncode != 0:
                 lines = result.stderr.strip().splitlines() or ["no message"]
