@@ -288,13 +288,21 @@ std::function<ReadCost()> HostRuntime::CostOfReads() const {
        engine, file_bytes] { return MeasureReads(path, engine, file_bytes, block_bytes, notes); };
 }
 
+// A shuffled stream of the whole file: each part of the file soon has some of its records.
+bool HostRuntime::NeedsWholeFileSoon() const {
+  const LoaderOptions& options = context_.options;
+  return options.order == Order::kShuffle && context_.member.is_only_host &&
+         options.num_shards == 1 &&
+         StreamBytes(context_.decision, options) >= context_.decision.snapshot->file_size_bytes;
+}
+
 // The memory that pages are read into, and the engine that reads them.
 Status HostRuntime::PreparePages() {
   const LoaderOptions& options = context_.options;
   const OpenDecision& decision = context_.decision;
   if (decision.is_in_place) {
     parts_.in_place = {&in_place_->map(), decision.cache == file::CachePolicy::kMixed,
-                       reads_alone()};
+                       NeedsWholeFileSoon(), reads_alone()};
   }
   // With several hosts, the bytes behind a block may belong to another host's share. In place, only
   // missing blocks are read, into the page cache.
@@ -332,12 +340,7 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
       {.ahead_bytes = kPreparedAheadBytes, .ahead_end = limits.wrap_bytes, .cores = cores});
   if (caching_ == FileCaching::kNone) return;
   const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
-  // A shuffled stream of the whole file soon needs every part of the cache.
-  const LoaderOptions& options = context_.options;
-  const bool needs_all = options.order == Order::kShuffle && context_.member.is_only_host &&
-                         options.num_shards == 1 &&
-                         StreamBytes(context_.decision, options) >= file_bytes;
-  memory_.UseHugeFileCache({.ahead_bytes = needs_all ? file_bytes : kPreparedAheadBytes,
+  memory_.UseHugeFileCache({.ahead_bytes = NeedsWholeFileSoon() ? file_bytes : kPreparedAheadBytes,
                             .ahead_end = file_bytes,
                             .cores = cores});
 }

@@ -103,6 +103,7 @@ class HostRuntime {
   Result<std::unique_ptr<Locator>> MakeSharedLayoutUser(const file::Database& database);
   std::optional<JointWalk> JointWalkOf() const;
   std::function<ReadCost()> CostOfReads() const;
+  bool NeedsWholeFileSoon() const;
   Status PrepareReader();
   Status PreparePages();
   void PrepareHugePages(const SlotLimits& limits);

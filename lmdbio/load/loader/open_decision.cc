@@ -11,6 +11,7 @@
 
 #include "lmdbio/file/blocks/storage_cost.h"
 #include "lmdbio/file/io/cache_probe.h"
+#include "lmdbio/file/source/memory_room.h"
 #include "lmdbio/load/exchange/exchange_engine.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/chunk_size.h"
@@ -64,7 +65,14 @@ constexpr double kWarmShare = 0.9;
 constexpr double kSmallestShare = 1.0 / 8;
 // A file is used in place if at least this share of it is cached, and missing blocks are read into
 // the page cache. With more of them, copies and direct reads are faster.
-constexpr double kInPlaceShare = 0.95;
+constexpr double kInPlaceShare = 0.85;
+// The same for shuffled records, which would otherwise be copied into a file cache.
+constexpr double kInPlaceShareOfShuffled = 0.7;
+// The same for any file that the page cache might not hold beside other files: what is missing would
+// push out what is there.
+constexpr double kInPlaceShareOfLarge = 0.95;
+// The free memory, cached files counted, is so many times the size of a file that is not large.
+constexpr uint64_t kRoomOfFile = 2;
 // The same, if the kernel does not tell which blocks are missing: all but a few pages.
 constexpr double kInPlaceShareUncounted = 0.995;
 
@@ -76,6 +84,14 @@ tl::unexpected<Error> BadOption(std::string why) {
 double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
   return static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count) *
          static_cast<double>(options.global_batch_size);
+}
+
+// The cached share of a file from which on it is used in place.
+double InPlaceFrom(const file::CacheProbe& probe, uint64_t file_bytes, Order order) {
+  if (!probe.is_counted) return kInPlaceShareUncounted;
+  const bool is_large = file::MemoryRoomBytes() / kRoomOfFile < file_bytes;
+  if (is_large) return kInPlaceShareOfLarge;
+  return order == Order::kShuffle ? kInPlaceShareOfShuffled : kInPlaceShare;
 }
 
 // Strategies of the papers name their engine. kAuto probes the page cache and chooses.
@@ -102,9 +118,10 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   // engine wants its reads.
   LMDBIO_TRY(const file::CacheProbe probe, file::ProbeCache(data_path));
   const bool is_warm = probe.share >= kWarmShare;
-  const double in_place_from = probe.is_counted ? kInPlaceShare : kInPlaceShareUncounted;
-  facts.is_in_place = probe.share >= in_place_from && options.allow_map && !options.engine &&
-                      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
+  facts.is_in_place =
+      options.allow_map && !options.engine &&
+      probe.share >= InPlaceFrom(probe, facts.snapshot->file_size_bytes, options.order) &&
+      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
   // A mixed engine needs the kernel's count, as the probe does.

@@ -43,10 +43,10 @@ void SlotReader::OpenSources() {
   engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
   const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
   if (parts_.in_place.map != nullptr) {
-    source_ = MakeInPlaceSource({parts_.in_place.map,
-                                 parts_.guard->environment().snapshot().file_size_bytes,
-                                 engine_.get(), parts_.in_place.reads_missing, repair, part,
-                                 part_count, parts_.plan_options.block_bytes_max});
+    source_ = MakeInPlaceSource(
+        {parts_.in_place.map, parts_.guard->environment().snapshot().file_size_bytes, engine_.get(),
+         parts_.in_place.reads_missing, parts_.in_place.reads_pieces, repair, part, part_count,
+         parts_.plan_options.block_bytes_max});
     return;
   }
   source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.huge.window,

@@ -47,6 +47,7 @@ namespace lmdbio::load {
 struct InPlaceUse {
   const file::MapSource* map = nullptr;  // null: records are not used in place; borrowed
   bool reads_missing = true;             // see InPlaceSourceParts
+  bool reads_pieces = false;             // the same
   // No thread: the rank calls ReadNext. Only with a window of this rank alone, and without stagger.
   bool rank_reads = false;
 };

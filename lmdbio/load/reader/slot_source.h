@@ -109,6 +109,9 @@ struct InPlaceSourceParts {
   ReadEngine* engine = nullptr;          // buffered
   // False: the kernel does not tell which blocks are missing, so all are only announced to it.
   bool reads_missing = true;
+  // Whether the first small block that is missing in each piece of block_bytes_max brings the whole
+  // piece: for a shuffled stream that needs all of it soon.
+  bool reads_pieces = false;
   BlockRepair repair;
   size_t part = 0;  // the part of each plan that this reader makes ready
   size_t part_count = 1;

@@ -275,23 +275,30 @@ void FillLarge(TinyDb& db) {
     db.Put(fmt::format("{:06}", i), std::string(6000, static_cast<char>('a' + i % 26)));
 }
 
+// Reads a file into the page cache, and drops `bytes` of it from the middle on.
+void CacheAllBut(const std::filesystem::path& data_file, uint64_t bytes) {
+  std::ifstream stream(data_file, std::ios::binary);
+  while (stream.ignore(1 << 20)) continue;
+  const UniqueFd fd(::open(data_file.c_str(), O_RDONLY | O_CLOEXEC));
+  ::fdatasync(fd.get());
+  const auto middle = static_cast<off_t>(std::filesystem::file_size(data_file) / 2);
+  ::posix_fadvise(fd.get(), middle, static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+}
+
+bool IsPartlyCached(const std::filesystem::path& data_file, double share_min) {
+  const file::CacheProbe found = *file::ProbeCache(data_file);
+  if (found.is_counted && found.share < 1 && found.share >= share_min) return true;
+  WARN("skipped: the kernel does not count cached pages, or dropped too few or too many");
+  return false;
+}
+
 // Goal: in place, blocks that the page cache lacks are read before their slot is announced.
 TEST_CASE("Missing blocks of a file in place are read into the page cache", "[loader]") {
   const TempDir dir;
   const std::filesystem::path data_file = Make(dir, {"large", &FillLarge, ""});
   const auto size_bytes = std::filesystem::file_size(data_file);
-  {
-    std::ifstream stream(data_file, std::ios::binary);
-    while (stream.ignore(1 << 20)) continue;
-    const UniqueFd fd(::open(data_file.c_str(), O_RDONLY | O_CLOEXEC));
-    ::fdatasync(fd.get());
-    ::posix_fadvise(fd.get(), static_cast<off_t>(size_bytes / 2), 256 << 10, POSIX_FADV_DONTNEED);
-  }
-  const file::CacheProbe before = *file::ProbeCache(data_file);
-  if (!before.is_counted || before.share == 1 || before.share < 0.96) {
-    WARN("skipped: the kernel does not count cached pages, or dropped too few or too many");
-    return;
-  }
+  CacheAllBut(data_file, 256 << 10);
+  if (!IsPartlyCached(data_file, 0.96)) return;
   LoaderOptions options;
   options.global_batch_size = 100;
   options.max_batches = 20;
@@ -300,6 +307,26 @@ TEST_CASE("Missing blocks of a file in place are read into the page cache", "[lo
   CHECK(delivered.counters.bytes_read >= 64 << 10);
   CHECK(delivered.counters.bytes_read < size_bytes / 2);  // it was used in place
   CHECK(delivered.counters.bytes_direct == 0);
+}
+
+// Goal: a shuffled stream of the whole file reads missing parts in pieces, not record by record.
+TEST_CASE("Missing records of a shuffled file in place bring their neighbours", "[loader]") {
+  const TempDir dir;
+  const std::filesystem::path data_file = Make(dir, {"large", &FillLarge, ""});
+  const uint64_t missing_bytes = std::filesystem::file_size(data_file) / 5;
+  CacheAllBut(data_file, missing_bytes);
+  if (!IsPartlyCached(data_file, 0.71)) return;
+  LoaderOptions options;
+  options.order = load::Order::kShuffle;
+  options.block_bytes = 128 << 10;
+  options.global_batch_size = 20;
+  options.max_batches = 200;
+  const Delivered delivered = Deliver({1, 64}, data_file, options);
+  CHECK((delivered.records == Expected(data_file, options)));
+  CHECK(delivered.counters.bytes_direct == 0);  // it was used in place
+  CHECK(delivered.counters.bytes_read > missing_bytes / 2);
+  // A record has two pages, a piece 32. A slot reads no piece twice.
+  CHECK(delivered.counters.read_requests < missing_bytes / (8 << 10) / 2);
 }
 
 // Goal: a rank that waits with a time limit loses no batch.
