@@ -8,6 +8,7 @@
 // Missing pages usually lie together. Shuffled records would bring them one by one, so the first one
 // brings its neighbours.
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,11 +19,11 @@
 namespace lmdbio::load {
 namespace {
 
-// After this many small blocks in a row that were all cached, only one of kTrustedBlocks is looked
-// at. A look costs more than the rest of the planning of a small block.
-constexpr uint64_t kTrustedAfterBlocks = 64;
-constexpr uint64_t kTrustedBlocks = 8;
-constexpr uint64_t kSmallBlockBytes = 64 << 10;
+using Clock = std::chrono::steady_clock;
+
+// A look at a small block takes longer than the rest of its planning. So small blocks are looked at
+// by pieces of the file, and a piece that was cached is not looked at again for this long.
+constexpr auto kTrust = std::chrono::seconds(1);
 
 constexpr uint64_t kNoSlot = ~uint64_t{0};
 
@@ -43,12 +44,13 @@ class InPlaceSource final : public SlotSource {
     LMDBIO_TRY_VOID(parts_.map->CheckNotShrunk(parts_.file_bytes));
     slot.reads_left = 0;
     const std::span<const PlannedBlock> blocks = slot.slot.plan.blocks();
+    const auto now = Clock::now();
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (!parts_.reads_missing) {
         parts_.map->Expect(blocks[i].file);
         continue;
       }
-      if (IsThere(blocks[i].file)) continue;
+      if (IsThere(blocks[i].file, now)) continue;
       const std::optional<Extent> read = ReadFor(blocks[i].file, slot.slot.number);
       if (!read) continue;
       ++slot.reads_left;
@@ -60,10 +62,14 @@ class InPlaceSource final : public SlotSource {
   // Bytes that cannot be read become bad ranges, which nobody will touch.
   Status Complete(SlotInFlight& slot, uint64_t index, const Status& read) override {
     const uint64_t tag = ReadTag{slot.slot.number, index}.Pack();
+    const Extent block = slot.slot.plan.blocks()[index].file;
     --slot.reads_left;
+    if (read && IsInPiece(block) && PieceOf(block).slot == slot.slot.number) {
+      PieceOf(block).is_doubtful = false;
+    }
     if (!read) {
       // Other blocks of the slot may rely on this read.
-      const Extent piece = PieceOf(slot.slot.plan.blocks()[index].file);
+      const Extent piece = Around(block);
       LMDBIO_TRY_VOID(parts_.repair.Tolerate(read.error()));
       LMDBIO_TRY_VOID(
           parts_.repair.Reread(slot.slot.number, buffers_.At(tag), {piece, 0}, piece.offset));
@@ -77,43 +83,64 @@ class InPlaceSource final : public SlotSource {
   Bytes memory() const override { return parts_.map->map(); }
 
  private:
-  // The piece of the file that a block lies in; the block itself if it is not read in pieces.
-  Extent PieceOf(const Extent& block) const {
+  // A piece has the size of the largest block.
+  struct Piece {
+    Clock::time_point looked_at = Clock::time_point::min();
+    bool was_cached = false;  // all of it, at that time
+    uint64_t slot = kNoSlot;  // that reads all of it
+    // The kernel counts pages as cached that are on their way, and those that could not be read.
+    bool is_doubtful = false;
+  };
+
+  // Whether the block is a small part of one piece.
+  bool IsInPiece(const Extent& block) const {
+    const uint64_t piece_bytes = parts_.block_bytes_max;
+    return block.length_bytes <= piece_bytes / 2 &&
+           block.offset % piece_bytes + block.length_bytes <= piece_bytes;
+  }
+
+  Piece& PieceOf(const Extent& block) {
+    const uint64_t number = block.offset / parts_.block_bytes_max;
+    if (pieces_.size() <= number) pieces_.resize(number + 1);
+    return pieces_[number];
+  }
+
+  // The piece that the block lies in; the block itself if it is read alone.
+  Extent Around(const Extent& block) const {
+    if (!parts_.reads_pieces || !IsInPiece(block)) return block;
     const uint64_t piece_bytes = parts_.block_bytes_max;
     const uint64_t begin = block.offset / piece_bytes * piece_bytes;
-    const bool is_inside = block.offset + block.length_bytes <= begin + piece_bytes;
-    const bool is_small = block.length_bytes <= piece_bytes / 2;
-    if (!parts_.reads_pieces || !is_inside || !is_small) return block;
     return {begin, std::min(piece_bytes, parts_.file_bytes - begin)};
   }
 
   // What `slot` has to read for a missing block. Nothing, if it waits for the whole piece already. A
   // piece that another slot has read may not have arrived yet, or is gone again.
   std::optional<Extent> ReadFor(const Extent& block, uint64_t slot) {
-    const Extent piece = PieceOf(block);
-    if (piece == block) return block;
-    const uint64_t number = piece.offset / parts_.block_bytes_max;
-    if (slot_of_piece_.size() <= number) slot_of_piece_.resize(number + 1, kNoSlot);
-    if (slot_of_piece_[number] == slot) return std::nullopt;
-    if (slot_of_piece_[number] != kNoSlot) return block;
-    slot_of_piece_[number] = slot;
-    return piece;
+    if (!parts_.reads_pieces || !IsInPiece(block)) return block;
+    Piece& piece = PieceOf(block);
+    if (piece.slot == slot) return std::nullopt;
+    if (piece.slot != kNoSlot) return block;
+    piece.slot = slot;
+    piece.is_doubtful = true;
+    return Around(block);
   }
 
-  bool IsThere(const Extent& block) {
-    if (block.length_bytes >= kSmallBlockBytes) return parts_.map->IsCached(block);
-    const bool is_trusted = cached_blocks_ >= kTrustedAfterBlocks;
-    if (is_trusted && ++unseen_blocks_ % kTrustedBlocks != 0) return true;
-    const bool is_there = parts_.map->IsCached(block);
-    cached_blocks_ = is_there ? cached_blocks_ + 1 : 0;
-    return is_there;
+  bool IsThere(const Extent& block, Clock::time_point now) {
+    if (!IsInPiece(block)) return parts_.map->IsCached(block);
+    Piece& piece = PieceOf(block);
+    if (piece.is_doubtful) return false;
+    if (now - kTrust >= piece.looked_at) {
+      const uint64_t piece_bytes = parts_.block_bytes_max;
+      piece.looked_at = now;
+      piece.was_cached =
+          parts_.map->IsCached({block.offset / piece_bytes * piece_bytes, piece_bytes});
+    }
+    return piece.was_cached || parts_.map->IsCached(block);
   }
 
   InPlaceSourceParts parts_;
   StagingBuffers buffers_;
-  uint64_t cached_blocks_ = 0;  // the last small ones in a row that were looked at and cached
-  uint64_t unseen_blocks_ = 0;  // since trust began
-  std::vector<uint64_t> slot_of_piece_;  // that read the piece; kNoSlot: none yet
+  std::vector<Piece> pieces_;  // by number, as far as blocks were looked at
 };
 
 }  // namespace
