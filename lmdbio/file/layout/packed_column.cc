@@ -28,8 +28,8 @@ Line FitLine(std::span<const uint64_t> values, uint64_t stride) {
     any |= value - on_line;
     on_line += stride;
   }
-  // Distances are signed numbers, because offsets and sizes are far below 2^63. Usually no value lies
-  // below the line through the first one.
+  // Distances are signed numbers, because offsets and sizes are far below 2^63. Usually no value
+  // lies below the line through the first one.
   if (static_cast<int64_t>(any) < 0) {
     int64_t lowest = 0;
     for (uint64_t i = 0; i < values.size(); ++i) {

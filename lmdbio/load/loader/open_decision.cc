@@ -68,8 +68,8 @@ constexpr double kSmallestShare = 1.0 / 8;
 constexpr double kInPlaceShare = 0.85;
 // The same for shuffled records, which would otherwise be copied into a file cache.
 constexpr double kInPlaceShareOfShuffled = 0.7;
-// The same for any file that the page cache might not hold beside other files: what is missing would
-// push out what is there.
+// The same for any file that the page cache might not hold beside other files: what is missing
+// would push out what is there.
 constexpr double kInPlaceShareOfLarge = 0.95;
 // The free memory, cached files counted, is so many times the size of a file that is not large.
 constexpr uint64_t kRoomOfFile = 2;

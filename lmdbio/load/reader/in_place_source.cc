@@ -3,10 +3,10 @@
 // Nearly all of the file was in the page cache when the loader opened. Blocks with missing pages
 // are read before their slot ends, into buffers that nobody uses: this brings them into the page
 // cache, and a failure of the storage is an error of the read. Without it, a rank would sleep for
-// each piece of the kernel's read-ahead, and a failure would be SIGBUS.
+// each part of the kernel's read-ahead, and a failure would be SIGBUS.
 //
-// Missing pages usually lie together. Shuffled records would bring them one by one, so the first one
-// brings its neighbours.
+// Missing pages usually lie together. Shuffled records would bring them one by one, so the first
+// one brings its neighbours.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -64,8 +64,12 @@ class InPlaceSource final : public SlotSource {
     const uint64_t tag = ReadTag{slot.slot.number, index}.Pack();
     const Extent block = slot.slot.plan.blocks()[index].file;
     --slot.reads_left;
-    if (read && IsInPiece(block) && PieceOf(block).slot == slot.slot.number) {
-      PieceOf(block).is_doubtful = false;
+    if (IsInPiece(block)) {
+      FilePiece& piece = PieceOf(block);
+      if (!read) piece.state = PieceState::kFailed;
+      if (piece.state == PieceState::kBeingRead && piece.slot == slot.slot.number) {
+        piece.state = PieceState::kRead;
+      }
     }
     if (!read) {
       // Other blocks of the slot may rely on this read.
@@ -83,13 +87,18 @@ class InPlaceSource final : public SlotSource {
   Bytes memory() const override { return parts_.map->map(); }
 
  private:
+  enum class PieceState {
+    kUnread,
+    kBeingRead,
+    kRead,
+    kFailed,  // its blocks are read one by one
+  };
   // A piece has the size of the largest block.
-  struct Piece {
+  struct FilePiece {
     Clock::time_point looked_at = Clock::time_point::min();
     bool was_cached = false;  // all of it, at that time
-    uint64_t slot = kNoSlot;  // that reads all of it
-    // The kernel counts pages as cached that are on their way, and those that could not be read.
-    bool is_doubtful = false;
+    PieceState state = PieceState::kUnread;
+    uint64_t slot = 0;  // that reads all of it
   };
 
   // Whether the block is a small part of one piece.
@@ -99,7 +108,7 @@ class InPlaceSource final : public SlotSource {
            block.offset % piece_bytes + block.length_bytes <= piece_bytes;
   }
 
-  Piece& PieceOf(const Extent& block) {
+  FilePiece& PieceOf(const Extent& block) {
     const uint64_t number = block.offset / parts_.block_bytes_max;
     if (pieces_.size() <= number) pieces_.resize(number + 1);
     return pieces_[number];
@@ -113,22 +122,23 @@ class InPlaceSource final : public SlotSource {
     return {begin, std::min(piece_bytes, parts_.file_bytes - begin)};
   }
 
-  // What `slot` has to read for a missing block. Nothing, if it waits for the whole piece already. A
-  // piece that another slot has read may not have arrived yet, or is gone again.
+  // The bytes that `slot` has to read for a missing block. None, if it waits for the whole piece
+  // already. While another slot reads the piece, a read of the block waits for the same pages.
   std::optional<Extent> ReadFor(const Extent& block, uint64_t slot) {
     if (!parts_.reads_pieces || !IsInPiece(block)) return block;
-    Piece& piece = PieceOf(block);
-    if (piece.slot == slot) return std::nullopt;
-    if (piece.slot != kNoSlot) return block;
+    FilePiece& piece = PieceOf(block);
+    if (piece.state == PieceState::kBeingRead && piece.slot == slot) return std::nullopt;
+    if (piece.state != PieceState::kUnread) return block;
+    piece.state = PieceState::kBeingRead;
     piece.slot = slot;
-    piece.is_doubtful = true;
     return Around(block);
   }
 
+  // The kernel counts pages as cached that are on their way, and those that could not be read.
   bool IsThere(const Extent& block, Clock::time_point now) {
     if (!IsInPiece(block)) return parts_.map->IsCached(block);
-    Piece& piece = PieceOf(block);
-    if (piece.is_doubtful) return false;
+    FilePiece& piece = PieceOf(block);
+    if (piece.state == PieceState::kBeingRead || piece.state == PieceState::kFailed) return false;
     if (now - kTrust >= piece.looked_at) {
       const uint64_t piece_bytes = parts_.block_bytes_max;
       piece.looked_at = now;
@@ -140,7 +150,7 @@ class InPlaceSource final : public SlotSource {
 
   InPlaceSourceParts parts_;
   StagingBuffers buffers_;
-  std::vector<Piece> pieces_;  // by number, as far as blocks were looked at
+  std::vector<FilePiece> pieces_;  // by number, as far as blocks were looked at
 };
 
 }  // namespace

@@ -325,8 +325,9 @@ TEST_CASE("Missing records of a shuffled file in place bring their neighbours", 
   CHECK((delivered.records == Expected(data_file, options)));
   CHECK(delivered.counters.bytes_direct == 0);  // it was used in place
   CHECK(delivered.counters.bytes_read > missing_bytes / 2);
-  // A record has two pages, a piece 32. A slot reads no piece twice.
-  CHECK(delivered.counters.read_requests < missing_bytes / (8 << 10) / 2);
+  // A record has 8 KiB. Even if each is read once more, because its piece is on the way for another
+  // slot, the mean of all reads is larger.
+  CHECK(delivered.counters.bytes_read / delivered.counters.read_requests > 12 << 10);
 }
 
 // Goal: a rank that waits with a time limit loses no batch.
