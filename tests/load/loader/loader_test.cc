@@ -321,13 +321,13 @@ TEST_CASE("Missing records of a shuffled file in place bring their neighbours", 
   options.block_bytes = 128 << 10;
   options.global_batch_size = 20;
   options.max_batches = 200;
+  options.prefetch_batches = 1;  // slots of few records, which are not neighbours
   const Delivered delivered = Deliver({1, 64}, data_file, options);
   CHECK((delivered.records == Expected(data_file, options)));
   CHECK(delivered.counters.bytes_direct == 0);  // it was used in place
   CHECK(delivered.counters.bytes_read > missing_bytes / 2);
-  // A record has 8 KiB. Even if each is read once more, because its piece is on the way for another
-  // slot, the mean of all reads is larger.
-  CHECK(delivered.counters.bytes_read / delivered.counters.read_requests > 12 << 10);
+  // A record has 8 KiB. A few are read alone, because their piece is on the way for another slot.
+  CHECK(delivered.counters.read_requests < missing_bytes / (8 << 10) / 2);
 }
 
 // Goal: a rank that waits with a time limit loses no batch.
