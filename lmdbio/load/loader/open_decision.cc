@@ -68,9 +68,9 @@ constexpr double kSmallestShare = 1.0 / 8;
 constexpr double kInPlaceShare = 0.85;
 // The same for shuffled records, which would otherwise be copied into a file cache.
 constexpr double kInPlaceShareOfShuffled = 0.7;
-// The same for any file that the page cache might not hold beside other files: what is missing
-// would push out what is there.
-constexpr double kInPlaceShareOfLarge = 0.95;
+// The same for any file that the page cache might not hold beside other files, because what is
+// missing would push out what is there; and for slow storage, which many direct reads use better.
+constexpr double kInPlaceShareAtMost = 0.95;
 // The free memory, cached files counted, is so many times the size of a file that is not large.
 constexpr uint64_t kRoomOfFile = 2;
 // The same, if the kernel does not tell which blocks are missing: all but a few pages.
@@ -87,11 +87,16 @@ double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
 }
 
 // The cached share of a file from which on it is used in place.
-double InPlaceFrom(const file::CacheProbe& probe, uint64_t file_bytes, Order order) {
+double InPlaceFrom(const file::CacheProbe& probe, const std::string& data_path, uint64_t file_bytes,
+                   Order order) {
   if (!probe.is_counted) return kInPlaceShareUncounted;
-  const bool is_large = file::MemoryRoomBytes() / kRoomOfFile < file_bytes;
-  if (is_large) return kInPlaceShareOfLarge;
-  return order == Order::kShuffle ? kInPlaceShareOfShuffled : kInPlaceShare;
+  const double share = order == Order::kShuffle ? kInPlaceShareOfShuffled : kInPlaceShare;
+  // Outside these limits the answer is known without the storage.
+  if (probe.share < share || probe.share >= kInPlaceShareAtMost) return share;
+  if (file::MemoryRoomBytes() / kRoomOfFile < file_bytes) return kInPlaceShareAtMost;
+  const Result<double> read_s = file::MeasureReadSeconds(
+      data_path, {file::EngineKind::kPread, file::CachePolicy::kDirect, 1, {}, false}, file_bytes);
+  return read_s && *read_s < kSlowReadSeconds ? share : kInPlaceShareAtMost;
 }
 
 // Strategies of the papers name their engine. kAuto probes the page cache and chooses.
@@ -118,10 +123,10 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   // engine wants its reads.
   LMDBIO_TRY(const file::CacheProbe probe, file::ProbeCache(data_path));
   const bool is_warm = probe.share >= kWarmShare;
-  facts.is_in_place =
-      options.allow_map && !options.engine &&
-      probe.share >= InPlaceFrom(probe, facts.snapshot->file_size_bytes, options.order) &&
-      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
+  facts.is_in_place = options.allow_map && !options.engine &&
+                      probe.share >= InPlaceFrom(probe, data_path, facts.snapshot->file_size_bytes,
+                                                 options.order) &&
+                      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
   // A mixed engine needs the kernel's count, as the probe does.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -21,6 +22,8 @@
 #include "lmdbio/load/loader/open_decision.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/support/catch.h"
+#include "tests/support/file_bytes.h"
+#include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {
@@ -322,12 +325,25 @@ TEST_CASE("Missing records of a shuffled file in place bring their neighbours", 
   options.global_batch_size = 20;
   options.max_batches = 200;
   options.prefetch_batches = 1;  // slots of few records, which are not neighbours
-  const Delivered delivered = Deliver({1, 64}, data_file, options);
-  CHECK((delivered.records == Expected(data_file, options)));
-  CHECK(delivered.counters.bytes_direct == 0);  // it was used in place
-  CHECK(delivered.counters.bytes_read > missing_bytes / 2);
+  const auto solo = ranks::SoloGroup();
+  const auto loader = Good(load::Loader::Open(*solo, data_file.string(), options));
+  if (loader->Describe().find("in place") == std::string::npos) {
+    WARN("skipped: reads of this storage take 0.3 ms or more");
+    return;
+  }
+  std::map<uint64_t, KeyValue> records;
+  while (Good(loader->Next())) {
+    const load::Batch& batch = loader->batch();
+    for (size_t i = 0; i < batch.record_count(); ++i) {
+      records[batch.position(i)] = {std::string(AsText(batch.key(i))),
+                                    std::string(AsText(batch.value(i)))};
+    }
+  }
+  CHECK((records == Expected(data_file, options)));
+  CHECK(loader->counters().bytes_direct == 0);
+  CHECK(loader->counters().bytes_read > missing_bytes / 2);
   // A record has 8 KiB. A few are read alone, because their piece is on the way for another slot.
-  CHECK(delivered.counters.read_requests < missing_bytes / (8 << 10) / 2);
+  CHECK(loader->counters().read_requests < missing_bytes / (8 << 10) / 2);
 }
 
 // Goal: a rank that waits with a time limit loses no batch.
