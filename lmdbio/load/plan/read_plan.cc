@@ -8,7 +8,6 @@
 namespace lmdbio::load {
 namespace {
 
-constexpr uint64_t AlignDown(uint64_t n, uint64_t unit) { return n / unit * unit; }
 // True if a value lies completely on the home page of its run, and not in an overflow run. (An
 // empty value may start at the end of its page.)
 bool StandsOn(uint64_t home_begin, uint64_t page_bytes, const Extent& value) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/load/reader/slot_source.h"
 #include "lmdbio/load/reader/staging_buffers.h"
 
@@ -24,8 +25,6 @@ using Clock = std::chrono::steady_clock;
 // A look at a small block takes longer than the rest of its planning. So small blocks are looked at
 // by pieces of the file, and a piece that was cached is not looked at again for this long.
 constexpr auto kTrust = std::chrono::seconds(1);
-
-constexpr uint64_t kNoSlot = ~uint64_t{0};
 
 class InPlaceSource final : public SlotSource {
  public:
@@ -73,7 +72,7 @@ class InPlaceSource final : public SlotSource {
     }
     if (!read) {
       // Other blocks of the slot may rely on this read.
-      const Extent piece = Around(block);
+      const Extent piece = IsReadWithPiece(block) ? Around(block) : block;
       LMDBIO_TRY_VOID(parts_.repair.Tolerate(read.error()));
       LMDBIO_TRY_VOID(
           parts_.repair.Reread(slot.slot.number, buffers_.At(tag), {piece, 0}, piece.offset));
@@ -114,18 +113,20 @@ class InPlaceSource final : public SlotSource {
     return pieces_[number];
   }
 
-  // The piece that the block lies in; the block itself if it is read alone.
+  // The bytes of the piece. Requires: IsInPiece(block)
   Extent Around(const Extent& block) const {
-    if (!parts_.reads_pieces || !IsInPiece(block)) return block;
-    const uint64_t piece_bytes = parts_.block_bytes_max;
-    const uint64_t begin = block.offset / piece_bytes * piece_bytes;
-    return {begin, std::min(piece_bytes, parts_.file_bytes - begin)};
+    const uint64_t begin = AlignDown(block.offset, parts_.block_bytes_max);
+    return {begin, std::min(parts_.block_bytes_max, parts_.file_bytes - begin)};
+  }
+
+  bool IsReadWithPiece(const Extent& block) const {
+    return parts_.reads_pieces && IsInPiece(block);
   }
 
   // The bytes that `slot` has to read for a missing block. None, if it waits for the whole piece
   // already. While another slot reads the piece, a read of the block waits for the same pages.
   std::optional<Extent> ReadFor(const Extent& block, uint64_t slot) {
-    if (!parts_.reads_pieces || !IsInPiece(block)) return block;
+    if (!IsReadWithPiece(block)) return block;
     FilePiece& piece = PieceOf(block);
     if (piece.state == PieceState::kBeingRead && piece.slot == slot) return std::nullopt;
     if (piece.state != PieceState::kUnread) return block;
@@ -140,10 +141,8 @@ class InPlaceSource final : public SlotSource {
     FilePiece& piece = PieceOf(block);
     if (piece.state == PieceState::kBeingRead || piece.state == PieceState::kFailed) return false;
     if (now - kTrust >= piece.looked_at) {
-      const uint64_t piece_bytes = parts_.block_bytes_max;
       piece.looked_at = now;
-      piece.was_cached =
-          parts_.map->IsCached({block.offset / piece_bytes * piece_bytes, piece_bytes});
+      piece.was_cached = parts_.map->IsCached(Around(block));
     }
     return piece.was_cached || parts_.map->IsCached(block);
   }

@@ -6,6 +6,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
+#include "lmdbio/file/io/map_advice.h"
 
 namespace lmdbio::load {
 namespace {
@@ -17,12 +18,10 @@ using file::LeafPage;
 constexpr uint64_t kMappedTogetherBytes = 64 << 10;
 
 // Touches each such piece of a value. value_at counts from the start of the file.
-void TouchPages(Bytes file, uint64_t value_at, uint64_t length_bytes) {
-  // Volatile, or the compiler would drop loads that nothing uses.
-  const auto* bytes = reinterpret_cast<const volatile unsigned char*>(file.data());
+void TouchPages(Bytes map, uint64_t value_at, uint64_t length_bytes) {
   const uint64_t end = value_at + length_bytes;
   for (uint64_t at = value_at; at < end; at = AlignUp(at + 1, kMappedTogetherBytes)) {
-    static_cast<void>(bytes[at]);
+    file::TouchByte(map, at);
   }
 }
 
