@@ -25,6 +25,10 @@ class Promises:
     exact: bool = True  # an epoch delivers each record exactly once
 
 
+LMDBIO_PROMISES = Promises("global: any record may come anywhere",
+                           "a state of a few numbers, exact", "view")
+
+
 @dataclasses.dataclass
 class Task:
     """One job of a process: make a data set, or read one once."""
@@ -76,14 +80,17 @@ class Reader:
     promises = Promises("-", "-", "-")
     is_peer = True  # the comparison does not fail with it
     ignores_limit = False  # it reads all records in spite of --records
+    has_workers = True  # --workers concerns it
 
     def title(self, workers):
         """The name of the row."""
+        if workers is None:
+            return self.label
         return f"{self.label}, {workers} worker{'s' * (workers != 1)}"
 
     def workers(self, requested):
         """The numbers of workers to run with; None stands for a reader without that choice."""
-        return requested
+        return requested if self.has_workers else [None]
 
     def check_installed(self, task):
         """Raises Absent if a package of a module is not installed. Imports nothing."""

@@ -22,15 +22,8 @@ class Reader(interface.Reader):
     orders = tuple(ORDERS)
     is_peer = False
     ignores_limit = True
-    promises = interface.Promises(
-        shuffle="global: any record may come anywhere", resume="a state of a few numbers, exact",
-        record="view")
-
-    def title(self, workers):
-        return self.label
-
-    def workers(self, requested):
-        return [None]
+    promises = interface.LMDBIO_PROMISES
+    has_workers = False
 
     def check_installed(self, task):
         if not pathlib.Path(task.lmdbio_bench).is_file():

@@ -8,15 +8,7 @@ class Reader(lmdbio_torch_reader.Reader):
 
     label = "lmdbio.Loader"
     modules = ("torch", "lmdbio")
-    promises = interface.Promises(
-        shuffle="global: any record may come anywhere", resume="a state of a few numbers, exact",
-        record="view")
-
-    def title(self, workers):
-        return self.label
-
-    def workers(self, requested):
-        return [None]
+    has_workers = False
 
     def batches(self, task):
         import lmdbio

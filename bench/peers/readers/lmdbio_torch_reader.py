@@ -32,9 +32,7 @@ class Reader(interface.Reader):
     orders = tuple(SHUFFLES)
     is_peer = False
     ignores_limit = True
-    promises = interface.Promises(
-        shuffle="global: any record may come anywhere", resume="a state of a few numbers, exact",
-        record="view")
+    promises = interface.LMDBIO_PROMISES
 
     def check_installed(self, task):
         """`check` finds the package in the tree."""

@@ -12,14 +12,9 @@ class Reader(interface.Reader):
     label = "py-lmdb"
     modules = ("lmdb", "torch", "xxhash")
     is_peer = False
+    has_workers = False
     promises = interface.Promises(
         shuffle="global: a list of all records", resume="by the caller", record="view")
-
-    def title(self, workers):
-        return self.label
-
-    def workers(self, requested):
-        return [None]
 
     def prepare(self, task):
         self.records = peer_source.Records(task.path, task.limit, task.readahead)
