@@ -257,7 +257,7 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
    * many as the memory budget holds. */
   uint64_t prefetch_batches;
   /* 1: yes; -1: no; 0: yes. Batches may be views into a map of the file, if the job has one host
-   * and the whole file is in its page cache. If a process truncates the file meanwhile, the
+   * and most of the file is in its page cache. If a process truncates the file meanwhile, the
    * system ends this process with SIGBUS. Only with strategy auto; not with snapshot =
    * optimistic. */
   int allow_map;

@@ -118,7 +118,7 @@ class HostRuntime {
   ReaderLinks links_;  // until locator and reader take them
   LoaderMemory memory_;
   uint64_t room_bytes_ = 0;  // the free memory of the host, before the first allocation
-  std::optional<SharedLayout> shared_layout_;  // in memory_, only with several readers
+  std::optional<SharedLayout> shared_layout_;  // in memory_; with several readers, or ReadsAlone
   std::unique_ptr<Locator> locator_;
   std::optional<InPlaceView> in_place_;
   FileCaching caching_ = FileCaching::kNone;  // kNone unless memory_ has a file cache

@@ -26,8 +26,9 @@
 
 namespace lmdbio::load {
 
-// The time of a single read from which on `auto` saves requests by other means: a joint walk, or an
-// exchange between hosts. Local drives take 0.1 ms, storage behind a network 1 ms.
+// The time of a single read from which on `auto` saves requests: by a joint walk, by an exchange
+// between hosts, or by large direct reads in place of records in a map. Local drives take 0.1 ms,
+// storage behind a network 1 ms.
 inline constexpr double kSlowReadSeconds = 0.0003;
 
 // Broadcast as bytes. Constant once the loader has opened.
@@ -40,7 +41,7 @@ struct OpenDecision {
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
   ReadCost read_cost;           // with ReadSizing::kFromBudget: as rank 0 has measured
-  bool is_in_place = false;     // records are used in a map of the file; no engine
+  bool is_in_place = false;     // records are used in a map; the engine reads missing ones
   bool is_kept_layout = false;  // kProvenance by the layout that an earlier job kept
   bool exchanges = false;       // hosts read parts of the file for each other
 };

@@ -121,7 +121,7 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // The approximate number of global batches to read ahead. A few are always read ahead. 0: as many
   // as the memory budget holds.
   uint64_t prefetch_batches = 0;
-  // Batches may be views into a map of the file, if the job has one host and the whole file is in
+  // Batches may be views into a map of the file, if the job has one host and most of the file is in
   // its page cache. If a process truncates the file meanwhile, the system ends this process with
   // SIGBUS. Only with strategy auto; not with snapshot = optimistic.
   bool allow_map = true;

@@ -5,7 +5,7 @@
 // by pieces. Missing pages usually lie together, and shuffled records would bring them one by one,
 // so the first missing block of a piece can bring all of it.
 //
-// Source: docs/loader.md "Readers".
+// Source: docs/loader.md "Cached files".
 #ifndef LMDBIO_LOAD_READER_FILE_PIECES_H_
 #define LMDBIO_LOAD_READER_FILE_PIECES_H_
 

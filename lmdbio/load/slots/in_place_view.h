@@ -1,7 +1,7 @@
 // lmdbio/load/slots/in_place_view.h - records in this rank's map of the file.
 //
-// This is for a file that is completely in the page cache. LMDB needs no copy of a record, so a
-// copy would cost memory bandwidth that LMDB does not spend. The reader plans slots and checks leaf
+// This is for a file that is mostly in the page cache. LMDB needs no copy of a record, so a copy
+// would cost memory bandwidth that LMDB does not spend. The reader plans slots and checks leaf
 // pages as usual. With several ranks, the one that gets a value checks the head of its overflow
 // run, because it maps that page anyway. The reader would map the page, and fifteen pages around
 // it, only for this check.

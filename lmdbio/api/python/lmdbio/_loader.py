@@ -164,7 +164,7 @@ class Loader:
         prefetch_batches     The approximate number of global batches to read ahead. A few are
                              always read ahead. 0: as many as the memory budget holds.
         allow_map            Batches may be views into a map of the file, if the job has one host
-                             and the whole file is in its page cache. If a process truncates the
+                             and most of the file is in its page cache. If a process truncates the
                              file meanwhile, the system ends this process with SIGBUS. Only with
                              strategy auto; not with snapshot = optimistic.
         huge_pages           The page size of the memory that batches are read into. "auto": Huge
