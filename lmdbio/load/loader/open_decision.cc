@@ -87,19 +87,6 @@ double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
          static_cast<double>(options.global_batch_size);
 }
 
-// The cached share of a file from which on it is used in place.
-double InPlaceFrom(const file::CacheProbe& probe, const std::string& data_path, uint64_t file_bytes,
-                   Order order) {
-  if (!probe.is_counted) return kInPlaceShareUncounted;
-  const double share = order == Order::kShuffle ? kInPlaceShareOfShuffled : kInPlaceShare;
-  // Outside these limits the answer is known without the storage.
-  if (probe.share < share || probe.share >= kInPlaceShareAtMost) return share;
-  if (file::MemoryRoomBytes() / kRoomOfFile < file_bytes) return kInPlaceShareAtMost;
-  const Result<double> read_s = file::MeasureReadSeconds(
-      data_path, {file::EngineKind::kPread, file::CachePolicy::kDirect, 1, {}, false}, file_bytes);
-  return read_s && *read_s < kSlowReadSeconds ? share : kInPlaceShareAtMost;
-}
-
 // Strategies of the papers name their engine. kAuto probes the page cache and chooses.
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
                     OpenDecision& facts) {
@@ -124,10 +111,19 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
   // engine wants its reads.
   LMDBIO_TRY(const file::CacheProbe probe, file::ProbeCache(data_path));
   const bool is_warm = probe.share >= kWarmShare;
-  facts.is_in_place = options.allow_map && !options.engine &&
-                      probe.share >= InPlaceFrom(probe, data_path, facts.snapshot->file_size_bytes,
-                                                 options.order) &&
-                      !options.cache && options.snapshot != SnapshotMode::kOptimistic;
+  const uint64_t file_bytes = facts.snapshot->file_size_bytes;
+  const InPlaceMeasures measures = {
+      .room_bytes = [] { return file::MemoryRoomBytes(); },
+      .read_s =
+          [&] {
+            return file::MeasureReadSeconds(
+                data_path, {file::EngineKind::kPread, file::CachePolicy::kDirect, 1, {}, false},
+                file_bytes);
+          },
+  };
+  facts.is_in_place = options.allow_map && !options.engine && !options.cache &&
+                      options.snapshot != SnapshotMode::kOptimistic &&
+                      IsCachedEnough(probe, options.order, file_bytes, measures);
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
   // A mixed engine needs the kernel's count, as the probe does.
@@ -175,6 +171,18 @@ Status CheckOrder(const LoaderOptions& options) {
 }
 
 }  // namespace
+
+bool IsCachedEnough(const file::CacheProbe& probe, Order order, uint64_t file_bytes,
+                    const InPlaceMeasures& measures) {
+  if (!probe.is_counted) return probe.share >= kInPlaceShareUncounted;
+  if (probe.share >= kInPlaceShareAtMost) return true;
+  if (probe.share < (order == Order::kShuffle ? kInPlaceShareOfShuffled : kInPlaceShare)) {
+    return false;
+  }
+  if (measures.room_bytes() / kRoomOfFile < file_bytes) return false;
+  const Result<double> read_s = measures.read_s();
+  return read_s && *read_s < kSlowReadSeconds;
+}
 
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
   if (queue_depth == 0) return BadOption("queue_depth 0 is out of range; expected 1 or more");

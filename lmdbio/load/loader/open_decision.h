@@ -9,11 +9,13 @@
 #define LMDBIO_LOAD_LOADER_OPEN_DECISION_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/layout/database.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/order/stream_state.h"
@@ -59,6 +61,17 @@ Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& f
 
 // Checks the number of an epoch. Errors: kInvalidArgument  its positions would overflow
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
+
+// Measures that are taken only if the cached share does not decide.
+struct InPlaceMeasures {
+  std::function<uint64_t()> room_bytes;    // the free memory, cached files counted
+  std::function<Result<double>()> read_s;  // the time of a single direct read
+};
+
+// Whether so much of the file is in the page cache that it is used in place (docs/loader.md "Cached
+// files"). A failure to measure means no.
+bool IsCachedEnough(const file::CacheProbe& probe, Order order, uint64_t file_bytes,
+                    const InPlaceMeasures& measures);
 
 // Checks the options of reads. Errors: kInvalidArgument  names the option
 Status CheckReads(uint32_t queue_depth, uint64_t block_bytes);
