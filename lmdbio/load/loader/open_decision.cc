@@ -68,7 +68,7 @@ constexpr double kSmallestShare = 1.0 / 8;
 constexpr double kInPlaceShare = 0.85;
 // The same for shuffled records, which would otherwise be copied into a file cache. The cached ones
 // would take memory twice, and fresh memory can be slower than storage (ranks/shm/huge_pages.h).
-constexpr double kInPlaceShareOfShuffled = 0.45;
+constexpr double kInPlaceShareOfShuffled = 0.4;
 // The same for any file that the page cache might not hold beside other files, because what is
 // missing would push out what is there; and for slow storage, which many direct reads use better.
 constexpr double kInPlaceShareAtMost = 0.95;

@@ -42,8 +42,8 @@ TEST_CASE("a file is used in place from the limit of its order on", "[decision]"
   CHECK(host.Uses(0.85, Order::kSequential));
   CHECK_FALSE(host.Uses(0.84, Order::kChunked));
   CHECK(host.Uses(0.85, Order::kChunked));
-  CHECK_FALSE(host.Uses(0.44, Order::kShuffle));
-  CHECK(host.Uses(0.45, Order::kShuffle));
+  CHECK_FALSE(host.Uses(0.39, Order::kShuffle));
+  CHECK(host.Uses(0.4, Order::kShuffle));
 }
 
 TEST_CASE("a large file or slow storage needs more of the file in the cache", "[decision]") {
@@ -59,7 +59,7 @@ TEST_CASE("a large file or slow storage needs more of the file in the cache", "[
 
 TEST_CASE("nothing is measured if the share decides", "[decision]") {
   FakeHost host;
-  host.Uses(0.4, Order::kShuffle);
+  host.Uses(0.3, Order::kShuffle);
   host.Uses(0.95, Order::kShuffle);
   host.Uses(0.5, Order::kSequential);
   CHECK(host.room_questions == 0);
