@@ -22,6 +22,12 @@ constexpr auto kCloseLimit = std::chrono::seconds(10);
 // The distance behind the newest slot up to which window memory is prepared: two slots.
 constexpr uint64_t kPreparedAheadBytes = 16 << 20;
 
+// The memory of slots in flight. Scattered slots may grow into all of the window memory.
+uint64_t MostReadAhead(const SlotLimits& limits) {
+  const bool grows = limits.expects_scattered && limits.scattered_bytes_max > 0;
+  return grows ? limits.ring_bytes : limits.wrap_bytes;
+}
+
 }  // namespace
 
 // The order matters. The reading thread must run until all ranks have left, because a rank that is
@@ -351,9 +357,9 @@ SlotLimits HostRuntime::LimitsOfSlots() {
                                 context_.member.ranks.rank_count, slots().ring().size());
   limits.keeping = caching_;
   if (context_.decision.is_in_place) return limits;
-  const uint64_t wanted_bytes = limits.wrap_bytes;
+  const uint64_t wanted_bytes = MostReadAhead(limits);
   LimitToRoom(room_bytes_, limits);
-  if (limits.wrap_bytes < wanted_bytes && context_.member.reader_index == 0 &&
+  if (MostReadAhead(limits) < wanted_bytes && context_.member.reader_index == 0 &&
       context_.is_first_open) {
     context_.notes.Add(
         fmt::format("this host has {} bytes of free memory, so at most {} bytes are read ahead in "

@@ -500,10 +500,9 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
 void LimitToRoom(uint64_t room_bytes, SlotLimits& limits) {
   const double four_groups = FourGroups(static_cast<double>(limits.group_bytes));
   const uint64_t bytes = std::max(room_bytes / 2, static_cast<uint64_t>(four_groups));
-  if (bytes >= limits.wrap_bytes) return;
-  LimitWrap(bytes, limits);
   // Slots that grow use all of the window memory.
-  limits.scattered_bytes_max = 0;
+  if (room_bytes / 2 < limits.ring_bytes) limits.scattered_bytes_max = 0;
+  if (bytes < limits.wrap_bytes) LimitWrap(bytes, limits);
 }
 
 ReadPlanOptions PlanOptionsFor(const OpenDecision& facts, const LoaderOptions& options,

@@ -170,9 +170,14 @@ TEST_CASE("A host with little free memory gets small slots", "[loader][slots]") 
   limits.scattered_bytes_max = 100 << 20;
   limits.group_bytes = 1 << 20;
   const SlotLimits plenty = limits;
-  LimitToRoom(uint64_t{128} << 20, limits);
+  LimitToRoom(uint64_t{512} << 20, limits);
   CHECK(limits.wrap_bytes == plenty.wrap_bytes);
   CHECK(limits.scattered_bytes_max == plenty.scattered_bytes_max);
+  // Scattered slots would grow into all of the window memory.
+  LimitToRoom((uint64_t{512} << 20) - 2, limits);
+  CHECK(limits.wrap_bytes == plenty.wrap_bytes);
+  CHECK(limits.target_bytes == plenty.target_bytes);
+  CHECK(limits.scattered_bytes_max == 0);
   LimitToRoom(20 << 20, limits);
   CHECK(limits.wrap_bytes == 10 << 20);
   CHECK(limits.target_bytes == (10 << 20) / 4);
