@@ -48,7 +48,7 @@ TEST_CASE("a file is used in place from the limit of its order on", "[decision]"
 
 TEST_CASE("a large file or slow storage needs more of the file in the cache", "[decision]") {
   FakeHost host;
-  SECTION("one byte too little memory") { host.room_bytes = 2 * kFileBytes - 2; }
+  SECTION("too little memory") { host.room_bytes = 2 * kFileBytes - 2; }
   SECTION("slow reads") { host.read_s = kSlowReadSeconds; }
   SECTION("reads that fail") { host.read_s = -1; }
   for (const Order order : {Order::kSequential, Order::kShuffle}) {
