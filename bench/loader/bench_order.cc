@@ -181,7 +181,8 @@ Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::Loade
   LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
   LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
   LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
-  LMDBIO_TRY(const auto facts, load::LookAtDatabase(database, data_path, options));
+  LMDBIO_TRY(const auto facts,
+             load::LookAtDatabase(database, data_path, options, load::HostMember()));
   if (facts.record_count == 1) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: one record has no neighbours; give a larger database", data_path));

@@ -89,7 +89,7 @@ double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
 
 // Strategies of the papers name their engine. kAuto probes the page cache and chooses.
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
-                    OpenDecision& facts) {
+                    const HostMember& member, OpenDecision& facts) {
   using EngineChoice = StrategyTraits::EngineChoice;
   switch (CompositionOf(options.strategy).engine) {
     case EngineChoice::kMmap:
@@ -121,8 +121,9 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
                 file_bytes);
           },
   };
-  facts.is_in_place = options.allow_map && !options.engine && !options.cache &&
-                      options.snapshot != SnapshotMode::kOptimistic &&
+  // Rank 0 does not know the page caches of other hosts.
+  facts.is_in_place = member.is_only_host && options.allow_map && !options.engine &&
+                      !options.cache && options.snapshot != SnapshotMode::kOptimistic &&
                       IsCachedEnough(probe, options.order, file_bytes, measures);
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
@@ -300,7 +301,7 @@ Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& op
 }
 
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
-                                    const LoaderOptions& options) {
+                                    const LoaderOptions& options, const HostMember& member) {
   OpenDecision facts;
   LMDBIO_TRY(facts.record_count, CountRecords(database));
   if (facts.record_count == 0) {
@@ -316,7 +317,7 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
   facts.page_bytes_total = PageBytesOf(database);
   facts.root = database.record().root;
   facts.snapshot = snapshot;
-  LMDBIO_TRY_VOID(ChooseEngine(data_path, options, facts));
+  LMDBIO_TRY_VOID(ChooseEngine(data_path, options, member, facts));
   return facts;
 }
 

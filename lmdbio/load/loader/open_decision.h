@@ -88,7 +88,7 @@ Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 // Errors: kInvalidArgument  the database is empty, or smaller than a batch with Tail::kDrop
 //         kIo, kCorruption
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
-                                    const LoaderOptions& options);
+                                    const LoaderOptions& options, const HostMember& member);
 
 // Errors: kStale  this host sees another file than rank 0
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,

@@ -44,9 +44,7 @@ Result<file::Layout> OpenedFile::FindLayout(const file::Database& database, Note
 Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const HostMember& member,
                                         Notes& notes) {
   LMDBIO_TRY(const file::Database database, FindDatabase(options));
-  LMDBIO_TRY(OpenDecision decision, LookAtDatabase(database, data_path, options));
-  // Rank 0 does not know the page caches of other hosts.
-  if (!member.is_only_host) decision.is_in_place = false;
+  LMDBIO_TRY(OpenDecision decision, LookAtDatabase(database, data_path, options, member));
   decision.exchanges = WantsExchange(decision, options, member, data_path);
   decision.locating = CompositionOf(options.strategy).locating;
   if (CompositionOf(options.strategy).read_sizing == ReadSizing::kFromBudget) {
