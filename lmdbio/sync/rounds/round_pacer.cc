@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "lmdbio/ranks/health/health.h"
@@ -22,9 +21,10 @@ constexpr int kParts = 64;
 // MPI keeps the core while it waits. With "event" over MPI the rank therefore tests and sleeps, as
 // with "nbcs".
 RoundPacer::RoundPacer(Transport& transport, Coordinator& coordinator, const PacingOptions& options,
-                       std::function<Status()> on_nap)
+                       std::function<Status()> on_nap, RoundClock& clock)
     : transport_(transport),
       coordinator_(coordinator),
+      clock_(clock),
       on_nap_(std::move(on_nap)),
       cycle_time_(options.cycle_time),
       gs_cycles_(options.gs_cycles),
@@ -32,17 +32,17 @@ RoundPacer::RoundPacer(Transport& transport, Coordinator& coordinator, const Pac
       is_gs_(options.pacing == "gs"),
       tests_and_sleeps_(options.pacing == "nbcs" ||
                         (options.pacing == "event" && transport.blocks_in_wait())),
-      cycle_began_(Clock::now()) {}
+      cycle_began_(clock.Now()) {}
 
 Status RoundPacer::TestAndSleep() {
-  auto next_nap = Clock::now() + ranks::kHealthNap;
+  auto next_nap = clock_.Now() + ranks::kHealthNap;
   while (true) {
     LMDBIO_TRY(const bool is_over, transport_.Test());
     if (is_over) return {};
-    std::this_thread::sleep_for(kTestPause);
-    if (Clock::now() < next_nap) continue;
+    clock_.SleepFor(kTestPause);
+    if (clock_.Now() < next_nap) continue;
     LMDBIO_TRY_VOID(on_nap_());
-    next_nap = Clock::now() + ranks::kHealthNap;
+    next_nap = clock_.Now() + ranks::kHealthNap;
   }
 }
 
@@ -77,13 +77,13 @@ Result<std::chrono::microseconds> RoundPacer::LeastOfAll(std::chrono::microsecon
 // catches up.
 Status RoundPacer::SleepToNextCycle() {
   const auto spent =
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - cycle_began_);
+      std::chrono::duration_cast<std::chrono::microseconds>(clock_.Now() - cycle_began_);
   auto sleep = std::max(cycle_time_ - spent, std::chrono::microseconds(0));
   if (is_gs_ && ++cycle_count_ % gs_cycles_ == 0) {
     LMDBIO_TRY(sleep, LeastOfAll(sleep));
   }
-  if (sleep.count() > 0) std::this_thread::sleep_for(sleep);
-  cycle_began_ = Clock::now();
+  if (sleep.count() > 0) clock_.SleepFor(sleep);
+  cycle_began_ = clock_.Now();
   return {};
 }
 

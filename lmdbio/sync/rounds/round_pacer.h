@@ -12,6 +12,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/control/coordinator.h"
+#include "lmdbio/sync/rounds/round_clock.h"
 #include "lmdbio/sync/transport/transport.h"
 
 namespace lmdbio::sync {
@@ -31,10 +32,10 @@ struct RoundCounters {
 // Threads: one at a time.
 class RoundPacer {
  public:
-  // transport, coordinator  must outlive this
+  // transport, coordinator, clock  must outlive this
   // on_nap  called about every 100 ms while a round waits for other ranks; its error ends the round
   RoundPacer(Transport& transport, Coordinator& coordinator, const PacingOptions& options,
-             std::function<Status()> on_nap);
+             std::function<Status()> on_nap, RoundClock& clock = SteadyRoundClock());
 
   // Whether a round begins every cycle time, even if no rank has a request.
   bool is_cyclic() const { return is_cyclic_; }
@@ -51,20 +52,20 @@ class RoundPacer {
   const RoundCounters& counters() const { return counters_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Result<Reply> Make(Exchange exchange);
   Status TestAndSleep();
   Result<std::chrono::microseconds> LeastOfAll(std::chrono::microseconds mine);
 
   Transport& transport_;
   Coordinator& coordinator_;
+  RoundClock& clock_;
   std::function<Status()> on_nap_;
   std::chrono::microseconds cycle_time_;
   uint32_t gs_cycles_;
   bool is_cyclic_;
   bool is_gs_;
   bool tests_and_sleeps_;
-  Clock::time_point cycle_began_;
+  RoundClock::TimePoint cycle_began_;
   uint64_t cycle_count_ = 0;
   RoundCounters counters_;
 };

@@ -1,0 +1,78 @@
+"""scripts/mutate tells tests that notice a mutation from tests that do not.
+
+    mutate_test.py SCRIPT
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(sys.argv[1]).resolve()
+
+FILES = {
+    "CMakeLists.txt": """
+cmake_minimum_required(VERSION 3.25)
+project(sums CXX)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+add_executable(sum_test sum_test.cc)
+""",
+    "sum.h": "inline int Sum(int a, int b) { return a + b; }\n"
+             "inline int Unused() { return 7; }\n",
+    "sum_test.cc": '#include "sum.h"\nint main() { return Sum(2, 3) == 5 ? 0 : 1; }\n',
+}
+
+
+def mutation(name, find, replace, test="sum_test"):
+    return (f'[[mutation]]\nname = "{name}"\nfile = "sum.h"\nfind = "{find}"\n'
+            f'replace = "{replace}"\ntest = "{test}"\n')
+
+
+class MutateTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name, text in FILES.items():
+            (self.root / name).write_text(text, encoding="utf-8")
+        subprocess.run(["git", "init", "--quiet"], cwd=self.root, check=True)
+
+    def mutate(self, *mutations):
+        (self.root / "list.toml").write_text("".join(mutations), encoding="utf-8")
+        return subprocess.run([sys.executable, "-B", SCRIPT, "--root", self.root,
+                               self.root / "list.toml"], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False, timeout=120)
+
+    def test_a_mutation_that_a_test_notices(self):
+        result = self.mutate(mutation("minus", "a + b", "a - b"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, "killed    sum_test: minus\n1 of 1 mutations were killed\n")
+
+    def test_a_mutation_that_no_test_notices(self):
+        result = self.mutate(mutation("minus", "a + b", "a - b"),
+                             mutation("other", "return 7", "return 8"),
+                             mutation("zero", "a + b", "0"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.stdout.splitlines(), [
+            "killed    sum_test: minus", "SURVIVED  sum_test: other", "killed    sum_test: zero",
+            "2 of 3 mutations were killed"])
+        # The tree itself is not touched.
+        self.assertEqual((self.root / "sum.h").read_text(encoding="utf-8"), FILES["sum.h"])
+
+    def test_mistakes_are_told_in_one_line(self):
+        for text, told in (
+                (mutation("gone", "a * b", "0"), "has the text to replace 0 times"),
+                (mutation("twice", "inline int", ""), "has the text to replace 2 times"),
+                (mutation("broken", "a + b", "a +"), "'broken' does not compile"),
+                (mutation("no test", "a + b", "0", "other_test"), "cannot build other_test"),
+                ('[[mutation]]\nname = "short"\n', "'short' has the fields name"),
+                ("", "there is no such mutation")):
+            result = self.mutate(text)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(told, result.stderr.splitlines()[0])
+
+
+if __name__ == "__main__":
+    sys.argv = sys.argv[:1]
+    unittest.main()
