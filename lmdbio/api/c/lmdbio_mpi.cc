@@ -4,7 +4,7 @@
 #include "lmdbio/api/c/sync_handles.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/ranks/mpi/mpi_thread.h"
-#include "lmdbio/sync/over_mpi/mpi_collectives.h"
+#include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 namespace {
@@ -22,8 +22,10 @@ Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncC
   }
   if (choice.has_mpi_collectives()) {
     // Made later, when the health of the job exists.
-    parts.collectives = [communicator](ranks::Health& health) {
-      return sync::MpiCollectives(communicator, health, {});
+    const sync::OverMpiOptions options{.chunk_bytes = choice.options.chunk_bytes,
+                                       .chunk_depth = choice.options.chunk_depth};
+    parts.collectives = [communicator, options](ranks::Health& health) {
+      return sync::FastestOverMpi(communicator, health, options);
     };
   }
   return {};

@@ -12,9 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLooks = 20;  // with a yield of the core after each, before the first sleep
 constexpr auto kLeastSleep = std::chrono::microseconds(20);
-constexpr auto kMostSleep = std::chrono::microseconds(1000);
+constexpr auto kMostSleep = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -44,9 +43,10 @@ void MpiWaiter::Stop(const Error& why) {
 // MPI_Test also makes MPI progress, so the sleeps between tests delay other messages too. If the
 // health check fails, the request stays active, and MPI may still write to its memory
 // (base/kept_memory.h).
-Status MpiWaiter::Await(MPI_Request& request) {
+Status MpiWaiter::Await(MPI_Request& request, std::chrono::microseconds yield_time) {
   std::chrono::microseconds sleep = kLeastSleep;
-  for (int looks = 0;; ++looks) {
+  const auto yields_until = Clock::now() + yield_time;
+  while (true) {
     LMDBIO_TRY_VOID(CheckStopped());
     int is_done = 0;
     LMDBIO_TRY_VOID(MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
@@ -58,7 +58,7 @@ Status MpiWaiter::Await(MPI_Request& request) {
       Status health = health_.Check();
       if (!health) return StopWith(health.error().message());
     }
-    if (looks < kLooks) {
+    if (now < yields_until) {
       ::sched_yield();
       continue;
     }

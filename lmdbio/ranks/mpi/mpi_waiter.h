@@ -1,7 +1,9 @@
-// lmdbio/ranks/mpi/mpi_waiter.h - waits for an MPI request: test, sleep, test again.
+// lmdbio/ranks/mpi/mpi_waiter.h - waits for an MPI request without blocking in MPI.
 //
-// MPI progresses with its messages only while it is called. So the sleeps are short at first, and
-// grow to 1 ms.
+// MPI progresses with its messages only while it is called. While data moves, a wait therefore
+// tests and yields the core, and never sleeps: with a sleep between two tests, each of the hundreds
+// of steps of a large collective would last as long as the sleep. If the other side is late, the
+// wait sleeps between its tests, so that the core is free for those who compute.
 //
 // Source: docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_RANKS_MPI_MPI_WAITER_H_
@@ -25,11 +27,16 @@ class MpiWaiter {
   // Lifetime: `health` outlives the waiter
   explicit MpiWaiter(Health& health) : health_(health) {}
 
+  // For a message of a peer. Peers that move data are seldom apart by more.
+  static constexpr auto kMessageYield = std::chrono::microseconds(200);
+
   // Waits until the request is done and MPI has set it to null. After kPeerFailed the request is
   // still active.
+  // yield_time  the time in which data can be expected to move. In it the wait yields between two
+  //             tests; after it, it sleeps
   // Errors: kPeerFailed  a rank has ended, is silent for too long, or has stopped
   //         kInternal    MPI failed, with its message
-  Status Await(MPI_Request& request);
+  Status Await(MPI_Request& request, std::chrono::microseconds yield_time);
 
   // Errors: kPeerFailed  Stop was called, or a wait has failed; names the reason
   Status CheckStopped();

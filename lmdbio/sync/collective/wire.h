@@ -40,6 +40,9 @@ class Wire {
   virtual Status AwaitSend(int to) = 0;
   virtual Status AwaitReceive(int from) = 0;
 
+  // Whether messages that were begun before a failure may still write to their memory.
+  virtual bool writes_after_failure() const { return false; }
+
   // Ends all calls of this rank and of its peers, now and later, with kPeerFailed and this message.
   // Threads: any
   virtual void Stop(const Error& why) = 0;

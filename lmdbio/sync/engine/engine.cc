@@ -1,5 +1,7 @@
 #include "lmdbio/sync/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <exception>
 #include <system_error>
@@ -97,6 +99,7 @@ Status Engine::Start(CoreList cores) {
 }
 
 void Engine::Run(const CoreList& cores) {
+  ::pthread_setname_np(::pthread_self(), "lmdbio-sync");  // for ps, top and profilers
   counters_.WatchThisThread();
   Status status = PinThisThread(cores);
   ShortenThreadSlices();  // the trainer waits for work that takes this thread microseconds

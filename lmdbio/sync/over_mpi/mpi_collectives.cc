@@ -26,6 +26,13 @@ using Outcome = Result<CallOutcome>;
 
 constexpr int kCollectiveTag = 1;
 
+// After Meet all ranks take part in the transfer, so it can be expected to move on. A network that
+// is slower than this leaves time for sleeps.
+constexpr uint64_t kBytesPerMicrosecond = 250;
+std::chrono::microseconds TransferTime(uint64_t bytes) {
+  return std::chrono::microseconds(bytes / kBytesPerMicrosecond);
+}
+
 // The digest of a call. MPI takes the maximum over all ranks, of each word and of its complement.
 // All ranks have the same word exactly if the two maxima are complements of each other, because the
 // maximum of the complements is the complement of the minimum.
@@ -114,7 +121,7 @@ class OverMpi final : public Collectives {
   bool writes_after_failure() const override { return request_ != MPI_REQUEST_NULL; }
   void Stop(const Error& why) override { waiter_.Stop(why); }
   std::string Description() const override {
-    return blocks() ? "MPI's collectives, blocking" : "MPI's collectives, sleeping while they wait";
+    return blocks() ? "MPI's collectives, blocking" : "MPI's collectives, nonblocking";
   }
 
  private:
@@ -125,8 +132,9 @@ class OverMpi final : public Collectives {
     return held_->counts[i];
   }
   // Makes one call of MPI, blocking or not.
+  // bytes  that it moves; 0: it waits for ranks that may be late
   template <typename Block, typename Begin>
-  Status Call(const char* name, const Block& block, const Begin& begin);
+  Status Call(const char* name, uint64_t bytes, const Block& block, const Begin& begin);
   Outcome Meet(const CallTag& tag, const CallSummary& meaning, uint64_t number = 0);
   Status BroadcastPieces(MutableBytes bytes, int root);
   Status ReducePieces(const Values& input, uint64_t first, std::byte* output, uint64_t count,
@@ -153,11 +161,11 @@ class OverMpi final : public Collectives {
 // A blocking call cannot be stopped: Stop takes effect at the next one. A nonblocking call that is
 // given up leaves request_ active, which is the sign that MPI may still write to memory.
 template <typename Block, typename Begin>
-Status OverMpi::Call(const char* name, const Block& block, const Begin& begin) {
+Status OverMpi::Call(const char* name, uint64_t bytes, const Block& block, const Begin& begin) {
   LMDBIO_TRY_VOID(waiter_.CheckStopped());
   if (blocks()) return ranks::MpiStatus(block(), name);
   LMDBIO_TRY_VOID(ranks::MpiStatus(begin(&request_), name));
-  return waiter_.Await(request_);
+  return waiter_.Await(request_, ranks::MpiWaiter::kMessageYield + TransferTime(bytes));
 }
 
 // Afterwards held_->words[kLargest] is the largest `number` of all ranks.
@@ -166,7 +174,7 @@ Outcome OverMpi::Meet(const CallTag& tag, const CallSummary& meaning, uint64_t n
   words = WordsOf(tag, meaning, number);
   const auto count = static_cast<int>(words.size());
   LMDBIO_TRY_VOID(Call(
-      "MPI_Allreduce",
+      "MPI_Allreduce", 0,
       [&] {
         return MPI_Allreduce(MPI_IN_PLACE, words.data(), count, MPI_UINT64_T, MPI_MAX,
                              communicator_);
@@ -194,7 +202,7 @@ Outcome OverMpi::AllReduce(const CallTag& tag, const Values& values, const Reduc
     std::byte* const piece = values.data + at * element_bytes;
     const int count = static_cast<int>(std::min(piece_count, values.count - at));
     LMDBIO_TRY_VOID(Call(
-        "MPI_Allreduce",
+        "MPI_Allreduce", static_cast<uint64_t>(count) * element_bytes,
         [&] { return MPI_Allreduce(MPI_IN_PLACE, piece, count, type, mpi_op, communicator_); },
         [&](MPI_Request* request) {
           return MPI_Iallreduce(MPI_IN_PLACE, piece, count, type, mpi_op, communicator_, request);
@@ -217,7 +225,7 @@ Status OverMpi::ReducePieces(const Values& input, uint64_t first, std::byte* out
     std::byte* const to = rank_ == root ? output + at * element_bytes : nullptr;
     const int piece = static_cast<int>(std::min(piece_count, count - at));
     LMDBIO_TRY_VOID(Call(
-        "MPI_Reduce",
+        "MPI_Reduce", static_cast<uint64_t>(piece) * element_bytes,
         [&] { return MPI_Reduce(from, to, piece, type, mpi_op, root, communicator_); },
         [&](MPI_Request* request) {
           return MPI_Ireduce(from, to, piece, type, mpi_op, root, communicator_, request);
@@ -232,7 +240,7 @@ Status OverMpi::ReduceScatterAtOnce(const Values& input, std::byte* output,
   const MPI_Datatype type = ops_.TypeOf(input.type);
   const MPI_Op mpi_op = ops_.OpOf(input.type, op);
   return Call(
-      "MPI_Reduce_scatter",
+      "MPI_Reduce_scatter", input.count * ElementBytes(input.type),
       [&] {
         return MPI_Reduce_scatter(input.data, output, int_counts.data(), type, mpi_op,
                                   communicator_);
@@ -277,7 +285,8 @@ Status OverMpi::BroadcastPieces(MutableBytes bytes, int root) {
     const int count =
         static_cast<int>(std::min<uint64_t>(options_.piece_bytes_max, bytes.size() - at));
     LMDBIO_TRY_VOID(Call(
-        "MPI_Bcast", [&] { return MPI_Bcast(piece, count, MPI_BYTE, root, communicator_); },
+        "MPI_Bcast", static_cast<uint64_t>(count),
+        [&] { return MPI_Bcast(piece, count, MPI_BYTE, root, communicator_); },
         [&](MPI_Request* request) {
           return MPI_Ibcast(piece, count, MPI_BYTE, root, communicator_, request);
         }));
@@ -297,7 +306,7 @@ Status OverMpi::GatherAtOnce(MutableBytes all, std::span<const uint64_t> part_by
   const std::vector<int>& counts = HeldCounts(0, part_bytes);
   const std::vector<int>& places = HeldCounts(1, BoundsOf(part_bytes));
   return Call(
-      "MPI_Allgatherv",
+      "MPI_Allgatherv", all.size(),
       [&] {
         return MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all.data(), counts.data(),
                               places.data(), MPI_BYTE, communicator_);
@@ -339,7 +348,7 @@ Status OverMpi::ExchangeAtOnce(Bytes send, std::span<const uint64_t> send_bytes,
   const std::vector<int>& send_places = HeldCounts(2, BoundsOf(send_bytes));
   const std::vector<int>& receive_places = HeldCounts(3, BoundsOf(receive_bytes));
   return Call(
-      "MPI_Alltoallv",
+      "MPI_Alltoallv", std::max(send.size(), receive.size()),
       [&] {
         return MPI_Alltoallv(send.data(), send_counts.data(), send_places.data(), MPI_BYTE,
                              receive.data(), receive_counts.data(), receive_places.data(), MPI_BYTE,
@@ -371,8 +380,10 @@ Status OverMpi::SendAndReceive(int to, Bytes send, int from, MutableBytes receiv
   LMDBIO_TRY_VOID(ranks::MpiStatus(
       MPI_Isend(send.data(), send_count, MPI_BYTE, to, kCollectiveTag, communicator_, &sending),
       "MPI_Isend"));
-  LMDBIO_TRY_VOID(waiter_.Await(request_));
-  return waiter_.Await(sending);
+  const auto yield_time =
+      ranks::MpiWaiter::kMessageYield + TransferTime(std::max(send.size(), receive.size()));
+  LMDBIO_TRY_VOID(waiter_.Await(request_, yield_time));
+  return waiter_.Await(sending, yield_time);
 }
 
 // In step s, rank r sends to rank r + s and receives from rank r - s, modulo P. Both ranks of a
@@ -420,7 +431,7 @@ Outcome OverMpi::AllToAll(const CallTag& tag, Bytes send, std::span<const uint64
   std::vector<uint64_t>& told = held_->own_sizes;
   told.assign(send_bytes.begin(), send_bytes.end());
   LMDBIO_TRY_VOID(Call(
-      "MPI_Alltoall",
+      "MPI_Alltoall", 0,
       [&] {
         return MPI_Alltoall(told.data(), 1, MPI_UINT64_T, heard.data(), 1, MPI_UINT64_T,
                             communicator_);

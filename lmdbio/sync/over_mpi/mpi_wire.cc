@@ -35,6 +35,7 @@ class MpiMessageWire final : public Wire {
   Status AwaitSend(int to) override { return Await(At(out_, to)); }
   Status AwaitReceive(int from) override { return Await(At(in_, from)); }
   void Stop(const Error& why) override { waiter_.Stop(why); }
+  bool writes_after_failure() const override { return HasAny(in_) || HasAny(out_); }
 
  private:
   using Lanes = std::vector<std::deque<MessageRequests>>;  // [ranks] messages that were not awaited
@@ -48,6 +49,9 @@ class MpiMessageWire final : public Wire {
   Status StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
                   const Begin& begin);
   static void Abandon(Lanes& lanes);
+  static bool HasAny(const Lanes& lanes) {
+    return std::ranges::any_of(lanes, [](const auto& lane) { return !lane.empty(); });
+  }
 
   MPI_Comm communicator_;
   const MpiWireOptions options_;
@@ -75,9 +79,11 @@ void MpiMessageWire::Abandon(Lanes& lanes) {
 MpiMessageWire::~MpiMessageWire() {
   // After MPI_Finalize no call of MPI is allowed.
   if (!ranks::IsMpiRunning()) return;
+  // MPI still uses the communicator of messages that were given up.
+  const bool is_in_use = writes_after_failure();
   Abandon(in_);
   Abandon(out_);
-  MPI_Comm_free(&communicator_);
+  if (!is_in_use) MPI_Comm_free(&communicator_);
 }
 
 // MPI keeps the order of messages between two ranks, so the parts of a message need no numbers. A
@@ -117,7 +123,8 @@ Status MpiMessageWire::StartReceive(int from, MutableBytes bytes) {
 Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
   LMDBIO_TRY_VOID(waiter_.CheckStopped());
   LMDBIO_CHECK(!lane.empty());
-  for (MPI_Request& request : lane.front()) LMDBIO_TRY_VOID(waiter_.Await(request));
+  for (MPI_Request& request : lane.front())
+    LMDBIO_TRY_VOID(waiter_.Await(request, ranks::MpiWaiter::kMessageYield));
   lane.pop_front();
   return {};
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/sync/over_wire/wire_agreement.h"
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "lmdbio/sync/over_wire/wire_chunks.h"
@@ -38,7 +39,13 @@ CallShape ShapeOf(WireCall kind, const Values& values, const Reduction& reductio
 
 class OverWire final : public Collectives {
  public:
-  explicit OverWire(std::unique_ptr<Wire> wire) : wire_(std::move(wire)), agreement_(*wire_) {}
+  explicit OverWire(std::unique_ptr<Wire> wire)
+      : wire_(std::move(wire)), held_(std::make_unique<HeldByWire>(*wire_)) {}
+  ~OverWire() override {
+    if (wire_->writes_after_failure()) KeepForever(std::move(held_));
+  }
+  OverWire(const OverWire&) = delete;
+  OverWire& operator=(const OverWire&) = delete;
 
   Status ChooseTable(const WireCollectiveOptions& options);
 
@@ -55,14 +62,23 @@ class OverWire final : public Collectives {
   Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
                                MutableBytes receive,
                                std::span<const uint64_t> receive_bytes) override;
-  Result<CallOutcome> Barrier(const CallTag& tag) override { return agreement_.Agree(tag, {}); }
+  Result<CallOutcome> Barrier(const CallTag& tag) override { return agreement().Agree(tag, {}); }
   void Stop(const Error& why) override { wire_->Stop(why); }
+  bool writes_after_failure() const override { return wire_->writes_after_failure(); }
   uint64_t ample_bytes() const override { return ample_bytes_; }
   std::string Description() const override { return TextOf(table_); }
 
  private:
+  // Memory of messages. It is kept if a message may still write to it.
+  struct HeldByWire {
+    explicit HeldByWire(Wire& wire) : agreement(wire) {}
+    WireAgreement agreement;
+    WireScratch scratch;
+  };
+
+  WireAgreement& agreement() { return held_->agreement; }
   WireJob JobBy(const WireChoice& choice) {
-    return {*wire_, scratch_, choice.chunk_bytes, choice.chunk_depth};
+    return {*wire_, held_->scratch, choice.chunk_bytes, choice.chunk_depth};
   }
   WireJob JobFor(uint64_t bytes) { return JobBy(ChoiceFor(table_, bytes)); }
   Status AllReduceBy(const WireChoice& choice, const Values& values, const Reduction& reduction);
@@ -74,8 +90,7 @@ class OverWire final : public Collectives {
                         std::span<const uint64_t> receive_bytes);
 
   std::unique_ptr<Wire> wire_;
-  WireAgreement agreement_;
-  WireScratch scratch_;
+  std::unique_ptr<HeldByWire> held_;
   WireTable table_ = UsualWireTable();
   uint64_t ample_bytes_ = kUsualAmpleBytes;
 };
@@ -125,9 +140,9 @@ Result<CallOutcome> OverWire::TryAllReduce(const WireChoice& choice, const CallT
                                            const Values& values, const Reduction& reduction) {
   const CallShape shape = ShapeOf(WireCall::kAllReduce, values, reduction, {});
   if (size() > 1 && choice.algorithm == WireAlgorithm::kDoubling) {
-    return agreement_.AgreeAndReduce(tag, shape, values, reduction);
+    return agreement().AgreeAndReduce(tag, shape, values, reduction);
   }
-  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   // No exchange takes place, so no step has scaled the values.
   if (size() == 1) {
@@ -149,7 +164,7 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
                                             const Reduction& reduction) {
   const size_t element_bytes = ElementBytes(input.type);
   const CallShape shape = ShapeOf(WireCall::kReduceScatter, input, reduction, counts);
-  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(counts.size() == static_cast<size_t>(size()));
   const Bounds bounds = BoundsOf(counts, element_bytes);
@@ -187,7 +202,7 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
                                         std::span<const uint64_t> part_bytes) {
   const CallShape shape{
       .kind = WireCall::kAllGather, .bytes = all.size(), .details_digest = DigestOf(part_bytes)};
-  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(part_bytes.size() == static_cast<size_t>(size()));
   const Bounds bounds = BoundsOf(part_bytes);
@@ -212,7 +227,7 @@ Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableB
 
 Result<CallOutcome> OverWire::Broadcast(const CallTag& tag, MutableBytes bytes, int root) {
   const CallShape shape{.kind = WireCall::kBroadcast, .root = root, .bytes = bytes.size()};
-  LMDBIO_TRY(const CallOutcome outcome, agreement_.Agree(tag, shape));
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   // After the agreement all ranks have the same root. A wrong root is then wrong on all of them.
   LMDBIO_CHECK(root >= 0 && root < size());
@@ -239,11 +254,11 @@ Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
                                        std::span<const uint64_t> send_bytes, MutableBytes receive,
                                        std::span<const uint64_t> receive_bytes) {
   const CallShape shape{.kind = WireCall::kAllToAll};
-  LMDBIO_TRY(CallOutcome outcome, agreement_.Agree(tag, shape));
+  LMDBIO_TRY(CallOutcome outcome, agreement().Agree(tag, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_TRY(const bool fits, SizesFit(send_bytes, receive_bytes));
   // A second agreement, because a rank knows only the sizes of its own parts.
-  LMDBIO_TRY(outcome, agreement_.Agree({.digest = tag.digest, .is_declined = !fits}, shape));
+  LMDBIO_TRY(outcome, agreement().Agree({.digest = tag.digest, .is_declined = !fits}, shape));
   if (outcome == CallOutcome::kDeclined) return outcome;
   LMDBIO_CHECK(BoundsOf(send_bytes).back() == send.size() &&
                BoundsOf(receive_bytes).back() == receive.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lmdbio/ranks/mpi/mpi_group.h"
+#include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
 #include "lmdbio/sync/over_mpi/mpi_wire.h"
 #include "lmdbio/sync/over_wire/wire_collectives.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
@@ -76,6 +77,27 @@ TEST_CASE("Our algorithms work over MPI's messages", "[collective]") {
   CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
 }
 
+TEST_CASE("The faster way over MPI passes the checks, and says which one it is", "[collective]") {
+  const auto made =
+      FastestOverMpi(MPI_COMM_WORLD, Healthy(), {.caller = ranks::MpiCaller::kMainThread});
+  REQUIRE(made);
+  CHECK(ComplaintsAbout(**made) == std::vector<std::string>{});
+  const std::string text = (*made)->Description();
+  if ((*made)->size() == 1) {
+    CHECK(text == "MPI's collectives, nonblocking");  // one rank needs no trial
+    return;
+  }
+  CHECK(text.find("over MPI, by trial: MPI's ") == 0);
+  // All ranks have chosen alike: the choice is part of the first line.
+  std::string first = text.substr(0, text.find(';'));
+  first.resize(64, ' ');
+  std::vector<char> all(64 * static_cast<size_t>((*made)->size()));
+  MPI_Allgather(first.data(), 64, MPI_CHAR, all.data(), 64, MPI_CHAR, MPI_COMM_WORLD);
+  for (size_t at = 0; at < all.size(); at += 64) {
+    CHECK(std::string(&all[at], 64) == first);
+  }
+}
+
 TEST_CASE("Collectives of processes pass the checks of all collectives", "[collective]") {
   const std::string name = GENERATE("auto", "shm", "ring");
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
@@ -92,16 +114,18 @@ TEST_CASE("A rank that stops is heard of by ranks that sleep for it", "[collecti
   const auto memory = (*world)->AllocateShared(4096);
   REQUIRE(memory);
   SharedHealth health((*memory)->bytes());
-  const bool is_wire = GENERATE(true, false);
+  const std::string way = GENERATE("messages", "collectives", "fastest");
   (*memory)->bytes()[0] = std::byte{0};
   REQUIRE((*world)->Barrier());
   Result all;
-  if (is_wire) {
+  if (way == "messages") {
     auto wire = MpiWire(MPI_COMM_WORLD, health);
     REQUIRE(wire);
     all = *WireCollectives(std::move(*wire), {.table = UsualWireTable()});
-  } else {
+  } else if (way == "collectives") {
     all = *MpiCollectives(MPI_COMM_WORLD, health, {.caller = ranks::MpiCaller::kMainThread});
+  } else {
+    all = *FastestOverMpi(MPI_COMM_WORLD, health, {.caller = ranks::MpiCaller::kMainThread});
   }
   Complaints complaints;
   test::CheckStop(*all, complaints);

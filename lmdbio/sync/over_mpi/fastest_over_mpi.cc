@@ -1,0 +1,116 @@
+#include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/sync/over_mpi/mpi_collectives.h"
+#include "lmdbio/sync/over_mpi/mpi_wire.h"
+#include "lmdbio/sync/over_wire/wire_collectives.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+// The sizes of buckets. Their times are added up.
+constexpr std::array<uint64_t, 2> kTriedBytes = {1 << 20, 4 << 20};
+// The first round enlarges MPI's buffers; the best of the others counts.
+constexpr int kRounds = 4;
+
+// Collectives whose description has a line more.
+class DescribedCollectives final : public Collectives {
+ public:
+  DescribedCollectives(std::unique_ptr<Collectives> inner, std::string line)
+      : inner_(std::move(inner)), line_(std::move(line)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
+                                const Reduction& reduction) override {
+    return inner_->AllReduce(tag, values, reduction);
+  }
+  Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
+                                    std::span<const uint64_t> counts,
+                                    const Reduction& reduction) override {
+    return inner_->ReduceScatter(tag, input, output, counts, reduction);
+  }
+  Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
+                                std::span<const uint64_t> part_bytes) override {
+    return inner_->AllGather(tag, mine, all, part_bytes);
+  }
+  Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override {
+    return inner_->Broadcast(tag, bytes, root);
+  }
+  Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
+                               MutableBytes receive,
+                               std::span<const uint64_t> receive_bytes) override {
+    return inner_->AllToAll(tag, send, send_bytes, receive, receive_bytes);
+  }
+  Result<CallOutcome> Barrier(const CallTag& tag) override { return inner_->Barrier(tag); }
+  MutableBytes registered() const override { return inner_->registered(); }
+  uint64_t ample_bytes() const override { return inner_->ample_bytes(); }
+  std::string Description() const override { return line_ + "\n" + inner_->Description(); }
+  bool writes_after_failure() const override { return inner_->writes_after_failure(); }
+  void Stop(const Error& why) override { inner_->Stop(why); }
+
+ private:
+  std::unique_ptr<Collectives> inner_;
+  std::string line_;
+};
+
+// Collective. The sum of the best times of all sizes on this rank.
+Result<Seconds> TimeOf(Collectives& collectives) {
+  // Sums of zeros stay zeros however often they are reduced.
+  std::vector<float> zeros(kTriedBytes.back() / sizeof(float));
+  Seconds total(0);
+  for (const uint64_t bytes : kTriedBytes) {
+    Seconds best = Seconds::max();
+    for (int round = 0; round < kRounds; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      LMDBIO_TRY_VOID(collectives.AllReduce(
+          {}, {.data = reinterpret_cast<std::byte*>(zeros.data()), .count = bytes / sizeof(float)},
+          ReduceOp::kSum));
+      if (round > 0) best = std::min<Seconds>(best, std::chrono::steady_clock::now() - begin);
+    }
+    total += best;
+  }
+  return total;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collectives>> FastestOverMpi(MPI_Comm communicator, ranks::Health& health,
+                                                    const OverMpiOptions& options) {
+  LMDBIO_TRY(auto own, MpiCollectives(communicator, health,
+                                      {.waiting = MpiWaiting::kSleep, .caller = options.caller}));
+  if (own->size() == 1) return own;
+  LMDBIO_TRY(auto wire, MpiWire(communicator, health));
+  LMDBIO_TRY(auto over_messages,
+             WireCollectives(std::move(wire), {.table = {},
+                                               .chunk_bytes = options.chunk_bytes,
+                                               .chunk_depth = options.chunk_depth,
+                                               .trial_time = options.trial_time}));
+  // The slowest rank counts, so that all ranks choose alike.
+  LMDBIO_TRY(const Seconds own_time, TimeOf(*own));
+  LMDBIO_TRY(const Seconds message_time, TimeOf(*over_messages));
+  std::array<double, 2> times = {own_time.count(), message_time.count()};
+  LMDBIO_TRY_VOID(own->AllReduce({},
+                                 {.data = reinterpret_cast<std::byte*>(times.data()),
+                                  .count = times.size(),
+                                  .type = DataType::kFloat64},
+                                 ReduceOp::kMax));
+  const bool is_own = times[0] <= times[1];
+  std::string line = fmt::format(
+      "over MPI, by trial: {}; 1 MiB and 4 MiB took {:.2f} ms by MPI's collectives, {:.2f} ms by "
+      "MPI's messages",
+      is_own ? "MPI's collectives" : "MPI's messages", times[0] * 1e3, times[1] * 1e3);
+  return std::make_unique<DescribedCollectives>(is_own ? std::move(own) : std::move(over_messages),
+                                                std::move(line));
+}
+
+}  // namespace lmdbio::sync
