@@ -233,6 +233,108 @@ class SyncTest(unittest.TestCase):
             gc.collect()
             sync.close()
 
+    def test_a_communicator_is_enough(self):
+        alone = train(make_model(1), slice(None), lambda: None)
+        part = BATCH // COMM.size
+        share = slice(part * COMM.rank, part * (COMM.rank + 1))
+        model = make_model(1 if COMM.rank == 0 else 2)
+        with lmdbio.torch.GradientSync(model, COMM, coordinator="cache") as gradients:
+            sync = gradients.synchronizer
+            self.assertEqual(sync.options()["coordinator"], "cache")
+            gradients.broadcast_parameters()
+            together = train(model, share, gradients.synchronize)
+            # A gradient is placed if it lies in the memory of the synchronizer.
+            for parameter in model.parameters():
+                self.assertIn(parameter.grad.data_ptr(), sync._placed)
+        self.assertLess((together - alone).abs().max().item(), 1e-6)
+        for parameter in model.parameters():
+            self.assertTrue(torch.isfinite(parameter.grad).all())  # it outlives the placed memory
+        with self.assertRaises(ValueError):
+            sync.counters()
+
+    def test_a_model_that_cannot_be_reduced_closes_its_synchronizer(self):
+        with self.assertRaisesRegex(ValueError, "weight is on the device meta"):
+            lmdbio.torch.GradientSync(torch.nn.Linear(2, 2, device="meta"), COMM)
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            with self.assertRaisesRegex(ValueError, "pacing: the synchronizer is made already"):
+                lmdbio.torch.GradientSync(torch.nn.Linear(2, 2), sync, pacing="cycle")
+
+    def test_gradients_that_are_dropped_between_iterations(self):
+        for placed in (False, True):
+            model = torch.nn.Linear(3, 1, bias=False)
+            with lmdbio.torch.GradientSync(model, COMM, average=False, placed=placed) as gradients:
+                for factor in range(1, 5):
+                    model.weight.grad = None
+                    model(torch.full((1, 3), float(factor))).sum().backward()
+                    gradients.synchronize()
+                    self.assertEqual(model.weight.grad.tolist(), [[factor * COMM.size] * 3])
+
+    def test_synchronize_keeps_no_gradient(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.torch.GradientSync(model, COMM, placed=False) as gradients:
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+            last = weakref.ref(model.weight.grad)
+            model.weight.grad = None
+            self.assertIsNone(last())
+
+    def test_a_gradient_that_changes_its_size_is_refused(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.torch.GradientSync(model, COMM) as gradients:
+            model.weight.data = torch.ones(1, 2)
+            model.weight.grad = torch.ones(1, 2)
+            with self.assertRaisesRegex(ValueError, "weight has 2 values of float32; it had 3"):
+                gradients.synchronize()
+
+    def test_a_gradient_that_is_not_contiguous(self):
+        model = torch.nn.Linear(3, 2, bias=False)
+        with lmdbio.torch.GradientSync(model, COMM, average=False, placed=False) as gradients:
+            strided = torch.arange(6.0).view(3, 2).t()
+            model.weight.grad = strided
+            gradients.synchronize()
+            self.assertEqual(model.weight.grad.tolist(), (strided * COMM.size).tolist())
+
+    def test_an_allreduce_that_is_submitted_again_and_again(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            values = np.zeros(5, np.float64)
+            total = sync.persistent_allreduce("total", values, postscale=0.5)
+            for factor in range(1, 6):
+                values[:] = factor * (COMM.rank + 1)
+                total.submit()
+                with self.assertRaisesRegex(RuntimeError, "total is in flight"):
+                    total.submit()
+                total.wait()
+                total.wait()  # nothing is in flight
+                expected = factor * COMM.size * (COMM.size + 1) / 4
+                self.assertEqual(values.tolist(), [expected] * 5)
+            self.assertFalse(total.is_in_flight())
+
+    def test_a_persistent_allreduce_nobody_waits_for(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            values = np.ones(1000)
+            last = weakref.ref(values)
+            total = sync.persistent_allreduce("total", values)
+            total.submit()
+            total.let_go()
+            del total, values
+            sync.allreduce("behind it", np.ones(1)).wait()
+            until = time.monotonic() + SOON_S
+            while last() is not None and time.monotonic() < until:
+                sync.allreduce("again", np.ones(1)).wait()  # closes what is done
+            self.assertIsNone(last())
+
+    def test_ranks_that_differ_in_a_persistent_allreduce(self):
+        if COMM.size == 1:
+            return
+        with lmdbio.sync.Synchronizer(COMM, coordinator="cache") as sync:
+            values = np.ones(3 + COMM.rank)
+            total = sync.persistent_allreduce("total", values)
+            total.submit()
+            with self.assertRaisesRegex(ValueError, "total"):
+                total.wait()
+            self.assertFalse(total.is_in_flight())
+            sync.allreduce("after it", np.ones(1)).wait()
+
     def test_closing_lets_go_of_placed_gradients(self):
         model = torch.nn.Linear(3, 1)
         size = lmdbio.torch.GradientSync.bytes_to_place(model)

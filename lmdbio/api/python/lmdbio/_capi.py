@@ -25,6 +25,9 @@ END = 100
 TIMEOUT = 101
 FORKED = 12
 
+# The longest sleep of a call before Python checks for signals.
+LOOK_UP_MS = 100
+
 class BatchStruct(ctypes.Structure):
     """lmdbio_batch."""
 

@@ -19,9 +19,6 @@ from lmdbio._errors import (
     InvalidTypeError,
 )
 
-# The longest sleep of a call before Python checks for signals.
-_LOOK_UP_MS = 100
-
 
 class _Handle:
     """Closes a loader's handle when neither the loader nor a view of its memory needs it.
@@ -362,7 +359,7 @@ class Loader:
         next_within, struct = _capi.library().lmdbio_next_within, self._struct
         status = _capi.TIMEOUT
         while status == _capi.TIMEOUT:
-            status = next_within(handle, _LOOK_UP_MS, ctypes.byref(struct))
+            status = next_within(handle, _capi.LOOK_UP_MS, ctypes.byref(struct))
         if status == _capi.OK:
             return self._hand_out()
         if status != _capi.END:

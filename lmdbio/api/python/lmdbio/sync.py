@@ -24,9 +24,7 @@ import numpy as np
 from lmdbio import _capi
 from lmdbio._batch import view
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
-
-# The longest sleep of a call before Python checks for signals.
-_LOOK_UP_MS = 100
+from lmdbio._persistent import PersistentAllreduce
 
 OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "reduce_scatter": 4,
               "barrier": 5, "join": 6}
@@ -71,7 +69,7 @@ class Operation:
         wait_within = _capi.library().lmdbio_sync_op_wait_within
         status = _capi.TIMEOUT
         while status == _capi.TIMEOUT:
-            status = wait_within(self._handle, _LOOK_UP_MS)
+            status = wait_within(self._handle, _capi.LOOK_UP_MS)
         _capi.check_op(self._handle, status)
         return self
 
@@ -230,8 +228,9 @@ class Synchronizer:
         collective           The algorithm that reduces values. "auto": Chosen by the size of the
                              call and the number of hosts. "shm": Shared memory, within one host.
                              "ring": Ring allreduce. "halving": Recursive halving and doubling.
-                             "direct": Every rank sends to every rank. "mpi": The collectives of
-                             MPI. It needs MPI_THREAD_MULTIPLE.
+                             "direct": Every rank sends to every rank. "mpi": MPI's network, by its
+                             collectives or its messages: a trial decides. It needs
+                             MPI_THREAD_MULTIPLE.
         fusion_threshold_bytes The largest total size of tensors that are reduced in one call. -1:
                              tensors are never fused.
         gradient_bytes       The memory from which placed gradients are allocated.
@@ -319,10 +318,19 @@ class Synchronizer:
 
     def _operation_of(self, handle: ctypes.c_void_p, address: Optional[int], shape: Any,
                       type_name: str, keeps: Any) -> Operation:
-        # Placed memory stays allocated as long as the library uses it.
-        is_placed = address is not None and address in self._placed
-        return Operation(handle, None if is_placed else keeps, self._orphans, type_name,
+        return Operation(handle, self._keeps_of(address, keeps), self._orphans, type_name,
                          tuple(shape[1:]))
+
+    def _keeps_of(self, address: Optional[int], keeps: Any) -> Any:
+        # Placed memory stays allocated as long as the library uses it.
+        return None if address is not None and address in self._placed else keeps
+
+    def _let_go_later(self, handle: ctypes.c_void_p, address: Optional[int], keeps: Any) -> None:
+        _let_go_of_op(handle, self._keeps_of(address, keeps), self._orphans)
+
+    def forget_done(self) -> None:
+        """Closes the operations that are done and whose objects are gone."""
+        _forget_done(self._orphans)
 
     def _submit_array(self, name: str, array: np.ndarray, is_written: bool = True,
                       **fields: Any) -> Operation:
@@ -338,6 +346,32 @@ class Synchronizer:
         """
         return self._submit_array(name, array, reduction=reduction, prescale=prescale,
                                   postscale=postscale)
+
+    def persistent_allreduce(self, name: str, array: np.ndarray, reduction: str = "sum",
+                             prescale: float = 1.0, postscale: float = 1.0) -> PersistentAllreduce:
+        """Returns an allreduce of one array that is submitted again and again: it costs less of
+        Python's time than allreduce. Nothing is submitted yet.
+
+            total = sync.persistent_allreduce("loss", losses)
+            for batch in batches:
+                losses[:] = ...
+                total.submit()
+                ...
+                total.wait()
+        """
+        _check_array(name, array, is_written=True)
+        prepared = self.persistent(name, array.shape, array.dtype.name, reduction=reduction,
+                                   prescale=prescale, postscale=postscale)
+        prepared.set_values(array.ctypes.data, array)
+        return prepared
+
+    def persistent(self, name: str, shape: Any, type_name: str,
+                   **fields: Any) -> PersistentAllreduce:
+        """Returns the same for values whose place is set before each submission.
+
+        fields  reduction, prescale and postscale, as in allreduce
+        """
+        return PersistentAllreduce(self, name, _request_of(name, None, shape, type_name, **fields))
 
     def allreduce_group(self, arrays: Mapping[str, np.ndarray], reduction: str = "sum",
                         prescale: float = 1.0, postscale: float = 1.0) -> Dict[str, Operation]:

@@ -18,6 +18,7 @@ import contextlib
 import json
 import operator
 import os
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -29,6 +30,7 @@ from lmdbio._errors import InvalidArgumentError, InvalidStateError
 from lmdbio._hand_over import begin, check_size, collate, empty
 from lmdbio._loader import Loader
 from lmdbio._options import GLOBAL_BATCH_SIZE
+from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
 
@@ -274,11 +276,45 @@ def _check_reducible(name: str, tensor: torch.Tensor) -> None:
             f"{name} is of type {_type_name(tensor)}; expected one of {', '.join(TYPES)}")
 
 
+class _WatchedParameter:
+    """A parameter, and the allreduce of its gradient."""
+
+    __slots__ = ("name", "parameter", "allreduce", "place", "_dtype", "_count")
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, allreduce: PersistentAllreduce,
+                 place: Optional[torch.Tensor]) -> None:
+        self.name, self.parameter, self.allreduce, self.place = name, parameter, allreduce, place
+        self._dtype, self._count = parameter.dtype, parameter.numel()
+
+    def can_take(self, gradient: Optional[torch.Tensor]) -> bool:
+        """Returns whether a gradient can be reduced where it is, by the request as it is."""
+        return (gradient is not None and gradient.layout is torch.strided and gradient.is_cpu
+                and gradient.dtype is self._dtype and gradient.numel() == self._count
+                and gradient.is_contiguous()
+                and (self.place is None or gradient.data_ptr() == self.place.data_ptr()))
+
+    def prepare(self) -> torch.Tensor:
+        """Makes .grad a gradient that can be taken, and returns it."""
+        with torch.no_grad():
+            gradient = self.parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(self.parameter, memory_format=torch.contiguous_format)
+            _check_reducible(f"the gradient of {self.name}", gradient)
+            if gradient.numel() != self._count or gradient.dtype is not self._dtype:
+                raise InvalidArgumentError(
+                    f"{self.name} has {gradient.numel()} values of {_type_name(gradient)}; it had "
+                    f"{self._count} of {str(self._dtype).split('.')[-1]} when GradientSync was "
+                    "made: make another one")
+            if self.place is not None and gradient.data_ptr() != self.place.data_ptr():
+                gradient = self.place.copy_(gradient)
+            self.parameter.grad = gradient = gradient.contiguous()
+        return gradient
+
+
 class GradientSync:
     """Sums the gradients of a model over all ranks while the backward pass continues.
 
-        with lmdbio.sync.Synchronizer(MPI.COMM_WORLD) as sync:
-            gradients = lmdbio.torch.GradientSync(model, sync)
+        with lmdbio.torch.GradientSync(model, MPI.COMM_WORLD) as gradients:
             gradients.broadcast_parameters()
             for images, labels in batches:
                 optimizer.zero_grad(set_to_none=False)
@@ -286,14 +322,18 @@ class GradientSync:
                 gradients.synchronize()
                 optimizer.step()
 
-    model         dense and on the CPU; the names of its parameters identify the gradients
-    synchronizer  may also reduce other tensors. GradientSync does not close it; closing it detaches
-                  GradientSync
-    average       divide by the number of ranks
-    placed        place the gradients in the synchronizer's gradient_bytes, at least
-                  bytes_to_place(model), so that they are not copied before they are reduced. After
-                  zero_grad(set_to_none=True), the default of PyTorch 2, they are copied: it drops
-                  .grad, and the backward pass allocates another one
+    model     dense and on the CPU; the names of its parameters identify the gradients
+    over      a communicator of mpi4py, or None for this process alone: GradientSync makes a
+              Synchronizer with `options`, and closes it at the end of `with` or in close().
+              Or a Synchronizer, which may also reduce other tensors. GradientSync does not close
+              it; closing it detaches GradientSync
+    average   divide by the number of ranks
+    placed    place the gradients in the synchronizer's gradient_bytes, so that they are not copied
+              before they are reduced. None: if GradientSync makes the synchronizer, with as many
+              bytes as it needs; a given one needs at least bytes_to_place(model). After
+              zero_grad(set_to_none=True), the default of PyTorch 2, they are copied once: it drops
+              .grad, and the backward pass allocates another one
+    options   of the Synchronizer that GradientSync makes
 
     A parameter without a gradient on this rank takes part with zeros. From the backward pass until
     synchronize() has returned, .grad is in flight. Do not touch it: a change may change the sum
@@ -302,27 +342,54 @@ class GradientSync:
     step are lost: call synchronize(), then zero them.
     """
 
-    def __init__(self, model: torch.nn.Module, synchronizer: Synchronizer, average: bool = True,
-                 placed: bool = False) -> None:
-        self._synchronizer = synchronizer
+    def __init__(self, model: torch.nn.Module, over: Any, average: bool = True,
+                 placed: Optional[bool] = None, **options: Any) -> None:
+        self._is_owner = not isinstance(over, Synchronizer)
+        if placed is None:
+            placed = self._is_owner
+        if not self._is_owner and options:
+            raise InvalidArgumentError(f"{', '.join(options)}: the synchronizer is made already; "
+                                       "pass these options to it")
+        if self._is_owner:
+            if placed:
+                options.setdefault("gradient_bytes", self.bytes_to_place(model))
+            over = Synchronizer(over, **options)
+        self._synchronizer: Synchronizer = over
         self._model = model
-        self._parameters = [(name, parameter) for name, parameter in model.named_parameters()
-                            if parameter.requires_grad]
-        for name, parameter in self._parameters:
+        try:
+            self._begin(average, placed)
+        except BaseException as error:
+            if self._is_owner:
+                over.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def _begin(self, average: bool, placed: bool) -> None:
+        model, synchronizer = self._model, self._synchronizer
+        parameters = [(name, parameter) for name, parameter in model.named_parameters()
+                      if parameter.requires_grad]
+        for name, parameter in parameters:
             _check_reducible(name, parameter)
-        self._scale = 1.0 / synchronizer.size if average else 1.0
         self._is_off = False
-        self._pending: Dict[str, Operation] = {}
-        self._places: Dict[str, torch.Tensor] = {}
-        if placed:
-            for name, parameter in self._parameters:
-                memory = synchronizer.place(parameter.numel() * parameter.element_size())
-                self._places[name] = torch.from_numpy(memory).view(parameter.dtype).view(
-                    parameter.shape)
+        self._pending: Dict[str, PersistentAllreduce] = {}  # in the order of submission
+        scale = 1.0 / synchronizer.size if average else 1.0
+        # Gradients become ready from the last layer to the first. A bucket whose gradients lie in
+        # this order is not packed.
+        self._watched = [
+            _WatchedParameter(
+                name, parameter,
+                synchronizer.persistent(f"gradient.{name}", tuple(parameter.shape),
+                                        _type_name(parameter), postscale=scale),
+                self._place_of(parameter) if placed else None)
+            for name, parameter in reversed(parameters)]
         self._hooks: List[Any] = []
-        for name, parameter in self._parameters:
-            self._watch(name, parameter)
-        synchronizer.close_before(self.close)
+        for watched in self._watched:
+            self._watch(watched)
+        weakref.finalize(self, let_go_of_all, [watched.allreduce for watched in self._watched])
+        synchronizer.close_before(self._detach)
+
+    def _place_of(self, parameter: torch.nn.Parameter) -> torch.Tensor:
+        memory = self._synchronizer.place(parameter.numel() * parameter.element_size())
+        return torch.from_numpy(memory).view(parameter.dtype).view(parameter.shape)
 
     @staticmethod
     def bytes_to_place(model: torch.nn.Module) -> int:
@@ -330,16 +397,17 @@ class GradientSync:
         return sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
                    for parameter in model.parameters() if parameter.requires_grad)
 
-    def _watch(self, name: str, parameter: torch.nn.Parameter) -> None:
+    def _watch(self, watched: _WatchedParameter) -> None:
         # The autograd node that adds to .grad calls its hooks afterwards. The node exists as long
         # as there is a reference to it, so _hooks keeps one.
+        parameter = watched.parameter
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        hook = node.register_hook(lambda *_unused: self._on_gradient(name, parameter))
+        hook = node.register_hook(lambda *_unused: self._on_gradient(watched))
         self._hooks.append((node, hook))
 
-    def _on_gradient(self, name: str, parameter: torch.nn.Parameter) -> None:
+    def _on_gradient(self, watched: _WatchedParameter) -> None:
         if not self._is_off:
-            self._submit(name, parameter)
+            self._submit(watched)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -356,20 +424,18 @@ class GradientSync:
         finally:
             self._is_off = before
 
-    def _submit(self, name: str, parameter: torch.nn.Parameter) -> None:
-        if name in self._pending:
-            raise InvalidStateError(f"{name} got a second gradient: call synchronize() in between")
-        with torch.no_grad():
-            gradient = parameter.grad
-            if gradient is None:
-                gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-            _check_reducible(f"the gradient of {name}", gradient)
-            place = self._places.get(name)
-            if place is not None and gradient.data_ptr() != place.data_ptr():
-                gradient = place.copy_(gradient)
-            parameter.grad = gradient = gradient.contiguous()
-        self._pending[name] = self._submit_tensor(f"gradient.{name}", gradient,
-                                                  postscale=self._scale)
+    # The helper thread can begin only when this returns, so each line counts.
+    def _submit(self, watched: _WatchedParameter) -> None:
+        if watched.name in self._pending:
+            raise InvalidStateError(
+                f"{watched.name} got a second gradient: call synchronize() in between")
+        gradient = watched.parameter.grad
+        if not watched.can_take(gradient):
+            gradient = watched.prepare()
+        allreduce = watched.allreduce
+        allreduce.set_values(gradient.data_ptr(), gradient)
+        allreduce.submit()
+        self._pending[watched.name] = allreduce
 
     def _submit_tensor(self, name: str, tensor: torch.Tensor, **fields: Any) -> Operation:
         _check_reducible(name, tensor)
@@ -380,12 +446,14 @@ class GradientSync:
 
     def synchronize(self) -> None:
         """Waits until every gradient is the sum, or mean, of all ranks."""
-        for name, parameter in self._parameters:
-            if name not in self._pending:
-                self._submit(name, parameter)
-        pending, self._pending = self._pending, {}
-        for operation in pending.values():
-            operation.wait()
+        if len(self._pending) < len(self._watched):
+            for watched in self._watched:
+                if watched.name not in self._pending:
+                    self._submit(watched)
+        pending, self._pending = list(self._pending.values()), {}
+        wait_all(pending)
+        for allreduce in pending:
+            allreduce.keeps = None  # .grad may be dropped from now on
 
     def broadcast_parameters(self, root: int = 0) -> None:
         """Copies all parameters and buffers of rank `root` to all ranks. ValueError names the first
@@ -405,14 +473,35 @@ class GradientSync:
                 if sent is not values:
                     values.copy_(sent)
 
+    @property
+    def synchronizer(self) -> Synchronizer:
+        """The synchronizer that reduces the gradients."""
+        return self._synchronizer
+
+    def __enter__(self) -> "GradientSync":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._is_owner:
+            self._synchronizer.__exit__(*error)
+        else:
+            self.close()
+
     def close(self) -> None:
-        """Detaches from the model and copies placed gradients to other memory. The synchronizer
-        calls it when it is closed."""
+        """Detaches from the model, copies placed gradients to other memory, and closes a
+        synchronizer that GradientSync has made. A given synchronizer calls it when it is closed."""
+        if self._is_owner:
+            self._synchronizer.close()  # calls _detach
+        else:
+            self._detach()
+
+    def _detach(self) -> None:
         for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
         self._pending.clear()
-        for name, parameter in self._parameters:
-            if name in self._places and parameter.grad is not None:
-                parameter.grad = parameter.grad.clone()
-        self._places.clear()
+        for watched in self._watched:
+            watched.allreduce.let_go()
+            if watched.place is not None and watched.parameter.grad is not None:
+                watched.parameter.grad = watched.parameter.grad.clone()
+            watched.place = None
