@@ -14,14 +14,15 @@ import argparse
 import json
 import os
 import pathlib
-import signal
-import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DDP = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
 SKIPPED = 77
-SLOTS_MIN = 16
 VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod:cycle,lmdbio:cache:cycle,lmdbio:cache:gs,"
             "lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
 # Options of sync_bench that ddp_gloo.py has, too.
@@ -29,55 +30,12 @@ SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", 
                   "neighbour-limit", "seed")
 
 
-class Failure(Exception):
-    """One line for the user."""
-
-
-def mpi_environment():
-    """Without what the caller may have told Open MPI of waiting and placing."""
-    kept = {name: value for name, value in os.environ.items()
-            if not (name.startswith("OMPI_MCA_") and ("yield" in name or "rmaps" in name))}
-    settings = {
-        "OMPI_MCA_btl": "self,vader",
-        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-        "OMPI_MCA_hwloc_base_binding_policy": "none",
-    }
-    if os.geteuid() == 0:
-        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return settings | kept
-
-
-def heed_signals():
-    """Who is told to end ends by an exception, so that the command under way is ended, too."""
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
-
-
-def run(words, environment, seconds_max):
-    """Runs a command in a session of its own, ends all of it if it takes too long or we are
-    interrupted. Returns its exit code and output."""
-    process = subprocess.Popen([str(word) for word in words], env=environment, text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        output, _ = process.communicate(timeout=seconds_max)
-    except BaseException as failure:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(failure, subprocess.TimeoutExpired):
-            raise Failure(f"{words[0]} took longer than {seconds_max} s") from failure
-        raise
-    return process.returncode, output
-
-
 def run_cell(options, rest, ranks, wait):
     """One run of sync_bench. A variant that could not be made is in its table; no other failure is
     forgiven."""
     saved = options.out / f"cell-{ranks}-{wait}.json"
     saved.unlink(missing_ok=True)
-    words = [options.mpirun, "--host", f"localhost:{max(SLOTS_MIN, ranks)}",
-             "--mca", "mpi_yield_when_idle", "1" if wait == "yield" else "0",
-             "-n", ranks, options.build / "bin" / "sync_bench",
+    words = [*mpirun_words(options.mpirun, ranks, wait), options.build / "bin" / "sync_bench",
              "--network", options.networks, "--variants", options.variants,
              "--baseline", options.baseline, "--save", saved, *rest]
     print(f"# {ranks} ranks, {wait}", file=sys.stderr, flush=True)

@@ -1,0 +1,59 @@
+"""Jobs of several ranks for the drivers of benchmarks: MPI's environment, one command, its end."""
+
+import os
+import signal
+import subprocess
+import sys
+
+SLOTS_MIN = 16
+
+
+class Failure(Exception):
+    """One line for the user."""
+
+
+def mpi_environment():
+    """Returns the environment without the caller's settings of Open MPI's waiting and placing."""
+    kept = {name: value for name, value in os.environ.items()
+            if not (name.startswith("OMPI_MCA_") and ("yield" in name or "rmaps" in name))}
+    settings = {
+        "OMPI_MCA_btl": "self,vader",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+    }
+    if os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return settings | kept
+
+
+def mpirun_words(mpirun, ranks, wait):
+    """Returns the words before a command of `ranks` ranks whose MPI waits by "spin" or "yield".
+
+    Slots enough are declared, because with --oversubscribe MPI yields whatever it is told.
+    """
+    return [mpirun, "--host", f"localhost:{max(SLOTS_MIN, ranks)}",
+            "--mca", "mpi_yield_when_idle", "1" if wait == "yield" else "0", "-n", ranks]
+
+
+def heed_signals():
+    """Turns signals that end the driver into an exception, so that the command under way is ended,
+    too."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, lambda caught, _: sys.exit(128 + caught))
+
+
+def run(words, environment, seconds_max):
+    """Runs a command in a session of its own, and ends all of it if it takes too long or the driver
+    is interrupted. Returns its exit code and output."""
+    process = subprocess.Popen([str(word) for word in words], env=environment, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=seconds_max)
+    except BaseException as failure:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(failure, subprocess.TimeoutExpired):
+            raise Failure(f"{words[0]} took longer than {seconds_max} s") from failure
+        raise
+    return process.returncode, output

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Trains real PyTorch models with several ways to synchronise gradients, and compares the time that
+each adds to an iteration.
+
+    bench/train/run_training.py [--models mlp,resnet,transformer] [--ranks 2,4,8]
+                                [--waits spin,yield] [--variants none,horovod,ddp,lmdbio]
+                                [--repetitions 5] [--out build/training] ...
+
+README.md describes models, variants and columns. Tables go to standard output and OUT/training.md,
+all times of all runs to OUT/training.json.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "train_rank.py"
+HOROVOD_PYTHON = ROOT / "build" / "horovod" / "bin" / "python"
+SYSTEM_PYTHON = pathlib.Path("/usr/bin/python3")
+PEERS = ("horovod", "ddp")  # the exposed time is compared with theirs
+LOSS_TOLERANCE = 1e-3  # relative; sums of other orders differ in their last bits
+RESAMPLES = 2000
+PARTS = ("forward", "backward", "synchronize", "step")  # of an iteration, as train_rank.py has them
+
+
+def python_for(variant):
+    """Returns the Python that runs a variant: the one that has Horovod for all, if there is one,
+    so that all variants run the same PyTorch."""
+    if HOROVOD_PYTHON.exists():
+        return HOROVOD_PYTHON
+    if variant.startswith("horovod"):
+        raise Failure("absent: build/horovod does not exist; run scripts/setup --horovod")
+    return SYSTEM_PYTHON if SYSTEM_PYTHON.exists() else pathlib.Path(sys.executable)
+
+
+def check_variant(variant):
+    kind = variant.partition(":")[0].partition("+")[0]
+    if kind not in ("none", "lmdbio", *PEERS):
+        raise Failure(f"variant '{variant}' is unknown; expected none, horovod, ddp[+view] or "
+                      "lmdbio[+copy][:OPTION=VALUE,...]")
+
+
+def why_absent(variant):
+    """Returns "" or the reason why this machine lacks a variant."""
+    try:
+        python = python_for(variant)
+    except Failure as failure:
+        return str(failure).removeprefix("absent: ")
+    for module in ("torch", "mpi4py"):
+        code, _ = run([python, "-c", f"import {module}"], os.environ, 120)
+        if code != 0:
+            return f"{python} has no {module}; run scripts/setup --bench"
+    return ""
+
+
+def run_once(options, model, ranks, wait, variant):
+    """Returns the outcome of one run: the times of its iterations as the slowest rank saw them, the
+    mean loss of each iteration, and figures of its ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved = pathlib.Path(folder) / "run.json"
+        words = [*mpirun_words(options.mpirun, ranks, wait), python_for(variant), "-B",
+                 RANK_PROGRAM, "--model", model, "--depth", options.depth, "--variant", variant,
+                 "--warmup", options.warmup, "--iterations", options.iterations,
+                 *(["--set-to-none"] if options.set_to_none else []),
+                 "--meeting", pathlib.Path(folder) / "meeting", "--save", saved]
+        environment = mpi_environment() | {
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            "LMDBIO_LIBRARY": str(options.build / "lib" / "liblmdbio.so"),
+            "LMDBIO_MPI_LIBRARY": str(options.build / "lib" / "liblmdbio_mpi.so")}
+        code, output = run(words, environment, options.run_seconds_max)
+        if code != 0 or not saved.exists():
+            raise Failure(f"{model}, {ranks} ranks, {wait}, {variant} ended with {code}:\n{output}")
+        told = json.loads(saved.read_text(encoding="utf-8"))
+    per_rank = told["ranks"]
+    return dict(
+        variant=variant,
+        times_ms=[max(map(sum, ranks)) for ranks in zip(*(r["times"] for r in per_rank))],
+        parts_ms=[statistics.median(times[part] for r in per_rank for times in r["times"])
+                  for part in range(len(PARTS))],
+        losses=[statistics.fmean(losses) for losses in zip(*(r["losses"] for r in per_rank))],
+        helper_share=max(r["helper_share"] for r in per_rank),
+        weights_differ=told["weights_differ"], description=told["description"],
+        tensors=told["tensors"], gradient_bytes=told["gradient_bytes"], torch=told["torch"])
+
+
+def run_cell(options, model, ranks, wait):
+    """Runs all variants of a cell `repetitions` times, in a random order each time."""
+    chance, runs = random.Random(f"{options.seed} {model} {ranks} {wait}"), []
+    for repetition in range(options.repetitions):
+        order = list(options.present)
+        chance.shuffle(order)
+        for variant in order:
+            print(f"# {model}, {ranks} ranks, {wait}: {variant} ({repetition + 1})",
+                  file=sys.stderr, flush=True)
+            runs.append(run_once(options, model, ranks, wait, variant) | dict(
+                repetition=repetition))
+    check_losses(runs, f"{model}, {ranks} ranks, {wait}")
+    return dict(model=model, ranks=ranks, wait=wait, runs=runs)
+
+
+def check_losses(runs, where):
+    """All ways to average gradients train the same model."""
+    synchronised = [one for one in runs if one["variant"] != "none"]
+    if not synchronised:
+        return
+    expected = synchronised[0]
+    for one in synchronised:
+        if one["weights_differ"] > 0:
+            raise Failure(f"{where}: the weights of the ranks differ by {one['weights_differ']} "
+                          f"with {one['variant']}")
+        for i, (found, wanted) in enumerate(zip(one["losses"], expected["losses"])):
+            if abs(found - wanted) > LOSS_TOLERANCE * max(1.0, abs(wanted)):
+                raise Failure(f"{where}: iteration {i} has the loss {found} with "
+                              f"{one['variant']} and {wanted} with {expected['variant']}")
+
+
+def medians(cell, variant):
+    """Returns the median iteration in ms of each run of a variant, by repetition."""
+    return [statistics.median(one["times_ms"]) for one in cell["runs"] if one["variant"] == variant]
+
+
+def ratio_interval(numerators, denominators, floors):
+    """Returns the 2.5 % and 97.5 % quantiles of (numerator - floor) / (denominator - floor) over
+    resampled runs, or None if a denominator may be 0."""
+    chance, ratios = random.Random(1), []
+    for _ in range(RESAMPLES):
+        draws = [statistics.median(chance.choices(values, k=len(values)))
+                 for values in (numerators, denominators, floors)]
+        if draws[1] <= draws[2]:
+            return None
+        ratios.append((draws[0] - draws[2]) / (draws[1] - draws[2]))
+    ratios.sort()
+    return ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES)]
+
+
+def ratio_text(cell, variant, peer):
+    own, others, floor = (medians(cell, name) for name in (variant, peer, "none"))
+    if not others or not floor or variant in ("none", peer):
+        return "-"
+    added = statistics.median(others) - statistics.median(floor)
+    if added <= 0:
+        return f"{peer} adds nothing"
+    ratio = (statistics.median(own) - statistics.median(floor)) / added
+    interval = ratio_interval(own, others, floor)
+    return f"{ratio:.2f}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+
+
+def summarise(cell, variants):
+    floor = medians(cell, "none")
+    rows = []
+    for variant in variants:
+        times = medians(cell, variant)
+        own = [one for one in cell["runs"] if one["variant"] == variant]
+        row = dict(variant=variant, p50_ms=statistics.median(times), least_ms=min(times),
+                   most_ms=max(times),
+                   parts_ms=[statistics.median(parts) for parts in
+                             zip(*(one["parts_ms"] for one in own))],
+                   helper_share=statistics.median(one["helper_share"] for one in own))
+        if floor:
+            row["exposed_ms"] = row["p50_ms"] - statistics.median(floor)
+        rows.append(row)
+    return rows
+
+
+def cell_lines(cell, variants):
+    first = cell["runs"][0]
+    peers = [peer for peer in PEERS if peer in variants]
+    lines = [f"### {cell['model']}, {cell['ranks']} ranks, MPI: {cell['wait']}", "",
+             f"{first['tensors']} tensors, {first['gradient_bytes'] / 1e6:.1f} MB of gradients", "",
+             "| variant | iteration ms (runs) | exposed ms | " + " | ".join(PARTS)
+             + " | other threads, % of a core |" + "".join(f" exposed, of {peer} |"
+                                                           for peer in peers),
+             "|---|---|---|---|" + "---|" * (len(PARTS) + len(peers))]
+    for row in summarise(cell, variants):
+        exposed = f"{row['exposed_ms']:.1f}" if "exposed_ms" in row else "-"
+        lines.append(
+            f"| `{row['variant']}` | {row['p50_ms']:.1f} ({row['least_ms']:.1f} to "
+            f"{row['most_ms']:.1f}) | {exposed} | "
+            + " | ".join(f"{ms:.1f}" for ms in row["parts_ms"])
+            + f" | {100 * row['helper_share']:.0f} |"
+            + "".join(f" {ratio_text(cell, row['variant'], peer)} |" for peer in peers))
+    return lines + [""]
+
+
+def text_list(text):
+    return [word for word in text.split(",") if word]
+
+
+def variant_list(text):
+    """Splits at commas that begin a variant: options of a variant contain commas, too."""
+    variants = []
+    for word in text_list(text):
+        if "=" in word and ":" not in word and variants:
+            variants[-1] += "," + word
+        else:
+            variants.append(word)
+    return variants
+
+
+def number_list(text):
+    numbers = [int(word) for word in text_list(text)]
+    if not numbers or min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is invalid; expected numbers from 1 on")
+    return numbers
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=text_list, default="mlp,resnet,transformer")
+    parser.add_argument("--depth", type=int, default=32, help="layers of resnet: 6 n + 2")
+    parser.add_argument("--ranks", type=number_list, default="2,4,8")
+    parser.add_argument("--waits", type=text_list, default="spin,yield")
+    parser.add_argument("--variants", type=variant_list, default="none,horovod,ddp,lmdbio")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--warmup", type=int, default=8, help="iterations before the measured ones")
+    parser.add_argument("--iterations", type=int, default=24)
+    parser.add_argument("--set-to-none", action="store_true",
+                        help="drop gradients between iterations, as PyTorch 2 does by default")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of the runs")
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "training")
+    parser.add_argument("--run-seconds-max", type=float, default=300,
+                        help="a run that takes longer is ended, and with it the benchmark")
+    options = parser.parse_args()
+    for wait in options.waits:
+        if wait not in ("spin", "yield"):
+            parser.error(f"--waits: '{wait}' is unknown; expected spin or yield")
+    for name in ("repetitions", "iterations"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)} is out of range; expected 1 or more")
+    options.build, options.out = options.build.resolve(), options.out.resolve()
+    return options
+
+
+def main():
+    heed_signals()
+    options = parse_options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    lines, cells = [], []
+    try:
+        for variant in options.variants:
+            check_variant(variant)
+        absent = {variant: why_absent(variant) for variant in options.variants}
+        options.present = [variant for variant in options.variants if not absent[variant]]
+        for variant, why in absent.items():
+            if why:
+                lines += [f"`{variant}` is absent: {why}", ""]
+        if not options.present:
+            raise Failure("no variant can be run: " + "; ".join(sorted(set(absent.values()))))
+        for model in options.models:
+            for ranks in options.ranks:
+                for wait in options.waits:
+                    cells.append(run_cell(options, model, ranks, wait))
+                    lines += cell_lines(cells[-1], options.present)
+    except Failure as failure:
+        sys.exit(f"run_training.py: {failure}")
+    lines += [f"PyTorch {cells[0]['runs'][0]['torch']}, one computing thread a rank, "
+              f"{os.cpu_count()} cores; {options.repetitions} runs of {options.iterations} "
+              f"iterations each, {time.strftime('%Y-%m-%d')}. Each time is the median of a run's "
+              "iterations, each as the slowest rank saw it; then the median of the runs. The "
+              f"losses of all variants agree within {LOSS_TOLERANCE:g}, the weights of the ranks "
+              "to the bit."]
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    (options.out / "training.md").write_text(text, encoding="utf-8")
+    (options.out / "training.json").write_text(
+        json.dumps(dict(absent=absent, cells=cells), indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

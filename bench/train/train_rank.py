@@ -1,0 +1,182 @@
+"""What one rank of run_training.py does: it trains a model with one way to synchronise gradients.
+
+mpirun starts it. Rank 0 writes the times and losses of all ranks to --save.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import sys
+import time
+
+import torch
+from mpi4py import MPI
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lmdbio" / "api" / "python"))
+
+from models import MODELS, Training  # noqa: E402
+
+
+class Alone:
+    """Computing only: every rank trains for itself."""
+
+    def __init__(self, training, optimizer):
+        self.model, self.optimizer = training.model, optimizer
+
+    def finish_gradients(self):
+        """After the backward pass, before the optimiser's step."""
+
+    def description(self):
+        return []
+
+
+class WithHorovod(Alone):
+    """Horovod's DistributedOptimizer; its step waits for the gradients."""
+
+    def __init__(self, training, optimizer, stack):
+        import horovod.torch as hvd
+        hvd.init()
+        stack.callback(hvd.shutdown)
+        hvd.broadcast_parameters(training.model.state_dict(), root_rank=0)
+        super().__init__(training, hvd.DistributedOptimizer(
+            optimizer, named_parameters=training.model.named_parameters()))
+
+
+class WithDdp(Alone):
+    """PyTorch's DistributedDataParallel over Gloo. Buffers are not broadcast, as nobody else does.
+    """
+
+    def __init__(self, training, optimizer, stack, meeting, has_views):
+        import torch.distributed
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{meeting}", rank=MPI.COMM_WORLD.rank,
+            world_size=MPI.COMM_WORLD.size)
+        stack.callback(torch.distributed.destroy_process_group)
+        super().__init__(training, optimizer)
+        self.model = torch.nn.parallel.DistributedDataParallel(
+            training.model, broadcast_buffers=False, gradient_as_bucket_view=has_views)
+
+
+class WithLmdbio(Alone):
+    """lmdbio.torch.GradientSync."""
+
+    def __init__(self, training, optimizer, stack, options):
+        import lmdbio.torch
+        super().__init__(training, optimizer)
+        self.gradients = stack.enter_context(
+            lmdbio.torch.GradientSync(training.model, MPI.COMM_WORLD, **options))
+        self.gradients.broadcast_parameters()
+
+    def finish_gradients(self):
+        self.gradients.synchronize()
+
+    def description(self):
+        return self.gradients.synchronizer.describe().splitlines()
+
+
+def option_value(text):
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def make_variant(name, training, optimizer, stack, meeting):
+    """Returns the way to synchronise that `name` describes, see README.md."""
+    kind, _, options = name.partition(":")
+    kind, plus, extra = kind.partition("+")
+    if kind == "none":
+        return Alone(training, optimizer)
+    if kind == "horovod":
+        return WithHorovod(training, optimizer, stack)
+    if kind == "ddp":
+        return WithDdp(training, optimizer, stack, meeting, extra == "view")
+    pairs = (pair.partition("=") for pair in options.split(",") if pair)
+    return WithLmdbio(training, optimizer, stack,
+                      {key: option_value(value) for key, _, value in pairs}
+                      | ({"placed": False} if extra == "copy" else {}))
+
+
+def own_threads_seconds():
+    """Returns the processor time of each thread but the calling one, in seconds."""
+    seconds = 0.0
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        if int(task.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            seconds += int((task / "schedstat").read_text(encoding="ascii").split()[0]) * 1e-9
+    return seconds
+
+
+def train(variant, training, count, first, drops_gradients):
+    """Trains `count` iterations. Returns the times of their parts in ms, and their losses."""
+    times, losses = [], []
+    for iteration in range(first, first + count):
+        marks = [time.perf_counter()]
+        training.model.zero_grad(set_to_none=drops_gradients)
+        loss = training.loss(variant.model, iteration)
+        marks.append(time.perf_counter())
+        loss.backward()
+        marks.append(time.perf_counter())
+        variant.finish_gradients()
+        marks.append(time.perf_counter())
+        variant.optimizer.step()
+        marks.append(time.perf_counter())
+        times.append([(end - begin) * 1e3 for begin, end in zip(marks, marks[1:])])
+        losses.append(float(loss.detach()))
+    return times, losses
+
+
+def weights_differ(training):
+    """Returns the largest difference between a weight of a rank and of rank 0."""
+    largest = 0.0
+    for parameter in training.model.parameters():
+        mine = parameter.detach().numpy()
+        first = MPI.COMM_WORLD.bcast(mine if MPI.COMM_WORLD.rank == 0 else None)
+        largest = max(largest, float(abs(mine - first).max()))
+    return max(MPI.COMM_WORLD.allgather(largest))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--depth", type=int, default=32)
+    parser.add_argument("--variant", required=True)
+    parser.add_argument("--warmup", type=int, default=8)
+    parser.add_argument("--iterations", type=int, default=24)
+    parser.add_argument("--set-to-none", action="store_true",
+                        help="drop gradients between iterations, as PyTorch 2 does by default")
+    parser.add_argument("--meeting", help="a file that does not exist, for DDP")
+    parser.add_argument("--save", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    job = MPI.COMM_WORLD
+    training = Training(options.model, options.depth, job.rank)
+    optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01, momentum=0.9)
+    with contextlib.ExitStack() as stack:
+        variant = make_variant(options.variant, training, optimizer, stack, options.meeting)
+        _, first_losses = train(variant, training, options.warmup, 0, options.set_to_none)
+        threads, usage = own_threads_seconds(), resource.getrusage(resource.RUSAGE_SELF)
+        start = time.perf_counter()
+        times, losses = train(variant, training, options.iterations, options.warmup,
+                              options.set_to_none)
+        wall = time.perf_counter() - start
+        threads = own_threads_seconds() - threads
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
+        description = variant.description()
+    difference = weights_differ(training)
+    told = dict(times=times, losses=first_losses + losses, wall_s=wall, helper_share=threads / wall,
+                cpu_share=cpu / wall)
+    ranks = job.gather(told)
+    if job.rank == 0:
+        parameters = list(training.model.parameters())
+        options.save.write_text(json.dumps(dict(
+            variant=options.variant, model=options.model, ranks=ranks, description=description,
+            weights_differ=difference, tensors=len(parameters), torch=torch.__version__,
+            gradient_bytes=sum(4 * parameter.numel() for parameter in parameters))) + "\n",
+            encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
