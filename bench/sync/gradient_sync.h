@@ -74,9 +74,10 @@ struct SyncContext {
 //   mpi           MPI_Allreduce for each tensor after the backward pass
 //   mpi-fused     one MPI_Allreduce of everything after the backward pass
 //   gloo          Gloo's ring allreduce for each full bucket, in a thread of its own
-//   lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]
-//                 the Synchronizer; "graph" is "topo" with the network's graph. TRANSPORT is of
-//                 control messages: "mpi", MPI's blocking calls, or "own"
+//   lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]
+//                 the Synchronizer; "graph" is "topo" with the network's graph. ADDITION is
+//                 "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS" or "gs=CYCLES". TRANSPORT
+//                 is of control messages: "mpi", MPI's blocking calls, or "own"
 struct Variant {
   std::string name;
   bool has_helper = false;  // a thread that may disturb computing

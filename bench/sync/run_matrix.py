@@ -23,8 +23,8 @@ from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DDP = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
 SKIPPED = 77
-VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod:cycle,lmdbio:cache:cycle,lmdbio:cache:gs,"
-            "lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
+VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod+bucket=64M:cycle,lmdbio:cache:cycle,"
+            "lmdbio:cache:gs,lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
 # Options of sync_bench that ddp_gloo.py has, too.
 SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", "run-seconds",
                   "neighbour-limit", "seed")
@@ -158,7 +158,7 @@ def parse_options():
     parser.add_argument("--networks", default="resnet50",
                         help="names of networks, separated by commas, or all")
     parser.add_argument("--variants", default=VARIANTS)
-    parser.add_argument("--baseline", default="lmdbio:horovod:cycle")
+    parser.add_argument("--baseline", default="lmdbio:horovod+bucket=64M:cycle")
     parser.add_argument("--no-ddp", action="store_true", help="do not measure PyTorch")
     parser.add_argument("--cell-seconds", type=float, default=3600,
                         help="time limit of one cell in seconds")

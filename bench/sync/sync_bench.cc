@@ -64,7 +64,7 @@ void Describe(po::options_description_easy_init option) {
          "names of networks, separated by commas, or all");
   option("variants", po::value<std::string>()->default_value("none,mpi,mpi-fused"),
          "variants, separated by commas: none, mpi, mpi-fused, gloo, "
-         "lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR graph "
+         "lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR graph "
          "is topo with the graph of the network");
   option("baseline", po::value<std::string>()->default_value("mpi"),
          "variant that the ratios refer to");

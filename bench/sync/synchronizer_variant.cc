@@ -1,5 +1,6 @@
 // Gradients through lmdbio's Synchronizer.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -26,38 +27,76 @@ struct VariantChoice {
   bool has_graph = false;
   bool is_traced = false;
   bool is_placed = false;  // gradients lie in memory of the synchronizer
+  std::optional<std::chrono::microseconds> cycle_time;  // in place of the setting of all variants
+  std::optional<uint32_t> gs_cycles;                    // the same
   bool is_transport_mpi = false;
   bool blocks_in_mpi = false;  // MPI's blocking collectives, as the systems of the papers have
 };
 
-bool TakeSuffix(std::string& word, std::string_view suffix) {
-  if (!word.ends_with(suffix)) return false;
-  word.resize(word.size() - suffix.size());
-  return true;
+std::vector<std::string> Split(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(separator, start), text.size());
+    words.emplace_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return words;
+}
+
+// A number with "K" or "M" behind it, or without.
+std::optional<uint64_t> ParseBytes(const std::string& text) {
+  char* end = nullptr;
+  const uint64_t number = std::strtoull(text.c_str(), &end, 10);
+  const std::string_view unit = end;
+  if (end == text.c_str() || number == 0) return std::nullopt;
+  if (unit.empty()) return number;
+  if (unit == "K") return number << 10;
+  if (unit == "M") return number << 20;
+  return std::nullopt;
+}
+
+// An addition to the name of the coordinator, without its '+'.
+Status AddTo(VariantChoice& choice, std::string_view name, const std::string& addition) {
+  const size_t sign = std::min(addition.find('='), addition.size());
+  const std::string key = addition.substr(0, sign);
+  const auto number = ParseBytes(addition.substr(std::min(sign + 1, addition.size())));
+  if (addition == "trace") {
+    choice.is_traced = true;
+  } else if (addition == "place") {
+    choice.is_placed = true;
+  } else if (key == "bucket" && number) {
+    choice.options.bucket_bytes = *number;
+  } else if (key == "cycle" && number) {
+    choice.cycle_time = std::chrono::microseconds(*number);
+  } else if (key == "gs" && number) {
+    choice.gs_cycles = static_cast<uint32_t>(*number);
+  } else {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: '+{}' is unknown; expected +trace, +place, +bucket=BYTES, with K or "
+                    "M behind the bytes or without, +cycle=MICROSECONDS or +gs=CYCLES",
+                    name, addition));
+  }
+  return {};
 }
 
 Result<VariantChoice> ParseChoice(std::string_view name) {
-  std::vector<std::string> words;
-  for (size_t start = 0; start <= name.size();) {
-    const size_t end = std::min(name.find(':', start), name.size());
-    words.emplace_back(name.substr(start, end - start));
-    start = end + 1;
-  }
+  const std::vector<std::string> words = Split(name, ':');
   if (words.size() < 2 || words.size() > 5) {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format(
-            "{}: expected lmdbio:COORDINATOR[+trace][+place][:PACING[:COLLECTIVE[:TRANSPORT]]]",
+            "{}: expected lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]",
             name));
   }
   VariantChoice choice;
-  // From the end of the word: "+place" is the last suffix.
-  choice.is_placed = TakeSuffix(words[1], "+place");
-  choice.is_traced = TakeSuffix(words[1], "+trace");
-  choice.has_graph = words[1] == "graph";
-  choice.options.coordinator = choice.has_graph ? "topo" : words[1];
+  const std::vector<std::string> parts = Split(words[1], '+');
+  const std::string& coordinator = parts.front();
+  for (size_t i = 1; i < parts.size(); ++i) LMDBIO_TRY_VOID(AddTo(choice, name, parts[i]));
+  choice.has_graph = coordinator == "graph";
+  choice.options.coordinator = choice.has_graph ? "topo" : coordinator;
   // The default is the pacing for which the coordinator was designed.
-  choice.options.pacing = words[1] == "horovod" ? "cycle" : "event";
+  choice.options.pacing = coordinator == "horovod" ? "cycle" : "event";
   if (words.size() > 2) choice.options.pacing = words[2];
   if (words.size() > 3) {
     choice.blocks_in_mpi = words[3] == "mpi-blocking";
@@ -214,10 +253,12 @@ Status CheckSynchronizerName(std::string_view name) {
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
                                                            const SyncContext& context) {
   LMDBIO_TRY(VariantChoice choice, ParseChoice(name));
-  choice.options.cycle_time = context.settings.cycle_time;
+  choice.options.cycle_time = choice.cycle_time.value_or(context.settings.cycle_time);
   choice.options.fusion_threshold_bytes = context.settings.fusion_bytes;
-  choice.options.bucket_bytes = context.settings.bucket_bytes;
-  choice.options.gs_cycles = context.settings.gs_cycles;
+  if (choice.options.bucket_bytes == 0) {
+    choice.options.bucket_bytes = context.settings.bucket_bytes;
+  }
+  choice.options.gs_cycles = choice.gs_cycles.value_or(context.settings.gs_cycles);
   if (choice.is_placed) {
     for (const GradientTensor& tensor : context.network.tensors) {
       choice.options.gradient_bytes += PlacedBytes(tensor);

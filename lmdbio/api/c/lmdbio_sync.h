@@ -66,8 +66,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The largest total size of tensors that are reduced in one call. 0: 64 MiB. -1: tensors are
    * never fused. */
   int64_t fusion_threshold_bytes;
-  /* The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB
-   * or more on several. */
+  /* The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB on
+   * one host, 4 MiB or more on several. */
   uint64_t bucket_bytes;
   /* The number of responses in the response cache. 0: 1,024. -1: none. */
   int64_t cache_capacity;

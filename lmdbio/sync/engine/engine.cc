@@ -188,7 +188,9 @@ Status Engine::StepRounds() {
 
 Status Engine::PerformAll(std::vector<Response> responses) {
   if (responses.empty()) return {};
-  responses = Fuse(std::move(responses), {.threshold_bytes = executor_.fusion_bytes()});
+  // As large as the buckets of plans: each call costs the same in a round, and the bytes of a small
+  // one are still in the cache when they are reduced and copied back.
+  responses = Fuse(std::move(responses), agreement_.options().fusion);
   for (const Response& response : responses) {
     const bool is_last = response.tensors.front().name == kLastBarrier && response.error.empty();
     // Set before the program learns that the barrier is done, because it may destroy the engine at

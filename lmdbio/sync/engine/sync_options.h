@@ -45,8 +45,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // --- Plans
   // The number of buckets of a plan, regardless of their bytes. 0: bucket_bytes decides.
   uint32_t num_groups = 0;
-  // The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB or
-  // more on several.
+  // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB on one
+  // host, 4 MiB or more on several.
   uint64_t bucket_bytes = 0;
   // The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it below
   // stall_report_ms, because in a plan no rank knows which rank lacks which tensor. At least 1.

@@ -357,13 +357,13 @@ std::vector<std::string> Synchronizer::Description() const {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("coordinator {}, pacing {}, {} ranks", options.coordinator,
                               options.pacing, impl_->size));
+  const PlanOptions& plan = impl_->engine->plan_options();
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));
-  if (options.coordinator == "topo") {
-    const PlanOptions& plan = impl_->engine->plan_options();
-    lines.push_back(plan.num_groups > 0 ? fmt::format("plans of {} buckets", plan.num_groups)
-                                        : fmt::format("plans of buckets up to {} bytes",
-                                                      plan.fusion.threshold_bytes));
+  lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes,
+                              options.bucket_bytes > 0 ? "as given" : "chosen by the collectives"));
+  if (options.coordinator == "topo" && plan.num_groups > 0) {
+    lines.push_back(fmt::format("plans of {} buckets", plan.num_groups));
   }
   const std::string collectives = impl_->collectives->Description();
   for (size_t begin = 0; begin < collectives.size();) {

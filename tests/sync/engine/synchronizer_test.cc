@@ -485,6 +485,39 @@ TEST_CASE("An average and scales, alone and fused", "[sync]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A round fuses tensors up to the size of a bucket", "[sync]") {
+  constexpr size_t kCount = 100;  // 448 bytes of a bucket
+  static constexpr uint64_t kBucketBytes = 1024;
+  SyncJob job;
+  job.ranks.rank_count = 2;
+  job.options.coordinator = GENERATE("horovod", "cache", "hierarchical");
+  job.options.bucket_bytes = GENERATE(uint64_t{0}, uint64_t{kBucketBytes});
+  // All tensors are submitted before the first round begins.
+  job.options.pacing = "cycle";
+  job.options.cycle_time = std::chrono::milliseconds(200);
+  job.Run([&](Synchronizer& synchronizer) {
+    std::vector<std::vector<float>> values(8);
+    std::vector<Handle> handles;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = GradientOf(synchronizer.rank(), static_cast<int>(i), 0, kCount);
+      auto handle = synchronizer.Submit(
+          AllReduceOf(fmt::format("t{}", i), values[i].data(), values[i].data(), int64_t{kCount}));
+      if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());
+      handles.push_back(std::move(*handle));
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Status done = handles[i].Wait();
+      if (!done) return job.wrong.Add(synchronizer.rank(), done.error().message());
+      if (values[i] == SumOf(2, static_cast<int>(i), 0, kCount)) continue;
+      job.wrong.Add(synchronizer.rank(), fmt::format("the sum of t{} is wrong", i));
+    }
+    const uint64_t most = synchronizer.counters().collective_bytes_max;
+    if ((most <= kBucketBytes) == (job.options.bucket_bytes > 0)) return;
+    job.wrong.Add(synchronizer.rank(), fmt::format("a call of {} bytes", most));
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 // Values of which no sum and no third is exact.
 float InexactAt(int rank, size_t i) {
   return 1.0F / static_cast<float>(i + 1) * static_cast<float>(rank * 37 % 11 + 1);

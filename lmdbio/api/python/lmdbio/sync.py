@@ -243,8 +243,8 @@ class Synchronizer:
         Plans:
         num_groups           The number of buckets of a plan, regardless of their bytes. 0:
                              bucket_bytes decides.
-        bucket_bytes         The size of a bucket of a plan, at most fusion_threshold_bytes. 0: 1
-                             MiB on one host, 4 MiB or more on several.
+        bucket_bytes         The size of a bucket, in plans and in rounds, at most
+                             fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB or more on several.
         plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer
                              than this. Keep it below stall_report_ms, because in a plan no rank
                              knows which rank lacks which tensor.
