@@ -21,7 +21,6 @@ import torch.distributed
 from torch.utils.data import DataLoader
 
 import lmdbio
-import lmdbio.sync
 import lmdbio.torch
 
 PIXELS = 64
@@ -103,8 +102,8 @@ class LmdbioRanks:
     def __init__(self, network):
         from mpi4py import MPI
 
-        self._sync = lmdbio.sync.Synchronizer(MPI.COMM_WORLD)
-        self._gradients = lmdbio.torch.GradientSync(network, self._sync, average=False)
+        self._gradients = lmdbio.torch.GradientSync(network, MPI.COMM_WORLD, average=False)
+        self._sync = self._gradients.synchronizer
         self.rank, self.count = self._sync.rank, self._sync.size
 
     def sum(self, tensor, name="sum"):
@@ -121,7 +120,8 @@ class LmdbioRanks:
         return self
 
     def __exit__(self, *error):
-        self._sync.__exit__(*error)  # after an error it skips the shutdown and informs the others
+        # After an error it skips the shutdown and informs the others.
+        self._gradients.__exit__(*error)
 
 
 def train_epoch(network, optimizer, batches, ranks):

@@ -28,15 +28,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "train_rank.py"
 HOROVOD_PYTHON = ROOT / "build" / "horovod" / "bin" / "python"
 SYSTEM_PYTHON = pathlib.Path("/usr/bin/python3")
+MODELS = ("mlp", "resnet", "transformer")
 PEERS = ("horovod", "ddp")  # the exposed time is compared with theirs
 LOSS_TOLERANCE = 1e-3  # relative; sums of other orders differ in their last bits
 RESAMPLES = 2000
 PARTS = ("forward", "backward", "synchronize", "step")  # of an iteration, as train_rank.py has them
 
 
-def python_for(variant):
+def python_for(options, variant):
     """Returns the Python that runs a variant: the one that has Horovod for all, if there is one,
     so that all variants run the same PyTorch."""
+    if options.python:
+        return options.python
     if HOROVOD_PYTHON.exists():
         return HOROVOD_PYTHON
     if variant.startswith("horovod"):
@@ -46,21 +49,22 @@ def python_for(variant):
 
 def check_variant(variant):
     kind = variant.partition(":")[0].partition("+")[0]
-    if kind not in ("none", "lmdbio", *PEERS):
-        raise Failure(f"variant '{variant}' is unknown; expected none, horovod, ddp[+view] or "
-                      "lmdbio[+copy][:OPTION=VALUE,...]")
+    if kind not in ("none", "barrier", "lmdbio", *PEERS):
+        raise Failure(f"variant '{variant}' is unknown; expected none, barrier, horovod, "
+                      "ddp[+view] or lmdbio[+copy][:OPTION=VALUE,...]")
 
 
-def why_absent(variant):
+def why_absent(options, variant):
     """Returns "" or the reason why this machine lacks a variant."""
     try:
-        python = python_for(variant)
+        python = python_for(options, variant)
     except Failure as failure:
         return str(failure).removeprefix("absent: ")
-    for module in ("torch", "mpi4py"):
+    modules = ["torch", "mpi4py"] + (["horovod"] if variant.startswith("horovod") else [])
+    for module in modules:
         code, _ = run([python, "-c", f"import {module}"], os.environ, 120)
         if code != 0:
-            return f"{python} has no {module}; run scripts/setup --bench"
+            return f"{python} has no {module}; see README.md"
     return ""
 
 
@@ -69,10 +73,11 @@ def run_once(options, model, ranks, wait, variant):
     mean loss of each iteration, and figures of its ranks."""
     with tempfile.TemporaryDirectory() as folder:
         saved = pathlib.Path(folder) / "run.json"
-        words = [*mpirun_words(options.mpirun, ranks, wait), python_for(variant), "-B",
+        words = [*mpirun_words(options.mpirun, ranks, wait), python_for(options, variant), "-B",
                  RANK_PROGRAM, "--model", model, "--depth", options.depth, "--variant", variant,
                  "--warmup", options.warmup, "--iterations", options.iterations,
                  *(["--set-to-none"] if options.set_to_none else []),
+                 *(["--idle"] if options.idle else []),
                  "--meeting", pathlib.Path(folder) / "meeting", "--save", saved]
         environment = mpi_environment() | {
             "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
@@ -105,13 +110,14 @@ def run_cell(options, model, ranks, wait):
                   file=sys.stderr, flush=True)
             runs.append(run_once(options, model, ranks, wait, variant) | dict(
                 repetition=repetition))
-    check_losses(runs, f"{model}, {ranks} ranks, {wait}")
+    if not options.idle:
+        check_losses(runs, f"{model}, {ranks} ranks, {wait}")
     return dict(model=model, ranks=ranks, wait=wait, runs=runs)
 
 
 def check_losses(runs, where):
     """All ways to average gradients train the same model."""
-    synchronised = [one for one in runs if one["variant"] != "none"]
+    synchronised = [one for one in runs if one["variant"] not in ("none", "barrier")]
     if not synchronised:
         return
     expected = synchronised[0]
@@ -227,13 +233,21 @@ def parse_options():
     parser.add_argument("--iterations", type=int, default=24)
     parser.add_argument("--set-to-none", action="store_true",
                         help="drop gradients between iterations, as PyTorch 2 does by default")
+    parser.add_argument("--idle", action="store_true",
+                        help="the variants exist, but get no gradients: the cost of their threads")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the runs")
+    parser.add_argument("--python", type=pathlib.Path,
+                        help="the Python of all variants; default: that of build/horovod, or the "
+                        "system's")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "training")
     parser.add_argument("--run-seconds-max", type=float, default=300,
                         help="a run that takes longer is ended, and with it the benchmark")
     options = parser.parse_args()
+    for model in options.models:
+        if model not in MODELS:
+            parser.error(f"--models: model '{model}' is unknown; expected {', '.join(MODELS)}")
     for wait in options.waits:
         if wait not in ("spin", "yield"):
             parser.error(f"--waits: '{wait}' is unknown; expected spin or yield")
@@ -252,7 +266,7 @@ def main():
     try:
         for variant in options.variants:
             check_variant(variant)
-        absent = {variant: why_absent(variant) for variant in options.variants}
+        absent = {variant: why_absent(options, variant) for variant in options.variants}
         options.present = [variant for variant in options.variants if not absent[variant]]
         for variant, why in absent.items():
             if why:
@@ -269,9 +283,10 @@ def main():
     lines += [f"PyTorch {cells[0]['runs'][0]['torch']}, one computing thread a rank, "
               f"{os.cpu_count()} cores; {options.repetitions} runs of {options.iterations} "
               f"iterations each, {time.strftime('%Y-%m-%d')}. Each time is the median of a run's "
-              "iterations, each as the slowest rank saw it; then the median of the runs. The "
-              f"losses of all variants agree within {LOSS_TOLERANCE:g}, the weights of the ranks "
-              "to the bit."]
+              "iterations, each as the slowest rank saw it; then the median of the runs. "
+              + ("The variants got no gradients." if options.idle else
+                 f"The losses of all variants agree within {LOSS_TOLERANCE:g}, the weights of the "
+                 "ranks to the bit.")]
     text = "\n".join(lines) + "\n"
     print(text, end="")
     (options.out / "training.md").write_text(text, encoding="utf-8")

@@ -33,13 +33,28 @@ class Alone:
         return []
 
 
+class WithBarrier(Alone):
+    """The ranks meet after each backward pass, asleep, and exchange nothing."""
+
+    def __init__(self, training, optimizer, stack):
+        import lmdbio.sync
+        super().__init__(training, optimizer)
+        self.synchronizer = stack.enter_context(lmdbio.sync.Synchronizer(MPI.COMM_WORLD))
+
+    def finish_gradients(self):
+        self.synchronizer.barrier().wait()
+
+
 class WithHorovod(Alone):
     """Horovod's DistributedOptimizer; its step waits for the gradients."""
 
-    def __init__(self, training, optimizer, stack):
+    def __init__(self, training, optimizer, stack, is_idle):
         import horovod.torch as hvd
         hvd.init()
         stack.callback(hvd.shutdown)
+        if is_idle:
+            super().__init__(training, optimizer)
+            return
         hvd.broadcast_parameters(training.model.state_dict(), root_rank=0)
         super().__init__(training, hvd.DistributedOptimizer(
             optimizer, named_parameters=training.model.named_parameters()))
@@ -63,38 +78,52 @@ class WithDdp(Alone):
 class WithLmdbio(Alone):
     """lmdbio.torch.GradientSync."""
 
-    def __init__(self, training, optimizer, stack, options):
+    def __init__(self, training, optimizer, stack, options, is_idle):
+        import lmdbio.sync
         import lmdbio.torch
         super().__init__(training, optimizer)
+        if is_idle:
+            options.pop("placed", None)
+            stack.enter_context(lmdbio.sync.Synchronizer(MPI.COMM_WORLD, **options))
+            self.gradients = None
+            return
         self.gradients = stack.enter_context(
             lmdbio.torch.GradientSync(training.model, MPI.COMM_WORLD, **options))
         self.gradients.broadcast_parameters()
 
     def finish_gradients(self):
-        self.gradients.synchronize()
+        if self.gradients is not None:
+            self.gradients.synchronize()
 
     def description(self):
-        return self.gradients.synchronizer.describe().splitlines()
+        return self.gradients.synchronizer.describe().splitlines() if self.gradients else []
 
 
 def option_value(text):
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def make_variant(name, training, optimizer, stack, meeting):
-    """Returns the way to synchronise that `name` describes, see README.md."""
+def make_variant(name, training, optimizer, stack, meeting, is_idle):
+    """Returns the way to synchronise that `name` describes, see README.md.
+
+    is_idle  its threads exist, but no gradient is given to them
+    """
     kind, _, options = name.partition(":")
     kind, plus, extra = kind.partition("+")
     if kind == "none":
         return Alone(training, optimizer)
+    if kind == "barrier":
+        return WithBarrier(training, optimizer, stack)
     if kind == "horovod":
-        return WithHorovod(training, optimizer, stack)
+        return WithHorovod(training, optimizer, stack, is_idle)
     if kind == "ddp":
+        if is_idle:
+            return Alone(training, optimizer)  # it has no thread that does anything
         return WithDdp(training, optimizer, stack, meeting, extra == "view")
     pairs = (pair.partition("=") for pair in options.split(",") if pair)
     return WithLmdbio(training, optimizer, stack,
                       {key: option_value(value) for key, _, value in pairs}
-                      | ({"placed": False} if extra == "copy" else {}))
+                      | ({"placed": False} if extra == "copy" else {}), is_idle)
 
 
 def own_threads_seconds():
@@ -146,6 +175,8 @@ def main():
     parser.add_argument("--iterations", type=int, default=24)
     parser.add_argument("--set-to-none", action="store_true",
                         help="drop gradients between iterations, as PyTorch 2 does by default")
+    parser.add_argument("--idle", action="store_true",
+                        help="the variant exists, but gets no gradients: the cost of its threads")
     parser.add_argument("--meeting", help="a file that does not exist, for DDP")
     parser.add_argument("--save", type=pathlib.Path, required=True)
     options = parser.parse_args()
@@ -154,7 +185,8 @@ def main():
     training = Training(options.model, options.depth, job.rank)
     optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01, momentum=0.9)
     with contextlib.ExitStack() as stack:
-        variant = make_variant(options.variant, training, optimizer, stack, options.meeting)
+        variant = make_variant(options.variant, training, optimizer, stack, options.meeting,
+                               options.idle)
         _, first_losses = train(variant, training, options.warmup, 0, options.set_to_none)
         threads, usage = own_threads_seconds(), resource.getrusage(resource.RUSAGE_SELF)
         start = time.perf_counter()

@@ -1,0 +1,95 @@
+"""Tests run_training.py and python_cost.py on little data.
+
+    training_test.py BUILD_FOLDER
+
+The drivers themselves compare losses and weights of the variants. Skipped where the system's Python
+has no PyTorch or mpi4py.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(sys.argv[1])
+PYTHON = "/usr/bin/python3" if pathlib.Path("/usr/bin/python3").exists() else sys.executable
+SKIPPED = 77
+LITTLE = ("--repetitions", "1", "--iterations", "2", "--warmup", "4")
+
+
+class TrainingTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name)
+
+    def train(self, *options):
+        return subprocess.run(
+            [sys.executable, "-B", FOLDER / "run_training.py", "--build", BUILD, "--out", self.out,
+             *LITTLE, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=False, timeout=240,
+            env=os.environ | {"OMPI_MCA_mpi_yield_when_idle": "1"})  # must not reach the jobs
+
+    def test_all_ways_train_the_same_model(self):
+        variants = "none,horovod,ddp,lmdbio,lmdbio+copy:coordinator=cache,bucket_bytes=65536"
+        result = self.train("--models", "transformer", "--ranks", "2", "--waits", "yield",
+                            "--variants", variants)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        told = json.loads((self.out / "training.json").read_text(encoding="utf-8"))
+        [cell] = told["cells"]
+        by_variant = {run["variant"]: run for run in cell["runs"]}
+        for variant, why in told["absent"].items():
+            self.assertEqual(bool(why), variant not in by_variant)
+            if why:
+                self.assertIn(f"`{variant}` is absent: {why}", result.stdout)
+        self.assertLessEqual({"none", "ddp", "lmdbio"}, set(by_variant))
+        for run in by_variant.values():
+            self.assertEqual((len(run["times_ms"]), len(run["losses"]), run["tensors"]), (2, 6, 52))
+        # Ranks that train for themselves have other weights than those that average.
+        self.assertGreater(by_variant["none"]["weights_differ"], 0)
+        cache = by_variant["lmdbio+copy:coordinator=cache,bucket_bytes=65536"]
+        self.assertIn("coordinator cache", cache["description"][0])
+        self.assertIn("buckets up to 65536 bytes", "\n".join(cache["description"]))
+        for variant in by_variant:
+            self.assertIn(f"| `{variant}` |", result.stdout)
+
+    def test_variants_without_gradients(self):
+        result = self.train("--models", "mlp", "--ranks", "2", "--waits", "spin", "--idle",
+                            "--variants", "none,lmdbio")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("The variants got no gradients.", result.stdout)
+
+    def test_mistakes(self):
+        for words, told in ((["--variants", "none,horvod"], "variant 'horvod' is unknown"),
+                            (["--waits", "sleep"], "'sleep' is unknown"),
+                            (["--ranks", "0"], "'0' is invalid"),
+                            (["--repetitions", "0"], "--repetitions 0 is out of range"),
+                            (["--models", "mpl"], "model 'mpl' is unknown"),
+                            (["--models", "resnet", "--ranks", "1", "--waits", "yield", "--depth",
+                              "21", "--variants", "none"], "depth 21 is invalid")):
+            result = self.train(*words)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(told, result.stderr)
+
+    def test_the_cost_of_python(self):
+        result = subprocess.run(
+            [PYTHON, "-B", FOLDER / "python_cost.py", "--tensors", "10", "--repetitions", "3"],
+            capture_output=True, text=True, check=False, timeout=120,
+            env=os.environ | {"LMDBIO_LIBRARY": str(BUILD / "lib" / "liblmdbio.so")})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, re.compile(r"^\| \*\*together\*\* \| \*\*[\d.]+\*\* \|$",
+                                                   re.MULTILINE))
+
+
+if __name__ == "__main__":
+    if subprocess.run([PYTHON, "-c", "import torch, mpi4py"], capture_output=True,
+                      check=False).returncode != 0:
+        print(f"skipped: {PYTHON} has no PyTorch or no mpi4py")
+        sys.exit(SKIPPED)
+    sys.argv = sys.argv[:1]
+    unittest.main()
