@@ -183,7 +183,7 @@ def main():
     torch.set_num_threads(1)
     job = MPI.COMM_WORLD
     training = Training(options.model, options.depth, job.rank)
-    optimizer = torch.optim.SGD(training.model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(training.model.parameters(), lr=0.001, momentum=0.9)
     with contextlib.ExitStack() as stack:
         variant = make_variant(options.variant, training, optimizer, stack, options.meeting,
                                options.idle)

@@ -308,6 +308,13 @@ class SyncTest(unittest.TestCase):
                 expected = factor * COMM.size * (COMM.size + 1) / 4
                 self.assertEqual(values.tolist(), [expected] * 5)
             self.assertFalse(total.is_in_flight())
+            last = weakref.ref(values)
+            del values  # the allreduce still uses it
+            total.submit()
+            total.wait()
+            self.assertIsNotNone(last())
+            del total
+            self.assertIsNone(last())
 
     def test_a_persistent_allreduce_nobody_waits_for(self):
         with lmdbio.sync.Synchronizer(COMM) as sync:

@@ -61,10 +61,11 @@ class PersistentAllreduce:
 
 
 def wait_all(allreduces: Sequence[PersistentAllreduce]) -> None:
-    """Waits for all of them that are in flight. Raises the first error; all have ended then.
+    """Waits for all of them that are in flight. After an error, which is raised, none is waited for
+    any more.
 
-    The one that was submitted last comes first. It is usually done last, so that this thread sleeps
-    once.
+    allreduces  in the order of submission. The last one comes first: it is usually done last, so
+                that this thread sleeps once
     """
     library = _capi.library()
     wait_within, close = library.lmdbio_sync_op_wait_within, library.lmdbio_sync_op_close
@@ -80,7 +81,6 @@ def wait_all(allreduces: Sequence[PersistentAllreduce]) -> None:
                 _capi.check_op(op, status)
             close(op)
             op.value = None
-            one.keeps = None
     except BaseException:
         for one in allreduces:
             one.let_go()

@@ -323,7 +323,7 @@ class GradientSync:
                 optimizer.step()
 
     model     dense and on the CPU; the names of its parameters identify the gradients
-    over      a communicator of mpi4py, or None for this process alone: GradientSync makes a
+    comm      a communicator of mpi4py, or None for this process alone: GradientSync makes a
               Synchronizer with `options`, and closes it at the end of `with` or in close().
               Or a Synchronizer, which may also reduce other tensors. GradientSync does not close
               it; closing it detaches GradientSync
@@ -342,9 +342,9 @@ class GradientSync:
     step are lost: call synchronize(), then zero them.
     """
 
-    def __init__(self, model: torch.nn.Module, over: Any, average: bool = True,
+    def __init__(self, model: torch.nn.Module, comm: Any, average: bool = True,
                  placed: Optional[bool] = None, **options: Any) -> None:
-        self._is_owner = not isinstance(over, Synchronizer)
+        self._is_owner = not isinstance(comm, Synchronizer)
         if placed is None:
             placed = self._is_owner
         if not self._is_owner and options:
@@ -353,14 +353,14 @@ class GradientSync:
         if self._is_owner:
             if placed:
                 options.setdefault("gradient_bytes", self.bytes_to_place(model))
-            over = Synchronizer(over, **options)
-        self._synchronizer: Synchronizer = over
+            comm = Synchronizer(comm, **options)
+        self._synchronizer: Synchronizer = comm
         self._model = model
         try:
             self._begin(average, placed)
         except BaseException as error:
             if self._is_owner:
-                over.__exit__(type(error), error, error.__traceback__)
+                comm.__exit__(type(error), error, error.__traceback__)
             raise
 
     def _begin(self, average: bool, placed: bool) -> None:
