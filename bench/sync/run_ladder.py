@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures each cure of dissertation 6.3 alone, against the response cache with cycles.
+"""Measures GS, NBCS and TOPO (dissertation 6.3) one at a time, from the response cache with cycles.
 
     bench/sync/run_ladder.py [--networks resnet50,vgg16] [--ranks 2,4,8] [--waits spin,yield]
                              [--input-threads 0,1] [--collective auto] [--out build/ladder] ...

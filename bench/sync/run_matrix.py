@@ -23,8 +23,9 @@ from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DDP = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
 SKIPPED = 77
-VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod+bucket=64M:cycle,lmdbio:cache:cycle,"
-            "lmdbio:cache:gs,lmdbio:cache:nbcs,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
+VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod+bucket=64M:cycle,"
+            "lmdbio:cache+bucket=64M:cycle,lmdbio:cache+bucket=64M:gs,lmdbio:cache+bucket=64M:nbcs,"
+            "lmdbio:cache+bucket=64M:event,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
 # Options of sync_bench that ddp_gloo.py has, too.
 SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", "run-seconds",
                   "neighbour-limit", "seed")

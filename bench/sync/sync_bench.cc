@@ -89,7 +89,7 @@ void Describe(po::options_description_easy_init option) {
   option("fusion-bytes", po::value<Whole>()->default_value({uint64_t{64} << 20}),
          "fusion threshold of lmdbio in bytes");
   option("bucket-bytes", po::value<Whole>()->default_value({0}),
-         "size of a bucket of a plan of lmdbio; 0: chosen by its collectives");
+         "size of a bucket of lmdbio; 0: chosen by its collectives");
   option("gloo-bucket-bytes", po::value<Whole>()->default_value({uint64_t{25} << 20}),
          "size of a bucket of gloo");
   option("neighbour-limit", po::value<double>()->default_value(0.1),

@@ -1,4 +1,4 @@
-"""What one rank of run_training.py does: it trains a model with one way to synchronise gradients.
+"""One rank of run_training.py: trains a model with one way to synchronise gradients.
 
 mpirun starts it. Rank 0 writes the times and losses of all ranks to --save.
 """
@@ -6,6 +6,7 @@ mpirun starts it. Rank 0 writes the times and losses of all ranks to --save.
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import resource
@@ -157,13 +158,15 @@ def train(variant, training, count, first, drops_gradients):
 
 
 def weights_differ(training):
-    """Returns the largest difference between a weight of a rank and of rank 0."""
-    largest = 0.0
+    """Returns the largest difference between a weight of a rank and of rank 0; NaN if a weight is
+    no number."""
+    differences = [0.0]
     for parameter in training.model.parameters():
         mine = parameter.detach().numpy()
         first = MPI.COMM_WORLD.bcast(mine if MPI.COMM_WORLD.rank == 0 else None)
-        largest = max(largest, float(abs(mine - first).max()))
-    return max(MPI.COMM_WORLD.allgather(largest))
+        differences.append(float(abs(mine - first).max()))
+    everywhere = sum(MPI.COMM_WORLD.allgather(differences), [])
+    return sum(everywhere) if any(map(math.isnan, everywhere)) else max(everywhere)
 
 
 def main():

@@ -63,6 +63,9 @@ class TrainingTest(unittest.TestCase):
                             "--variants", "none,lmdbio")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("The variants got no gradients.", result.stdout)
+        told = json.loads((self.out / "training.json").read_text(encoding="utf-8"))
+        for run in told["cells"][0]["runs"]:  # each rank has trained for itself
+            self.assertGreater(run["weights_differ"], 0)
 
     def test_mistakes(self):
         for words, told in ((["--variants", "none,horvod"], "variant 'horvod' is unknown"),

@@ -66,14 +66,15 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The largest total size of tensors that are reduced in one call. 0: 64 MiB. -1: tensors are
    * never fused. */
   int64_t fusion_threshold_bytes;
-  /* The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB on
-   * one host, 4 MiB or more on several. */
+  /* The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB in
+   * the memory of one host, else 4 MiB or as a trial finds. */
   uint64_t bucket_bytes;
   /* The number of responses in the response cache. 0: 1,024. -1: none. */
   int64_t cache_capacity;
   /* The memory from which placed gradients are allocated. */
   uint64_t gradient_bytes;
-  /* The size of a message between hosts. 0: measured with collective = auto, else 256 KiB. */
+  /* The size of a message between hosts, or ranks with collective = mpi. 0: measured with
+   * collective = auto and mpi, else 256 KiB. */
   uint64_t chunk_bytes;
   /* The number of messages in flight. 0: 4. */
   uint32_t chunk_depth;

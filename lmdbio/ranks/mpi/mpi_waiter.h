@@ -1,9 +1,10 @@
 // lmdbio/ranks/mpi/mpi_waiter.h - waits for an MPI request without blocking in MPI.
 //
-// MPI progresses with its messages only while it is called. While data moves, a wait therefore
-// tests and yields the core, and never sleeps: with a sleep between two tests, each of the hundreds
-// of steps of a large collective would last as long as the sleep. If the other side is late, the
-// wait sleeps between its tests, so that the core is free for those who compute.
+// MPI progresses with its messages only while it is called. While data can be expected to move, the
+// wait therefore tests and yields the core, without a sleep. With a sleep between two tests, each
+// of the hundreds of steps of a large collective would last as long as the sleep. If a peer is
+// late, or the network slow, the wait sleeps between its tests, so that the core is free for
+// computing threads.
 //
 // Source: docs/sync.md "Pacing and waiting".
 #ifndef LMDBIO_RANKS_MPI_MPI_WAITER_H_

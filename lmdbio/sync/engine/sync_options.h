@@ -34,7 +34,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   uint64_t fusion_threshold_bytes = uint64_t{64} << 20;
   // The memory from which placed gradients are allocated.
   uint64_t gradient_bytes = 0;
-  // The size of a message between hosts. 0: measured with collective = auto, else 256 KiB.
+  // The size of a message between hosts, or ranks with collective = mpi. 0: measured with
+  // collective = auto and mpi, else 256 KiB.
   uint64_t chunk_bytes = 0;
   // The number of messages in flight. 0: 4.
   uint32_t chunk_depth = 0;
@@ -45,8 +46,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // --- Plans
   // The number of buckets of a plan, regardless of their bytes. 0: bucket_bytes decides.
   uint32_t num_groups = 0;
-  // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB on one
-  // host, 4 MiB or more on several.
+  // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB in the
+  // memory of one host, else 4 MiB or as a trial finds.
   uint64_t bucket_bytes = 0;
   // The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it below
   // stall_report_ms, because in a plan no rank knows which rank lacks which tensor. At least 1.

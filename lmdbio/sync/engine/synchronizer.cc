@@ -360,8 +360,9 @@ std::vector<std::string> Synchronizer::Description() const {
   const PlanOptions& plan = impl_->engine->plan_options();
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));
-  lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes,
-                              options.bucket_bytes > 0 ? "as given" : "chosen by the collectives"));
+  const char* by = options.bucket_bytes > 0 ? "as given" : "chosen by the collectives";
+  if (plan.fusion.threshold_bytes == options.fusion_threshold_bytes) by = "as much as is fused";
+  lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes, by));
   if (options.coordinator == "topo" && plan.num_groups > 0) {
     lines.push_back(fmt::format("plans of {} buckets", plan.num_groups));
   }

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_wire.h"
 #include "lmdbio/sync/over_wire/wire_collectives.h"
@@ -22,7 +23,7 @@ constexpr std::array<uint64_t, 2> kTriedBytes = {1 << 20, 4 << 20};
 // The first round enlarges MPI's buffers; the best of the others counts.
 constexpr int kRounds = 4;
 
-// Collectives whose description has a line more.
+// Collectives with one more line in their description.
 class DescribedCollectives final : public Collectives {
  public:
   DescribedCollectives(std::unique_ptr<Collectives> inner, std::string line)
@@ -66,15 +67,17 @@ class DescribedCollectives final : public Collectives {
 // Collective. The sum of the best times of all sizes on this rank.
 Result<Seconds> TimeOf(Collectives& collectives) {
   // Sums of zeros stay zeros however often they are reduced.
-  std::vector<float> zeros(kTriedBytes.back() / sizeof(float));
+  auto zeros = std::make_unique<float[]>(kTriedBytes.back() / sizeof(float));
   Seconds total(0);
   for (const uint64_t bytes : kTriedBytes) {
     Seconds best = Seconds::max();
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = std::chrono::steady_clock::now();
-      LMDBIO_TRY_VOID(collectives.AllReduce(
-          {}, {.data = reinterpret_cast<std::byte*>(zeros.data()), .count = bytes / sizeof(float)},
-          ReduceOp::kSum));
+      const auto outcome = collectives.AllReduce(
+          {}, {.data = reinterpret_cast<std::byte*>(zeros.get()), .count = bytes / sizeof(float)},
+          ReduceOp::kSum);
+      if (!outcome && collectives.writes_after_failure()) KeepForever(std::move(zeros));
+      if (!outcome) return Fail(outcome.error().Copy());
       if (round > 0) best = std::min<Seconds>(best, std::chrono::steady_clock::now() - begin);
     }
     total += best;
@@ -98,12 +101,15 @@ Result<std::unique_ptr<Collectives>> FastestOverMpi(MPI_Comm communicator, ranks
   // The slowest rank counts, so that all ranks choose alike.
   LMDBIO_TRY(const Seconds own_time, TimeOf(*own));
   LMDBIO_TRY(const Seconds message_time, TimeOf(*over_messages));
-  std::array<double, 2> times = {own_time.count(), message_time.count()};
-  LMDBIO_TRY_VOID(own->AllReduce({},
-                                 {.data = reinterpret_cast<std::byte*>(times.data()),
-                                  .count = times.size(),
-                                  .type = DataType::kFloat64},
-                                 ReduceOp::kMax));
+  auto times = std::make_unique<double[]>(2);
+  times[0] = own_time.count();
+  times[1] = message_time.count();
+  const auto agreed = own->AllReduce(
+      {},
+      {.data = reinterpret_cast<std::byte*>(times.get()), .count = 2, .type = DataType::kFloat64},
+      ReduceOp::kMax);
+  if (!agreed && own->writes_after_failure()) KeepForever(std::move(times));
+  if (!agreed) return Fail(agreed.error().Copy());
   const bool is_own = times[0] <= times[1];
   std::string line = fmt::format(
       "over MPI, by trial: {}; 1 MiB and 4 MiB took {:.2f} ms by MPI's collectives, {:.2f} ms by "

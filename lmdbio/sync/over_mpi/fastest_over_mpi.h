@@ -34,7 +34,7 @@ struct OverMpiOptions {
 // Collective over `communicator`. Works on duplicates of it. Description says which way was chosen,
 // with the times of the trial.
 // Lifetime, Requires, Errors: as MpiCollectives
-// Cost: trial_time, and 18 reductions of 1 MiB and 4 MiB
+// Cost: trial_time, and 16 reductions of 1 MiB or 4 MiB
 Result<std::unique_ptr<Collectives>> FastestOverMpi(MPI_Comm communicator, ranks::Health& health,
                                                     const OverMpiOptions& options = {});
 

@@ -26,8 +26,8 @@ enum class MpiWaiting : uint8_t {
   // Blocking calls of MPI, which spin or yield. Only MPI can detect that a rank is gone. Stop takes
   // effect at the next call.
   kBlock,
-  // Nonblocking calls of MPI: test, sleep, test again. The health check detects that a rank is
-  // gone.
+  // Nonblocking calls of MPI: tests with yields of the core while data can be expected to move,
+  // then with sleeps. The health check detects that a rank is gone.
   kSleep,
 };
 

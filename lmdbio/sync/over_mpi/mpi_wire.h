@@ -1,5 +1,5 @@
 // lmdbio/sync/over_mpi/mpi_wire.h - a Wire of messages of MPI, for networks that MPI supports best.
-// A rank sleeps while it waits (ranks/mpi/mpi_waiter.h).
+// A rank tests while it waits, with yields and then with sleeps (ranks/mpi/mpi_waiter.h).
 //
 // Source: docs/collectives.md "Messages".
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_WIRE_H_

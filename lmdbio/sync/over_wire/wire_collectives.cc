@@ -74,6 +74,9 @@ class OverWire final : public Collectives {
     explicit HeldByWire(Wire& wire) : agreement(wire) {}
     WireAgreement agreement;
     WireScratch scratch;
+    std::vector<std::byte> apart;  // of a ReduceScatter
+    std::vector<uint64_t> told, heard;
+    uint8_t measures = 0;
   };
 
   WireAgreement& agreement() { return held_->agreement; }
@@ -99,7 +102,8 @@ class OverWire final : public Collectives {
 // size from it.
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   // Rank 0 also decides whether to measure.
-  uint8_t measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
+  uint8_t& measures = held_->measures;
+  measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
   LMDBIO_TRY_VOID(
       TreeOrChainBroadcast(JobFor(1), std::as_writable_bytes(std::span(&measures, 1)), 0));
   const WireJob job = JobFor(kAnyBytes);
@@ -177,7 +181,8 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
   // Other ranks may still wait for parts of the input, so the output must not overwrite them.
   const bool is_apart =
       output == own.data() || !Overlap(output, own.size(), input.data, shape.bytes);
-  std::vector<std::byte> apart(is_apart ? 0 : own.size());
+  std::vector<std::byte>& apart = held_->apart;
+  apart.resize(is_apart ? 0 : own.size());
   LMDBIO_TRY_VOID(DirectReduceScatter(JobFor(shape.bytes), input, is_apart ? output : apart.data(),
                                       counts, reduction));
   if (!apart.empty()) std::memcpy(output, apart.data(), apart.size());
@@ -190,7 +195,8 @@ Result<CallOutcome> OverWire::ReduceScatter(const CallTag& tag, const Values& in
 Status OverWire::ReduceScatterOfMany(const Values& input, std::byte* output, MutableBytes own,
                                      const Reduction& reduction) {
   const size_t bytes = input.count * ElementBytes(input.type);
-  std::vector<std::byte> copy(input.data, input.data + bytes);
+  std::vector<std::byte>& copy = held_->apart;
+  copy.assign(input.data, input.data + bytes);
   const Values values{.data = copy.data(), .count = input.count, .type = input.type};
   LMDBIO_TRY_VOID(HalvingAllReduce(JobFor(bytes), values, reduction));
   if (!own.empty())
@@ -241,9 +247,11 @@ Result<bool> OverWire::SizesFit(std::span<const uint64_t> send_bytes,
                                 std::span<const uint64_t> receive_bytes) {
   const auto count = static_cast<size_t>(size());
   const bool is_whole = send_bytes.size() == count && receive_bytes.size() == count;
-  std::vector<uint64_t> told(count, 0);
+  std::vector<uint64_t>& told = held_->told;
+  std::vector<uint64_t>& heard = held_->heard;
+  told.assign(count, 0);
+  heard.assign(count, 0);
   if (is_whole) std::ranges::copy(send_bytes, told.begin());
-  std::vector<uint64_t> heard(count);
   const std::vector<uint64_t> each(count, sizeof(uint64_t));
   LMDBIO_TRY_VOID(DirectAllToAll(JobFor(1), std::as_bytes(std::span(told)), each,
                                  std::as_writable_bytes(std::span(heard)), each));

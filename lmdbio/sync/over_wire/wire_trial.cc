@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
+
+#include "lmdbio/base/kept_memory.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -43,14 +47,14 @@ class WireTrial {
 
   // On rank 0. Returns the least time of a call.
   Result<Seconds> Try(uint64_t bytes, const WireChoice& choice) {
-    TrialCommand order{.kind = TrialCommand::TrialKind::kTry, .bytes = bytes, .choice = choice};
-    LMDBIO_TRY_VOID(Share(job_, order));
-    return Run(order);
+    order_ = {.kind = TrialCommand::TrialKind::kTry, .bytes = bytes, .choice = choice};
+    LMDBIO_TRY_VOID(Share(job_, order_));
+    return Run(order_);
   }
   // On all other ranks. Returns after the last command.
   Status Follow() {
     while (true) {
-      TrialCommand order;
+      TrialCommand& order = order_;
       LMDBIO_TRY_VOID(Share(job_, order));
       if (order.kind == TrialCommand::TrialKind::kEnd) return {};
       // The command is from a peer, so it is checked before its numbers are used.
@@ -63,8 +67,8 @@ class WireTrial {
     }
   }
   Status End() {
-    TrialCommand order;
-    return Share(job_, order);
+    order_ = {};
+    return Share(job_, order_);
   }
 
  private:
@@ -86,7 +90,23 @@ class WireTrial {
 
   const WireJob& job_;
   const TriedAllReduce& all_reduce_;
+  // Memory of messages.
+  TrialCommand order_;
   std::vector<float> values_;
+};
+
+// Keeps memory of messages after a failure, if they may still write to it. Returns the status.
+template <typename Owner>
+Status KeepAfter(Status status, const Wire& wire, Owner memory) {
+  if (!status && wire.writes_after_failure()) KeepForever(std::move(memory));
+  return status;
+}
+
+// The outcome of a trial, which rank 0 broadcasts.
+struct SharedTable {
+  uint64_t count = 0;
+  uint64_t ample_bytes = 0;
+  WireTable table;
 };
 
 struct Best {
@@ -172,28 +192,42 @@ Result<MeasuredWire> Lead(WireTrial& trial, std::chrono::milliseconds trial_time
 
 Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
                                  const TriedAllReduce& all_reduce) {
-  WireTrial trial(job, all_reduce);
-  MeasuredWire measured;
+  auto trial = std::make_unique<WireTrial>(job, all_reduce);
+  Result<MeasuredWire> measured = MeasuredWire();
   if (job.wire.rank() == 0) {
-    LMDBIO_TRY(measured, Lead(trial, trial_time));
-  } else {
-    LMDBIO_TRY_VOID(trial.Follow());
+    measured = Lead(*trial, trial_time);
+  } else if (Status followed = trial->Follow(); !followed) {
+    measured = Fail(std::move(followed).error());
   }
-  LMDBIO_TRY(measured.table, ShareWireTable(job, std::move(measured.table)));
-  uint64_t& ample_bytes = measured.ample_bytes;
-  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&ample_bytes, 1)), 0));
+  if (!measured && job.wire.writes_after_failure()) KeepForever(std::move(trial));
+  if (!measured) return measured;
+  LMDBIO_TRY(measured->table, ShareWireTable(job, std::move(measured->table)));
+  auto shared = std::make_unique<SharedTable>();
+  shared->ample_bytes = measured->ample_bytes;
+  Status status =
+      TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&shared->ample_bytes, 1)), 0);
+  if (status) measured->ample_bytes = shared->ample_bytes;
+  LMDBIO_TRY_VOID(KeepAfter(std::move(status), job.wire, std::move(shared)));
   return measured;
 }
 
 Result<WireTable> ShareWireTable(const WireJob& job, WireTable table) {
-  uint64_t count = table.size();
-  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&count, 1)), 0));
-  if (count > kRowCountMax) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "table of algorithms: more than 64 rows; use at most 64");
-  }
-  table.resize(count);
-  LMDBIO_TRY_VOID(TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(table)), 0));
+  auto shared = std::make_unique<SharedTable>();
+  shared->count = table.size();
+  shared->table = std::move(table);
+  const auto share = [&]() -> Status {
+    LMDBIO_TRY_VOID(
+        TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(&shared->count, 1)), 0));
+    if (shared->count > kRowCountMax) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "table of algorithms: more than 64 rows; use at most 64");
+    }
+    shared->table.resize(shared->count);
+    return TreeOrChainBroadcast(job, std::as_writable_bytes(std::span(shared->table)), 0);
+  };
+  Status status = share();
+  if (status) table = std::move(shared->table);
+  LMDBIO_TRY_VOID(KeepAfter(std::move(status), job.wire, std::move(shared)));
   LMDBIO_TRY_VOID(CheckWireTable(table));
   return table;
 }

@@ -322,13 +322,32 @@ class SyncTest(unittest.TestCase):
             last = weakref.ref(values)
             total = sync.persistent_allreduce("total", values)
             total.submit()
-            total.let_go()
+            with self.assertRaisesRegex(RuntimeError, "total is in flight"):
+                total.set_values(0, None)
             del total, values
+            # Kept while the library uses it, on each rank at least until the other has submitted.
             sync.allreduce("behind it", np.ones(1)).wait()
             until = time.monotonic() + SOON_S
             while last() is not None and time.monotonic() < until:
-                sync.allreduce("again", np.ones(1)).wait()  # closes what is done
+                sync.forget_done()
+                time.sleep(0.01)
             self.assertIsNone(last())
+            self.assertEqual(sync._orphans, {})
+
+    def test_values_of_a_dropped_allreduce_outlive_it(self):
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            if COMM.rank == 0:
+                values = np.full(1000, 2.0)
+                last = weakref.ref(values)
+                total = sync.persistent_allreduce("total", values)
+                total.submit()
+                if COMM.size > 1:  # the other ranks have not submitted it yet
+                    del total, values
+                    self.assertIsNotNone(last())
+                    self.assertEqual(len(sync._orphans), 1)
+            COMM.Barrier()
+            if COMM.rank > 0:
+                sync.allreduce("total", np.full(1000, 2.0)).wait()
 
     def test_ranks_that_differ_in_a_persistent_allreduce(self):
         if COMM.size == 1:

@@ -19,8 +19,8 @@ class PersistentAllreduce:
     __slots__ = ("_name", "_owner", "_request", "_op", "_arguments", "_submit", "address", "keeps")
 
     def __init__(self, owner: Any, name: str, request: _capi.SyncRequest) -> None:
-        self._name, self._owner, self._request = name, owner, request
         self._op = ctypes.c_void_p()
+        self._name, self._owner, self._request = name, owner, request
         self._arguments = owner._use(), ctypes.byref(request), ctypes.byref(self._op)
         self._submit = _capi.library().lmdbio_sync_submit
         self.address: Optional[int] = None  # of the values
@@ -30,7 +30,9 @@ class PersistentAllreduce:
         """Sets the values of the next submissions. Not while the allreduce is in flight.
 
         keeps  the object that keeps the values in place
+        InvalidStateError: it is in flight.
         """
+        self._check_idle()
         self._request.input = self._request.output = self.address = address
         self.keeps = keeps
 
@@ -38,10 +40,13 @@ class PersistentAllreduce:
         """Returns whether it was submitted, and not waited for."""
         return self._op.value is not None
 
-    def submit(self) -> None:
-        """Submits it. InvalidStateError: it is in flight."""
+    def _check_idle(self) -> None:
         if self._op.value is not None:
             raise InvalidStateError(f"{self._name} is in flight: wait for it first")
+
+    def submit(self) -> None:
+        """Submits it. InvalidStateError: it is in flight."""
+        self._check_idle()
         if self._owner._orphans:
             self._owner.forget_done()
         status = self._submit(*self._arguments)
@@ -58,6 +63,10 @@ class PersistentAllreduce:
         self._op.value, keeps, self.keeps = None, self.keeps, None
         if handle.value is not None:
             self._owner._let_go_later(handle, self.address, keeps)
+
+    def __del__(self) -> None:
+        if self._op.value is not None:
+            self.let_go()
 
 
 def wait_all(allreduces: Sequence[PersistentAllreduce]) -> None:

@@ -234,8 +234,8 @@ class Synchronizer:
         fusion_threshold_bytes The largest total size of tensors that are reduced in one call. -1:
                              tensors are never fused.
         gradient_bytes       The memory from which placed gradients are allocated.
-        chunk_bytes          The size of a message between hosts. 0: measured with collective =
-                             auto, else 256 KiB.
+        chunk_bytes          The size of a message between hosts, or ranks with collective = mpi. 0:
+                             measured with collective = auto and mpi, else 256 KiB.
         chunk_depth          The number of messages in flight. 0: 4.
         placement            The cores of the helper thread, in the syntax of the loader's
                              placement. None: any core.
@@ -244,7 +244,8 @@ class Synchronizer:
         num_groups           The number of buckets of a plan, regardless of their bytes. 0:
                              bucket_bytes decides.
         bucket_bytes         The size of a bucket, in plans and in rounds, at most
-                             fusion_threshold_bytes. 0: 1 MiB on one host, 4 MiB or more on several.
+                             fusion_threshold_bytes. 0: 1 MiB in the memory of one host, else 4 MiB
+                             or as a trial finds.
         plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer
                              than this. Keep it below stall_report_ms, because in a plan no rank
                              knows which rank lacks which tensor.
