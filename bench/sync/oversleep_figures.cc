@@ -73,14 +73,6 @@ std::vector<std::unique_ptr<VirtualRank>> Run(const Figure& figure, const Figure
   });
 }
 
-microseconds TotalOf(const VirtualRank& rank, VirtualUse use) {
-  microseconds total{0};
-  for (const VirtualSpan& span : rank.spans()) {
-    if (span.use == use) total += span.length();
-  }
-  return total;
-}
-
 // One character for each column of time: what the thread did for most of it.
 std::string LineOf(const VirtualRank& rank, const FigureOptions& options) {
   const microseconds column = options.cycle_time / options.columns_per_cycle;
@@ -123,7 +115,7 @@ int Draw(const FigureOptions& options, const std::string& save) {
     nlohmann::json threads = nlohmann::json::array();
     for (const auto& rank : ranks) {
       fmt::print("thread {} |{}| {:.1f} ms waiting\n", rank->ranks().rank, LineOf(*rank, options),
-                 static_cast<double>(TotalOf(*rank, VirtualUse::kWait).count()) / 1000);
+                 static_cast<double>(rank->TotalOf(VirtualUse::kWait).count()) / 1000);
       threads.push_back(JsonOf(*rank));
     }
     all.push_back({{"figure", figure.number}, {"pacing", figure.pacing}, {"threads", threads}});

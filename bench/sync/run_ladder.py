@@ -18,7 +18,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+from mpi_jobs import Failure, heed_signals  # noqa: E402
+from sync_bench_job import run_sync_bench  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESAMPLES = 2000
@@ -64,22 +65,12 @@ def chosen_rows(words):
 
 
 def run_cell(options, rest, rows, ranks, wait, input_threads):
-    saved = options.out / f"cell-{ranks}-{wait}-{input_threads}.json"
-    saved.unlink(missing_ok=True)
     variants = ["none", *(variant_of(row, options.collective) for row in rows)]
-    words = [*mpirun_words(options.mpirun, ranks, wait), options.build / "bin" / "sync_bench",
-             "--network", options.networks, "--variants", ",".join(variants),
-             "--baseline", variants[1], "--input-threads", input_threads,
-             "--scale", options.scale, "--repetitions", options.repetitions,
-             "--iterations", options.iterations, "--save", saved, *rest]
-    print(f"# {ranks} ranks, {wait}, {input_threads} input threads", file=sys.stderr, flush=True)
-    code, output = run(words, mpi_environment(), options.cell_seconds)
-    if not saved.exists():
-        raise Failure(f"{ranks} ranks, {wait}: sync_bench ended with {code}:\n{output}")
-    cell = json.loads(saved.read_text(encoding="utf-8"))
-    reported = cell["environment"]["mpi_wait"]
-    if reported not in (wait, "unknown"):
-        raise Failure(f"MPI waits by {reported}; expected {wait}")
+    cell, _ = run_sync_bench(
+        options, f"{ranks}-{wait}-{input_threads}", ranks, wait,
+        ["--variants", ",".join(variants), "--baseline", variants[1],
+         "--input-threads", input_threads, "--scale", options.scale,
+         "--repetitions", options.repetitions, "--iterations", options.iterations, *rest])
     return dict(ranks=ranks, wait=wait, input_threads=input_threads, **cell)
 
 

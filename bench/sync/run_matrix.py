@@ -18,7 +18,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+from mpi_jobs import Failure, heed_signals, run  # noqa: E402
+from sync_bench_job import run_sync_bench  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DDP = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
@@ -32,21 +33,9 @@ SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", 
 
 
 def run_cell(options, rest, ranks, wait):
-    """One run of sync_bench. A variant that could not be made is in its table; no other failure is
-    forgiven."""
-    saved = options.out / f"cell-{ranks}-{wait}.json"
-    saved.unlink(missing_ok=True)
-    words = [*mpirun_words(options.mpirun, ranks, wait), options.build / "bin" / "sync_bench",
-             "--network", options.networks, "--variants", options.variants,
-             "--baseline", options.baseline, "--save", saved, *rest]
-    print(f"# {ranks} ranks, {wait}", file=sys.stderr, flush=True)
-    code, output = run(words, mpi_environment(), options.cell_seconds)
-    if not saved.exists():
-        raise Failure(f"{ranks} ranks, {wait}: sync_bench ended with {code}:\n{output}")
-    cell = json.loads(saved.read_text(encoding="utf-8"))
-    reported = cell["environment"]["mpi_wait"]
-    if reported not in (wait, "unknown"):
-        raise Failure(f"MPI waits by {reported}; expected {wait}")
+    cell, output = run_sync_bench(
+        options, f"{ranks}-{wait}", ranks, wait,
+        ["--variants", options.variants, "--baseline", options.baseline, *rest])
     return dict(ranks=ranks, wait=wait, text=output, **cell)
 
 

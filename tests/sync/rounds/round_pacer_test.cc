@@ -66,27 +66,19 @@ Ranks RunCycles(const PacingOptions& options, int cycle_count, const Oversleep& 
   });
 }
 
-microseconds TotalOf(const VirtualRank& rank, VirtualUse use) {
-  microseconds total{0};
-  for (const VirtualSpan& span : rank.spans()) {
-    if (span.use == use) total += span.length();
-  }
-  return total;
-}
-
 TEST_CASE("A cycle sleeps for the cycle time less the last round", "[sync][rounds]") {
   CycleTimes times;
   const Ranks ranks = RunCycles({.pacing = "cycle", .cycle_time = kCycle}, 4, {}, times);
   REQUIRE(times.begins[0] == std::vector<microseconds>{1000us, 2000us, 3000us, 4000us});
   REQUIRE(times.begins[1] == times.begins[0]);
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kSleep) == 1000us + 3 * 900us);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kSleep) == 1000us + 3 * 900us);
 }
 
 TEST_CASE("A cycle does not sleep after a round that took longer", "[sync][rounds]") {
   CycleTimes times;
   const Ranks ranks = RunCycles({.pacing = "cycle", .cycle_time = kCycle}, 4, {}, times, 1500us);
   REQUIRE(times.begins[0] == std::vector<microseconds>{1000us, 2500us, 4000us, 5500us});
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kSleep) == 1000us);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kSleep) == 1000us);
 }
 
 TEST_CASE("A cycle time of 0 never sleeps", "[sync][rounds]") {
@@ -105,8 +97,8 @@ TEST_CASE("A rank that oversleeps once stays late with cycles", "[sync][rounds]"
       RunCycles({.pacing = "cycle", .cycle_time = kCycle}, 20, {.cycle = 2, .by = 400us}, times);
   REQUIRE(times.late(1) == 0us);
   for (int cycle = 2; cycle < 20; ++cycle) REQUIRE(times.late(cycle) == 400us);
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kWait) == 20 * kExchange + 18 * 400us);
-  REQUIRE(TotalOf(*ranks[1], VirtualUse::kWait) == 20 * kExchange);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kWait) == 20 * kExchange + 18 * 400us);
+  REQUIRE(ranks[1]->TotalOf(VirtualUse::kWait) == 20 * kExchange);
 }
 
 TEST_CASE("With gs a rank that overslept is on time in the next cycle", "[sync][rounds]") {
@@ -164,12 +156,12 @@ Status DoNothing() { return {}; }
 TEST_CASE("With nbcs a rank tests and sleeps, and never waits with the core", "[sync][rounds]") {
   const Ranks ranks = RunLateRound({.pacing = "nbcs", .cycle_time = kCycle}, 5ms, true, DoNothing);
   REQUIRE(ranks[0]->wait_count() == 0);
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kWait) == 0us);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kWait) == 0us);
   const auto sleeps = static_cast<int>(ranks[0]->spans().size());
   REQUIRE(ranks[0]->test_count() == sleeps + 1);
   REQUIRE(sleeps >= 5);    // short against the wait, so that the reply is seen soon
   REQUIRE(sleeps <= 500);  // and long against a test
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kSleep) >= 5ms);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kSleep) >= 5ms);
 }
 
 TEST_CASE("With cycle and gs a rank waits as the transport does, and tests nothing",
@@ -177,8 +169,8 @@ TEST_CASE("With cycle and gs a rank waits as the transport does, and tests nothi
   const std::string pacing = GENERATE("cycle", "gs");
   const Ranks ranks = RunLateRound({.pacing = pacing, .cycle_time = kCycle}, 5ms, true, DoNothing);
   REQUIRE(ranks[0]->test_count() == 0);
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kWait) == 5ms);
-  REQUIRE(TotalOf(*ranks[0], VirtualUse::kSleep) == 0us);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kWait) == 5ms);
+  REQUIRE(ranks[0]->TotalOf(VirtualUse::kSleep) == 0us);
 }
 
 TEST_CASE("With event a rank tests and sleeps only if the transport would keep the core",
@@ -200,8 +192,8 @@ TEST_CASE("A round that waits looks at the health, and ends with its error", "[s
 
   const Ranks ranks = RunLateRound({.pacing = pacing, .cycle_time = kCycle}, 1050ms, true,
                                    [] { return Fail(ErrorCode::kPeerFailed, "rank 1 has ended"); });
-  const microseconds waited = TotalOf(*ranks[0], VirtualUse::kWait) +  // of one kind or the other
-                              TotalOf(*ranks[0], VirtualUse::kSleep);
+  const microseconds waited = ranks[0]->TotalOf(VirtualUse::kWait) +  // of one kind or the other
+                              ranks[0]->TotalOf(VirtualUse::kSleep);
   REQUIRE(waited >= ranks::kHealthNap);
   REQUIRE(waited < 2 * ranks::kHealthNap);
 }

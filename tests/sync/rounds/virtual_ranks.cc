@@ -124,6 +124,14 @@ void VirtualRank::Note(VirtualSpan::VirtualUse use, TimePoint begin, TimePoint e
   spans_.push_back({use, since_start(begin), since_start(end)});
 }
 
+std::chrono::microseconds VirtualRank::TotalOf(VirtualSpan::VirtualUse use) const {
+  std::chrono::microseconds total{0};
+  for (const VirtualSpan& span : spans_) {
+    if (span.use == use) total += span.length();
+  }
+  return total;
+}
+
 void VirtualRank::Compute(std::chrono::microseconds duration) {
   time_.Block(ranks_.rank, time_.Now() + duration);
 }

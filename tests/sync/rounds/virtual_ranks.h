@@ -50,6 +50,7 @@ class VirtualRank final : public sync::RoundClock, public sync::Transport {
 
   std::chrono::microseconds elapsed();  // since the start of the job
   const std::vector<VirtualSpan>& spans() const { return spans_; }
+  std::chrono::microseconds TotalOf(VirtualSpan::VirtualUse use) const;
   int test_count() const { return test_count_; }
   int wait_count() const { return wait_count_; }
   int exchange_count() const { return exchange_count_; }
