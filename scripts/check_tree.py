@@ -72,7 +72,8 @@ MAY_INCLUDE = {
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
         "base", "ranks/shm", "ranks/group", "ranks/net", "ranks/health", "sync/control"],
-    "sync/rounds": ["base", "ranks/health", "sync/request", "sync/control", "sync/transport"],
+    "sync/rounds": [
+        "base", "ranks/health", "sync/request", "sync/graph", "sync/control", "sync/transport"],
     "sync/engine": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "sync/reduce",
         "sync/collective", "sync/tiers", "sync/request", "sync/graph", "sync/control",

@@ -64,6 +64,10 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     choice.is_traced = true;
   } else if (addition == "place") {
     choice.is_placed = true;
+  } else if (addition == "by=tensors" || addition == "by=bytes") {
+    choice.options.group_by = addition.substr(sign + 1);
+  } else if (key == "groups" && number) {
+    choice.options.num_groups = static_cast<uint32_t>(*number);
   } else if (key == "bucket" && number) {
     choice.options.bucket_bytes = *number;
   } else if (key == "cycle" && number) {
@@ -74,7 +78,8 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("{}: '+{}' is unknown; expected +trace, +place, +bucket=BYTES, with K or "
-                    "M behind the bytes or without, +cycle=MICROSECONDS or +gs=CYCLES",
+                    "M behind the bytes or without, +cycle=MICROSECONDS, +gs=CYCLES, "
+                    "+groups=COUNT, +by=bytes or +by=tensors",
                     name, addition));
   }
   return {};

@@ -61,7 +61,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* With pacing = gs, the number of cycles after which the ranks agree on the next cycle time.
    * 0: 1. */
   uint32_t gs_cycles;
-  /* The number of buckets of a plan, regardless of their bytes. 0: bucket_bytes decides. */
+  /* The number of tensor groups of an iteration: buckets of a plan, or groups that the other
+   * coordinators learn. 0: bucket_bytes decides. */
   uint32_t num_groups;
   /* The largest total size of tensors that are reduced in one call. 0: 64 MiB. -1: tensors are
    * never fused. */
@@ -78,9 +79,9 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   uint64_t chunk_bytes;
   /* The number of messages in flight. 0: 4. */
   uint32_t chunk_depth;
-  /* The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it
-   * below stall_report_ms, because in a plan no rank knows which rank lacks which tensor. 0:
-   * 1,000. */
+  /* The ranks abandon a plan, or learned groups, if tensors of a bucket or group are missing for
+   * longer than this. Keep it below stall_report_ms, because in a plan no rank knows which rank
+   * lacks which tensor. 0: 1,000. */
   uint32_t plan_patience_ms;
   /* The time after which a tensor that some rank has not submitted is reported to log. 0: 5,000.
    * -1: never. */
@@ -99,6 +100,9 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   lmdbio_log log;
   /* The first argument of log. */
   void* log_context;
+  /* The share of an iteration that each of num_groups gets. One of "bytes", "tensors". NULL:
+   * "bytes". */
+  const char* group_by;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 
@@ -323,8 +327,8 @@ typedef struct lmdbio_sync_counters {
   uint64_t collective_count;      /* calls that moved data */
   uint64_t collective_bytes;
   uint64_t tensor_count;        /* tensors that are done */
-  uint64_t plan_count;          /* plans that were adopted */
-  uint64_t plan_end_count;      /* plans that were abandoned */
+  uint64_t plan_count;          /* plans, or learned groups of an iteration, that were adopted */
+  uint64_t plan_end_count;      /* the same that were abandoned */
   uint64_t thread_cpu_ns;       /* processor time of the helper thread */
   uint64_t thread_run_delay_ns; /* time in which the helper thread was ready but had no core */
 } lmdbio_sync_counters;

@@ -75,8 +75,19 @@ class Coordinator {
   // Collective: every rank calls it after the same round
   virtual std::vector<Request> TakePending() = 0;
 
-  // Whether this rank needs a round: it has an unanswered request, has joined, or wants to end.
+  // Whether this rank needs a round: it has an unanswered request that takes part, has joined, or
+  // wants to end.
   virtual bool has_pending() const = 0;
+
+  // The fewest submissions that complete a group of which some tensors were submitted; 0: there is
+  // no such group.
+  virtual size_t missing_count() const = 0;
+  // The requests of incomplete groups take part from the next round on, each alone. If other ranks
+  // have the whole group, all tensors of a learned group are answered alone; those of another group
+  // fail, because the ranks do not agree on it.
+  // Requires: no round is in progress
+  // Returns:  whether there were any
+  virtual bool ReleaseHeld() = 0;
 
   // Begins a round and returns its first exchange, or nothing if the round needs none.
   // Requires:   no round is in progress

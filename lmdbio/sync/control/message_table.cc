@@ -28,6 +28,24 @@ void SortByRank(std::vector<RequestEntry>& asks) {
   std::ranges::sort(asks, {}, [](const RequestEntry& ask) { return ask.ranks.front(); });
 }
 
+// A rank that has released a learned group requests its tensors alone. The others may still have
+// requested the whole group. Then no rank has the tensor in the group.
+void LeaveGroupsThatDiffer(std::vector<RequestEntry>& asks) {
+  const auto may_leave = [](const RequestEntry& ask) {
+    return ask.request.group.empty() || IsInLearnedGroup(ask.request);
+  };
+  const auto is_alike = [&](const RequestEntry& ask) {
+    return ask.request.group == asks.front().request.group &&
+           ask.group_digest == asks.front().group_digest;
+  };
+  if (std::ranges::all_of(asks, is_alike) || !std::ranges::all_of(asks, may_leave)) return;
+  for (RequestEntry& ask : std::exchange(asks, {})) {
+    LeaveGroup(ask.request);
+    ask.group_digest = 0;
+    Unite(asks, std::move(ask));
+  }
+}
+
 // The rows that each rank contributes (kAllGather), or sends to each rank (kAllToAll).
 std::vector<int64_t> RowsOf(const std::vector<RequestEntry>& asks, int rank_count) {
   const auto ranks = static_cast<size_t>(rank_count);
@@ -132,6 +150,7 @@ std::vector<Response> MessageTable::TakeReady() {
 // Each rank has checked its own request at its submission, but rank 0 does not trust bytes of a
 // peer.
 Response MessageTable::Answer(TableEntry entry) const {
+  LeaveGroupsThatDiffer(entry.asks);
   SortByRank(entry.asks);
   std::string reason;
   for (const RequestEntry& ask : entry.asks) {

@@ -22,33 +22,59 @@ uint64_t DigestOf(const std::vector<Request>& group) {
 
 }  // namespace
 
+// A request without a group is a unit at once. A request of a group is held until the group is
+// complete; its unit then takes the position of the last of them. Nothing completes a group after a
+// join, and rank 0 then needs the held requests, because it counts this rank as having requested
+// everything.
 void Pending::Submit(Request request) {
   LMDBIO_CHECK(!request.name.empty());
-  submitted_.emplace_back(next_number_++, std::move(request));
+  if (request.operation == Operation::kJoin) ReleaseHeld();
+  if (request.group.empty()) {
+    PendingUnit& unit = submitted_.emplace_back();
+    unit.numbers.push_back(next_number_++);
+    unit.requests.push_back(std::move(request));
+    return;
+  }
+  const std::string group = request.group;
+  PendingUnit& held = held_[group];
+  held.numbers.push_back(next_number_++);
+  held.requests.push_back(std::move(request));
+  if (held.requests.size() < held.requests.front().group_size) return;
+  held.group_digest = DigestOf(held.requests);
+  submitted_.push_back(std::move(held));
+  held_.erase(group);
 }
 
-// Moves the submitted requests to `units_`. A request without a group is a unit at once. A request
-// of a group waits in `held_` until the group is complete; its unit then takes the present
-// position.
 void Pending::Open() {
-  for (auto& [number, request] : submitted_) {
-    if (request.group.empty()) {
-      PendingUnit unit;
-      unit.numbers.push_back(number);
-      unit.requests.push_back(std::move(request));
-      AddUnit(std::move(unit));
-      continue;
-    }
-    const std::string group = request.group;
-    PendingUnit& held = held_[group];
-    held.numbers.push_back(number);
-    held.requests.push_back(std::move(request));
-    if (held.requests.size() < held.requests.front().group_size) continue;
-    held.group_digest = DigestOf(held.requests);
-    AddUnit(std::move(held));
-    held_.erase(group);
-  }
+  for (PendingUnit& unit : submitted_) AddUnit(std::move(unit));
   submitted_.clear();
+}
+
+size_t Pending::missing_count() const {
+  size_t missing = 0;
+  for (const auto& [group, held] : held_) {
+    const size_t here = held.requests.front().group_size - held.requests.size();
+    missing = missing == 0 ? here : std::min(missing, here);
+  }
+  return missing;
+}
+
+bool Pending::ReleaseHeld() {
+  std::vector<std::pair<uint64_t, Request>> released;
+  for (auto& [group, held] : held_) {
+    for (size_t i = 0; i < held.requests.size(); ++i) {
+      released.emplace_back(held.numbers[i], std::move(held.requests[i]));
+    }
+  }
+  held_.clear();
+  std::ranges::sort(released, {}, &std::pair<uint64_t, Request>::first);
+  for (auto& [number, request] : released) {
+    LeaveGroup(request);
+    PendingUnit& unit = submitted_.emplace_back();
+    unit.numbers.push_back(number);
+    unit.requests.push_back(std::move(request));
+  }
+  return !released.empty();
 }
 
 // A name occurs in one unit only. Joins are not found by name, because one response answers all of
@@ -109,7 +135,7 @@ void Pending::EraseFrom(std::list<PendingUnit>::iterator unit, const std::string
 // A group becomes a unit with its last tensor, so the units are not in the order of submission. The
 // numbers restore that order.
 std::vector<Request> Pending::TakeAll() {
-  std::vector<std::pair<uint64_t, Request>> all = std::move(submitted_);
+  std::vector<std::pair<uint64_t, Request>> all;
   const auto take = [&all](PendingUnit& unit) {
     for (size_t i = 0; i < unit.requests.size(); ++i) {
       all.emplace_back(unit.numbers[i], std::move(unit.requests[i]));
@@ -122,6 +148,7 @@ std::vector<Request> Pending::TakeAll() {
     }
     take(unit);
   }
+  for (PendingUnit& unit : submitted_) take(unit);
   for (auto& [group, unit] : held_) take(unit);
   std::ranges::sort(all, {}, &std::pair<uint64_t, Request>::first);
   std::vector<Request> requests;

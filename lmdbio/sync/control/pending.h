@@ -1,7 +1,7 @@
 // lmdbio/sync/control/pending.h - the unanswered requests of this rank.
 //
-// The tensors of a group are sent together: a group waits here until it is complete. So a rank that
-// has requested one tensor of a group has requested all of them.
+// The tensors of a group are sent together: they are held here until the group is complete. So a
+// rank that has requested one tensor of a group has requested all of them.
 #ifndef LMDBIO_SYNC_CONTROL_PENDING_H_
 #define LMDBIO_SYNC_CONTROL_PENDING_H_
 
@@ -33,7 +33,8 @@ class Pending {
   // Requires: no request of the name is pending; the name is not empty; the enumerations are valid
   void Submit(Request request);
 
-  // Begins a round: the requests submitted so far take part in it.
+  // Begins a round: the requests submitted so far take part in it, except those of incomplete
+  // groups.
   void Open();
 
   // The units that take part, oldest first.
@@ -49,17 +50,24 @@ class Pending {
   // Takes back everything, oldest first.
   std::vector<Request> TakeAll();
 
-  bool is_empty() const { return units_.empty() && held_.empty() && submitted_.empty(); }
+  // Whether a request takes part in the present round or the next one.
+  bool has_units() const { return !units_.empty() || !submitted_.empty(); }
+  // The fewest submissions that complete a held group; 0: none is held.
+  size_t missing_count() const;
+  // The requests of incomplete groups take part from the next round on, each alone.
+  // Returns: whether there were any
+  bool ReleaseHeld();
   // Whether a kJoin takes part.
   bool has_join() const { return join_count_ > 0; }
 
  private:
+  void Complete(PendingUnit unit);
   void AddUnit(PendingUnit unit);
   void EraseFrom(std::list<PendingUnit>::iterator unit, const std::string& name);
 
   uint64_t next_number_ = 0;
-  std::vector<std::pair<uint64_t, Request>> submitted_;  // since the round began
-  std::unordered_map<std::string, PendingUnit> held_;    // incomplete groups
+  std::vector<PendingUnit> submitted_;                 // since the round began; groups are complete
+  std::unordered_map<std::string, PendingUnit> held_;  // incomplete groups
   std::list<PendingUnit> units_;
   std::unordered_map<std::string, std::list<PendingUnit>::iterator> by_name_;
   int join_count_ = 0;

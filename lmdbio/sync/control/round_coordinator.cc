@@ -33,7 +33,7 @@ std::vector<Request> RoundCoordinator::TakePending() {
 }
 
 bool RoundCoordinator::has_pending() const {
-  return !pending_.is_empty() || (wants_end_ && !is_ended_);
+  return pending_.has_units() || (wants_end_ && !is_ended_);
 }
 
 std::optional<Exchange> RoundCoordinator::BeginRound() {

@@ -21,12 +21,24 @@ PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collect
   const uint64_t bytes =
       options.bucket_bytes > 0 ? options.bucket_bytes : collectives.ample_bytes();
   return {.fusion = {.threshold_bytes = std::min(options.fusion_threshold_bytes, bytes)},
-          .num_groups = options.num_groups};
+          .num_groups = options.num_groups,
+          .group_by = options.group_by == "tensors" ? PlanOptions::GroupBy::kTensors
+                                                    : PlanOptions::GroupBy::kBytes};
 }
 
 PlanAgreement::Source SourceOf(const SyncOptions& options) {
-  return options.coordinator == "topo" ? PlanAgreement::Source::kLearned
-                                       : PlanAgreement::Source::kNone;
+  if (options.coordinator == "topo") return PlanAgreement::Source::kLearned;
+  return options.num_groups > 0 ? PlanAgreement::Source::kLearnedGroups
+                                : PlanAgreement::Source::kNone;
+}
+
+// The tensors of a plan that groups may contain.
+size_t GroupableCountOf(const Plan& plan) {
+  size_t count = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (bucket.tensors.front().operation == Operation::kAllReduce) count += bucket.tensors.size();
+  }
+  return count;
 }
 
 SubmissionQueue::Waits WaitsFor(const PlanAgreement& agreement) {
@@ -53,7 +65,9 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
               {.pacing = options.pacing,
                .cycle_time = options.cycle_time,
                .gs_cycles = options.gs_cycles},
-              [health = &parts.health] { return health->Check(); }),
+              [health = &parts.health] { return health->Check(); },
+              {.patience = options.plan_patience,
+               .is_waited_for = [queue = queue_.get()] { return queue->is_waited_for(); }}),
       agreement_(PlanOptionsOf(options, parts.collectives), SourceOf(options)),
       plans_({parts.transport, parts.health, parts.collectives, executor_, *queue_, tracer_, tasks_,
               counters_.current()},
@@ -162,14 +176,14 @@ void Engine::Accept(const TaskPtr& task) {
   }
   rounds_.NoteProgress(Clock::now());
   agreement_.OnSubmit(task->name());
-  parts_.coordinator.Submit(request);
+  rounds_.groups().Submit(request);
 }
 
 // --- Rounds ------------------------------------------------------------------------------------
 
 Status Engine::StepRounds() {
   if (!rounds_.TakeDue(Clock::now())) {
-    Rest(rounds_.idle_wait(), 1);
+    Rest(rounds_.idle_wait());
     return {};
   }
   SyncCounters& counters = counters_.current();
@@ -182,7 +196,7 @@ Status Engine::StepRounds() {
   LMDBIO_TRY_VOID(PerformAll(std::move(responses)));
   if (rounds_.is_cyclic() || plans_.is_following()) return {};
   // The round led to nothing: the next one can wait for a peer or the program.
-  if (counters.tensor_count == done_before && queue_->is_empty()) Rest(rounds_.idle_wait(), 1);
+  if (counters.tensor_count == done_before && queue_->is_empty()) Rest(rounds_.idle_wait());
   return {};
 }
 
@@ -238,9 +252,16 @@ Status Engine::Perform(const Response& response) {
 }
 
 // All ranks have the same responses, so all of them propose and adopt plans at the same place.
-// TakePending is collective; all ranks call it after the same list of responses. The plan driver
-// takes the unanswered requests over as submissions.
+// While groups are followed nothing is learned.
 void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
+  if (rounds_.groups().is_following()) {
+    if (!rounds_.groups().TakeDone(responses)) return;
+    ++counters_.current().plan_end_count;
+    tracer_.PlanEnded(agreement_.epoch());
+    agreement_.OnAbandoned({});
+    queue_->SetWaits(WaitsFor(agreement_));
+    return;
+  }
   agreement_.OnDone(responses);
   if (auto proposal = agreement_.TakeProposal()) {
     parts_.coordinator.Submit(std::move(*proposal));
@@ -249,8 +270,26 @@ void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
   if (!plan) {
     Note(fmt::format("no plan: {}", plan.error().message()));
   } else if (*plan) {
-    queue_->SetWaits(SubmissionQueue::Waits::kNotTold);  // nothing is learned meanwhile
-    plans_.Follow(std::move(**plan), parts_.coordinator.TakePending());
+    Adopt(std::move(**plan));
+  }
+}
+
+// TakePending is collective; all ranks call it after the same list of responses. The plan driver
+// takes the unanswered requests over as submissions.
+void Engine::Adopt(Plan plan) {
+  queue_->SetWaits(SubmissionQueue::Waits::kNotTold);  // nothing is learned meanwhile
+  const size_t tensor_count = GroupableCountOf(plan);
+  const uint32_t num_groups = agreement_.options().num_groups;
+  if (tensor_count < num_groups && counters_.current().plan_count == 0) {
+    Note(fmt::format("num_groups {}: an iteration reduces only {} tensors; each of them is a group",
+                     num_groups, tensor_count));
+  }
+  if (agreement_.makes_groups()) {
+    ++counters_.current().plan_count;
+    tracer_.PlanAdopted(plan.epoch());
+    rounds_.groups().Follow(plan);
+  } else {
+    plans_.Follow(std::move(plan), parts_.coordinator.TakePending());
   }
 }
 
@@ -277,7 +316,7 @@ Status Engine::StepPlan() {
       break;
     case PlanDriver::PlanStep::kIdle:
       // No wake-up before the next bucket is complete: fewer of them can change nothing.
-      Rest({.limit = RoundDriver::kIdleTick}, plans_.missing_count());
+      Rest({.limit = RoundDriver::kIdleTick, .submission_count = plans_.missing_count()});
       break;
     case PlanDriver::PlanStep::kAbandoned:
       ReturnToRounds();
@@ -301,10 +340,9 @@ void Engine::ReturnToRounds() {
 // --- Sleep and end -----------------------------------------------------------------------------
 
 // Sleeps until there may be something to do.
-// wake_count  submissions after which the queue wakes this thread
-void Engine::Rest(const IdleWait& wait, size_t wake_count) {
+void Engine::Rest(const IdleWait& wait) {
   if (const Status flushed = tracer_.Rest(); !flushed) Note(flushed.error().message());
-  queue_->SetWakeCount(wake_count);
+  queue_->SetWakeCount(wait.submission_count);
   parts_.transport.Sleep(wait.limit, wait.wake_on);
 }
 

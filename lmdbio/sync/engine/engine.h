@@ -5,14 +5,15 @@
 //                         |
 //                         +--> RoundDriver --> responses --> Executor
 //                         |         |
-//                         |    PlanAgreement --> a plan
+//                         |    PlanAgreement --> a plan, or groups for the RoundDriver
 //                         |                        |
 //                         +--> PlanDriver <--------+ --> buckets --> Executor
 //                         |
 //                         +--> StallMonitor, called while any of them waits
 //
 // The engine is in one of two modes. It runs rounds until the ranks have agreed on a plan, then
-// follows the plan until some rank abandons it.
+// follows the plan until some rank abandons it. With another coordinator than "topo" it stays in
+// rounds, and the buckets of the plan become tensor groups of the coordinator.
 //
 // Source: dissertation 6.2.2, 6.3.4 and figure 6.15; docs/sync.md "Flow".
 #ifndef LMDBIO_SYNC_ENGINE_ENGINE_H_
@@ -116,9 +117,10 @@ class Engine {
   Status PerformAll(std::vector<Response> responses);
   Status Perform(const Response& response);
   void AdvanceAgreement(const std::vector<Response>& responses);
+  void Adopt(Plan plan);
   Status StepPlan();
   void ReturnToRounds();
-  void Rest(const IdleWait& wait, size_t wake_count);
+  void Rest(const IdleWait& wait);
   Error ClosedError() const;
   void FailAll(const Error& why);
   void Note(const std::string& line) const;

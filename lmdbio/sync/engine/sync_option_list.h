@@ -33,8 +33,9 @@ inline constexpr std::string_view kCoordinatorNames[] = {"topo", "cache", "horov
 inline constexpr std::string_view kPacingNames[] = {"event", "cycle", "gs", "nbcs"};
 inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "halving", "direct",
     "mpi"};
+inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 
-inline constexpr std::array<SyncOptionInfo, 18> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 19> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -53,6 +54,7 @@ inline constexpr std::array<SyncOptionInfo, 18> kSyncOptionInfos = {{
     {"silence_limit_ms", {}, 1, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"timeline_path", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
     {"placement", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
+    {"group_by", kGroupByNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -76,6 +78,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[15], options.silence_limit);
   visit(kSyncOptionInfos[16], options.timeline_path);
   visit(kSyncOptionInfos[17], options.placement);
+  visit(kSyncOptionInfos[18], options.group_by);
 }
 // clang-format on
 

@@ -44,14 +44,18 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   std::string placement;
 
   // --- Plans
-  // The number of buckets of a plan, regardless of their bytes. 0: bucket_bytes decides.
+  // The number of tensor groups of an iteration: buckets of a plan, or groups that the other
+  // coordinators learn. 0: bucket_bytes decides.
   uint32_t num_groups = 0;
   // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB in the
   // memory of one host, else 4 MiB or as a trial finds.
   uint64_t bucket_bytes = 0;
-  // The ranks abandon a plan if tensors of a bucket are missing for longer than this. Keep it below
-  // stall_report_ms, because in a plan no rank knows which rank lacks which tensor. At least 1.
+  // The ranks abandon a plan, or learned groups, if tensors of a bucket or group are missing for
+  // longer than this. Keep it below stall_report_ms, because in a plan no rank knows which rank
+  // lacks which tensor. At least 1.
   std::chrono::milliseconds plan_patience{1000};
+  // The share of an iteration that each of num_groups gets. One of "bytes", "tensors".
+  std::string group_by = "bytes";
 
   // --- Failures
   // The time after which a tensor that some rank has not submitted is reported to log. 0: never.

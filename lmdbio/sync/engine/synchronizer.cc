@@ -363,8 +363,11 @@ std::vector<std::string> Synchronizer::Description() const {
   const char* by = options.bucket_bytes > 0 ? "as given" : "chosen by the collectives";
   if (plan.fusion.threshold_bytes == options.fusion_threshold_bytes) by = "as much as is fused";
   lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes, by));
-  if (options.coordinator == "topo" && plan.num_groups > 0) {
-    lines.push_back(fmt::format("plans of {} buckets", plan.num_groups));
+  if (plan.num_groups > 0) {
+    lines.push_back(
+        fmt::format("{} of {} {}, of as many {} each",
+                    options.coordinator == "topo" ? "plans" : "iterations", plan.num_groups,
+                    options.coordinator == "topo" ? "buckets" : "tensor groups", options.group_by));
   }
   const std::string collectives = impl_->collectives->Description();
   for (size_t begin = 0; begin < collectives.size();) {

@@ -101,8 +101,8 @@ struct SyncCounters {
   uint64_t collective_bytes_min = 0;  // of one call; 0: none yet
   uint64_t collective_bytes_max = 0;
   uint64_t tensor_count = 0;         // operations of this rank that are done
-  uint64_t plan_count = 0;           // adopted plans
-  uint64_t plan_end_count = 0;       // abandoned plans
+  uint64_t plan_count = 0;           // adopted plans, or learned groups of all tensors
+  uint64_t plan_end_count = 0;       // abandoned plans, or groups
   uint64_t thread_cpu_ns = 0;        // processor time of the helper thread
   uint64_t thread_run_delay_ns = 0;  // time in which it could run but had no core
 };

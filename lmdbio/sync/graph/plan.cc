@@ -17,6 +17,7 @@ struct Unit {
   int64_t needs_up_to = -1;     // the largest number of a unit that it needs; -1: none
   uint64_t bytes = 0;           // of a fusion buffer
 };
+using GroupBy = PlanOptions::GroupBy;
 
 // Numbers the units by the positions of their first tensors. A tensor of a group joins the unit of
 // the group if all tensors that it needs come before the first tensor of that unit. Then all of
@@ -54,9 +55,9 @@ std::vector<Unit> UnitsOf(const std::vector<OrderedTensor>& tensors) {
 // Distributes units to segments and buckets, in order. A unit of a segment needs only units of
 // earlier segments, so the order of buckets within a segment is free.
 //
-// With num_groups = G, a segment takes about 1/G of the remaining bytes, and the division is
-// repeated with the rest after each segment. A unit joins the segment if at least half of it fits
-// the share.
+// With num_groups = G, a segment takes about 1/G of the remaining weight, in bytes or tensors, and
+// the division is repeated with the rest after each segment. A unit joins the segment if at least
+// half of it fits the share.
 class BucketMaker {
  public:
   BucketMaker(const std::vector<OrderedTensor>& tensors, const std::vector<Unit>& units,
@@ -65,7 +66,7 @@ class BucketMaker {
     for (const Unit& unit : units) {
       if (!IsFusable(unit)) continue;
       ++units_left_;
-      bytes_left_ += unit.bytes;
+      weight_left_ += WeightOf(unit);
     }
   }
 
@@ -77,7 +78,7 @@ class BucketMaker {
       return;
     }
     --units_left_;
-    stretch_bytes_ += unit.bytes;
+    stretch_weight_ += WeightOf(unit);
     const auto [open, is_new] = open_.try_emplace(KindOf(unit), Open{buckets_.size(), 0});
     if (is_new) buckets_.emplace_back();
     open->second.bytes += unit.bytes;
@@ -97,18 +98,21 @@ class BucketMaker {
   bool IsFusable(const Unit& unit) const {
     return tensors_[unit.tensors[0]].tensor.operation == Operation::kAllReduce;
   }
+  uint64_t WeightOf(const Unit& unit) const {
+    return options_.group_by == GroupBy::kTensors ? unit.tensors.size() : unit.bytes;
+  }
   FusionKind KindOf(const Unit& unit) const {
     return FusionKindOf(tensors_[unit.tensors[0]].tensor);
   }
 
-  // With num_groups the bytes of all kinds count together, else the bytes of one kind.
+  // With num_groups all kinds count together, else the bytes of one kind.
   bool HasRoom(const Unit& unit) const {
     if (open_.empty()) return true;
     if (options_.num_groups > 0) {
       if (groups_left_ <= 1) return true;
       if (units_left_ < groups_left_) return false;  // every later group must get a unit
-      const uint64_t share = bytes_left_ / groups_left_;
-      return stretch_bytes_ + unit.bytes / 2 <= share;
+      const uint64_t share = weight_left_ / groups_left_;
+      return 2 * stretch_weight_ + WeightOf(unit) <= 2 * share;
     }
     const auto open = open_.find(KindOf(unit));
     if (open == open_.end()) return true;
@@ -120,8 +124,8 @@ class BucketMaker {
   // tensor of a rare kind.
   void EndStretch() {
     if (!open_.empty() && groups_left_ > 1) --groups_left_;
-    bytes_left_ -= stretch_bytes_;
-    stretch_bytes_ = 0;
+    weight_left_ -= stretch_weight_;
+    stretch_weight_ = 0;
     first_unit_ = unit_count_;
     open_.clear();
   }
@@ -132,9 +136,9 @@ class BucketMaker {
   std::map<FusionKind, Open> open_;  // buckets of this segment
   int64_t first_unit_ = 0;           // of this segment
   int64_t unit_count_ = 0;
-  uint64_t stretch_bytes_ = 0;
+  uint64_t stretch_weight_ = 0;
   uint64_t units_left_ = 0;   // fusable units that are in no bucket yet
-  uint64_t bytes_left_ = 0;   // of fusable units of this segment and of later ones
+  uint64_t weight_left_ = 0;  // of fusable units of this segment and of later ones
   uint64_t groups_left_ = 0;  // this segment included
 };
 

@@ -29,9 +29,12 @@ namespace lmdbio::sync {
 
 struct PlanOptions {
   FusionOptions fusion;
-  uint32_t num_groups =
-      0;  // > 0: this many buckets of about equal bytes, if dependencies and kinds
-          // permit, instead of the threshold (Romero et al. 3.2)
+  // > 0: this many buckets, if dependencies and kinds permit, instead of the threshold (Romero et
+  // al. 3.2)
+  uint32_t num_groups = 0;
+  // With num_groups, buckets have about as many bytes each, or as many tensors.
+  enum class GroupBy : uint8_t { kBytes, kTensors };
+  GroupBy group_by = GroupBy::kBytes;
 };
 
 struct Bucket {
@@ -42,11 +45,12 @@ class Plan {
  public:
   // Builds a plan. The list is cut into segments. A segment ends before a tensor that needs one of
   // the segment, before a tensor that does not fit its bucket, and, with num_groups, when its share
-  // of the bytes is reached. In a segment, tensors of one kind share a bucket, and buckets are in
-  // the order of their first tensors. So no tensor needs another one of its own bucket or of a
-  // later one. Ranks that send buckets in this order cannot deadlock (docs/coordinators.md
-  // "Plans"). Tensors of one group stay together at the position of the first of them, even above
-  // the threshold, except for a tensor that needs another one behind that position.
+  // of the bytes or tensors is reached. In a segment, tensors of one kind share a bucket, and
+  // buckets are in the order of their first tensors. So no tensor needs another one of its own
+  // bucket or of a later one. Ranks that send buckets in this order cannot deadlock
+  // (docs/coordinators.md "Plans"). Tensors of one group stay together at the position of the first
+  // of them, even above the threshold, except for a tensor that needs another one behind that
+  // position.
   // tensors  in the order of OrderTensors; only the request and needs_up_to of each are used
   // epoch    number of the plan in this run; the same on every rank
   // Requires: all names differ; needs_up_to of each tensor is smaller than its own position

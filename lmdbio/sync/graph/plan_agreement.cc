@@ -7,8 +7,9 @@
 
 namespace lmdbio::sync {
 
-PlanAgreement::PlanAgreement(const PlanOptions& options, Source source) : options_(options) {
-  if (source == Source::kLearned) learner_.emplace(options);
+PlanAgreement::PlanAgreement(const PlanOptions& options, Source source)
+    : options_(options), source_(source) {
+  if (source != Source::kNone) learner_.emplace(options);
 }
 
 Request PlanAgreement::FollowOrder(std::vector<OrderedTensor> order) {

@@ -39,8 +39,9 @@ class PlanAgreement {
   static constexpr uint64_t kAgreedAgeMax = 1000;
 
   enum class Source : uint8_t {
-    kNone,     // no plan, unless FollowOrder gives one
-    kLearned,  // from the first iterations
+    kNone,           // no plan, unless FollowOrder gives one
+    kLearned,        // from the first iterations
+    kLearnedGroups,  // the same, and plans become tensor groups of a coordinator
   };
   PlanAgreement(const PlanOptions& options, Source source);
 
@@ -48,9 +49,12 @@ class PlanAgreement {
   // Requires: as Plan::FromOrder; no response so far
   Request FollowOrder(std::vector<OrderedTensor> order);
 
+  bool makes_groups() const { return source_ == Source::kLearnedGroups; }
   // Whether OnSubmit and OnWaited are of use.
   bool is_learning() const { return learner_.has_value(); }
   const PlanOptions& options() const { return options_; }
+  // Number of the last proposal.
+  uint64_t epoch() const { return epoch_; }
 
   // As PlanLearner; without effect if nothing is learned.
   void OnSubmit(std::string_view name);
@@ -77,6 +81,7 @@ class PlanAgreement {
   void MarkDone(std::span<const Response> responses);
 
   PlanOptions options_;
+  Source source_;
   std::optional<PlanLearner> learner_;           // none: nothing is learned
   std::vector<OrderedTensor> order_;             // of FollowOrder
   std::unordered_set<std::string> order_names_;  // of its tensors

@@ -82,6 +82,13 @@ bool IsOperation(uint8_t number) {
          number <= static_cast<uint8_t>(Operation::kAdoptPlan);
 }
 
+bool IsInLearnedGroup(const Request& request) { return request.group.starts_with(kLearnedGroup); }
+
+void LeaveGroup(Request& request) {
+  request.group.clear();
+  request.group_size = 0;
+}
+
 uint64_t Request::element_count() const { return ProductOf(shape); }
 
 uint64_t Request::byte_count() const { return element_count() * ElementBytes(type); }

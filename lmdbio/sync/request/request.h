@@ -45,9 +45,11 @@ struct Request {
   // [any number of dimensions] elements. The same on every rank, but for the first dimension of
   // kAllGather and kAllToAll. Empty: one element.
   std::vector<int64_t> shape;
-  int32_t root = 0;              // kBroadcast
-  std::vector<int64_t> splits;   // [ranks] kAllToAll: rows of the first dimension for each rank
-  std::string group;             // "" or: these tensors are ready together and fused together
+  int32_t root = 0;             // kBroadcast
+  std::vector<int64_t> splits;  // [ranks] kAllToAll: rows of the first dimension for each rank
+  // "" or: these tensors are ready together and fused together. kLearnedGroup and a number: the
+  // group was made from an iteration (sync/graph/grouping.h)
+  std::string group;
   uint32_t group_size = 0;       // tensors of the group
   std::vector<std::byte> extra;  // kAdoptPlan: the proposal (sync/graph/plan.h)
 
@@ -56,6 +58,12 @@ struct Request {
   uint64_t row_element_count() const;  // of all dimensions but the first
   friend bool operator==(const Request&, const Request&) = default;
 };
+
+// The group names that programs cannot give.
+constexpr std::string_view kLearnedGroup = "lmdbio.group.";
+bool IsInLearnedGroup(const Request& request);
+// The tensor is ready, and fused, without the others of its group.
+void LeaveGroup(Request& request);
 
 // The next operation of all ranks. All ranks execute responses in the same order.
 struct Response {

@@ -11,10 +11,12 @@ constexpr auto kRetryPause = std::chrono::milliseconds(1);
 }  // namespace
 
 RoundDriver::RoundDriver(Transport& transport, Coordinator& coordinator,
-                         const PacingOptions& options, std::function<Status()> on_nap)
+                         const PacingOptions& options, std::function<Status()> on_nap,
+                         GroupPatience patience)
     : transport_(transport),
       coordinator_(coordinator),
       pacer_(transport, coordinator, options, std::move(on_nap)),
+      groups_(coordinator, std::move(patience)),
       last_progress_(Clock::now()) {}
 
 Status RoundDriver::AwaitCycle() {
@@ -22,6 +24,7 @@ Status RoundDriver::AwaitCycle() {
 }
 
 bool RoundDriver::TakeDue(Clock::time_point now) {
+  groups_.Look(now);
   if (pacer_.is_cyclic()) return true;
   const bool is_called = transport_.take_ring();
   const bool is_demanded = std::exchange(is_demanded_, false);
@@ -46,7 +49,9 @@ Result<std::vector<Response>> RoundDriver::Run(const std::vector<std::string>& s
 IdleWait RoundDriver::idle_wait() const {
   const bool waits_for_peers = coordinator_.has_pending();
   return {.limit = waits_for_peers && !transport_.hears_peers() ? kRetryPause : kIdleTick,
-          .wake_on = waits_for_peers ? WakeOn::kOrPeerCame : WakeOn::kWakeOrRing};
+          .wake_on = waits_for_peers ? WakeOn::kOrPeerCame : WakeOn::kWakeOrRing,
+          // Fewer submissions complete no group, so they lead to no round.
+          .submission_count = groups_.missing_count()};
 }
 
 }  // namespace lmdbio::sync

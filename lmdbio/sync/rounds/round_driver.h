@@ -17,15 +17,17 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/control/coordinator.h"
 #include "lmdbio/sync/request/request.h"
+#include "lmdbio/sync/rounds/group_driver.h"
 #include "lmdbio/sync/rounds/round_pacer.h"
 #include "lmdbio/sync/transport/transport.h"
 
 namespace lmdbio::sync {
 
-// How the helper thread sleeps while it has nothing to do: the arguments of Transport::Sleep.
+// How the helper thread sleeps while it has nothing to do.
 struct IdleWait {
-  std::chrono::microseconds limit;
+  std::chrono::microseconds limit;  // this and the next: as Transport::Sleep
   WakeOn wake_on = WakeOn::kWakeOrRing;
+  size_t submission_count = 1;  // fewer submissions do not wake the thread
 };
 
 // Threads: one at a time.
@@ -38,8 +40,12 @@ class RoundDriver {
   static constexpr auto kIdleRoundPause = std::chrono::seconds(1);
 
   // transport, coordinator, on_nap  as RoundPacer
+  // patience                        as GroupDriver
   RoundDriver(Transport& transport, Coordinator& coordinator, const PacingOptions& options,
-              std::function<Status()> on_nap);
+              std::function<Status()> on_nap, GroupPatience patience = {});
+
+  // Requests go to the coordinator through this.
+  GroupDriver& groups() { return groups_; }
 
   bool is_cyclic() const { return pacer_.is_cyclic(); }
 
@@ -47,7 +53,8 @@ class RoundDriver {
   // Errors: as Transport
   Status AwaitCycle();
 
-  // Whether a round is due. Consumes the wake-up that another rank has sent.
+  // Whether a round is due. Consumes the wake-up that another rank has sent, and releases groups
+  // that are out of patience.
   bool TakeDue(Clock::time_point now);
 
   // Collective. Runs one round and returns its responses, in the order in which all ranks execute
@@ -70,6 +77,7 @@ class RoundDriver {
   Transport& transport_;
   Coordinator& coordinator_;
   RoundPacer pacer_;
+  GroupDriver groups_;
   bool is_demanded_ = false;
   Clock::time_point last_progress_;  // of rounds, too
 };

@@ -411,6 +411,7 @@ static void test_wrong_options(void) {
   all.cycle_time_us = 200;
   all.gs_cycles = 3;
   all.num_groups = 2;
+  all.group_by = "tensors";
   all.bucket_bytes = 1 << 20;
   all.fusion_threshold_bytes = -1;
   all.cache_capacity = -1;
@@ -425,6 +426,7 @@ static void test_wrong_options(void) {
   CHECK(lmdbio_sync_describe(sync, &text) == LMDBIO_OK);
   expect_words(text, "coordinator horovod, pacing gs");
   expect_words(text, "fusion up to 0 bytes, cache of 0");
+  expect_words(text, "iterations of 2 tensor groups, of as many tensors each");
   CHECK(lmdbio_sync_shutdown(sync) == LMDBIO_OK);
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }

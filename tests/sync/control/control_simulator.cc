@@ -170,6 +170,7 @@ struct TensorGroup {
   std::string name;
   int left_out_at = -1;  // one rank submits its tensors without a group
   int left_out_rank = 0;
+  bool is_learned = false;  // its tensors are answered alone if a rank submits them without it
 };
 
 struct SimulatedJob {
@@ -259,8 +260,10 @@ Expected ExpectedOf(const SimulatedJob& job, const SimulatedTensor& tensor, int 
   const size_t changed = count_of([&](int rank) { return IsChanged(tensor, iteration, rank); });
   const size_t left_out =
       count_of([&](int rank) { return IsLeftOut(job, tensor, iteration, rank); });
-  expected.is_error = (changed > 0 && changed < submitters.size()) ||
-                      (left_out > 0 && left_out < submitters.size());
+  const bool is_parted = left_out > 0 && left_out < submitters.size();
+  const bool is_learned = tensor.group >= 0 && job.groups[At(tensor.group)].is_learned;
+  expected.is_error = (changed > 0 && changed < submitters.size()) || (is_parted && !is_learned);
+  if (is_parted && is_learned) sync::LeaveGroup(expected.tensor);
   const Operation operation = expected.tensor.operation;
   if (submitters.size() < At(job.rank_count)) {
     const bool is_reduction =
@@ -314,8 +317,10 @@ SimulatedJob RandomJob(Random& random, int rank_count) {
   job.total_count = job.iteration_count + (job.has_join ? static_cast<int>(random.Below(3)) : 0);
   const int group_count = random.Below(3) == 0 ? 1 + static_cast<int>(random.Below(2)) : 0;
   for (int group = 0; group < group_count; ++group) {
-    job.groups.push_back({std::string(1, static_cast<char>('g' + group)),
-                          random.Below(4) == 0 ? any_iteration() : -1, any_rank()});
+    const bool is_learned = random.Below(2) == 0;
+    job.groups.push_back({(is_learned ? std::string(sync::kLearnedGroup) : "") +
+                              std::string(1, static_cast<char>('g' + group)),
+                          random.Below(4) == 0 ? any_iteration() : -1, any_rank(), is_learned});
   }
   const int tensor_count = 1 + static_cast<int>(random.Below(5));
   for (int i = 0; i < tensor_count; ++i) {
@@ -387,6 +392,9 @@ class SimulatedRun {
     };
     marks_stalled_ = random_.Below(3) == 0;
     takes_back_ = random_.Below(4) == 0;
+    const bool are_learned =
+        std::ranges::all_of(job_.groups, [](const TensorGroup& group) { return group.is_learned; });
+    releases_ = are_learned && random_.Below(2) == 0;
     const bool all_eager = random_.Below(2) == 0;
     for (int rank = 0; rank < rank_count; ++rank) {
       SimulatedRank& player = players_[At(rank)];
@@ -450,6 +458,11 @@ class SimulatedRun {
       return Post(rank, std::move(*next));
     }
     if (player.is_in_round) return;
+    if (releases_ && random_.Below(8) == 0) {
+      const size_t missing = player.coordinator->missing_count();
+      if (player.coordinator->ReleaseHeld() != (missing > 0)) Fail("nothing was missing");
+      if (player.coordinator->missing_count() > 0) Fail("a group is still held");
+    }
     if (takes_back_ && !is_ending_ && random_.Below(8) == 0) TakeBack();
     const bool is_rung = is_ending_ && transport_.is_anybody_waiting();
     if (!player.coordinator->has_pending() && !player.is_eager && !is_rung) return;
@@ -472,7 +485,7 @@ class SimulatedRun {
     const std::vector<Response> responses = player.coordinator->TakeResponses();
     for (const Response& response : responses) Take(rank, response);
     CheckGroups(responses);
-    if (has_rounds_left_ && !player.under_way.empty() &&
+    if (has_rounds_left_ && !releases_ && !player.under_way.empty() &&
         player.round_count > player.rounds_at_last + kRoundsMax) {
       Fail("needs too many rounds: " + Lacks());
     }
@@ -530,13 +543,15 @@ class SimulatedRun {
       return Fail("an error that names no tensor: " + response.error);
     }
     Request wanted = expected.tensor;
-    if (expected.is_error) wanted.group_size = tensor.group_size;  // size of the rest of a group
+    if (releases_ && tensor.group.empty()) sync::LeaveGroup(wanted);  // some rank has released it
+    if (expected.is_error) wanted.group_size = tensor.group_size;     // size of the rest of a group
     if (tensor != wanted) Fail("'" + tensor.name + "' is not what rank 0 asked for");
     if (response.rows != expected.rows) Fail("'" + tensor.name + "' has other rows");
   }
 
   // Tensors of one group are consecutive, and complete unless some fail.
   void CheckGroups(const std::vector<Response>& responses) {
+    if (releases_) return;
     const auto group_at = [&](size_t i) { return responses[i].tensors.front().group; };
     for (size_t i = 0; i < responses.size(); ++i) {
       if (group_at(i).empty() || !responses[i].error.empty()) continue;
@@ -574,8 +589,9 @@ class SimulatedRun {
       for (size_t i = 0; i < taken.size(); ++i) {
         if (taken[i].name != player.order[i]) return Fail("took back in another order");
       }
-      for (const Request& request : taken) {
+      for (Request request : taken) {
         if (request.operation == Operation::kJoin) player.join_round = 0;
+        if (releases_ && IsInLearnedGroup(request)) LeaveGroup(request);
         player.coordinator->Submit(request);
       }
       player.rounds_at_last = std::max(player.rounds_at_last, player.round_count + 1);
@@ -632,6 +648,7 @@ class SimulatedRun {
   std::map<std::pair<std::string, int>, Expected> expected_;
   bool marks_stalled_ = false;
   bool takes_back_ = false;
+  bool releases_ = false;         // ranks release learned groups, now and then
   bool has_rounds_left_ = false;  // everything has been submitted
   bool is_ending_ = false;
   std::string failure_;

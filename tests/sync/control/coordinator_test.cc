@@ -134,6 +134,91 @@ TEST_CASE("Coordinator puts a group together when all have it", "[control][coord
   }
 }
 
+TEST_CASE("An incomplete group needs no round until it is released", "[control][coordinator]") {
+  const std::string kind = GENERATE("horovod", "cache", "hierarchical");
+  auto coordinator = Coordinator::Create(Of(kind), {});
+  REQUIRE(coordinator);
+  CHECK((*coordinator)->missing_count() == 0);
+  (*coordinator)->Submit(Grouped("a", "g", 4));
+  CHECK((*coordinator)->missing_count() == 3);
+  (*coordinator)->Submit(Grouped("x", "h", 2));
+  CHECK((*coordinator)->missing_count() == 1);
+  CHECK_FALSE((*coordinator)->has_pending());
+  CHECK(!(*coordinator)->BeginRound());
+  CHECK((*coordinator)->TakeResponses().empty());
+  CHECK((*coordinator)->ReleaseHeld());
+  CHECK((*coordinator)->missing_count() == 0);
+  CHECK_FALSE((*coordinator)->ReleaseHeld());
+  CHECK((*coordinator)->has_pending());
+  CHECK(!(*coordinator)->BeginRound());
+  CHECK((*coordinator)->TakeResponses() ==
+        std::vector<Response>{{{Named("a")}, "", {}, -1}, {{Named("x")}, "", {}, -1}});
+}
+
+TEST_CASE("A learned group that a rank releases is no group on any rank",
+          "[control][coordinator]") {
+  const std::string kind = GENERATE("horovod", "cache", "hierarchical");
+  const std::string group = GENERATE("lmdbio.group.1.0", "of the program");
+  Ensemble ranks(Of(kind), 3, {0, 1, 1});
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks[rank].Submit(Grouped("a", group, 2));
+      ranks[rank].Submit(Grouped("b", group, 2));
+    }
+    CHECK(ranks.Round().size() == 2);
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks[rank].Submit(Grouped("a", group, 2));
+    if (rank != 1) ranks[rank].Submit(Grouped("b", group, 2));
+  }
+  CHECK(ranks.Round().empty());
+  CHECK(ranks[1].ReleaseHeld());
+  const std::vector<Response> alone = ranks.Round();
+  REQUIRE(alone.size() == 1);
+  if (group == "of the program") {
+    CHECK(alone[0].error.find("group") != std::string::npos);
+  } else {
+    CHECK(alone[0] == Response{{Named("a")}, "", {}, -1});
+  }
+}
+
+TEST_CASE("A learned group is one entry of the response cache", "[control][coordinator]") {
+  CoordinatorOptions options = Of("cache");
+  options.cache_capacity = 2;
+  Ensemble ranks(options, 2);
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const char* name : {"a", "b", "c"}) {
+        ranks[rank].Submit(Grouped(name, "lmdbio.group.1.0", 3));
+      }
+      for (const char* name : {"d", "e", "f"}) {
+        ranks[rank].Submit(Grouped(name, "lmdbio.group.1.1", 3));
+      }
+    }
+    CHECK(ranks.Round().size() == 6);
+  }
+  CHECK(ranks[1].counters().negotiated_count == 6);
+  CHECK(ranks[1].counters().cached_count == 12);
+  CHECK(ranks[1].counters().evicted_count == 0);
+}
+
+TEST_CASE("A rank that joins requests the tensors of its incomplete groups",
+          "[control][coordinator]") {
+  const std::string kind = GENERATE("horovod", "cache", "hierarchical");
+  Ensemble ranks(Of(kind), 2);
+  ranks[1].Submit(Grouped("a", "lmdbio.group.1.0", 2));
+  ranks[1].Submit(JoinRequest());
+  CHECK(ranks.Round().empty());
+  CHECK(ranks[1].missing_count() == 0);
+  ranks[0].Submit(Named("a"));
+  CHECK(NamesOf(ranks.Round()) == "a ");
+  ranks[0].Submit(Named("a"));
+  CHECK(NamesOf(ranks.Round()) == "a ");
+  ranks[0].Submit(JoinRequest());
+  CHECK(NamesOf(ranks.Round()) == "join ");
+  CHECK_FALSE(ranks[1].has_pending());
+}
+
 TEST_CASE("Rank 0 learns the ranks that lack a stalled tensor", "[control][coordinator]") {
   const std::string kind = GENERATE("horovod", "cache", "hierarchical");
   Ensemble ranks(Of(kind), 4, {0, 0, 1, 1});

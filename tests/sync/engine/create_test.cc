@@ -96,6 +96,7 @@ const std::vector<Odd>& OddOnes() {
        [](auto& o, auto&) { o.fusion_threshold_bytes = 7; }},
       {"bucket_bytes 7", "bucket_bytes 0", [](auto& o, auto&) { o.bucket_bytes = 7; }},
       {"num_groups 7", "num_groups 0", [](auto& o, auto&) { o.num_groups = 7; }},
+      {"group_by tensors", "group_by bytes", [](auto& o, auto&) { o.group_by = "tensors"; }},
       {"cache_capacity 7", "cache_capacity 1024", [](auto& o, auto&) { o.cache_capacity = 7; }},
       {"gradient_bytes 7", "gradient_bytes 0", [](auto& o, auto&) { o.gradient_bytes = 7; }},
       {"chunk_bytes 7", "chunk_bytes 0", [](auto& o, auto&) { o.chunk_bytes = 7; }},

@@ -147,6 +147,7 @@ TortureProgram MakeProgram(unsigned seed) {
   options.gradient_bytes = Chance(random, 2) ? 0 : 100'000;
   options.cache_capacity = Pick(random, {0U, 1U, 2U, 5U, 1024U});
   options.num_groups = Pick(random, {0U, 0U, 1U, 3U});
+  options.group_by = Pick<const char*>(random, {"bytes", "tensors"});
   options.plan_patience = std::chrono::milliseconds(Pick(random, {1, 5, 50}));
   options.collective = Pick<const char*>(random, {"auto", "auto", "ring", "direct"});
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer

@@ -86,6 +86,22 @@ TEST_CASE("Groups stay together if dependencies permit", "[control][plan]") {
   REQUIRE(NamesOf(Plan::FromOrder(bound, {}, 1)) == Names{{"a"}, {"g1"}, {"b"}, {"g2"}, {"c"}});
 }
 
+TEST_CASE("Groups have equal numbers of bytes, or of tensors", "[control][plan]") {
+  std::vector<OrderedTensor> tensors;
+  for (const int64_t count : {600, 100, 100, 100, 100, 100, 100}) {
+    tensors.push_back(Needing(TensorOf(fmt::format("{}", tensors.size()), count), -1));
+  }
+  PlanOptions options = OptionsOf(64, 2);
+  REQUIRE(NamesOf(Plan::FromOrder(tensors, options, 1)) ==
+          Names{{"0"}, {"1", "2", "3", "4", "5", "6"}});
+  options.group_by = PlanOptions::GroupBy::kTensors;
+  REQUIRE(NamesOf(Plan::FromOrder(tensors, options, 1)) ==
+          Names{{"0", "1", "2"}, {"3", "4", "5", "6"}});
+  options.num_groups = 3;
+  REQUIRE(NamesOf(Plan::FromOrder(tensors, options, 1)) ==
+          Names{{"0", "1"}, {"2", "3"}, {"4", "5", "6"}});
+}
+
 TEST_CASE("num_groups gives that many buckets of similar size", "[control][plan]") {
   std::vector<OrderedTensor> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back(Needing(TensorOf(fmt::format("t{}", i), 16), -1));

@@ -82,6 +82,7 @@ class SyncOptions(ctypes.Structure):
         ("placement", ctypes.c_char_p),
         ("log", LOG),
         ("log_context", ctypes.c_void_p),
+        ("group_by", ctypes.c_char_p),
     ]
 
 

@@ -201,8 +201,9 @@ class Synchronizer:
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
                  placement: Optional[str] = None, num_groups: Optional[int] = 0,
                  bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
-                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
-                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
+                 group_by: str = "bytes", stall_report_ms: int = 5_000,
+                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
+                 timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. None: this process alone.
@@ -241,14 +242,16 @@ class Synchronizer:
                              placement. None: any core.
 
         Plans:
-        num_groups           The number of buckets of a plan, regardless of their bytes. 0:
-                             bucket_bytes decides.
+        num_groups           The number of tensor groups of an iteration: buckets of a plan, or
+                             groups that the other coordinators learn. 0: bucket_bytes decides.
         bucket_bytes         The size of a bucket, in plans and in rounds, at most
                              fusion_threshold_bytes. 0: 1 MiB in the memory of one host, else 4 MiB
                              or as a trial finds.
-        plan_patience_ms     The ranks abandon a plan if tensors of a bucket are missing for longer
-                             than this. Keep it below stall_report_ms, because in a plan no rank
-                             knows which rank lacks which tensor.
+        plan_patience_ms     The ranks abandon a plan, or learned groups, if tensors of a bucket or
+                             group are missing for longer than this. Keep it below stall_report_ms,
+                             because in a plan no rank knows which rank lacks which tensor.
+        group_by             The share of an iteration that each of num_groups gets. "bytes": Equal
+                             numbers of bytes. "tensors": Equal numbers of tensors, as in Horovod.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
@@ -265,7 +268,7 @@ class Synchronizer:
             collective=collective, fusion_threshold_bytes=fusion_threshold_bytes,
             gradient_bytes=gradient_bytes, chunk_bytes=chunk_bytes, chunk_depth=chunk_depth,
             placement=placement, num_groups=num_groups, bucket_bytes=bucket_bytes,
-            plan_patience_ms=plan_patience_ms, stall_report_ms=stall_report_ms,
+            plan_patience_ms=plan_patience_ms, group_by=group_by, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
             timeline_path=timeline_path))
     # End generated Synchronizer.
