@@ -490,6 +490,62 @@ class SyncTest(unittest.TestCase):
             self.assertEqual(sync.counters()["tensor_count"], 0)
             self.assertEqual(sync.flight_record(), "")
 
+    def test_a_lag_delivers_the_sums_of_the_iteration_before(self):
+        def input_of(iteration, rank):
+            return np.array([iteration + 1.0, rank - 1.0, 0.5 * iteration])
+
+        def gradient_of(weights, iteration, rank):  # of (w x)^2 / 2
+            values = input_of(iteration, rank)
+            return (weights @ values) * values
+
+        def sum_of(weights, iteration):
+            return sum(gradient_of(weights, iteration, rank) for rank in range(COMM.size))
+
+        for placed, coordinator in ((False, "cache"), (True, "topo")):
+            model = torch.nn.Linear(3, 1, bias=False).double()
+            torch.nn.init.ones_(model.weight)
+            expected, late = np.ones(3), None
+            with lmdbio.torch.GradientSync(model, COMM, average=False, placed=placed, lag=1,
+                                           coordinator=coordinator) as gradients:
+                for iteration in range(8):
+                    model.zero_grad(set_to_none=iteration % 2 == 0)
+                    values = torch.from_numpy(input_of(iteration, COMM.rank))
+                    (model(values) ** 2 / 2).sum().backward()
+                    own = sum_of(expected, iteration)
+                    has_sums = gradients.synchronize()
+                    self.assertEqual(has_sums, late is not None)
+                    delivered = model.weight.grad.numpy().ravel()
+                    np.testing.assert_allclose(delivered, np.zeros(3) if late is None else late)
+                    if has_sums:
+                        model.weight.data -= 0.001 * model.weight.grad
+                        expected = expected - 0.001 * late
+                    late = own
+                    if iteration in (4, 7):
+                        self.assertTrue(gradients.flush())
+                        np.testing.assert_allclose(model.weight.grad.numpy().ravel(), late)
+                        late = None
+                        self.assertFalse(gradients.flush())
+                np.testing.assert_allclose(model.weight.detach().numpy().ravel(), expected)
+
+    def test_a_lag_that_is_wrong_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "lag is 2; expected 0 or 1"):
+            lmdbio.torch.GradientSync(torch.nn.Linear(2, 2), COMM, lag=2)
+
+    def test_a_lag_loses_no_sums_before_a_join(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.torch.GradientSync(model, COMM, average=False, lag=1) as gradients:
+            for _ in range(2):
+                model(torch.ones(1, 3)).sum().backward()
+                with self.assertRaisesRegex(RuntimeError, "synchronize.. before flush"):
+                    gradients.flush()
+                gradients.synchronize()
+                model.zero_grad()
+            with self.assertRaisesRegex(RuntimeError, "cannot join: .* call flush.. first"):
+                gradients.synchronizer.join()
+            gradients.flush()
+            self.assertEqual(model.weight.grad.tolist(), [[COMM.size] * 3])
+            gradients.synchronizer.join().wait()
+
     def test_gradients_of_several_batches(self):
         for placed in (False, True):
             model = torch.nn.Linear(3, 1, bias=False)

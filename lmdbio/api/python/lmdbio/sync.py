@@ -278,6 +278,7 @@ class Synchronizer:
         self._places: List[weakref.ref] = []
         self._placed = range(0)  # addresses of placed memory, which is contiguous
         self._users: List[Callable[[], Any]] = []
+        self._join_checks: List[Callable[[], Any]] = []
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()
@@ -431,6 +432,9 @@ class Synchronizer:
         """Submits a join: this rank has no more data. Until all ranks have joined it contributes
         zeros to sums, and no rows. Done when all ranks have joined; Operation.last_joined is the
         last of them."""
+        for check in [reference() for reference in self._join_checks]:
+            if check is not None:
+                check()
         return self.submit(None, None, (), "float32", None, operation="join")
 
     def set_graph(self, nodes: Sequence[Optional[Tensor]],
@@ -482,6 +486,11 @@ class Synchronizer:
         """Registers a method that close() calls first, if its object still exists. The method
         releases placed memory."""
         self._users.append(weakref.WeakMethod(close))
+
+    def check_before_join(self, check: Callable[[], None]) -> None:
+        """Registers a method that join() calls first, if its object still exists. The method raises
+        an error if this rank cannot join now."""
+        self._join_checks.append(weakref.WeakMethod(check))
 
     def _places_in_use(self) -> List[Any]:
         return [buffer for buffer in (place() for place in self._places) if buffer is not None]

@@ -279,11 +279,13 @@ def _check_reducible(name: str, tensor: torch.Tensor) -> None:
 class _WatchedParameter:
     """A parameter, and the allreduce of its gradient."""
 
-    __slots__ = ("name", "parameter", "allreduce", "place", "_dtype", "_count")
+    __slots__ = ("name", "parameter", "allreduce", "place", "sums", "_dtype", "_count")
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, allreduce: PersistentAllreduce,
                  place: Optional[torch.Tensor]) -> None:
         self.name, self.parameter, self.allreduce, self.place = name, parameter, allreduce, place
+        # With a lag: [2] the values of an iteration, and the sums of the one before it, in turn.
+        self.sums: List[torch.Tensor] = []
         self._dtype, self._count = parameter.dtype, parameter.numel()
 
     def can_take(self, gradient: Optional[torch.Tensor]) -> bool:
@@ -328,9 +330,14 @@ class GradientSync:
               Or a Synchronizer, which may also reduce other tensors. GradientSync does not close
               it; closing it detaches GradientSync
     average   divide by the number of ranks
+    lag       0, or 1: gradient lag. synchronize() then delivers the sums of the iteration before,
+              which were exchanged meanwhile, and does not wait for those of this one. Weights
+              follow w[i+1] = w[i] - step(g[i-1]), with g[i-1] taken at w[i-1], which may cost
+              accuracy (Romero et al. 2.2.3). The gradients are copied twice and take three times
+              the memory
     placed    place the gradients in the synchronizer's gradient_bytes, so that they are not copied
               before they are reduced. None: if GradientSync makes the synchronizer, with as many
-              bytes as it needs; a given one needs at least bytes_to_place(model). After
+              bytes as it needs; a given one needs at least bytes_to_place(model, lag). After
               zero_grad(set_to_none=True), the default of PyTorch 2, they are copied once: it drops
               .grad, and the backward pass allocates another one
     options   of the Synchronizer that GradientSync makes
@@ -339,11 +346,14 @@ class GradientSync:
     synchronize() has returned, .grad is in flight. Do not touch it: a change may change the sum
     without an error. To sum the gradients of several batches before they are exchanged, use
     no_sync(). A second backward pass outside of it raises RuntimeError, and the gradients of this
-    step are lost: call synchronize(), then zero them.
+    step are lost: call synchronize(), then zero them. With a lag, .grad is never in flight.
     """
 
     def __init__(self, model: torch.nn.Module, comm: Any, average: bool = True,
-                 placed: Optional[bool] = None, **options: Any) -> None:
+                 placed: Optional[bool] = None, lag: int = 0, **options: Any) -> None:
+        if lag not in (0, 1):
+            raise InvalidArgumentError(f"lag is {lag}; expected 0 or 1")
+        self._lag = lag
         self._is_owner = not isinstance(comm, Synchronizer)
         if placed is None:
             placed = self._is_owner
@@ -352,7 +362,7 @@ class GradientSync:
                                        "pass these options to it")
         if self._is_owner:
             if placed:
-                options.setdefault("gradient_bytes", self.bytes_to_place(model))
+                options.setdefault("gradient_bytes", self.bytes_to_place(model, lag))
             comm = Synchronizer(comm, **options)
         self._synchronizer: Synchronizer = comm
         self._model = model
@@ -371,6 +381,8 @@ class GradientSync:
             _check_reducible(name, parameter)
         self._is_off = False
         self._pending: Dict[str, PersistentAllreduce] = {}  # in the order of submission
+        self._turn = 0  # of the two halves of _WatchedParameter.sums: that of this iteration
+        self._has_late_sums = False  # those of the last iteration are in flight, or not delivered
         scale = 1.0 / synchronizer.size if average else 1.0
         # Gradients become ready from the last layer to the first. A bucket whose gradients lie in
         # this order is not packed.
@@ -379,8 +391,17 @@ class GradientSync:
                 name, parameter,
                 synchronizer.persistent(f"gradient.{name}", tuple(parameter.shape),
                                         _type_name(parameter), postscale=scale),
-                self._place_of(parameter) if placed else None)
+                self._place_of(parameter) if placed and self._lag == 0 else None)
             for name, parameter in reversed(parameters)]
+        # The places of an iteration lie one behind the other, so each half is placed as a whole.
+        for _ in range(2 * self._lag):
+            for watched in self._watched:
+                watched.sums.append(self._place_of(watched.parameter) if placed
+                                    else torch.empty_like(
+                                        watched.parameter, requires_grad=False,
+                                        memory_format=torch.contiguous_format))
+        if self._lag > 0:
+            synchronizer.check_before_join(self._check_join)
         self._hooks: List[Any] = []
         for watched in self._watched:
             self._watch(watched)
@@ -392,9 +413,9 @@ class GradientSync:
         return torch.from_numpy(memory).view(parameter.dtype).view(parameter.shape)
 
     @staticmethod
-    def bytes_to_place(model: torch.nn.Module) -> int:
+    def bytes_to_place(model: torch.nn.Module, lag: int = 0) -> int:
         """Returns the smallest gradient_bytes that `placed` needs."""
-        return sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
+        return (1 + lag) * sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
                    for parameter in model.parameters() if parameter.requires_grad)
 
     def _watch(self, watched: _WatchedParameter) -> None:
@@ -433,6 +454,9 @@ class GradientSync:
         if not watched.can_take(gradient):
             gradient = watched.prepare()
         allreduce = watched.allreduce
+        if self._lag > 0:
+            allreduce.wait()  # for the iteration before
+            gradient = watched.sums[self._turn].copy_(gradient)
         allreduce.set_values(gradient.data_ptr(), gradient)
         allreduce.submit()
         self._pending[watched.name] = allreduce
@@ -444,16 +468,60 @@ class GradientSync:
         return self._synchronizer.submit(name, tensor.data_ptr(), tuple(tensor.shape),
                                          _type_name(tensor), tensor, **fields)
 
-    def synchronize(self) -> None:
-        """Waits until every gradient is the sum, or mean, of all ranks."""
+    def synchronize(self) -> bool:
+        """Waits until every gradient is the sum, or mean, of all ranks. Collective.
+
+        Returns whether .grad has sums. They are missing only with a lag, in the first iteration and
+        in the first one after flush(): then .grad is 0. Take no step of the optimizer.
+        """
         if len(self._pending) < len(self._watched):
             for watched in self._watched:
                 if watched.name not in self._pending:
                     self._submit(watched)
         pending, self._pending = list(self._pending.values()), {}
+        if self._lag > 0:
+            return self._deliver_late_sums()
         wait_all(pending)
         for allreduce in pending:
             allreduce.keeps = None  # .grad may be dropped from now on
+        return True
+
+    # Each allreduce of the iteration before was waited for, before the next one of its name.
+    def _deliver_late_sums(self) -> bool:
+        self._turn, has_sums, self._has_late_sums = 1 - self._turn, self._has_late_sums, True
+        with torch.no_grad():
+            for watched in self._watched:
+                if has_sums:
+                    watched.parameter.grad.copy_(watched.sums[self._turn])
+                else:
+                    watched.parameter.grad.zero_()
+        return has_sums
+
+    def flush(self) -> bool:
+        """With a lag: waits for the sums of the last iteration, which no synchronize() has
+        delivered, and copies them to .grad. Call it, and take a step of the optimizer, before a
+        checkpoint, an evaluation, a join and the end. Collective.
+
+        Returns whether there were such sums.
+        """
+        if self._pending:
+            raise InvalidStateError("gradients are in flight: call synchronize() before flush()")
+        if not self._has_late_sums:
+            return False
+        wait_all([watched.allreduce for watched in self._watched])
+        self._has_late_sums = False
+        with torch.no_grad():
+            for watched in self._watched:
+                if watched.parameter.grad is None:
+                    watched.parameter.grad = torch.empty_like(watched.parameter)
+                watched.parameter.grad.copy_(watched.sums[1 - self._turn])
+        return True
+
+    def _check_join(self) -> None:
+        if self._has_late_sums:
+            raise InvalidStateError(
+                "this rank cannot join: with a lag of 1 the sums of its last iteration were not "
+                "delivered; call flush() first")
 
     def broadcast_parameters(self, root: int = 0) -> None:
         """Copies all parameters and buffers of rank `root` to all ranks. ValueError names the first
@@ -504,4 +572,4 @@ class GradientSync:
             watched.allreduce.let_go()
             if watched.place is not None and watched.parameter.grad is not None:
                 watched.parameter.grad = watched.parameter.grad.clone()
-            watched.place = None
+            watched.place, watched.sums = None, []
