@@ -22,6 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from figures import interval, number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,8 +35,6 @@ PEERS = ("horovod", "ddp")  # the exposed time is compared with theirs
 # such a difference fifty times as large in each iteration: only the first losses of resnet agree.
 LOSS_TOLERANCE = 1e-4  # relative
 COMPARED_ITERATIONS = {"resnet": 4}  # others: all
-RESAMPLES = 2000
-RUNS_MIN = 6  # a median of fewer runs has no interval of 95 %
 PARTS = ("forward", "backward", "synchronize", "step")  # of an iteration, as train_rank.py has them
 
 
@@ -143,32 +142,22 @@ def medians(cell, variant):
     return [statistics.median(one["times_ms"]) for one in cell["runs"] if one["variant"] == variant]
 
 
-def ratio_interval(numerators, denominators, floors):
-    """Returns the 2.5 % and 97.5 % quantiles of (numerator - floor) / (denominator - floor) over
-    resampled runs, or None if there are too few runs or a denominator may be 0."""
-    if len(numerators) < RUNS_MIN:
-        return None
-    chance, ratios = random.Random(1), []
-    for _ in range(RESAMPLES):
-        draws = [statistics.median(chance.choices(values, k=len(values)))
-                 for values in (numerators, denominators, floors)]
-        if draws[1] <= draws[2]:
-            return None
-        ratios.append((draws[0] - draws[2]) / (draws[1] - draws[2]))
-    ratios.sort()
-    return ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES)]
+def added_ratio(numerators, denominators, floors):
+    """Returns how many times as much the numerators add to the floors as the denominators do, by
+    medians; None if the denominators add nothing."""
+    numerator, denominator, floor = map(statistics.median, (numerators, denominators, floors))
+    return (numerator - floor) / (denominator - floor) if denominator > floor else None
 
 
 def ratio_text(cell, variant, peer):
     own, others, floor = (medians(cell, name) for name in (variant, peer, "none"))
     if not others or not floor or variant in ("none", peer):
         return "-"
-    added = statistics.median(others) - statistics.median(floor)
-    if added <= 0:
+    ratio = added_ratio(own, others, floor)
+    if ratio is None:
         return f"{peer} adds nothing"
-    ratio = (statistics.median(own) - statistics.median(floor)) / added
-    interval = ratio_interval(own, others, floor)
-    return f"{ratio:.2f}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+    bounds = interval(added_ratio, own, others, floor)
+    return f"{ratio:.2f}" + (f" ({bounds[0]:.2f} to {bounds[1]:.2f})" if bounds else "")
 
 
 def summarise(cell, variants):
@@ -208,14 +197,10 @@ def cell_lines(cell, variants):
     return lines + [""]
 
 
-def text_list(text):
-    return [word for word in text.split(",") if word]
-
-
 def variant_list(text):
     """Splits at commas that begin a variant: options of a variant contain commas, too."""
     variants = []
-    for word in text_list(text):
+    for word in word_list(text):
         if "=" in word and ":" not in word and variants:
             variants[-1] += "," + word
         else:
@@ -223,19 +208,12 @@ def variant_list(text):
     return variants
 
 
-def number_list(text):
-    numbers = [int(word) for word in text_list(text)]
-    if not numbers or min(numbers) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is invalid; expected numbers from 1 on")
-    return numbers
-
-
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", type=text_list, default="mlp,resnet,transformer")
+    parser.add_argument("--models", type=word_list, default="mlp,resnet,transformer")
     parser.add_argument("--depth", type=int, default=32, help="layers of resnet: 6 n + 2")
-    parser.add_argument("--ranks", type=number_list, default="2,4,8")
-    parser.add_argument("--waits", type=text_list, default="spin,yield")
+    parser.add_argument("--ranks", type=number_list(1), default="2,4,8")
+    parser.add_argument("--waits", type=wait_list, default="spin,yield")
     parser.add_argument("--variants", type=variant_list, default="none,horovod,ddp,lmdbio")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=8, help="iterations before the measured ones")
@@ -257,9 +235,6 @@ def parse_options():
     for model in options.models:
         if model not in MODELS:
             parser.error(f"--models: model '{model}' is unknown; expected {', '.join(MODELS)}")
-    for wait in options.waits:
-        if wait not in ("spin", "yield"):
-            parser.error(f"--waits: '{wait}' is unknown; expected spin or yield")
     for name in ("repetitions", "iterations"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)} is out of range; expected 1 or more")
