@@ -135,7 +135,7 @@ def environment_lines(cells):
     for cell in cells:
         words = ", ".join(f"{name} {value}" for name, value in cell["environment"].items())
         lines.append(f"- {cell['ranks']} ranks, {cell['wait']}: {words}")
-        lines += [f"- {line}" for line in cell["absent"]]
+        lines += [f"- {name} is absent: {why}" for name, why in cell["absent"].items()]
     return list(dict.fromkeys(lines))
 
 

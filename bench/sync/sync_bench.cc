@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <span>
 #include <string>
@@ -25,6 +24,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/loader/mpi_run.h"
+#include "bench/sync/bench_plan.h"
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/layer_network.h"
 #include "bench/sync/sync_report.h"
@@ -43,154 +43,32 @@ using lmdbio::ErrorCode;
 using lmdbio::Fail;
 using lmdbio::Result;
 using lmdbio::Status;
+using lmdbio::bench::BenchPlan;
 using lmdbio::bench::BenchRunKind;
 using lmdbio::bench::RunResult;
 using lmdbio::bench::Variant;
 using lmdbio::tools::Invocation;
 using lmdbio::tools::Misuse;
-using lmdbio::tools::Whole;
 using nlohmann::ordered_json;
 namespace bench = lmdbio::bench;
 namespace ranks = lmdbio::ranks;
-namespace po = boost::program_options;
 
 constexpr double kQuietLoad = 0.3;  // of all cores: above it, a neighbour is at work
 
 // The error stream of a rank that fails while the others wait for it.
 int g_error_descriptor = STDERR_FILENO;
 
-void Describe(po::options_description_easy_init option) {
-  option("network", po::value<std::string>()->default_value("resnet50"),
-         "names of networks, separated by commas, or all");
-  option("variants", po::value<std::string>()->default_value("none,mpi,mpi-fused"),
-         "variants, separated by commas: none, mpi, mpi-fused, gloo, "
-         "lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]; COORDINATOR graph "
-         "is topo with the graph of the network");
-  option("baseline", po::value<std::string>()->default_value("mpi"),
-         "variant that the ratios refer to");
-  option("repetitions", po::value<Whole>()->default_value({5}), "runs of each variant");
-  option("iterations", po::value<Whole>()->default_value({30}), "measured iterations of a run");
-  option("run-seconds", po::value<double>()->default_value(10),
-         "time of a run in seconds; slow variants run fewer iterations, but at least 5");
-  option("warmup", po::value<Whole>()->default_value({3}), "unmeasured iterations before a run");
-  option("scale", po::value<double>()->default_value(1),
-         "factor for the sizes of tensors and the time of computing");
-  option("compute-ms", po::value<double>()->default_value(50),
-         "computing time of an iteration in ms, on a core of its own");
-  option("threads", po::value<Whole>()->default_value({1}), "computing threads of each rank");
-  option("shuffle", "ranks compute independent layers in different orders");
-  option("input-threads", po::value<Whole>()->default_value({0}),
-         "threads of each rank that prepare batches meanwhile");
-  option("input-duty", po::value<double>()->default_value(0.5),
-         "busy share of the time of an input thread");
-  option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio in us");
-  option("gs-cycles", po::value<Whole>()->default_value({1}),
-         "cycles after which the ranks agree on the next cycle time, with pacing gs");
-  option("fusion-bytes", po::value<Whole>()->default_value({uint64_t{64} << 20}),
-         "fusion threshold of lmdbio in bytes");
-  option("bucket-bytes", po::value<Whole>()->default_value({0}),
-         "size of a bucket of lmdbio; 0: chosen by its collectives");
-  option("gloo-bucket-bytes", po::value<Whole>()->default_value({uint64_t{25} << 20}),
-         "size of a bucket of gloo");
-  option("neighbour-limit", po::value<double>()->default_value(0.1),
-         "cores that other processes may keep busy in a clean run");
-  option("seed", po::value<Whole>()->default_value({1}), "seed of the order of runs");
-  option("save", po::value<std::string>(), "write all results to this file, as JSON");
-}
-
-// The parsed options.
-struct BenchPlan {
-  std::vector<std::string> networks;
-  std::vector<Variant> variants;
-  std::vector<std::string> absent;  // lines
-  std::string baseline;
-  uint32_t repetition_count = 0;
-  double scale = 1;
-  double compute_ms = 0;
-  double units_per_second = 0;
-  bench::WorkloadOptions work;
-  uint64_t seed = 0;
-};
-
-std::vector<std::string> SplitAtCommas(const std::string& text) {
-  std::vector<std::string> words;
-  for (size_t start = 0; start <= text.size();) {
-    const size_t end = std::min(text.find(',', start), text.size());
-    words.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return words;
-}
-
-std::vector<std::string> AllNetworks() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(LMDBIO_BENCH_NETWORKS)) {
-    names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-uint32_t Count(const Invocation& invocation, const std::string& name, uint64_t least,
-               uint64_t most) {
-  const uint64_t count = invocation.whole(name);
-  if (count < least || count > most) {
-    throw Misuse(fmt::format("--{} must lie between {} and {}", name, least, most));
-  }
-  return static_cast<uint32_t>(count);
-}
-
-double Number(const Invocation& invocation, const std::string& name, double least, double most) {
-  const double number = invocation.option<double>(name);
-  // Written so that NaN is refused, too.
-  if (!(number >= least && number <= most)) {
-    throw Misuse(fmt::format("--{} must lie between {} and {}", name, least, most));
-  }
-  return number;
-}
-
-void ChooseVariants(const Invocation& invocation, BenchPlan& plan) {
-  for (const std::string& name : SplitAtCommas(invocation.option<std::string>("variants"))) {
+void ChooseVariants(BenchPlan& plan) {
+  for (const std::string& name : plan.variant_names) {
     Result<Variant> variant = bench::ParseVariant(name);
     if (!variant) throw Misuse(variant.error().message());
     const std::string absence = bench::WhyAbsent(*variant);
     if (absence.empty()) {
       plan.variants.push_back(std::move(*variant));
     } else {
-      plan.absent.push_back(fmt::format("{} is absent: {}", name, absence));
+      plan.absent[name] = absence;
     }
   }
-}
-
-BenchPlan ReadPlan(const Invocation& invocation, int rank) {
-  BenchPlan plan;
-  const auto& networks = invocation.option<std::string>("network");
-  plan.networks = networks == "all" ? AllNetworks() : SplitAtCommas(networks);
-  ChooseVariants(invocation, plan);
-  plan.baseline = invocation.option<std::string>("baseline");
-  plan.repetition_count = Count(invocation, "repetitions", 1, 10'000);
-  plan.scale = Number(invocation, "scale", 1e-6, 10);
-  // Computing and tensors are scaled together, so that communication keeps its share.
-  plan.compute_ms = Number(invocation, "compute-ms", 0, 1e6) * plan.scale;
-  plan.work.threads = Count(invocation, "threads", 1, 64);
-  plan.seed = invocation.whole("seed");
-  if (invocation.has("shuffle")) {
-    // Another seed on each rank, so that the ranks have their gradients in different orders.
-    plan.work.shuffle_seed = plan.seed * 1000 + static_cast<uint64_t>(rank);
-  }
-  plan.work.input_threads = Count(invocation, "input-threads", 0, 64);
-  plan.work.input_duty = Number(invocation, "input-duty", 0, 1);
-  return plan;
-}
-
-bench::SyncSettings ReadSettings(const Invocation& invocation) {
-  bench::SyncSettings settings;
-  settings.cycle_time = std::chrono::microseconds(Count(invocation, "cycle-us", 0, 1'000'000'000));
-  settings.gs_cycles = Count(invocation, "gs-cycles", 1, 1'000'000);
-  settings.fusion_bytes = invocation.whole("fusion-bytes");
-  settings.bucket_bytes = invocation.whole("bucket-bytes");
-  settings.gloo_bucket_bytes = invocation.whole("gloo-bucket-bytes");
-  return settings;
 }
 
 // Rank 0 measures while the others sleep, so that every rank does the same work.
@@ -201,27 +79,6 @@ Status Calibrate(ranks::Group& group, BenchPlan& plan) {
   plan.work.units_per_second = plan.units_per_second;
   plan.work.units = static_cast<uint64_t>(plan.compute_ms * 1e-3 * plan.units_per_second);
   return {};
-}
-
-ordered_json DescribeSettings(const BenchPlan& plan, const bench::RunStage& stage) {
-  return {{"scale", plan.scale},
-          {"compute_ms", plan.compute_ms},
-          {"work_units_per_s", plan.units_per_second},
-          {"threads", plan.work.threads},
-          {"is_shuffled", plan.work.shuffle_seed.has_value()},
-          {"input_threads", plan.work.input_threads},
-          {"input_duty", plan.work.input_duty},
-          {"cycle_us", stage.settings.cycle_time.count()},
-          {"gs_cycles", stage.settings.gs_cycles},
-          {"fusion_bytes", stage.settings.fusion_bytes},
-          {"bucket_bytes", stage.settings.bucket_bytes},
-          {"gloo_bucket_bytes", stage.settings.gloo_bucket_bytes},
-          {"repetitions", plan.repetition_count},
-          {"iterations", stage.iteration_count},
-          {"run_seconds_max", stage.run_seconds_max},
-          {"warmup", stage.warmup_count},
-          {"neighbour_limit_cores", stage.neighbour_limit},
-          {"seed", plan.seed}};
 }
 
 std::string Setting(const char* name) {
@@ -323,16 +180,12 @@ ordered_json NetworkJson(const bench::LayerNetwork& network, const std::vector<R
 // to `has_failed`.
 Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, ranks::Group& host,
                              const BenchPlan& plan, const std::string& name, bool& has_failed) {
-  const std::string path = fmt::format("{}/{}.json", LMDBIO_BENCH_NETWORKS, name);
-  LMDBIO_TRY(const bench::LayerNetwork network, bench::ReadNetwork(path, plan.scale));
+  LMDBIO_TRY(const bench::LayerNetwork network, bench::ReadNamedNetwork(name, plan.scale));
   bench::Gradients gradients(network);
   bench::Workload workload(network, plan.work);
-  bench::RunStage stage{group,     host,     MPI_COMM_WORLD,          network,
-                        gradients, workload, ReadSettings(invocation)};
-  stage.warmup_count = Count(invocation, "warmup", 1, 1'000'000);
-  stage.iteration_count = Count(invocation, "iterations", 1, 1'000'000);
-  stage.run_seconds_max = Number(invocation, "run-seconds", 0, 1e6);
-  stage.neighbour_limit = Number(invocation, "neighbour-limit", 0, 1e6);
+  bench::RunStage stage{
+      group, host, MPI_COMM_WORLD, network, gradients, workload, bench::ReadSettings(invocation)};
+  bench::ReadLimits(invocation, stage);
   LMDBIO_TRY(const std::vector<RunResult> runs, RunAll(stage, plan));
   const auto summaries = bench::Summarise(runs, plan.baseline);
   LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(
@@ -348,7 +201,7 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
     }
   }
   ordered_json json = NetworkJson(network, runs, summaries);
-  json["settings"] = DescribeSettings(plan, stage);
+  json["settings"] = bench::DescribeSettings(plan, stage);
   return json;
 }
 
@@ -370,13 +223,14 @@ Status Save(const Invocation& invocation, const ordered_json& outcome) {
 Status Run(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, lmdbio::ranks::MpiGroup(MPI_COMM_WORLD));
   LMDBIO_TRY(const auto host, group->SplitByHost());
-  BenchPlan plan = ReadPlan(invocation, group->rank());
+  BenchPlan plan = bench::ReadPlan(invocation, group->rank());
+  ChooseVariants(plan);
   ordered_json environment = DescribeEnvironment(*group, *host);
   WarnOfNeighbours(invocation, environment);
   const bench::HostTime before = bench::TimeOfHost();
   LMDBIO_TRY_VOID(Calibrate(*group, plan));
-  for (const std::string& line : plan.absent) {
-    LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(line + "\n"));
+  for (const auto& [variant, reason] : plan.absent) {
+    LMDBIO_TRY_VOID(lmdbio::tools::WriteOutput(fmt::format("{} is absent: {}\n", variant, reason)));
   }
   ordered_json outcome;
   // Keeps the first position in the file; the values follow at the end, with the load after the
@@ -411,6 +265,6 @@ int main(int argc, char** argv) {
   const lmdbio::tools::MpiRun mpi(argc, argv, lmdbio::tools::MpiThreads::kAll);
   const std::array commands = {lmdbio::tools::Command{
       "", "", "Emulates the training of networks and sums their gradients by several variants.",
-      &Describe, &Run, lmdbio::tools::Output::kText}};
+      &bench::DescribeBenchOptions, &Run, lmdbio::tools::Output::kText}};
   return lmdbio::tools::RunTool("sync_bench", commands.front().summary, commands, argc, argv);
 }

@@ -1,0 +1,47 @@
+// bench/sync/bench_plan.h - the options of sync_bench.
+#ifndef LMDBIO_BENCH_SYNC_BENCH_PLAN_H_
+#define LMDBIO_BENCH_SYNC_BENCH_PLAN_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/sync/gradient_sync.h"
+#include "bench/sync/sync_run.h"
+#include "tools/cli/cli.h"
+
+namespace lmdbio::bench {
+
+// The options, and the answers to them that need other ranks.
+struct BenchPlan {
+  std::vector<std::string> networks;
+  std::vector<std::string> variant_names;
+  std::vector<Variant> variants;              // that this job can measure
+  std::map<std::string, std::string> absent;  // variant -> reason
+  std::string baseline;
+  uint32_t repetition_count = 0;
+  double scale = 1;
+  double compute_ms = 0;
+  double units_per_second = 0;
+  WorkloadOptions work;
+  uint64_t seed = 0;
+};
+
+void DescribeBenchOptions(boost::program_options::options_description_easy_init option);
+
+// Throws tools::Misuse, which names the option.
+BenchPlan ReadPlan(const tools::Invocation& invocation, int rank);
+SyncSettings ReadSettings(const tools::Invocation& invocation);
+// Sets the limits of runs.
+void ReadLimits(const tools::Invocation& invocation, RunStage& stage);
+
+// Errors: as ReadNetwork
+Result<LayerNetwork> ReadNamedNetwork(const std::string& name, double scale);
+
+nlohmann::ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage);
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_BENCH_PLAN_H_
