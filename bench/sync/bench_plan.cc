@@ -1,6 +1,7 @@
 #include "bench/sync/bench_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 
@@ -14,6 +15,8 @@ using nlohmann::ordered_json;
 using tools::Invocation;
 using tools::Misuse;
 using tools::Whole;
+
+constexpr std::array kAllKinds = {BenchRunKind::kTrain, BenchRunKind::kIdle, BenchRunKind::kAlone};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
   std::vector<std::string> words;
@@ -52,6 +55,19 @@ double Number(const Invocation& invocation, const std::string& name, double leas
   return number;
 }
 
+std::set<BenchRunKind> ReadKinds(const Invocation& invocation) {
+  std::set<BenchRunKind> kinds;
+  for (const std::string& word : SplitAtCommas(invocation.option<std::string>("kinds"))) {
+    const auto kind = std::find_if(kAllKinds.begin(), kAllKinds.end(),
+                                   [&](const BenchRunKind one) { return NameOf(one) == word; });
+    if (kind == kAllKinds.end()) {
+      throw Misuse(fmt::format("--kinds: '{}' is unknown; expected train, idle or alone", word));
+    }
+    kinds.insert(*kind);
+  }
+  return kinds;
+}
+
 }  // namespace
 
 void DescribeBenchOptions(po::options_description_easy_init option) {
@@ -72,12 +88,22 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
          "factor for the sizes of tensors and the time of computing");
   option("compute-ms", po::value<double>()->default_value(50),
          "computing time of an iteration in ms, on a core of its own");
+  option("compute-like", po::value<std::string>(),
+         "network that takes --compute-ms; the others take time by their multiply-adds. Without "
+         "it each takes --compute-ms");
+  option("units-per-second", po::value<double>()->default_value(0),
+         "speed of the work loop, as an earlier run saved it (work_units_per_s); 0: measured");
   option("threads", po::value<Whole>()->default_value({1}), "computing threads of each rank");
   option("shuffle", "ranks compute independent layers in different orders");
   option("input-threads", po::value<Whole>()->default_value({0}),
          "threads of each rank that prepare batches meanwhile");
   option("input-duty", po::value<double>()->default_value(0.5),
          "busy share of the time of an input thread");
+  option("input-batch-ms", po::value<double>()->default_value(0),
+         "each input thread prepares one batch in each iteration, of so many ms of computing on a "
+         "core of its own; 0: by --input-duty");
+  option("kinds", po::value<std::string>()->default_value("train,idle,alone"),
+         "kinds of runs, separated by commas");
   option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio in us");
   option("gs-cycles", po::value<Whole>()->default_value({1}),
          "cycles after which the ranks agree on the next cycle time, with pacing gs");
@@ -98,19 +124,26 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
   const auto& networks = invocation.option<std::string>("network");
   plan.networks = networks == "all" ? AllNetworks() : SplitAtCommas(networks);
   plan.variant_names = SplitAtCommas(invocation.option<std::string>("variants"));
+  plan.kinds = ReadKinds(invocation);
   plan.baseline = invocation.option<std::string>("baseline");
   plan.repetition_count = Count(invocation, "repetitions", 1, 10'000);
   plan.scale = Number(invocation, "scale", 1e-6, 10);
   // Computing and tensors are scaled together, so that communication keeps its share.
-  plan.compute_ms = Number(invocation, "compute-ms", 0, 1e6) * plan.scale;
-  plan.work.threads = Count(invocation, "threads", 1, 64);
+  plan.work.compute_ms = Number(invocation, "compute-ms", 0, 1e6) * plan.scale;
+  plan.work.options.threads = Count(invocation, "threads", 1, 64);
   plan.seed = invocation.whole("seed");
   if (invocation.has("shuffle")) {
     // Another seed on each rank, so that the ranks have their gradients in different orders.
-    plan.work.shuffle_seed = plan.seed * 1000 + static_cast<uint64_t>(rank);
+    plan.work.options.shuffle_seed = plan.seed * 1000 + static_cast<uint64_t>(rank);
   }
-  plan.work.input_threads = Count(invocation, "input-threads", 0, 64);
+  plan.work.options.input.thread_count = Count(invocation, "input-threads", 0, 64);
   plan.work.input_duty = Number(invocation, "input-duty", 0, 1);
+  plan.work.input_batch_ms = Number(invocation, "input-batch-ms", 0, 1e6) * plan.scale;
+  plan.work.options.input.is_by_iteration = plan.work.input_batch_ms > 0;
+  plan.work.units_per_second = Number(invocation, "units-per-second", 0, 1e12);
+  if (invocation.has("compute-like")) {
+    plan.work.compute_like = invocation.option<std::string>("compute-like");
+  }
   return plan;
 }
 
@@ -135,14 +168,24 @@ Result<LayerNetwork> ReadNamedNetwork(const std::string& name, double scale) {
   return ReadNetwork(fmt::format("{}/{}.json", LMDBIO_BENCH_NETWORKS, name), scale);
 }
 
+uint64_t UnitsOf(double ms, const WorkPlan& work) {
+  return static_cast<uint64_t>(ms * 1e-3 * work.units_per_second);
+}
+
+double ComputeMs(const WorkPlan& work, const LayerNetwork& network) {
+  if (work.compute_like.empty()) return work.compute_ms;
+  return work.compute_ms * network.madds / work.compute_like_madds;
+}
+
 ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage) {
   return {{"scale", plan.scale},
-          {"compute_ms", plan.compute_ms},
-          {"work_units_per_s", plan.units_per_second},
-          {"threads", plan.work.threads},
-          {"is_shuffled", plan.work.shuffle_seed.has_value()},
-          {"input_threads", plan.work.input_threads},
+          {"compute_ms", ComputeMs(plan.work, stage.network)},
+          {"work_units_per_s", plan.work.units_per_second},
+          {"threads", plan.work.options.threads},
+          {"is_shuffled", plan.work.options.shuffle_seed.has_value()},
+          {"input_threads", plan.work.options.input.thread_count},
           {"input_duty", plan.work.input_duty},
+          {"input_batch_ms", plan.work.input_batch_ms},
           {"cycle_us", stage.settings.cycle_time.count()},
           {"gs_cycles", stage.settings.gs_cycles},
           {"fusion_bytes", stage.settings.fusion_bytes},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,18 +16,28 @@
 
 namespace lmdbio::bench {
 
+// The work of a rank, in time and in units.
+struct WorkPlan {
+  double compute_ms = 0;     // of an iteration
+  std::string compute_like;  // network that takes it; "": all of them
+  double compute_like_madds = 0;
+  double input_duty = 0;
+  double input_batch_ms = 0;    // 0: by input_duty
+  double units_per_second = 0;  // 0: not yet measured
+  WorkloadOptions options;
+};
+
 // The options, and the answers to them that need other ranks.
 struct BenchPlan {
   std::vector<std::string> networks;
   std::vector<std::string> variant_names;
   std::vector<Variant> variants;              // that this job can measure
   std::map<std::string, std::string> absent;  // variant -> reason
+  std::set<BenchRunKind> kinds;
   std::string baseline;
   uint32_t repetition_count = 0;
   double scale = 1;
-  double compute_ms = 0;
-  double units_per_second = 0;
-  WorkloadOptions work;
+  WorkPlan work;
   uint64_t seed = 0;
 };
 
@@ -40,6 +51,11 @@ void ReadLimits(const tools::Invocation& invocation, RunStage& stage);
 
 // Errors: as ReadNetwork
 Result<LayerNetwork> ReadNamedNetwork(const std::string& name, double scale);
+
+// The work that takes so many milliseconds on a core of its own.
+uint64_t UnitsOf(double ms, const WorkPlan& work);
+// The computing time of an iteration, on a core of its own.
+double ComputeMs(const WorkPlan& work, const LayerNetwork& network);
 
 nlohmann::ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage);
 

@@ -1,10 +1,10 @@
 #include "bench/sync/input_load.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 
+#include "bench/sync/thread_clocks.h"
 #include "bench/sync/work_loop.h"
 
 namespace lmdbio::bench {
@@ -21,27 +21,71 @@ std::vector<uint64_t> WorkWords() {
   return words;
 }
 
-InputLoad::InputLoad(uint32_t thread_count, uint64_t units_per_batch)
-    : units_per_batch_(units_per_batch), words_(WorkWords()) {
-  for (uint32_t i = 0; i < thread_count; ++i) threads_.emplace_back([this] { PrepareBatches(); });
+InputLoad::InputLoad(const InputOptions& options) : options_(options), words_(WorkWords()) {
+  const std::vector<pid_t> before = ThreadsOfProcess();
+  for (uint32_t i = 0; i < options.thread_count; ++i) threads_.emplace_back([this] { Run(); });
+  thread_numbers_ = ThreadsSince(before);
 }
 
 InputLoad::~InputLoad() {
-  is_ending_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-// A copy of a batch and some work on it in each period. A thread that is late does not catch up.
-void InputLoad::PrepareBatches() {
+void InputLoad::BeginIteration() {
+  if (!options_.is_by_iteration) return;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return missing_count_ == 0; });
+    ++iteration_number_;
+    missing_count_ = options_.thread_count;
+  }
+  changed_.notify_all();
+}
+
+uint64_t InputLoad::batch_count() const {
+  const std::lock_guard lock(mutex_);
+  return batch_count_;
+}
+
+// A thread that is late for its period does not catch up.
+void InputLoad::Run() {
   const std::vector<std::byte> source(kBatchBytes, std::byte{7});
   std::vector<std::byte> batch(kBatchBytes);
-  auto next = std::chrono::steady_clock::now();
-  while (!is_ending_) {
-    std::memcpy(batch.data(), source.data(), batch.size());
-    checksum_ += sync_work(words_.data(), units_per_batch_, static_cast<uint64_t>(batch.back()));
-    next = std::max(next + kInputPeriod, std::chrono::steady_clock::now());
+  uint64_t done_number = 0;
+  auto next = Clock::now();
+  while (AwaitIteration(done_number)) {
+    PrepareBatch(source, batch);
+    if (options_.is_by_iteration) continue;
+    next = std::max(next + kInputPeriod, Clock::now());
     std::this_thread::sleep_until(next);
   }
+}
+
+// Returns whether there is another batch to prepare.
+bool InputLoad::AwaitIteration(uint64_t& done_number) {
+  std::unique_lock lock(mutex_);
+  if (!options_.is_by_iteration) return !is_ending_;
+  changed_.wait(lock, [&] { return is_ending_ || iteration_number_ != done_number; });
+  done_number = iteration_number_;
+  return !is_ending_;
+}
+
+// A copy of a batch and some work on it.
+void InputLoad::PrepareBatch(const std::vector<std::byte>& source, std::vector<std::byte>& batch) {
+  std::memcpy(batch.data(), source.data(), batch.size());
+  checksum_ +=
+      sync_work(words_.data(), options_.units_per_batch, static_cast<uint64_t>(batch.back()));
+  {
+    const std::lock_guard lock(mutex_);
+    ++batch_count_;
+    if (!options_.is_by_iteration || --missing_count_ > 0) return;
+  }
+  changed_.notify_all();
 }
 
 }  // namespace lmdbio::bench

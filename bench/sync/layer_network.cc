@@ -20,13 +20,13 @@ using nlohmann::json;
 LayerNetwork Parse(const json& text, double scale) {
   LayerNetwork network;
   network.name = text.at("name").get<std::string>();
-  const double all_madds = text.at("madds").get<double>();
+  network.madds = text.at("madds").get<double>();
   std::map<std::string, uint32_t> place_of;
   for (const json& from : text.at("layers")) {
     const auto place = static_cast<uint32_t>(network.layers.size());
     Layer& layer = network.layers.emplace_back();
     layer.name = from.at("name").get<std::string>();
-    layer.cost = from.at("madds").get<double>() / all_madds;
+    layer.cost = from.at("madds").get<double>() / network.madds;
     for (const json& need : from.at("needs")) {
       layer.needs.push_back(place_of.at(need.get<std::string>()));
       network.layers[layer.needs.back()].gives.push_back(place);

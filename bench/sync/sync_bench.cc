@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <random>
 #include <span>
@@ -73,11 +74,16 @@ void ChooseVariants(BenchPlan& plan) {
 
 // Rank 0 measures while the others sleep, so that every rank does the same work.
 Status Calibrate(ranks::Group& group, BenchPlan& plan) {
-  if (group.rank() == 0) plan.units_per_second = bench::MeasureUnitsPerSecond();
+  if (group.rank() == 0 && plan.work.units_per_second == 0) {
+    plan.work.units_per_second = bench::MeasureUnitsPerSecond();
+  }
   LMDBIO_TRY_VOID(bench::SleepingMeeting(MPI_COMM_WORLD));
-  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&plan.units_per_second, 1))));
-  plan.work.units_per_second = plan.units_per_second;
-  plan.work.units = static_cast<uint64_t>(plan.compute_ms * 1e-3 * plan.units_per_second);
+  LMDBIO_TRY_VOID(
+      group.Broadcast(0, std::as_writable_bytes(std::span(&plan.work.units_per_second, 1))));
+  const double period_ms = std::chrono::duration<double, std::milli>(bench::kInputPeriod).count();
+  const double batch_ms =
+      plan.work.input_batch_ms > 0 ? plan.work.input_batch_ms : plan.work.input_duty * period_ms;
+  plan.work.options.input.units_per_batch = bench::UnitsOf(batch_ms, plan.work);
   return {};
 }
 
@@ -118,13 +124,14 @@ struct BenchEntry {
 
 // The kinds of runs that measure something: without helper thread an idle variant costs nothing,
 // and `none` has no communication.
-std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
+std::vector<BenchEntry> EntriesOf(const BenchPlan& plan) {
   std::vector<BenchEntry> entries;
-  for (const Variant& variant : variants) {
+  for (const Variant& variant : plan.variants) {
     entries.push_back({&variant, BenchRunKind::kTrain});
     if (!variant.is_none()) entries.push_back({&variant, BenchRunKind::kAlone});
     if (variant.has_helper) entries.push_back({&variant, BenchRunKind::kIdle});
   }
+  std::erase_if(entries, [&](const BenchEntry& entry) { return !plan.kinds.contains(entry.kind); });
   return entries;
 }
 
@@ -139,7 +146,7 @@ std::vector<BenchEntry> EntriesOf(const std::vector<Variant>& variants) {
 
 Result<std::vector<RunResult>> RunAll(const bench::RunStage& stage, const BenchPlan& plan) {
   std::vector<RunResult> runs;
-  std::vector<BenchEntry> entries = EntriesOf(plan.variants);
+  std::vector<BenchEntry> entries = EntriesOf(plan);
   // Another order in each repetition, so that the drift of the machine affects all variants alike.
   // The seed is the same on every rank, and so is the order.
   std::mt19937_64 chance(plan.seed);
@@ -182,7 +189,9 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
                              const BenchPlan& plan, const std::string& name, bool& has_failed) {
   LMDBIO_TRY(const bench::LayerNetwork network, bench::ReadNamedNetwork(name, plan.scale));
   bench::Gradients gradients(network);
-  bench::Workload workload(network, plan.work);
+  bench::WorkloadOptions work = plan.work.options;
+  work.units = bench::UnitsOf(bench::ComputeMs(plan.work, network), plan.work);
+  bench::Workload workload(network, work);
   bench::RunStage stage{
       group, host, MPI_COMM_WORLD, network, gradients, workload, bench::ReadSettings(invocation)};
   bench::ReadLimits(invocation, stage);
@@ -225,6 +234,10 @@ Status Run(const Invocation& invocation) {
   LMDBIO_TRY(const auto host, group->SplitByHost());
   BenchPlan plan = bench::ReadPlan(invocation, group->rank());
   ChooseVariants(plan);
+  if (!plan.work.compute_like.empty()) {
+    LMDBIO_TRY(const auto network, bench::ReadNamedNetwork(plan.work.compute_like, plan.scale));
+    plan.work.compute_like_madds = network.madds;
+  }
   ordered_json environment = DescribeEnvironment(*group, *host);
   WarnOfNeighbours(invocation, environment);
   const bench::HostTime before = bench::TimeOfHost();

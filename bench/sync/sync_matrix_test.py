@@ -120,6 +120,19 @@ class MatrixTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("'other'", result.stderr)
 
+    def test_kinds_of_runs(self):
+        words = ("--ranks", "2", "--waits", "yield", "--networks", "alexnet", "--variants",
+                 "none,lmdbio:topo", "--baseline", "lmdbio:topo", "--no-ddp", "--kinds")
+        result = self.run_matrix(*words, "train,idel")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("--kinds: 'idel' is unknown", result.stderr)
+        result = self.run_matrix(*words, "train,alone")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        self.assertEqual({(run["variant"], run["kind"])
+                          for run in matrix["cells"][0]["networks"][0]["runs"]},
+                         {("none", "train"), ("lmdbio:topo", "train"), ("lmdbio:topo", "alone")})
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/sync/thread_clocks.h"
 #include "bench/sync/work_loop.h"
 
 namespace lmdbio::bench {
@@ -39,12 +40,6 @@ std::vector<uint64_t> Divide(const LayerNetwork& network, double units) {
 // Whole numbers that are small enough to be added up exactly.
 float Share(uint32_t index, uint64_t iteration, size_t element) {
   return static_cast<float>(1 + iteration % 5 + index % 3 + element % 16);
-}
-
-// The share of the input period that a thread works for.
-uint64_t UnitsPerBatch(const WorkloadOptions& options) {
-  const double seconds = options.input_duty * std::chrono::duration<double>(kInputPeriod).count();
-  return static_cast<uint64_t>(seconds * options.units_per_second);
 }
 
 }  // namespace
@@ -116,12 +111,14 @@ Workload::Workload(const LayerNetwork& network, const WorkloadOptions& options)
     : network_(network),
       words_(WorkWords()),
       schedule_(network, options.shuffle_seed),
-      input_(options.input_threads, UnitsPerBatch(options)) {
+      input_(options.input) {
   const auto units = static_cast<double>(options.units);
   forward_units_ = Divide(network, units * kForwardShare);
   backward_units_ = Divide(network, units * (1 - kForwardShare));
+  const std::vector<pid_t> before = ThreadsOfProcess();
   // The thread that calls Iterate computes, too.
   for (uint32_t i = 1; i < options.threads; ++i) helpers_.emplace_back([this] { RunHelper(); });
+  helper_numbers_ = ThreadsSince(before);
 }
 
 Workload::~Workload() {
@@ -134,6 +131,7 @@ Workload::~Workload() {
 }
 
 uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
+  input_.BeginIteration();
   // The factor makes the checksum depend on the pass in which a layer was computed.
   const uint64_t forward = RunPass(PassDirection::kForward, nullptr);
   return forward + 3 * RunPass(PassDirection::kBackward, &ready);

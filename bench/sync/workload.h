@@ -61,9 +61,7 @@ struct WorkloadOptions {
   // The threads compute layers in a random order that respects the edges, so ranks have their
   // gradients in different orders. Empty: the order of the network.
   std::optional<uint64_t> shuffle_seed;
-  uint32_t input_threads = 0;  // that prepare batches meanwhile
-  double input_duty = 0.5;     // of the time, if they had a core each
-  double units_per_second = 0;
+  InputOptions input;  // threads that prepare batches meanwhile
 };
 
 // Threads: Iterate from one thread. The object has threads of its own.
@@ -75,6 +73,10 @@ class Workload {
   // One iteration. `ready` is called for each layer when its backward work is done, in the thread
   // that did it. Returns a checksum of the work, the same in every iteration.
   uint64_t Iterate(const std::function<void(const Layer&)>& ready);
+
+  const InputLoad& input() const { return input_; }
+  // Those that compute layers, without the thread that calls Iterate.
+  const std::vector<pid_t>& helper_threads() const { return helper_numbers_; }
 
  private:
   uint64_t RunPass(PassDirection direction, const std::function<void(const Layer&)>* ready);
@@ -96,6 +98,7 @@ class Workload {
   uint32_t busy_helpers_ = 0;
   uint64_t checksum_ = 0;
   std::vector<std::thread> helpers_;
+  std::vector<pid_t> helper_numbers_;
 
   InputLoad input_;
 };
