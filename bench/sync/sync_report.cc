@@ -66,7 +66,7 @@ double GreatestOf(const Runs& runs, const std::function<double(const RankCost&)>
 }
 
 double HelperShare(const Runs& runs) {
-  return GreatestOf(runs, [](const RankCost& cost) { return cost.helper_cpu_s / cost.wall_s; });
+  return GreatestOf(runs, [](const RankCost& cost) { return cost.helper.cpu_s / cost.wall_s; });
 }
 
 void AddTimes(const Runs& runs, VariantSummary& summary) {
@@ -103,6 +103,32 @@ void AddSizes(const Runs& runs, VariantSummary& summary) {
   }
 }
 
+void AddSwitches(const Runs& runs, double run_iterations, VariantSummary& summary) {
+  const auto greatest = [&](uint64_t (*count)(const RankCost&)) {
+    const double most =
+        GreatestOf(runs, [&](const RankCost& cost) { return static_cast<double>(count(cost)); });
+    return most / run_iterations;
+  };
+  summary.switches.computing =
+      greatest([](const RankCost& cost) { return cost.computing_switches; });
+  summary.switches.input = greatest([](const RankCost& cost) { return cost.input_switches; });
+  summary.switches.helper =
+      greatest([](const RankCost& cost) { return cost.helper.involuntary_count; });
+}
+
+void AddLateness(const Runs& runs, VariantSummary& summary) {
+  summary.helper.delay_us_a_start = GreatestOf(runs, [](const RankCost& cost) {
+    return cost.helper.delay_s * 1e6 / std::max(1.0, static_cast<double>(cost.helper.start_count));
+  });
+  const double sleeps = GreatestOf(
+      runs, [](const RankCost& cost) { return static_cast<double>(cost.helper.sleep_count); });
+  if (sleeps == 0) return;
+  summary.helper.late_p50_us =
+      GreatestOf(runs, [](const RankCost& cost) { return cost.helper.late_p50_us; });
+  summary.helper.late_p99_us =
+      GreatestOf(runs, [](const RankCost& cost) { return cost.helper.late_p99_us; });
+}
+
 // The traffic is that of rank 0, which takes part in every exchange. Thread times are those of the
 // rank with the largest ones, because the others wait for it.
 void AddCosts(const Runs& runs, VariantSummary& summary) {
@@ -113,10 +139,10 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
   double bytes = 0;
   for (const RunResult* run : runs) {
     iterations += static_cast<double>(run->iteration_ms.size());
-    messages += static_cast<double>(run->ranks.front().control_messages);
-    mpi_calls += static_cast<double>(run->ranks.front().mpi_calls);
-    collectives += static_cast<double>(run->ranks.front().collectives);
-    bytes += static_cast<double>(run->ranks.front().collective_bytes);
+    messages += static_cast<double>(run->ranks.front().traffic.control_messages);
+    mpi_calls += static_cast<double>(run->ranks.front().traffic.mpi_calls);
+    collectives += static_cast<double>(run->ranks.front().traffic.collectives);
+    bytes += static_cast<double>(run->ranks.front().traffic.collective_bytes);
   }
   summary.traffic.control_messages = messages / iterations;
   summary.traffic.mpi_calls = mpi_calls / iterations;
@@ -126,11 +152,13 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
   // Delays are those of a whole run, so they are divided by its iterations.
   const double run_iterations = iterations / static_cast<double>(runs.size());
   summary.helper.delay_ms =
-      GreatestOf(runs, [](const RankCost& cost) { return cost.helper_delay_s; }) * 1e3 /
+      GreatestOf(runs, [](const RankCost& cost) { return cost.helper.delay_s; }) * 1e3 /
       run_iterations;
   summary.helper.trainer_delay_ms =
       GreatestOf(runs, [](const RankCost& cost) { return cost.trainer_delay_s; }) * 1e3 /
       run_iterations;
+  AddSwitches(runs, run_iterations, summary);
+  AddLateness(runs, summary);
 }
 
 VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& variant) {
@@ -223,14 +251,14 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
 std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
-      "idle x | helper % idle, train | run delay ms helper, trainer | control/it | data/it | MPI "
-      "calls/it | "
+      "idle x | helper % idle, train | run delay ms helper, trainer | switches computing, helper | "
+      "late us p50, p99 | control/it | data/it | MPI calls/it | "
       "bytes min / p50 / max | clean runs |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const VariantSummary& one : summaries) {
     if (one.run_count == 0) {
-      text +=
-          fmt::format("| {} | failed: {} | | | | | | | | | | | | | |\n", one.variant, one.error);
+      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | |\n", one.variant,
+                          one.error);
       continue;
     }
     text += fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | ",
@@ -238,11 +266,14 @@ std::string Table(std::span<const VariantSummary> summaries) {
                         one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
                         OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
                         OrDash(one.overlap, 0, 100), OrDash(one.helper.idle_slowdown, 3));
-    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n",
+    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f}, {:.1f} | {}, {} | ",
                         OrDash(one.helper.idle_share, 1, 100), one.helper.share * 100,
-                        one.helper.delay_ms, one.helper.trainer_delay_ms,
-                        one.traffic.control_messages, one.traffic.collectives,
-                        one.traffic.mpi_calls, SizesText(one), one.clean_count, one.run_count);
+                        one.helper.delay_ms, one.helper.trainer_delay_ms, one.switches.computing,
+                        one.switches.helper, OrDash(one.helper.late_p50_us, 0),
+                        OrDash(one.helper.late_p99_us, 0));
+    text += fmt::format("{:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n", one.traffic.control_messages,
+                        one.traffic.collectives, one.traffic.mpi_calls, SizesText(one),
+                        one.clean_count, one.run_count);
   }
   return text;
 }
@@ -271,6 +302,12 @@ ordered_json ToJson(const VariantSummary& summary) {
   json["helper_share"] = summary.helper.share;
   json["helper_run_delay_ms"] = summary.helper.delay_ms;
   json["trainer_run_delay_ms"] = summary.helper.trainer_delay_ms;
+  json["helper_run_delay_us_a_start"] = summary.helper.delay_us_a_start;
+  put("helper_late_p50_us", summary.helper.late_p50_us);
+  put("helper_late_p99_us", summary.helper.late_p99_us);
+  json["computing_switches"] = summary.switches.computing;
+  json["input_switches"] = summary.switches.input;
+  json["helper_switches"] = summary.switches.helper;
   json["control_messages"] = summary.traffic.control_messages;
   json["mpi_calls"] = summary.traffic.mpi_calls;
   json["collectives"] = summary.traffic.collectives;
@@ -299,15 +336,23 @@ ordered_json ToJson(const RunResult& run) {
   for (const RankCost& rank : run.ranks) {
     json["ranks"].push_back({{"wall_s", rank.wall_s},
                              {"process_cpu_s", rank.process_cpu_s},
-                             {"helper_cpu_s", rank.helper_cpu_s},
-                             {"helper_run_delay_s", rank.helper_delay_s},
+                             {"helper_cpu_s", rank.helper.cpu_s},
+                             {"helper_run_delay_s", rank.helper.delay_s},
+                             {"helper_starts", rank.helper.start_count},
                              {"trainer_run_delay_s", rank.trainer_delay_s},
+                             {"computing_switches", rank.computing_switches},
+                             {"input_switches", rank.input_switches},
+                             {"helper_switches", rank.helper.involuntary_count},
+                             {"helper_sleeps", rank.helper.sleep_count},
+                             {"late_p50_us", rank.helper.late_p50_us},
+                             {"late_p99_us", rank.helper.late_p99_us},
+                             {"input_batches", rank.input_batches},
                              {"steal_cores", rank.steal_cores},
-                             {"control_messages", rank.control_messages},
-                             {"control_bytes", rank.control_bytes},
-                             {"mpi_calls", rank.mpi_calls},
-                             {"collectives", rank.collectives},
-                             {"collective_bytes", rank.collective_bytes},
+                             {"control_messages", rank.traffic.control_messages},
+                             {"control_bytes", rank.traffic.control_bytes},
+                             {"mpi_calls", rank.traffic.mpi_calls},
+                             {"collectives", rank.traffic.collectives},
+                             {"collective_bytes", rank.traffic.collective_bytes},
                              {"checksum", fmt::format("{:016x}", rank.checksum)}});
   }
   return json;

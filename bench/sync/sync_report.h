@@ -28,6 +28,17 @@ struct HelperCost {
   double share = 0;                     // of a core, of the busiest rank
   double delay_ms = 0;                  // without a core, in an iteration, of the worst rank
   double trainer_delay_ms = 0;          // the same of all other threads
+  double delay_us_a_start = 0;          // without a core, each time that it got one
+  // Timed sleeps: time asleep less time asked for, of the rank with the largest; none: no sleeps.
+  std::optional<double> late_p50_us;
+  std::optional<double> late_p99_us;
+};
+
+// Involuntary context switches of an iteration, of the rank with the most.
+struct SwitchCounts {
+  double computing = 0;
+  double input = 0;
+  double helper = 0;  // with its yields
 };
 
 // The calls of rank 0 in an iteration.
@@ -47,6 +58,7 @@ struct VariantSummary {
   uint32_t clean_count = 0;  // of these, undisturbed by other processes
   IterationTimes times;
   HelperCost helper;
+  SwitchCounts switches;
   IterationTraffic traffic;
   std::optional<double> exposed_ms;  // p50 less the p50 of computing alone
   std::optional<double> alone_ms;    // p50 of the communication alone

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "bench/sync/mpi_call_count.h"
+#include "bench/sync/sleep_lateness.h"
 #include "bench/sync/thread_clocks.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 
@@ -22,21 +23,34 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// The threads of this rank by their tasks. MPI's own are among none of them.
+struct RankThreads {
+  std::vector<pid_t> computing;
+  std::vector<pid_t> input;
+  std::vector<pid_t> helpers;  // those that the variant has made
+};
+
 // The counters of this rank at one time.
 struct CounterSnapshot {
   Clock::time_point time;
   uint64_t process_cpu_ns = 0;
   ThreadTime helpers;
+  ThreadTime computing;
+  ThreadTime input;
   ThreadTime all;
+  LatenessCounts lateness;  // of the helper threads
   HostTime host;
   uint64_t mpi_calls = 0;
 };
 
 // The wall clock is read last, so that at the start the reading itself is outside of the time.
-CounterSnapshot TakeSnapshot(const std::vector<pid_t>& helpers) {
+CounterSnapshot TakeSnapshot(const RankThreads& threads) {
   CounterSnapshot now;
   now.mpi_calls = MpiCallCount();
-  now.helpers = TimeOf(helpers);
+  now.lateness = LatenessOf(threads.helpers);
+  now.helpers = TimeOf(threads.helpers);
+  now.computing = TimeOf(threads.computing);
+  now.input = TimeOf(threads.input);
   now.all = TimeOf(ThreadsOfProcess());
   now.host = TimeOfHost();
   now.process_cpu_ns = ProcessCpuNs();
@@ -50,22 +64,30 @@ RankCost CostBetween(const CounterSnapshot& start, const CounterSnapshot& end) {
   cost.process_cpu_s = Seconds(end.process_cpu_ns - start.process_cpu_ns);
   const ThreadTime helpers = end.helpers - start.helpers;
   const ThreadTime all = end.all - start.all;
-  cost.helper_cpu_s = Seconds(helpers.cpu_ns);
-  cost.helper_delay_s = Seconds(helpers.run_delay_ns);
+  cost.helper.cpu_s = Seconds(helpers.cpu_ns);
+  cost.helper.delay_s = Seconds(helpers.run_delay_ns);
   // All threads that the variant has not made count as the trainer's, those of MPI included.
   cost.trainer_delay_s = Seconds(all.run_delay_ns - helpers.run_delay_ns);
+  cost.helper.start_count = helpers.start_count;
+  cost.helper.involuntary_count = helpers.involuntary_count;
+  cost.computing_switches = (end.computing - start.computing).involuntary_count;
+  cost.input_switches = (end.input - start.input).involuntary_count;
+  const LatenessCounts lateness = end.lateness - start.lateness;
+  cost.helper.sleep_count = lateness.sleep_count();
+  cost.helper.late_p50_us = lateness.QuantileNs(0.5) * 1e-3;
+  cost.helper.late_p99_us = lateness.QuantileNs(0.99) * 1e-3;
   const HostTime host = end.host - start.host;
   cost.neighbour_cores = host.busy_s / cost.wall_s;  // the ranks' own are taken off later
   cost.steal_cores = host.steal_s / cost.wall_s;
-  cost.mpi_calls = end.mpi_calls - start.mpi_calls;
+  cost.traffic.mpi_calls = end.mpi_calls - start.mpi_calls;
   return cost;
 }
 
 void AddTraffic(const Traffic& start, const Traffic& end, RankCost& cost) {
-  cost.control_messages = end.control_messages - start.control_messages;
-  cost.control_bytes = end.control_bytes - start.control_bytes;
-  cost.collectives = end.collectives - start.collectives;
-  cost.collective_bytes = end.collective_bytes - start.collective_bytes;
+  cost.traffic.control_messages = end.control_messages - start.control_messages;
+  cost.traffic.control_bytes = end.control_bytes - start.control_bytes;
+  cost.traffic.collectives = end.collectives - start.collectives;
+  cost.traffic.collective_bytes = end.collective_bytes - start.collective_bytes;
 }
 
 // The counts only grow, so the difference is that of the measured iterations.
@@ -157,7 +179,7 @@ Result<uint32_t> AgreeOnCount(const RunStage& stage, double iteration_ms) {
 
 // All iterations of this rank.
 Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner, GradientSync* sync,
-                                          const std::vector<pid_t>& helpers, RunResult& result,
+                                          const RankThreads& threads, RunResult& result,
                                           RankCost& cost) {
   uint64_t iteration = 0;
   double last_ms = 0;
@@ -168,18 +190,28 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   // All ranks begin the measured iterations together.
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
-  const CounterSnapshot start = TakeSnapshot(helpers);
+  const uint64_t batches_before = stage.workload.input().batch_count();
+  const CounterSnapshot start = TakeSnapshot(threads);
   std::vector<double> times;
   for (uint32_t i = 0; i < count; ++i) {
     LMDBIO_TRY(times.emplace_back(), runner.Iterate(iteration++));
   }
-  cost = CostBetween(start, TakeSnapshot(helpers));
+  cost = CostBetween(start, TakeSnapshot(threads));
   cost.checksum = runner.checksum();
+  cost.input_batches = stage.workload.input().batch_count() - batches_before;
   if (sync == nullptr) return times;
   const Traffic traffic_after = sync->traffic();
   AddTraffic(traffic, traffic_after, cost);
   result.sizes = SizesBetween(traffic, traffic_after);
   return times;
+}
+
+RankThreads ThreadsOf(const Workload& workload) {
+  RankThreads threads;
+  threads.computing = workload.helper_threads();
+  threads.computing.push_back(::gettid());
+  threads.input = workload.input().threads();
+  return threads;
 }
 
 // Of a host's busy cores, those that its ranks did not keep busy themselves.
@@ -251,6 +283,7 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   result.variant = variant.name;
   result.kind = kind;
   result.repetition = repetition;
+  RankThreads threads = ThreadsOf(stage.workload);
   // The threads of a variant are those that exist after it was made and not before.
   const std::vector<pid_t> before = ThreadsOfProcess();
   std::unique_ptr<GradientSync> sync;
@@ -268,12 +301,12 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
     sync = std::move(*made);
     result.description = sync->Description();
   }
-  const std::vector<pid_t> helpers = ThreadsSince(before);
+  threads.helpers = ThreadsSince(before);
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   Runner runner(stage, kind, sync.get());
   RankCost cost;
   Result<std::vector<double>> times =
-      RunIterations(stage, runner, sync.get(), helpers, result, cost);
+      RunIterations(stage, runner, sync.get(), threads, result, cost);
   if (!times) return Fail(std::move(times).error().Within(variant.name));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());

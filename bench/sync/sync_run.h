@@ -26,21 +26,41 @@ enum class BenchRunKind {
 };
 std::string_view NameOf(BenchRunKind kind);
 
-// The cost of the measured iterations of a run for one rank.
-struct RankCost {
-  double wall_s = 0;
-  double process_cpu_s = 0;
-  double helper_cpu_s = 0;     // of the threads that the variant has made
-  double helper_delay_s = 0;   // for which they could run and had no core
-  double trainer_delay_s = 0;  // the same of all other threads
-  double neighbour_cores = 0;  // cores that processes of others kept busy on this host
-  double steal_cores = 0;
+// Threads that the variant has made.
+struct HelperThreadCost {
+  double cpu_s = 0;
+  double delay_s = 0;              // for which they could run and had no core
+  uint64_t start_count = 0;        // how often they got a core
+  uint64_t involuntary_count = 0;  // how often they lost it although they could run on, or yielded
+  // Timed sleeps, and how late they ended (sleep_lateness.h).
+  uint64_t sleep_count = 0;
+  double late_p50_us = 0;
+  double late_p99_us = 0;
+};
+
+// Calls of one rank.
+struct RankTraffic {
   uint64_t control_messages = 0;
   uint64_t control_bytes = 0;
   uint64_t collectives = 0;
   uint64_t collective_bytes = 0;
   uint64_t mpi_calls = 0;  // of any kind, as MPI's profiling interface sees them
-  uint64_t checksum = 0;   // of the computing
+};
+
+// The cost of the measured iterations of a run for one rank.
+struct RankCost {
+  double wall_s = 0;
+  double process_cpu_s = 0;
+  HelperThreadCost helper;
+  double trainer_delay_s = 0;  // all other threads could run and had no core
+  // Involuntary context switches: a thread lost its core although it could run on.
+  uint64_t computing_switches = 0;  // of the threads that compute layers
+  uint64_t input_switches = 0;      // of the threads that prepare batches
+  uint64_t input_batches = 0;
+  double neighbour_cores = 0;  // cores that processes of others kept busy on this host
+  double steal_cores = 0;
+  RankTraffic traffic;
+  uint64_t checksum = 0;  // of the computing
 };
 
 constexpr uint32_t kIterationsMin = 5;

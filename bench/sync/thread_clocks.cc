@@ -9,6 +9,8 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -30,15 +32,28 @@ clockid_t ClockOf(pid_t thread) {
   return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | kThreadScheduledClock);
 }
 
+// 0 for a thread that has ended.
+uint64_t InvoluntarySwitches(pid_t thread) {
+  constexpr std::string_view kName = "nonvoluntary_ctxt_switches:";
+  std::ifstream file(fmt::format("/proc/self/task/{}/status", thread));
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kName)) return std::strtoull(line.c_str() + kName.size(), nullptr, 10);
+  }
+  return 0;
+}
+
 }  // namespace
 
 ThreadTime ThreadTime::operator-(const ThreadTime& before) const {
-  return {cpu_ns - before.cpu_ns, run_delay_ns - before.run_delay_ns};
+  return {cpu_ns - before.cpu_ns, run_delay_ns - before.run_delay_ns,
+          start_count - before.start_count, involuntary_count - before.involuntary_count};
 }
 
 ThreadTime& ThreadTime::operator+=(const ThreadTime& other) {
   cpu_ns += other.cpu_ns;
   run_delay_ns += other.run_delay_ns;
+  start_count += other.start_count;
+  involuntary_count += other.involuntary_count;
   return *this;
 }
 
@@ -59,11 +74,12 @@ std::vector<pid_t> ThreadsOfProcess() {
 ThreadTime TimeOf(pid_t thread) {
   ThreadTime time;
   time.cpu_ns = ReadClock(ClockOf(thread));
-  // The second number of schedstat is the run delay in nanoseconds. The clock above gives the
-  // processor time, so the first number is not used.
+  // The second number of schedstat is the run delay in nanoseconds, the third the count of starts.
+  // The clock above gives the processor time, so the first number is not used.
   std::ifstream file(fmt::format("/proc/self/task/{}/schedstat", thread));
   uint64_t cpu_ns = 0;
-  file >> cpu_ns >> time.run_delay_ns;
+  file >> cpu_ns >> time.run_delay_ns >> time.start_count;
+  time.involuntary_count = InvoluntarySwitches(thread);
   return time;
 }
 

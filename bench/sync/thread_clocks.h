@@ -1,5 +1,5 @@
 // bench/sync/thread_clocks.h - the processor time of threads, of this process and of the
-// whole machine.
+// whole machine; how threads get and lose their cores.
 #ifndef LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 #define LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 
@@ -14,6 +14,9 @@ namespace lmdbio::bench {
 struct ThreadTime {
   uint64_t cpu_ns = 0;        // by the thread's own clock
   uint64_t run_delay_ns = 0;  // for which it could run and had no core; 0 if the kernel keeps none
+  uint64_t start_count = 0;   // how often it got a core; 0 if the kernel keeps none
+  // How often it lost its core although it could run on. Linux counts a yield among them.
+  uint64_t involuntary_count = 0;
 
   ThreadTime operator-(const ThreadTime& before) const;
   ThreadTime& operator+=(const ThreadTime& other);
