@@ -17,6 +17,10 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/group/group.h"
 
+namespace lmdbio::sync {
+class Collectives;
+}
+
 namespace lmdbio::bench {
 
 // The traffic of one rank since the creation of its GradientSync.
@@ -66,6 +70,7 @@ struct SyncContext {
   const LayerNetwork& network;
   Gradients& gradients;
   SyncSettings settings;
+  InputWindow& window;                  // learns when a transfer begins
   std::string_view run_kind = "train";  // for the name of a timeline
 };
 
@@ -101,6 +106,11 @@ Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context);
 Status CheckSynchronizerName(std::string_view name);
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
                                                            const SyncContext& context);
+
+// The same collectives, which report to the window when a transfer of gradients begins.
+// window  must outlive the result
+std::unique_ptr<sync::Collectives> WatchTransfers(std::unique_ptr<sync::Collectives> inner,
+                                                  InputWindow& window);
 
 }  // namespace lmdbio::bench
 #endif  // LMDBIO_BENCH_SYNC_GRADIENT_SYNC_H_

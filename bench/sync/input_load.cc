@@ -47,6 +47,12 @@ void InputLoad::BeginIteration() {
   changed_.notify_all();
 }
 
+std::chrono::nanoseconds InputLoad::BusyTime() const {
+  const std::lock_guard lock(mutex_);
+  if (busy_count_ == 0) return busy_time_;
+  return busy_time_ + (Clock::now() - busy_since_);
+}
+
 uint64_t InputLoad::batch_count() const {
   const std::lock_guard lock(mutex_);
   return batch_count_;
@@ -75,17 +81,39 @@ bool InputLoad::AwaitIteration(uint64_t& done_number) {
   return !is_ending_;
 }
 
-// A copy of a batch and some work on it.
+// A copy of a batch and some work on it. Overlapping batches of several threads count once in the
+// busy time.
 void InputLoad::PrepareBatch(const std::vector<std::byte>& source, std::vector<std::byte>& batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (busy_count_++ == 0) busy_since_ = Clock::now();
+  }
   std::memcpy(batch.data(), source.data(), batch.size());
   checksum_ +=
       sync_work(words_.data(), options_.units_per_batch, static_cast<uint64_t>(batch.back()));
   {
     const std::lock_guard lock(mutex_);
     ++batch_count_;
+    if (--busy_count_ == 0) busy_time_ += Clock::now() - busy_since_;
     if (!options_.is_by_iteration || --missing_count_ > 0) return;
   }
   changed_.notify_all();
+}
+
+void InputWindow::Open() {
+  busy_before_ = input_.BusyTime();
+  is_open_.store(true);
+}
+
+void InputWindow::OnTransfer() {
+  if (Close()) ++early_count_;
+}
+
+// Returns whether it was open.
+bool InputWindow::Close() {
+  if (!is_open_.exchange(false)) return false;
+  total_ns_ += (input_.BusyTime() - busy_before_).count();
+  return true;
 }
 
 }  // namespace lmdbio::bench

@@ -129,6 +129,17 @@ void AddLateness(const Runs& runs, VariantSummary& summary) {
       GreatestOf(runs, [](const RankCost& cost) { return cost.helper.late_p99_us; });
 }
 
+// The median over runs of the mean over ranks.
+double WindowShare(const Runs& runs) {
+  std::vector<double> shares;
+  for (const RunResult* run : runs) {
+    double sum = 0;
+    for (const RankCost& rank : run->ranks) sum += rank.window_share;
+    shares.push_back(sum / static_cast<double>(run->ranks.size()));
+  }
+  return QuantileOf(shares, 0.5);
+}
+
 // The traffic is that of rank 0, which takes part in every exchange. Thread times are those of the
 // rank with the largest ones, because the others wait for it.
 void AddCosts(const Runs& runs, VariantSummary& summary) {
@@ -159,6 +170,7 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
       run_iterations;
   AddSwitches(runs, run_iterations, summary);
   AddLateness(runs, summary);
+  summary.window_share = WindowShare(runs);
 }
 
 VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& variant) {
@@ -252,12 +264,12 @@ std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
       "idle x | helper % idle, train | run delay ms helper, trainer | switches computing, helper | "
-      "late us p50, p99 | control/it | data/it | MPI calls/it | "
+      "late us p50, p99 | window % | control/it | data/it | MPI calls/it | "
       "bytes min / p50 / max | clean runs |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const VariantSummary& one : summaries) {
     if (one.run_count == 0) {
-      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | |\n", one.variant,
+      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | | |\n", one.variant,
                           one.error);
       continue;
     }
@@ -266,11 +278,11 @@ std::string Table(std::span<const VariantSummary> summaries) {
                         one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
                         OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
                         OrDash(one.overlap, 0, 100), OrDash(one.helper.idle_slowdown, 3));
-    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f}, {:.1f} | {}, {} | ",
+    text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f}, {:.1f} | {}, {} | {:.0f} | ",
                         OrDash(one.helper.idle_share, 1, 100), one.helper.share * 100,
                         one.helper.delay_ms, one.helper.trainer_delay_ms, one.switches.computing,
                         one.switches.helper, OrDash(one.helper.late_p50_us, 0),
-                        OrDash(one.helper.late_p99_us, 0));
+                        OrDash(one.helper.late_p99_us, 0), one.window_share * 100);
     text += fmt::format("{:.1f} | {:.1f} | {:.1f} | {} | {}/{} |\n", one.traffic.control_messages,
                         one.traffic.collectives, one.traffic.mpi_calls, SizesText(one),
                         one.clean_count, one.run_count);
@@ -308,6 +320,7 @@ ordered_json ToJson(const VariantSummary& summary) {
   json["computing_switches"] = summary.switches.computing;
   json["input_switches"] = summary.switches.input;
   json["helper_switches"] = summary.switches.helper;
+  json["window_share"] = summary.window_share;
   json["control_messages"] = summary.traffic.control_messages;
   json["mpi_calls"] = summary.traffic.mpi_calls;
   json["collectives"] = summary.traffic.collectives;
@@ -347,6 +360,8 @@ ordered_json ToJson(const RunResult& run) {
                              {"late_p50_us", rank.helper.late_p50_us},
                              {"late_p99_us", rank.helper.late_p99_us},
                              {"input_batches", rank.input_batches},
+                             {"window_share", rank.window_share},
+                             {"early_transfers", rank.early_transfers},
                              {"steal_cores", rank.steal_cores},
                              {"control_messages", rank.traffic.control_messages},
                              {"control_bytes", rank.traffic.control_bytes},

@@ -59,6 +59,7 @@ struct VariantSummary {
   IterationTimes times;
   HelperCost helper;
   SwitchCounts switches;
+  double window_share = 0;  // of an iteration, as InputWindow; the mean of all ranks
   IterationTraffic traffic;
   std::optional<double> exposed_ms;  // p50 less the p50 of computing alone
   std::optional<double> alone_ms;    // p50 of the communication alone

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <thread>
 #include <utility>
@@ -116,8 +117,8 @@ Result<std::vector<T>> GatherAll(ranks::Group& group, std::span<const T> mine) {
 //   kAlone   submit all gradients at once; wait for all
 class Runner {
  public:
-  Runner(const RunStage& stage, BenchRunKind kind, GradientSync* sync)
-      : stage_(stage), kind_(kind), sync_(sync) {}
+  Runner(const RunStage& stage, BenchRunKind kind, GradientSync* sync, InputWindow& window)
+      : stage_(stage), kind_(kind), sync_(sync), window_(window) {}
 
   // Returns the time in milliseconds.
   Result<double> Iterate(uint64_t iteration) {
@@ -134,11 +135,13 @@ class Runner {
       for (uint32_t i = 0; i < tensor_count; ++i) stage_.gradients.Fill(i, rank, iteration);
     }
     const auto start = Clock::now();
+    window_.Open();
     if (kind_ == BenchRunKind::kAlone) {
       for (uint32_t i = tensor_count; i-- > 0;) sync_->Submit(i);
     } else {
       LMDBIO_TRY_VOID(CheckWork(stage_.workload.Iterate(ready)));
     }
+    window_.OnComputed();
     if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     // After the clock has stopped, because the check is no part of an iteration.
@@ -149,6 +152,7 @@ class Runner {
   }
 
   uint64_t checksum() const { return checksum_; }
+  const InputWindow& window() const { return window_; }
 
  private:
   // Equal checksums show that each iteration has done the same work, and that the compiler has kept
@@ -162,6 +166,7 @@ class Runner {
   const RunStage& stage_;
   const BenchRunKind kind_;
   GradientSync* const sync_;
+  InputWindow& window_;
   uint64_t checksum_ = 0;
 };
 
@@ -190,6 +195,8 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   // All ranks begin the measured iterations together.
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
+  const std::chrono::nanoseconds window_before = runner.window().total();
+  const uint64_t early_before = runner.window().early_count();
   const uint64_t batches_before = stage.workload.input().batch_count();
   const CounterSnapshot start = TakeSnapshot(threads);
   std::vector<double> times;
@@ -198,6 +205,9 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   }
   cost = CostBetween(start, TakeSnapshot(threads));
   cost.checksum = runner.checksum();
+  const std::chrono::duration<double, std::milli> window = runner.window().total() - window_before;
+  cost.window_share = window.count() / std::accumulate(times.begin(), times.end(), 0.0);
+  cost.early_transfers = runner.window().early_count() - early_before;
   cost.input_batches = stage.workload.input().batch_count() - batches_before;
   if (sync == nullptr) return times;
   const Traffic traffic_after = sync->traffic();
@@ -283,13 +293,14 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   result.variant = variant.name;
   result.kind = kind;
   result.repetition = repetition;
+  InputWindow window(stage.workload.input());
   RankThreads threads = ThreadsOf(stage.workload);
   // The threads of a variant are those that exist after it was made and not before.
   const std::vector<pid_t> before = ThreadsOfProcess();
   std::unique_ptr<GradientSync> sync;
   if (!variant.is_none()) {
     auto made = MakeSync(variant, {stage.group, stage.communicator, stage.network, stage.gradients,
-                                   stage.settings, NameOf(kind)});
+                                   stage.settings, window, NameOf(kind)});
     // If a rank cannot make the variant, no rank runs it. That is a result and no failure of the
     // program: the other variants still run.
     const Status agreed =
@@ -303,7 +314,7 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   }
   threads.helpers = ThreadsSince(before);
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
-  Runner runner(stage, kind, sync.get());
+  Runner runner(stage, kind, sync.get(), window);
   RankCost cost;
   Result<std::vector<double>> times =
       RunIterations(stage, runner, sync.get(), threads, result, cost);

@@ -57,6 +57,9 @@ struct RankCost {
   uint64_t computing_switches = 0;  // of the threads that compute layers
   uint64_t input_switches = 0;      // of the threads that prepare batches
   uint64_t input_batches = 0;
+  double window_share = 0;  // of the time of iterations, as InputWindow
+  // Iterations in which a transfer began before all layers were computed.
+  uint64_t early_transfers = 0;
   double neighbour_cores = 0;  // cores that processes of others kept busy on this host
   double steal_cores = 0;
   RankTraffic traffic;

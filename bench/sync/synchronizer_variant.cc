@@ -17,6 +17,7 @@
 #include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
+#include "lmdbio/sync/tiers/make_collectives.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -166,6 +167,22 @@ sync::Graph BackwardGraph(const LayerNetwork& network) {
   return graph;
 }
 
+// Collective. The collectives of the variant; the last ones as a Synchronizer makes its own.
+Result<std::unique_ptr<sync::Collectives>> MakeUnwatched(const VariantChoice& choice,
+                                                         const SyncContext& context,
+                                                         ranks::Health& health) {
+  if (choice.blocks_in_mpi) {
+    return sync::MpiCollectives(context.communicator, health,
+                                {.waiting = sync::MpiWaiting::kBlock});
+  }
+  if (choice.options.collective == "mpi") return sync::FastestOverMpi(context.communicator, health);
+  const sync::SyncOptions& options = choice.options;
+  return sync::MakeCollectives(
+      context.group, health,
+      {.collective = options.collective,
+       .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
+}
+
 class SynchronizerSync final : public GradientSync {
  public:
   SynchronizerSync(const SyncContext& context, std::unique_ptr<sync::Synchronizer> synchronizer)
@@ -274,16 +291,10 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
                                    fmt::format("sync_bench_timeline.{}", context.run_kind);
   }
   sync::SyncParts parts;
-  if (choice.blocks_in_mpi) {
-    parts.collectives = [&context](ranks::Health& health) {
-      return sync::MpiCollectives(context.communicator, health,
-                                  {.waiting = sync::MpiWaiting::kBlock});
-    };
-  } else if (choice.options.collective == "mpi") {
-    parts.collectives = [&context](ranks::Health& health) {
-      return sync::FastestOverMpi(context.communicator, health);
-    };
-  }
+  parts.collectives = [&](ranks::Health& health) -> Result<std::unique_ptr<sync::Collectives>> {
+    LMDBIO_TRY(auto collectives, MakeUnwatched(choice, context, health));
+    return WatchTransfers(std::move(collectives), context.window);
+  };
   if (choice.is_transport_mpi) {
     LMDBIO_TRY(parts.transport, sync::MpiTransport(context.communicator));
   }

@@ -7,16 +7,26 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <random>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "bench/sync/gradient_sync.h"
 #include "bench/sync/input_load.h"
 #include "bench/sync/sleep_lateness.h"
+#include "lmdbio/sync/collective/collectives.h"
 #include "tests/support/catch.h"
+#include "tests/support/good.h"
 
 namespace lmdbio::bench {
 namespace {
+
+using test::Good;
 
 TEST_CASE("LatenessCounts give the quantiles of a sorted list, to a sixteenth", "[sleep]") {
   std::mt19937_64 chance(1);
@@ -69,21 +79,145 @@ TEST_CASE("nanosleep fails as that of the C library does, and such a sleep does 
   CHECK((LatenessOf({::gettid()}) - before).sleep_count() == 0);
 }
 
+constexpr uint64_t kLongBatch = 20'000;
+
+void AwaitMoreBusyTime(const InputLoad& load) {
+  const std::chrono::nanoseconds before = load.BusyTime();
+  while (load.BusyTime() == before) std::this_thread::yield();
+}
+
 TEST_CASE("Input threads prepare one batch in each iteration", "[input]") {
   InputLoad load({.thread_count = 2, .units_per_batch = 100, .is_by_iteration = true});
   REQUIRE(load.threads().size() == 2);
+  CHECK(load.BusyTime().count() == 0);
   for (uint64_t i = 0; i < 10; ++i) {
     load.BeginIteration();  // waits for the batches of the one before
     CHECK(load.batch_count() >= 2 * i);
     CHECK(load.batch_count() <= 2 * (i + 1));
   }
+  CHECK(load.BusyTime().count() > 0);
 }
 
 TEST_CASE("A load without threads does not hold an iteration up", "[input]") {
   InputLoad load({.thread_count = 0, .units_per_batch = 100, .is_by_iteration = true});
   for (int i = 0; i < 3; ++i) load.BeginIteration();
   CHECK(load.threads().empty());
-  CHECK(load.batch_count() == 0);
+  CHECK(load.BusyTime().count() == 0);
+}
+
+TEST_CASE("The busy time of threads that work at once is that of one", "[input]") {
+  const auto began = std::chrono::steady_clock::now();
+  InputLoad load({.thread_count = 3, .units_per_batch = kLongBatch, .is_by_iteration = true});
+  load.BeginIteration();
+  load.BeginIteration();
+  const std::chrono::nanoseconds busy = load.BusyTime();
+  CHECK(busy.count() > 0);
+  CHECK(busy <= std::chrono::steady_clock::now() - began);
+}
+
+TEST_CASE("The window ends at the first transfer, and adds up over iterations", "[input]") {
+  InputLoad load({.thread_count = 1, .units_per_batch = kLongBatch, .is_by_iteration = true});
+  InputWindow window(load);
+  window.OnTransfer();  // not open
+  CHECK(window.early_count() == 0);
+  CHECK(window.total().count() == 0);
+  window.Open();
+  load.BeginIteration();
+  AwaitMoreBusyTime(load);
+  window.OnTransfer();
+  const std::chrono::nanoseconds first = window.total();
+  CHECK(first.count() > 0);
+  CHECK(first <= load.BusyTime());
+  load.BeginIteration();  // the rest of the batch comes after the first transfer
+  AwaitMoreBusyTime(load);
+  window.OnComputed();
+  CHECK(window.total() == first);
+  window.Open();
+  load.BeginIteration();
+  AwaitMoreBusyTime(load);
+  window.OnComputed();
+  window.OnTransfer();
+  CHECK(window.total() > first);
+  CHECK(window.total() <= load.BusyTime());
+  CHECK(window.early_count() == 1);  // in the first of the two iterations
+}
+
+// Collectives that name the call and the state of the window at its begin.
+class RecordingCollectives final : public sync::Collectives {
+ public:
+  RecordingCollectives(const InputWindow& window, std::vector<std::string>& calls)
+      : window_(window), calls_(calls) {}
+
+  int rank() const override { return 3; }
+  int size() const override { return 5; }
+  Result<sync::CallOutcome> AllReduce(const sync::CallTag& tag, const sync::Values& values,
+                                      const sync::Reduction&) override {
+    return Note("AllReduce", tag.digest + values.count);
+  }
+  Result<sync::CallOutcome> ReduceScatter(const sync::CallTag& tag, const sync::Values&, std::byte*,
+                                          std::span<const uint64_t> counts,
+                                          const sync::Reduction&) override {
+    return Note("ReduceScatter", tag.digest + counts.size());
+  }
+  Result<sync::CallOutcome> AllGather(const sync::CallTag& tag, Bytes mine, MutableBytes,
+                                      std::span<const uint64_t>) override {
+    return Note("AllGather", tag.digest + mine.size());
+  }
+  Result<sync::CallOutcome> Broadcast(const sync::CallTag& tag, MutableBytes, int root) override {
+    return Note("Broadcast", tag.digest + static_cast<uint64_t>(root));
+  }
+  Result<sync::CallOutcome> AllToAll(const sync::CallTag& tag, Bytes, std::span<const uint64_t>,
+                                     MutableBytes, std::span<const uint64_t>) override {
+    return Note("AllToAll", tag.digest);
+  }
+  Result<sync::CallOutcome> Barrier(const sync::CallTag& tag) override {
+    return Note("Barrier", tag.digest);
+  }
+  MutableBytes registered() const override { return {&memory_, 1}; }
+  uint64_t ample_bytes() const override { return 77; }
+  std::string Description() const override { return "recording"; }
+  bool writes_after_failure() const override { return true; }
+  void Stop(const Error& why) override { calls_.push_back(why.message()); }
+
+ private:
+  Result<sync::CallOutcome> Note(const char* name, uint64_t number) {
+    calls_.push_back(fmt::format("{} {}, {} early", name, number, window_.early_count()));
+    return sync::CallOutcome::kDeclined;
+  }
+
+  const InputWindow& window_;
+  std::vector<std::string>& calls_;
+  mutable std::byte memory_{};
+};
+
+TEST_CASE("Watched collectives report an AllReduce before it begins, and pass all calls on",
+          "[input]") {
+  InputLoad load({});
+  InputWindow window(load);
+  std::vector<std::string> calls;
+  const auto watched =
+      WatchTransfers(std::make_unique<RecordingCollectives>(window, calls), window);
+  const sync::CallTag tag = {.digest = 10};
+  const std::vector<uint64_t> counts(4);
+  std::byte byte{};
+  window.Open();
+  CHECK(Good(watched->Barrier(tag)) == sync::CallOutcome::kDeclined);
+  Good(watched->Broadcast(tag, {}, 2));
+  Good(watched->AllGather(tag, {&byte, 1}, {}, {}));
+  Good(watched->AllToAll(tag, {}, {}, {}, {}));
+  Good(watched->ReduceScatter(tag, {}, nullptr, counts, sync::ReduceOp::kSum));
+  Good(watched->AllReduce(tag, {.data = &byte, .count = 7}, sync::ReduceOp::kSum));
+  watched->Stop(Error(ErrorCode::kInternal, "stopped"));
+  CHECK(calls == std::vector<std::string>{"Barrier 10, 0 early", "Broadcast 12, 0 early",
+                                          "AllGather 11, 0 early", "AllToAll 10, 0 early",
+                                          "ReduceScatter 14, 0 early", "AllReduce 17, 1 early",
+                                          "stopped"});
+  CHECK(watched->rank() == 3);
+  CHECK(watched->size() == 5);
+  CHECK(watched->registered().size() == 1);
+  CHECK(watched->ample_bytes() == 77);
+  CHECK(watched->Description() == "recording");
+  CHECK(watched->writes_after_failure());
 }
 
 }  // namespace
