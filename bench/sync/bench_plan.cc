@@ -104,6 +104,8 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
          "core of its own; 0: by --input-duty");
   option("kinds", po::value<std::string>()->default_value("train,idle,alone"),
          "kinds of runs, separated by commas");
+  option("placement", po::value<std::string>()->default_value("scp"),
+         "cores of the threads of variants with +scp, as the option placement of lmdbio");
   option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio in us");
   option("gs-cycles", po::value<Whole>()->default_value({1}),
          "cycles after which the ranks agree on the next cycle time, with pacing gs");
@@ -154,6 +156,7 @@ SyncSettings ReadSettings(const Invocation& invocation) {
   settings.fusion_bytes = invocation.whole("fusion-bytes");
   settings.bucket_bytes = invocation.whole("bucket-bytes");
   settings.gloo_bucket_bytes = invocation.whole("gloo-bucket-bytes");
+  settings.placement = invocation.option<std::string>("placement");
   return settings;
 }
 
@@ -191,6 +194,7 @@ ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage) {
           {"fusion_bytes", stage.settings.fusion_bytes},
           {"bucket_bytes", stage.settings.bucket_bytes},
           {"gloo_bucket_bytes", stage.settings.gloo_bucket_bytes},
+          {"placement", stage.settings.placement},
           {"repetitions", plan.repetition_count},
           {"iterations", stage.iteration_count},
           {"run_seconds_max", stage.run_seconds_max},

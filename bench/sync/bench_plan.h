@@ -12,6 +12,7 @@
 
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/sync_run.h"
+#include "lmdbio/base/placement.h"
 #include "tools/cli/cli.h"
 
 namespace lmdbio::bench {
@@ -34,6 +35,7 @@ struct BenchPlan {
   std::vector<Variant> variants;              // that this job can measure
   std::map<std::string, std::string> absent;  // variant -> reason
   std::set<BenchRunKind> kinds;
+  Placement placement;  // of this rank, for variants with +scp
   std::string baseline;
   uint32_t repetition_count = 0;
   double scale = 1;

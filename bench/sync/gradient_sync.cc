@@ -10,12 +10,9 @@ bool IsSynchronizer(std::string_view name) { return name.starts_with("lmdbio:");
 }  // namespace
 
 Result<Variant> ParseVariant(const std::string& name) {
-  if (name == "none" || name == "mpi" || name == "mpi-fused") return Variant{name, false};
-  if (name == "gloo") return Variant{name, true};
-  if (IsSynchronizer(name)) {
-    LMDBIO_TRY_VOID(CheckSynchronizerName(name));
-    return Variant{name, true};
-  }
+  if (name == "none" || name == "mpi" || name == "mpi-fused") return Variant{.name = name};
+  if (name == "gloo") return Variant{.name = name, .has_helper = true};
+  if (IsSynchronizer(name)) return ParseSynchronizerName(name);
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("variant '{}' is unknown; expected one of none, mpi, mpi-fused, gloo, "
                           "lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]",

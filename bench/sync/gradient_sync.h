@@ -61,6 +61,7 @@ struct SyncSettings {
   uint64_t bucket_bytes = 0;
   uint64_t gloo_bucket_bytes = uint64_t{25} << 20;
   uint32_t gs_cycles = 1;
+  std::string placement = "scp";  // of variants that are pinned; as SyncOptions
 };
 
 // The arguments of a variant. All of them outlive it.
@@ -81,11 +82,12 @@ struct SyncContext {
 //   gloo          Gloo's ring allreduce for each full bucket, in a thread of its own
 //   lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]
 //                 the Synchronizer; "graph" is "topo" with the network's graph. ADDITION is
-//                 "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS" or "gs=CYCLES". TRANSPORT
-//                 is of control messages: "mpi", MPI's blocking calls, or "own"
+//                 "scp", "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS" or "gs=CYCLES".
+//                 TRANSPORT is of control messages: "mpi", MPI's blocking calls, or "own"
 struct Variant {
   std::string name;
   bool has_helper = false;  // a thread that may disturb computing
+  bool is_pinned = false;   // "+scp": its threads run on cores of their own
 
   bool is_none() const { return name == "none"; }
 };
@@ -103,7 +105,7 @@ Result<std::unique_ptr<GradientSync>> MakeSync(const Variant& variant, const Syn
 std::unique_ptr<GradientSync> MakeMpiSync(const SyncContext& context);
 std::unique_ptr<GradientSync> MakeFusedMpiSync(const SyncContext& context);
 Result<std::unique_ptr<GradientSync>> MakeGlooSync(const SyncContext& context);
-Status CheckSynchronizerName(std::string_view name);
+Result<Variant> ParseSynchronizerName(const std::string& name);
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
                                                            const SyncContext& context);
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@
 #include "bench/sync/thread_clocks.h"
 #include "bench/sync/workload.h"
 #include "generated/commit.h"
+#include "lmdbio/base/placement.h"
 #include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
@@ -42,6 +44,7 @@ namespace {
 
 using lmdbio::ErrorCode;
 using lmdbio::Fail;
+using lmdbio::Placement;
 using lmdbio::Result;
 using lmdbio::Status;
 using lmdbio::bench::BenchPlan;
@@ -59,17 +62,44 @@ constexpr double kQuietLoad = 0.3;  // of all cores: above it, a neighbour is at
 // The error stream of a rank that fails while the others wait for it.
 int g_error_descriptor = STDERR_FILENO;
 
-void ChooseVariants(BenchPlan& plan) {
+// scp_absence  "" or the reason why no thread can have a core of its own
+void ChooseVariants(const std::string& scp_absence, BenchPlan& plan) {
   for (const std::string& name : plan.variant_names) {
     Result<Variant> variant = bench::ParseVariant(name);
     if (!variant) throw Misuse(variant.error().message());
-    const std::string absence = bench::WhyAbsent(*variant);
+    const std::string absence = variant->is_pinned ? scp_absence : bench::WhyAbsent(*variant);
     if (absence.empty()) {
       plan.variants.push_back(std::move(*variant));
     } else {
       plan.absent[name] = absence;
     }
   }
+}
+
+// Collective. The cores of this rank's threads, for variants with +scp.
+// Errors: kInvalidArgument  the placement does not fit
+Result<Placement> PlaceRank(const Invocation& invocation, ranks::Group& host) {
+  LMDBIO_TRY(const lmdbio::HostCores cores, lmdbio::ProcessCores());
+  const uint64_t mine = lmdbio::CoresDigest(cores.allowed);
+  LMDBIO_TRY(const auto gathered, host.AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<uint64_t> digests(static_cast<size_t>(host.size()));
+  std::memcpy(digests.data(), gathered.data(), gathered.size());
+  return lmdbio::PlaceThreads(invocation.option<std::string>("placement"), cores,
+                              lmdbio::PlaceAmong(host.rank(), digests));
+}
+
+// Collective. "", or the reason why some rank has too few cores for SCP: a rank that pins nothing
+// would disturb those that do, and its times would be those of the variant without +scp.
+Result<std::string> WhyScpIsAbsent(ranks::Group& group, const Placement& placement) {
+  std::string reason;
+  if (placement.Describe().empty()) {
+    reason = placement.notes.empty() ? "the placement pins nothing" : placement.notes.front();
+  }
+  const auto is_absent = static_cast<std::byte>(!reason.empty());
+  LMDBIO_TRY(const auto all, group.AllGather(std::span(&is_absent, 1)));
+  const auto first = std::find(all.begin(), all.end(), std::byte{1});
+  if (first == all.end() || !reason.empty()) return reason;
+  return fmt::format("rank {} has too few cores", first - all.begin());
 }
 
 // Rank 0 measures while the others sleep, so that every rank does the same work.
@@ -192,8 +222,14 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
   bench::WorkloadOptions work = plan.work.options;
   work.units = bench::UnitsOf(bench::ComputeMs(plan.work, network), plan.work);
   bench::Workload workload(network, work);
-  bench::RunStage stage{
-      group, host, MPI_COMM_WORLD, network, gradients, workload, bench::ReadSettings(invocation)};
+  bench::RunStage stage{group,
+                        host,
+                        MPI_COMM_WORLD,
+                        network,
+                        gradients,
+                        workload,
+                        bench::ReadSettings(invocation),
+                        plan.placement};
   bench::ReadLimits(invocation, stage);
   LMDBIO_TRY(const std::vector<RunResult> runs, RunAll(stage, plan));
   const auto summaries = bench::Summarise(runs, plan.baseline);
@@ -233,7 +269,9 @@ Status Run(const Invocation& invocation) {
   LMDBIO_TRY(const auto group, lmdbio::ranks::MpiGroup(MPI_COMM_WORLD));
   LMDBIO_TRY(const auto host, group->SplitByHost());
   BenchPlan plan = bench::ReadPlan(invocation, group->rank());
-  ChooseVariants(plan);
+  LMDBIO_TRY(plan.placement, ranks::ForAll(*group, PlaceRank(invocation, *host)));
+  LMDBIO_TRY(const std::string scp_absence, WhyScpIsAbsent(*group, plan.placement));
+  ChooseVariants(scp_absence, plan);
   if (!plan.work.compute_like.empty()) {
     LMDBIO_TRY(const auto network, bench::ReadNamedNetwork(plan.work.compute_like, plan.scale));
     plan.work.compute_like_madds = network.madds;

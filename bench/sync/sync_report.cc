@@ -342,6 +342,9 @@ ordered_json ToJson(const RunResult& run) {
   json["neighbour_cores"] = run.neighbour_cores();
   json["iteration_ms"] = run.iteration_ms;
   json["description"] = run.description;
+  json["cores"] = {{"computing", run.cores.computing},
+                   {"input", run.cores.input},
+                   {"helpers", run.cores.helpers}};
   json["collective_sizes"] = ordered_json::array();
   for (const auto& [bytes, count] : run.sizes) {
     json["collective_sizes"].push_back({bytes, count});

@@ -224,6 +224,20 @@ RankThreads ThreadsOf(const Workload& workload) {
   return threads;
 }
 
+// After the variant was made: its threads would inherit the cores of this one. The helper thread of
+// a Synchronizer has pinned itself.
+Status Pin(const RankThreads& threads, const Placement& placement) {
+  LMDBIO_TRY_VOID(PinThreads(threads.computing, placement.compute));
+  return PinThreads(threads.input, placement.input);
+}
+
+// Before the next variant is made.
+Status Unpin(const RankThreads& threads) {
+  LMDBIO_TRY(const HostCores cores, ProcessCores());
+  LMDBIO_TRY_VOID(PinThreads(threads.computing, cores.allowed));
+  return PinThreads(threads.input, cores.allowed);
+}
+
 // Of a host's busy cores, those that its ranks did not keep busy themselves.
 Status TakeOffOwnCpu(ranks::Group& host, RankCost& cost) {
   const double own = cost.process_cpu_s / cost.wall_s;
@@ -313,12 +327,15 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
     result.description = sync->Description();
   }
   threads.helpers = ThreadsSince(before);
+  if (variant.is_pinned) LMDBIO_TRY_VOID(Pin(threads, stage.placement));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   Runner runner(stage, kind, sync.get(), window);
   RankCost cost;
   Result<std::vector<double>> times =
       RunIterations(stage, runner, sync.get(), threads, result, cost);
   if (!times) return Fail(std::move(times).error().Within(variant.name));
+  result.cores = {CoresOf(threads.computing), CoresOf(threads.input), CoresOf(threads.helpers)};
+  if (variant.is_pinned) LMDBIO_TRY_VOID(Unpin(threads));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());
   // Before Collect, so that the threads of the variant have ended when the next run lists its own.

@@ -14,6 +14,7 @@
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/layer_network.h"
 #include "bench/sync/workload.h"
+#include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/group/group.h"
 
@@ -66,6 +67,13 @@ struct RankCost {
   uint64_t checksum = 0;  // of the computing
 };
 
+// The cores on which the threads of rank 0 could run, as "0-5,8"; "" without such threads.
+struct RankCores {
+  std::string computing;
+  std::string input;
+  std::string helpers;
+};
+
 constexpr uint32_t kIterationsMin = 5;
 
 struct RunResult {
@@ -77,6 +85,7 @@ struct RunResult {
   std::vector<double> iteration_ms;
   std::vector<RankCost> ranks;
   std::map<uint64_t, uint64_t> sizes;  // of rank 0: bytes -> collectives of the run
+  RankCores cores;
   std::vector<std::string> description;
   bool is_disturbed = false;  // a neighbour had more than the limit
 
@@ -92,6 +101,7 @@ struct RunStage {
   Gradients& gradients;
   Workload& workload;
   SyncSettings settings;
+  Placement placement;  // of this rank, in runs of variants that are pinned
   uint32_t warmup_count = 3;
   uint32_t iteration_count = 30;  // at most; a run ends earlier after run_seconds_max
   double run_seconds_max = 10;    // but not before kIterationsMin

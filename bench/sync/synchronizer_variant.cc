@@ -27,6 +27,7 @@ struct VariantChoice {
   sync::SyncOptions options;
   bool has_graph = false;
   bool is_traced = false;
+  bool is_pinned = false;
   bool is_placed = false;  // gradients lie in memory of the synchronizer
   std::optional<std::chrono::microseconds> cycle_time;  // in place of the setting of all variants
   std::optional<uint32_t> gs_cycles;                    // the same
@@ -61,7 +62,9 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
   const size_t sign = std::min(addition.find('='), addition.size());
   const std::string key = addition.substr(0, sign);
   const auto number = ParseBytes(addition.substr(std::min(sign + 1, addition.size())));
-  if (addition == "trace") {
+  if (addition == "scp") {
+    choice.is_pinned = true;
+  } else if (addition == "trace") {
     choice.is_traced = true;
   } else if (addition == "place") {
     choice.is_placed = true;
@@ -78,8 +81,8 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
   } else {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: '+{}' is unknown; expected +trace, +place, +bucket=BYTES, with K or "
-                    "M behind the bytes or without, +cycle=MICROSECONDS, +gs=CYCLES, "
+        fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES, with K "
+                    "or M behind the bytes or without, +cycle=MICROSECONDS, +gs=CYCLES, "
                     "+groups=COUNT, +by=bytes or +by=tensors",
                     name, addition));
   }
@@ -267,9 +270,9 @@ class SynchronizerSync final : public GradientSync {
 
 }  // namespace
 
-Status CheckSynchronizerName(std::string_view name) {
-  LMDBIO_TRY([[maybe_unused]] const VariantChoice choice, ParseChoice(name));
-  return {};
+Result<Variant> ParseSynchronizerName(const std::string& name) {
+  LMDBIO_TRY(const VariantChoice choice, ParseChoice(name));
+  return Variant{.name = name, .has_helper = true, .is_pinned = choice.is_pinned};
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
@@ -281,6 +284,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
     choice.options.bucket_bytes = context.settings.bucket_bytes;
   }
   choice.options.gs_cycles = choice.gs_cycles.value_or(context.settings.gs_cycles);
+  if (choice.is_pinned) choice.options.placement = context.settings.placement;
   if (choice.is_placed) {
     for (const GradientTensor& tensor : context.network.tensors) {
       choice.options.gradient_bytes += PlacedBytes(tensor);

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -41,6 +44,28 @@ uint64_t InvoluntarySwitches(pid_t thread) {
   }
   return 0;
 }
+
+// A set of core numbers as the kernel takes it, with room for as many cores as any kernel has.
+class KernelCores {
+ public:
+  void Add(int core) { CPU_SET_S(static_cast<size_t>(core), bytes(), get()); }
+  void AddAll(const KernelCores& other) { CPU_OR_S(bytes(), get(), get(), other.get()); }
+  CoreList cores() const {
+    CoreList cores;
+    for (int core = 0; core < kCoreCount; ++core) {
+      if (CPU_ISSET_S(static_cast<size_t>(core), bytes(), get())) cores.push_back(core);
+    }
+    return cores;
+  }
+
+  static size_t bytes() { return sizeof(words_); }
+  cpu_set_t* get() { return words_.data(); }
+  const cpu_set_t* get() const { return words_.data(); }
+
+ private:
+  static constexpr int kCoreCount = 1 << 16;
+  std::array<cpu_set_t, kCoreCount / CPU_SETSIZE> words_{};
+};
 
 }  // namespace
 
@@ -128,6 +153,29 @@ std::string CpuGovernor() {
   std::string word;
   file >> word;
   return word;
+}
+
+Status PinThreads(const std::vector<pid_t>& threads, const CoreList& cores) {
+  if (cores.empty()) return {};
+  KernelCores set;
+  for (const int core : cores) set.Add(core);
+  for (const pid_t thread : threads) {
+    if (::sched_setaffinity(thread, set.bytes(), set.get()) == 0) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot pin thread {} to cores {}: {}", thread, CoresText(cores),
+                            std::error_code(errno, std::generic_category()).message()),
+                errno);
+  }
+  return {};
+}
+
+std::string CoresOf(const std::vector<pid_t>& threads) {
+  KernelCores all;
+  for (const pid_t thread : threads) {
+    KernelCores set;
+    if (::sched_getaffinity(thread, set.bytes(), set.get()) == 0) all.AddAll(set);
+  }
+  return CoresText(all.cores());
 }
 
 // The cores that this process may use, which a launcher or container may have limited.

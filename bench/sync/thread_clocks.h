@@ -1,5 +1,5 @@
 // bench/sync/thread_clocks.h - the processor time of threads, of this process and of the
-// whole machine; how threads get and lose their cores.
+// whole machine; how threads get and lose their cores, and which cores.
 #ifndef LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 #define LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_
 
@@ -8,6 +8,9 @@
 #include <vector>
 
 #include <sys/types.h>
+
+#include "lmdbio/base/placement.h"
+#include "lmdbio/base/status.h"
 
 namespace lmdbio::bench {
 
@@ -44,6 +47,12 @@ HostTime TimeOfHost();
 double LoadAverage();       // of the last minute; -1: unknown
 std::string CpuGovernor();  // "" : unknown
 unsigned CoreCount();       // that this process may run on
+
+// Pins threads of this process to `cores`. An empty list leaves them as they are.
+// Errors: kInvalidArgument  the kernel allows none of the cores, or a thread has ended
+Status PinThreads(const std::vector<pid_t>& threads, const CoreList& cores);
+// The cores on which any of these threads may run, as "0-5,8".
+std::string CoresOf(const std::vector<pid_t>& threads);
 
 }  // namespace lmdbio::bench
 #endif  // LMDBIO_BENCH_SYNC_THREAD_CLOCKS_H_

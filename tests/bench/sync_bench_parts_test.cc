@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -19,6 +20,7 @@
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/input_load.h"
 #include "bench/sync/sleep_lateness.h"
+#include "bench/sync/thread_clocks.h"
 #include "lmdbio/sync/collective/collectives.h"
 #include "tests/support/catch.h"
 #include "tests/support/good.h"
@@ -27,6 +29,30 @@ namespace lmdbio::bench {
 namespace {
 
 using test::Good;
+
+// A thread that lives until the end of its scope, and repeats `step`.
+template <typename Step>
+class LoopingThread {
+ public:
+  explicit LoopingThread(Step step)
+      : thread_([this, step] {
+          number_ = ::gettid();
+          while (!is_ending_) step();
+        }) {
+    while (number_ == 0) std::this_thread::yield();
+  }
+  ~LoopingThread() {
+    is_ending_ = true;
+    thread_.join();
+  }
+
+  pid_t number() const { return number_; }
+
+ private:
+  std::atomic<pid_t> number_{0};
+  std::atomic<bool> is_ending_{false};
+  std::thread thread_;
+};
 
 TEST_CASE("LatenessCounts give the quantiles of a sorted list, to a sixteenth", "[sleep]") {
   std::mt19937_64 chance(1);
@@ -77,6 +103,47 @@ TEST_CASE("nanosleep fails as that of the C library does, and such a sleep does 
   CHECK(::nanosleep(&wrong, nullptr) == -1);
   CHECK(errno == EINVAL);
   CHECK((LatenessOf({::gettid()}) - before).sleep_count() == 0);
+}
+
+TEST_CASE("Threads that share a core lose it; one that sleeps gives it up", "[threads]") {
+  const CoreList core = {Good(ProcessCores()).allowed.front()};
+  const auto spin = [] {};
+  const LoopingThread one(spin);
+  const LoopingThread other(spin);
+  const LoopingThread sleeper([] { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
+  REQUIRE(PinThreads({one.number(), other.number()}, core).has_value());
+  while (TimeOf(one.number()).involuntary_count < 3 ||
+         TimeOf(other.number()).involuntary_count < 3) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const ThreadTime sum = TimeOf({one.number(), other.number()});
+  CHECK(sum.involuntary_count >= 6);
+  const ThreadTime slept = TimeOf(sleeper.number());
+  CHECK(LatenessOf({sleeper.number()}).sleep_count() > 0);
+  // A kernel that counts starts counts one for each sleep.
+  if (sum.start_count > 0) CHECK(slept.start_count > slept.involuntary_count);
+}
+
+TEST_CASE("PinThreads pins the threads that it is given", "[threads]") {
+  const CoreList all = Good(ProcessCores()).allowed;
+  const CoreList first = {all.front()};
+  const auto doze = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  const LoopingThread one(doze);
+  const LoopingThread other(doze);
+  REQUIRE(PinThreads({one.number()}, first).has_value());
+  CHECK(CoresOf({one.number()}) == CoresText(first));
+  CHECK(CoresOf({other.number()}) == CoresText(all));
+  CHECK(CoresOf({one.number(), other.number()}) == CoresText(all));
+  REQUIRE(PinThreads({one.number()}, {}).has_value());
+  CHECK(CoresOf({one.number()}) == CoresText(first));
+  REQUIRE(PinThreads({one.number()}, all).has_value());
+  CHECK(CoresOf({one.number()}) == CoresText(all));
+  CHECK(CoresOf({}).empty());
+
+  const Status pinned = PinThreads({one.number()}, {60'000});
+  REQUIRE_FALSE(pinned.has_value());
+  CHECK(pinned.error().code() == ErrorCode::kInvalidArgument);
+  CHECK(pinned.error().message().find("cores 60000") != std::string::npos);
 }
 
 constexpr uint64_t kLongBatch = 20'000;
