@@ -1,156 +1,226 @@
 #!/usr/bin/env python3
-"""Measures GS, NBCS and TOPO (dissertation 6.3) one at a time, from the response cache with cycles.
+"""Measures GS, NBCS, SCP and TOPO (dissertation 6.3) one at a time, from the response cache with
+cycles.
 
     bench/sync/run_ladder.py [--networks resnet50,vgg16] [--ranks 2,4,8] [--waits spin,yield]
-                             [--input-threads 0,1] [--collective auto] [--out build/ladder] ...
+                             [--input-threads 0,1] [--repetitions 10] [--out build/ladder] ...
 
 A row differs from the one it is compared with in one thing. All rows use one collective; control
 messages go through MPI where the papers' do. Options that are not known here go to sync_bench.
-Tables go to standard output and OUT/ladder.md, everything to OUT/ladder.json.
+
+Each job measures all rows once, in a random order, and leaves a file in OUT/runs. A job whose file
+exists is not run again. So an interrupted measurement continues, one in parts (other networks,
+ranks, waits or repetitions) adds to the same tables, and OUT/runs may be merged with another one.
+Tables of all files go to standard output and OUT/ladder.md, their figures to OUT/ladder.json.
 """
 
 import argparse
+import dataclasses
+import itertools
 import json
+import math
+import os
 import pathlib
-import random
-import statistics
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from figures import number_list, wait_list, word_list  # noqa: E402
+from ladder_report import ROWS, Job, cells_of, json_of, report, variant_of  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
 from sync_bench_job import run_sync_bench  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESAMPLES = 2000
-
-# (label, variant without collective and transport, transport, the label it is compared with)
-ROWS = (
-    ("cycle 1 ms", "lmdbio:cache+bucket=64M:cycle", "mpi", None),
-    ("GS, each cycle", "lmdbio:cache+bucket=64M+gs=1:gs", "mpi", "cycle 1 ms"),
-    ("GS, each 4th", "lmdbio:cache+bucket=64M+gs=4:gs", "mpi", "cycle 1 ms"),
-    ("GS, each 10th", "lmdbio:cache+bucket=64M+gs=10:gs", "mpi", "cycle 1 ms"),
-    ("GS, each 16th", "lmdbio:cache+bucket=64M+gs=16:gs", "mpi", "cycle 1 ms"),
-    ("NBCS", "lmdbio:cache+bucket=64M:nbcs", "mpi", "cycle 1 ms"),
-    ("cycle 5 ms", "lmdbio:cache+bucket=64M+cycle=5000:cycle", "mpi", "cycle 1 ms"),
-    ("GS, each cycle of 5 ms", "lmdbio:cache+bucket=64M+cycle=5000+gs=1:gs", "mpi", "cycle 5 ms"),
-    ("GS, each 10th of 5 ms", "lmdbio:cache+bucket=64M+cycle=5000+gs=10:gs", "mpi", "cycle 5 ms"),
-    ("NBCS, 5 ms", "lmdbio:cache+bucket=64M+cycle=5000:nbcs", "mpi", "cycle 5 ms"),
-    ("own transport", "lmdbio:cache+bucket=64M:cycle", "own", "cycle 1 ms"),
-    ("event", "lmdbio:cache+bucket=64M:event", "own", "own transport"),
-    ("TOPO", "lmdbio:topo+bucket=64M:event", "own", "event"),
-    ("event, own buckets", "lmdbio:cache:event", "own", "event"),
-    ("TOPO, own buckets", "lmdbio:topo:event", "own", "event, own buckets"),
-)
-
-
-def variant_of(row, collective):
-    return f"{row[1]}:{collective}:{row[2]}"
+NETWORKS = pathlib.Path(__file__).resolve().parent / "networks"
+# For the first estimate; measured jobs correct it.
+JOB_SECONDS, RUN_SECONDS, COMPUTE_MS, SLOWDOWN = 1.0, 0.25, 50, 2
 
 
 def chosen_rows(words):
     """Returns the rows whose labels contain one of the words, and those they are compared with."""
     if not words:
         return list(ROWS)
-    by_label = {row[0]: row for row in ROWS}
-    kept = {row[0] for row in ROWS if any(word in row[0] for word in words)}
+    by_label = {row.label: row for row in ROWS}
+    kept = {row.label for row in ROWS if any(word in row.label for word in words)}
     if not kept:
         raise Failure(f"no row contains {' or '.join(words)}; the rows are "
                       f"{', '.join(by_label)}")
     for label in list(kept):
-        while by_label[label][3]:
-            label = by_label[label][3]
+        while by_label[label].against:
+            label = by_label[label].against
             kept.add(label)
-    return [row for row in ROWS if row[0] in kept]
+    return [row for row in ROWS if row.label in kept]
 
 
-def run_cell(options, rest, rows, ranks, wait, input_threads):
+def known_networks():
+    return sorted(path.stem for path in NETWORKS.glob("*.json"))
+
+
+def network_list(text):
+    networks = known_networks() if text == "all" else word_list(text)
+    for network in networks:
+        if network not in known_networks():
+            raise argparse.ArgumentTypeError(
+                f"network '{network}' is unknown; expected all or some of "
+                f"{', '.join(known_networks())}")
+    return networks
+
+
+def jobs_of(options):
+    """Returns all jobs. The repetitions of a cell are far apart, so that a drift of the machine
+    affects all cells alike, and an interrupted measurement has a part of each."""
+    return [Job(network, ranks, wait, input_threads, repetition)
+            for repetition in range(options.first_repetition,
+                                    options.first_repetition + options.repetitions)
+            for network in options.networks for ranks in options.ranks
+            for wait in options.waits for input_threads in options.input_threads]
+
+
+def words_of(options, rest, rows, job):
+    """Returns what a job asks of sync_bench, but for the seed and the speed of the work."""
     variants = ["none", *(variant_of(row, options.collective) for row in rows)]
-    cell, _ = run_sync_bench(
-        options, f"{ranks}-{wait}-{input_threads}", ranks, wait,
-        ["--variants", ",".join(variants), "--baseline", variants[1],
-         "--input-threads", input_threads, "--scale", options.scale,
-         "--repetitions", options.repetitions, "--iterations", options.iterations, *rest])
-    return dict(ranks=ranks, wait=wait, input_threads=input_threads, **cell)
+    return [str(word) for word in (
+        "--variants", ",".join(variants), "--baseline", variants[1], "--kinds", "train",
+        "--repetitions", 1, "--warmup", options.warmup, "--iterations", options.iterations,
+        "--run-seconds", options.run_seconds, "--scale", options.scale,
+        "--compute-like", options.compute_like, "--input-threads", job.input_threads,
+        "--input-batch-ms", options.input_batch_ms, *rest)]
 
 
-def run_medians(network, variant):
-    """Returns the median iteration in ms of each training run of a variant, by repetition."""
-    return {one["repetition"]: statistics.median(one["iteration_ms"]) for one in network["runs"]
-            if one["variant"] == variant and one["kind"] == "train"}
+def path_of(options, job):
+    return options.out / "runs" / f"{job.name}.json"
 
 
-def gain_of(network, variant, against):
-    """Returns (gain in percent, its interval of 95 %): how much less time than `against`, from the
-    differences of the runs of one repetition."""
-    own, other = run_medians(network, variant), run_medians(network, against)
-    pairs = [(own[i], other[i]) for i in sorted(own.keys() & other.keys())]
-    if not pairs:
-        return None
-    gains = [100 * (1 - mine / theirs) for mine, theirs in pairs]
-    chance = random.Random(1)
-    drawn = sorted(statistics.median(chance.choices(gains, k=len(gains)))
-                   for _ in range(RESAMPLES))
-    return (statistics.median(gains), drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)])
+def read_runs(options):
+    """Returns what OUT/runs has, by job."""
+    runs = {}
+    for path in sorted((options.out / "runs").glob("*.json")):
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            runs[Job(**told["job"])] = told
+        except (ValueError, KeyError, TypeError) as failure:
+            raise Failure(f"{path}: not a file of run_ladder.py ({failure!r}); "
+                          "remove it") from failure
+    return runs
 
 
-def gain_text(gain):
-    return "-" if gain is None else f"{gain[0]:+.0f} % ({gain[1]:+.0f} to {gain[2]:+.0f})"
-
-
-def network_lines(options, rows, cell, place):
-    network = cell["networks"][place]
-    found = {row["variant"]: row for row in network["variants"]}
-    lines = [f"### {network['network']}, {cell['ranks']} ranks, {cell['wait']}, "
-             f"{cell['input_threads']} input threads a rank", "",
-             "| row | ms | gain over | gain (95 %) | gain over `cycle 1 ms` | helper, % of a core "
-             "| its run delay, ms | control messages |", "|---|---|---|---|---|---|---|---|"]
-    lines.append(f"| computing only | {found['none']['p50_ms']:.1f} | - | - | - | - | - | - |")
-    first = variant_of(ROWS[0], options.collective)
-    by_label = {row[0]: variant_of(row, options.collective) for row in ROWS}
-    for row in rows:
-        variant = variant_of(row, options.collective)
-        told = found.get(variant, {})
-        if "p50_ms" not in told:
-            lines.append(f"| {row[0]} | failed: {told.get('error', 'no run')} |" + " - |" * 6)
+def check_same(options, rest, rows, jobs, runs):
+    """Rows of one table are measured with the same options."""
+    for job in jobs:
+        if job not in runs:
             continue
-        gain = gain_of(network, variant, by_label[row[3]]) if row[3] else None
-        lines.append(
-            f"| {row[0]} | {told['p50_ms']:.1f} | {row[3] or '-'} | {gain_text(gain)} | "
-            f"{gain_text(gain_of(network, variant, first)) if variant != first else '-'} | "
-            f"{100 * told['helper_share']:.0f} | {told['helper_run_delay_ms']:.1f} | "
-            f"{told['control_messages']:.1f} |")
-    return lines + [""]
+        then, now = runs[job]["asked"], words_of(options, rest, rows, job)
+        if then == now:
+            continue
+        # The name of the option and its value, at the first difference.
+        place = next(i for i, (one, other) in enumerate(itertools.zip_longest(then, now))
+                     if one != other)
+        one, other = (" ".join(words[max(0, place - 1):place + 1]) for words in (then, now))
+        raise Failure(f"{path_of(options, job)} was measured with {one}, and not with {other}; "
+                      "give another --out")
 
 
-def number_list(text):
-    return [int(word) for word in text.split(",")]
+def modelled_seconds(options, rows, job):
+    """Returns about how long a job takes: its threads share the cores, and MPI waits beside
+    them."""
+    madds = {name: json.loads((NETWORKS / f"{name}.json").read_text(encoding="utf-8"))["madds"]
+             for name in (job.network, options.compute_like)}
+    compute_s = (COMPUTE_MS * 1e-3 * options.scale * madds[job.network]
+                 / madds[options.compute_like])
+    share = max(1.0, job.ranks * (1 + job.input_threads) / (os.cpu_count() or 1))
+    run_s = min(options.run_seconds,
+                SLOWDOWN * compute_s * share * (options.warmup + options.iterations))
+    return JOB_SECONDS + (len(rows) + 1) * (RUN_SECONDS + run_s)
 
 
-def word_list(text):
-    return [word for word in text.split(",") if word]
+def minutes_left(options, rows, jobs, runs):
+    """Returns how many minutes the jobs take, by the model and the jobs that were measured."""
+    done = [(job, told["seconds"]) for job, told in runs.items()
+            if (NETWORKS / f"{job.network}.json").exists()]
+    factor = 1.0
+    if done:
+        factor = (sum(seconds for _, seconds in done)
+                  / sum(modelled_seconds(options, rows, job) for job, _ in done))
+    return math.ceil(factor * sum(modelled_seconds(options, rows, job) for job in jobs) / 60)
+
+
+def run_job(options, words, runs, job):
+    """Measures a job. All jobs do the same work: that of the first one that was measured."""
+    speeds = [told["networks"][0]["settings"]["work_units_per_s"] for told in runs.values()]
+    speed = ["--units-per-second", repr(speeds[0])] if speeds else []
+    began = time.monotonic()
+    told, _ = run_sync_bench(
+        options, job.name, job.ranks, job.wait,
+        ["--network", job.network, "--seed", job.repetition, *speed, *words])
+    told = dict(job=dataclasses.asdict(job), asked=words,
+                seconds=round(time.monotonic() - began, 1), **told)
+    path = path_of(options, job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    unfinished.rename(path)
+    (options.out / f"cell-{job.name}.json").unlink()
+    return told
+
+
+def measure(options, rest, rows, runs):
+    """Runs the jobs that OUT lacks, and adds them to `runs`."""
+    jobs = jobs_of(options)
+    check_same(options, rest, rows, jobs, runs)
+    missing = [job for job in jobs if job not in runs]
+    print(f"# {len(jobs)} jobs of {len(rows) + 1} runs, {len(jobs) - len(missing)} of them done; "
+          f"about {minutes_left(options, rows, missing, runs)} min",
+          file=sys.stderr, flush=True)
+    if options.estimate:
+        return
+    for place, job in enumerate(missing):
+        if place > 0:
+            print(f"# {len(missing) - place} jobs left, about "
+                  f"{minutes_left(options, rows, missing[place:], runs)} min",
+                  file=sys.stderr, flush=True)
+        runs[job] = run_job(options, words_of(options, rest, rows, job), runs, job)
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", default="resnet50")
-    parser.add_argument("--ranks", type=number_list, default="2,4")
-    parser.add_argument("--waits", type=word_list, default="spin,yield")
-    parser.add_argument("--input-threads", type=number_list, default="0")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--networks", type=network_list, default="resnet50",
+                        help="names of networks, separated by commas, or all")
+    parser.add_argument("--ranks", type=number_list(1), default="2,4")
+    parser.add_argument("--waits", type=wait_list, default="spin,yield")
+    parser.add_argument("--input-threads", type=number_list(0), default="0")
     parser.add_argument("--rows", type=word_list, default="",
                         help="only rows whose labels contain one of these words")
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--first-repetition", type=int, default=1,
+                        help="the number of the first repetition, to add more of them")
     parser.add_argument("--collective", default="auto", help="of all rows")
-    parser.add_argument("--scale", default="0.1")
-    parser.add_argument("--repetitions", default="10")
-    parser.add_argument("--iterations", default="15")
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--warmup", type=int, default=6,
+                        help="iterations before the measured ones; TOPO makes its plan in them")
+    parser.add_argument("--iterations", type=int, default=15)
+    parser.add_argument("--run-seconds", type=float, default=2, help="limit of a run")
+    parser.add_argument("--compute-like", default="resnet50", metavar="NETWORK",
+                        help="the network that computes for sync_bench's --compute-ms; the others "
+                        "compute in proportion to their multiply-adds")
+    parser.add_argument("--input-batch-ms", type=float, default=25,
+                        help="work of an input thread in each iteration, before --scale")
+    parser.add_argument("--estimate", action="store_true",
+                        help="print how long the measurement takes, and measure nothing")
+    parser.add_argument("--report", action="store_true",
+                        help="print the tables of OUT, and measure nothing")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "ladder")
-    parser.add_argument("--cell-seconds", type=float, default=3600)
+    parser.add_argument("--cell-seconds", type=float, default=3600, help="time limit of a job")
     options, rest = parser.parse_known_args()
-    for wait in options.waits:
-        if wait not in ("spin", "yield"):
-            parser.error(f"--waits: '{wait}' is unknown; expected spin or yield")
+    for name in ("repetitions", "first_repetition"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} {getattr(options, name)} is out of range; "
+                         "expected 1 or more")
+    if options.compute_like not in known_networks():
+        parser.error(f"--compute-like: network '{options.compute_like}' is unknown; expected one "
+                     f"of {', '.join(known_networks())}")
     options.build, options.out = options.build.resolve(), options.out.resolve()
     return options, rest
 
@@ -159,27 +229,21 @@ def main():
     heed_signals()
     options, rest = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
-    lines, cells = [], []
     try:
-        rows = chosen_rows(options.rows)
-        for ranks in options.ranks:
-            for wait in options.waits:
-                for input_threads in options.input_threads:
-                    cell = run_cell(options, rest, rows, ranks, wait, input_threads)
-                    cells.append(cell)
-                    for place in range(len(cell["networks"])):
-                        lines += network_lines(options, rows, cell, place)
+        runs = read_runs(options)
+        if not options.report:
+            measure(options, rest, chosen_rows(options.rows), runs)
+        if options.estimate:
+            return 0
+        if not runs:
+            raise Failure(f"{options.out} has no runs")
     except Failure as failure:
         sys.exit(f"run_ladder.py: {failure}")
-    first = cells[0]["environment"]
-    lines.append(f"Collective `{options.collective}`, scale {options.scale}, "
-                 f"{options.repetitions} repetitions, {first['cores']} cores, {first['mpi']}, "
-                 f"commit {first['commit']}. A gain is the median of the repetitions: the share by "
-                 "which a run takes less time than the other row's run of the same repetition.")
-    text = "\n".join(lines) + "\n"
+    cells = cells_of(runs)
+    text = "\n".join(report(cells)) + "\n"
     print(text, end="")
     (options.out / "ladder.md").write_text(text, encoding="utf-8")
-    (options.out / "ladder.json").write_text(json.dumps(dict(cells=cells), indent=1) + "\n",
+    (options.out / "ladder.json").write_text(json.dumps(json_of(cells), indent=1) + "\n",
                                              encoding="utf-8")
     return 0
 

@@ -35,7 +35,8 @@ SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", 
 def run_cell(options, rest, ranks, wait):
     cell, output = run_sync_bench(
         options, f"{ranks}-{wait}", ranks, wait,
-        ["--variants", options.variants, "--baseline", options.baseline, *rest])
+        ["--network", options.networks, "--variants", options.variants, "--baseline",
+         options.baseline, *rest])
     return dict(ranks=ranks, wait=wait, text=output, **cell)
 
 

@@ -10,7 +10,7 @@ def run_sync_bench(options, name, ranks, wait, words):
     """Runs sync_bench. Returns (what it saved, its output). A variant that could not be made is in
     its table; no other failure is forgiven.
 
-    options  with mpirun, build, out, networks and cell_seconds
+    options  with mpirun, build, out and cell_seconds
     name     of the cell, for the file in options.out
     wait     "spin" or "yield"; MPI must report the same
     """
@@ -19,7 +19,7 @@ def run_sync_bench(options, name, ranks, wait, words):
     print(f"# {name}", file=sys.stderr, flush=True)
     code, output = run(
         [*mpirun_words(options.mpirun, ranks, wait), options.build / "bin" / "sync_bench",
-         "--network", options.networks, "--save", saved, *words],
+         "--save", saved, *words],
         mpi_environment(), options.cell_seconds)
     if not saved.exists():
         raise Failure(f"{name}: sync_bench ended with {code}:\n{output}")
