@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Measures num_groups: one network in 1, 2, 5, ... tensor groups (Romero et al. 3.2, Figures 8, 9).
+
+    bench/sync/run_groups.py [--hosts 2 --bandwidth 10G] [--groups 1,2,5,10,20,40] [--by tensors]
+                             [--coordinators cache,horovod,topo] [--out build/groups] ...
+
+The first table has the iteration of each coordinator for each number of groups, and its ratio to
+one group. "own buckets" is num_groups 0. `cache` is the paper's row with the response cache, and
+`horovod` the one without. The second table has the time that a tensor spends in each phase: Figure 9
+has queue, wait, transfer and copies. With more than one host the ranks run on emulated hosts
+(scripts/cluster, needs root). Options that are not known here go to sync_bench.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from figures import interval, number_list, word_list  # noqa: E402
+from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "scripts" / "cluster"
+PHASES = ("negotiate", "pack", "transfer", "unpack")
+
+
+def variant_of(options, coordinator, groups, additions=""):
+    grouped = f"+groups={groups}+by={options.by}" if groups > 0 else ""
+    return f"lmdbio:{coordinator}{grouped}{additions}:event:{options.collective}:own"
+
+
+class Ranks:
+    """Starts programs on all ranks: on this host, or on emulated ones while the object is used."""
+
+    def __init__(self, options):
+        self._options = options
+
+    def __enter__(self):
+        if self._options.hosts > 1:
+            source = self._options.out / "empty"
+            source.write_bytes(b"")
+            self._cluster("up", self._options.hosts, source, self._options.out / "mount",
+                          *(("--bandwidth", self._options.bandwidth)
+                            if self._options.bandwidth else ()))
+        return self
+
+    def __exit__(self, *_):
+        if self._options.hosts > 1:
+            self._cluster("down")
+
+    def _cluster(self, *words):
+        code, output = run([CLUSTER, "--name", self._options.name, *words], dict(os.environ), 120)
+        if code != 0:
+            raise Failure(f"scripts/cluster {words[0]} ended with {code}: {output.strip()}")
+
+    def run(self, words, folder):
+        """Runs a command with `folder` for its temporary files."""
+        options = self._options
+        if options.hosts > 1:
+            words = [CLUSTER, "--name", options.name, "run", "-n", options.hosts * options.per_host,
+                     "--per-host", options.per_host, "--wait", options.wait,
+                     "-x", f"TMPDIR={folder}", *words]
+            environment = dict(os.environ)
+        else:
+            words = [*mpirun_words(options.mpirun, options.per_host, options.wait), *words]
+            environment = mpi_environment() | {"TMPDIR": str(folder)}
+        code, output = run(words, environment, options.run_seconds_max)
+        if code != 0:
+            raise Failure(f"{words[0]} ended with {code}:\n{output}")
+
+
+def measure(options, rest, ranks, variants, repetitions, folder):
+    """Returns what sync_bench saves about the variants."""
+    saved = folder / "saved.json"
+    ranks.run([options.build / "bin" / "sync_bench", "--network", options.network,
+               "--scale", options.scale, "--variants", ",".join(variants), "--kinds", "train",
+               "--repetitions", repetitions, "--iterations", options.iterations,
+               "--warmup", options.warmup, "--save", saved, *rest], folder)
+    told = json.loads(saved.read_text(encoding="utf-8"))
+    for row in told["networks"][0]["variants"]:
+        if "error" in row:
+            raise Failure(f"{row['variant']}: {row['error']}")
+    return told
+
+
+def medians_of(told, variant):
+    """Returns the median iteration in ms of each run of a variant, by repetition."""
+    return {one["repetition"]: statistics.median(one["iteration_ms"])
+            for one in told["networks"][0]["runs"]
+            if one["variant"] == variant and one["kind"] == "train"}
+
+
+def phases_of(options, ranks, variant, rest, folder):
+    """Returns the median time of a tensor in each phase, in ms, by the timelines of all ranks."""
+    for old in folder.glob("sync_bench_timeline.*"):
+        old.unlink()
+    measure(options, rest, ranks, [variant], 1, folder)
+    files = sorted(folder.glob("sync_bench_timeline.train.*"))
+    code, output = run([options.build / "bin" / "lmdbio-timeline", "report", "--json", *files],
+                       dict(os.environ), 120)
+    if code != 0:
+        raise Failure(f"lmdbio-timeline ended with {code}: {output.strip()}")
+    return {one["phase"]: one["p50_us"] * 1e-3 for one in json.loads(output)["phases"]}
+
+
+def ratio_text(own, base):
+    """Returns the median ratio of runs of one repetition, with its interval of 95 %."""
+    ratios = [own[one] / base[one] for one in sorted(own.keys() & base.keys())]
+    found = interval(statistics.median, ratios)
+    around = f" ({found[0]:.2f} to {found[1]:.2f})" if found else ""
+    return f"{statistics.median(ratios):.2f}{around}"
+
+
+def group_name(groups):
+    return "own buckets" if groups == 0 else str(groups)
+
+
+def iteration_table(options, told):
+    lines = ["| groups | " + " | ".join(f"{one}: ms | of one group"
+                                        for one in options.coordinators) + " |",
+             "|---" * (1 + 2 * len(options.coordinators)) + "|"]
+    for groups in options.groups:
+        cells = []
+        for coordinator in options.coordinators:
+            own = medians_of(told, variant_of(options, coordinator, groups))
+            base = medians_of(told, variant_of(options, coordinator, options.groups[0]))
+            cells.append(f"{statistics.median(own.values()):.1f} | {ratio_text(own, base)}")
+        lines.append(f"| {group_name(groups)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def phase_table(phases):
+    lines = ["| coordinator, groups | " + " | ".join(f"{one}, ms" for one in PHASES) + " |",
+             "|---" * (1 + len(PHASES)) + "|"]
+    for name, found in phases.items():
+        lines.append(f"| {name} | " + " | ".join(f"{found[one]:.2f}" if one in found else "-"
+                                                 for one in PHASES) + " |")
+    return lines
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--network", default="resnet50")
+    parser.add_argument("--groups", type=number_list(0), default="1,2,5,10,20,40,0",
+                        help="the first one is what the others are compared with; 0: own buckets")
+    parser.add_argument("--by", choices=("bytes", "tensors"), default="tensors")
+    parser.add_argument("--coordinators", type=word_list, default="cache,horovod,topo")
+    parser.add_argument("--collective", default="auto")
+    parser.add_argument("--hosts", type=int, default=1, help="emulated ones if more than 1")
+    parser.add_argument("--per-host", type=int, help="ranks; 2 on one host, else 1")
+    parser.add_argument("--bandwidth", help="of each emulated host, as 1G")
+    parser.add_argument("--wait", choices=("yield", "spin"), default="yield")
+    parser.add_argument("--scale", type=float, default=0.25)
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--warmup", type=int, default=6,
+                        help="iterations before the measured ones; the groups are learned in them")
+    parser.add_argument("--no-phases", action="store_true", help="print the first table only")
+    parser.add_argument("--name", default="lmdbio-groups", help="of the emulated cluster")
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "groups")
+    parser.add_argument("--run-seconds-max", type=float, default=3600)
+    options, rest = parser.parse_known_args()
+    for name in ("hosts", "repetitions"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)} is out of range; expected 1 or more")
+    if options.bandwidth and options.hosts == 1:
+        parser.error("--bandwidth has no effect on one host; add --hosts 2")
+    options.per_host = options.per_host or (2 if options.hosts == 1 else 1)
+    options.build, options.out = options.build.resolve(), options.out.resolve()
+    return options, rest
+
+
+def main():
+    heed_signals()
+    options, rest = parse_options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    variants = [variant_of(options, coordinator, groups)
+                for coordinator in options.coordinators for groups in options.groups]
+    phases = {}
+    try:
+        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as folder, Ranks(options) as ranks:
+            folder = pathlib.Path(folder)
+            told = measure(options, rest, ranks, ["none", *variants], options.repetitions, folder)
+            for coordinator in () if options.no_phases else options.coordinators:
+                for groups in options.groups:
+                    variant = variant_of(options, coordinator, groups, "+trace")
+                    phases[f"{coordinator}, {group_name(groups)}"] = phases_of(
+                        options, ranks, variant, rest, folder)
+    except Failure as failure:
+        sys.exit(f"run_groups.py: {failure}")
+    (options.out / "groups.json").write_text(json.dumps(dict(told, phases=phases), indent=1) + "\n",
+                                             encoding="utf-8")
+    where = (f"{options.hosts} hosts of {options.per_host} ranks, {options.bandwidth or 'no'} limit"
+             if options.hosts > 1 else f"{options.per_host} ranks of one host")
+    alone = statistics.median(medians_of(told, "none").values())
+    lines = [f"{options.network} at {options.scale}, {where}, {options.wait}, by {options.by}; "
+             f"computing alone {alone:.1f} ms", "", *iteration_table(options, told)]
+    if phases:
+        lines += ["", *phase_table(phases)]
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    (options.out / "groups.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
