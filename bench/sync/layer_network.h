@@ -27,7 +27,7 @@ struct LayerNetwork {
   std::string name;
   std::vector<Layer> layers;            // in forward order
   std::vector<GradientTensor> tensors;  // in forward order
-  double madds = 0;                     // multiply-adds of all layers, for one sample
+  double madds = 0;                     // multiply-adds of a forward pass for one image; not scaled
 
   uint64_t gradient_bytes() const;
 };
