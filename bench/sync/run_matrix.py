@@ -18,6 +18,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import compare_horovod  # noqa: E402
 from mpi_jobs import Failure, heed_signals, run  # noqa: E402
 from sync_bench_job import run_sync_bench  # noqa: E402
 
@@ -27,7 +28,7 @@ SKIPPED = 77
 VARIANTS = ("none,mpi,mpi-fused,gloo,lmdbio:horovod+bucket=64M:cycle,"
             "lmdbio:cache+bucket=64M:cycle,lmdbio:cache+bucket=64M:gs,lmdbio:cache+bucket=64M:nbcs,"
             "lmdbio:cache+bucket=64M:event,lmdbio:cache:event,lmdbio:topo,lmdbio:graph")
-# Options of sync_bench that ddp_gloo.py has, too.
+# Options of sync_bench that the peers' programs have, too.
 SHARED_OPTIONS = ("scale", "compute-ms", "repetitions", "iterations", "warmup", "run-seconds",
                   "neighbour-limit", "seed")
 
@@ -40,7 +41,7 @@ def run_cell(options, rest, ranks, wait):
     return dict(ranks=ranks, wait=wait, text=output, **cell)
 
 
-def options_for_ddp(rest):
+def shared_options(rest):
     chosen = []
     for name, value in zip(rest, rest[1:]):
         if name.startswith("--") and name[2:] in SHARED_OPTIONS:
@@ -66,13 +67,27 @@ def run_ddp(options, rest, cells):
             code, output = run(
                 [python, "-B", DDP, "--work-library", library, "--network", network,
                  "--ranks", ranks, "--units-per-second", speed, "--save", saved,
-                 *options_for_ddp(rest)], os.environ, options.cell_seconds)
+                 *shared_options(rest)], os.environ, options.cell_seconds)
             if code == SKIPPED:
                 return [], output.strip()
             if not saved.exists():
                 raise Failure(f"ddp_gloo.py ended with {code}:\n{output}")
             results.append(json.loads(saved.read_text(encoding="utf-8")))
     return results, ""
+
+
+def run_horovod(options, rest, cells):
+    """Horovod and its in-tree replay in a Python program, with the work loop as fast as the first
+    cell measured it. Returns (cells, lines of tables), or a line that says why there are none."""
+    compared = compare_horovod.parse_options([
+        "--build", str(options.build), "--mpirun", options.mpirun,
+        "--networks", ",".join(one["network"] for one in cells[0]["networks"]),
+        "--ranks", ",".join(map(str, options.ranks)), "--waits", ",".join(options.waits),
+        "--cell-seconds", str(options.cell_seconds), "--units-per-second",
+        str(cells[0]["networks"][0]["settings"]["work_units_per_s"]),
+        *shared_options(rest)])
+    why_not = compare_horovod.why_absent(compared)
+    return ([], [f"absent: {why_not}", ""]) if why_not else compare_horovod.compare(compared)
 
 
 def number(row, name, digits, factor=1.0):
@@ -151,6 +166,7 @@ def parse_options():
     parser.add_argument("--variants", default=VARIANTS)
     parser.add_argument("--baseline", default="lmdbio:horovod+bucket=64M:cycle")
     parser.add_argument("--no-ddp", action="store_true", help="do not measure PyTorch")
+    parser.add_argument("--no-horovod", action="store_true", help="do not measure Horovod")
     parser.add_argument("--cell-seconds", type=float, default=3600,
                         help="time limit of one cell in seconds")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "sync_matrix")
@@ -175,13 +191,17 @@ def main():
             lines += network_tables(cells, place)
         results, why_not = ([], "--no-ddp") if options.no_ddp else run_ddp(options, rest, cells)
         lines += ddp_table(results) if results else [f"torch DDP over Gloo: absent: {why_not}", ""]
+        horovod, horovod_lines = (([], ["absent: --no-horovod", ""]) if options.no_horovod
+                                  else run_horovod(options, rest, cells))
+        lines += ["## Horovod and its in-tree replay", "", *horovod_lines]
     except Failure as failure:
         sys.exit(f"run_matrix.py: {failure}")
     text = "\n".join(lines + environment_lines(cells)) + "\n"
     print(text, end="")
     (options.out / "matrix.md").write_text(text, encoding="utf-8")
     (options.out / "matrix.json").write_text(
-        json.dumps(dict(baseline=options.baseline, cells=cells, ddp=results), indent=1) + "\n",
+        json.dumps(dict(baseline=options.baseline, cells=cells, ddp=results, horovod=horovod),
+                   indent=1) + "\n",
         encoding="utf-8")
     return 0
 

@@ -40,7 +40,7 @@ class MatrixTest(unittest.TestCase):
 
     def test_every_cell_waits_as_it_was_asked_to(self):
         result = self.run_matrix("--ranks", "2", "--networks", "alexnet,resnet50",
-                                 "--variants", "none,mpi", "--baseline", "mpi")
+                                 "--variants", "none,mpi", "--baseline", "mpi", "--no-horovod")
         self.assertEqual(result.returncode, 0, result.stderr)
         matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
         self.assertEqual([(cell["ranks"], cell["wait"], cell["environment"]["mpi_wait"])
@@ -59,12 +59,15 @@ class MatrixTest(unittest.TestCase):
         else:
             print("sync_matrix_test: without torch")
         self.assertIn("torch DDP over Gloo", result.stdout)
+        self.assertEqual(matrix["horovod"], [])
+        self.assertIn("absent: --no-horovod", result.stdout)
         self.assertEqual((self.out / "matrix.md").read_text(encoding="utf-8"), result.stdout)
 
     def test_idle_runs_are_compared_with_those_beside_them(self):
         result = self.run_matrix("--ranks", "2", "--waits", "yield", "--networks", "alexnet",
                                  "--variants", "none,lmdbio:topo", "--baseline", "lmdbio:topo",
-                                 "--neighbour-limit", "100", "--no-ddp", repetitions=3)
+                                 "--neighbour-limit", "100", "--no-ddp", "--no-horovod",
+                                 repetitions=3)
         self.assertEqual(result.returncode, 0, result.stderr)
         matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
         (network,) = matrix["cells"][0]["networks"]
@@ -116,7 +119,7 @@ class MatrixTest(unittest.TestCase):
 
     def test_an_unknown_variant_gives_its_name(self):
         result = self.run_matrix("--ranks", "2", "--networks", "alexnet", "--variants",
-                                 "none,other", "--no-ddp")
+                                 "none,other", "--no-ddp", "--no-horovod")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("'other'", result.stderr)
 
