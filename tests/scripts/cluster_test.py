@@ -7,6 +7,7 @@ Exits with 77 if hosts cannot be made.
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,20 @@ from box_cluster import SCRIPT, BoxCluster, why_not_here
 from remote_mount import assert_crossed, processes_of, run_unless, why_no_seeks
 
 FILE_BYTES = 3 * 1024 * 1024 + 4096
+
+# Prints its port, then the number of bytes that came over one connection.
+RECEIVE = """
+import socket
+with socket.create_server(("0.0.0.0", 0)) as door:
+    print(door.getsockname()[1], flush=True)
+    with door.accept()[0] as link:
+        print(sum(map(len, iter(lambda: link.recv(1 << 16), b""))), flush=True)
+"""
+SEND = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as link:
+    link.sendall(bytes(int(sys.argv[3])))
+"""
 
 
 def devices():
@@ -53,6 +68,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertRegex(done.stderr, r"\Ascripts/cluster: [^\n]+\n\Z")
         self.assertIn(text, done.stderr)
+        return done.stderr
 
     def test_hosts_have_their_own_names_memory_and_network(self):
         self.cluster.up(3)
@@ -117,6 +133,68 @@ class ClusterTest(unittest.TestCase):
                    if disc["kind"] == "tbf" and disc["dev"] not in self.devices_before]
         self.assertEqual(len(limited), 2)
 
+    def disc(self, device, host=None):
+        """The kernel's counters of the token bucket of a device, on a host or outside."""
+        words = ("tc", "-s", "-json", "qdisc", "show", "dev", device)
+        said = (self.cluster.on(host, *words) if host else
+                subprocess.run(words, check=True, capture_output=True).stdout)
+        (disc,) = json.loads(said)
+        return disc
+
+    def test_bytes_between_hosts_pass_through_the_limit(self):
+        self.cluster.up(2, "--bandwidth", "100Mbit")
+        address = self.cluster.on(1, "getent", "hosts", f"{self.cluster.name}-1").split()[0]
+        receiver = subprocess.Popen(self.cluster.words("exec", 1, sys.executable, "-c", RECEIVE),
+                                    env=self.cluster.environment, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, text=True)
+        self.addCleanup(receiver.stdout.close)
+        self.addCleanup(receiver.kill)
+        port = receiver.stdout.readline().strip()
+        self.cluster.on(2, sys.executable, "-c", SEND, address, port, str(FILE_BYTES))
+        self.assertEqual(receiver.stdout.readline().strip(), str(FILE_BYTES))
+        receiver.wait(timeout=30)
+        ways = {device for device in devices() - self.devices_before if device.startswith("lmv")}
+        self.assertEqual(len(ways), 2)
+        into_first = next(device for device in ways if device.endswith("1"))
+        # Out of the sender and into the receiver. A sender of 3 MiB is always faster than this
+        # network, so the limit has held packets back.
+        for disc in (self.disc("eth0", host=2), self.disc(into_first)):
+            self.assertGreater(disc["bytes"], FILE_BYTES)
+        self.assertGreater(self.disc("eth0", host=2)["overlimits"], 0)
+
+    def up_with(self, tools, *words):
+        """`up` with `tools` ({name: text of a program, or None: missing}) in place of others."""
+        folder = self.folder / "tools"
+        folder.mkdir()
+        for directory in os.environ["PATH"].split(":"):
+            for program in pathlib.Path(directory).glob("*"):
+                if program.name not in tools and not (folder / program.name).exists():
+                    (folder / program.name).symlink_to(program)
+        for name, text in tools.items():
+            if text is not None:
+                (folder / name).write_text(text)
+                (folder / name).chmod(0o755)
+        self.cluster.environment["PATH"] = str(folder)
+        try:
+            return self.fail_with("", self.cluster, "up", 2, self.database,
+                                  self.cluster.mountpoint, "--delay-ms", 0, *words)
+        finally:
+            self.cluster.environment["PATH"] = os.environ["PATH"]
+            shutil.rmtree(folder)
+
+    def test_says_why_a_bandwidth_cannot_be_set(self):
+        unknown = "#!/bin/sh\necho 'Error: Specified qdisc kind is unknown.' >&2; exit 2\n"
+        self.assertRegex(self.up_with({"tc": unknown}, "--bandwidth", "1G"),
+                         r"--bandwidth: tc cannot limit lmv\w+ to 1000000000 bit/s: "
+                         r"Specified qdisc kind is unknown\.; the kernel needs sch_tbf\n")
+        # A tool that reports success and sets nothing.
+        idle = "#!/bin/sh\n[ \"$1\" = -json ] && echo '[{\"kind\":\"noqueue\"}]'; exit 0\n"
+        self.assertIn("has a rate of [] bytes/s after tc; expected 125000000",
+                      self.up_with({"tc": idle}, "--bandwidth", "1G"))
+        self.assertEqual(self.up_with({"tc": None}, "--bandwidth", "1G"),
+                         "scripts/cluster: tc is not installed; run scripts/setup\n")
+        self.assert_nothing_left()
+
     def test_two_clusters_live_side_by_side(self):
         other_folder = self.folder / "other"
         other_folder.mkdir()
@@ -179,7 +257,9 @@ class ClusterTest(unittest.TestCase):
     def test_misuse_is_told_apart(self):
         for words in (("up", 0, "a", "b"), ("up", 65, "a", "b"), ("up", "two", "a", "b"),
                       ("up", 2, "a"), ("run", "-n", 2, "true"), ("run", "-n", 1, "--per-host", 1),
-                      ("up", 2, "a", "b", "--bandwidth", "fast"), ("exec", 1), ("sideways",)):
+                      ("up", 2, "a", "b", "--bandwidth", "fast"),
+                      ("up", 2, "a", "b", "--bandwidth", "999K"),
+                      ("up", 2, "a", "b", "--bandwidth", "1001G"), ("exec", 1), ("sideways",)):
             done = self.cluster.call(*words)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn("usage: scripts/cluster", done.stderr)
