@@ -74,10 +74,11 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   int64_t cache_capacity;
   /* The memory from which placed gradients are allocated. */
   uint64_t gradient_bytes;
-  /* The size of a message between hosts, or ranks with collective = mpi. 0: measured with
-   * collective = auto and mpi, else 256 KiB. */
+  /* The size of a message between hosts, or ranks with collective = mpi. 0: measured when the
+   * ranks connect. */
   uint64_t chunk_bytes;
-  /* The number of messages in flight. 0: 4. */
+  /* The number of messages that a rank receives at once from another rank. 0: measured when the
+   * ranks connect. */
   uint32_t chunk_depth;
   /* The ranks abandon a plan, or learned groups, if tensors of a bucket or group are missing for
    * longer than this. Keep it below stall_report_ms, because in a plan no rank knows which rank

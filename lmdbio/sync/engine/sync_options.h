@@ -34,10 +34,11 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   uint64_t fusion_threshold_bytes = uint64_t{64} << 20;
   // The memory from which placed gradients are allocated.
   uint64_t gradient_bytes = 0;
-  // The size of a message between hosts, or ranks with collective = mpi. 0: measured with
-  // collective = auto and mpi, else 256 KiB.
+  // The size of a message between hosts, or ranks with collective = mpi. 0: measured when the ranks
+  // connect.
   uint64_t chunk_bytes = 0;
-  // The number of messages in flight. 0: 4.
+  // The number of messages that a rank receives at once from another rank. 0: measured when the
+  // ranks connect.
   uint32_t chunk_depth = 0;
   // The cores of the helper thread, in the syntax of the loader's placement. "": any core. May
   // differ between ranks.

@@ -48,6 +48,15 @@ inline uint64_t ChunkCount(uint64_t bytes, uint64_t chunk_bytes) {
   return bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0);
 }
 
+// The largest chunk for which the direct algorithm has memory: it holds `chunk_depth` chunks of all
+// ranks at once, in at most 32 MiB, unless chunks of 4 KiB need more.
+inline uint64_t DirectChunkBytesMax(int rank_count, uint32_t chunk_depth) {
+  constexpr uint64_t kScratchBytesMax = 32 << 20;
+  constexpr uint64_t kLeastChunkBytes = 4 << 10;
+  return std::max(kScratchBytesMax / (static_cast<uint64_t>(rank_count) * chunk_depth),
+                  kLeastChunkBytes);
+}
+
 // Chunk number `chunk` of `run`; empty behind its end.
 inline MutableBytes ChunkOf(MutableBytes run, uint64_t chunk, uint64_t chunk_bytes) {
   const uint64_t begin = std::min<uint64_t>(chunk * chunk_bytes, run.size());

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/kept_memory.h"
 #include "lmdbio/sync/over_wire/wire_agreement.h"
@@ -66,7 +68,7 @@ class OverWire final : public Collectives {
   void Stop(const Error& why) override { wire_->Stop(why); }
   bool writes_after_failure() const override { return wire_->writes_after_failure(); }
   uint64_t ample_bytes() const override { return ample_bytes_; }
-  std::string Description() const override { return TextOf(table_); }
+  std::string Description() const override;
 
  private:
   // Memory of messages. It is kept if a message may still write to it.
@@ -96,27 +98,53 @@ class OverWire final : public Collectives {
   std::unique_ptr<HeldByWire> held_;
   WireTable table_ = UsualWireTable();
   uint64_t ample_bytes_ = kUsualAmpleBytes;
+  uint64_t measured_bytes_ = 0;  // the largest size of the trial; 0: no trial
 };
+
+WireTable TableWithoutTrial(const WireCollectiveOptions& options) {
+  if (!options.table.empty()) return options.table;
+  if (!options.algorithm) return UsualWireTable();
+  return OneWireAlgorithm(*options.algorithm, options.chunk_bytes, options.chunk_depth);
+}
+
+bool HasChoice(const WireCollectiveOptions& options) {
+  if (!options.table.empty()) return false;
+  if (!options.algorithm) return true;
+  // The values of doubling travel in the agreement, without chunks.
+  if (*options.algorithm == WireAlgorithm::kDoubling) return false;
+  return options.chunk_bytes == 0 || options.chunk_depth == 0;
+}
+
+std::string OverWire::Description() const {
+  if (measured_bytes_ == 0) return TextOf(table_);
+  return fmt::format("by a trial of {} to {} bytes:\n{}", kTriedBytes.front(), measured_bytes_,
+                     TextOf(table_));
+}
 
 // The usual table serves until the ranks share the chosen one. The broadcasts here take their chunk
 // size from it.
 Status OverWire::ChooseTable(const WireCollectiveOptions& options) {
   // Rank 0 also decides whether to measure.
   uint8_t& measures = held_->measures;
-  measures = options.table.empty() && options.trial_time.count() > 0 ? 1 : 0;
+  measures = size() > 1 && HasChoice(options) && options.trial_time.count() > 0 ? 1 : 0;
   LMDBIO_TRY_VOID(
       TreeOrChainBroadcast(JobFor(1), std::as_writable_bytes(std::span(&measures, 1)), 0));
   const WireJob job = JobFor(kAnyBytes);
+  WireTable mine = TableWithoutTrial(options);
   if (measures != 0) {
     const auto all_reduce = [this](const WireChoice& choice, const Values& values) -> Status {
       LMDBIO_TRY_VOID(TryAllReduce(choice, {}, values, ReduceOp::kSum));
       return {};
     };
-    LMDBIO_TRY(MeasuredWire measured, MeasureWire(job, options.trial_time, all_reduce));
-    table_ = std::move(measured.table);
+    const WireSearchSpace space{.rank_count = size(),
+                                .algorithm = options.algorithm,
+                                .chunk_bytes = options.chunk_bytes,
+                                .chunk_depth = options.chunk_depth};
+    LMDBIO_TRY(MeasuredWire measured, MeasureWire(job, space, options.trial_time, all_reduce));
+    mine = std::move(measured.table);
     ample_bytes_ = measured.ample_bytes;
+    measured_bytes_ = measured.measured_bytes;
   }
-  WireTable mine = !options.table.empty() ? options.table : table_;
   for (WireChoice& row : mine) {
     if (options.chunk_bytes > 0) row.chunk_bytes = options.chunk_bytes;
     if (options.chunk_depth > 0) row.chunk_depth = options.chunk_depth;

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/collective/wire.h"
@@ -18,14 +19,17 @@ namespace lmdbio::sync {
 
 // The options of rank 0 apply to all ranks.
 struct WireCollectiveOptions {
-  WireTable table;                            // empty: measured by a trial
-  uint64_t chunk_bytes = 0;                   // > 0: replaces the values of the table
-  uint32_t chunk_depth = 0;                   // > 0: replaces the values of the table
-  std::chrono::milliseconds trial_time{200};  // approximate; 0: no trial but UsualWireTable
+  WireTable table;  // empty: the algorithm, or a trial
+  // For all sizes. None: the trial chooses.
+  std::optional<WireAlgorithm> algorithm = std::nullopt;
+  uint64_t chunk_bytes = 0;  // 0: as in the table, or the trial chooses
+  uint32_t chunk_depth = 0;  // 0: as in the table, or the trial chooses
+  // Approximate. 0: no trial, but UsualWireTable, or the algorithm with the usual chunks.
+  std::chrono::milliseconds trial_time{200};
 };
 
 // Collective over the ranks of the wire.
-// Cost: trial_time, if there is no table
+// Cost: trial_time, if there is no table and something is left to measure
 // Errors: kInvalidArgument  the table, see CheckWireTable; on every rank
 //         as Wire
 Result<std::unique_ptr<Collectives>> WireCollectives(std::unique_ptr<Wire> wire,

@@ -8,14 +8,8 @@
 namespace lmdbio::sync {
 namespace {
 
-// The scratch memory holds chunks of all ranks at once. Its size is at most kScratchBytesMax,
-// unless chunks of the least size need more.
-constexpr uint64_t kScratchBytesMax = 32 << 20;
-constexpr uint64_t kLeastChunkBytes = 4 << 10;
-
 WireJob WithinScratch(WireJob job) {
-  const auto size = static_cast<uint64_t>(job.wire.size());
-  const uint64_t most = std::max(kScratchBytesMax / (size * job.chunk_depth), kLeastChunkBytes);
+  const uint64_t most = DirectChunkBytesMax(job.wire.size(), job.chunk_depth);
   job.chunk_bytes = WholeElements(std::min(job.chunk_bytes, most));
   return job;
 }

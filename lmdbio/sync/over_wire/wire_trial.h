@@ -1,8 +1,7 @@
 // lmdbio/sync/over_wire/wire_trial.h - measures the algorithms of AllReduce, and makes a table.
 //
-// Rank 0 leads: it broadcasts a command for each measurement, and all ranks run it together. The
-// time of rank 0 decides. The sizes rise, and each has its best algorithm. From 4 MiB on, the trial
-// also measures other chunk sizes with that algorithm.
+// Rank 0 leads: it searches (wire_search.h) and broadcasts a command for each measurement. All
+// ranks run the command together, and the time of rank 0 decides.
 #ifndef LMDBIO_SYNC_OVER_WIRE_WIRE_TRIAL_H_
 #define LMDBIO_SYNC_OVER_WIRE_WIRE_TRIAL_H_
 
@@ -12,22 +11,20 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
+#include "lmdbio/sync/over_wire/wire_search.h"
 
 namespace lmdbio::sync {
 
 // Reduces `values` by `choice`.
 using TriedAllReduce = std::function<Status(const WireChoice& choice, const Values& values)>;
 
-struct MeasuredWire {
-  WireTable table;
-  uint64_t ample_bytes = kUsualAmpleBytes;  // see Collectives
-};
-
-// Collective. Ends after the size at which `trial_time` is over. Larger calls use the algorithm of
-// the largest size that was measured.
+// Collective. The search of rank 0 holds for all ranks.
+// space       of rank 0; the others' is not used
+// trial_time  approximate
 // Returns: the same on every rank
 // Errors: as Wire; kInternal  rank 0 sent a malformed command
-Result<MeasuredWire> MeasureWire(const WireJob& job, std::chrono::milliseconds trial_time,
+Result<MeasuredWire> MeasureWire(const WireJob& job, const WireSearchSpace& space,
+                                 std::chrono::milliseconds trial_time,
                                  const TriedAllReduce& all_reduce);
 
 // Collective. All ranks get the table of rank 0.

@@ -42,8 +42,7 @@ Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptio
                                      .chunk_depth = options.chunk_depth,
                                      .trial_time = options.trial_time};
   if (options.collective != "auto") {
-    LMDBIO_TRY(const WireAlgorithm algorithm, ParseWireAlgorithm(options.collective));
-    wire_options.table = OneWireAlgorithm(algorithm, options.chunk_bytes, options.chunk_depth);
+    LMDBIO_TRY(wire_options.algorithm, ParseWireAlgorithm(options.collective));
   }
   return WireCollectives(std::move(wire), wire_options);
 }

@@ -22,8 +22,8 @@ struct CollectiveOptions {
   // "ring", "halving", "direct"  messages between all ranks, by this algorithm for all sizes
   std::string collective = "auto";
   WaitMode wait_mode = WaitMode::kSleep;
-  uint64_t chunk_bytes = 0;                   // of messages; 0: measured with "auto", else 256 KiB
-  uint32_t chunk_depth = 0;                   // of messages in flight; 0: 4
+  uint64_t chunk_bytes = 0;                   // of messages; 0: measured
+  uint32_t chunk_depth = 0;                   // messages in flight; 0: measured
   uint64_t registered_bytes = 0;              // size of Collectives::registered, with shared memory
   std::chrono::milliseconds trial_time{200};  // of the measurements, about
 };

@@ -73,6 +73,49 @@ TEST_CASE("A measured table is the same on every rank, and works", "[collective]
   CHECK(complaints == std::vector<Complaint>{});
 }
 
+// The description of rank 0.
+std::string DescriptionOf(const WireCollectiveOptions& options) {
+  std::string text;
+  ranks::RunAsThreads({2}, [&](ranks::Group& group) {
+    const auto made = OverLinks(group, options);
+    if (made != nullptr && group.rank() == 0) text = made->Description();
+  });
+  return text;
+}
+
+TEST_CASE("An algorithm without chunk size or depth is measured", "[collective][wire]") {
+  using Catch::Matchers::StartsWith;
+  WireCollectiveOptions options{.table = {}, .algorithm = WireAlgorithm::kHalving};
+  options.trial_time = std::chrono::milliseconds(20);
+  SECTION("both") {}
+  SECTION("the chunk size") { options.chunk_depth = 2; }
+  SECTION("the depth") { options.chunk_bytes = 100'000; }
+  const std::string text = DescriptionOf(options);
+  CHECK_THAT(text, StartsWith("by a trial of 1024 to "));
+  CHECK(text.find("halving, chunks of ") != std::string::npos);
+  CHECK(text.find("ring") == std::string::npos);
+  if (options.chunk_depth > 0) CHECK(text.find(", 2 at once") != std::string::npos);
+  if (options.chunk_bytes > 0) CHECK(text.find("chunks of 100000 bytes") != std::string::npos);
+}
+
+TEST_CASE("No trial measures a choice that is already made", "[collective][wire]") {
+  WireCollectiveOptions options{.table = {}, .algorithm = WireAlgorithm::kHalving};
+  std::string expected = "all others: halving, chunks of 100000 bytes, 2 at once";
+  SECTION("by the options") {
+    options.chunk_bytes = 100'000;
+    options.chunk_depth = 2;
+  }
+  SECTION("by the time") {
+    options.trial_time = std::chrono::milliseconds(0);
+    expected = "all others: halving, chunks of 262144 bytes, 4 at once";
+  }
+  SECTION("by the algorithm, which has no chunks") {
+    options.algorithm = WireAlgorithm::kDoubling;
+    expected = "to 1048576 bytes: doubling\nall others: halving, chunks of 262144 bytes, 4 at once";
+  }
+  CHECK(DescriptionOf(options) == expected);
+}
+
 TEST_CASE("An invalid table of rank 0 is refused on every rank", "[collective][wire]") {
   std::vector<Complaint> wrong(3);
   ranks::RunAsThreads({.rank_count = 3}, [&](ranks::Group& group) {

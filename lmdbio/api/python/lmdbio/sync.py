@@ -236,8 +236,9 @@ class Synchronizer:
                              tensors are never fused.
         gradient_bytes       The memory from which placed gradients are allocated.
         chunk_bytes          The size of a message between hosts, or ranks with collective = mpi. 0:
-                             measured with collective = auto and mpi, else 256 KiB.
-        chunk_depth          The number of messages in flight. 0: 4.
+                             measured when the ranks connect.
+        chunk_depth          The number of messages that a rank receives at once from another rank.
+                             0: measured when the ranks connect.
         placement            The cores of the helper thread, in the syntax of the loader's
                              placement. None: any core.
 
