@@ -93,7 +93,7 @@ Result<std::unique_ptr<Collectives>> FastestOverMpi(MPI_Comm communicator, ranks
                                       {.waiting = MpiWaiting::kSleep, .caller = options.caller}));
   if (own->size() == 1) return own;
   LMDBIO_TRY(auto wire, MpiWire(communicator, health));
-  LMDBIO_TRY(auto over_messages,
+  LMDBIO_TRY(std::unique_ptr<Collectives> over_messages,
              WireCollectives(std::move(wire), {.table = {},
                                                .chunk_bytes = options.chunk_bytes,
                                                .chunk_depth = options.chunk_depth,

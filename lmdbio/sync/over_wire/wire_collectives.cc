@@ -39,7 +39,7 @@ CallShape ShapeOf(WireCall kind, const Values& values, const Reduction& reductio
           .details_digest = DigestOf(details)};
 }
 
-class OverWire final : public Collectives {
+class OverWire final : public TableCollectives {
  public:
   explicit OverWire(std::unique_ptr<Wire> wire)
       : wire_(std::move(wire)), held_(std::make_unique<HeldByWire>(*wire_)) {}
@@ -69,6 +69,7 @@ class OverWire final : public Collectives {
   bool writes_after_failure() const override { return wire_->writes_after_failure(); }
   uint64_t ample_bytes() const override { return ample_bytes_; }
   std::string Description() const override;
+  const WireTable& table() const override { return table_; }
 
  private:
   // Memory of messages. It is kept if a message may still write to it.
@@ -304,8 +305,8 @@ Result<CallOutcome> OverWire::AllToAll(const CallTag& tag, Bytes send,
 
 }  // namespace
 
-Result<std::unique_ptr<Collectives>> WireCollectives(std::unique_ptr<Wire> wire,
-                                                     const WireCollectiveOptions& options) {
+Result<std::unique_ptr<TableCollectives>> WireCollectives(std::unique_ptr<Wire> wire,
+                                                          const WireCollectiveOptions& options) {
   auto collectives = std::make_unique<OverWire>(std::move(wire));
   LMDBIO_TRY_VOID(collectives->ChooseTable(options));
   return collectives;

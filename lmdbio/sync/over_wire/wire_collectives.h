@@ -28,12 +28,19 @@ struct WireCollectiveOptions {
   std::chrono::milliseconds trial_time{200};
 };
 
+// Collectives by a table of algorithms.
+class TableCollectives : public Collectives {
+ public:
+  // The rows in use, the same on every rank.
+  virtual const WireTable& table() const = 0;
+};
+
 // Collective over the ranks of the wire.
 // Cost: trial_time, if there is no table and something is left to measure
 // Errors: kInvalidArgument  the table, see CheckWireTable; on every rank
 //         as Wire
-Result<std::unique_ptr<Collectives>> WireCollectives(std::unique_ptr<Wire> wire,
-                                                     const WireCollectiveOptions& options);
+Result<std::unique_ptr<TableCollectives>> WireCollectives(std::unique_ptr<Wire> wire,
+                                                          const WireCollectiveOptions& options);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_WIRE_WIRE_COLLECTIVES_H_

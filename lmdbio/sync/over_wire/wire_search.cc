@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::array kAlgorithms = {WireAlgorithm::kDoubling, WireAlgorithm::kRing,
                                     WireAlgorithm::kHalving, WireAlgorithm::kDirect};
-// The kernel enlarges socket buffers during the first calls. The best call counts.
+// The first call does not count: it opens connections, and the kernel enlarges socket buffers.
 constexpr int kRoundsMin = 2;
-// As long as no size is measured: also the connections open in the first call.
-constexpr int kFirstRounds = 4;
+// Of a call that only tells how long calls take. It opens the connections, too.
+constexpr int kProbeRounds = 4;
 // Short calls vary more, so one measurement repeats them for about this part of the whole time.
 constexpr double kPartOfOneMeasurement = 1.0 / 64;
 // Another chunk size or depth must take less than this part of the time of the best so far.
@@ -126,12 +126,11 @@ std::vector<WireAlgorithm> WireSearch::AlgorithmsFor(uint64_t bytes) const {
 }
 
 int WireSearch::RoundsFor(WireSeconds expected) const {
-  if (expected.count() <= 0) return kFirstRounds;
+  if (expected.count() <= 0) return kTriedRoundsMax;
   const double rounds = time_ * kPartOfOneMeasurement / expected;
   return static_cast<int>(std::clamp<double>(rounds, kRoundsMin, kTriedRoundsMax));
 }
 
-// expected  the time of one call; 0: unknown
 Status WireSearch::MeasureAlgorithms(uint64_t bytes, WireSeconds expected) {
   Best best;
   for (const WireAlgorithm algorithm : AlgorithmsFor(bytes)) {
@@ -205,8 +204,10 @@ WireTable WireSearch::TableOf(const std::vector<Best>& rows) const {
 Result<MeasuredWire> WireSearch::Run() {
   std::vector<Best> rows;
   std::vector<WireSeconds> times;
+  WireChoice probed = best_.choice;
+  probed.algorithm = AlgorithmsFor(kTriedBytes[0]).front();
+  LMDBIO_TRY(WireSeconds expected, calls_(kTriedBytes[0], probed, kProbeRounds));
   for (const uint64_t bytes : kTriedBytes) {
-    WireSeconds expected(0);
     if (!rows.empty()) {
       // The time grows with the bytes at most.
       const uint64_t factor = bytes / kTriedBytes[rows.size() - 1];

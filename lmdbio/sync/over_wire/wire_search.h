@@ -50,7 +50,7 @@ struct WireSearchSpace {
   uint32_t chunk_depth = 0;  // 0: measured
 };
 
-// Makes `rounds` (1 to kTriedRoundsMax) calls of `bytes` bytes. Returns the least time of one.
+// Makes `rounds` (2 to kTriedRoundsMax) calls of `bytes` bytes. Returns the usual time of one.
 using TimedCalls =
     std::function<Result<WireSeconds>(uint64_t bytes, const WireChoice& choice, int rounds)>;
 // The time since the search began.

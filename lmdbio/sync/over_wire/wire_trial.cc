@@ -50,7 +50,7 @@ class WireTrial {
       if (order.kind == TrialCommand::TrialKind::kEnd) return {};
       // The command is from a peer, so it is checked before its numbers are used.
       if (order.kind != TrialCommand::TrialKind::kTry || order.bytes > kTriedBytes.back() ||
-          order.rounds > kTriedRoundsMax ||
+          order.rounds < 2 || order.rounds > kTriedRoundsMax ||
           !CheckWireTable(OneWireAlgorithm(order.choice.algorithm, order.choice.chunk_bytes,
                                            order.choice.chunk_depth))) {
         return Fail(ErrorCode::kInternal, "malformed command of a trial from rank 0");
@@ -70,14 +70,17 @@ class WireTrial {
     const Values values{.data = reinterpret_cast<std::byte*>(values_.data()),
                         .count = order.bytes / sizeof(float),
                         .type = DataType::kFloat32};
-    WireSeconds least(0);
+    std::vector<WireSeconds> times;
     for (uint64_t round = 0; round < order.rounds; ++round) {
       const auto begin = Clock::now();
       LMDBIO_TRY_VOID(all_reduce_(order.choice, values));
-      const WireSeconds taken = Clock::now() - begin;
-      least = round == 0 ? taken : std::min(least, taken);
+      if (round > 0) times.push_back(Clock::now() - begin);
     }
-    return least;
+    // The median, because the least time is that of a call in which no rank waited for a core. With
+    // more ranks than cores most calls do.
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
   }
 
   const WireJob& job_;

@@ -126,8 +126,9 @@ TEST_CASE("No two measurements of a size make the same messages", "[wire][search
   const VirtualTrial trial({.rank_count = rank_count}, 60s,
                            PipelinedNetwork{.rank_count = rank_count});
   int repeats = 0;
-  for (size_t i = 0; i < trial.calls.size(); ++i) {
-    for (size_t k = 0; k < i; ++k) {
+  // The first call only opens connections, and tells how long calls take.
+  for (size_t i = 1; i < trial.calls.size(); ++i) {
+    for (size_t k = 1; k < i; ++k) {
       if (trial.calls[i].bytes != trial.calls[k].bytes) continue;
       repeats +=
           IsSameCall(trial.calls[i].choice, trial.calls[k].choice, trial.calls[i].bytes, rank_count)
