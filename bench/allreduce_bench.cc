@@ -1,12 +1,18 @@
-// Question: how long does a sum of floats over the ranks of a host take, from 8 B to 256 MB, by
-// lmdbio's collectives, by MPI_Allreduce and by Gloo?
+// Question: how long does a sum of floats over all ranks take, from 8 B to 256 MB, by lmdbio's
+// collectives, by MPI_Allreduce and by Gloo?
 //
 //   mpirun -n 4 allreduce_bench [--wait spin|sleep] [--json FILE]
+//   scripts/cluster run -n 4 --per-host 1 allreduce_bench --min 1024
 //
-// State: warm, in place, the ranks do nothing else. For each size the three take turns, repetition
-// after repetition. The time of a repetition is the time per call of the slowest rank. Without Gloo
-// its columns stay empty. lmdbio is measured twice: with memory of the caller, and with registered
-// memory ("in place"), which a fusion buffer uses.
+// Ranks of one host sum over its memory. One rank on each of several hosts sums over messages;
+// --over wire does so on one host, too. Then lmdbio is measured with the choices of its trial, with
+// each fixed depth in their place, and by each algorithm. If two of these ways make the same
+// messages at a size, the first of them is measured, and its figures stand for both. "transfer"
+// moves as many bytes as a sum needs, and reduces nothing.
+//
+// State: warm, in place, the ranks do nothing else. For each size the ways take turns in random
+// order, repetition after repetition. The time of a repetition is the time per call of the slowest
+// rank. Without Gloo its columns stay empty.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -16,8 +22,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <iostream>
+#include <numeric>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,39 +34,15 @@
 #include <boost/program_options.hpp>
 #include <nlohmann/json.hpp>
 
-#include "bench/gloo_ranks.h"
+#include "bench/allreduce_ways.h"
 #include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
-#include "lmdbio/sync/over_memory/host_collectives.h"
+#include "lmdbio/sync/over_wire/wire_search.h"
 
 namespace lmdbio::bench {
 namespace {
 
-struct Options {
-  size_t bytes_min = 8;
-  size_t bytes_max = 256 << 20;
-  size_t registered_bytes = 64 << 20;
-  size_t staging_bytes = sync::HostOptions{}.staging_bytes;
-  int repetitions = 9;
-  double seconds = 0.02;  // the approximate time of a repetition
-  std::string wait;
-  std::string way = "auto";
-  std::string json_path;
-};
-
-// One rank that ends alone would leave the others in a collective call, so MPI ends the job.
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "allreduce_bench: %s\n", why.c_str());
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
-}
-
-struct Way {
-  std::string name;
-  std::function<void(float* values, size_t count)> sum;
-  float* memory = nullptr;
-  size_t bytes_max = 0;
-};
+constexpr size_t kWakingBytes = 1 << 20;
 
 struct Times {
   double median_us = 0;
@@ -67,25 +50,10 @@ struct Times {
   double max_us = 0;
 };
 
-int RankCount() {
-  int count = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &count);
-  return count;
-}
-int Rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-double SlowestOf(double mine) {
-  double slowest = 0;
-  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return slowest;
-}
-
 // The microseconds per call on the slowest rank.
 double Measure(const Way& way, size_t count, int calls) {
+  // Connections that were idle for some time begin slowly. A call of up to 1 MiB wakes them.
+  way.sum(way.memory, std::min(count, kWakingBytes / sizeof(float)));
   // No barrier lies between the calls of a repetition. Every rank gets the slowest rank's time, so
   // all ranks make the same decisions from it.
   MPI_Barrier(MPI_COMM_WORLD);
@@ -126,30 +94,56 @@ int CallsIn(double seconds, const Way& way, size_t count) {
   constexpr int kCallsMax = 20'000;
   double once_us = 0;
   // The trials grow until one takes an eighth of the time. All ranks find the same number, because
-  // Measure returns the same time to each.
-  for (int calls = 3; calls < kCallsMax; calls *= 4) {
+  // Measure returns the same time to each. A call of seconds is tried once.
+  for (int calls = 1; calls < kCallsMax; calls *= 4) {
     once_us = Measure(way, count, calls);
     if (once_us * calls > seconds * 1e6 / 8) break;
   }
   return std::clamp(static_cast<int>(seconds * 1e6 / once_us), 1, kCallsMax);
 }
 
-std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count, const Options& options) {
+// For each way the first one that makes the same messages at this size: itself, or one before it.
+std::vector<size_t> SameWays(const std::vector<Way>& ways, size_t bytes) {
+  std::vector<size_t> same(ways.size());
+  for (size_t w = 0; w < ways.size(); ++w) {
+    const auto is_same = [&](const Way& other) {
+      return !ways[w].table.empty() && !other.table.empty() && bytes <= other.bytes_max &&
+             sync::IsSameCall(sync::ChoiceFor(ways[w].table, bytes),
+                              sync::ChoiceFor(other.table, bytes), bytes, RankCount());
+    };
+    const auto end = ways.begin() + static_cast<std::ptrdiff_t>(w);
+    same[w] = static_cast<size_t>(std::find_if(ways.begin(), end, is_same) - ways.begin());
+  }
+  return same;
+}
+
+std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count,
+                               const AllReduceOptions& options) {
+  const size_t bytes = count * sizeof(float);
+  const std::vector<size_t> same = SameWays(ways, bytes);
   std::vector<std::vector<double>> samples(ways.size());
   std::vector<int> calls(ways.size(), 0);
   for (size_t w = 0; w < ways.size(); ++w) {
     // A way whose memory is too small keeps 0 calls and empty columns. Without Gloo its limit is 0.
-    if (count * sizeof(float) > ways[w].bytes_max) continue;
-    CheckSum(ways[w], count);
+    if (bytes > ways[w].bytes_max || same[w] != w) continue;
+    if (ways[w].is_sum) CheckSum(ways[w], count);
     calls[w] = CallsIn(options.seconds, ways[w], count);
   }
+  std::vector<size_t> order(ways.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random;
   for (int i = 0; i < options.repetitions; ++i) {
-    for (size_t w = 0; w < ways.size(); ++w) {
+    // In another order each time, the same on all ranks. So no way always follows the same one.
+    std::shuffle(order.begin(), order.end(), random);
+    for (const size_t w : order) {
       if (calls[w] > 0) samples[w].push_back(Measure(ways[w], count, calls[w]));
     }
   }
   std::vector<Times> times;
-  for (const auto& one : samples) times.push_back(one.empty() ? Times{} : TimesOf(one));
+  for (size_t w = 0; w < ways.size(); ++w) {
+    const auto& mine = samples[same[w]];
+    times.push_back(mine.empty() || bytes > ways[w].bytes_max ? Times{} : TimesOf(mine));
+  }
   return times;
 }
 
@@ -162,10 +156,16 @@ std::string MpiWaitMode(unsigned cores) {
   return static_cast<unsigned>(RankCount()) > cores ? "yields (more ranks than cores)" : "spins";
 }
 
-std::string Cell(const Times& times) {
-  if (times.median_us == 0) return fmt::format("{:>32}", "-");
-  return fmt::format(
-      "{:>32}", fmt::format("{:.2f} ({:.2f}-{:.2f})", times.median_us, times.min_us, times.max_us));
+// With few ways there is room for the range of the times.
+bool IsWide(const std::vector<Way>& ways) { return ways.size() <= 4; }
+
+std::string Cell(const Times& times, bool is_wide) {
+  const int width = is_wide ? 32 : 11;
+  if (times.median_us == 0) return fmt::format("{:>{}}", "-", width);
+  const std::string median = fmt::format("{:.2f}", times.median_us);
+  if (!is_wide) return fmt::format("{:>{}}", median, width);
+  return fmt::format("{:>{}}",
+                     fmt::format("{} ({:.2f}-{:.2f})", median, times.min_us, times.max_us), width);
 }
 std::string Ratio(double a, double b) { return b == 0 ? "-" : fmt::format("{:.2f}", a / b); }
 
@@ -182,24 +182,31 @@ void PrintRow(size_t bytes, const std::vector<Way>& ways, const std::vector<Time
   std::string line = fmt::format("{:>10}", bytes);
   nlohmann::json row{{"bytes", bytes}};
   for (size_t w = 0; w < ways.size(); ++w) {
-    line += Cell(times[w]);
+    line += Cell(times[w], IsWide(ways));
     if (times[w].median_us == 0) continue;
     row[ways[w].name] = {{"median_us", times[w].median_us},
                          {"min_us", times[w].min_us},
                          {"max_us", times[w].max_us},
                          {"bus_gb_s", BusGigabytes(bytes, times[w].median_us)}};
+    if (ways[w].table.empty()) continue;
+    const sync::WireChoice& choice = sync::ChoiceFor(ways[w].table, bytes);
+    row[ways[w].name]["choice"] = {{"algorithm", sync::NameOf(choice.algorithm)},
+                                   {"chunk_bytes", choice.chunk_bytes},
+                                   {"chunk_depth", choice.chunk_depth}};
   }
   const double own = times[0].median_us;
-  line += fmt::format("{:>9.2f}{:>9}{:>9}", BusGigabytes(bytes, own),
-                      Ratio(own, times[2].median_us), Ratio(own, times[3].median_us));
+  const Times& mpi = times[times.size() - 2];
+  const Times& gloo = times.back();
+  line += fmt::format("{:>9.2f}{:>9}{:>9}", BusGigabytes(bytes, own), Ratio(own, mpi.median_us),
+                      Ratio(own, gloo.median_us));
   fmt::print("{}\n", line);
   std::fflush(stdout);
   rows.push_back(row);
 }
 
-Options ParseCommandLine(int argc, char** argv) {
+AllReduceOptions ParseCommandLine(int argc, char** argv) {
   namespace po = boost::program_options;
-  Options options;
+  AllReduceOptions options;
   po::options_description known("mpirun -n RANKS allreduce_bench [OPTION...]");
   known.add_options()("help", "print this text and exit")  //
       ("min", po::value(&options.bytes_min), "smallest size in bytes")(
@@ -210,7 +217,11 @@ Options ParseCommandLine(int argc, char** argv) {
           "seconds", po::value(&options.seconds), "approximate seconds of a repetition")(
           "wait", po::value(&options.wait),
           "spin or sleep (default: spin if every rank has a core)")(
-          "way", po::value(&options.way), "algorithm: auto, one-shot or two-shot")(
+          "way", po::value(&options.way), "algorithm over memory: auto, one-shot or two-shot")(
+          "over", po::value(&options.over),
+          "memory or wire (default: memory if all ranks share a host)")(
+          "interface", po::value(&options.interface),
+          "network interface of Gloo (default: lo on one host, else eth0)")(
           "json", po::value(&options.json_path), "also write the figures to this file");
   try {
     po::variables_map given;
@@ -228,54 +239,39 @@ Options ParseCommandLine(int argc, char** argv) {
   if (!is_wait || options.repetitions < 1 || options.bytes_min < sizeof(float)) {
     Die("--wait takes spin or sleep; --repetitions must be at least 1, and --min at least 4");
   }
+  if (!options.over.empty() && options.over != "memory" && options.over != "wire") {
+    Die(fmt::format("--over is '{}'; it takes memory or wire", options.over));
+  }
   return options;
 }
 
-sync::HostAlgorithm ParseWay(const std::string& name) {
-  if (name == "auto") return sync::HostAlgorithm::kAuto;
-  if (name == "one-shot") return sync::HostAlgorithm::kOneShot;
-  if (name == "two-shot") return sync::HostAlgorithm::kTwoShot;
-  Die("--way must be auto, one-shot or two-shot");
-}
-
-template <typename T>
-T OrDie(Result<T> result) {
-  if (!result) Die(result.error().message());
-  return std::move(*result);
-}
-
-std::vector<char> GatherBytes(const std::vector<char>& mine) {
-  std::vector<char> all(mine.size() * static_cast<size_t>(RankCount()));
-  const auto bytes = static_cast<int>(mine.size());
-  MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, MPI_COMM_WORLD);
-  return all;
-}
-
-void SumBy(sync::Collectives& all, float* values, size_t count) {
-  const auto outcome = OrDie(all.AllReduce(
-      {.digest = 1}, {reinterpret_cast<std::byte*>(values), count}, sync::ReduceOp::kSum));
-  if (outcome != sync::CallOutcome::kDone) Die("a rank declined the call");
-}
-
-void Report(const Options& options, const std::vector<Way>& ways, const std::string& wait) {
-  const unsigned cores = std::thread::hardware_concurrency();
-  nlohmann::json report{{"ranks", RankCount()},
-                        {"cores", cores},
-                        {"wait", wait},
-                        {"mpi_wait", MpiWaitMode(cores)},
-                        {"rows", nlohmann::json::array()}};
-  if (Rank() == 0) {
-    fmt::print("{} ranks, {} cores; lmdbio waits by {}, MPI {}{}\n", RankCount(), cores, wait,
-               MpiWaitMode(cores),
-               ways[3].sum ? "" : "; this build has no Gloo, so its columns are empty");
-    fmt::print(
-        "us per call: median (min-max) of {}\n{:>10}{:>32}{:>32}{:>32}{:>32}{:>9}{:>9}{:>9}\n",
-        options.repetitions, "bytes", "lmdbio", "lmdbio in place", "MPI", "Gloo", "GB/s", "/MPI",
-        "/Gloo");
+void PrintHead(const WaySet& set, const AllReduceOptions& options, unsigned cores) {
+  fmt::print("{} ranks, {} cores; lmdbio waits by {}, MPI {}{}\n", RankCount(), cores,
+             set.facts["wait"].get<std::string>(), MpiWaitMode(cores),
+             set.ways.back().sum ? "" : "; this build has no Gloo, so its columns are empty");
+  if (set.facts.contains("description")) {
+    fmt::print("{}\n", set.facts["description"].get<std::string>());
   }
+  std::string names;
+  for (const Way& way : set.ways) {
+    names += fmt::format("{:>{}}", way.name, IsWide(set.ways) ? 32 : 11);
+  }
+  fmt::print("us per call: median{} of {}\n{:>10}{}{:>9}{:>9}{:>9}\n",
+             IsWide(set.ways) ? " (min-max)" : "", options.repetitions, "bytes", names, "GB/s",
+             "/MPI", "/Gloo");
+}
+
+void Report(const AllReduceOptions& options, const WaySet& set) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  nlohmann::json report = set.facts;
+  report["ranks"] = RankCount();
+  report["cores"] = cores;
+  report["mpi_wait"] = MpiWaitMode(cores);
+  report["rows"] = nlohmann::json::array();
+  if (Rank() == 0) PrintHead(set, options, cores);
   for (size_t bytes = options.bytes_min; bytes <= options.bytes_max;) {
-    const auto times = MeasureSize(ways, bytes / sizeof(float), options);
-    if (Rank() == 0) PrintRow(bytes, ways, times, report["rows"]);
+    const auto times = MeasureSize(set.ways, bytes / sizeof(float), options);
+    if (Rank() == 0) PrintRow(bytes, set.ways, times, report["rows"]);
     bytes *= bytes < 1024 ? 8 : 4;
   }
   if (Rank() == 0 && !options.json_path.empty()) {
@@ -286,42 +282,21 @@ void Report(const Options& options, const std::vector<Way>& ways, const std::str
   }
 }
 
-void Run(const Options& options) {
-  const unsigned cores = std::thread::hardware_concurrency();
-  const std::string wait = !options.wait.empty()                         ? options.wait
-                           : static_cast<unsigned>(RankCount()) <= cores ? "spin"
-                                                                         : "sleep";
-  ranks::SoloHealth health;
+void Run(const AllReduceOptions& options) {
   const auto world = OrDie(ranks::MpiGroup(MPI_COMM_WORLD));
-  const auto group = OrDie(world->SplitByHost());
-  if (group->size() != world->size()) Die("all ranks must run on one host");
-  sync::HostOptions host;
-  host.wait = wait == "spin" ? sync::WaitMode::kSpin : sync::WaitMode::kSleep;
-  host.way = ParseWay(options.way);
-  host.staging_bytes = options.staging_bytes;
-  host.registered_bytes = options.registered_bytes;
-  const auto ours = OrDie(sync::HostCollectives(*group, health, host));
-  const auto gloo = ConnectGloo(Rank(), RankCount(), GatherBytes);
-
-  std::vector<float> values(options.bytes_max / sizeof(float));
-  const auto sum = [&](float* at, size_t count) { SumBy(*ours, at, count); };
-  // PrintRow finds the ways by their positions: our own first, MPI at 2 and Gloo at 3.
-  std::vector<Way> ways{
-      {"lmdbio", sum, values.data(), options.bytes_max},
-      {"lmdbio in place", sum, reinterpret_cast<float*>(ours->registered().data()),
-       ours->registered().size()},
-      {"mpi",
-       [](float* at, size_t count) {
-         MPI_Allreduce(MPI_IN_PLACE, at, static_cast<int>(count), MPI_FLOAT, MPI_SUM,
-                       MPI_COMM_WORLD);
-       },
-       values.data(), options.bytes_max},
-      {"gloo", nullptr, values.data(), 0}};
-  if (gloo != nullptr) {
-    ways[3].sum = [&](float* at, size_t count) { gloo->AllReduceSum(at, count); };
-    ways[3].bytes_max = options.bytes_max;
+  const auto host = OrDie(world->SplitByHost());
+  const bool is_one_host = host->size() == world->size();
+  const std::string over = !options.over.empty() ? options.over : is_one_host ? "memory" : "wire";
+  if (over == "memory" && !is_one_host) {
+    Die("--over memory needs all ranks on one host; they run on several");
   }
-  Report(options, ways, wait);
+  if (over == "wire" && !is_one_host && host->size() > 1) {
+    Die(fmt::format("this host has {} ranks, and there are others; run one rank on each host",
+                    host->size()));
+  }
+  if (over == "wire" && world->size() == 1) Die("--over wire needs at least 2 ranks");
+  Report(options,
+         over == "memory" ? *MemoryWays(*host, options) : *WireWays(*world, is_one_host, options));
 }
 
 }  // namespace

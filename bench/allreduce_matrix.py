@@ -2,10 +2,12 @@
 """Runs allreduce_bench for several numbers of ranks, and compares lmdbio with MPI and Gloo.
 
     bench/allreduce_matrix.py [--ranks 2,3,4,5,6,7,8] [--waits spin,yield] [--out FOLDER] ...
+    bench/allreduce_matrix.py --hosts 2,4,8 [--bandwidths 1G,10G,none] ...
 
 By default MPI spins if every rank has a core, and yields if ranks share cores; that is best for
-MPI. Unknown options are passed to allreduce_bench. Tables go to standard output and OUT/matrix.md,
-all figures to OUT/matrix.json.
+MPI. With --hosts each rank runs on an emulated host of its own (scripts/cluster, root), and lmdbio
+is also measured with each fixed depth and by each algorithm. Unknown options are passed to
+allreduce_bench. Tables go to standard output and OUT/matrix.md, all figures to OUT/matrix.json.
 """
 
 import argparse
@@ -15,10 +17,11 @@ import pathlib
 import statistics
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench" / "sync"))
-from run_matrix import Failure, heed_signals, mpi_environment, run  # noqa: E402
+import allreduce_hosts
+from allreduce_hosts import median, size_text, time_text
+from mpi_jobs import Failure, heed_signals, mpi_environment, run
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 SLOTS = 16
 SMALL_BYTES_MAX = 1 << 20
 CELL_SECONDS_MAX = 3600
@@ -38,26 +41,9 @@ def run_cell(options, rest, ranks, wait):
     return dict(json.loads(saved.read_text(encoding="utf-8")), mpi_wait=wait)
 
 
-def median(row, way):
-    return row[way]["median_us"] if way in row else None
-
-
 def rivals(row):
     """The times of MPI and Gloo, as far as they were measured."""
     return [time for time in (median(row, "mpi"), median(row, "gloo")) if time]
-
-
-def size_text(size):
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-def time_text(time_us):
-    if time_us is None:
-        return "-"
-    return f"{time_us:,.0f}" if time_us >= 100 else f"{time_us:.2g}"
 
 
 def table(cells):
@@ -100,29 +86,51 @@ def verdict(cells):
     return lines
 
 
+def numbers(text):
+    return [int(word) for word in text.split(",")]
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", default="2,3,4,5,6,7,8",
-                        type=lambda text: [int(word) for word in text.split(",")])
+    parser.add_argument("--ranks", default="2,3,4,5,6,7,8", type=numbers)
+    parser.add_argument("--hosts", type=numbers, help="emulated hosts of one rank each")
+    parser.add_argument("--bandwidths", default="1G,10G", type=lambda text: text.split(","),
+                        help="bit/s of the network of each host, or none (default: %(default)s)")
     parser.add_argument("--waits", default="", help="spin, yield or both (default: best for MPI)")
     parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
     parser.add_argument("--out", default=ROOT / "build" / "allreduce_matrix", type=pathlib.Path)
     parser.add_argument("--mpirun", default="mpirun")
-    return parser.parse_known_args()
+    options, rest = parser.parse_known_args()
+    if options.hosts and min(options.hosts) < 2:
+        parser.error("--hosts takes numbers of 2 or more")
+    return options, rest
 
 
-def main():
-    heed_signals()
-    options, rest = parse_arguments()
-    options.out.mkdir(parents=True, exist_ok=True)
+def measure_ranks(options, rest):
+    """The cells of ranks on this host, and the lines about them."""
     cells = []
     for ranks in options.ranks:
         suits = "spin" if ranks <= os.cpu_count() else "yield"
         for wait in options.waits.split(",") if options.waits else [suits]:
             cells.append(run_cell(options, rest, ranks, wait))
     single_copy = mpi_environment()["OMPI_MCA_btl_vader_single_copy_mechanism"]
-    lines = table(cells) + ["", f"MPI's single copy between processes: {single_copy}"]
-    lines += verdict(cells)
+    return cells, [*table(cells), "", f"MPI's single copy between processes: {single_copy}",
+                   *verdict(cells)]
+
+
+def measure_hosts(options, rest):
+    """The cells of ranks on emulated hosts, and the lines about them."""
+    cells = allreduce_hosts.run_cells(options, rest)
+    lines = [line for cell in cells for line in allreduce_hosts.table(cell)]
+    return cells, lines + allreduce_hosts.verdict(cells)
+
+
+def main():
+    heed_signals()
+    options, rest = parse_arguments()
+    options.out = options.out.resolve()
+    options.out.mkdir(parents=True, exist_ok=True)
+    cells, lines = (measure_hosts if options.hosts else measure_ranks)(options, rest)
     text = "\n".join(lines) + "\n"
     (options.out / "matrix.md").write_text(text, encoding="utf-8")
     (options.out / "matrix.json").write_text(json.dumps(cells, indent=2), encoding="utf-8")

@@ -44,12 +44,11 @@ std::string CommonDirectory(int rank, const GatherFromAll& gather) {
 
 }  // namespace
 
-std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFromAll& gather) {
+std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const std::string& interface,
+                                       const GatherFromAll& gather) {
   const std::string directory = CommonDirectory(rank, gather);
   gloo::transport::tcp::attr where;
-  // The ranks share a host, so they meet over the loopback interface. They exchange their addresses
-  // through files in the directory.
-  where.iface = "lo";
+  where.iface = interface;
   auto device = gloo::transport::tcp::CreateDevice(where);
   gloo::rendezvous::FileStore store(directory);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, rank_count);
@@ -65,7 +64,9 @@ std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const GatherFro
 
 namespace lmdbio::bench {
 
-std::unique_ptr<GlooRanks> ConnectGloo(int, int, const GatherFromAll&) { return nullptr; }
+std::unique_ptr<GlooRanks> ConnectGloo(int, int, const std::string&, const GatherFromAll&) {
+  return nullptr;
+}
 
 }  // namespace lmdbio::bench
 

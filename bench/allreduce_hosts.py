@@ -1,0 +1,184 @@
+"""AllReduce between emulated hosts: the jobs of allreduce_matrix.py --hosts, and their tables.
+
+Each cell is one job: some hosts of one rank each, and the rate of their network. Within it
+allreduce_bench measures all sizes, by lmdbio's trial, by each fixed depth and by each algorithm,
+beside MPI and Gloo.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+
+from mpi_jobs import Failure, run
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CLUSTER = ROOT / "scripts" / "cluster"
+DEPTHS = ("depth 1", "depth 2", "depth 4", "depth 8")
+ALGORITHMS = ("doubling", "ring", "halving", "direct")
+RIVALS = ("mpi", "gloo")
+# The aims of the trial and of the library.
+DEPTH_RATIO_MAX = 1.05
+CELLS_AHEAD_MIN = 0.9
+CLUSTER_SECONDS_MAX = 120
+CELL_SECONDS_MAX = 3600
+
+
+def cluster(name, command, *words, seconds_max=CLUSTER_SECONDS_MAX):
+    code, output = run([CLUSTER, "--name", name, command, *words], dict(os.environ), seconds_max)
+    if code != 0:
+        said = output.strip().splitlines() or [f"exit code {code}"]
+        raise Failure(f"scripts/cluster {command}: {said[-1].removeprefix('scripts/cluster: ')}")
+    return output
+
+
+@contextlib.contextmanager
+def hosts_up(count, bandwidth):
+    """Hosts with a network of this rate. Yields the name of their cluster."""
+    name = f"allreduce-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="lmdbio-allreduce-") as folder:
+        # The hosts mount a database that no job reads.
+        (pathlib.Path(folder) / "data.mdb").write_bytes(bytes(1 << 20))
+        limit = () if bandwidth == "none" else ("--bandwidth", bandwidth)
+        try:
+            cluster(name, "up", count, folder, pathlib.Path(folder + ".mount"), *limit)
+            yield name
+        finally:
+            with contextlib.suppress(Failure):
+                cluster(name, "down", "--force")
+            shutil.rmtree(folder + ".mount", ignore_errors=True)
+
+
+def run_cell(options, rest, name, hosts, bandwidth, wait):
+    saved = options.out / f"hosts-{hosts}-{bandwidth}-{wait}.json"
+    saved.unlink(missing_ok=True)
+    print(f"# {hosts} hosts, {bandwidth}, MPI: {wait}", file=sys.stderr, flush=True)
+    sizes = () if "--min" in rest else ("--min", 1024)
+    output = cluster(name, "run", "-n", hosts, "--per-host", 1, "--wait", wait,
+                     options.build / "bin" / "allreduce_bench", "--json", saved, *sizes, *rest,
+                     seconds_max=CELL_SECONDS_MAX)
+    if not saved.exists():
+        raise Failure(f"{hosts} hosts, {bandwidth}, {wait}: no figures:\n{output}")
+    return dict(json.loads(saved.read_text(encoding="utf-8")), hosts=hosts, bandwidth=bandwidth,
+                mpi_wait_asked=wait)
+
+
+def run_cells(options, rest):
+    """All cells. Each rate has a cluster of its own, with as many hosts as the largest job."""
+    cells = []
+    for bandwidth in options.bandwidths:
+        with hosts_up(max(options.hosts), bandwidth) as name:
+            for hosts in options.hosts:
+                suits = "spin" if hosts <= os.cpu_count() else "yield"
+                wait = options.waits.split(",") if options.waits else [suits]
+                cells += [run_cell(options, rest, name, hosts, bandwidth, one) for one in wait]
+    return cells
+
+
+# --- Tables ---
+
+def median(row, way):
+    return row[way]["median_us"] if way in row else None
+
+
+def best(row, ways):
+    """(time, name) of the fastest of some ways; (None, None) if none was measured."""
+    measured = [(median(row, way), way) for way in ways if way in row]
+    return min(measured) if measured else (None, None)
+
+
+def depth_ratio(row):
+    time, _ = best(row, DEPTHS)
+    return median(row, "lmdbio") / time if time else None
+
+
+def rival_ratio(row):
+    time, _ = best(row, RIVALS)
+    return median(row, "lmdbio") / time if time else None
+
+
+def size_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def time_text(time_us):
+    if time_us is None:
+        return "-"
+    return f"{time_us:,.0f}" if time_us >= 100 else f"{time_us:.2g}"
+
+
+def ratio_text(ratio):
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def choice_text(row):
+    choice = row["lmdbio"]["choice"]
+    if choice["algorithm"] == "doubling":
+        return "doubling"
+    return f"{choice['algorithm']}, {size_text(choice['chunk_bytes'])} x {choice['chunk_depth']}"
+
+
+def transfer_gbit_s(cell):
+    """The best rate of a rank at any size, while no rank reduces."""
+    return max(row["transfer"]["bus_gb_s"] for row in cell["rows"]) * 8
+
+
+def cell_name(cell):
+    rate = "no limit" if cell["bandwidth"] == "none" else f"{cell['bandwidth']}bit/s"
+    return f"{cell['hosts']} hosts, {rate}, MPI {cell['mpi_wait_asked']}"
+
+
+def table(cell):
+    """The table of one cell, as lines of Markdown."""
+    lines = [f"### {cell_name(cell)}", "",
+             f"lmdbio waits by {cell['wait']}, MPI: {cell['mpi_wait']}. In a transfer each rank "
+             f"sends {transfer_gbit_s(cell):.2f} Gbit/s to the next one while all do.", "",
+             "| size | lmdbio, us | choice of the trial | " +
+             " | ".join(DEPTHS) + " | / best depth | " + " | ".join(ALGORITHMS) +
+             " | MPI | Gloo | / better rival | transfer |",
+             "|" + "---|" * (8 + len(DEPTHS) + len(ALGORITHMS))]
+    for row in cell["rows"]:
+        words = [size_text(row["bytes"]), time_text(median(row, "lmdbio")), choice_text(row),
+                 *(time_text(median(row, way)) for way in DEPTHS), ratio_text(depth_ratio(row)),
+                 *(time_text(median(row, way)) for way in (*ALGORITHMS, *RIVALS)),
+                 ratio_text(rival_ratio(row)), time_text(median(row, "transfer"))]
+        lines.append("| " + " | ".join(words) + " |")
+    return lines + [""]
+
+
+def verdict_of(name, ratios, limit, share_min):
+    """One line about a ratio in all cells. ratios: [(ratio, place)]"""
+    ratios = [(ratio, place) for ratio, place in ratios if ratio is not None]
+    if not ratios:
+        return f"{name}: nothing to compare"
+    good = sum(ratio <= limit for ratio, _ in ratios)
+    worst, place = max(ratios)
+    holds = "holds" if good >= share_min * len(ratios) else "does not hold"
+    return (f"{name}: {good} of {len(ratios)} cells, {holds}; median "
+            f"{statistics.median(ratio for ratio, _ in ratios):.2f}, worst {worst:.2f} ({place})")
+
+
+def verdict(cells):
+    rows = [(cell, row) for cell in cells for row in cell["rows"]]
+    places = [f"{cell_name(cell)}, {size_text(row['bytes'])}" for cell, row in rows]
+
+    def ratios(of):
+        return [(of(row), place) for (_, row), place in zip(rows, places)]
+
+    def algorithm_ratio(row):
+        time, _ = best(row, ALGORITHMS)
+        return median(row, "lmdbio") / time if time else None
+
+    return [
+        verdict_of(f"time at most {DEPTH_RATIO_MAX} of the best fixed depth", ratios(depth_ratio),
+                   DEPTH_RATIO_MAX, 1),
+        verdict_of("faster than MPI and Gloo", ratios(rival_ratio), 1, CELLS_AHEAD_MIN),
+        verdict_of(f"time at most {DEPTH_RATIO_MAX} of the best algorithm by itself",
+                   ratios(algorithm_ratio), DEPTH_RATIO_MAX, CELLS_AHEAD_MIN)]
