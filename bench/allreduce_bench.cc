@@ -250,7 +250,8 @@ void PrintHead(const WaySet& set, const AllReduceOptions& options, unsigned core
              set.facts["wait"].get<std::string>(), MpiWaitMode(cores),
              set.ways.back().sum ? "" : "; this build has no Gloo, so its columns are empty");
   if (set.facts.contains("description")) {
-    fmt::print("{}\n", set.facts["description"].get<std::string>());
+    fmt::print("in {:.2f} s {}\n", set.facts["trial_seconds"].get<double>(),
+               set.facts["description"].get<std::string>());
   }
   std::string names;
   for (const Way& way : set.ways) {

@@ -139,7 +139,8 @@ def table(cell):
     """The table of one cell, as lines of Markdown."""
     lines = [f"### {cell_name(cell)}", "",
              f"lmdbio waits by {cell['wait']}, MPI: {cell['mpi_wait']}. In a transfer each rank "
-             f"sends {transfer_gbit_s(cell):.2f} Gbit/s to the next one while all do.", "",
+             f"sends {transfer_gbit_s(cell):.2f} Gbit/s to the next one while all do. The trial "
+             f"took {cell['trial_seconds']:.2f} s.", "",
              "| size | lmdbio, us | choice of the trial | " +
              " | ".join(DEPTHS) + " | / best depth | " + " | ".join(ALGORITHMS) +
              " | MPI | Gloo | / better rival | transfer |",

@@ -44,7 +44,7 @@ def made_up_row(size, own, depths, algorithms, mpi, gloo):
 
 def made_up_cell(*rows):
     return {"hosts": 4, "bandwidth": "10G", "mpi_wait_asked": "yield", "mpi_wait": "yields (asked)",
-            "wait": "sleep", "rows": list(rows)}
+            "wait": "sleep", "trial_seconds": 0.2, "rows": list(rows)}
 
 
 class TableTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -202,7 +203,10 @@ class OverWires final : public WithRivals {
       : WithRivals(options.bytes_max) {
     facts["wait"] = WaitOf(options);
     wire_ = OrDie(sync::OpenLinkWire(world, health_, {.wait_mode = WaitModeOf(facts["wait"])}));
+    const auto begin = std::chrono::steady_clock::now();
     const sync::WireTable table = AddOwn("lmdbio", options.bytes_max, {}).table;
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    facts["trial_seconds"] = took.count();
     facts["description"] = collectives_.front()->Description();
     for (const uint32_t depth : sync::kTriedDepths) {
       AddOwn(fmt::format("depth {}", depth), options.bytes_max,

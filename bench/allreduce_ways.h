@@ -60,7 +60,7 @@ class WaySet {
  public:
   virtual ~WaySet() = default;
   std::vector<Way> ways;
-  nlohmann::json facts;  // "wait", "description"
+  nlohmann::json facts;  // "wait"; over messages also "description" and "trial_seconds"
 };
 
 // Collective. lmdbio's collectives over the memory of a host, twice: with memory of the caller, and

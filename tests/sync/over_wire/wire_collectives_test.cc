@@ -17,6 +17,7 @@
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/over_wire/link_wire.h"
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
+#include "lmdbio/sync/over_wire/wire_trial.h"
 #include "tests/support/catch.h"
 #include "tests/sync/collective/collective_checks.h"
 
@@ -96,6 +97,35 @@ TEST_CASE("An algorithm without chunk size or depth is measured", "[collective][
   CHECK(text.find("ring") == std::string::npos);
   if (options.chunk_depth > 0) CHECK(text.find(", 2 at once") != std::string::npos);
   if (options.chunk_bytes > 0) CHECK(text.find("chunks of 100000 bytes") != std::string::npos);
+}
+
+// By ring every fourth call takes no time, and the others 10 ms.
+TEST_CASE("A trial chooses by the usual time, not by the least", "[collective][wire]") {
+  std::vector<MeasuredWire> found(2);
+  ranks::RunAsThreads({2}, [&](ranks::Group& group) {
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    WireScratch scratch;
+    int ring_calls = 0;
+    const auto all_reduce = [&](const WireChoice& choice, const Values&) -> Status {
+      std::chrono::milliseconds time(10);
+      if (choice.algorithm == WireAlgorithm::kDoubling) time = std::chrono::milliseconds(3);
+      if (choice.algorithm == WireAlgorithm::kHalving) time = std::chrono::milliseconds(1);
+      const bool is_ring = choice.algorithm == WireAlgorithm::kRing;
+      if (is_ring && ++ring_calls % 4 == 0) time = std::chrono::milliseconds(0);
+      std::this_thread::sleep_for(time);
+      return {};
+    };
+    auto measured = MeasureWire({**wire, scratch, 4096, 1}, {.rank_count = 2},
+                                std::chrono::seconds(1), all_reduce);
+    if (measured) found[static_cast<size_t>(group.rank())] = std::move(*measured);
+    static_cast<void>(group.Barrier());
+  });
+  for (const MeasuredWire& of_rank : found) {
+    REQUIRE_FALSE(of_rank.table.empty());
+    CHECK(of_rank.table.front().algorithm == WireAlgorithm::kHalving);
+    CHECK(of_rank.measured_bytes == found[0].measured_bytes);
+    CHECK(of_rank.measured_bytes >= kTriedBytes.front());
+  }
 }
 
 TEST_CASE("No trial measures a choice that is already made", "[collective][wire]") {
