@@ -58,7 +58,10 @@ struct Way {
 // and "gloo" are the last.
 class WaySet {
  public:
+  WaySet() = default;
   virtual ~WaySet() = default;
+  WaySet(const WaySet&) = delete;
+  WaySet& operator=(const WaySet&) = delete;
   std::vector<Way> ways;
   nlohmann::json facts;  // "wait"; over messages also "description" and "trial_seconds"
 };

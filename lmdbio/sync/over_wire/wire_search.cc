@@ -23,6 +23,9 @@ constexpr double kPartOfOneMeasurement = 1.0 / 64;
 constexpr double kClearlyFaster = 0.97;
 // Up to this factor, a longer time per byte counts as equal to the best.
 constexpr double kAmpleLoss = 1.1;
+// If the ring takes at most this factor of the best time at the largest measured size, it is the
+// best for the larger sizes of a slow network.
+constexpr double kRingLoss = 1.25;
 
 // The longest memory range that a rank sends to one other rank in a step.
 uint64_t LongestRun(WireAlgorithm algorithm, uint64_t bytes, int rank_count) {
@@ -111,6 +114,7 @@ class WireSearch {
   const TimedCalls& calls_;
   const WireStopwatch& elapsed_;
   Best best_;                      // of the size under way, or of the last one
+  Best ring_;                      // the same, by the ring alone
   std::vector<WireChoice> tried_;  // at the size under way
 };
 
@@ -139,6 +143,7 @@ Status WireSearch::MeasureAlgorithms(uint64_t bytes, WireSeconds expected) {
     LMDBIO_TRY(const WireSeconds taken, calls_(bytes, choice, RoundsFor(expected)));
     tried_.push_back(choice);
     if (tried_.size() == 1 || taken < best.time) best = {choice, taken};
+    if (algorithm == WireAlgorithm::kRing) ring_ = {choice, taken};
   }
   best_ = best;
   return {};
@@ -191,10 +196,15 @@ WireTable WireSearch::TableOf(const std::vector<Best>& rows) const {
     if (!table.empty() && is_like(table.back())) table.pop_back();
     table.push_back(row);
   }
-  if (table.back().algorithm == WireAlgorithm::kDoubling) {
-    // The time was over before a large size. The algorithm of the usual table stands in for it.
+  // The time was over before a large size. Where the rate of the network decides, no algorithm
+  // sends fewer bytes than the ring, and none keeps all links as busy. Doubling takes no large
+  // calls at all.
+  const bool is_early = rows.size() < kTriedBytes.size() && !space_.algorithm &&
+                        table.back().algorithm != WireAlgorithm::kRing;
+  if (table.back().algorithm == WireAlgorithm::kDoubling ||
+      (is_early && ring_.time <= kRingLoss * best_.time)) {
     WireChoice large = table.back();
-    large.algorithm = UsualWireTable().back().algorithm;
+    large.algorithm = WireAlgorithm::kRing;
     table.push_back(large);
   }
   table.back().bytes_max = kAnyBytes;

@@ -10,7 +10,8 @@
 //      size are measured once: a message of one chunk has no depth.
 // A chunk size or depth replaces another one only if it is clearly faster, so noise does not move
 // it. The search begins no size and no measurement for which the time that is left is too short. A
-// slow network ends it at a smaller size than a fast one.
+// slow network ends it at a smaller size than a fast one. The larger sizes then get the ring,
+// unless it is far behind at the last size.
 //
 // Source: Hashemi et al. 4.4, Figure 13 (the depth depends on the size); docs/collectives.md
 // "Choice of algorithm".

@@ -74,7 +74,7 @@ class WireTrial {
     for (uint64_t round = 0; round < order.rounds; ++round) {
       const auto begin = Clock::now();
       LMDBIO_TRY_VOID(all_reduce_(order.choice, values));
-      if (round > 0) times.push_back(Clock::now() - begin);
+      if (round > 0) times.emplace_back(Clock::now() - begin);
     }
     // The median, because the least time is that of a call in which no rank waited for a core. With
     // more ranks than cores most calls do.

@@ -221,6 +221,25 @@ TEST_CASE("Long calls vary the chunk size first, then the depth", "[wire][search
   CHECK(trial.found.table.back().chunk_depth == 8);
 }
 
+TEST_CASE("The ring takes the sizes that a slow network leaves out", "[wire][search]") {
+  // Halving is faster up to some MiB, and slower than the ring where the rate decides.
+  const double ring_steps = GENERATE(10e-3, 2e-3);
+  const auto cost = [&](uint64_t bytes, const WireChoice& choice) {
+    const double sent = static_cast<double>(bytes) / 100e6;
+    if (choice.algorithm == WireAlgorithm::kRing) return ring_steps + sent;
+    return 0.1e-3 + sent * (choice.algorithm == WireAlgorithm::kHalving ? 1.03 : 1.5);
+  };
+  const VirtualTrial trial({}, 200ms, cost);
+  CHECK(trial.found.measured_bytes < 4 << 20);
+  const WireChoice& small = ChoiceFor(trial.found.table, 1 << 10);
+  const WireChoice& large = trial.found.table.back();
+  CHECK(small.algorithm == WireAlgorithm::kHalving);
+  // At the largest measured size the ring is within 1.25 of the best, or is not.
+  CHECK((large.algorithm == WireAlgorithm::kRing) == (ring_steps < 5e-3));
+  const WireChoice& last = ChoiceFor(trial.found.table, trial.found.measured_bytes);
+  CHECK(last.algorithm == WireAlgorithm::kHalving);
+}
+
 TEST_CASE("The smallest size is measured in any time", "[wire][search]") {
   const VirtualTrial trial({}, 0s, [](uint64_t, const WireChoice& choice) {
     return choice.algorithm == WireAlgorithm::kDoubling ? 1.0 : 2.0;
