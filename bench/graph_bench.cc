@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 
 #include "bench/bench_support.h"
-#include "bench/sync/layer_network.h"
-#include "bench/sync/training_graph.h"
+#include "bench/sync/layers/layer_network.h"
+#include "bench/sync/layers/training_graph.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/graph/graph.h"
 #include "lmdbio/sync/graph/plan.h"

@@ -181,7 +181,7 @@ class GlooSync final : public GradientSync {
   }
 
   void Reduce(GlooBucket& bucket) {
-    context_.window.OnTransfer();
+    if (context_.window != nullptr) context_.window->OnTransfer();
     gloo::AllreduceOptions options(gloo_);
     options.setOutput(bucket.values.data(), bucket.values.size());
     options.setReduceFunction(

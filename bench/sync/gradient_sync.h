@@ -12,7 +12,7 @@
 
 #include <mpi.h>
 
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/group/group.h"
@@ -71,7 +71,7 @@ struct SyncContext {
   const LayerNetwork& network;
   Gradients& gradients;
   SyncSettings settings;
-  InputWindow& window;                  // learns when a transfer begins
+  InputWindow* window = nullptr;        // learns when a transfer begins; null: nobody asks
   std::string_view run_kind = "train";  // for the name of a timeline
 };
 
@@ -82,7 +82,8 @@ struct SyncContext {
 //   gloo          Gloo's ring allreduce for each full bucket, in a thread of its own
 //   lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]
 //                 the Synchronizer; "graph" is "topo" with the network's graph. ADDITION is
-//                 "scp", "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS" or "gs=CYCLES".
+//                 "scp", "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS", "gs=CYCLES",
+//                 "groups=COUNT", "by=bytes" or "by=tensors".
 //                 TRANSPORT is of control messages: "mpi", MPI's blocking calls, or "own"
 struct Variant {
   std::string name;

@@ -6,9 +6,9 @@
 
 The first table has the iteration of each coordinator for each number of groups, and its ratio to
 one group. "own buckets" is num_groups 0. `cache` is the paper's row with the response cache, and
-`horovod` the one without. The second table has the time that a tensor spends in each phase: Figure 9
-has queue, wait, transfer and copies. With more than one host the ranks run on emulated hosts
-(scripts/cluster, needs root). Options that are not known here go to sync_bench.
+`horovod` the one without. The second table has the time that a tensor spends in each phase, as
+Figure 9 has it. With more than one host the ranks run on emulated hosts (scripts/cluster, needs
+root). Options that are not known here go to sync_bench.
 """
 
 import argparse
@@ -185,8 +185,8 @@ def main():
                 for coordinator in options.coordinators for groups in options.groups]
     phases = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as folder, Ranks(options) as ranks:
-            folder = pathlib.Path(folder)
+        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, Ranks(options) as ranks:
+            folder = pathlib.Path(name)
             told = measure(options, rest, ranks, ["none", *variants], options.repetitions, folder)
             for coordinator in () if options.no_phases else options.coordinators:
                 for groups in options.groups:

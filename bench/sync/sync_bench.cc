@@ -28,7 +28,7 @@
 #include "bench/loader/mpi_run.h"
 #include "bench/sync/bench_plan.h"
 #include "bench/sync/gradient_sync.h"
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 #include "bench/sync/sync_report.h"
 #include "bench/sync/sync_run.h"
 #include "bench/sync/thread_clocks.h"

@@ -314,7 +314,7 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   std::unique_ptr<GradientSync> sync;
   if (!variant.is_none()) {
     auto made = MakeSync(variant, {stage.group, stage.communicator, stage.network, stage.gradients,
-                                   stage.settings, window, NameOf(kind)});
+                                   stage.settings, &window, NameOf(kind)});
     // If a rank cannot make the variant, no rank runs it. That is a result and no failure of the
     // program: the other variants still run.
     const Status agreed =

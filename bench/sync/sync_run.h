@@ -12,7 +12,7 @@
 #include <mpi.h>
 
 #include "bench/sync/gradient_sync.h"
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"

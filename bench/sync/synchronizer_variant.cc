@@ -297,7 +297,8 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   sync::SyncParts parts;
   parts.collectives = [&](ranks::Health& health) -> Result<std::unique_ptr<sync::Collectives>> {
     LMDBIO_TRY(auto collectives, MakeUnwatched(choice, context, health));
-    return WatchTransfers(std::move(collectives), context.window);
+    if (context.window == nullptr) return collectives;
+    return WatchTransfers(std::move(collectives), *context.window);
   };
   if (choice.is_transport_mpi) {
     LMDBIO_TRY(parts.transport, sync::MpiTransport(context.communicator));

@@ -17,7 +17,7 @@
 #include <mpi.h>
 
 #include "bench/sync/gradient_sync.h"
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "bench/sync/input_load.h"
-#include "bench/sync/layer_network.h"
-#include "bench/sync/layer_schedule.h"
+#include "bench/sync/layers/layer_network.h"
+#include "bench/sync/layers/layer_schedule.h"
 #include "lmdbio/base/status.h"
 
 namespace lmdbio::bench {

@@ -1,4 +1,4 @@
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Goal: the graph of a training has the nodes, edges and order that its rules give by hand, and no
 // gradient comes before one on which it depends.
-#include "bench/sync/training_graph.h"
+#include "bench/sync/layers/training_graph.h"
 
 #include <map>
 #include <string>

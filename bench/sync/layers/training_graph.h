@@ -1,4 +1,5 @@
-// bench/sync/training_graph.h - the computation graph of one training iteration of a network.
+// bench/sync/layers/training_graph.h - the computation graph of one training iteration of a
+// network.
 //
 // A framework has such a graph. This one has only the nodes that every framework needs. TensorFlow
 // adds nodes for activations, constants, shapes, copies, moving averages and weight decay.
@@ -20,10 +21,10 @@
 // The gradient of a layer is the one that its taker gives, or their sum, or that of the loss.
 //
 // Source: dissertation 6.3.4, table 6.1.
-#ifndef LMDBIO_BENCH_SYNC_TRAINING_GRAPH_H_
-#define LMDBIO_BENCH_SYNC_TRAINING_GRAPH_H_
+#ifndef LMDBIO_BENCH_SYNC_LAYERS_TRAINING_GRAPH_H_
+#define LMDBIO_BENCH_SYNC_LAYERS_TRAINING_GRAPH_H_
 
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 #include "lmdbio/sync/graph/graph.h"
 
 namespace lmdbio::bench {
@@ -40,4 +41,4 @@ struct TrainingGraph {
 TrainingGraph MakeTrainingGraph(const LayerNetwork& network);
 
 }  // namespace lmdbio::bench
-#endif  // LMDBIO_BENCH_SYNC_TRAINING_GRAPH_H_
+#endif  // LMDBIO_BENCH_SYNC_LAYERS_TRAINING_GRAPH_H_

@@ -1,9 +1,9 @@
-// bench/sync/layer_schedule.h - the layers of a pass that can be computed next.
+// bench/sync/layers/layer_schedule.h - the layers of a pass that can be computed next.
 //
 // A layer can be computed when all layers before it are done: those that it needs in a forward
 // pass, those that it gives to in a backward pass.
-#ifndef LMDBIO_BENCH_SYNC_LAYER_SCHEDULE_H_
-#define LMDBIO_BENCH_SYNC_LAYER_SCHEDULE_H_
+#ifndef LMDBIO_BENCH_SYNC_LAYERS_LAYER_SCHEDULE_H_
+#define LMDBIO_BENCH_SYNC_LAYERS_LAYER_SCHEDULE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "bench/sync/layer_network.h"
+#include "bench/sync/layers/layer_network.h"
 
 namespace lmdbio::bench {
 
@@ -49,4 +49,4 @@ class LayerSchedule {
 };
 
 }  // namespace lmdbio::bench
-#endif  // LMDBIO_BENCH_SYNC_LAYER_SCHEDULE_H_
+#endif  // LMDBIO_BENCH_SYNC_LAYERS_LAYER_SCHEDULE_H_

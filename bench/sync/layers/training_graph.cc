@@ -1,4 +1,4 @@
-#include "bench/sync/training_graph.h"
+#include "bench/sync/layers/training_graph.h"
 
 #include <string>
 #include <utility>

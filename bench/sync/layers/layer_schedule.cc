@@ -1,7 +1,7 @@
 // A topological order, found step by step: each layer counts the layers before it that are not
 // done, and can be computed when none is left. A pass costs O(layers + edges), and O(layers) more
 // for each insertion into the sorted list.
-#include "bench/sync/layer_schedule.h"
+#include "bench/sync/layers/layer_schedule.h"
 
 #include <algorithm>
 

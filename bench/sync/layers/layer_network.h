@@ -1,6 +1,6 @@
-// bench/sync/layer_network.h - the layers of a network, their gradients and dependencies.
-#ifndef LMDBIO_BENCH_SYNC_LAYER_NETWORK_H_
-#define LMDBIO_BENCH_SYNC_LAYER_NETWORK_H_
+// bench/sync/layers/layer_network.h - the layers of a network, their gradients and dependencies.
+#ifndef LMDBIO_BENCH_SYNC_LAYERS_LAYER_NETWORK_H_
+#define LMDBIO_BENCH_SYNC_LAYERS_LAYER_NETWORK_H_
 
 #include <cstdint>
 #include <string>
@@ -38,4 +38,4 @@ struct LayerNetwork {
 Result<LayerNetwork> ReadNetwork(const std::string& path, double scale);
 
 }  // namespace lmdbio::bench
-#endif  // LMDBIO_BENCH_SYNC_LAYER_NETWORK_H_
+#endif  // LMDBIO_BENCH_SYNC_LAYERS_LAYER_NETWORK_H_
