@@ -7,20 +7,19 @@
 
 namespace lmdbio::sync {
 
-// Ranks of other hosts count as joined from the beginning. So an entry is ready when the ranks of
-// this host that have not joined have requested it.
-HostRequests::HostRequests(int rank_count, const std::vector<int>& host_ranks)
+// The other ranks count as joined from the beginning. So an entry is ready when the own ranks that
+// have not joined have requested it.
+HostRequests::HostRequests(int rank_count, const std::vector<int>& own_ranks)
     : rank_count_(rank_count), outside_(rank_count), joined_(rank_count) {
   RankSet inside(rank_count);
-  for (const int rank : host_ranks) inside.Add(rank);
+  for (const int rank : own_ranks) inside.Add(rank);
   for (const int rank : inside.MissingBeside(RankSet(rank_count))) outside_.Add(rank);
   joined_ = outside_;
 }
 
 Status HostRequests::Add(RequestEntry ask) {
   if (ask.request.operation == Operation::kJoin) {
-    // A join goes to rank 0 at once. It may complete tensors that ranks of other hosts have
-    // requested.
+    // A join goes to rank 0 at once. It may complete tensors that the other ranks have requested.
     for (const int32_t rank : ask.ranks) {
       if (!joined_.Add(rank)) {
         return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));
@@ -70,8 +69,8 @@ bool HostRequests::IsReady(const MergedRequest& entry) const {
   return entry.ranks.IsAllWith(joined_) || forwarded_.contains(entry.asks.front().request.name);
 }
 
-// Takes the entries that all ranks of the host have requested or that are forwarded, and all joins.
-// An entry that is taken leaves the table, so later requests of its name form a new entry; rank 0
+// Takes the entries that all own ranks have requested or that are forwarded, and all joins. An
+// entry that is taken leaves the table, so later requests of its name form a new entry; rank 0
 // unites the two.
 std::vector<RequestEntry> HostRequests::TakeReady() {
   std::vector<RequestEntry> ready;

@@ -7,8 +7,9 @@
 namespace lmdbio::sync {
 
 // Message i is from the i-th member of the scope. A sender may make requests for itself only, or as
-// a host root for the ranks of its host. A request in the name of another rank could complete a
-// tensor that the other rank has not submitted, and all ranks would reduce too early.
+// a host root for the ranks of its host and of the hosts below it. A request in the name of another
+// rank could complete a tensor that the other rank has not submitted, and all ranks would reduce
+// too early.
 Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScope scope,
                                                 const RankTopology& layout, Speaker speaker) {
   const std::vector<int>& senders = layout.Members(scope);
@@ -24,9 +25,8 @@ Result<std::vector<RequestList>> DecodeGathered(const Reply& reply, ExchangeScop
     if (!list) return Fail(std::move(list).error().Within(fmt::format("rank {}", sender)));
     for (const RequestEntry& ask : list->asks) {
       for (const int32_t rank : ask.ranks) {
-        const bool may_speak = speaker == Speaker::kItself
-                                   ? rank == sender
-                                   : layout.HostOf(rank) == layout.HostOf(sender);
+        const bool may_speak =
+            speaker == Speaker::kItself ? rank == sender : layout.IsBelow(rank, sender);
         if (may_speak) continue;
         return Fail(ErrorCode::kInternal, fmt::format("rank {} requests tensor '{}' for rank {}",
                                                       sender, ask.request.name, rank));

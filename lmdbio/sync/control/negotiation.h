@@ -15,8 +15,11 @@
 
 namespace lmdbio::sync {
 
-// The ranks for which a message may contain requests: the sender, or all ranks of its host.
-enum class Speaker { kItself, kItsHost };
+// The ranks for which a message may contain requests.
+enum class Speaker {
+  kItself,    // the sender
+  kItsHosts,  // the ranks of its host, and of the hosts below it in the tree of hosts
+};
 
 // Decodes the messages of all members of a scope.
 // Errors: kInternal  not one message for each member; a malformed message, or one with a request

@@ -70,8 +70,8 @@ bool RoundCoordinator::IsAlone(const Exchange& exchange) const {
   return layout_.Members(exchange.scope).size() == 1;
 }
 
-// A scope has one member if a host has one rank, or if all ranks are on one host and rank 0 is the
-// only root. The loop ends, because a round has at most four exchanges.
+// A scope has one member if a host has one rank, or no hosts below it in the tree of hosts. The
+// loop ends, because a round has at most six exchanges.
 Result<std::optional<Exchange>> RoundCoordinator::SkipAlone(std::optional<Exchange> exchange) {
   while (exchange && IsAlone(*exchange)) {
     LMDBIO_TRY(exchange, NextExchange(EchoOf(std::move(*exchange))));

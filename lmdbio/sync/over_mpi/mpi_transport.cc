@@ -2,6 +2,7 @@
 // only when the first is over, because the lengths determine its arguments.
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -62,7 +63,7 @@ class CommunicatorTransport final : public Transport {
   CommunicatorTransport() = default;
   ~CommunicatorTransport() override;
   // Collective.
-  Status Make(MPI_Comm communicator);
+  Status Make(MPI_Comm communicator, uint32_t tree_arity);
 
   const Ranks& ranks() const override { return ranks_; }
   Status Start(Exchange exchange) override;
@@ -76,12 +77,16 @@ class CommunicatorTransport final : public Transport {
 
  private:
   enum class ExchangePhase { kIdle, kStarted, kLengths, kBytes, kOver };
+  Status SplitTree(int tree_arity);
   MPI_Comm CommunicatorOf(ExchangeScope scope) const;
   Status Begin();
   Status BeginBytes();
   void Finish();
 
   OwnCommunicator all_, host_, roots_;
+  // At roots: [0] this root and its children in the tree of hosts, [1] its parent and the children
+  // of that.
+  std::array<OwnCommunicator, 2> families_;
   Ranks ranks_;
   Reply reply_;
   ExchangePhase phase_ = ExchangePhase::kIdle;
@@ -101,12 +106,14 @@ class CommunicatorTransport final : public Transport {
 CommunicatorTransport::~CommunicatorTransport() {
   if (request_ == MPI_REQUEST_NULL) return;
   KeepForever(std::move(held_));
-  for (OwnCommunicator* const one : {&all_, &host_, &roots_}) one->Abandon();
+  for (OwnCommunicator* const one : {&all_, &host_, &roots_, &families_[0], &families_[1]}) {
+    one->Abandon();
+  }
 }
 
 // The roots keep the order of their ranks, so the rank among them numbers the hosts as RankTopology
 // expects: by the first rank of each host.
-Status CommunicatorTransport::Make(MPI_Comm communicator) {
+Status CommunicatorTransport::Make(MPI_Comm communicator, uint32_t tree_arity) {
   LMDBIO_TRY_VOID(ranks::MpiStatus(MPI_Comm_dup(communicator, all_.place()), "MPI_Comm_dup"));
   MPI_Comm_set_errhandler(all_.get(), MPI_ERRORS_RETURN);
   LMDBIO_TRY_VOID(ranks::MpiStatus(
@@ -118,6 +125,8 @@ Status CommunicatorTransport::Make(MPI_Comm communicator) {
       "MPI_Comm_split"));
   ranks_.rank = all_.rank();
   ranks_.size = all_.size();
+  ranks_.tree_arity = LimitedArity(tree_arity, ranks_.size);
+  if (is_root) LMDBIO_TRY_VOID(SplitTree(ranks_.tree_arity));
   int host_index = is_root ? roots_.rank() : 0;
   LMDBIO_TRY_VOID(
       ranks::MpiStatus(MPI_Bcast(&host_index, 1, MPI_INT, 0, host_.get()), "MPI_Bcast"));
@@ -127,9 +136,37 @@ Status CommunicatorTransport::Make(MPI_Comm communicator) {
       "MPI_Allgather");
 }
 
+// Each root belongs to two families: it is the parent of one and a child of the other. The parents
+// of one are on an even level of the tree, those of the other on an odd one. So two splits suffice.
+// Collective over the roots.
+Status CommunicatorTransport::SplitTree(int tree_arity) {
+  const int host = roots_.rank();
+  int level = 0;
+  for (int above = host; above > 0; above = ParentHost(above, tree_arity)) ++level;
+  for (int parity = 0; parity < 2; ++parity) {
+    const bool is_parent = level % 2 == parity;
+    // Rank 0 has no parent, so it is alone in the second split.
+    const int family = is_parent || host == 0 ? host : ParentHost(host, tree_arity);
+    LMDBIO_TRY_VOID(
+        ranks::MpiStatus(MPI_Comm_split(roots_.get(), family, host,
+                                        families_[is_parent ? size_t{0} : size_t{1}].place()),
+                         "MPI_Comm_split"));
+  }
+  return {};
+}
+
 MPI_Comm CommunicatorTransport::CommunicatorOf(ExchangeScope scope) const {
-  if (scope == ExchangeScope::kAll) return all_.get();
-  return scope == ExchangeScope::kHost ? host_.get() : roots_.get();
+  switch (scope) {
+    case ExchangeScope::kAll:
+      return all_.get();
+    case ExchangeScope::kHost:
+      return host_.get();
+    case ExchangeScope::kChildren:
+      return families_[0].get();
+    case ExchangeScope::kParent:
+      return families_[1].get();
+  }
+  LMDBIO_CHECK(false);
 }
 
 // Makes no call yet: Wait makes blocking calls, Test nonblocking ones.
@@ -139,7 +176,7 @@ Status CommunicatorTransport::Start(Exchange exchange) {
   held_->exchange = std::move(exchange);
   reply_ = {};
   current_ = CommunicatorOf(held_->exchange.scope);
-  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // only roots take part in an exchange of scope kRoots
+  LMDBIO_CHECK(current_ != MPI_COMM_NULL);  // only roots take part in an exchange along the tree
   MPI_Comm_rank(current_, &rank_);
   MPI_Comm_size(current_, &size_);
   held_->own_length = static_cast<int>(held_->exchange.bytes.size());
@@ -270,11 +307,11 @@ void CommunicatorTransport::Wake() {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator) {
+Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator, uint32_t tree_arity) {
   // The helper thread calls MPI while the program may call it, too.
   LMDBIO_TRY_VOID(ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread));
   auto transport = std::make_unique<CommunicatorTransport>();
-  LMDBIO_TRY_VOID(transport->Make(communicator));
+  LMDBIO_TRY_VOID(transport->Make(communicator, tree_arity));
   return transport;
 }
 

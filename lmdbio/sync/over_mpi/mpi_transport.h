@@ -8,6 +8,7 @@
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_TRANSPORT_H_
 #define LMDBIO_SYNC_OVER_MPI_MPI_TRANSPORT_H_
 
+#include <cstdint>
 #include <memory>
 
 #include <mpi.h>
@@ -19,11 +20,13 @@ namespace lmdbio::sync {
 // Collective over `communicator`. Works on duplicates of it. Wait of this transport ignores its
 // limit: it blocks in MPI until the exchange is over, and only MPI can detect that a rank is gone.
 // Test never blocks.
+// tree_arity  as Ranks, the same on every rank. The coordinator "hierarchical" needs that of its
+//             SyncOptions
 // Errors: kInvalidArgument  MPI is not running
 //         kUnsupported      MPI was initialised at a lower level than MPI_THREAD_MULTIPLE, so the
 //                           helper thread may not call it
 //         kInternal         MPI failed; has the message of MPI
-Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator);
+Result<std::unique_ptr<Transport>> MpiTransport(MPI_Comm communicator, uint32_t tree_arity = 0);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_MPI_MPI_TRANSPORT_H_

@@ -7,17 +7,11 @@
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::sync {
-namespace {
 
-// The tree is wide, so that most roots sleep once in an exchange: a root sleeps once for its parent
-// and once for its children, and most roots have no children.
-constexpr int kChildrenMax = 4;
-
-}  // namespace
-
-Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, int known_as) {
+Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, int known_as,
+                                                         int children_max) {
   std::unique_ptr<RootExchange> exchange(new RootExchange());
-  exchange->neighbours_ = ranks::NeighboursInTree(roots, kChildrenMax);
+  exchange->neighbours_ = ranks::NeighboursInTree(roots, children_max);
   ranks::LinkSpec spec;
   spec.sends_to = exchange->neighbours_.children;
   if (exchange->neighbours_.parent) spec.sends_to.push_back(*exchange->neighbours_.parent);
@@ -28,12 +22,20 @@ Result<std::unique_ptr<RootExchange>> RootExchange::Open(ranks::Group& roots, in
   return exchange;
 }
 
-void RootExchange::Begin(ExchangeKind kind, PartialReply& reply) {
+// The children that take part in the exchange in progress.
+std::span<const int> RootExchange::lower() const {
+  if (scope_ == RootScope::kParent) return {};
+  return neighbours_.children;
+}
+
+void RootExchange::Begin(ExchangeKind kind, RootScope scope, PartialReply& reply) {
   LMDBIO_CHECK(direction_ == ExchangeDirection::kNone);
+  LMDBIO_CHECK(scope != RootScope::kParent || neighbours_.parent);
   kind_ = kind;
+  scope_ = scope;
   reply_ = &reply;
   direction_ = kind == ExchangeKind::kBroadcast ? ExchangeDirection::kDown : ExchangeDirection::kUp;
-  awaited_children_ = neighbours_.children;
+  awaited_children_.assign(lower().begin(), lower().end());
 }
 
 Result<bool> RootExchange::Advance() {
@@ -62,23 +64,24 @@ Result<bool> RootExchange::AdvanceUp() {
     if (message) LMDBIO_TRY_VOID(reply_->Merge(*message));
     awaited_children_.erase(ready);
   }
-  if (neighbours_.parent) LMDBIO_TRY_VOID(links_->Post(*neighbours_.parent, reply_->Pack()));
+  if (has_upper()) LMDBIO_TRY_VOID(links_->Post(*neighbours_.parent, reply_->Pack()));
   return true;
 }
 
-// Rank 0 has no parent: its merged reply is the answer.
+// The first root of the scope has no parent in it: its merged reply is the answer.
 Result<bool> RootExchange::AdvanceDown() {
-  if (neighbours_.parent) {
+  if (has_upper()) {
     if (!links_->HasMessage(*neighbours_.parent)) return false;
     LMDBIO_TRY(const auto message, links_->Receive(*neighbours_.parent));
     if (message) LMDBIO_TRY_VOID(reply_->SetAnswer(*message));
   }
   const std::vector<std::byte> answer = reply_->Pack();
-  for (const int child : neighbours_.children) LMDBIO_TRY_VOID(links_->Post(child, answer));
+  for (const int child : lower()) LMDBIO_TRY_VOID(links_->Post(child, answer));
   return true;
 }
 
-// Up, a root waits for children, and down for its parent. Rank 0 waits only on the way up.
+// Up, a root waits for children, and down for its parent. The first root of the scope waits only on
+// the way up.
 bool RootExchange::Await(std::chrono::milliseconds limit) {
   LMDBIO_CHECK(direction_ != ExchangeDirection::kNone);
   if (direction_ == ExchangeDirection::kUp)

@@ -13,14 +13,21 @@ namespace {
 // A root with more bytes to send than the way has room for tries again after this pause.
 constexpr std::chrono::milliseconds kFlushPause{1};
 
+// The children of a root, if the job has no tree of hosts. Such links are wide, so that most roots
+// sleep once in an exchange: a root sleeps once for its parent and once for its children, and most
+// roots have no children.
+constexpr int kUsualChildrenMax = 4;
+
 }  // namespace
 
 Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(ranks::Group& group,
-                                                                 ranks::Health& health) {
+                                                                 ranks::Health& health,
+                                                                 uint32_t tree_arity) {
   std::unique_ptr<SharedTransport> transport(new SharedTransport());
   transport->health_ = &health;
   transport->ranks_.rank = group.rank();
   transport->ranks_.size = group.size();
+  transport->ranks_.tree_arity = LimitedArity(tree_arity, group.size());
   LMDBIO_TRY(const auto host, group.SplitByHost());
   LMDBIO_TRY(ranks::HostTopology places, ranks::FindHostPlaces(group, *host));
   transport->host_index_ = places.host_of[static_cast<size_t>(group.rank())];
@@ -33,7 +40,9 @@ Result<std::unique_ptr<SharedTransport>> SharedTransport::Create(ranks::Group& g
   LMDBIO_TRY(const auto roots, group.Split(host->rank() == 0 ? 0 : 1));
   Status opened;
   if (transport->spans_hosts_ && host->rank() == 0) {
-    auto exchange = RootExchange::Open(*roots, group.rank());
+    const int arity = transport->ranks_.tree_arity;
+    auto exchange =
+        RootExchange::Open(*roots, group.rank(), arity == 0 ? kUsualChildrenMax : arity);
     if (exchange) {
       transport->roots_ = std::move(*exchange);
     } else {
@@ -59,7 +68,7 @@ Status SharedTransport::Start(Exchange exchange) {
   exchange_ = std::move(exchange);
   partial_ = PartialReply(exchange_.kind, exchange_.words.size());
   const bool is_broadcast = exchange_.kind == ExchangeKind::kBroadcast;
-  if (exchange_.scope == ExchangeScope::kRoots) {
+  if (is_among_roots()) {
     LMDBIO_CHECK(is_root());
     const std::vector<std::byte> own = OwnContribution();
     LMDBIO_TRY_VOID(is_broadcast ? partial_.SetAnswer(own) : partial_.Add(host_index_, own));
@@ -94,13 +103,23 @@ Status SharedTransport::TakeHostMessages() {
   return {};
 }
 
+bool SharedTransport::is_among_roots() const {
+  return exchange_.scope == ExchangeScope::kChildren || exchange_.scope == ExchangeScope::kParent;
+}
+
 void SharedTransport::BeginAcrossRoots() {
   if (roots_ == nullptr) {  // one host: the only root has everything
     phase_ = Phase::kOver;
     return;
   }
   phase_ = Phase::kRoots;
-  roots_->Begin(exchange_.kind, partial_);
+  // Without a tree of hosts all roots are children of rank 0. Their messages pass the links of
+  // other roots on the way.
+  RootScope scope = RootScope::kAll;
+  if (is_among_roots() && ranks_.tree_arity > 0) {
+    scope = exchange_.scope == ExchangeScope::kChildren ? RootScope::kChildren : RootScope::kParent;
+  }
+  roots_->Begin(exchange_.kind, scope, partial_);
 }
 
 void SharedTransport::BeginHostOut() {
@@ -116,7 +135,7 @@ void SharedTransport::BeginHostOut() {
 //   gather      all      kHostIn kRoots            kHostIn
 //   broadcast   all      kRoots kHostOut           kHostOut
 //   any         host     kHostIn                   kHostIn
-//   any         roots    kRoots                    -
+//   any         tree     kRoots                    -
 //
 // On one host an exchange of all ranks has the phase kHostIn alone.
 Result<bool> SharedTransport::Step() {

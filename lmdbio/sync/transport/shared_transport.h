@@ -9,6 +9,7 @@
 #ifndef LMDBIO_SYNC_TRANSPORT_SHARED_TRANSPORT_H_
 #define LMDBIO_SYNC_TRANSPORT_SHARED_TRANSPORT_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -26,13 +27,14 @@ namespace lmdbio::sync {
 class SharedTransport final : public Transport {
  public:
   // Collective over `group`, which is not needed afterwards.
-  // health  must outlive this
+  // health      must outlive this
+  // tree_arity  as Ranks; links between roots form this tree, or one of arity 4 if it is 0
   // Errors: kResourceExhausted  no shared memory on this host
   //         kPeerFailed         another rank had an error
   //         kIo                 the roots of two hosts cannot connect
   //         kInternal           MPI failed, in its words
-  static Result<std::unique_ptr<SharedTransport>> Create(ranks::Group& group,
-                                                         ranks::Health& health);
+  static Result<std::unique_ptr<SharedTransport>> Create(ranks::Group& group, ranks::Health& health,
+                                                         uint32_t tree_arity = 0);
 
   const Ranks& ranks() const override { return ranks_; }
   Status Start(Exchange exchange) override;
@@ -59,6 +61,7 @@ class SharedTransport final : public Transport {
   bool is_root() const { return board_->rank() == 0; }
   std::vector<std::byte> OwnContribution() const;
   Status TakeHostMessages();
+  bool is_among_roots() const;
   void BeginAcrossRoots();
   void BeginHostOut();
   bool is_flushed();

@@ -26,9 +26,11 @@ size_t At(int number) { return static_cast<size_t>(number); }
 
 }  // namespace
 
-FakeTransport::FakeTransport(int rank_count, std::vector<int> host_of)
+FakeTransport::FakeTransport(int rank_count, std::vector<int> host_of, int tree_arity)
     : rank_count_(rank_count),
       host_of_(std::move(host_of)),
+      tree_arity_(tree_arity),
+      counts_(At(rank_count)),
       replies_(At(rank_count)),
       has_reply_(At(rank_count)) {
   if (host_of_.empty()) host_of_.assign(At(rank_count), 0);
@@ -38,29 +40,40 @@ FakeTransport::FakeTransport(int rank_count, std::vector<int> host_of)
                            std::vector<uint8_t>(count), 0};
   };
   std::vector<int> all;
-  std::vector<int> roots;
   std::vector<std::vector<int>> hosts;
+  std::vector<std::vector<int>> families;
   for (int rank = 0; rank < rank_count; ++rank) {
     const size_t host = At(host_of_[At(rank)]);
     if (host == hosts.size()) {
       hosts.emplace_back();
-      roots.push_back(rank);
+      families.push_back({rank});
+      // The oracle of ParentHost: the first host whose family is not full.
+      size_t parent = 0;
+      while (tree_arity > 0 && families[parent].size() > At(tree_arity)) ++parent;
+      if (host > 0) families[parent].push_back(rank);
+      parent_of_.push_back(parent);
     }
     hosts[host].push_back(rank);
     all.push_back(rank);
   }
   all_ = make(all);
-  roots_ = make(roots);
   for (auto& host : hosts) hosts_.push_back(make(host));
+  for (auto& family : families) families_.push_back(make(family));
 }
 
-sync::Ranks FakeTransport::RanksOf(int rank) const { return {rank, rank_count_, host_of_}; }
+sync::Ranks FakeTransport::RanksOf(int rank) const {
+  return {rank, rank_count_, host_of_, tree_arity_};
+}
+
+FakeTransport::PendingExchange& FakeTransport::MeetingOf(int rank, ExchangeScope scope) {
+  const size_t host = At(host_of_[At(rank)]);
+  if (scope == ExchangeScope::kAll) return all_;
+  if (scope == ExchangeScope::kHost) return hosts_[host];
+  return families_[scope == ExchangeScope::kChildren ? host : parent_of_[host]];
+}
 
 std::string FakeTransport::Post(int rank, Exchange exchange) {
-  PendingExchange& meeting = exchange.scope == ExchangeScope::kAll ? all_
-                             : exchange.scope == ExchangeScope::kRoots
-                                 ? roots_
-                                 : hosts_[At(host_of_[At(rank)])];
+  PendingExchange& meeting = MeetingOf(rank, exchange.scope);
   const auto place = std::ranges::find(meeting.members, rank) - meeting.members.begin();
   if (At(static_cast<int>(place)) == meeting.members.size()) return "no member of the scope";
   const size_t i = At(static_cast<int>(place));
@@ -70,6 +83,15 @@ std::string FakeTransport::Post(int rank, Exchange exchange) {
   ++waiting_count_;
   if (++meeting.come_count < meeting.members.size()) return "";
   return Hold(meeting);
+}
+
+void FakeTransport::Count(const PendingExchange& meeting) {
+  const bool is_of_host = meeting.exchanges.front().scope == ExchangeScope::kHost;
+  MessageCounts& first = counts_[At(meeting.members.front())];
+  (is_of_host ? first.from_host : first.from_children) += meeting.members.size() - 1;
+  for (size_t i = 1; i < meeting.members.size(); ++i) {
+    ++counts_[At(meeting.members[i])].from_first;
+  }
 }
 
 std::string FakeTransport::Hold(PendingExchange& meeting) {
@@ -93,6 +115,7 @@ std::string FakeTransport::Hold(PendingExchange& meeting) {
     has_reply_[At(meeting.members[i])] = 1;
     meeting.has_come[i] = 0;
   }
+  if (first.kind != ExchangeKind::kIntersect) Count(meeting);
   waiting_count_ -= static_cast<int>(meeting.come_count);
   meeting.come_count = 0;
   return "";
@@ -104,8 +127,8 @@ Reply FakeTransport::TakeReply(int rank) {
 }
 
 Ensemble::Ensemble(const sync::CoordinatorOptions& options, int rank_count,
-                   const std::vector<int>& host_of)
-    : transport_(rank_count, host_of) {
+                   const std::vector<int>& host_of, int tree_arity)
+    : transport_(rank_count, host_of, tree_arity) {
   for (int rank = 0; rank < rank_count; ++rank) {
     auto coordinator = Coordinator::Create(options, transport_.RanksOf(rank));
     if (!coordinator) throw std::runtime_error(coordinator.error().message());
@@ -299,8 +322,9 @@ SimulatedJob RandomJob(Random& random, int rank_count) {
   SimulatedJob job;
   job.rank_count = rank_count;
   int host = 0;
+  const uint64_t rarity = 1 + random.Below(3);  // of hosts; 1: each rank has its own
   for (int rank = 0; rank < rank_count; ++rank) {
-    job.host_of.push_back(rank == 0 || random.Below(3) > 0
+    job.host_of.push_back(rank == 0 || random.Below(rarity) > 0
                               ? static_cast<int>(random.Below(static_cast<uint64_t>(host) + 1))
                               : ++host);
   }
@@ -378,10 +402,10 @@ constexpr uint64_t kTurnsMax = 200'000;  // of a whole job
 
 class SimulatedRun {
  public:
-  SimulatedRun(const std::string& kind, int rank_count, uint64_t seed)
+  SimulatedRun(const std::string& kind, int rank_count, uint64_t seed, int tree_arity)
       : random_(seed),
         job_(RandomJob(random_, rank_count)),
-        transport_(rank_count, job_.host_of),
+        transport_(rank_count, job_.host_of, tree_arity),
         players_(At(rank_count)) {
     sync::CoordinatorOptions options;
     options.kind = kind;
@@ -656,8 +680,8 @@ class SimulatedRun {
 
 }  // namespace
 
-std::string Simulate(const std::string& kind, int rank_count, uint64_t seed) {
-  return SimulatedRun(kind, rank_count, seed).Go();
+std::string Simulate(const std::string& kind, int rank_count, uint64_t seed, int tree_arity) {
+  return SimulatedRun(kind, rank_count, seed, tree_arity).Go();
 }
 
 }  // namespace lmdbio::test

@@ -19,7 +19,7 @@ namespace lmdbio::test {
 class FakeTransport {
  public:
   // host_of  [ranks] or empty: one host
-  FakeTransport(int rank_count, std::vector<int> host_of);
+  FakeTransport(int rank_count, std::vector<int> host_of, int tree_arity = 0);
 
   sync::Ranks RanksOf(int rank) const;
 
@@ -30,6 +30,16 @@ class FakeTransport {
   sync::Reply TakeReply(int rank);
   bool is_anybody_waiting() const { return waiting_count_ > 0; }
 
+  // Messages that ranks have sent to each other in gathers and broadcasts since the beginning. In a
+  // gather each rank but the first sends one, in a broadcast it receives one.
+  struct MessageCounts {
+    uint64_t from_host = 0;      // gathered from or sent to the other ranks of its host
+    uint64_t from_children = 0;  // the same, of the roots below this root
+    uint64_t from_first = 0;     // sent to or received from the first rank of a scope
+    uint64_t all() const { return from_host + from_children + from_first; }
+  };
+  const MessageCounts& CountsOf(int rank) const { return counts_[static_cast<size_t>(rank)]; }
+
  private:
   struct PendingExchange {
     std::vector<int> members;
@@ -37,13 +47,19 @@ class FakeTransport {
     std::vector<uint8_t> has_come;          // [members]
     size_t come_count = 0;
   };
+  PendingExchange& MeetingOf(int rank, sync::ExchangeScope scope);
   std::string Hold(PendingExchange& meeting);
+  void Count(const PendingExchange& meeting);
 
   int rank_count_;
   std::vector<int> host_of_;
+  int tree_arity_;
+  std::vector<size_t> parent_of_;  // [hosts] the host above
   std::vector<PendingExchange> hosts_;
+  std::vector<PendingExchange>
+      families_;  // [hosts] the root of a host, and those directly below it
   PendingExchange all_;
-  PendingExchange roots_;
+  std::vector<MessageCounts> counts_;
   std::vector<sync::Reply> replies_;
   std::vector<uint8_t> has_reply_;
   int waiting_count_ = 0;
@@ -53,12 +69,14 @@ class FakeTransport {
 class Ensemble {
  public:
   Ensemble(const sync::CoordinatorOptions& options, int rank_count,
-           const std::vector<int>& host_of = {});
+           const std::vector<int>& host_of = {}, int tree_arity = 0);
 
   sync::Coordinator& operator[](int rank) { return *coordinators_[static_cast<size_t>(rank)]; }
   // One round of all ranks.
   // Returns: the responses, which must be the same for all ranks
   std::vector<sync::Response> Round();
+
+  const FakeTransport& transport() const { return transport_; }
 
  private:
   FakeTransport transport_;
@@ -67,7 +85,7 @@ class Ensemble {
 
 // Runs one random job.
 // Returns: "" or the failure
-std::string Simulate(const std::string& kind, int rank_count, uint64_t seed);
+std::string Simulate(const std::string& kind, int rank_count, uint64_t seed, int tree_arity = 0);
 
 }  // namespace lmdbio::test
 #endif  // LMDBIO_TESTS_SYNC_CONTROL_CONTROL_SIMULATOR_H_

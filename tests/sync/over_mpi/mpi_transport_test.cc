@@ -1,5 +1,5 @@
 // Goal: exchanges by calls of MPI give the same replies as a loop over all ranks, with blocking and
-// with nonblocking calls. Method: ranks are processes.
+// with nonblocking calls. Method: ranks are processes, on emulated hosts.
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 #include <chrono>
@@ -10,6 +10,24 @@
 #include "lmdbio/base/kept_memory.h"
 #include "tests/support/catch.h"
 #include "tests/sync/transport/exchange_checks.h"
+
+namespace {
+
+int ranks_per_host = 0;  // of the emulated hosts; 0: the real ones
+
+}  // namespace
+
+// Replaces the function of MPI that finds the ranks of a host. MPI provides each of its functions a
+// second time, with the prefix PMPI, for this purpose.
+extern "C" int MPI_Comm_split_type(MPI_Comm communicator, int split_type, int key, MPI_Info info,
+                                   MPI_Comm* part) {
+  if (ranks_per_host == 0) {
+    return PMPI_Comm_split_type(communicator, split_type, key, info, part);
+  }
+  int rank = 0;
+  MPI_Comm_rank(communicator, &rank);
+  return MPI_Comm_split(communicator, rank / ranks_per_host, key, part);
+}
 
 namespace lmdbio::sync {
 namespace {
@@ -28,6 +46,19 @@ TEST_CASE("MpiTransport gives the same replies as a loop over all ranks", "[mpi]
   REQUIRE(transport);
   const auto waiting = GENERATE(test::ExchangeWait::kAsleep, test::ExchangeWait::kByTests);
   CHECK(test::WrongExchanges(**transport, waiting) == 0);
+}
+
+TEST_CASE("MpiTransport makes exchanges along a tree of hosts", "[mpi][transport]") {
+  if (!AnyThreadMayCall()) return;
+  ranks_per_host = GENERATE(1, 2);
+  const uint32_t tree_arity = GENERATE(0U, 1U, 2U, 100U);
+  auto transport = MpiTransport(MPI_COMM_WORLD, tree_arity);
+  REQUIRE(transport);
+  const int size = (*transport)->ranks().size;
+  CHECK((*transport)->ranks().host_of.back() == (size - 1) / ranks_per_host);
+  const auto waiting = GENERATE(test::ExchangeWait::kAsleep, test::ExchangeWait::kByTests);
+  CHECK(test::WrongExchanges(**transport, waiting) == 0);
+  ranks_per_host = 0;
 }
 
 TEST_CASE("MpiTransport makes the exchanges of another thread", "[mpi][transport]") {

@@ -15,19 +15,22 @@ using namespace std::chrono_literals;
 
 using test::ExchangeWait;
 
-void RunExchanges(ranks::Group& group, ExchangeWait waiting, std::atomic<int>& wrong) {
+void RunExchanges(ranks::Group& group, uint32_t tree_arity, ExchangeWait waiting,
+                  std::atomic<int>& wrong) {
   ranks::SoloHealth health;
-  auto transport = SharedTransport::Create(group, health);
+  auto transport = SharedTransport::Create(group, health, tree_arity);
   wrong += transport ? test::WrongExchanges(**transport, waiting) : 1;
 }
 
 TEST_CASE("SharedTransport gives the same replies as a loop over all ranks", "[sync][transport]") {
   const int rank_count = GENERATE(1, 2, 3, 5, 8);
   const int ranks_per_host = GENERATE(1, 2, 3, 8);
+  const uint32_t tree_arity = GENERATE(0U, 1U, 2U, 100U);
   const ExchangeWait waiting = GENERATE(ExchangeWait::kAsleep, ExchangeWait::kByTests);
   std::atomic<int> wrong{0};
-  ranks::RunAsThreads({.rank_count = rank_count, .ranks_per_host = ranks_per_host},
-                      [&](ranks::Group& group) { RunExchanges(group, waiting, wrong); });
+  ranks::RunAsThreads(
+      {.rank_count = rank_count, .ranks_per_host = ranks_per_host},
+      [&](ranks::Group& group) { RunExchanges(group, tree_arity, waiting, wrong); });
   CHECK(wrong == 0);
 }
 
