@@ -301,7 +301,8 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
     return WatchTransfers(std::move(collectives), *context.window);
   };
   if (choice.is_transport_mpi) {
-    LMDBIO_TRY(parts.transport, sync::MpiTransport(context.communicator));
+    LMDBIO_TRY(parts.transport,
+               sync::MpiTransport(context.communicator, choice.options.tree_arity));
   }
   LMDBIO_TRY(auto synchronizer,
              sync::Synchronizer::Create(context.group, choice.options, std::move(parts)));

@@ -18,7 +18,7 @@ Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncC
   if (choice.has_mpi()) allowed = ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread);
   LMDBIO_TRY_VOID(ranks::Agree(group, std::move(allowed)));
   if (choice.has_mpi_transport) {
-    LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator));
+    LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator, choice.options.tree_arity));
   }
   if (choice.has_mpi_collectives()) {
     // Made later, when the health of the job exists.

@@ -101,6 +101,9 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   lmdbio_log log;
   /* The first argument of log. */
   void* log_context;
+  /* With coordinator = hierarchical, the number of hosts that send their requests to one other
+   * host. 0: 4. -1: no tree: all hosts send to rank 0. */
+  int64_t tree_arity;
   /* The share of an iteration that each of num_groups gets. One of "bytes", "tensors". NULL:
    * "bytes". */
   const char* group_by;

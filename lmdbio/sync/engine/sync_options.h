@@ -26,6 +26,9 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   uint32_t gs_cycles = 1;
   // The number of responses in the response cache. 0: none.
   uint32_t cache_capacity = 1024;
+  // With coordinator = hierarchical, the number of hosts that send their requests to one other
+  // host. 0: no tree: all hosts send to rank 0.
+  uint32_t tree_arity = 4;
 
   // --- Data
   // The algorithm that reduces values. One of "auto", "shm", "ring", "halving", "direct", "mpi".

@@ -131,6 +131,22 @@ std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
                      origin(static_cast<bool>(parts.collectives)));
 }
 
+// The arity of the tree along which a coordinator exchanges requests; 0: it uses no tree.
+uint32_t TreeArityOf(const SyncOptions& options) {
+  return options.coordinator == "hierarchical" ? options.tree_arity : 0;
+}
+
+// A transport that the caller provides has its tree already.
+Status CheckTree(const SyncOptions& options, const Ranks& ranks) {
+  const int wanted = LimitedArity(options.tree_arity, ranks.size);
+  if (options.coordinator != "hierarchical" || ranks.tree_arity == wanted) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("tree_arity: the transport was made for a tree of arity {}, the option is "
+                  "{}; make the transport with the value of the option",
+                  ranks.tree_arity, options.tree_arity));
+}
+
 // Merges the proposals of two ranks. The proposal for a plan from a graph is its digest. The
 // proposal for a learned plan has the dependencies that the rank has observed. A learned proposal
 // has at least 24 bytes, so its size tells the two kinds apart.
@@ -199,8 +215,9 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   watchful_health = std::make_unique<WatchfulHealth>(*health);
   transport = std::move(parts.transport);
   if (transport == nullptr) {
-    LMDBIO_TRY(transport, SharedTransport::Create(group, *watchful_health));
+    LMDBIO_TRY(transport, SharedTransport::Create(group, *watchful_health, TreeArityOf(options)));
   }
+  LMDBIO_TRY_VOID(Agree(group, CheckTree(options, transport->ranks())));
   LMDBIO_TRY(collectives, ranks::ForAll(group, MakeCollectives(group, parts.collectives)));
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,

@@ -150,6 +150,7 @@ TortureProgram MakeProgram(unsigned seed) {
   options.group_by = Pick<const char*>(random, {"bytes", "tensors"});
   options.plan_patience = std::chrono::milliseconds(Pick(random, {1, 5, 50}));
   options.collective = Pick<const char*>(random, {"auto", "auto", "ring", "direct"});
+  options.tree_arity = seed % 3;
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer
   std::vector<TortureTensor> model = MakeModel(random, program.rank_count);
   const int iteration_count = 4 + static_cast<int>(random() % 12);

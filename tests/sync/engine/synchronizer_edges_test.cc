@@ -22,6 +22,25 @@ namespace {
 using namespace std::chrono_literals;
 using test::SyncJob;
 
+TEST_CASE("Synchronizer sums over a tree of hosts", "[sync][edges]") {
+  SyncJob job;
+  job.ranks = {.rank_count = 7, .ranks_per_host = GENERATE(1, 2)};
+  job.options.coordinator = "hierarchical";
+  job.options.tree_arity = GENERATE(0U, 1U, 2U, 1000U);
+  job.options.pacing = GENERATE("event", "nbcs");
+  INFO(job.options.tree_arity << " " << job.options.pacing << " " << job.ranks.ranks_per_host);
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    for (int iteration = 0; iteration < 6; ++iteration) {
+      std::vector<float> values = test::GradientOf(rank, 0, iteration, 100);
+      if (!job.wrong.Expect(SyncJob::Sum(synchronizer, "a", values), rank, "Sum")) return;
+      job.wrong.Expect(values == test::SumOf(synchronizer.size(), 0, iteration, 100), rank,
+                       fmt::format("the sum of iteration {}", iteration));
+    }
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A group that just fits into a buffer of an odd size stays within it", "[sync][edges]") {
   SyncJob job;
   job.ranks.rank_count = 2;

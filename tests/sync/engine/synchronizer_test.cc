@@ -755,13 +755,16 @@ TEST_CASE("A tensor that some rank never submits is reported, and fails in the e
 TEST_CASE("A tensor that a rank of another host lacks is reported, and done when it is submitted",
           "[sync][stall]") {
   SyncJob job;
-  job.ranks = {.rank_count = 4, .ranks_per_host = 2};
+  // The last of seven hosts is two levels below rank 0.
+  job.ranks = GENERATE(ranks::ThreadRanks{4, 2}, ranks::ThreadRanks{7, 1});
   job.options.coordinator = GENERATE("cache", "hierarchical");
+  job.options.tree_arity = 2;
   job.options.stall_report = 1500ms;
+  const std::string report = fmt::format("for rank {}", job.ranks.rank_count - 1);
   job.Run([&](Synchronizer& synchronizer) {
-    if (synchronizer.rank() == 3) {
+    if (synchronizer.rank() == synchronizer.size() - 1) {
       const auto until = std::chrono::steady_clock::now() + 60s;
-      while (!job.notes.Has("for rank 3") && std::chrono::steady_clock::now() < until) {
+      while (!job.notes.Has(report) && std::chrono::steady_clock::now() < until) {
         std::this_thread::sleep_for(10ms);
       }
     }
@@ -770,7 +773,7 @@ TEST_CASE("A tensor that a rank of another host lacks is reported, and done when
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
   INFO(fmt::format("{}", fmt::join(job.notes.lines(), "\n")));
-  CHECK(job.notes.Has("for rank 3"));
+  CHECK(job.notes.Has(report));
 }
 
 TEST_CASE("A rank that closes with tensors in progress fails them on all ranks", "[sync][errors]") {

@@ -100,10 +100,28 @@ TEST_CASE("Synchronizer sums over MPI's exchanges", "[mpi][sync]") {
   options.pacing = GENERATE("event", "cycle", "gs", "nbcs");
   CAPTURE(options.coordinator, options.pacing);
   SyncParts parts;
-  parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD));
+  parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD, options.tree_arity));
   auto made = Synchronizer::Create(**world, options, std::move(parts));
   REQUIRE(made);
   TrainAndShutDown(**made);
+}
+
+TEST_CASE("A transport with another tree than that of the options is refused", "[mpi][sync]") {
+  if (!AnyThreadMayCall()) return;
+  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(world);
+  SyncOptions options;
+  options.coordinator = GENERATE("hierarchical", "cache");
+  SyncParts parts;
+  parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD, 0));
+  auto made = Synchronizer::Create(**world, options, std::move(parts));
+  // The other coordinators have no tree.
+  REQUIRE(made.has_value() == (options.coordinator == "cache"));
+  if (made) return TrainAndShutDown(**made);
+  CHECK(made.error().code() == ErrorCode::kInvalidArgument);
+  CHECK(made.error().message() ==
+        "tree_arity: the transport was made for a tree of arity 0, the option is 4; make the "
+        "transport with the value of the option");
 }
 
 TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
@@ -121,7 +139,7 @@ TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
   parts.collectives = [waiting](ranks::Health& health) {
     return MpiCollectives(MPI_COMM_WORLD, health, {.waiting = waiting});
   };
-  if (is_all_mpi) parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD));
+  if (is_all_mpi) parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD, options.tree_arity));
   auto made = Synchronizer::Create(**world, options, std::move(parts));
   REQUIRE(made);
   TrainAndShutDown(**made);
@@ -239,7 +257,7 @@ TEST_CASE("Synchronizers that come and go leave nothing behind", "[.leftovers]")
     options.gradient_bytes = 1 << 20;
     SyncParts parts;
     if (AnyThreadMayCall() && i % 7 == 0) {
-      parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD));
+      parts.transport = std::move(*MpiTransport(MPI_COMM_WORLD, options.tree_arity));
     }
     auto made = Synchronizer::Create(**world, options, std::move(parts));
     REQUIRE(made);

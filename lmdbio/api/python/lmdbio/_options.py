@@ -82,6 +82,7 @@ class SyncOptions(ctypes.Structure):
         ("placement", ctypes.c_char_p),
         ("log", LOG),
         ("log_context", ctypes.c_void_p),
+        ("tree_arity", ctypes.c_int64),
         ("group_by", ctypes.c_char_p),
     ]
 

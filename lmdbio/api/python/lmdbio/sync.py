@@ -196,7 +196,7 @@ class Synchronizer:
     # Begin generated Synchronizer: scripts/generate_options.py, from api/options.toml.
     def __init__(self, comm: Any = None, *, coordinator: str = "topo", pacing: str = "event",
                  transport: str = "own", cycle_time_us: int = 1_000, gs_cycles: int = 1,
-                 cache_capacity: int = 1_024, collective: str = "auto",
+                 cache_capacity: int = 1_024, tree_arity: int = 4, collective: str = "auto",
                  fusion_threshold_bytes: int = 64 << 20, gradient_bytes: int = 0,
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
                  placement: Optional[str] = None, num_groups: Optional[int] = 0,
@@ -213,7 +213,7 @@ class Synchronizer:
                              learnt from the first iterations or given by lmdbio_sync_set_graph.
                              "cache": Rounds, with one bit for each response in the response cache.
                              "horovod": Rounds in which rank 0 gathers all requests. "hierarchical":
-                             Rounds, first on each host, then between hosts.
+                             Rounds along a tree of hosts: each root merges the requests below it.
         pacing               The time at which a rank begins a round. "event": When there are new
                              requests. "cycle": After each cycle_time_us. "gs": After each cycle;
                              the ranks agree on its length. "nbcs": After each cycle, with
@@ -224,6 +224,8 @@ class Synchronizer:
         gs_cycles            With pacing = gs, the number of cycles after which the ranks agree on
                              the next cycle time.
         cache_capacity       The number of responses in the response cache. -1: none.
+        tree_arity           With coordinator = hierarchical, the number of hosts that send their
+                             requests to one other host. -1: no tree: all hosts send to rank 0.
 
         Data:
         collective           The algorithm that reduces values. "auto": Chosen by the size of the
@@ -266,12 +268,12 @@ class Synchronizer:
         self._begin(comm, dict(
             coordinator=coordinator, pacing=pacing, transport=transport,
             cycle_time_us=cycle_time_us, gs_cycles=gs_cycles, cache_capacity=cache_capacity,
-            collective=collective, fusion_threshold_bytes=fusion_threshold_bytes,
-            gradient_bytes=gradient_bytes, chunk_bytes=chunk_bytes, chunk_depth=chunk_depth,
-            placement=placement, num_groups=num_groups, bucket_bytes=bucket_bytes,
-            plan_patience_ms=plan_patience_ms, group_by=group_by, stall_report_ms=stall_report_ms,
-            stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
-            timeline_path=timeline_path))
+            tree_arity=tree_arity, collective=collective,
+            fusion_threshold_bytes=fusion_threshold_bytes, gradient_bytes=gradient_bytes,
+            chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
+            num_groups=num_groups, bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms,
+            group_by=group_by, stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
+            silence_limit_ms=silence_limit_ms, timeline_path=timeline_path))
     # End generated Synchronizer.
 
     def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
