@@ -111,9 +111,14 @@ Status PeerLinks::Send(int to, Bytes message) {
 
 // A failure takes its turn in the queue, so the messages before it still arrive.
 Status PeerLinks::SendFailure(int to, const Error& error) {
+  PostFailure(to, error);
+  return DrainOne(to, outgoing_.at(to));
+}
+
+void PeerLinks::PostFailure(int to, const Error& error) {
   Outgoing& link = outgoing_.at(to);
   Append(link, kFailure, std::as_bytes(std::span(error.message())), error.error_number());
-  return DrainOne(to, link);
+  SendSome(link);
 }
 
 Status PeerLinks::Post(int to, Bytes message) {

@@ -70,6 +70,8 @@ class PeerLinks {
   // Sends an error in place of a message. The Receive of the other rank returns it.
   // Errors: as Send
   Status SendFailure(int to, const Error& error);
+  // As SendFailure, without sleeping: bytes for which there is no room stay, as with Post.
+  void PostFailure(int to, const Error& error);
 
   // Sleeps until there is a message from `from`, and returns it; nothing after Stop.
   // Requires: `from` is in the plan

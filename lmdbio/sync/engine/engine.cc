@@ -352,7 +352,7 @@ void Engine::FailAll(const Error& why) {
   if (!is_peaceful_.load()) {
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
-    parts_.transport.Abandon();
+    parts_.transport.Abandon(why);
     parts_.transport.Ring();  // a sleeping peer learns of the failure now
   }
   for (ProgramEvent& event : queue_->Close(why)) {

@@ -53,6 +53,22 @@ Result<bool> RootExchange::Advance() {
   return true;
 }
 
+void RootExchange::Abandon(const Error& why) {
+  for (const int child : neighbours_.children) links_->PostFailure(child, why);
+  if (neighbours_.parent) links_->PostFailure(*neighbours_.parent, why);
+}
+
+// A root that has failed leaves its neighbours the reason before it closes its links. The reason
+// may be another rank, and all ranks must name the same one.
+Status RootExchange::Post(int to, const std::vector<std::byte>& message) {
+  Status posted = links_->Post(to, message);
+  while (!posted && links_->HasMessage(to)) {
+    const auto received = links_->Receive(to);
+    if (!received) return Fail(received.error().Copy());
+  }
+  return posted;
+}
+
 // Merges the messages of children in the order of their arrival. Then sends the result up. Post
 // keeps the bytes for which there is no room, so no root sleeps in a send.
 Result<bool> RootExchange::AdvanceUp() {
@@ -64,7 +80,7 @@ Result<bool> RootExchange::AdvanceUp() {
     if (message) LMDBIO_TRY_VOID(reply_->Merge(*message));
     awaited_children_.erase(ready);
   }
-  if (has_upper()) LMDBIO_TRY_VOID(links_->Post(*neighbours_.parent, reply_->Pack()));
+  if (has_upper()) LMDBIO_TRY_VOID(Post(*neighbours_.parent, reply_->Pack()));
   return true;
 }
 
@@ -76,7 +92,7 @@ Result<bool> RootExchange::AdvanceDown() {
     if (message) LMDBIO_TRY_VOID(reply_->SetAnswer(*message));
   }
   const std::vector<std::byte> answer = reply_->Pack();
-  for (const int child : lower()) LMDBIO_TRY_VOID(links_->Post(child, answer));
+  for (const int child : lower()) LMDBIO_TRY_VOID(Post(child, answer));
   return true;
 }
 

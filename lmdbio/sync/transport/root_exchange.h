@@ -59,6 +59,10 @@ class RootExchange {
   // whether there is one.
   bool Await(std::chrono::milliseconds limit);
 
+  // This root makes no further exchange. Its neighbours in the tree get `why` in place of its
+  // messages.
+  void Abandon(const Error& why);
+
   // Sends the bytes that found no room on the way. Returns whether everything is sent.
   bool Flush() { return links_->Flush(); }
 
@@ -69,6 +73,7 @@ class RootExchange {
     return scope_ != RootScope::kChildren && neighbours_.parent.has_value();
   }
   std::span<const int> lower() const;
+  Status Post(int to, const std::vector<std::byte>& message);
   Result<bool> AdvanceUp();
   Result<bool> AdvanceDown();
 

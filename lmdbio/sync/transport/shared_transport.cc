@@ -206,6 +206,11 @@ Result<bool> SharedTransport::Wait(std::chrono::microseconds limit) {
   }
 }
 
+void SharedTransport::Abandon(const Error& why) {
+  board_->Abandon();
+  if (roots_ != nullptr) roots_->Abandon(why);
+}
+
 void SharedTransport::Sleep(std::chrono::microseconds limit, WakeOn wake_on) {
   board_->Sleep(limit, wake_on == WakeOn::kOrPeerCame ? SharedMailboxes::WakeCause::kWakeUpOrArrival
                                                       : SharedMailboxes::WakeCause::kWakeUpOnly);

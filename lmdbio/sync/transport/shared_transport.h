@@ -46,7 +46,7 @@ class SharedTransport final : public Transport {
   void Wake() override { board_->Ring(board_->rank()); }
   void Ring() override { board_->CallMissing(); }
   bool take_ring() override { return board_->TakeCall(); }
-  void Abandon() override { board_->Abandon(); }
+  void Abandon(const Error& why) override;
 
  private:
   // An exchange goes through these phases in this order, and skips those that its scope does not

@@ -60,8 +60,9 @@ class Transport {
   // Whether another rank has sent a wake-up since the last call.
   virtual bool take_ring() { return false; }
 
-  // A rank is gone. From now on the destructor waits for no other rank.
-  virtual void Abandon() {}
+  // This rank makes no further exchange. A rank that waits for it in one gets the error `why`, as
+  // far as the transport can tell it. The destructor waits for no other rank.
+  virtual void Abandon(const Error& /*why*/) {}
 };
 
 }  // namespace lmdbio::sync

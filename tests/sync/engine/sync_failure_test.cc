@@ -117,6 +117,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   FirstNote notes;
   SyncOptions options;
   options.coordinator = coordinator;
+  options.tree_arity = 1;  // host after host, so a host in the middle has a parent and a child
   SyncParts parts;
   // After the note that the synchronizer has ended, it must refuse submissions.
   std::atomic<Synchronizer*> asked{nullptr};

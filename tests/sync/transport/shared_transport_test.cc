@@ -93,5 +93,47 @@ TEST_CASE("SharedTransport does not wait for a rank that is gone", "[sync][trans
   CHECK(message == "rank 1 is gone");
 }
 
+// Exchanges of a rank until one fails. Returns the error.
+std::string ErrorOf(SharedTransport& transport, const Exchange& exchange) {
+  for (int i = 0; i < 1000; ++i) {
+    if (const Status started = transport.Start(exchange); !started)
+      return started.error().message();
+    for (bool is_over = false; !is_over;) {
+      const auto waited = transport.Wait(10s);
+      if (!waited) return waited.error().message();
+      is_over = *waited;
+    }
+    transport.TakeReply();
+    std::this_thread::sleep_for(1ms);  // for the reply of the kernel to bytes that nobody reads
+  }
+  return "no error";
+}
+
+TEST_CASE("A root that gives up names the rank that is gone, and not itself", "[sync][transport]") {
+  // Rank 2 waits for rank 1, or comes when rank 1 is gone and sends to it.
+  const bool is_late = GENERATE(false, true);
+  std::string first, second;
+  ranks::RunAsThreads({.rank_count = 3, .ranks_per_host = 1}, [&](ranks::Group& group) {
+    ranks::SoloHealth health;
+    auto transport = std::move(*SharedTransport::Create(group, health, 1));
+    if (group.rank() == 0) transport.reset();
+    if (group.rank() == 1) {
+      Exchange exchange{.words = {1}, .bytes = {}};
+      if (is_late) exchange = {ExchangeKind::kBroadcast, ExchangeScope::kParent, {}, {}};
+      first = ErrorOf(*transport, exchange);
+      transport->Abandon(Error(ErrorCode::kPeerFailed, first));
+      transport.reset();
+    }
+    if (group.rank() == 2 && !is_late) second = ErrorOf(*transport, {.words = {1}, .bytes = {}});
+    static_cast<void>(group.Barrier());
+    if (group.rank() == 2 && is_late) {
+      second = ErrorOf(*transport, {ExchangeKind::kGather, ExchangeScope::kParent, {}, {}});
+    }
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(first == "rank 0 on host-0 has ended unexpectedly");
+  CHECK(second == first);
+}
+
 }  // namespace
 }  // namespace lmdbio::sync
