@@ -33,6 +33,19 @@ Status CheckName(const std::string& name) {
                   name));
 }
 
+// Every rank finds the same error, because the topology is the same on all ranks.
+Status CheckRoots(const CollectiveOptions& options, const ranks::HostTopology& places) {
+  for (const std::vector<int>& ranks : places.ranks) {
+    if (options.host_roots <= ranks.size()) continue;
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("host_roots: {} roots on each host need as many ranks; the host of rank "
+                    "{} has {}",
+                    options.host_roots, ranks.front(), ranks.size()));
+  }
+  return {};
+}
+
 Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options,
                int known_as) {
   LMDBIO_TRY(auto wire,
@@ -66,8 +79,9 @@ Result<std::vector<uint64_t>> AllOf(ranks::Group& group, uint64_t mine) {
 // failure of a root to the ranks of its host.
 Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology places,
                ranks::Health& health, const CollectiveOptions& options) {
-  const bool is_root = host.rank() == 0;
-  LMDBIO_TRY(const auto same_tier, group.Split(is_root ? 0 : 1));
+  const int root_count = static_cast<int>(options.host_roots);
+  const bool is_root = host.rank() < root_count;
+  LMDBIO_TRY(const auto same_tier, group.Split(std::min(host.rank(), root_count)));
   LMDBIO_TRY(auto on_host, ForAll(group, OnHost(host, health, options)));
   Made roots = nullptr;
   if (is_root) roots = OverLinks(*same_tier, health, options, group.rank());
@@ -78,7 +92,8 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
   const uint64_t known_bytes = is_root ? between->ample_bytes() : 0;
   LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
   return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
-                           {.registered_bytes = std::ranges::min(registered_bytes),
+                           {.host_roots = root_count,
+                            .registered_bytes = std::ranges::min(registered_bytes),
                             .ample_bytes = std::ranges::max(ample_bytes)});
 }
 
@@ -88,12 +103,18 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
 // named sends messages also within a host.
 Made MakeCollectives(ranks::Group& group, ranks::Health& health, const CollectiveOptions& options) {
   LMDBIO_TRY_VOID(CheckName(options.collective));
+  if (options.host_roots != 1 && options.collective != "auto") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("host_roots: {} roots on each host need collective 'auto', not '{}'",
+                            options.host_roots, options.collective));
+  }
   if (group.size() == 1) return SoloCollectives();
   if (options.collective != "auto" && options.collective != "shm") {
     return ForAll(group, OverLinks(group, health, options, group.rank()));
   }
   LMDBIO_TRY(const auto host, group.SplitByHost());
   LMDBIO_TRY(ranks::HostTopology places, ranks::FindHostPlaces(group, *host));
+  LMDBIO_TRY_VOID(CheckRoots(options, places));
   if (places.host_count() == 1) return ForAll(group, OnHost(*host, health, options));
   if (options.collective == "shm") {
     return Fail(ErrorCode::kUnsupported,

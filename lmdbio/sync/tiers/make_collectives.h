@@ -21,6 +21,8 @@ struct CollectiveOptions {
   // "shm"      shared memory; for one host only
   // "ring", "halving", "direct"  messages between all ranks, by this algorithm for all sizes
   std::string collective = "auto";
+  // The ranks of each host that reduce large values between hosts, each its part. [> 0]
+  uint32_t host_roots = 1;
   WaitMode wait_mode = WaitMode::kSleep;
   uint64_t chunk_bytes = 0;                   // of messages; 0: measured
   uint32_t chunk_depth = 0;                   // messages in flight; 0: measured
@@ -31,7 +33,8 @@ struct CollectiveOptions {
 // Collective. A job of one rank gets SoloCollectives for any name. sync/over_mpi/mpi_collectives.h
 // makes the collectives of MPI.
 // Lifetime: `health` outlives the collectives; the group is not used afterwards
-// Errors: kInvalidArgument    unknown name; the message lists the valid ones
+// Errors: kInvalidArgument    unknown name; the message lists the valid ones. Several roots with
+//                             another name than "auto", or on a host with fewer ranks
 //         kUnsupported        "shm" over several hosts; "mpi"
 //         kResourceExhausted  no shared memory
 //         kIo                 a rank cannot be reached

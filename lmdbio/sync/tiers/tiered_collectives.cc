@@ -45,8 +45,9 @@ class Tiered final : public Collectives {
         host_(std::move(host)),
         roots_(std::move(roots)),
         options_(options) {
-    LMDBIO_CHECK((roots_ != nullptr) == (host_->rank() == 0));
-    LMDBIO_CHECK(roots_ == nullptr || roots_->rank() == my_host_);
+    LMDBIO_CHECK(options_.host_roots >= 1 && options_.host_roots <= host_->size());
+    LMDBIO_CHECK((roots_ != nullptr) == (host_->rank() < options_.host_roots));
+    LMDBIO_CHECK(host_->rank() > 0 || roots_->rank() == my_host_);
   }
 
   int rank() const override { return rank_; }
@@ -78,8 +79,10 @@ class Tiered final : public Collectives {
 
  private:
   // The tags of the three stages of a call.
+  // root_count  the roots of each host that take part in the second stage
   template <typename Up, typename Across, typename Down>
-  Outcome Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down);
+  Outcome Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down,
+                 int root_count = 1);
   // A failure of one tier stops the other tier, too.
   tl::unexpected<Error> Fallen(Error error) {
     Stop(error);
@@ -87,6 +90,7 @@ class Tiered final : public Collectives {
   }
   Outcome Agree(const CallTag& tag);
   Outcome ReduceThrough(const CallTag& tag, const Values& values, const Reduction& reduction);
+  Outcome ReduceByParts(const CallTag& tag, const Values& values, const Reduction& reduction);
   Outcome GatherByHost(const CallTag& tag, Bytes mine, MutableBytes by_host,
                        std::span<const uint64_t> part_bytes);
 
@@ -100,12 +104,13 @@ class Tiered final : public Collectives {
 };
 
 template <typename Up, typename Across, typename Down>
-Outcome Tiered::Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down) {
+Outcome Tiered::Stages(const CallTag& tag, const Up& up, const Across& across, const Down& down,
+                       int root_count) {
   CallTag next = tag;
   Outcome outcome = up(next);
   if (!outcome) return Fallen(std::move(outcome).error());
   next.is_declined = *outcome == CallOutcome::kDeclined;
-  if (roots_ != nullptr) {
+  if (host_->rank() < root_count) {
     outcome = across(next);
     if (!outcome) return Fallen(std::move(outcome).error());
     next.is_declined = *outcome == CallOutcome::kDeclined;
@@ -134,6 +139,34 @@ Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
       [&](const CallTag& stage) { return host_->Broadcast(stage, bytes, 0); });
 }
 
+// Root number r of a host gets part r of the sum of the host, reduces it with the roots of this
+// number on all hosts, and gives it to all ranks of the host. So each root moves its part of the
+// bytes between the hosts, at the same time as the other roots. As ReduceThrough it works in place.
+Outcome Tiered::ReduceByParts(const CallTag& tag, const Values& values,
+                              const Reduction& reduction) {
+  const size_t element_bytes = ElementBytes(values.type);
+  const Bounds bounds = EvenBounds(values.count, 1, options_.host_roots);
+  std::vector<uint64_t> counts(static_cast<size_t>(host_->size()), 0);
+  std::vector<uint64_t> part_bytes(counts.size(), 0);
+  for (size_t root = 0; root + 1 < bounds.size(); ++root) {
+    counts[root] = bounds[root + 1] - bounds[root];
+    part_bytes[root] = counts[root] * element_bytes;
+  }
+  const MutableBytes all(values.data, values.count * element_bytes);
+  const MutableBytes part = PartOf(values.data, BoundsOf(part_bytes), host_->rank());
+  return Stages(
+      tag,
+      [&](const CallTag& stage) {
+        return host_->ReduceScatter(stage, values, part.data(), counts, reduction.op);
+      },
+      [&](const CallTag& stage) {
+        return roots_->AllReduce(stage, {part.data(), part.size() / element_bytes, values.type},
+                                 reduction);
+      },
+      [&](const CallTag& stage) { return host_->AllGather(stage, part, all, part_bytes); },
+      options_.host_roots);
+}
+
 Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) {
   const size_t bytes = values.count * ElementBytes(values.type);
   const CallTag marked =
@@ -144,8 +177,9 @@ Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, const Reduct
   // copied, and many are agreed on first.
   if (bytes > options_.apart_bytes_max) {
     LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
-    return outcome == CallOutcome::kDeclined ? Outcome(outcome)
-                                             : ReduceThrough(marked, values, reduction);
+    if (outcome == CallOutcome::kDeclined) return outcome;
+    return options_.host_roots == 1 ? ReduceThrough(marked, values, reduction)
+                                    : ReduceByParts(marked, values, reduction);
   }
   scratch_.assign(values.data, values.data + bytes);
   LMDBIO_TRY(const CallOutcome outcome,
@@ -282,7 +316,10 @@ std::string Tiered::Description() const {
   const std::string on_host = host_->Description();
   std::string text = fmt::format("on each host: {}", on_host.empty() ? "one rank" : on_host);
   if (roots_ != nullptr) {
-    text += fmt::format("\nbetween {} hosts:\n{}", places_.host_count(), roots_->Description());
+    const std::string roots =
+        options_.host_roots == 1 ? "" : fmt::format(", with {} roots each", options_.host_roots);
+    text += fmt::format("\nbetween {} hosts{}:\n{}", places_.host_count(), roots,
+                        roots_->Description());
   }
   return text;
 }

@@ -68,6 +68,44 @@ TEST_CASE("By each name there are collectives for ranks anywhere", "[collective]
         (name == "auto" && is_tiered));
 }
 
+TEST_CASE("Hosts may have several roots each", "[collective][make]") {
+  const auto ranks = GENERATE(ranks::ThreadRanks{4, 2}, ranks::ThreadRanks{5, 3},
+                              ranks::ThreadRanks{3, 3}, ranks::ThreadRanks{1, 1});
+  CollectiveOptions options = Named("auto");
+  options.host_roots = 2;
+  std::string description;
+  CHECK(ComplaintsAbout(ranks, options, description) == std::vector<Complaint>{});
+  const bool is_tiered = ranks.rank_count > ranks.ranks_per_host;
+  CHECK((description.find("between 2 hosts, with 2 roots each") != std::string::npos) == is_tiered);
+}
+
+TEST_CASE("More roots than ranks of a host are refused", "[collective][make]") {
+  struct Refused {
+    ranks::ThreadRanks ranks;
+    std::string name;
+    std::string words;
+  };
+  const auto refused = GENERATE(
+      Refused{{3, 2},
+              "auto",
+              "host_roots: 2 roots on each host need as many ranks; the host of rank 2 has 1"},
+      Refused{{3, 1},
+              "auto",
+              "host_roots: 2 roots on each host need as many ranks; the host of rank 0 has 1"},
+      Refused{
+          {4, 2}, "ring", "host_roots: 2 roots on each host need collective 'auto', not 'ring'"});
+  std::vector<Complaint> heard(static_cast<size_t>(refused.ranks.rank_count));
+  ranks::RunAsThreads(refused.ranks, [&](ranks::Group& group) {
+    CollectiveOptions options = Named(refused.name);
+    options.host_roots = 2;
+    const auto made = MakeCollectives(group, Healthy(), options);
+    if (!made && made.error().code() == ErrorCode::kInvalidArgument) {
+      heard[static_cast<size_t>(group.rank())] = made.error().message();
+    }
+  });
+  CHECK(heard == std::vector<Complaint>(heard.size(), refused.words));
+}
+
 TEST_CASE("The note of shared memory is part of the description", "[collective][make]") {
   const int ranks_per_host = GENERATE(2, 4);
   std::string description;

@@ -4,7 +4,9 @@
 #include "lmdbio/sync/tiers/tiered_collectives.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/ranks/group/thread_group.h"
@@ -24,26 +26,53 @@ ranks::SoloHealth& Healthy() {
   return health;
 }
 
-std::unique_ptr<Collectives> OverLinks(ranks::Group& group, int known_as,
-                                       LinkWire** link = nullptr) {
-  auto wire = OpenLinkWire(group, Healthy(), {.known_as = known_as});
-  if (!wire) return nullptr;
-  if (link != nullptr) *link = wire->get();
-  auto made = WireCollectives(std::move(*wire),
-                              {.table = OneWireAlgorithm(WireAlgorithm::kRing, 5'000, 3)});
+// Counts the bytes that a rank sends.
+class CountingWire final : public Wire {
+ public:
+  CountingWire(std::unique_ptr<Wire> wire, uint64_t& sent_bytes)
+      : wire_(std::move(wire)), sent_bytes_(sent_bytes) {}
+  int rank() const override { return wire_->rank(); }
+  int size() const override { return wire_->size(); }
+  Status StartSend(int to, Bytes bytes) override {
+    sent_bytes_ += bytes.size();
+    return wire_->StartSend(to, bytes);
+  }
+  Status StartReceive(int from, MutableBytes bytes) override {
+    return wire_->StartReceive(from, bytes);
+  }
+  Status AwaitSend(int to) override { return wire_->AwaitSend(to); }
+  Status AwaitReceive(int from) override { return wire_->AwaitReceive(from); }
+  void Stop(const Error& why) override { wire_->Stop(why); }
+
+ private:
+  std::unique_ptr<Wire> wire_;
+  uint64_t& sent_bytes_;
+};
+
+std::unique_ptr<Collectives> OverLinks(ranks::Group& group, int known_as, LinkWire** link = nullptr,
+                                       uint64_t* sent_bytes = nullptr) {
+  auto opened = OpenLinkWire(group, Healthy(), {.known_as = known_as});
+  if (!opened) return nullptr;
+  if (link != nullptr) *link = opened->get();
+  std::unique_ptr<Wire> wire = std::move(*opened);
+  if (sent_bytes != nullptr) wire = std::make_unique<CountingWire>(std::move(wire), *sent_bytes);
+  auto made =
+      WireCollectives(std::move(wire), {.table = OneWireAlgorithm(WireAlgorithm::kRing, 5'000, 3)});
   return made ? std::move(*made) : nullptr;
 }
 
 // host  in which this rank is
-std::unique_ptr<Collectives> Tiers(ranks::Group& group, int host, LinkWire** link = nullptr) {
+std::unique_ptr<Collectives> Tiers(ranks::Group& group, int host, LinkWire** link = nullptr,
+                                   const TieredOptions& options = {.apart_bytes_max = 10'000},
+                                   uint64_t* sent_bytes = nullptr) {
   const auto on_host = group.Split(host);
   auto places = ranks::FindHostPlaces(group, **on_host);
-  const bool is_root = (*on_host)->rank() == 0;
-  const auto same_tier = group.Split(is_root ? 0 : 1);
+  const bool is_root = (*on_host)->rank() < options.host_roots;
+  const auto same_tier = group.Split(is_root ? (*on_host)->rank() : options.host_roots);
   auto below = (*on_host)->size() == 1 ? SoloCollectives() : OverLinks(**on_host, group.rank());
-  auto above = is_root ? OverLinks(**same_tier, group.rank(), link) : nullptr;
+  auto above = is_root ? OverLinks(**same_tier, group.rank(), link, sent_bytes) : nullptr;
   return TieredCollectives(std::move(*places), group.rank(), std::move(below), std::move(above),
-                           {.apart_bytes_max = 10'000});
+                           options);
 }
 
 TEST_CASE("Tiers do what any collectives do", "[collective][tiered]") {
@@ -58,6 +87,61 @@ TEST_CASE("Tiers do what any collectives do", "[collective][tiered]") {
       },
       sizes);
   CHECK(complaints == std::vector<Complaint>{});
+}
+
+// The host of each rank.
+struct Hosts {
+  std::vector<int> of;
+  int roots;
+};
+
+TEST_CASE("With several roots on each host tiers do what any collectives do",
+          "[collective][tiered]") {
+  // As many ranks on each host, or not; consecutive ranks, or not. In the last but one the order of
+  // the second roots is not that of the hosts.
+  const auto hosts =
+      GENERATE(Hosts{{0, 0, 1, 1}, 2}, Hosts{{0, 0, 1, 1, 2, 2}, 2}, Hosts{{0, 0, 0, 1, 1, 1}, 3},
+               Hosts{{0, 0, 0, 0, 1, 1, 1}, 3}, Hosts{{0, 1, 1, 0, 0}, 2}, Hosts{{0, 1, 0, 1}, 2});
+  CAPTURE(hosts.of, hosts.roots);
+  // Every size goes by parts, also one of less elements than roots.
+  const test::CollectiveSizes sizes{.small = {0, 2, 4, 8, 24, 40, 1000},
+                                    .large = {65'528, 200'008}};
+  const auto complaints = test::RunCollectiveChecks(
+      static_cast<int>(hosts.of.size()),
+      [&](ranks::Group& group) {
+        return Tiers(group, hosts.of[static_cast<size_t>(group.rank())], nullptr,
+                     {.host_roots = hosts.roots, .apart_bytes_max = 0});
+      },
+      sizes);
+  CHECK(complaints == std::vector<Complaint>{});
+}
+
+TEST_CASE("Each root moves its part of a large AllReduce between the hosts",
+          "[collective][tiered]") {
+  const auto roots = GENERATE(uint64_t{1}, uint64_t{2}, uint64_t{4});
+  constexpr uint64_t kCount = 100'000;
+  constexpr uint64_t kHeaderBytesMax = 1'000;
+  std::vector<uint64_t> sent(8);
+  std::vector<Complaint> wrong(8);
+  ranks::RunAsThreads({8, 4}, [&](ranks::Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    const auto made =
+        Tiers(group, group.rank() / 4, nullptr,
+              {.host_roots = static_cast<int>(roots), .apart_bytes_max = 10'000}, &sent[rank]);
+    std::vector<float> values(kCount, 1.0F);
+    const auto outcome = made->AllReduce(
+        {}, {reinterpret_cast<std::byte*>(values.data()), kCount, DataType::kFloat32},
+        ReduceOp::kSum);
+    if (!outcome || values != std::vector<float>(kCount, 8.0F)) wrong[rank] = "another sum";
+  });
+  CHECK(wrong == std::vector<Complaint>(8));
+  // A ring of two ranks sends each byte once. Headers come on top, also for the agreement.
+  const uint64_t part_bytes = kCount * sizeof(float) / roots;
+  for (size_t rank = 0; rank < sent.size(); ++rank) {
+    const uint64_t least = rank % 4 < roots ? part_bytes : 0;
+    CHECK(sent[rank] >= least);
+    CHECK(sent[rank] <= least + (least == 0 ? 0 : kHeaderBytesMax));
+  }
 }
 
 TEST_CASE("Ranks know who is where", "[collective][tiered]") {
