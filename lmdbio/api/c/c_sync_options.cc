@@ -84,6 +84,7 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(TakeField("options.timeline_path", from.timeline_path, to.timeline_path));
   LMDBIO_TRY_VOID(TakeField("options.placement", from.placement, to.placement));
   LMDBIO_TRY_VOID(TakeField("options.tree_arity", from.tree_arity, to.tree_arity));
+  LMDBIO_TRY_VOID(TakeField("options.host_roots", from.host_roots, to.host_roots));
   LMDBIO_TRY_VOID(TakeField("options.group_by", from.group_by, to.group_by));
   // End generated TakeFields
   return {};

@@ -35,7 +35,7 @@ inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "
     "mpi"};
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 
-inline constexpr std::array<SyncOptionInfo, 20> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 21> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -55,6 +55,7 @@ inline constexpr std::array<SyncOptionInfo, 20> kSyncOptionInfos = {{
     {"timeline_path", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
     {"placement", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
     {"tree_arity", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
+    {"host_roots", {}, 1, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"group_by", kGroupByNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
 }};
 
@@ -80,7 +81,8 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[16], options.timeline_path);
   visit(kSyncOptionInfos[17], options.placement);
   visit(kSyncOptionInfos[18], options.tree_arity);
-  visit(kSyncOptionInfos[19], options.group_by);
+  visit(kSyncOptionInfos[19], options.host_roots);
+  visit(kSyncOptionInfos[20], options.group_by);
 }
 // clang-format on
 

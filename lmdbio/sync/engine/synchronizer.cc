@@ -191,10 +191,17 @@ class Synchronizer::Impl {
 
 Result<std::unique_ptr<Collectives>> Synchronizer::Impl::MakeCollectives(
     ranks::Group& group, const CollectivesMaker& maker) {
+  if (maker && options.host_roots != 1) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("host_roots: {} roots on each host need collective 'auto', and not the "
+                            "collectives of MPI or of the caller",
+                            options.host_roots));
+  }
   if (maker) return maker(*watchful_health);
   return sync::MakeCollectives(
       group, *watchful_health,
       {.collective = options.collective,
+       .host_roots = options.host_roots,
        .wait_mode = WaitMode::kSleep,
        .chunk_bytes = options.chunk_bytes,
        .chunk_depth = options.chunk_depth,

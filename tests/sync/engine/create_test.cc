@@ -100,6 +100,7 @@ const std::vector<Odd>& OddOnes() {
       {"cache_capacity 7", "cache_capacity 1024", [](auto& o, auto&) { o.cache_capacity = 7; }},
       {"gradient_bytes 7", "gradient_bytes 0", [](auto& o, auto&) { o.gradient_bytes = 7; }},
       {"chunk_bytes 7", "chunk_bytes 0", [](auto& o, auto&) { o.chunk_bytes = 7; }},
+      {"host_roots 2", "host_roots 1", [](auto& o, auto&) { o.host_roots = 2; }},
       {"tree_arity 7", "tree_arity 4", [](auto& o, auto&) { o.tree_arity = 7; }},
       {"chunk_depth 7", "chunk_depth 0", [](auto& o, auto&) { o.chunk_depth = 7; }},
       {"plan_patience_ms 7", "plan_patience_ms 1000",

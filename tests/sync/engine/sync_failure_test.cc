@@ -39,6 +39,7 @@ struct Scene {
   int signal;
   int rank_count = 3;
   int ranks_per_host = 1 << 20;
+  uint32_t host_roots = 1;
 };
 
 // The same tensors a few times, so that plans are learnt and caches full.
@@ -117,6 +118,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   FirstNote notes;
   SyncOptions options;
   options.coordinator = coordinator;
+  options.host_roots = scene.host_roots;
   options.tree_arity = 1;  // host after host, so a host in the middle has a parent and a child
   SyncParts parts;
   // After the note that the synchronizer has ended, it must refuse submissions.
@@ -220,6 +222,17 @@ TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][h
               .signal = signal,
               .rank_count = 5,
               .ranks_per_host = 2}) == std::vector<std::string>());
+}
+
+TEST_CASE("A second root of a host that fails is told on all hosts", "[.][hosts]") {
+  const int victim = GENERATE(0, 4);  // the first root of host 0, the second of host 1
+  CAPTURE(victim);
+  CHECK(Play({.place = FailureMoment::kInLarge,
+              .victim = victim,
+              .signal = SIGKILL,
+              .rank_count = 5,
+              .ranks_per_host = 3,
+              .host_roots = 2}) == std::vector<std::string>());
 }
 
 // Iterates until the whole job has been stopped for long and goes on, and a while longer.

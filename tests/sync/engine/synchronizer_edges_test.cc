@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "tests/support/catch.h"
@@ -39,6 +40,39 @@ TEST_CASE("Synchronizer sums over a tree of hosts", "[sync][edges]") {
     }
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Synchronizer sums with several roots on each host", "[sync][edges]") {
+  SyncJob job;
+  job.ranks = {.rank_count = 5, .ranks_per_host = 3};
+  job.options.host_roots = GENERATE(1U, 2U);
+  job.options.gradient_bytes = GENERATE(uint64_t{0}, uint64_t{2} << 20);
+  constexpr size_t kCount = 300'001;  // larger than an AllReduce that is copied
+  job.Run([&](Synchronizer& synchronizer) {
+    const int rank = synchronizer.rank();
+    for (int iteration = 0; iteration < 6; ++iteration) {
+      std::vector<float> values = test::GradientOf(rank, 0, iteration, kCount);
+      if (!job.wrong.Expect(SyncJob::Sum(synchronizer, "a", values), rank, "Sum")) return;
+      job.wrong.Expect(values == test::SumOf(synchronizer.size(), 0, iteration, kCount), rank,
+                       fmt::format("the sum of iteration {}", iteration));
+    }
+    const auto lines = fmt::format("{}", fmt::join(synchronizer.Description(), " "));
+    const bool names_roots = lines.find("with 2 roots each") != std::string::npos;
+    const bool is_root = rank % 3 < 2;  // the others do not know
+    job.wrong.Expect(names_roots == (is_root && job.options.host_roots == 2), rank, lines);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("Roots that a host does not have are refused on all ranks", "[sync][edges]") {
+  SyncJob job;
+  job.ranks = {.rank_count = 5, .ranks_per_host = 3};
+  job.options.host_roots = 3;
+  job.Run([](Synchronizer&) {});
+  CHECK(job.wrong.lines().size() == 5);
+  CHECK(
+      job.wrong.Has("host_roots: 3 roots on each host need as many ranks; the host of rank 3 has "
+                    "2"));
 }
 
 TEST_CASE("A group that just fits into a buffer of an odd size stays within it", "[sync][edges]") {

@@ -124,6 +124,22 @@ TEST_CASE("A transport with another tree than that of the options is refused", "
         "transport with the value of the option");
 }
 
+TEST_CASE("Several roots on each host are refused with the collectives of MPI", "[mpi][sync]") {
+  if (!AnyThreadMayCall()) return;
+  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  REQUIRE(world);
+  SyncOptions options;
+  options.host_roots = 2;
+  SyncParts parts;
+  parts.collectives = [](ranks::Health& health) {
+    return MpiCollectives(MPI_COMM_WORLD, health, {});
+  };
+  const auto made = Synchronizer::Create(**world, options, std::move(parts));
+  REQUIRE_FALSE(made);
+  CHECK(made.error().message().find("host_roots: 2 roots on each host need collective 'auto'") !=
+        std::string::npos);
+}
+
 TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
   if (!AnyThreadMayCall()) return;
   const auto world = ranks::MpiGroup(MPI_COMM_WORLD);

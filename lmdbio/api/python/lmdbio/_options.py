@@ -83,6 +83,7 @@ class SyncOptions(ctypes.Structure):
         ("log", LOG),
         ("log_context", ctypes.c_void_p),
         ("tree_arity", ctypes.c_int64),
+        ("host_roots", ctypes.c_uint32),
         ("group_by", ctypes.c_char_p),
     ]
 

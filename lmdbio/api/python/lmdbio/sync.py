@@ -199,11 +199,11 @@ class Synchronizer:
                  cache_capacity: int = 1_024, tree_arity: int = 4, collective: str = "auto",
                  fusion_threshold_bytes: int = 64 << 20, gradient_bytes: int = 0,
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
-                 placement: Optional[str] = None, num_groups: Optional[int] = 0,
-                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
-                 group_by: str = "bytes", stall_report_ms: int = 5_000,
-                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
-                 timeline_path: Optional[str] = None) -> None:
+                 placement: Optional[str] = None, host_roots: int = 1,
+                 num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
+                 plan_patience_ms: int = 1_000, group_by: str = "bytes",
+                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
+                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. None: this process alone.
@@ -243,6 +243,9 @@ class Synchronizer:
                              0: measured when the ranks connect.
         placement            The cores of the helper thread, in the syntax of the loader's
                              placement. None: any core.
+        host_roots           The number of ranks of each host that reduce large values between
+                             hosts, each its part. It needs collective = auto, and as many ranks on
+                             each host.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -271,9 +274,10 @@ class Synchronizer:
             tree_arity=tree_arity, collective=collective,
             fusion_threshold_bytes=fusion_threshold_bytes, gradient_bytes=gradient_bytes,
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
-            num_groups=num_groups, bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms,
-            group_by=group_by, stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
-            silence_limit_ms=silence_limit_ms, timeline_path=timeline_path))
+            host_roots=host_roots, num_groups=num_groups, bucket_bytes=bucket_bytes,
+            plan_patience_ms=plan_patience_ms, group_by=group_by, stall_report_ms=stall_report_ms,
+            stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
+            timeline_path=timeline_path))
     # End generated Synchronizer.
 
     def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
