@@ -50,40 +50,62 @@ std::optional<uint64_t> ParseBytes(const std::string& text) {
   char* end = nullptr;
   const uint64_t number = std::strtoull(text.c_str(), &end, 10);
   const std::string_view unit = end;
-  if (end == text.c_str() || number == 0) return std::nullopt;
+  if (end == text.c_str()) return std::nullopt;
   if (unit.empty()) return number;
   if (unit == "K") return number << 10;
   if (unit == "M") return number << 20;
   return std::nullopt;
 }
 
+// An addition that is a number, as "gs=10".
+struct NumberAddition {
+  std::string_view key;
+  uint64_t least;
+  void (*set)(VariantChoice& choice, uint64_t number);
+};
+constexpr NumberAddition kNumberAdditions[] = {
+    {"bucket", 1, [](VariantChoice& choice, uint64_t n) { choice.options.bucket_bytes = n; }},
+    {"groups", 1,
+     [](VariantChoice& choice, uint64_t n) {
+       choice.options.num_groups = static_cast<uint32_t>(n);
+     }},
+    {"arity", 0,
+     [](VariantChoice& choice, uint64_t n) {
+       choice.options.tree_arity = static_cast<uint32_t>(n);
+     }},
+    {"roots", 1,
+     [](VariantChoice& choice, uint64_t n) {
+       choice.options.host_roots = static_cast<uint32_t>(n);
+     }},
+    {"cycle", 1,
+     [](VariantChoice& choice, uint64_t n) { choice.cycle_time = std::chrono::microseconds(n); }},
+    {"gs", 1,
+     [](VariantChoice& choice, uint64_t n) { choice.gs_cycles = static_cast<uint32_t>(n); }},
+};
+
 // An addition to the name of the coordinator, without its '+'.
 Status AddTo(VariantChoice& choice, std::string_view name, const std::string& addition) {
   const size_t sign = std::min(addition.find('='), addition.size());
   const std::string key = addition.substr(0, sign);
-  const auto number = ParseBytes(addition.substr(std::min(sign + 1, addition.size())));
-  if (addition == "scp") {
-    choice.is_pinned = true;
-  } else if (addition == "trace") {
+  const std::string value = addition.substr(std::min(sign + 1, addition.size()));
+  const auto* const found = std::ranges::find(kNumberAdditions, key, &NumberAddition::key);
+  const auto number = ParseBytes(value);
+  if (addition == "trace") {
     choice.is_traced = true;
   } else if (addition == "place") {
     choice.is_placed = true;
-  } else if (addition == "by=tensors" || addition == "by=bytes") {
-    choice.options.group_by = addition.substr(sign + 1);
-  } else if (key == "groups" && number) {
-    choice.options.num_groups = static_cast<uint32_t>(*number);
-  } else if (key == "bucket" && number) {
-    choice.options.bucket_bytes = *number;
-  } else if (key == "cycle" && number) {
-    choice.cycle_time = std::chrono::microseconds(*number);
-  } else if (key == "gs" && number) {
-    choice.gs_cycles = static_cast<uint32_t>(*number);
+  } else if (addition == "scp") {
+    choice.is_pinned = true;
+  } else if (key == "by") {
+    choice.options.group_by = value;  // checked with all options
+  } else if (found != std::end(kNumberAdditions) && number && *number >= found->least) {
+    found->set(choice, *number);
   } else {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES, with K "
-                    "or M behind the bytes or without, +cycle=MICROSECONDS, +gs=CYCLES, "
-                    "+groups=COUNT, +by=bytes or +by=tensors",
+        fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES, with K or "
+                    "M behind the bytes or without, +groups=COUNT, +by=bytes or +by=tensors, "
+                    "+arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
                     name, addition));
   }
   return {};
