@@ -114,12 +114,19 @@ def run_cell(options, model, ranks, wait):
             runs.append(run_once(options, model, ranks, wait, variant) | dict(
                 repetition=repetition))
     if not options.idle:
-        check_losses(runs, f"{model}, {ranks} ranks, {wait}", COMPARED_ITERATIONS.get(model))
+        where, count = f"{model}, {ranks} ranks, {wait}", COMPARED_ITERATIONS.get(model)
+        check_losses([one for one in runs if not has_lag(one)], where, count)
+        check_losses([one for one in runs if has_lag(one)], where, count)
     return dict(model=model, ranks=ranks, wait=wait, runs=runs)
 
 
+def has_lag(run):
+    """A lag trains another model, because each step uses the gradients of older weights."""
+    return "lag=1" in run["variant"].partition(":")[2].split(",")
+
+
 def check_losses(runs, where, count):
-    """All ways to average gradients train the same model.
+    """All ways to average gradients train the same model, with the same lag.
 
     count  the number of losses to compare; None: all
     """

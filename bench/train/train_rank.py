@@ -28,7 +28,8 @@ class Alone:
         self.model, self.optimizer = training.model, optimizer
 
     def finish_gradients(self):
-        """After the backward pass, before the optimiser's step."""
+        """After the backward pass. Returns whether the optimiser takes a step."""
+        return True
 
     def description(self):
         return []
@@ -44,6 +45,7 @@ class WithBarrier(Alone):
 
     def finish_gradients(self):
         self.synchronizer.barrier().wait()
+        return True
 
 
 class WithHorovod(Alone):
@@ -93,8 +95,7 @@ class WithLmdbio(Alone):
         self.gradients.broadcast_parameters()
 
     def finish_gradients(self):
-        if self.gradients is not None:
-            self.gradients.synchronize()
+        return self.gradients is None or self.gradients.synchronize()
 
     def description(self):
         return self.gradients.synchronizer.describe().splitlines() if self.gradients else []
@@ -148,9 +149,10 @@ def train(variant, training, count, first, drops_gradients):
         marks.append(time.perf_counter())
         loss.backward()
         marks.append(time.perf_counter())
-        variant.finish_gradients()
+        has_gradients = variant.finish_gradients()
         marks.append(time.perf_counter())
-        variant.optimizer.step()
+        if has_gradients:
+            variant.optimizer.step()
         marks.append(time.perf_counter())
         times.append([(end - begin) * 1e3 for begin, end in zip(marks, marks[1:])])
         losses.append(float(loss.detach()))
