@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -526,6 +527,36 @@ class SyncTest(unittest.TestCase):
                         late = None
                         self.assertFalse(gradients.flush())
                 np.testing.assert_allclose(model.weight.detach().numpy().ravel(), expected)
+
+    def test_a_lag_after_its_end(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            with self.assertWarnsRegex(RuntimeWarning, "last iteration were not delivered"):
+                with lmdbio.torch.GradientSync(model, sync, lag=1) as gradients:
+                    model(torch.ones(1, 3)).sum().backward()
+                    model.zero_grad(set_to_none=True)
+                    self.assertFalse(gradients.synchronize())
+                    self.assertEqual(model.weight.grad.tolist(), [[0, 0, 0]])
+            self.assertFalse(gradients.flush())
+            sync.join().wait()
+
+    def test_a_lag_delivers_no_sums_after_an_error(self):
+        model = torch.nn.Linear(3, 1, bias=False)
+        with lmdbio.sync.Synchronizer(COMM) as sync:
+            gradients = lmdbio.torch.GradientSync(model, sync, lag=1)
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.synchronize()
+            broken = gradients._watched[0].allreduce
+
+            def fail():
+                raise KeyboardInterrupt
+
+            with unittest.mock.patch.object(type(broken), "wait", lambda _: fail()):
+                with self.assertRaises(KeyboardInterrupt):
+                    model(torch.ones(1, 3)).sum().backward()
+            self.assertFalse(gradients.synchronize())
+            self.assertTrue(gradients.flush())
+            gradients.close()
 
     def test_a_lag_that_is_wrong_is_refused(self):
         with self.assertRaisesRegex(ValueError, "lag is 2; expected 0 or 1"):

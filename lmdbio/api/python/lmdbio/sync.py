@@ -243,9 +243,9 @@ class Synchronizer:
                              0: measured when the ranks connect.
         placement            The cores of the helper thread, in the syntax of the loader's
                              placement. None: any core.
-        host_roots           The number of ranks of each host that reduce large values between
-                             hosts, each its part. It needs collective = auto, and as many ranks on
-                             each host.
+        host_roots           The number of ranks of each host that share the reduction of large
+                             values between hosts. It needs collective = auto, and at least this
+                             number of ranks on each host.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or

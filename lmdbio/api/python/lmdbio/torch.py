@@ -18,6 +18,7 @@ import contextlib
 import json
 import operator
 import os
+import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -455,7 +456,7 @@ class GradientSync:
             gradient = watched.prepare()
         allreduce = watched.allreduce
         if self._lag > 0:
-            allreduce.wait()  # for the iteration before
+            self._await_late(allreduce)
             gradient = watched.sums[self._turn].copy_(gradient)
         allreduce.set_values(gradient.data_ptr(), gradient)
         allreduce.submit()
@@ -489,18 +490,32 @@ class GradientSync:
     # Each allreduce of the iteration before was waited for, before the next one of its name.
     def _deliver_late_sums(self) -> bool:
         self._turn, has_sums, self._has_late_sums = 1 - self._turn, self._has_late_sums, True
+        if has_sums:
+            self._deliver(self._turn)
+        else:
+            for watched in self._watched:
+                watched.parameter.grad = torch.zeros_like(watched.parameter)
+        return has_sums
+
+    # After an error the sums of the iteration before are lost: some of them are no sums.
+    def _await_late(self, allreduce: PersistentAllreduce) -> None:
+        try:
+            allreduce.wait()
+        except BaseException:
+            self._has_late_sums = False
+            raise
+
+    def _deliver(self, turn: int) -> None:
         with torch.no_grad():
             for watched in self._watched:
-                if has_sums:
-                    watched.parameter.grad.copy_(watched.sums[self._turn])
-                else:
-                    watched.parameter.grad.zero_()
-        return has_sums
+                if watched.parameter.grad is None:
+                    watched.parameter.grad = torch.empty_like(watched.parameter)
+                watched.parameter.grad.copy_(watched.sums[turn])
 
     def flush(self) -> bool:
         """With a lag: waits for the sums of the last iteration, which no synchronize() has
         delivered, and copies them to .grad. Call it, and take a step of the optimizer, before a
-        checkpoint, an evaluation, a join and the end. Collective.
+        checkpoint, an evaluation, a join and the end.
 
         Returns whether there were such sums.
         """
@@ -508,13 +523,9 @@ class GradientSync:
             raise InvalidStateError("gradients are in flight: call synchronize() before flush()")
         if not self._has_late_sums:
             return False
+        self._has_late_sums = False  # also after an error: some of them are no sums then
         wait_all([watched.allreduce for watched in self._watched])
-        self._has_late_sums = False
-        with torch.no_grad():
-            for watched in self._watched:
-                if watched.parameter.grad is None:
-                    watched.parameter.grad = torch.empty_like(watched.parameter)
-                watched.parameter.grad.copy_(watched.sums[1 - self._turn])
+        self._deliver(1 - self._turn)
         return True
 
     def _check_join(self) -> None:
@@ -550,6 +561,9 @@ class GradientSync:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if self._has_late_sums and error[0] is None:
+            warnings.warn("the sums of the last iteration were not delivered: call flush(), and "
+                          "take a step, before the end", RuntimeWarning, stacklevel=2)
         if self._is_owner:
             self._synchronizer.__exit__(*error)
         else:
@@ -564,6 +578,7 @@ class GradientSync:
             self._detach()
 
     def _detach(self) -> None:
+        self._has_late_sums = False
         for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
