@@ -104,8 +104,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* With coordinator = hierarchical, the number of hosts that send their requests to one other
    * host. 0: 4. -1: no tree: all hosts send to rank 0. */
   int64_t tree_arity;
-  /* The number of ranks of each host that reduce large values between hosts, each its part. It
-   * needs collective = auto, and as many ranks on each host. 0: 1. */
+  /* The number of ranks of each host that share the reduction of large values between hosts. It
+   * needs collective = auto, and at least this number of ranks on each host. 0: 1. */
   uint32_t host_roots;
   /* The share of an iteration that each of num_groups gets. One of "bytes", "tensors". NULL:
    * "bytes". */

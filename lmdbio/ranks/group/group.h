@@ -12,6 +12,7 @@
 #ifndef LMDBIO_RANKS_GROUP_GROUP_H_
 #define LMDBIO_RANKS_GROUP_GROUP_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -103,9 +104,10 @@ struct TreeNeighbours {
 inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) {
   TreeNeighbours neighbours;
   if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / child_count_max;
-  for (int i = 1; i <= child_count_max; ++i) {
-    const int child = child_count_max * group.rank() + i;
-    if (child < group.size()) neighbours.children.push_back(child);
+  const int64_t first = int64_t{child_count_max} * group.rank() + 1;
+  const int64_t end = std::min<int64_t>(first + child_count_max, group.size());
+  for (int64_t child = first; child < end; ++child) {
+    neighbours.children.push_back(static_cast<int>(child));
   }
   return neighbours;
 }

@@ -79,15 +79,12 @@ class Coordinator {
   // wants to end.
   virtual bool has_pending() const = 0;
 
-  // The fewest submissions that complete a group of which some tensors were submitted; 0: there is
-  // no such group.
-  virtual size_t missing_count() const = 0;
-  // The requests of incomplete groups take part from the next round on, each alone. If other ranks
-  // have the whole group, all tensors of a learned group are answered alone; those of another group
-  // fail, because the ranks do not agree on it.
+  // The requests of this incomplete group take part from the next round on, each alone. If other
+  // ranks have the whole group, the tensors of a learned group are answered alone; those of another
+  // group fail, because the ranks do not agree on it.
   // Requires: no round is in progress
   // Returns:  whether there were any
-  virtual bool ReleaseHeld() = 0;
+  virtual bool ReleaseHeld(const std::string& group) = 0;
 
   // Begins a round and returns its first exchange, or nothing if the round needs none.
   // Requires:   no round is in progress

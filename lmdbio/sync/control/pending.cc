@@ -28,7 +28,10 @@ uint64_t DigestOf(const std::vector<Request>& group) {
 // everything.
 void Pending::Submit(Request request) {
   LMDBIO_CHECK(!request.name.empty());
-  if (request.operation == Operation::kJoin) ReleaseHeld();
+  if (request.operation == Operation::kJoin) {
+    for (auto& [group, held] : held_) SubmitAlone(std::move(held));
+    held_.clear();
+  }
   if (request.group.empty()) {
     PendingUnit& unit = submitted_.emplace_back();
     unit.numbers.push_back(next_number_++);
@@ -50,31 +53,21 @@ void Pending::Open() {
   submitted_.clear();
 }
 
-size_t Pending::missing_count() const {
-  size_t missing = 0;
-  for (const auto& [group, held] : held_) {
-    const size_t here = held.requests.front().group_size - held.requests.size();
-    missing = missing == 0 ? here : std::min(missing, here);
-  }
-  return missing;
+bool Pending::ReleaseHeld(const std::string& group) {
+  const auto found = held_.find(group);
+  if (found == held_.end()) return false;
+  SubmitAlone(std::move(found->second));
+  held_.erase(found);
+  return true;
 }
 
-bool Pending::ReleaseHeld() {
-  std::vector<std::pair<uint64_t, Request>> released;
-  for (auto& [group, held] : held_) {
-    for (size_t i = 0; i < held.requests.size(); ++i) {
-      released.emplace_back(held.numbers[i], std::move(held.requests[i]));
-    }
-  }
-  held_.clear();
-  std::ranges::sort(released, {}, &std::pair<uint64_t, Request>::first);
-  for (auto& [number, request] : released) {
-    LeaveGroup(request);
+void Pending::SubmitAlone(PendingUnit held) {
+  for (size_t i = 0; i < held.requests.size(); ++i) {
     PendingUnit& unit = submitted_.emplace_back();
-    unit.numbers.push_back(number);
-    unit.requests.push_back(std::move(request));
+    LeaveGroup(held.requests[i]);
+    unit.numbers.push_back(held.numbers[i]);
+    unit.requests.push_back(std::move(held.requests[i]));
   }
-  return !released.empty();
 }
 
 // A name occurs in one unit only. Joins are not found by name, because one response answers all of

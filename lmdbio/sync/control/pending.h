@@ -52,17 +52,15 @@ class Pending {
 
   // Whether a request takes part in the present round or the next one.
   bool has_units() const { return !units_.empty() || !submitted_.empty(); }
-  // The fewest submissions that complete a held group; 0: none is held.
-  size_t missing_count() const;
-  // The requests of incomplete groups take part from the next round on, each alone.
+  // The held requests of an incomplete group take part from the next round on, each alone.
   // Returns: whether there were any
-  bool ReleaseHeld();
+  bool ReleaseHeld(const std::string& group);
   // Whether a kJoin takes part.
   bool has_join() const { return join_count_ > 0; }
 
  private:
-  void Complete(PendingUnit unit);
   void AddUnit(PendingUnit unit);
+  void SubmitAlone(PendingUnit held);
   void EraseFrom(std::list<PendingUnit>::iterator unit, const std::string& name);
 
   uint64_t next_number_ = 0;

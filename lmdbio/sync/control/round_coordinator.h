@@ -22,8 +22,7 @@ class RoundCoordinator : public Coordinator {
   void Submit(Request request) override;
   std::vector<Request> TakePending() override;
   bool has_pending() const override;
-  size_t missing_count() const override { return pending_.missing_count(); }
-  bool ReleaseHeld() override { return pending_.ReleaseHeld(); }
+  bool ReleaseHeld(const std::string& group) override { return pending_.ReleaseHeld(group); }
   std::optional<Exchange> BeginRound() override;
   Result<std::optional<Exchange>> Continue(Reply reply) override;
   std::vector<Response> TakeResponses() override;

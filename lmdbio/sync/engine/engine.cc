@@ -175,7 +175,7 @@ void Engine::Accept(const TaskPtr& task) {
     return;
   }
   rounds_.NoteProgress(Clock::now());
-  agreement_.OnSubmit(task->name());
+  if (!rounds_.groups().is_following()) agreement_.OnSubmit(task->name());
   rounds_.groups().Submit(request);
 }
 

@@ -46,8 +46,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // The cores of the helper thread, in the syntax of the loader's placement. "": any core. May
   // differ between ranks.
   std::string placement;
-  // The number of ranks of each host that reduce large values between hosts, each its part. It
-  // needs collective = auto, and as many ranks on each host. At least 1.
+  // The number of ranks of each host that share the reduction of large values between hosts. It
+  // needs collective = auto, and at least this number of ranks on each host. At least 1.
   uint32_t host_roots = 1;
 
   // --- Plans

@@ -52,6 +52,13 @@ Status CheckName(const std::string& name) {
               fmt::format("tensor '{}': names that begin with '{}' are reserved", name, kReserved));
 }
 
+Status CheckGroup(const Request& request) {
+  if (request.group.empty()) return {};
+  return Wrong(request, fmt::format("has the group '{}'; submit all tensors of a group by "
+                                    "SubmitGroup",
+                                    request.group));
+}
+
 Status CheckSubmission(const Submission& submission, int rank, int size) {
   const Request& request = submission.request;
   if (request.name.empty()) return Fail(ErrorCode::kInvalidArgument, "a submission has no name");
@@ -294,6 +301,7 @@ int Synchronizer::size() const { return impl_->size; }
 
 Result<Handle> Synchronizer::Submit(Submission submission) {
   LMDBIO_TRY_VOID(CheckName(submission.request.name));
+  LMDBIO_TRY_VOID(CheckGroup(submission.request));
   const bool is_join = submission.request.operation == Operation::kJoin;
   if (is_join) submission.request.name = kJoin;
   return impl_->Add(std::move(submission));

@@ -16,6 +16,8 @@ Grouping::Grouping(const Plan& plan) {
       const bool may_join = tensor.operation == Operation::kAllReduce && tensor.group.empty();
       if (may_join) members.push_back(&tensor);
     }
+    const size_t size = members.size() == bucket.tensors.size() ? members.size() : 1;
+    size_min_ = size_min_ == 0 ? size : std::min(size_min_, size);
     if (members.size() < 2) continue;
     const Membership membership{fmt::format("{}{}.{}", kLearnedGroup, plan.epoch(), number++),
                                 static_cast<uint32_t>(members.size())};

@@ -1,8 +1,7 @@
 // lmdbio/sync/graph/grouping.h - the buckets of a plan as tensor groups of a coordinator.
 //
 // A coordinator that exchanges messages follows no plan. It can still answer the tensors of a
-// bucket together: they become one group, which costs one request and one entry of the response
-// cache.
+// bucket together: they become one group, which is one entry of the response cache.
 //
 // Source: Romero et al. 3.2; docs/coordinators.md "Learned groups".
 #ifndef LMDBIO_SYNC_GRAPH_GROUPING_H_
@@ -34,6 +33,9 @@ class Grouping {
 
   // Tensors that are in a group.
   size_t tensor_count() const { return groups_.size(); }
+  // The fewest submissions that the coordinator can answer: the size of the smallest group, or 1 if
+  // a tensor of the plan is in no group.
+  size_t size_min() const { return size_min_; }
 
  private:
   struct Membership {
@@ -41,6 +43,7 @@ class Grouping {
     uint32_t size = 0;
   };
   std::unordered_map<std::string, Membership> groups_;  // by the name of the tensor
+  size_t size_min_ = 0;
 };
 
 }  // namespace lmdbio::sync

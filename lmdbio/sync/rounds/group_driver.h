@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lmdbio/sync/control/coordinator.h"
@@ -34,7 +36,8 @@ struct GroupPatience {
 class GroupDriver {
  public:
   using Clock = std::chrono::steady_clock;
-  // A rank releases a group after this many times the patience if no thread waits for a tensor.
+  // A rank releases a group after this many times the patience if no thread waits for a tensor, or
+  // if the rank itself waits for another one: it may hold a part of the next group.
   static constexpr int kUnwaitedPatience = 10;
 
   // coordinator  must outlive this
@@ -55,8 +58,8 @@ class GroupDriver {
   // Returns:    whether the groups have ended
   bool TakeDone(const std::vector<Response>& responses);
 
-  // Releases the incomplete groups if the program has made no progress for longer than the
-  // patience.
+  // Releases the incomplete groups of which no tensor has come for longer than the patience. Time
+  // in which the thread was not running, because the job was stopped, does not count.
   void Look(Clock::time_point now);
 
   // The submissions after which the coordinator may need a round.
@@ -65,10 +68,17 @@ class GroupDriver {
  private:
   void SubmitAgain();
 
+  // A group of which some tensors were submitted.
+  struct IncompleteGroup {
+    size_t missing_count = 0;
+    Clock::time_point since;  // the last of them came
+  };
+
   Coordinator& coordinator_;
   GroupPatience patience_;
-  Clock::time_point last_progress_;
   std::optional<Grouping> grouping_;  // none: each request alone
+  std::unordered_map<std::string, IncompleteGroup> incomplete_;
+  Clock::time_point last_look_;
 };
 
 }  // namespace lmdbio::sync

@@ -50,7 +50,7 @@ IdleWait RoundDriver::idle_wait() const {
   const bool waits_for_peers = coordinator_.has_pending();
   return {.limit = waits_for_peers && !transport_.hears_peers() ? kRetryPause : kIdleTick,
           .wake_on = waits_for_peers ? WakeOn::kOrPeerCame : WakeOn::kWakeOrRing,
-          // Fewer submissions complete no group, so they lead to no round.
+          // Fewer submissions of the plan complete no group, so they lead to no round.
           .submission_count = groups_.missing_count()};
 }
 

@@ -89,7 +89,7 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
   // A host may have had no room for registered memory. The smallest size of all ranks holds for
   // all. The roots alone know the ample size; the others contribute 0 to the maximum.
   LMDBIO_TRY(const auto registered_bytes, AllOf(group, on_host->registered().size()));
-  const uint64_t known_bytes = is_root ? between->ample_bytes() : 0;
+  const uint64_t known_bytes = is_root ? options.host_roots * between->ample_bytes() : 0;
   LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
   return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
                            {.host_roots = root_count,

@@ -29,7 +29,8 @@ class SharedTransport final : public Transport {
   // Collective over `group`, which is not needed afterwards.
   // health      must outlive this
   // tree_arity  as Ranks; links between roots form this tree, or one of arity 4 if it is 0
-  // Errors: kResourceExhausted  no shared memory on this host
+  // Errors: kResourceExhausted  no shared memory on this host, or no descriptors for the links of a
+  //                             root: as many as the arity, and one
   //         kPeerFailed         another rank had an error
   //         kIo                 the roots of two hosts cannot connect
   //         kInternal           MPI failed, in its words

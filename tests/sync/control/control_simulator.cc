@@ -483,9 +483,10 @@ class SimulatedRun {
     }
     if (player.is_in_round) return;
     if (releases_ && random_.Below(8) == 0) {
-      const size_t missing = player.coordinator->missing_count();
-      if (player.coordinator->ReleaseHeld() != (missing > 0)) Fail("nothing was missing");
-      if (player.coordinator->missing_count() > 0) Fail("a group is still held");
+      for (const TensorGroup& group : job_.groups) {
+        static_cast<void>(player.coordinator->ReleaseHeld(group.name));
+        if (player.coordinator->ReleaseHeld(group.name)) Fail("a group is still held");
+      }
     }
     if (takes_back_ && !is_ending_ && random_.Below(8) == 0) TakeBack();
     const bool is_rung = is_ending_ && transport_.is_anybody_waiting();

@@ -159,6 +159,42 @@ TEST_CASE("A rank that is only late does not end the groups", "[sync][groups]") 
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("A late rank does not end groups of programs that wait in an iteration",
+          "[sync][groups]") {
+  SyncJob job;
+  SetUp(job, GENERATE("cache", "horovod", "hierarchical"), 6);
+  job.options.plan_patience = 50ms;
+  job.options.pacing = "cycle";
+  job.Run([&](Synchronizer& synchronizer) {
+    for (int number = 0; number < 9; ++number) {
+      Iteration iteration(job, synchronizer, number);
+      if (number >= 6 && synchronizer.rank() == number % 3) std::this_thread::sleep_for(200ms);
+      for (int tensor = 0; tensor < kTensors; ++tensor) {
+        if (tensor == 7) iteration.Wait();
+        iteration.Submit(tensor);
+      }
+      iteration.Wait();
+    }
+    ExpectGroups(job, synchronizer, 1, 0);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+TEST_CASE("A group cannot be given to Submit", "[sync][groups][errors]") {
+  SyncJob job;
+  SetUp(job, "cache", 0);
+  job.Run([&](Synchronizer& synchronizer) {
+    float value = 1;
+    Submission one = AllReduceOf("a", &value, &value, 1);
+    one.request.group = "lmdbio.group.1.0";
+    one.request.group_size = 2;
+    const auto refused = synchronizer.Submit(std::move(one));
+    job.wrong.Expect(!refused && refused.error().message().find("SubmitGroup") != std::string::npos,
+                     synchronizer.rank(), "the group");
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A tensor outside the groups, or of another operation, is reduced", "[sync][groups]") {
   SyncJob job;
   SetUp(job, GENERATE("cache", "horovod", "hierarchical"), 2);
