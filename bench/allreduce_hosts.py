@@ -5,52 +5,21 @@ allreduce_bench measures all sizes, by lmdbio's trial, by each fixed depth and b
 beside MPI and Gloo.
 """
 
-import contextlib
 import json
 import os
-import pathlib
-import shutil
 import statistics
 import sys
-import tempfile
 
-from mpi_jobs import Failure, run
+from emulated_hosts import cluster, hosts_up
+from mpi_jobs import Failure
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-CLUSTER = ROOT / "scripts" / "cluster"
 DEPTHS = ("depth 1", "depth 2", "depth 4", "depth 8")
 ALGORITHMS = ("doubling", "ring", "halving", "direct")
 RIVALS = ("mpi", "gloo")
 # The aims of the trial and of the library.
 DEPTH_RATIO_MAX = 1.05
 CELLS_AHEAD_MIN = 0.9
-CLUSTER_SECONDS_MAX = 120
 CELL_SECONDS_MAX = 3600
-
-
-def cluster(name, command, *words, seconds_max=CLUSTER_SECONDS_MAX):
-    code, output = run([CLUSTER, "--name", name, command, *words], dict(os.environ), seconds_max)
-    if code != 0:
-        said = output.strip().splitlines() or [f"exit code {code}"]
-        raise Failure(f"scripts/cluster {command}: {said[-1].removeprefix('scripts/cluster: ')}")
-    return output
-
-
-@contextlib.contextmanager
-def hosts_up(count, bandwidth):
-    """Hosts with a network of this rate. Yields the name of their cluster."""
-    name = f"allreduce-{os.getpid()}"
-    with tempfile.TemporaryDirectory(prefix="lmdbio-allreduce-") as folder:
-        # The hosts mount a database that no job reads.
-        (pathlib.Path(folder) / "data.mdb").write_bytes(bytes(1 << 20))
-        limit = () if bandwidth == "none" else ("--bandwidth", bandwidth)
-        try:
-            cluster(name, "up", count, folder, pathlib.Path(folder + ".mount"), *limit)
-            yield name
-        finally:
-            with contextlib.suppress(Failure):
-                cluster(name, "down", "--force")
-            shutil.rmtree(folder + ".mount", ignore_errors=True)
 
 
 def run_cell(options, rest, name, hosts, bandwidth, wait):
@@ -69,13 +38,13 @@ def run_cell(options, rest, name, hosts, bandwidth, wait):
 
 def run_cells(options, rest):
     """All cells. Each rate has a cluster of its own, with as many hosts as the largest job."""
-    cells = []
+    name, cells = f"allreduce-{os.getpid()}", []
     for bandwidth in options.bandwidths:
-        with hosts_up(max(options.hosts), bandwidth) as name:
+        with hosts_up(name, max(options.hosts), None if bandwidth == "none" else bandwidth):
             for hosts in options.hosts:
                 suits = "spin" if hosts <= os.cpu_count() else "yield"
-                wait = options.waits.split(",") if options.waits else [suits]
-                cells += [run_cell(options, rest, name, hosts, bandwidth, one) for one in wait]
+                cells += [run_cell(options, rest, name, hosts, bandwidth, wait)
+                          for wait in options.waits or [suits]]
     return cells
 
 
@@ -131,7 +100,8 @@ def transfer_gbit_s(cell):
 
 
 def cell_name(cell):
-    rate = "no limit" if cell["bandwidth"] == "none" else f"{cell['bandwidth']}bit/s"
+    bandwidth = cell["bandwidth"]
+    rate = "no limit" if bandwidth == "none" else f"{bandwidth.removesuffix('bit')}bit/s"
     return f"{cell['hosts']} hosts, {rate}, MPI {cell['mpi_wait_asked']}"
 
 
@@ -162,8 +132,9 @@ def verdict_of(name, ratios, limit, share_min):
     good = sum(ratio <= limit for ratio, _ in ratios)
     worst, place = max(ratios)
     holds = "holds" if good >= share_min * len(ratios) else "does not hold"
-    return (f"{name}: {good} of {len(ratios)} cells, {holds}; median "
-            f"{statistics.median(ratio for ratio, _ in ratios):.2f}, worst {worst:.2f} ({place})")
+    return (f"{name}: {good} of {len(ratios)} cells ({100 * share_min:.0f} % expected), {holds}; "
+            f"median {statistics.median(ratio for ratio, _ in ratios):.2f}, worst {worst:.2f} "
+            f"({place})")
 
 
 def verdict(cells):

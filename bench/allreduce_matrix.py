@@ -19,10 +19,10 @@ import sys
 
 import allreduce_hosts
 from allreduce_hosts import median, size_text, time_text
-from mpi_jobs import Failure, heed_signals, mpi_environment, run
+from figures import number_list, wait_list, word_list
+from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SLOTS = 16
 SMALL_BYTES_MAX = 1 << 20
 CELL_SECONDS_MAX = 3600
 
@@ -31,11 +31,9 @@ def run_cell(options, rest, ranks, wait):
     saved = options.out / f"cell-{ranks}-{wait}.json"
     saved.unlink(missing_ok=True)
     print(f"# {ranks} ranks, MPI: {wait}", file=sys.stderr, flush=True)
-    yields = "1" if wait == "yield" else "0"
     code, output = run(
-        [options.mpirun, "--host", f"localhost:{SLOTS}", "--mca", "mpi_yield_when_idle", yields,
-         "-n", ranks, options.build / "bin" / "allreduce_bench", "--json", saved, *rest],
-        mpi_environment(), CELL_SECONDS_MAX)
+        [*mpirun_words(options.mpirun, ranks, wait), options.build / "bin" / "allreduce_bench",
+         "--json", saved, *rest], mpi_environment(), CELL_SECONDS_MAX)
     if not saved.exists():
         raise Failure(f"{ranks} ranks, {wait}: allreduce_bench ended with {code}:\n{output}")
     return dict(json.loads(saved.read_text(encoding="utf-8")), mpi_wait=wait)
@@ -86,24 +84,18 @@ def verdict(cells):
     return lines
 
 
-def numbers(text):
-    return [int(word) for word in text.split(",")]
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", default="2,3,4,5,6,7,8", type=numbers)
-    parser.add_argument("--hosts", type=numbers, help="emulated hosts of one rank each")
-    parser.add_argument("--bandwidths", default="1G,10G", type=lambda text: text.split(","),
+    parser.add_argument("--ranks", default="2,3,4,5,6,7,8", type=number_list(1))
+    parser.add_argument("--hosts", type=number_list(2), help="emulated hosts of one rank each")
+    parser.add_argument("--bandwidths", default="1G,10G", type=word_list,
                         help="bit/s of the network of each host, or none (default: %(default)s)")
-    parser.add_argument("--waits", default="", help="spin, yield or both (default: best for MPI)")
+    parser.add_argument("--waits", default="", type=wait_list,
+                        help="spin, yield or both (default: best for MPI)")
     parser.add_argument("--build", default=ROOT / "build" / "release", type=pathlib.Path)
     parser.add_argument("--out", default=ROOT / "build" / "allreduce_matrix", type=pathlib.Path)
     parser.add_argument("--mpirun", default="mpirun")
-    options, rest = parser.parse_known_args()
-    if options.hosts and min(options.hosts) < 2:
-        parser.error("--hosts takes numbers of 2 or more")
-    return options, rest
+    return parser.parse_known_args()
 
 
 def measure_ranks(options, rest):
@@ -111,7 +103,7 @@ def measure_ranks(options, rest):
     cells = []
     for ranks in options.ranks:
         suits = "spin" if ranks <= os.cpu_count() else "yield"
-        for wait in options.waits.split(",") if options.waits else [suits]:
+        for wait in options.waits or [suits]:
             cells.append(run_cell(options, rest, ranks, wait))
     single_copy = mpi_environment()["OMPI_MCA_btl_vader_single_copy_mechanism"]
     return cells, [*table(cells), "", f"MPI's single copy between processes: {single_copy}",

@@ -63,16 +63,17 @@ class TableTest(unittest.TestCase):
 
     def test_the_verdict_counts_cells(self):
         self.assertEqual(allreduce_hosts.verdict([made_up_cell(self.GOOD, self.BAD)]), [
-            "time at most 1.05 of the best fixed depth: 1 of 2 cells, does not hold; median 1.12, "
-            "worst 1.20 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
-            "faster than MPI and Gloo: 1 of 2 cells, does not hold; median 1.10, worst 1.50 "
-            "(4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
-            "time at most 1.05 of the best algorithm by itself: 1 of 2 cells, does not hold; "
-            "median 1.05, worst 1.09 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)"])
+            "time at most 1.05 of the best fixed depth: 1 of 2 cells (100 % expected), does not "
+            "hold; median 1.12, worst 1.20 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
+            "faster than MPI and Gloo: 1 of 2 cells (90 % expected), does not hold; median 1.10, "
+            "worst 1.50 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
+            "time at most 1.05 of the best algorithm by itself: 1 of 2 cells (90 % expected), does "
+            "not hold; median 1.05, worst 1.09 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)"])
 
     def test_nine_of_ten_cells_are_enough_against_rivals(self):
         rows = [self.GOOD] * 9 + [self.BAD]
-        self.assertIn("9 of 10 cells, holds", allreduce_hosts.verdict([made_up_cell(*rows)])[1])
+        self.assertIn("9 of 10 cells (90 % expected), holds",
+                      allreduce_hosts.verdict([made_up_cell(*rows)])[1])
         rows = [self.GOOD] * 8 + [self.BAD]
         self.assertIn("does not hold", allreduce_hosts.verdict([made_up_cell(*rows)])[1])
 
@@ -144,7 +145,12 @@ class MatrixTest(unittest.TestCase):
                                       r"no rate from 1M to 1000G[^\n]*\n\Z")
 
     def test_bad_input_is_named(self):
-        self.assertIn("--hosts takes numbers of 2 or more", self.run_matrix("--hosts", "1").stderr)
+        for words, said in ((("--hosts", "1"), "'1' is invalid; expected numbers from 2 on"),
+                            (("--ranks", "0"), "'0' is invalid; expected numbers from 1 on"),
+                            (("--waits", "sleep"), "'sleep' is unknown; expected spin or yield")):
+            done = self.run_matrix(*words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
         for words, said in (
                 (("--over", "sideways"), "--over is 'sideways'; it takes memory or wire"),
                 (("--wait", "long"), "--wait takes spin or sleep")):

@@ -22,6 +22,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from ddp_gloo import NETWORKS, Work  # noqa: E402
+from figures import interval, number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,12 +30,12 @@ RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "replay_rank.py"
 HOROVOD_PYTHON = ROOT / "build" / "horovod" / "bin" / "python"
 SKIPPED = 77
 # (Horovod, its replays, responses in the cache of all). The first replay has Horovod's design. The
-# second differs from the first in one thing: its thread waits for data in calls that do not block.
+# second differs from the first in three things: the data go by `collective = mpi`, which does not
+# block; its trial may choose algorithms over MPI's messages; tensors are submitted through lmdbio's
+# Python package.
 GROUPS = (("horovod", ("lmdbio:horovod:mpi-blocking", "lmdbio:horovod"), 0),
           ("horovod+cache", ("lmdbio:cache:mpi-blocking", "lmdbio:cache"), 1024))
 VARIANTS = tuple((name, cache) for real, replays, cache in GROUPS for name in (real, *replays))
-RESAMPLES = 2000
-RUNS_MIN = 6  # a median of fewer runs has no interval of 95 %
 WITHIN = 0.15  # a replay may stand for Horovod if no time differs by more
 
 
@@ -108,34 +109,41 @@ def neighbour_cores(one):
     return max(phase["neighbour_cores"] for phase in one["phases"].values())
 
 
+def is_clean(options, one):
+    return neighbour_cores(one) <= options.neighbour_limit
+
+
 def chosen_runs(options, cell, variant):
     """Returns the runs of a variant without a neighbour, or all if each had one."""
     runs = [one for one in cell["runs"] if one["variant"] == variant]
-    clean = [one for one in runs if neighbour_cores(one) <= options.neighbour_limit]
-    return clean or runs
+    return [one for one in runs if is_clean(options, one)] or runs
+
+
+def chosen_pairs(options, cell, variant, peer):
+    """Returns the runs of a variant with the peer's of the same repetition. Both are without a
+    neighbour; all pairs if there are none."""
+    runs_of = {name: {one["repetition"]: one for one in cell["runs"] if one["variant"] == name}
+               for name in (variant, peer)}
+    pairs = [(one, runs_of[peer][repetition]) for repetition, one in runs_of[variant].items()]
+    clean = [pair for pair in pairs if all(is_clean(options, one) for one in pair)]
+    return clean or pairs
 
 
 def medians(runs, phase, name="iteration_ms"):
     return [statistics.median(one["phases"][phase][name]) for one in runs]
 
 
-def ratio_of(runs, peers, phase):
-    """Returns (how much longer than the peer's, the interval of 95 % of resampled runs); the
-    interval is None with few runs."""
-    own, others = medians(runs, phase), medians(peers, phase)
-    ratio = statistics.median(own) / statistics.median(others)
-    if min(len(own), len(others)) < RUNS_MIN:
-        return ratio, None
-    chance = random.Random(1)
-    drawn = sorted(statistics.median(chance.choices(own, k=len(own)))
-                   / statistics.median(chance.choices(others, k=len(others)))
-                   for _ in range(RESAMPLES))
-    return ratio, (drawn[int(0.025 * RESAMPLES)], drawn[int(0.975 * RESAMPLES)])
+def ratio_of(pairs, phase):
+    """Returns (how many times as long as the peer's run, the interval of 95 % or None): the median
+    of all pairs."""
+    own, others = (medians(runs, phase) for runs in zip(*pairs))
+    ratios = [one / other for one, other in zip(own, others)]
+    return statistics.median(ratios), interval(statistics.median, ratios)
 
 
-def ratio_text(runs, peers, phase):
-    ratio, interval = ratio_of(runs, peers, phase)
-    return f"{ratio:.2f}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+def ratio_text(pairs, phase):
+    ratio, bounds = ratio_of(pairs, phase)
+    return f"{ratio:.2f}" + (f" ({bounds[0]:.2f} to {bounds[1]:.2f})" if bounds else "")
 
 
 def variant_row(options, cell, variant, peer):
@@ -149,12 +157,12 @@ def variant_row(options, cell, variant, peer):
         shares = [one["phases"][phase]["other_threads"] for one in runs]
         return f"{100 * statistics.median(shares):.0f}"
 
-    clean_count = sum(neighbour_cores(one) <= options.neighbour_limit for one in runs)
+    clean_count = sum(is_clean(options, one) for one in runs)
     row = [f"`{variant}`", ms_text("none"), ms_text("idle"), ms_text("train"),
            ms_text("train", "submit_ms"), ms_text("train", "wait_ms"), share_text("idle"),
            share_text("train"), f"{clean_count}/{options.repetitions}"]
     for phase in ("idle", "train"):
-        row.append(ratio_text(runs, chosen_runs(options, cell, peer), phase) if peer else "-")
+        row.append(ratio_text(chosen_pairs(options, cell, variant, peer), phase) if peer else "-")
     return "| " + " | ".join(row) + " |"
 
 
@@ -169,9 +177,10 @@ def cell_lines(options, cell):
     for real, replays, _ in GROUPS:
         lines += [variant_row(options, cell, real, None),
                   *(variant_row(options, cell, replay, real) for replay in replays)]
-        peers = chosen_runs(options, cell, real)
-        far += [f"{replay} {phase}" for replay in replays for phase in ("idle", "train")
-                if abs(ratio_of(chosen_runs(options, cell, replay), peers, phase)[0] - 1) > WITHIN]
+        for replay in replays:
+            pairs = chosen_pairs(options, cell, replay, real)
+            far += [f"{replay} {phase}" for phase in ("idle", "train")
+                    if abs(ratio_of(pairs, phase)[0] - 1) > WITHIN]
     return lines + ["", f"Ratios that differ from 1 by more than {100 * WITHIN:.0f} %: "
                     f"{', '.join(far) or 'none'}.", ""]
 
@@ -194,17 +203,6 @@ def compare(options):
     return cells, lines + [described[name] for name, _ in VARIANTS] + [""]
 
 
-def text_list(text):
-    return [word for word in text.split(",") if word]
-
-
-def rank_counts(text):
-    counts = [int(word) for word in text_list(text)]
-    if not counts or min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is invalid; expected numbers from 1 on")
-    return counts
-
-
 def parse_options(words=None):
     """words  the command line; None: that of this program"""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -212,10 +210,10 @@ def parse_options(words=None):
     parser.add_argument("--python", type=pathlib.Path, default=HOROVOD_PYTHON,
                         help="the Python that has Horovod; it runs all variants")
     parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--networks", type=text_list, default="resnet50",
+    parser.add_argument("--networks", type=word_list, default="resnet50",
                         help="names of networks, separated by commas")
-    parser.add_argument("--ranks", type=rank_counts, default="2,4")
-    parser.add_argument("--waits", type=text_list, default="spin,yield")
+    parser.add_argument("--ranks", type=number_list(1), default="2,4")
+    parser.add_argument("--waits", type=wait_list, default="spin,yield")
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--compute-ms", type=float, default=50)
     parser.add_argument("--repetitions", type=int, default=6)
@@ -234,9 +232,6 @@ def parse_options(words=None):
     for network in options.networks:
         if not (NETWORKS / f"{network}.json").exists():
             parser.error(f"--networks: '{network}' is unknown; {NETWORKS} has the networks")
-    for wait in options.waits:
-        if wait not in ("spin", "yield"):
-            parser.error(f"--waits: '{wait}' is unknown; expected spin or yield")
     for name in ("repetitions", "iterations", "warmup"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)} is out of range; expected 1 or more")

@@ -71,12 +71,30 @@ class WithoutHorovodTest(unittest.TestCase):
     def test_few_runs_have_no_interval(self):
         self.assertIn("| 5/7 | 0.86 | 1.14 |", lines_of(made_up_cell((100, 114), (10, 8.6), 5)))
 
-    def test_the_interval_is_that_of_the_runs(self):
+    def test_a_ratio_pairs_the_runs_of_a_repetition(self):
+        # The machine is up to 3 times as slow from one repetition to the next.
+        cell = made_up_cell((100, 120), (10, 10))
+        for one in cell["runs"]:
+            for phase in one["phases"].values():
+                phase["iteration_ms"] = [ms * (1 + one["repetition"] % 3)
+                                         for ms in phase["iteration_ms"]]
+        self.assertIn("| 6/7 | 1.00 (1.00 to 1.00) | 1.20 (1.20 to 1.20) |", lines_of(cell))
+
+    def test_the_interval_is_that_of_the_ratios(self):
         runs = [dict(phases=dict(train=dict(iteration_ms=[ms])))
-                for ms in (8, 9, 10, 10, 11, 12)]
-        ratio, (least, most) = compare_horovod.ratio_of(runs, runs, "train")
+                for ms in (10, 8, 9, 10, 10, 11, 12)]
+        pairs = [(one, runs[0]) for one in runs[1:]]
+        ratio, (least, most) = compare_horovod.ratio_of(pairs, "train")
         self.assertEqual(ratio, 1)
-        self.assertTrue(8 / 12 <= least < 1 < most <= 12 / 8)
+        self.assertTrue(0.8 <= least < 1 < most <= 1.2)
+
+    def test_a_repetition_with_one_disturbed_run_has_no_ratio(self):
+        cell = made_up_cell((100, 120), (10, 10), 2)
+        for one in cell["runs"]:
+            if one["repetition"] == 1 and one["variant"] == "horovod":
+                one["phases"]["train"] |= dict(iteration_ms=[300], neighbour_cores=0.9)
+        self.assertIn("| `lmdbio:horovod` | 5.00 | 10.00 | 120.00 | 1.00 | 2.00 | 10 | 10 | 2/7 | "
+                      "1.00 | 1.20 |", lines_of(cell))
 
     def test_all_runs_count_if_each_had_a_neighbour(self):
         cell = made_up_cell((100, 100), (10, 10), 1)

@@ -42,6 +42,10 @@ class GroupsTest(unittest.TestCase):
             self.assertGreater(found["transfer"], 0)
         self.assertIn("\n| own buckets | ", done.stdout)
         self.assertIn("\n| 1 | ", done.stdout)
+        self.assertIn("| groups | cache: ms | / 1 | topo: ms | / 1 |", done.stdout)
+        self.assertRegex(done.stdout.splitlines()[0],
+                         r"[0-9]+ cores, .*Open MPI.*, commit [0-9a-f]+.*\. Other processes "
+                         r"disturbed 0 of 7 runs\.$")
 
     def test_what_cannot_be_measured_is_refused(self):
         for words, wrong in ((("--bandwidth", "1G"), "no effect on one host"),

@@ -199,7 +199,7 @@ def table(head, rows):
 
 def cell_lines(cell):
     head = ["row", "ms", "compared with", "gain %", "helper, % of a core",
-            "its run delay: ms, us a start", "it is late by us: p50, p99",
+            "run delay of the helper: ms, us a start", "late sleeps of the helper, us: p50, p99",
             "switches: computing, input, helper", "window %", "control messages"]
     rows = []
     for label in ("none", *(row.label for row in cell.rows())):
@@ -262,7 +262,8 @@ def group_lines(group, cells):
         lines += [f"{reason}.", ""]
     found = correlation_of(cells)
     if found:
-        lines += [f"Rank correlation (Spearman) of the window and the gain of TOPO: "
+        lines += [f"Rank correlation (Spearman) of the window and the gain of TOPO over "
+                  f"`{BASELINE}` (three changes: own transport, event, plan): "
                   f"{found['rank_correlation']:.2f} over {found['networks']} networks; "
                   f"{100 * found['share_of_random_orders']:.0f} % of random orders are as far "
                   "from 0.", ""]
@@ -272,9 +273,9 @@ def group_lines(group, cells):
 def switches(cell, label):
     """Returns the involuntary switches of an iteration of the threads that compute or prepare
     input, of the rank with the most; None without runs."""
-    counts = [cell.figure(label, FIGURES[name]) for name in ("computing_switches",
-                                                             "input_switches")]
-    return None if None in counts else sum(counts)
+    return cell.figure(label, lambda run: max(
+        rank["computing_switches"] + rank["input_switches"] for rank in run["ranks"])
+        / len(run["iteration_ms"]))
 
 
 def times_text(one, other):
@@ -296,7 +297,8 @@ def switch_lines(cells):
                      "-" if topo is None else f"{topo:.1f}", times_text(with_input, topo)])
     if not rows:
         return []
-    return ["## Involuntary switches of computing and input threads in an iteration", "",
+    return ["## Involuntary switches of computing and input threads in an iteration: medians of "
+            "the runs, not paired", "",
             *table(["network", "ranks", "MPI waits", "input threads", f"`{BASELINE}` without input",
                     "with input", "with / without", "TOPO with input", f"`{BASELINE}` / TOPO"],
                    rows)]

@@ -120,7 +120,8 @@ class ReportTest(unittest.TestCase):
         for place, network in enumerate(("alexnet", "googlenet", "resnet50", "vgg16")):
             jobs |= made_up_jobs(network, 10 * place, 0.1 * place, 2)
         text = "\n".join(report(cells_of(jobs)))
-        self.assertIn("gain of TOPO: 1.00 over 4 networks", text)
+        self.assertIn("gain of TOPO over `cycle 1 ms` (three changes: own transport, event, plan): "
+                      "1.00 over 4 networks", text)
         self.assertIn("| window, % of an iteration of the baseline | 0 | 10 | 20 | 30 |", text)
         self.assertIn("| TOPO | +0 (-) | +10 (-) | +20 (-) | +30 (-) |", text)
         self.assertIn("| SCP | absent | absent | absent | absent |", text)
@@ -137,8 +138,18 @@ class ReportTest(unittest.TestCase):
                 for rank in run["ranks"]:
                     rank |= dict(computing_switches=2, input_switches=0)
             jobs[job] = told
-        self.assertIn("| alexnet | 2 | yield | 1 | 0.5 | 4.0 | 8.0 | 3.0 | 1.3 |",
+        self.assertIn("| alexnet | 2 | yield | 1 | 0.5 | 3.0 | 6.0 | 2.0 | 1.5 |",
                       "\n".join(report(cells_of(jobs))))
+
+    def test_switches_are_those_of_one_rank_and_run(self):
+        jobs = made_up_jobs("alexnet", 10, 0.3, 2)
+        first, second = (told["networks"][0]["runs"][1]["ranks"] for told in jobs.values())
+        first[0] |= dict(computing_switches=8, input_switches=0)
+        first[1] |= dict(computing_switches=0, input_switches=12)
+        second[0] |= dict(computing_switches=20, input_switches=8)
+        (cell,) = cells_of(jobs)
+        # In 4 iterations: 12 of the second rank, then 28 of the first one.
+        self.assertEqual(ladder_report.switches(cell, BASELINE), 5)
 
     def test_each_variant_has_one_label(self):
         for row in ROWS:
@@ -194,6 +205,27 @@ class LadderTest(unittest.TestCase):
         self.assertIn("alexnet-2-yield-1-1.json was measured with --variants none,lmdbio",
                       result.stderr)
         self.assertEqual(result.returncode, 1)
+        # Neither do they fit if the present call does not ask for the jobs that were measured.
+        result = self.run_ladder("--networks", "alexnet", *part, "1", "--first-repetition", "3",
+                                 "--seed-of-nothing", "1")
+        self.assertIn("alexnet-2-yield-1-1.json was measured with", result.stderr)
+        self.assertEqual(result.returncode, 1)
+        self.check_speeds(first, part)
+
+    def check_speeds(self, first, part):
+        """Runs of two speeds are in no table."""
+        told = json.loads(first.read_text(encoding="utf-8"))
+        speed = told["networks"][0]["settings"]["work_units_per_s"]
+        result = self.run_ladder("--units-per-second", repr(2 * speed), *part, "1")
+        self.assertIn(f"has runs with --units-per-second {speed!r}, and not {2 * speed!r}",
+                      result.stderr)
+        told["networks"][0]["settings"]["work_units_per_s"] = 2 * speed
+        first.write_text(json.dumps(told), encoding="utf-8")
+        for words in (("--report",), ("--networks", "vgg16", *part, "1")):
+            result = self.run_ladder(*words)
+            self.assertIn("has runs of 2 speeds of the work loop; move those of one speed to "
+                          "another --out", result.stderr)
+            self.assertEqual(result.returncode, 1)
 
     def check_runs(self):
         runs = [self.runs_of(f"{network}-2-yield-1-{repetition}")

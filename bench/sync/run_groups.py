@@ -5,13 +5,15 @@
                              [--coordinators cache,horovod,topo] [--out build/groups] ...
 
 The first table has the iteration of each coordinator for each number of groups, and its ratio to
-one group. "own buckets" is num_groups 0. `cache` is the paper's row with the response cache, and
-`horovod` the one without. The second table has the time that a tensor spends in each phase, as
-Figure 9 has it. With more than one host the ranks run on emulated hosts (scripts/cluster, needs
-root). Options that are not known here go to sync_bench.
+that of the first number. "own buckets" is num_groups 0. `cache` is the paper's row with the
+response cache, and `horovod` the one without. All rows wait by `event`, and not in cycles as the
+paper's do. The second table has the time that a tensor spends in each phase, as Figure 9 has it.
+With more than one host the ranks run on emulated hosts (scripts/cluster, needs root). Options that
+are not known here go to sync_bench.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -21,12 +23,19 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from emulated_hosts import CLUSTER, hosts_up  # noqa: E402
 from figures import interval, number_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CLUSTER = ROOT / "scripts" / "cluster"
 PHASES = ("negotiate", "pack", "transfer", "unpack")
+
+
+def hosts_of(options):
+    """The emulated hosts of the ranks; nothing for ranks of this host."""
+    if options.hosts == 1:
+        return contextlib.nullcontext()
+    return hosts_up(options.name, options.hosts, options.bandwidth)
 
 
 def variant_of(options, coordinator, groups, additions=""):
@@ -34,53 +43,30 @@ def variant_of(options, coordinator, groups, additions=""):
     return f"lmdbio:{coordinator}{grouped}{additions}:event:{options.collective}:own"
 
 
-class Ranks:
-    """Starts programs on all ranks: on this host, or on emulated ones while the object is used."""
-
-    def __init__(self, options):
-        self._options = options
-
-    def __enter__(self):
-        if self._options.hosts > 1:
-            source = self._options.out / "empty"
-            source.write_bytes(b"")
-            self._cluster("up", self._options.hosts, source, self._options.out / "mount",
-                          *(("--bandwidth", self._options.bandwidth)
-                            if self._options.bandwidth else ()))
-        return self
-
-    def __exit__(self, *_):
-        if self._options.hosts > 1:
-            self._cluster("down")
-
-    def _cluster(self, *words):
-        code, output = run([CLUSTER, "--name", self._options.name, *words], dict(os.environ), 120)
-        if code != 0:
-            raise Failure(f"scripts/cluster {words[0]} ended with {code}: {output.strip()}")
-
-    def run(self, words, folder):
-        """Runs a command with `folder` for its temporary files."""
-        options = self._options
-        if options.hosts > 1:
-            words = [CLUSTER, "--name", options.name, "run", "-n", options.hosts * options.per_host,
-                     "--per-host", options.per_host, "--wait", options.wait,
-                     "-x", f"TMPDIR={folder}", *words]
-            environment = dict(os.environ)
-        else:
-            words = [*mpirun_words(options.mpirun, options.per_host, options.wait), *words]
-            environment = mpi_environment() | {"TMPDIR": str(folder)}
-        code, output = run(words, environment, options.run_seconds_max)
-        if code != 0:
-            raise Failure(f"{words[0]} ended with {code}:\n{output}")
+def run_ranks(options, words, folder):
+    """Runs a command on all ranks: on this host, or on emulated ones that are up. `folder` is for
+    its temporary files."""
+    if options.hosts > 1:
+        words = [CLUSTER, "--name", options.name, "run", "-n", options.hosts * options.per_host,
+                 "--per-host", options.per_host, "--wait", options.wait,
+                 "-x", f"TMPDIR={folder}", *words]
+        environment = dict(os.environ)
+    else:
+        words = [*mpirun_words(options.mpirun, options.per_host, options.wait), *words]
+        environment = mpi_environment() | {"TMPDIR": str(folder)}
+    code, output = run(words, environment, options.run_seconds_max)
+    if code != 0:
+        raise Failure(f"{words[0]} ended with {code}:\n{output}")
 
 
-def measure(options, rest, ranks, variants, repetitions, folder):
+def measure(options, rest, variants, repetitions, folder):
     """Returns what sync_bench saves about the variants."""
     saved = folder / "saved.json"
-    ranks.run([options.build / "bin" / "sync_bench", "--network", options.network,
-               "--scale", options.scale, "--variants", ",".join(variants), "--kinds", "train",
-               "--repetitions", repetitions, "--iterations", options.iterations,
-               "--warmup", options.warmup, "--save", saved, *rest], folder)
+    run_ranks(options, [
+        options.build / "bin" / "sync_bench", "--network", options.network,
+        "--scale", options.scale, "--variants", ",".join(variants), "--kinds", "train",
+        "--repetitions", repetitions, "--iterations", options.iterations,
+        "--warmup", options.warmup, "--save", saved, *rest], folder)
     told = json.loads(saved.read_text(encoding="utf-8"))
     for row in told["networks"][0]["variants"]:
         if "error" in row:
@@ -95,11 +81,11 @@ def medians_of(told, variant):
             if one["variant"] == variant and one["kind"] == "train"}
 
 
-def phases_of(options, ranks, variant, rest, folder):
+def phases_of(options, variant, rest, folder):
     """Returns the median time of a tensor in each phase, in ms, by the timelines of all ranks."""
     for old in folder.glob("sync_bench_timeline.*"):
         old.unlink()
-    measure(options, rest, ranks, [variant], 1, folder)
+    measure(options, rest, [variant], 1, folder)
     files = sorted(folder.glob("sync_bench_timeline.train.*"))
     code, output = run([options.build / "bin" / "lmdbio-timeline", "report", "--json", *files],
                        dict(os.environ), 120)
@@ -120,8 +106,23 @@ def group_name(groups):
     return "own buckets" if groups == 0 else str(groups)
 
 
+def origin_lines(options, told):
+    """Returns what was measured and where, and how many runs other processes disturbed."""
+    rate = f"{options.bandwidth.removesuffix('bit')}bit/s" if options.bandwidth else "no limit"
+    where = (f"{options.hosts} hosts of {options.per_host} ranks, {rate}"
+             if options.hosts > 1 else f"{options.per_host} ranks of one host")
+    alone = statistics.median(medians_of(told, "none").values())
+    environment, runs = told["environment"], told["networks"][0]["runs"]
+    disturbed = sum(one["is_disturbed"] for one in runs)
+    return [f"{options.network} at {options.scale}, {where}, MPI waits: {options.wait}, groups by "
+            f"{options.by}; computing alone {alone:.1f} ms. {environment['cores']} cores, "
+            f"{environment['mpi']}, commit {environment['commit']}. Other processes disturbed "
+            f"{disturbed} of {len(runs)} runs."]
+
+
 def iteration_table(options, told):
-    lines = ["| groups | " + " | ".join(f"{one}: ms | of one group"
+    base_name = group_name(options.groups[0])
+    lines = ["| groups | " + " | ".join(f"{one}: ms | / {base_name}"
                                         for one in options.coordinators) + " |",
              "|---" * (1 + 2 * len(options.coordinators)) + "|"]
     for groups in options.groups:
@@ -161,7 +162,6 @@ def parse_options():
     parser.add_argument("--warmup", type=int, default=6,
                         help="iterations before the measured ones; the groups are learned in them")
     parser.add_argument("--no-phases", action="store_true", help="print the first table only")
-    parser.add_argument("--name", default="lmdbio-groups", help="of the emulated cluster")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "groups")
@@ -173,6 +173,7 @@ def parse_options():
     if options.bandwidth and options.hosts == 1:
         parser.error("--bandwidth has no effect on one host; add --hosts 2")
     options.per_host = options.per_host or (2 if options.hosts == 1 else 1)
+    options.name = f"groups-{os.getpid()}"  # of the emulated cluster
     options.build, options.out = options.build.resolve(), options.out.resolve()
     return options, rest
 
@@ -185,23 +186,19 @@ def main():
                 for coordinator in options.coordinators for groups in options.groups]
     phases = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, Ranks(options) as ranks:
+        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, hosts_of(options):
             folder = pathlib.Path(name)
-            told = measure(options, rest, ranks, ["none", *variants], options.repetitions, folder)
+            told = measure(options, rest, ["none", *variants], options.repetitions, folder)
             for coordinator in () if options.no_phases else options.coordinators:
                 for groups in options.groups:
                     variant = variant_of(options, coordinator, groups, "+trace")
                     phases[f"{coordinator}, {group_name(groups)}"] = phases_of(
-                        options, ranks, variant, rest, folder)
+                        options, variant, rest, folder)
     except Failure as failure:
         sys.exit(f"run_groups.py: {failure}")
     (options.out / "groups.json").write_text(json.dumps(dict(told, phases=phases), indent=1) + "\n",
                                              encoding="utf-8")
-    where = (f"{options.hosts} hosts of {options.per_host} ranks, {options.bandwidth or 'no'} limit"
-             if options.hosts > 1 else f"{options.per_host} ranks of one host")
-    alone = statistics.median(medians_of(told, "none").values())
-    lines = [f"{options.network} at {options.scale}, {where}, {options.wait}, by {options.by}; "
-             f"computing alone {alone:.1f} ms", "", *iteration_table(options, told)]
+    lines = [*origin_lines(options, told), "", *iteration_table(options, told)]
     if phases:
         lines += ["", *phase_table(phases)]
     text = "\n".join(lines) + "\n"

@@ -10,8 +10,9 @@ messages go through MPI where the papers' do. Options that are not known here go
 
 Each job measures all rows once, in a random order, and leaves a file in OUT/runs. A job whose file
 exists is not run again. So an interrupted measurement continues, one in parts (other networks,
-ranks, waits or repetitions) adds to the same tables, and OUT/runs may be merged with another one.
-Tables of all files go to standard output and OUT/ladder.md, their figures to OUT/ladder.json.
+ranks, waits or repetitions) adds to the same tables. OUT/runs may be merged with that of another
+OUT, if both have the same options and the same speed of the work loop. Tables of all files go to
+standard output and OUT/ladder.md, their figures to OUT/ladder.json.
 """
 
 import argparse
@@ -105,12 +106,26 @@ def read_runs(options):
     return runs
 
 
-def check_same(options, rest, rows, jobs, runs):
-    """Rows of one table are measured with the same options."""
-    for job in jobs:
-        if job not in runs:
-            continue
-        then, now = runs[job]["asked"], words_of(options, rest, rows, job)
+def speeds_of(runs):
+    return {told["networks"][0]["settings"]["work_units_per_s"] for told in runs.values()}
+
+
+def check_speeds(options, runs):
+    """All runs of OUT do the same work."""
+    speeds = speeds_of(runs)
+    if len(speeds) > 1:
+        raise Failure(f"{options.out / 'runs'} has runs of {len(speeds)} speeds of the work loop; "
+                      "move those of one speed to another --out")
+    asked = options.units_per_second
+    if asked is not None and speeds - {asked}:
+        raise Failure(f"{options.out / 'runs'} has runs with --units-per-second "
+                      f"{speeds.pop()!r}, and not {asked!r}; give another --out")
+
+
+def check_same(options, rest, rows, runs):
+    """All runs of OUT were measured with the options of the present call."""
+    for job, told in runs.items():
+        then, now = told["asked"], words_of(options, rest, rows, job)
         if then == now:
             continue
         # The name of the option and its value, at the first difference.
@@ -147,8 +162,8 @@ def minutes_left(options, rows, jobs, runs):
 
 def run_job(options, words, runs, job):
     """Measures a job. All jobs do the same work: that of the first one that was measured."""
-    speeds = [told["networks"][0]["settings"]["work_units_per_s"] for told in runs.values()]
-    speed = ["--units-per-second", repr(speeds[0])] if speeds else []
+    speeds = [*speeds_of(runs)] or [options.units_per_second]
+    speed = [] if speeds[0] is None else ["--units-per-second", repr(speeds[0])]
     began = time.monotonic()
     told, _ = run_sync_bench(
         options, job.name, job.ranks, job.wait,
@@ -167,7 +182,7 @@ def run_job(options, words, runs, job):
 def measure(options, rest, rows, runs):
     """Runs the jobs that OUT lacks, and adds them to `runs`."""
     jobs = jobs_of(options)
-    check_same(options, rest, rows, jobs, runs)
+    check_same(options, rest, rows, runs)
     missing = [job for job in jobs if job not in runs]
     print(f"# {len(jobs)} jobs of {len(rows) + 1} runs, {len(jobs) - len(missing)} of them done; "
           f"about {minutes_left(options, rows, missing, runs)} min",
@@ -205,6 +220,8 @@ def parse_options():
                         "compute in proportion to their multiply-adds")
     parser.add_argument("--input-batch-ms", type=float, default=25,
                         help="work of an input thread in each iteration, before --scale")
+    parser.add_argument("--units-per-second", type=float,
+                        help="speed of the work loop, if OUT has no runs; measured if missing")
     parser.add_argument("--estimate", action="store_true",
                         help="print how long the measurement takes, and measure nothing")
     parser.add_argument("--report", action="store_true",
@@ -231,6 +248,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         runs = read_runs(options)
+        check_speeds(options, runs)
         if not options.report:
             measure(options, rest, chosen_rows(options.rows), runs)
         if options.estimate:

@@ -31,6 +31,8 @@ struct VariantChoice {
   bool is_placed = false;  // gradients lie in memory of the synchronizer
   std::optional<std::chrono::microseconds> cycle_time;  // in place of the setting of all variants
   std::optional<uint32_t> gs_cycles;                    // the same
+  // Of the collectives made here. A Synchronizer refuses the option with given ones.
+  uint32_t host_roots = 1;
   bool is_transport_mpi = false;
   bool blocks_in_mpi = false;  // MPI's blocking collectives, as the systems of the papers have
 };
@@ -74,9 +76,7 @@ constexpr NumberAddition kNumberAdditions[] = {
        choice.options.tree_arity = static_cast<uint32_t>(n);
      }},
     {"roots", 1,
-     [](VariantChoice& choice, uint64_t n) {
-       choice.options.host_roots = static_cast<uint32_t>(n);
-     }},
+     [](VariantChoice& choice, uint64_t n) { choice.host_roots = static_cast<uint32_t>(n); }},
     {"cycle", 1,
      [](VariantChoice& choice, uint64_t n) { choice.cycle_time = std::chrono::microseconds(n); }},
     {"gs", 1,
@@ -143,6 +143,10 @@ Result<VariantChoice> ParseChoice(std::string_view name) {
     }
     choice.is_transport_mpi = words[4] == "mpi";
   }
+  if (choice.host_roots != 1 && choice.options.collective != "auto") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: '+roots' needs collective auto, and not {}", name, words[3]));
+  }
   LMDBIO_TRY_VOID(choice.options.Check());
   return choice;
 }
@@ -205,6 +209,7 @@ Result<std::unique_ptr<sync::Collectives>> MakeUnwatched(const VariantChoice& ch
   return sync::MakeCollectives(
       context.group, health,
       {.collective = options.collective,
+       .host_roots = choice.host_roots,
        .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
 }
 
