@@ -163,19 +163,18 @@ class RingTransfer {
       : wire_(wire),
         next_((wire.rank() + 1) % wire.size()),
         before_((wire.rank() + wire.size() - 1) % wire.size()),
+        sent_(kMessageBytes),
         received_(kMessageBytes * kMessagesInFlight) {}
 
-  // values  [at most kMessageBytes of `bytes` bytes are read]
-  void Move(const float* values, size_t bytes) {
+  void Move(size_t bytes) {
     const size_t count = (bytes + kMessageBytes - 1) / kMessageBytes;
-    const Bytes sent(reinterpret_cast<const std::byte*>(values), std::min(bytes, kMessageBytes));
     for (size_t i = 0; i < count + kMessagesInFlight; ++i) {
       if (i >= kMessagesInFlight && i - kMessagesInFlight < count) Await();
       if (i >= count) continue;
       const size_t part = std::min(kMessageBytes, bytes - i * kMessageBytes);
       const auto to = MutableBytes(received_).subspan(i % kMessagesInFlight * kMessageBytes, part);
       Check(wire_.StartReceive(before_, to));
-      Check(wire_.StartSend(next_, sent.first(part)));
+      Check(wire_.StartSend(next_, Bytes(sent_).first(part)));
     }
   }
 
@@ -194,6 +193,7 @@ class RingTransfer {
   sync::Wire& wire_;
   const int next_;
   const int before_;
+  const std::vector<std::byte> sent_;  // the same in each message
   std::vector<std::byte> received_;
 };
 
@@ -221,7 +221,7 @@ class OverWires final : public WithRivals {
     }
     transfer_ = std::make_unique<RingTransfer>(*wire_);
     ways.push_back({.name = "transfer",
-                    .sum = [this](float* at, size_t count) { Transfer(at, count); },
+                    .sum = [this](float*, size_t count) { Transfer(count); },
                     .memory = ways.front().memory,
                     .bytes_max = options.bytes_max,
                     .is_sum = false,
@@ -241,9 +241,9 @@ class OverWires final : public WithRivals {
   }
 
   // No sum needs less: reduce-scatter and all-gather each send (P - 1) / P of the bytes.
-  void Transfer(const float* at, size_t count) {
+  void Transfer(size_t count) {
     const auto ranks = static_cast<size_t>(RankCount());
-    transfer_->Move(at, 2 * (ranks - 1) * count * sizeof(float) / ranks);
+    transfer_->Move(2 * (ranks - 1) * count * sizeof(float) / ranks);
   }
 
   ranks::SoloHealth health_;
