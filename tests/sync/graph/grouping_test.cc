@@ -73,6 +73,9 @@ TEST_CASE("Only an ungrouped kAllReduce of the plan joins a group", "[control][g
   OrderedTensor second = TensorOf("b");
   first.tensor.group = second.tensor.group = "of the program";
   CHECK(Grouping(Plan::FromOrder({first, second}, {}, 1)).tensor_count() == 0);
+  const OrderedTensor root = TensorOf("root", Operation::kBroadcast);
+  CHECK(Grouping(Plan::FromOrder({TensorOf("a"), TensorOf("b")}, {}, 1)).size_min() == 2);
+  CHECK(Grouping(Plan::FromOrder({root, TensorOf("a"), TensorOf("b")}, {}, 1)).size_min() == 1);
 }
 
 TEST_CASE("A tensor that is answered alone breaks its group", "[control][grouping]") {

@@ -110,6 +110,7 @@ TEST_CASE("An incomplete group is released after the patience", "[sync][groups]"
   const bool is_stuck = is_waited_for && !has_request;
   rank.LookUntil(rank.last_look + (is_stuck ? 90ms : 990ms));
   CHECK(rank.coordinator->has_pending() == has_request);
+  CHECK(rank.driver->missing_count() == 1);  // the group still lacks a tensor
   // Well behind the patience: the submission may have come a little after the first look.
   rank.LookUntil(rank.last_look + (is_stuck ? 500ms : 4s));
   CHECK(NamesOf(rank.Round()) == (has_request ? Names{"x", "a"} : Names{"a"}));
