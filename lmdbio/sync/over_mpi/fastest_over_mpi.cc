@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/sync/collective/forwarded_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_wire.h"
 #include "lmdbio/sync/over_wire/wire_collectives.h"
@@ -24,44 +25,17 @@ constexpr std::array<uint64_t, 2> kTriedBytes = {1 << 20, 4 << 20};
 constexpr int kRounds = 4;
 
 // Collectives with one more line in their description.
-class DescribedCollectives final : public Collectives {
+class DescribedCollectives final : public ForwardedCollectives {
  public:
   DescribedCollectives(std::unique_ptr<Collectives> inner, std::string line)
-      : inner_(std::move(inner)), line_(std::move(line)) {}
+      : ForwardedCollectives(std::move(inner)), line_(std::move(line)) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
-                                const Reduction& reduction) override {
-    return inner_->AllReduce(tag, values, reduction);
+  std::string Description() const override {
+    return line_ + "\n" + ForwardedCollectives::Description();
   }
-  Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
-                                    std::span<const uint64_t> counts,
-                                    const Reduction& reduction) override {
-    return inner_->ReduceScatter(tag, input, output, counts, reduction);
-  }
-  Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
-                                std::span<const uint64_t> part_bytes) override {
-    return inner_->AllGather(tag, mine, all, part_bytes);
-  }
-  Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override {
-    return inner_->Broadcast(tag, bytes, root);
-  }
-  Result<CallOutcome> AllToAll(const CallTag& tag, Bytes send, std::span<const uint64_t> send_bytes,
-                               MutableBytes receive,
-                               std::span<const uint64_t> receive_bytes) override {
-    return inner_->AllToAll(tag, send, send_bytes, receive, receive_bytes);
-  }
-  Result<CallOutcome> Barrier(const CallTag& tag) override { return inner_->Barrier(tag); }
-  MutableBytes registered() const override { return inner_->registered(); }
-  uint64_t ample_bytes() const override { return inner_->ample_bytes(); }
-  std::string Description() const override { return line_ + "\n" + inner_->Description(); }
-  bool writes_after_failure() const override { return inner_->writes_after_failure(); }
-  void Stop(const Error& why) override { inner_->Stop(why); }
 
  private:
-  std::unique_ptr<Collectives> inner_;
-  std::string line_;
+  const std::string line_;
 };
 
 // Collective. The sum of the best times of all sizes on this rank.
