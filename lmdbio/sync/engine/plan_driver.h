@@ -25,6 +25,7 @@
 #include "lmdbio/sync/engine/task_table.h"
 #include "lmdbio/sync/graph/plan.h"
 #include "lmdbio/sync/request/request.h"
+#include "lmdbio/sync/rounds/group_driver.h"
 #include "lmdbio/sync/transport/transport.h"
 
 namespace lmdbio::sync {
@@ -41,7 +42,7 @@ class PlanDriver {
  public:
   using Clock = std::chrono::steady_clock;
   // A rank abandons a plan after this many times the patience if no rank waits for its tensors.
-  static constexpr int kUnwaitedPatience = 10;
+  static constexpr int kUnwaitedPatience = GroupDriver::kUnwaitedPatience;
 
   // All of them must outlive the driver.
   struct PlanDriverParts {
