@@ -204,26 +204,11 @@ Status HostSegment::AwaitLong(uint64_t value) {
     Relax();
   }
   look_count_ = std::max(kLooksMin, look_count_ / 2);
-  if (YieldUntil(value)) return {};
+  const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
+  yield_pauses_.Yield(yield_count,
+                      [&] { return LookFor(value) || control().failure.is_recorded(); });
   while (!LookFor(value)) LMDBIO_TRY_VOID(SleepUntil(value));
   return {};
-}
-
-// Yields the core repeatedly. False if the number was not reached; the rank sleeps then.
-bool HostSegment::YieldUntil(uint64_t value) {
-  if (!yield_pauses_.MayYield()) return false;
-  const int yield_count = wait_ == WaitMode::kSpin ? kSpinYields : kSleepYields;
-  auto before = std::chrono::steady_clock::now();
-  for (int i = 0; i < yield_count && !control().failure.is_recorded(); ++i) {
-    ::sched_yield();
-    const auto after = std::chrono::steady_clock::now();
-    const bool is_long = after - before > YieldBackoff::kLongYield;
-    if (is_long) yield_pauses_.BeginPause();
-    if (LookFor(value)) return true;
-    if (is_long) return false;
-    before = after;
-  }
-  return false;
 }
 
 Status HostSegment::SleepUntil(uint64_t value) {

@@ -34,7 +34,7 @@
 #include "lmdbio/ranks/health/health.h"
 #include "lmdbio/ranks/shm/failure_cell.h"
 #include "lmdbio/sync/collective/collectives.h"
-#include "lmdbio/sync/over_memory/yield_backoff.h"
+#include "lmdbio/sync/collective/yield_backoff.h"
 
 namespace lmdbio::sync {
 
@@ -131,7 +131,6 @@ class HostSegment {
   bool HaveReached(uint64_t value, std::memory_order order) const;
   bool LookFor(uint64_t value) const;
   Status AwaitLong(uint64_t value);
-  bool YieldUntil(uint64_t value);
   Status SleepUntil(uint64_t value);
   void Reach(uint64_t value);
   std::optional<uint64_t> CountUp(std::atomic<uint64_t>& counter, uint64_t limit) const;

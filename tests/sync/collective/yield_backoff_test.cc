@@ -1,6 +1,6 @@
 // Goal: a rank that yields to its peers continues to yield; a rank whose yields give its core to
 // other threads soon sleeps instead.
-#include "lmdbio/sync/over_memory/yield_backoff.h"
+#include "lmdbio/sync/collective/yield_backoff.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::sync {

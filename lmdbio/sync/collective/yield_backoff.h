@@ -1,4 +1,4 @@
-// lmdbio/sync/over_memory/yield_backoff.h - whether a waiting rank yields its core or sleeps.
+// lmdbio/sync/collective/yield_backoff.h - whether a waiting rank yields its core or sleeps.
 //
 // A yield between peers that share a core takes a microsecond, and no rank changes its core. A
 // sleep with its wake-up takes several, and the rank may wake on another core, away from its cached
@@ -8,9 +8,11 @@
 // So after a long yield the rank only sleeps in its next 16 waits. If the next long yield follows
 // within as many waits as that, the pause grows to 128 waits, then to 1,024.
 //
-// Source: docs/collectives.md "Shared memory".
-#ifndef LMDBIO_SYNC_OVER_MEMORY_YIELD_BACKOFF_H_
-#define LMDBIO_SYNC_OVER_MEMORY_YIELD_BACKOFF_H_
+// Source: docs/collectives.md "Waiting".
+#ifndef LMDBIO_SYNC_COLLECTIVE_YIELD_BACKOFF_H_
+#define LMDBIO_SYNC_COLLECTIVE_YIELD_BACKOFF_H_
+
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -37,6 +39,24 @@ class YieldBackoff {
     return true;
   }
 
+  // Yields the core up to yield_count times, until look() returns true or a yield took longer than
+  // kLongYield. Does nothing in a wait that may not yield. Returns what look() returned last.
+  template <typename Look>
+  bool Yield(int yield_count, Look look) {
+    if (!MayYield()) return false;
+    auto before = std::chrono::steady_clock::now();
+    for (int i = 0; i < yield_count; ++i) {
+      ::sched_yield();
+      const auto after = std::chrono::steady_clock::now();
+      const bool is_long = after - before > kLongYield;
+      if (is_long) BeginPause();
+      if (look()) return true;
+      if (is_long) return false;
+      before = after;
+    }
+    return false;
+  }
+
   // A yield has taken longer than kLongYield. The pause grows if this comes soon, that is, within
   // as many waits as the last pause had.
   void BeginPause() {
@@ -53,4 +73,4 @@ class YieldBackoff {
 };
 
 }  // namespace lmdbio::sync
-#endif  // LMDBIO_SYNC_OVER_MEMORY_YIELD_BACKOFF_H_
+#endif  // LMDBIO_SYNC_COLLECTIVE_YIELD_BACKOFF_H_
