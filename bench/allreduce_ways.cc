@@ -144,6 +144,9 @@ class LentWire final : public sync::Wire {
   int rank() const override { return wire_.rank(); }
   int size() const override { return wire_.size(); }
   Status StartSend(int to, Bytes bytes) override { return wire_.StartSend(to, bytes); }
+  Status StartSendAll(int to, std::span<const Bytes> messages) override {
+    return wire_.StartSendAll(to, messages);
+  }
   Status StartReceive(int from, MutableBytes bytes) override {
     return wire_.StartReceive(from, bytes);
   }

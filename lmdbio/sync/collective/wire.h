@@ -9,6 +9,8 @@
 #ifndef LMDBIO_SYNC_COLLECTIVE_WIRE_H_
 #define LMDBIO_SYNC_COLLECTIVE_WIRE_H_
 
+#include <span>
+
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 
@@ -33,6 +35,13 @@ class Wire {
   // Errors: as above
   virtual Status StartSend(int to, Bytes bytes) = 0;
   virtual Status StartReceive(int from, MutableBytes bytes) = 0;
+
+  // Begins to send several messages to the same rank, in this order. They may travel together.
+  // Errors: as above
+  virtual Status StartSendAll(int to, std::span<const Bytes> messages) {
+    for (const Bytes message : messages) LMDBIO_TRY_VOID(StartSend(to, message));
+    return {};
+  }
 
   // Waits for the oldest message to, or from, that rank that was not awaited yet.
   // Requires: there is one

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,6 +26,8 @@
 #include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/net/on_demand_links.h"
 #include "lmdbio/ranks/net/wake_event.h"
+#include "lmdbio/sync/collective/yield_backoff.h"
+#include "lmdbio/sync/over_wire/message_lane.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -36,6 +36,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMessagesPerCall = 16;
 constexpr auto kSpinLimit = std::chrono::microseconds(50);
+constexpr int kSpinYields = 200;
+constexpr int kSleepYields = 50;
+// A receiver that expects no more than this also takes the bytes behind it: a header and its values
+// then need one system call.
+constexpr size_t kHeaderBytesMax = 256;
 // A rank that stops closes the connections on which it sends, and cannot say why on them. The
 // receiver waits so long for the reason, from the health watch or from another rank.
 constexpr auto kReasonLimit = std::chrono::seconds(1);
@@ -53,54 +58,41 @@ struct Notice {
 };
 static_assert(sizeof(Notice) == 1024);
 
-struct PendingTransfer {
-  std::byte* data = nullptr;
-  size_t left_bytes = 0;
-};
-
-// Messages in one direction between this rank and another.
-struct Lane {
-  UniqueFd socket;                        // empty until the link is open
-  std::deque<PendingTransfer> transfers;  // not done; the first may have begun
-  uint64_t done_count = 0;                // done, and not awaited
-
-  // A message without bytes is done at once, but not before the messages ahead of it.
-  void Push(std::byte* data, size_t bytes) {
-    transfers.push_back({data, bytes});
-    Settle();
-  }
-  void Advance(size_t bytes) {
-    for (auto transfer = transfers.begin(); bytes > 0; ++transfer) {
-      const size_t part = std::min(bytes, transfer->left_bytes);
-      transfer->data += part;
-      transfer->left_bytes -= part;
-      bytes -= part;
-    }
-    Settle();
-  }
-  void Settle() {
-    while (!transfers.empty() && transfers.front().left_bytes == 0) {
-      transfers.pop_front();
-      ++done_count;
-    }
-  }
-  size_t FillVectors(std::span<iovec> vectors) const {
-    const size_t count = std::min(transfers.size(), vectors.size());
-    for (size_t i = 0; i < count; ++i) vectors[i] = {transfers[i].data, transfers[i].left_bytes};
-    return count;
-  }
-};
-
 struct Peer {
   std::string name;  // "rank 3 on node-7"
-  Lane out;
-  Lane in;
+  MessageLane out;
+  MessageLane in;
+  ReadAhead ahead;
   Notice notice;
   size_t notice_bytes = 0;  // received of `notice`
   bool has_left = false;
   std::optional<Clock::time_point> ended_at;  // when `in` ended without a notice
   bool is_requested = false;                  // `out` is open or being opened
   bool is_polled = false;                     // has an open lane
+};
+
+// Waits without sleep. Ranks of one call usually differ by microseconds, and a sleep with its
+// wake-up takes several of them.
+class BriefWait {
+ public:
+  explicit BriefWait(WaitMode mode) : mode_(mode) {}
+
+  // Looks repeatedly, until look() returns true or the wait has become long.
+  template <typename Look>
+  void Until(Look look) {
+    if (look()) return;
+    if (mode_ == WaitMode::kSpin) {
+      const auto end = Clock::now() + kSpinLimit;
+      while (Clock::now() < end) {
+        if (look()) return;
+      }
+    }
+    yield_pauses_.Yield(mode_ == WaitMode::kSpin ? kSpinYields : kSleepYields, look);
+  }
+
+ private:
+  const WaitMode mode_;
+  YieldBackoff yield_pauses_;
 };
 
 // The links of recursive doubling in both directions, of a broadcast tree, of the ring, and of a
@@ -121,10 +113,11 @@ class SocketWire final : public LinkWire {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
-  Status StartSend(int to, Bytes bytes) override;
+  Status StartSend(int to, Bytes bytes) override { return StartSendAll(to, std::span(&bytes, 1)); }
+  Status StartSendAll(int to, std::span<const Bytes> messages) override;
   Status StartReceive(int from, MutableBytes bytes) override;
-  Status AwaitSend(int to) override { return Await(At(to).out); }
-  Status AwaitReceive(int from) override { return Await(At(from).in); }
+  Status AwaitSend(int to) override { return Await(At(to), At(to).out); }
+  Status AwaitReceive(int from) override { return Await(At(from), At(from).in); }
   void Stop(const Error& why) override;
   void Sever() override;
 
@@ -133,7 +126,9 @@ class SocketWire final : public LinkWire {
     LMDBIO_CHECK(rank >= 0 && rank < size() && rank != rank_);
     return peers_[static_cast<size_t>(rank)];
   }
-  Status Await(Lane& lane);
+  Status Await(Peer& peer, MessageLane& lane);
+  Status AwaitBriefly(Peer& peer, MessageLane& lane);
+  Status TryLane(Peer& peer, MessageLane& lane);
   Status TakeLinks();
   void Add(ranks::OnDemandLinks::OpenedLink link);
   Status CheckStopped();
@@ -149,7 +144,7 @@ class SocketWire final : public LinkWire {
 
   const int rank_;
   ranks::Health& health_;
-  const WaitMode wait_mode_;
+  BriefWait brief_wait_;
   UniqueFd stop_event_;
   std::unique_ptr<ranks::OnDemandLinks> links_;
   std::vector<Peer> peers_;        // [ranks]
@@ -169,7 +164,7 @@ SocketWire::SocketWire(ranks::Health& health, WaitMode wait_mode, UniqueFd stop_
                        std::vector<std::string> names, std::unique_ptr<ranks::OnDemandLinks> links)
     : rank_(rank),
       health_(health),
-      wait_mode_(wait_mode),
+      brief_wait_(wait_mode),
       stop_event_(std::move(stop_event)),
       links_(std::move(links)),
       peers_(names.size()) {
@@ -268,14 +263,16 @@ Status SocketWire::Died(const Peer& peer) {
       fmt::format("{} has {}", peer.name, peer.has_left ? "left" : "ended unexpectedly"));
 }
 
-Status SocketWire::StartSend(int to, Bytes bytes) {
+Status SocketWire::StartSendAll(int to, std::span<const Bytes> messages) {
   LMDBIO_TRY_VOID(CheckStopped());
   Peer& peer = At(to);
-  // If earlier messages wait for room, this one waits behind them, and GoOn sends it.
+  // If earlier messages wait for room, these wait behind them, and GoOn sends them.
   const bool is_first = peer.out.transfers.empty();
-  // The wire only reads the bytes of a message that it sends.
-  peer.out.Push(const_cast<std::byte*>(bytes.data()), bytes.size());
-  if (bytes.empty()) return {};
+  for (const Bytes bytes : messages) {
+    // The wire only reads the bytes of a message that it sends.
+    peer.out.Push(const_cast<std::byte*>(bytes.data()), bytes.size());
+  }
+  if (peer.out.transfers.empty()) return {};
   if (!peer.is_requested) links_->Open(to);
   peer.is_requested = true;
   if (is_first && peer.out.socket) return SendSome(peer);
@@ -284,46 +281,47 @@ Status SocketWire::StartSend(int to, Bytes bytes) {
 
 Status SocketWire::StartReceive(int from, MutableBytes bytes) {
   LMDBIO_TRY_VOID(CheckStopped());
-  At(from).in.Push(bytes.data(), bytes.size());
+  Peer& peer = At(from);
+  peer.in.Push(bytes.data(), bytes.size());
+  peer.ahead.MoveTo(peer.in);
   return {};
 }
 
-// Sends as many bytes as the connection has room for.
+// Sends as many bytes as a turn and the room of the connection allow.
 Status SocketWire::SendSome(Peer& peer) {
-  while (!peer.out.transfers.empty()) {
-    std::array<iovec, kMessagesPerCall> vectors;
-    msghdr message = {};
-    message.msg_iov = vectors.data();
-    message.msg_iovlen = peer.out.FillVectors(vectors);
-    const ssize_t sent = ::sendmsg(peer.out.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) {
-      if (IsForLater(errno)) return {};
-      LMDBIO_TRY_VOID(ReadNotice(peer));  // tells more than errno
-      return Died(peer);
-    }
-    peer.out.Advance(static_cast<size_t>(sent));
+  if (peer.out.transfers.empty()) return {};
+  std::array<iovec, kMessagesPerCall> vectors;
+  msghdr message = {};
+  message.msg_iov = vectors.data();
+  message.msg_iovlen = peer.out.FillVectors(vectors).count;
+  const ssize_t sent = ::sendmsg(peer.out.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) {
+    if (IsForLater(errno)) return {};
+    LMDBIO_TRY_VOID(ReadNotice(peer));  // tells more than errno
+    return Died(peer);
   }
+  peer.out.Advance(static_cast<size_t>(sent));
   return {};
 }
 
+// Receives as many bytes as a turn allows and the connection has.
 Status SocketWire::ReceiveSome(Peer& peer) {
-  while (!peer.in.transfers.empty()) {
-    std::array<iovec, kMessagesPerCall> vectors;
-    const size_t count = peer.in.FillVectors(vectors);
-    size_t asked_bytes = 0;
-    for (size_t i = 0; i < count; ++i) asked_bytes += vectors[i].iov_len;
-    const ssize_t got = ::readv(peer.in.socket.get(), vectors.data(), static_cast<int>(count));
-    if (got < 0 && IsForLater(errno)) return {};
-    if (got <= 0) {
-      // If this rank also sends to the peer, a notice on that connection may give the reason. If
-      // there is none yet, GoOn waits up to kReasonLimit for it, or for the reason from another
-      // rank or the health watch.
-      peer.ended_at = Clock::now();
-      return peer.out.socket ? ReadNotice(peer) : Status();
-    }
-    peer.in.Advance(static_cast<size_t>(got));
-    if (static_cast<size_t>(got) < asked_bytes) return {};
+  if (peer.in.transfers.empty()) return {};
+  std::array<iovec, kMessagesPerCall + 1> vectors;
+  auto [count, asked_bytes] = peer.in.FillVectors(std::span(vectors).first(kMessagesPerCall));
+  if (asked_bytes <= kHeaderBytesMax) vectors[count++] = peer.ahead.Room();
+  const ssize_t got = ::readv(peer.in.socket.get(), vectors.data(), static_cast<int>(count));
+  if (got < 0 && IsForLater(errno)) return {};
+  if (got <= 0) {
+    // If this rank also sends to the peer, a notice on that connection may give the reason. If
+    // there is none yet, GoOn waits up to kReasonLimit for it, or for the reason from another rank
+    // or the health watch.
+    peer.ended_at = Clock::now();
+    return peer.out.socket ? ReadNotice(peer) : Status();
   }
+  const size_t expected_bytes = std::min(static_cast<size_t>(got), asked_bytes);
+  peer.in.Advance(expected_bytes);
+  peer.ahead.Take(static_cast<size_t>(got) - expected_bytes);
   return {};
 }
 
@@ -390,11 +388,33 @@ Status SocketWire::GoOn(std::chrono::milliseconds limit) {
   return polled_[kLinksEntry].revents != 0 ? TakeLinks() : Status();
 }
 
-Status SocketWire::Await(Lane& lane) {
+// Looks once at the lane of the peer, and at all lanes if some cannot wait: those with messages
+// that have no room yet, and those whose link is not open.
+Status SocketWire::TryLane(Peer& peer, MessageLane& lane) {
+  const bool others_wait =
+      !lane.socket || peer.ended_at || std::ranges::any_of(polled_peers_, [this](int other) {
+        return !At(other).out.transfers.empty();
+      });
+  if (others_wait) return GoOn(std::chrono::milliseconds(0));
+  LMDBIO_TRY_VOID(CheckStopped());
+  LMDBIO_TRY_VOID(ReceiveSome(peer));
+  // The message of a peer that has stopped since does not count.
+  return lane.done_count > 0 && peer.out.socket ? ReadNotice(peer) : Status();
+}
+
+Status SocketWire::AwaitBriefly(Peer& peer, MessageLane& lane) {
+  Status tried;
+  brief_wait_.Until([&] {
+    tried = TryLane(peer, lane);
+    return !tried || lane.done_count > 0;
+  });
+  return tried;
+}
+
+Status SocketWire::Await(Peer& peer, MessageLane& lane) {
   LMDBIO_TRY_VOID(CheckStopped());
   LMDBIO_CHECK(lane.done_count > 0 || !lane.transfers.empty());
-  const auto spin_end =
-      wait_mode_ == WaitMode::kSpin ? Clock::now() + kSpinLimit : Clock::time_point();
+  if (lane.done_count == 0) LMDBIO_TRY_VOID(AwaitBriefly(peer, lane));
   while (lane.done_count == 0) {
     const auto now = Clock::now();
     if (now >= next_health_check_) {
@@ -402,7 +422,7 @@ Status SocketWire::Await(Lane& lane) {
       Status health = health_.Check();
       if (!health) return Stopped(health.error().message());
     }
-    LMDBIO_TRY_VOID(GoOn(now < spin_end ? std::chrono::milliseconds(0) : ranks::kHealthNap));
+    LMDBIO_TRY_VOID(GoOn(ranks::kHealthNap));
   }
   --lane.done_count;
   return {};

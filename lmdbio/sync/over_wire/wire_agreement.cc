@@ -1,5 +1,6 @@
 #include "lmdbio/sync/over_wire/wire_agreement.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -47,8 +48,9 @@ void WireAgreement::Begin(const CallTag& tag, const CallShape& shape, Bytes payl
 Status WireAgreement::StartSend(int to) {
   // Two messages, because the receiver cannot know the size of the values: the sender may have
   // learned that some rank declines.
-  LMDBIO_TRY_VOID(wire_.StartSend(to, std::as_bytes(std::span(&mine_, 1))));
-  return wire_.StartSend(to, Bytes(my_payload_).first(mine_.payload_bytes));
+  const std::array<Bytes, 2> messages = {std::as_bytes(std::span(&mine_, 1)),
+                                         Bytes(my_payload_).first(mine_.payload_bytes)};
+  return wire_.StartSendAll(to, messages);
 }
 
 Status WireAgreement::AwaitSend(int to) {
