@@ -34,7 +34,7 @@ constexpr uint64_t kAnyBytes = std::numeric_limits<uint64_t>::max();
 // An agreement carries at most so many bytes of values.
 constexpr uint64_t kDoublingBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kUsualChunkBytes = uint64_t{256} << 10;
-constexpr uint32_t kUsualChunkDepth = 4;
+constexpr uint32_t kUsualChunkDepth = 2;
 
 struct WireChoice {
   uint64_t bytes_max = kAnyBytes;  // of the AllReduce calls to which this row applies

@@ -18,13 +18,21 @@ constexpr int kRoundsMin = 2;
 // Of a call that only tells how long calls take. It opens the connections, too.
 constexpr int kProbeRounds = 4;
 // Short calls vary more, so one measurement repeats them for about this part of the whole time.
-constexpr double kPartOfOneMeasurement = 1.0 / 64;
+constexpr double kPartOfOneMeasurement = 1.0 / 128;
+// Another program may disturb all calls of a measurement. So algorithms are measured in turn, so
+// often, and the least time counts. After the first pass those that take longer than kFarFactor of
+// the least time are left out. A further pass takes at most kPartOfOnePass of the whole time.
+constexpr int kPasses = 3;
+constexpr double kFarFactor = 4;
+constexpr double kPartOfOnePass = 1.0 / 16;
 // Another chunk size or depth must take less than this part of the time of the best so far.
 constexpr double kClearlyFaster = 0.97;
 // Up to this factor, a longer time per byte counts as equal to the best.
 constexpr double kAmpleLoss = 1.1;
-// If the ring takes at most this factor of the best time at the largest measured size, it is the
-// best for the larger sizes of a slow network.
+// Where the rate of the network decides, no algorithm sends fewer bytes than the ring, and none
+// keeps each connection as busy: TCP slows down on one that pauses, which a short trial does not
+// show. So from this size on the ring is chosen if it takes at most this factor of the best time.
+constexpr uint64_t kRateBytes = 256 << 10;
 constexpr double kRingLoss = 1.25;
 
 // The longest memory range that a rank sends to one other rank in a step.
@@ -93,10 +101,7 @@ class WireSearch {
  public:
   WireSearch(const WireSearchSpace& space, WireSeconds time, const TimedCalls& calls,
              const WireStopwatch& elapsed)
-      : space_(space), time_(time), calls_(calls), elapsed_(elapsed) {
-    if (space.chunk_bytes > 0) best_.choice.chunk_bytes = space.chunk_bytes;
-    if (space.chunk_depth > 0) best_.choice.chunk_depth = space.chunk_depth;
-  }
+      : space_(space), time_(time), calls_(calls), elapsed_(elapsed) {}
 
   Result<MeasuredWire> Run();
 
@@ -105,8 +110,10 @@ class WireSearch {
   int RoundsFor(WireSeconds expected) const;
   bool HasTimeFor(WireSeconds expected) const { return elapsed_() + expected <= time_; }
   Status MeasureAlgorithms(uint64_t bytes, WireSeconds expected);
-  Status MeasureVariants(uint64_t bytes);
+  Status MeasureAgain(uint64_t bytes, std::vector<Best>& all);
+  Status MeasureVariants(uint64_t bytes, const WireChoice& previous);
   Status Challenge(uint64_t bytes, const WireChoice& choice);
+  WireChoice Usual() const;
   WireTable TableOf(const std::vector<Best>& rows) const;
 
   const WireSearchSpace& space_;
@@ -114,7 +121,7 @@ class WireSearch {
   const TimedCalls& calls_;
   const WireStopwatch& elapsed_;
   Best best_;                      // of the size under way, or of the last one
-  Best ring_;                      // the same, by the ring alone
+  bool is_ring_close_ = false;     // to the best algorithm, at the same size
   std::vector<WireChoice> tried_;  // at the size under way
 };
 
@@ -135,27 +142,62 @@ int WireSearch::RoundsFor(WireSeconds expected) const {
   return static_cast<int>(std::clamp<double>(rounds, kRoundsMin, kTriedRoundsMax));
 }
 
-Status WireSearch::MeasureAlgorithms(uint64_t bytes, WireSeconds expected) {
-  Best best;
-  for (const WireAlgorithm algorithm : AlgorithmsFor(bytes)) {
-    WireChoice choice = best_.choice;
-    choice.algorithm = algorithm;
-    LMDBIO_TRY(const WireSeconds taken, calls_(bytes, choice, RoundsFor(expected)));
-    tried_.push_back(choice);
-    if (tried_.size() == 1 || taken < best.time) best = {choice, taken};
-    if (algorithm == WireAlgorithm::kRing) ring_ = {choice, taken};
+// The chunks that another choice must beat at each size.
+WireChoice WireSearch::Usual() const {
+  WireChoice usual;
+  if (space_.chunk_bytes > 0) usual.chunk_bytes = space_.chunk_bytes;
+  if (space_.chunk_depth > 0) usual.chunk_depth = space_.chunk_depth;
+  return usual;
+}
+
+// Further passes over the algorithms that may be the best.
+Status WireSearch::MeasureAgain(uint64_t bytes, std::vector<Best>& all) {
+  for (int pass = 1; pass < kPasses; ++pass) {
+    const WireSeconds far = kFarFactor * best_.time;
+    const auto is_near = [far](const Best& one) { return one.time <= far; };
+    const auto near_count = std::ranges::count_if(all, is_near);
+    const int rounds = RoundsFor(best_.time);
+    const WireSeconds pass_time = rounds * static_cast<double>(near_count) * best_.time;
+    if (near_count < 2 || pass_time > kPartOfOnePass * time_) return {};
+    for (Best& one : all) {
+      if (!is_near(one)) continue;
+      LMDBIO_TRY(const WireSeconds taken, calls_(bytes, one.choice, rounds));
+      one.time = std::min(one.time, taken);
+    }
+    best_ = *std::ranges::min_element(all, {}, &Best::time);
   }
-  best_ = best;
   return {};
 }
 
-Status WireSearch::MeasureVariants(uint64_t bytes) {
+Status WireSearch::MeasureAlgorithms(uint64_t bytes, WireSeconds expected) {
+  std::vector<Best> all;
+  for (const WireAlgorithm algorithm : AlgorithmsFor(bytes)) {
+    all.push_back({.choice = Usual()});
+    all.back().choice.algorithm = algorithm;
+    tried_.push_back(all.back().choice);
+  }
+  for (Best& one : all) {
+    LMDBIO_TRY(one.time, calls_(bytes, one.choice, RoundsFor(expected)));
+  }
+  best_ = *std::ranges::min_element(all, {}, &Best::time);
+  LMDBIO_TRY_VOID(MeasureAgain(bytes, all));
+  const auto ring = std::ranges::find(all, WireAlgorithm::kRing,
+                                      [](const Best& one) { return one.choice.algorithm; });
+  if (ring == all.end()) return {};
+  is_ring_close_ = ring->time <= kRingLoss * best_.time;
+  if (is_ring_close_ && bytes >= kRateBytes) best_ = *ring;
+  return {};
+}
+
+// previous  the best choice of the smaller size
+Status WireSearch::MeasureVariants(uint64_t bytes, const WireChoice& previous) {
   const auto challenge = [&](uint64_t chunk_bytes, uint32_t depth) {
     WireChoice choice = best_.choice;
     if (space_.chunk_bytes == 0) choice.chunk_bytes = chunk_bytes;
     if (space_.chunk_depth == 0) choice.chunk_depth = depth;
     return Challenge(bytes, choice);
   };
+  LMDBIO_TRY_VOID(challenge(previous.chunk_bytes, previous.chunk_depth));
   for (const uint64_t chunk_bytes : kTriedChunkBytes) {
     LMDBIO_TRY_VOID(challenge(chunk_bytes, best_.choice.chunk_depth));
   }
@@ -178,9 +220,16 @@ Status WireSearch::Challenge(uint64_t bytes, const WireChoice& choice) {
   if (std::ranges::any_of(tried_, is_same)) return {};
   const int rounds = RoundsFor(best_.time);
   if (!HasTimeFor(rounds * best_.time)) return {};
-  LMDBIO_TRY(const WireSeconds taken, calls_(bytes, choice, rounds));
+  LMDBIO_TRY(WireSeconds taken, calls_(bytes, choice, rounds));
   tried_.push_back(choice);
-  if (taken < kClearlyFaster * best_.time) best_ = {choice, taken};
+  const auto is_better = [&] { return taken < kClearlyFaster * best_.time; };
+  if (!is_better() || !HasTimeFor(2 * rounds * best_.time)) return {};
+  // Perhaps only the measurement of the best was disturbed, so both are measured again.
+  LMDBIO_TRY(const WireSeconds best_again, calls_(bytes, best_.choice, rounds));
+  LMDBIO_TRY(const WireSeconds taken_again, calls_(bytes, choice, rounds));
+  best_.time = std::min(best_.time, best_again);
+  taken = std::min(taken, taken_again);
+  if (is_better()) best_ = {choice, taken};
   return {};
 }
 
@@ -196,13 +245,10 @@ WireTable WireSearch::TableOf(const std::vector<Best>& rows) const {
     if (!table.empty() && is_like(table.back())) table.pop_back();
     table.push_back(row);
   }
-  // The time was over before a large size. Where the rate of the network decides, no algorithm
-  // sends fewer bytes than the ring, and none keeps all links as busy. Doubling takes no large
-  // calls at all.
+  // The time was over before a large size. Doubling takes no large calls at all.
   const bool is_early = rows.size() < kTriedBytes.size() && !space_.algorithm &&
                         table.back().algorithm != WireAlgorithm::kRing;
-  if (table.back().algorithm == WireAlgorithm::kDoubling ||
-      (is_early && ring_.time <= kRingLoss * best_.time)) {
+  if (table.back().algorithm == WireAlgorithm::kDoubling || (is_early && is_ring_close_)) {
     WireChoice large = table.back();
     large.algorithm = WireAlgorithm::kRing;
     table.push_back(large);
@@ -214,7 +260,7 @@ WireTable WireSearch::TableOf(const std::vector<Best>& rows) const {
 Result<MeasuredWire> WireSearch::Run() {
   std::vector<Best> rows;
   std::vector<WireSeconds> times;
-  WireChoice probed = best_.choice;
+  WireChoice probed = Usual();
   probed.algorithm = AlgorithmsFor(kTriedBytes[0]).front();
   LMDBIO_TRY(WireSeconds expected, calls_(kTriedBytes[0], probed, kProbeRounds));
   for (const uint64_t bytes : kTriedBytes) {
@@ -227,8 +273,9 @@ Result<MeasuredWire> WireSearch::Run() {
       }
     }
     tried_.clear();
+    const WireChoice previous = rows.empty() ? Usual() : rows.back().choice;
     LMDBIO_TRY_VOID(MeasureAlgorithms(bytes, expected));
-    LMDBIO_TRY_VOID(MeasureVariants(bytes));
+    LMDBIO_TRY_VOID(MeasureVariants(bytes, previous));
     rows.push_back(best_);
     times.push_back(best_.time);
   }

@@ -137,11 +137,11 @@ TEST_CASE("No trial measures a choice that is already made", "[collective][wire]
   }
   SECTION("by the time") {
     options.trial_time = std::chrono::milliseconds(0);
-    expected = "all others: halving, chunks of 262144 bytes, 4 at once";
+    expected = "all others: halving, chunks of 262144 bytes, 2 at once";
   }
   SECTION("by the algorithm, which has no chunks") {
     options.algorithm = WireAlgorithm::kDoubling;
-    expected = "to 1048576 bytes: doubling\nall others: halving, chunks of 262144 bytes, 4 at once";
+    expected = "to 1048576 bytes: doubling\nall others: halving, chunks of 262144 bytes, 2 at once";
   }
   CHECK(DescriptionOf(options) == expected);
 }
@@ -428,7 +428,7 @@ TEST_CASE("Tables are checked", "[collective][wire]") {
   CHECK(ParseWireAlgorithm("magic").error().message() ==
         "unknown algorithm 'magic' for AllReduce; expected one of doubling, ring, halving, direct");
   CHECK(TextOf({{.bytes_max = 100, .algorithm = WireAlgorithm::kDoubling}, {}}) ==
-        "to 100 bytes: doubling\nall others: ring, chunks of 262144 bytes, 4 at once");
+        "to 100 bytes: doubling\nall others: ring, chunks of 262144 bytes, 2 at once");
 }
 
 }  // namespace
