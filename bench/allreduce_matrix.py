@@ -85,7 +85,8 @@ def verdict(cells):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
+                                     allow_abbrev=False)
     parser.add_argument("--ranks", default="2,3,4,5,6,7,8", type=number_list(1))
     parser.add_argument("--hosts", type=number_list(2), help="emulated hosts of one rank each")
     parser.add_argument("--bandwidths", default="1G,10G", type=word_list,
