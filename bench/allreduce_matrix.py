@@ -115,7 +115,7 @@ def measure_hosts(options, rest):
     """The cells of ranks on emulated hosts, and the lines about them."""
     cells = allreduce_hosts.run_cells(options, rest)
     lines = [line for cell in cells for line in allreduce_hosts.table(cell)]
-    return cells, lines + allreduce_hosts.verdict(cells)
+    return cells, [*lines, *allreduce_hosts.summary(cells), *allreduce_hosts.verdict(cells)]
 
 
 def main():

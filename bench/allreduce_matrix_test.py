@@ -33,7 +33,9 @@ def time(median_us):
 
 
 def made_up_row(size, own, depths, algorithms, mpi, gloo):
-    row = {"bytes": size, "lmdbio": time(own), "mpi": time(mpi), "transfer": time(own / 2)}
+    # Four ranks send 1.5 times the bytes.
+    transfer = time(own / 2) | {"bus_gb_s": 1.5 * size / (own / 2) / 1e3}
+    row = {"bytes": size, "lmdbio": time(own), "mpi": time(mpi), "transfer": transfer}
     row["lmdbio"]["choice"] = {"algorithm": "ring", "chunk_bytes": 65536, "chunk_depth": 2}
     row |= {way: time(us) for way, us in zip(allreduce_hosts.DEPTHS, depths)}
     row |= {way: time(us) for way, us in zip(allreduce_hosts.ALGORITHMS, algorithms)}
@@ -67,8 +69,22 @@ class TableTest(unittest.TestCase):
             "hold; median 1.12, worst 1.20 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
             "faster than MPI and Gloo: 1 of 2 cells (90 % expected), does not hold; median 1.10, "
             "worst 1.50 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
+            "the same, where the network leaves room: 1 of 2 cells (90 % expected), does not hold; "
+            "median 1.10, worst 1.50 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)",
             "time at most 1.05 of the best algorithm by itself: 1 of 2 cells (90 % expected), does "
             "not hold; median 1.05, worst 1.09 (4 hosts, 10Gbit/s, MPI yield, 4 MiB)"])
+
+    def test_a_rival_as_fast_as_the_network_leaves_no_room(self):
+        # The best rate is that of 4 MiB in 60 us.
+        full = made_up_row(4 << 20, 62, (62,) * 4, (62,) * 4, 61, None) | {"transfer": time(60)}
+        cell = made_up_cell(self.BAD, full)
+        self.assertAlmostEqual(allreduce_hosts.least_us(cell, full), 60)
+        self.assertIn("where the network leaves room: 0 of 1 cells",
+                      allreduce_hosts.verdict([cell])[2])
+        self.assertIn("| 4 MiB | 120 / 80 / - (1.50) |", allreduce_hosts.summary([cell]))
+        self.assertIn("| 4 MiB | 62 / 61 / - (1.02) * |",
+                      allreduce_hosts.summary([made_up_cell(full) | {"rows": [
+                          full | {"transfer": self.BAD["transfer"]}]}]))
 
     def test_nine_of_ten_cells_are_enough_against_rivals(self):
         rows = [self.GOOD] * 9 + [self.BAD]
