@@ -3,6 +3,8 @@
 // never waits behind data, and no message is copied.
 #include "lmdbio/sync/over_wire/link_wire.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -35,6 +37,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMessagesPerCall = 16;
+// The kernel waits at least 40 ms before it gives up that a connection may delay acknowledgements.
+constexpr auto kAckDelayPeriod = std::chrono::milliseconds(20);
 constexpr auto kSpinLimit = std::chrono::microseconds(50);
 constexpr int kSpinYields = 200;
 constexpr int kSleepYields = 50;
@@ -63,6 +67,7 @@ struct Peer {
   MessageLane out;
   MessageLane in;
   ReadAhead ahead;
+  Clock::time_point next_ack_delay;  // on `in`
   Notice notice;
   size_t notice_bytes = 0;  // received of `notice`
   bool has_left = false;
@@ -127,6 +132,7 @@ class SocketWire final : public LinkWire {
     return peers_[static_cast<size_t>(rank)];
   }
   Status Await(Peer& peer, MessageLane& lane);
+  static void DelayAcknowledgements(Peer& peer);
   Status AwaitBriefly(Peer& peer, MessageLane& lane);
   Status TryLane(Peer& peer, MessageLane& lane);
   Status TakeLinks();
@@ -402,7 +408,19 @@ Status SocketWire::TryLane(Peer& peer, MessageLane& lane) {
   return lane.done_count > 0 && peer.out.socket ? ReadNotice(peer) : Status();
 }
 
+// No data goes back on a connection, so its acknowledgements are packets of their own. The receiver
+// of a small message asks the kernel to send fewer of them, and repeats it, because the kernel
+// forgets it after a pause.
+void SocketWire::DelayAcknowledgements(Peer& peer) {
+  const auto now = Clock::now();
+  if (!peer.in.socket || now < peer.next_ack_delay) return;
+  peer.next_ack_delay = now + kAckDelayPeriod;
+  const int at_once = 0;
+  ::setsockopt(peer.in.socket.get(), IPPROTO_TCP, TCP_QUICKACK, &at_once, sizeof at_once);
+}
+
 Status SocketWire::AwaitBriefly(Peer& peer, MessageLane& lane) {
+  DelayAcknowledgements(peer);
   Status tried;
   brief_wait_.Until([&] {
     tried = TryLane(peer, lane);
