@@ -139,24 +139,29 @@ def table(cell):
     return lines + [""]
 
 
-def summary(cells):
-    """One table of all cells, as lines of Markdown."""
-    lines = ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both); * where the better "
-             f"one takes at most {ROOM_MIN} of what the network needs", "",
-             "| size | " + " | ".join(cell_name(cell) for cell in cells) + " |",
+def times_table(cells, name_of, mark_of=lambda cell, row: ""):
+    """The times of lmdbio and its rivals in all cells, as lines of Markdown."""
+    lines = ["| bytes | " + " | ".join(name_of(cell) for cell in cells) + " |",
              "|" + "---|" * (len(cells) + 1)]
     for size in sorted({row["bytes"] for cell in cells for row in cell["rows"]}):
         words = [size_text(size)]
         for cell in cells:
-            row = next((row for row in cell["rows"] if row["bytes"] == size), None)
-            if row is None or rival_ratio(row) is None:
+            row = next((row for row in cell["rows"] if row["bytes"] == size), {})
+            if rival_ratio(row) is None:
                 words.append("-")
                 continue
             times = " / ".join(time_text(median(row, way)) for way in ("lmdbio", *RIVALS))
-            mark = "" if has_room(cell, row) else " *"
-            words.append(f"{times} ({ratio_text(rival_ratio(row))}){mark}")
+            words.append(f"{times} ({ratio_text(rival_ratio(row))}){mark_of(cell, row)}")
         lines.append("| " + " | ".join(words) + " |")
-    return lines + [""]
+    return lines
+
+
+def summary(cells):
+    """One table of all cells, as lines of Markdown."""
+    return ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both); * where the better "
+            f"one takes at most {ROOM_MIN} of what the network needs", "",
+            *times_table(cells, cell_name,
+                         lambda cell, row: "" if has_room(cell, row) else " *"), ""]
 
 
 def verdict_of(name, ratios, limit, share_min):
@@ -179,6 +184,8 @@ def verdict(cells):
     def ratios(of):
         return [(of(row), place) for (_, row), place in zip(rows, places)]
 
+    against_rivals = ratios(rival_ratio)
+
     def algorithm_ratio(row):
         time, _ = best(row, ALGORITHMS)
         return median(row, "lmdbio") / time if time else None
@@ -186,10 +193,9 @@ def verdict(cells):
     return [
         verdict_of(f"time at most {DEPTH_RATIO_MAX} of the best fixed depth", ratios(depth_ratio),
                    DEPTH_RATIO_MAX, 1),
-        verdict_of("faster than MPI and Gloo", ratios(rival_ratio), 1, CELLS_AHEAD_MIN),
+        verdict_of("faster than MPI and Gloo", against_rivals, 1, CELLS_AHEAD_MIN),
         verdict_of("the same, where the network leaves room",
-                   [(ratio, place) for (cell, row), (ratio, place)
-                    in zip(rows, ratios(rival_ratio)) if has_room(cell, row)],
+                   [one for (cell, row), one in zip(rows, against_rivals) if has_room(cell, row)],
                    1, CELLS_AHEAD_MIN),
         verdict_of(f"time at most {DEPTH_RATIO_MAX} of the best algorithm by itself",
                    ratios(algorithm_ratio), DEPTH_RATIO_MAX, CELLS_AHEAD_MIN)]

@@ -18,7 +18,7 @@ import statistics
 import sys
 
 import allreduce_hosts
-from allreduce_hosts import median, size_text, time_text
+from allreduce_hosts import median, rival_ratio, size_text
 from figures import number_list, wait_list, word_list
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run
 
@@ -39,36 +39,17 @@ def run_cell(options, rest, ranks, wait):
     return dict(json.loads(saved.read_text(encoding="utf-8")), mpi_wait=wait)
 
 
-def rivals(row):
-    """The times of MPI and Gloo, as far as they were measured."""
-    return [time for time in (median(row, "mpi"), median(row, "gloo")) if time]
-
-
 def table(cells):
     # The helper thread of a Synchronizer always sleeps. Spinning is for ranks with own cores.
-    heads = [f"{cell['ranks']} ranks, MPI {cell['mpi_wait']}, lmdbio {cell['wait']}"
-             for cell in cells]
-    lines = ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both)", "",
-             "| bytes | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
-    sizes = sorted({row["bytes"] for cell in cells for row in cell["rows"]})
-    for size in sizes:
-        line = [size_text(size)]
-        for cell in cells:
-            row = next((row for row in cell["rows"] if row["bytes"] == size), {})
-            own = median(row, "lmdbio")
-            if own is None or not rivals(row):
-                line.append("-")
-                continue
-            times = " / ".join(time_text(time) for time in
-                               (own, median(row, "mpi"), median(row, "gloo")))
-            line.append(f"{times} ({own / min(rivals(row)):.2f})")
-        lines.append("| " + " | ".join(line) + " |")
-    return lines
+    return ["us per call: lmdbio / MPI / Gloo (lmdbio by the better of both)", "",
+            *allreduce_hosts.times_table(
+                cells, lambda cell: f"{cell['ranks']} ranks, MPI {cell['mpi_wait']}, "
+                                    f"lmdbio {cell['wait']}")]
 
 
 def verdict(cells):
-    compared = [(cell, row, median(row, "lmdbio") / min(rivals(row)))
-                for cell in cells for row in cell["rows"] if rivals(row)]
+    compared = [(cell, row, rival_ratio(row))
+                for cell in cells for row in cell["rows"] if rival_ratio(row) is not None]
     if not compared:
         return ["no cell has results of MPI or Gloo to compare"]
     cell, row, worst = max(compared, key=lambda one: one[2])
