@@ -40,21 +40,19 @@ class YieldBackoff {
   }
 
   // Yields the core up to yield_count times, until look() returns true or a yield took longer than
-  // kLongYield. Does nothing in a wait that may not yield. Returns what look() returned last.
+  // kLongYield. Does nothing in a wait that may not yield.
   template <typename Look>
-  bool Yield(int yield_count, Look look) {
-    if (!MayYield()) return false;
+  void Yield(int yield_count, Look look) {
+    if (!MayYield()) return;
     auto before = std::chrono::steady_clock::now();
     for (int i = 0; i < yield_count; ++i) {
       ::sched_yield();
       const auto after = std::chrono::steady_clock::now();
       const bool is_long = after - before > kLongYield;
       if (is_long) BeginPause();
-      if (look()) return true;
-      if (is_long) return false;
+      if (look() || is_long) return;
       before = after;
     }
-    return false;
   }
 
   // A yield has taken longer than kLongYield. The pause grows if this comes soon, that is, within

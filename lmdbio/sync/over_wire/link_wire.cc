@@ -1,6 +1,6 @@
 // A connection carries data in one direction, from and to the caller's memory, without frames: both
 // ranks know the size of each message. The other direction carries at most one notice. So a notice
-// never waits behind data, and no message is copied.
+// never waits behind data, and nothing is copied but the first bytes behind a header (ReadAhead).
 #include "lmdbio/sync/over_wire/link_wire.h"
 
 #include <netinet/in.h>
