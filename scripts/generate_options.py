@@ -377,10 +377,18 @@ def camel(name):
 def sync_take(options):
     lines = []
     for option in sync_fields(options):
-        call = (f'LMDBIO_TRY_VOID(TakeField("options.{option.name}", from.{option.name}, '
-                f"to.{sync_name(option)}));")
-        lines += wrapped(call, "  ", " " * 28)
+        lines += checked(f'TakeField("options.{option.name}", from.{option.name}, '
+                         f"to.{sync_name(option)}));")
     return lines
+
+
+def checked(call):
+    """A statement that returns the error of `call`, which ends with both brackets, in lines as
+    clang-format has them."""
+    line = f"LMDBIO_TRY_VOID({call}"
+    if len(line) + 2 > COLUMNS >= len(call) + 6:
+        return ["  LMDBIO_TRY_VOID(", f"      {call}"]
+    return wrapped(line, "  ", " " * 28)
 
 
 # --- C ------------------------------------------------------------------------------------------
@@ -442,13 +450,7 @@ def c_numbers(options):
         more = f", k{option.cpp}Numbers" if option.enum else ""
         call = (f'TakeField("options.{option.name}", from.{option.name}{more}, '
                 f"to.{option.name}));")
-        line = f"  LMDBIO_TRY_VOID({call}"
-        if len(line) <= COLUMNS:
-            lines.append(line)
-        elif len(call) + 6 <= COLUMNS:
-            lines += ["  LMDBIO_TRY_VOID(", f"      {call}"]
-        else:
-            lines += wrapped(line.strip(), "  ", " " * 28)
+        lines += checked(call)
     return [*lines, "  return to;", "}"]
 
 

@@ -86,6 +86,8 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(TakeField("options.tree_arity", from.tree_arity, to.tree_arity));
   LMDBIO_TRY_VOID(TakeField("options.host_roots", from.host_roots, to.host_roots));
   LMDBIO_TRY_VOID(TakeField("options.group_by", from.group_by, to.group_by));
+  LMDBIO_TRY_VOID(
+      TakeField("options.last_bucket_bytes", from.last_bucket_bytes, to.last_bucket_bytes));
   // End generated TakeFields
   return {};
 }

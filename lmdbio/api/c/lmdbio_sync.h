@@ -110,6 +110,10 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The share of an iteration that each of num_groups gets. One of "bytes", "tensors". NULL:
    * "bytes". */
   const char* group_by;
+  /* The size of the last bucket of a plan, for which the program waits. The buckets before it
+   * shrink towards it: a bucket has at most half of the bytes that are left, or this size. 0: a
+   * quarter of a bucket if bucket_bytes is 0, too; else the size of the others. */
+  uint64_t last_bucket_bytes;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

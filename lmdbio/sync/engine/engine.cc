@@ -16,11 +16,18 @@ namespace lmdbio::sync {
 
 namespace {
 
+// The last bucket of a plan is so many times smaller than others. Each halving is another call
+// (docs/results/sync.md "The last bucket").
+constexpr uint64_t kShrinkage = 4;
+
 // The same on every rank, because the options are and ample_bytes() is.
 PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collectives) {
-  const uint64_t bytes =
-      options.bucket_bytes > 0 ? options.bucket_bytes : collectives.ample_bytes();
+  const bool is_chosen = options.bucket_bytes == 0;
+  const uint64_t bytes = is_chosen ? collectives.ample_bytes() : options.bucket_bytes;
+  uint64_t last_bytes = options.last_bucket_bytes;
+  if (last_bytes == 0 && is_chosen) last_bytes = bytes / kShrinkage;
   return {.fusion = {.threshold_bytes = std::min(options.fusion_threshold_bytes, bytes)},
+          .last_bucket_bytes = last_bytes,
           .num_groups = options.num_groups,
           .group_by = options.group_by == "tensors" ? PlanOptions::GroupBy::kTensors
                                                     : PlanOptions::GroupBy::kBytes};

@@ -35,7 +35,7 @@ inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "
     "mpi"};
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 
-inline constexpr std::array<SyncOptionInfo, 21> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 22> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -57,6 +57,7 @@ inline constexpr std::array<SyncOptionInfo, 21> kSyncOptionInfos = {{
     {"tree_arity", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"host_roots", {}, 1, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"group_by", kGroupByNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
+    {"last_bucket_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -83,6 +84,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[18], options.tree_arity);
   visit(kSyncOptionInfos[19], options.host_roots);
   visit(kSyncOptionInfos[20], options.group_by);
+  visit(kSyncOptionInfos[21], options.last_bucket_bytes);
 }
 // clang-format on
 

@@ -63,6 +63,10 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   std::chrono::milliseconds plan_patience{1000};
   // The share of an iteration that each of num_groups gets. One of "bytes", "tensors".
   std::string group_by = "bytes";
+  // The size of the last bucket of a plan, for which the program waits. The buckets before it
+  // shrink towards it: a bucket has at most half of the bytes that are left, or this size. 0: a
+  // quarter of a bucket if bucket_bytes is 0, too; else the size of the others.
+  uint64_t last_bucket_bytes = 0;
 
   // --- Failures
   // The time after which a tensor that some rank has not submitted is reported to log. 0: never.

@@ -395,6 +395,13 @@ std::vector<std::string> Synchronizer::Description() const {
   const char* by = options.bucket_bytes > 0 ? "as given" : "chosen by the collectives";
   if (plan.fusion.threshold_bytes == options.fusion_threshold_bytes) by = "as much as is fused";
   lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes, by));
+  const bool do_shrink = plan.last_bucket_bytes > 0 && plan.num_groups == 0 &&
+                         plan.last_bucket_bytes < plan.fusion.threshold_bytes;
+  if (options.coordinator == "topo" && do_shrink) {
+    lines.push_back(
+        fmt::format("plans end with a bucket of {} bytes, {}", plan.last_bucket_bytes,
+                    options.last_bucket_bytes > 0 ? "as given" : "a quarter of others"));
+  }
   if (plan.num_groups > 0) {
     lines.push_back(
         fmt::format("{} of {} {}, of as many {} each",

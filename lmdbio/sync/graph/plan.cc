@@ -67,7 +67,9 @@ class BucketMaker {
       if (!IsFusable(unit)) continue;
       ++units_left_;
       weight_left_ += WeightOf(unit);
+      bytes_left_ += unit.bytes;
     }
+    limit_bytes_ = SegmentLimit();
   }
 
   void Add(const Unit& unit) {
@@ -79,6 +81,7 @@ class BucketMaker {
     }
     --units_left_;
     stretch_weight_ += WeightOf(unit);
+    bytes_left_ -= unit.bytes;
     const auto [open, is_new] = open_.try_emplace(KindOf(unit), Open{buckets_.size(), 0});
     if (is_new) buckets_.emplace_back();
     open->second.bytes += unit.bytes;
@@ -116,8 +119,14 @@ class BucketMaker {
     }
     const auto open = open_.find(KindOf(unit));
     if (open == open_.end()) return true;
+    return limit_bytes_ > 0 && open->second.bytes + unit.bytes <= limit_bytes_;
+  }
+
+  // The size of a bucket of a segment that begins now.
+  uint64_t SegmentLimit() const {
     const uint64_t threshold = options_.fusion.threshold_bytes;
-    return threshold > 0 && open->second.bytes + unit.bytes <= threshold;
+    if (options_.last_bucket_bytes == 0) return threshold;
+    return std::min(threshold, std::max(options_.last_bucket_bytes, bytes_left_ / 2));
   }
 
   // Ends the segment. The buckets of all kinds end with it, so that no bucket waits for a late
@@ -126,6 +135,7 @@ class BucketMaker {
     if (!open_.empty() && groups_left_ > 1) --groups_left_;
     weight_left_ -= stretch_weight_;
     stretch_weight_ = 0;
+    limit_bytes_ = SegmentLimit();
     first_unit_ = unit_count_;
     open_.clear();
   }
@@ -139,6 +149,8 @@ class BucketMaker {
   uint64_t stretch_weight_ = 0;
   uint64_t units_left_ = 0;   // fusable units that are in no bucket yet
   uint64_t weight_left_ = 0;  // of fusable units of this segment and of later ones
+  uint64_t bytes_left_ = 0;   // of fusable units that are in no bucket yet
+  uint64_t limit_bytes_ = 0;  // of a bucket of this segment
   uint64_t groups_left_ = 0;  // this segment included
 };
 

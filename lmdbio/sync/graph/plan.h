@@ -29,6 +29,10 @@ namespace lmdbio::sync {
 
 struct PlanOptions {
   FusionOptions fusion;
+  // > 0: buckets shrink towards the end of an iteration, so that little is left to reduce when its
+  // last tensor is ready: each has at most half of the bytes that are left, or this size. 0: all
+  // buckets are as large as the threshold permits. Without effect with num_groups
+  uint64_t last_bucket_bytes = 0;
   // > 0: this many buckets, if dependencies and kinds permit, instead of the threshold (Romero et
   // al. 3.2)
   uint32_t num_groups = 0;
@@ -44,7 +48,8 @@ struct Bucket {
 class Plan {
  public:
   // Builds a plan. The list is cut into segments. A segment ends before a tensor that needs one of
-  // the segment, before a tensor that does not fit its bucket, and, with num_groups, when its share
+  // the segment, before a tensor that does not fit its bucket (whose size options.fusion and
+  // options.last_bucket_bytes limit), and, with num_groups, when its share
   // of the bytes or tensors is reached. In a segment, tensors of one kind share a bucket, and
   // buckets are in the order of their first tensors. So no tensor needs another one of its own
   // bucket or of a later one. Ranks that send buckets in this order cannot deadlock

@@ -297,8 +297,8 @@ bool PlanLearner::HoldsSame(const std::vector<LearnedTensor>& other) const {
 }
 
 uint64_t PlanLearner::DigestOf(const std::vector<LearnedTensor>& iteration) const {
-  std::vector<uint64_t> numbers = {options_.fusion.threshold_bytes, options_.num_groups,
-                                   static_cast<uint64_t>(options_.group_by)};
+  std::vector<uint64_t> numbers = {options_.fusion.threshold_bytes, options_.last_bucket_bytes,
+                                   options_.num_groups, static_cast<uint64_t>(options_.group_by)};
   Response one;
   one.tensors.resize(1);
   for (const LearnedTensor& seen : iteration) {

@@ -64,6 +64,46 @@ TEST_CASE("Synchronizer sums with several roots on each host", "[sync][edges]") 
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("Description tells how plans end", "[sync][edges]") {
+  SyncJob job;
+  job.ranks.rank_count = GENERATE(1, 2);
+  std::string expected = job.ranks.rank_count == 1 ? "1048576 bytes" : "262144 bytes";
+  expected += ", a quarter of others";
+  SECTION("The collectives choose the buckets") {}
+  SECTION("The buckets are given") {
+    job.options.bucket_bytes = 4000;
+    expected = "";
+  }
+  SECTION("The last bucket is given") {
+    job.options.bucket_bytes = 4000;
+    job.options.last_bucket_bytes = 1000;
+    expected = "1000 bytes, as given";
+  }
+  SECTION("The last bucket is as large as others") {
+    job.options.bucket_bytes = 4000;
+    job.options.last_bucket_bytes = 5000;
+    expected = "";
+  }
+  SECTION("Groups have equal sizes") {
+    job.options.num_groups = 3;
+    job.options.last_bucket_bytes = 1000;
+    expected = "";
+  }
+  SECTION("Rounds have no last bucket") {
+    job.options.coordinator = "cache";
+    job.options.last_bucket_bytes = 1000;
+    expected = "";
+  }
+  job.Run([&](Synchronizer& synchronizer) {
+    const auto lines = fmt::format("{}", fmt::join(synchronizer.Description(), "|"));
+    const std::string begin = "plans end with a bucket of ";
+    const bool is_right = expected.empty() ? lines.find(begin) == std::string::npos
+                                           : lines.find(begin + expected) != std::string::npos;
+    job.wrong.Expect(is_right, synchronizer.rank(), lines);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("Roots that a host does not have are refused on all ranks", "[sync][edges]") {
   SyncJob job;
   job.ranks = {.rank_count = 5, .ranks_per_host = 3};

@@ -109,26 +109,26 @@ TEST_CASE("With a plan no control message is sent", "[sync][plan]") {
 
 TEST_CASE("Buckets of a plan keep to their size, and to the threshold", "[sync][plan]") {
   struct Limits {
-    uint64_t threshold_bytes;
-    uint64_t bucket_bytes;
-    uint64_t least_count;  // of buckets for 17 tensors
-    uint64_t most_count;
+    uint64_t threshold_bytes, bucket_bytes;
+    uint64_t least_count, most_count;  // of buckets for 17 tensors
+    uint64_t last_bucket_bytes = 0;
   };
   // 17 tensors of 0 to 2,796 bytes; together less than 17 * 2,816.
   const auto limits = GENERATE(Limits{64 << 20, 0, 1, 1}, Limits{64 << 20, 4096, 5, 16},
-                               Limits{4096, 1 << 20, 5, 16}, Limits{0, 4096, 17, 17});
+                               Limits{4096, 1 << 20, 5, 16}, Limits{0, 4096, 17, 17},
+                               Limits{64 << 20, 1 << 20, 3, 8, 3000});
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.fusion_threshold_bytes = limits.threshold_bytes;
   job.options.bucket_bytes = limits.bucket_bytes;
+  job.options.last_bucket_bytes = limits.last_bucket_bytes;
   job.Run([&](Synchronizer& synchronizer) {
     Train(job, synchronizer, 0, 10);
     const SyncCounters before = synchronizer.counters();
     Train(job, synchronizer, 10, 11);
     const uint64_t count = synchronizer.counters().collective_count - before.collective_count;
-    const int rank = synchronizer.rank();
-    job.wrong.Expect(before.plan_count == 1, rank, "a plan was adopted");
-    job.wrong.Expect(count >= limits.least_count && count <= limits.most_count, rank,
+    job.wrong.Expect(before.plan_count == 1, synchronizer.rank(), "a plan was adopted");
+    job.wrong.Expect(count >= limits.least_count && count <= limits.most_count, synchronizer.rank(),
                      fmt::format("{} buckets", count));
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());

@@ -204,20 +204,20 @@ TEST_CASE("Names that do not repeat are dropped", "[control][learner]") {
 }
 
 TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
-  const auto proposal_of = [](const std::string& names, uint64_t epoch, uint64_t threshold) {
+  const auto proposal_of = [](const std::string& names, uint64_t epoch, uint64_t threshold,
+                              uint64_t tail = 0) {
     PlanOptions options;
     options.fusion.threshold_bytes = threshold;
+    options.last_bucket_bytes = tail;
     PlanLearner learner(options);
     for (int i = 0; i < 3; ++i) Play(learner, {"!" + names});
     return learner.TakeProposal(epoch)->extra;
   };
   const auto mine = proposal_of("abc", 1, 100);
   REQUIRE(MergeProposals(mine, mine) == mine);
-  std::vector<std::vector<std::byte>> others = {proposal_of("ab", 1, 100),
-                                                proposal_of("acb", 1, 100),
-                                                proposal_of("abc", 2, 100),
-                                                proposal_of("abc", 1, 101),
-                                                {}};
+  std::vector<std::vector<std::byte>> others = {
+      proposal_of("ab", 1, 100),  proposal_of("acb", 1, 100),     proposal_of("abc", 2, 100),
+      proposal_of("abc", 1, 101), proposal_of("abc", 1, 100, 50), {}};
   for (auto end = mine.begin(); end != mine.end(); ++end) others.emplace_back(mine.begin(), end);
   others.push_back(mine);
   others.back().push_back(std::byte{0});

@@ -68,6 +68,29 @@ TEST_CASE("Each kind has its bucket, and other operations one each", "[control][
   REQUIRE(NamesOf(Plan::FromOrder(tensors, OptionsOf(0), 1)).size() == tensors.size());
 }
 
+TEST_CASE("The last buckets of a plan are smaller", "[control][plan]") {
+  std::vector<OrderedTensor> tensors;
+  for (int i = 0; i < 16; ++i) tensors.push_back(Needing(TensorOf(fmt::format("{}", i), 16), -1));
+  const auto sizes_of = [&](uint64_t threshold_bytes, uint64_t last_bucket_bytes) {
+    PlanOptions options = OptionsOf(threshold_bytes);
+    options.last_bucket_bytes = last_bucket_bytes;
+    std::vector<size_t> sizes;
+    for (const auto& names : NamesOf(Plan::FromOrder(tensors, options, 1))) {
+      sizes.push_back(names.size());
+    }
+    return sizes;
+  };
+  // Of 64 bytes each.
+  REQUIRE(sizes_of(256, 0) == std::vector<size_t>{4, 4, 4, 4});
+  REQUIRE(sizes_of(256, 64) == std::vector<size_t>{4, 4, 4, 2, 1, 1});
+  REQUIRE(sizes_of(256, 128) == std::vector<size_t>{4, 4, 4, 2, 2});
+  REQUIRE(sizes_of(64 << 20, 1) == std::vector<size_t>{8, 4, 2, 1, 1});
+  REQUIRE(sizes_of(128, 256) == sizes_of(128, 0));  // never above the threshold
+  tensors[15].tensor.operation = Operation::kBarrier;
+  tensors[14].tensor.shape = {1'000};  // more than half of all bytes: its bucket is its own
+  REQUIRE(sizes_of(64 << 20, 64) == std::vector<size_t>{14, 1, 1});
+}
+
 TEST_CASE("Groups stay together if dependencies permit", "[control][plan]") {
   const auto grouped = [](const std::string& name) {
     Request tensor = TensorOf(name, 16);
@@ -243,6 +266,8 @@ PlanOptions RandomOptions(Random& random) {
                    random.Below(3) == 0 ? static_cast<uint32_t>(random.Below(6)) : 0);
 }
 
+uint64_t RandomTail(Random& random) { return random.Below(2) == 0 ? random.Below(1000) : 0; }
+
 TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[control][plan]") {
   ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
@@ -257,7 +282,8 @@ TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[co
         graph.tensors[graph.TensorNamed(tensor.tensor.name)].group = tensor.tensor.group;
       }
     }
-    const PlanOptions options = RandomOptions(random);
+    PlanOptions options = RandomOptions(random);
+    options.last_bucket_bytes = RandomTail(random);
     const Plan plan = Plan::FromOrder(*ordered, options, seed);
     if (std::string problem = test::ProblemOf(plan, graph); !problem.empty()) return problem;
     for (const Bucket& bucket : plan.buckets()) {
@@ -271,32 +297,40 @@ TEST_CASE("Plans of random graphs cross no dependency and do not deadlock", "[co
   });
 }
 
-TEST_CASE("A bucket ends only for a dependency or the threshold", "[control][plan]") {
+TEST_CASE("A bucket ends only for a dependency or its limit", "[control][plan]") {
   ForSeeds(3'000, [](uint64_t seed) -> std::string {
     Random random(seed);
     const RandomGraph graph =
         MakeRandomGraph(random, static_cast<uint32_t>(random.Between(1, 20)), 1);
     const auto ordered = OrderTensors(graph.graph);
     if (!ordered) return ordered.error().message();
-    const uint64_t threshold = random.Between(1, 3000);
+    PlanOptions options = OptionsOf(random.Between(1, 3000));
+    options.last_bucket_bytes = RandomTail(random);
+    uint64_t left = 0;
+    for (const OrderedTensor& tensor : *ordered) left += FusedBytes(tensor.tensor);
     Names expected;
     std::vector<size_t> bucket;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, limit = 0;
     for (const OrderedTensor& tensor : *ordered) {
       const size_t t = graph.TensorNamed(tensor.tensor.name);
       const bool needs_one = std::any_of(bucket.begin(), bucket.end(),
                                          [&](size_t other) { return graph.Needs(t, other); });
       const uint64_t more = FusedBytes(tensor.tensor);
-      if (expected.empty() || needs_one || bytes + more > threshold) {
+      if (expected.empty() || needs_one || bytes + more > limit) {
         expected.emplace_back();
         bucket.clear();
         bytes = 0;
+        limit = options.fusion.threshold_bytes;
+        if (options.last_bucket_bytes > 0) {
+          limit = std::min(limit, std::max(options.last_bucket_bytes, left / 2));
+        }
       }
       expected.back().push_back(tensor.tensor.name);
       bucket.push_back(t);
       bytes += more;
+      left -= more;
     }
-    const Plan plan = Plan::FromOrder(*ordered, OptionsOf(threshold), 1);
+    const Plan plan = Plan::FromOrder(*ordered, options, 1);
     return NamesOf(plan) == expected ? "" : "other buckets than the closure allows";
   });
 }

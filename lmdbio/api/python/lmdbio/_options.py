@@ -85,6 +85,7 @@ class SyncOptions(ctypes.Structure):
         ("tree_arity", ctypes.c_int64),
         ("host_roots", ctypes.c_uint32),
         ("group_by", ctypes.c_char_p),
+        ("last_bucket_bytes", ctypes.c_uint64),
     ]
 
 

@@ -202,8 +202,9 @@ class Synchronizer:
                  placement: Optional[str] = None, host_roots: int = 1,
                  num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
                  plan_patience_ms: int = 1_000, group_by: str = "bytes",
-                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
-                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
+                 last_bucket_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
+                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
+                 timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. None: this process alone.
@@ -258,6 +259,10 @@ class Synchronizer:
                              because in a plan no rank knows which rank lacks which tensor.
         group_by             The share of an iteration that each of num_groups gets. "bytes": Equal
                              numbers of bytes. "tensors": Equal numbers of tensors, as in Horovod.
+        last_bucket_bytes    The size of the last bucket of a plan, for which the program waits. The
+                             buckets before it shrink towards it: a bucket has at most half of the
+                             bytes that are left, or this size. 0: a quarter of a bucket if
+                             bucket_bytes is 0, too; else the size of the others.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
@@ -275,7 +280,8 @@ class Synchronizer:
             fusion_threshold_bytes=fusion_threshold_bytes, gradient_bytes=gradient_bytes,
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
             host_roots=host_roots, num_groups=num_groups, bucket_bytes=bucket_bytes,
-            plan_patience_ms=plan_patience_ms, group_by=group_by, stall_report_ms=stall_report_ms,
+            plan_patience_ms=plan_patience_ms, group_by=group_by,
+            last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
             timeline_path=timeline_path))
     # End generated Synchronizer.
