@@ -41,6 +41,9 @@ ROWS = (
     Row("SCP-TOPO", "lmdbio:topo+bucket=64M+scp:event", "own", "TOPO"),
     Row("event, own buckets", "lmdbio:cache:event", "own", "event"),
     Row("TOPO, own buckets", "lmdbio:topo:event", "own", "event, own buckets"),
+    Row("event, own buckets, placed", "lmdbio:cache+place:event", "own", "event, own buckets"),
+    Row("TOPO, own buckets, placed", "lmdbio:topo+place:event", "own",
+        "event, own buckets, placed"),
 )
 
 

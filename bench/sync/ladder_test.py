@@ -182,13 +182,13 @@ class LadderTest(unittest.TestCase):
         part = ("--rows", "NBCS,TOPO", "--input-threads", "1", "--repetitions")
         result = self.run_ladder("--networks", "alexnet", *part, "1")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertTrue(result.stderr.startswith("# 1 jobs of 11 runs, 0 of them done; about "),
+        self.assertTrue(result.stderr.startswith("# 1 jobs of 13 runs, 0 of them done; about "),
                         result.stderr)
         first = self.out / "runs" / "alexnet-2-yield-1-1.json"
         before = first.read_bytes()
         result = self.run_ladder("--networks", "alexnet,vgg16", *part, "2")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertTrue(result.stderr.startswith("# 4 jobs of 11 runs, 1 of them done; about "),
+        self.assertTrue(result.stderr.startswith("# 4 jobs of 13 runs, 1 of them done; about "),
                         result.stderr)
         self.assertEqual(first.read_bytes(), before)
         self.assertIn("| row | alexnet | vgg16 |", result.stdout)
