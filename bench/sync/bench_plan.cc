@@ -94,6 +94,8 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
   option("units-per-second", po::value<double>()->default_value(0),
          "speed of the work loop, as an earlier run saved it (work_units_per_s); 0: measured");
   option("threads", po::value<Whole>()->default_value({1}), "computing threads of each rank");
+  option("accelerator",
+         "the thread of each rank sleeps while an accelerator computes; it writes the gradients");
   option("shuffle", "ranks compute independent layers in different orders");
   option("input-threads", po::value<Whole>()->default_value({0}),
          "threads of each rank that prepare batches meanwhile");
@@ -133,6 +135,11 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
   // Computing and tensors are scaled together, so that communication keeps its share.
   plan.work.compute_ms = Number(invocation, "compute-ms", 0, 1e6) * plan.scale;
   plan.work.options.threads = Count(invocation, "threads", 1, 64);
+  plan.work.has_accelerator = invocation.has("accelerator");
+  if (plan.work.has_accelerator && plan.work.options.threads > 1) {
+    throw Misuse(fmt::format("--threads {}: with --accelerator a rank has one thread",
+                             plan.work.options.threads));
+  }
   plan.seed = invocation.whole("seed");
   if (invocation.has("shuffle")) {
     // Another seed on each rank, so that the ranks have their gradients in different orders.
@@ -185,6 +192,7 @@ ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage) {
           {"compute_ms", ComputeMs(plan.work, stage.network)},
           {"work_units_per_s", plan.work.units_per_second},
           {"threads", plan.work.options.threads},
+          {"has_accelerator", plan.work.has_accelerator},
           {"is_shuffled", plan.work.options.shuffle_seed.has_value()},
           {"input_threads", plan.work.options.input.thread_count},
           {"input_duty", plan.work.input_duty},

@@ -25,6 +25,7 @@ struct WorkPlan {
   double input_duty = 0;
   double input_batch_ms = 0;    // 0: by input_duty
   double units_per_second = 0;  // 0: not yet measured
+  bool has_accelerator = false;
   WorkloadOptions options;
 };
 

@@ -221,6 +221,7 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
   bench::Gradients gradients(network);
   bench::WorkloadOptions work = plan.work.options;
   work.units = bench::UnitsOf(bench::ComputeMs(plan.work, network), plan.work);
+  if (plan.work.has_accelerator) work.accelerator_units_per_second = plan.work.units_per_second;
   bench::Workload workload(network, work);
   bench::RunStage stage{group,
                         host,

@@ -107,14 +107,25 @@ Status Gradients::Check(const LayerNetwork& network, int rank_count, uint64_t it
   return {};
 }
 
+void Accelerator::Begin() { done_ = std::max(done_, Clock::now()); }
+
+uint64_t Accelerator::Compute(uint64_t units) {
+  const std::chrono::duration<double> time(static_cast<double>(units) / units_per_second_);
+  done_ += std::chrono::duration_cast<Clock::duration>(time);
+  std::this_thread::sleep_until(done_);
+  return units;
+}
+
 Workload::Workload(const LayerNetwork& network, const WorkloadOptions& options)
     : network_(network),
       words_(WorkWords()),
       schedule_(network, options.shuffle_seed),
       input_(options.input) {
   const auto units = static_cast<double>(options.units);
-  forward_units_ = Divide(network, units * kForwardShare);
-  backward_units_ = Divide(network, units * (1 - kForwardShare));
+  units_ = {Divide(network, units * kForwardShare), Divide(network, units * (1 - kForwardShare))};
+  if (options.accelerator_units_per_second > 0) {
+    accelerator_.emplace(options.accelerator_units_per_second);
+  }
   const std::vector<pid_t> before = ThreadsOfProcess();
   // The thread that calls Iterate computes, too.
   for (uint32_t i = 1; i < options.threads; ++i) helpers_.emplace_back([this] { RunHelper(); });
@@ -132,6 +143,7 @@ Workload::~Workload() {
 
 uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
   input_.BeginIteration();
+  if (accelerator_) accelerator_->Begin();
   // The factor makes the checksum depend on the pass in which a layer was computed.
   const uint64_t forward = RunPass(PassDirection::kForward, nullptr);
   return forward + 3 * RunPass(PassDirection::kBackward, &ready);
@@ -166,7 +178,7 @@ void Workload::ComputeLayers() {
     const uint32_t index = schedule_.Take();
     const Layer& layer = network_.layers[index];
     lock.unlock();
-    const uint64_t sum = sync_work(words_.data(), UnitsOf(index), index + 1);
+    const uint64_t sum = Compute(index);
     if (ready_ != nullptr) (*ready_)(layer);
     lock.lock();
     checksum_ += sum;
@@ -174,10 +186,16 @@ void Workload::ComputeLayers() {
   }
 }
 
+// Without the lock: with an accelerator there is one thread.
+uint64_t Workload::Compute(uint32_t layer) {
+  const uint64_t units = UnitsOf(layer);
+  if (accelerator_) return accelerator_->Compute(units);
+  return sync_work(words_.data(), units, layer + 1);
+}
+
 // Without the lock: the direction stays the same as long as a pass has layers.
 uint64_t Workload::UnitsOf(uint32_t layer) const {
-  return schedule_.direction() == PassDirection::kForward ? forward_units_[layer]
-                                                          : backward_units_[layer];
+  return units_[schedule_.direction() == PassDirection::kForward ? 0 : 1][layer];
 }
 
 // `pass_number_` shows a pass that this thread has not joined, also if that pass is over already.

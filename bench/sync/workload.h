@@ -3,10 +3,13 @@
 // Threads compute the layers forward and backward, in an order that the edges of the network
 // permit. The cost of a layer is the same in every iteration. The gradients of a layer are written
 // when its backward work is done. The threads really compute: sleeping threads would not show that
-// a helper thread takes their core.
+// a helper thread takes their core. With an accelerator, the thread only waits for the layers and
+// writes the gradients.
 #ifndef LMDBIO_BENCH_SYNC_WORKLOAD_H_
 #define LMDBIO_BENCH_SYNC_WORKLOAD_H_
 
+#include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -58,10 +61,28 @@ class Gradients {
 struct WorkloadOptions {
   uint64_t units = 0;    // of work in an iteration: a third forward, the rest backward
   uint32_t threads = 1;  // that compute
+  // > 0: an accelerator computes so many units in a second, one layer after the other, while the
+  // thread sleeps. Requires threads = 1
+  double accelerator_units_per_second = 0;
   // The threads compute layers in a random order that respects the edges, so ranks have their
   // gradients in different orders. Empty: the order of the network.
   std::optional<uint64_t> shuffle_seed;
   InputOptions input;  // threads that prepare batches meanwhile
+};
+
+// Computes one layer after the other, in the time that a core of its own would take.
+class Accelerator {
+ public:
+  explicit Accelerator(double units_per_second) : units_per_second_(units_per_second) {}
+
+  // Work may begin from now on.
+  void Begin();
+  // Begins after the units before, and sleeps until it is done. Returns a checksum.
+  uint64_t Compute(uint64_t units);
+
+ private:
+  double units_per_second_;
+  std::chrono::steady_clock::time_point done_;  // with all units so far
 };
 
 // Threads: Iterate from one thread. The object has threads of its own.
@@ -82,12 +103,13 @@ class Workload {
   uint64_t RunPass(PassDirection direction, const std::function<void(const Layer&)>* ready);
   void ComputeLayers();
   uint64_t UnitsOf(uint32_t layer) const;
+  uint64_t Compute(uint32_t layer);
   void RunHelper();
 
   const LayerNetwork& network_;
+  std::optional<Accelerator> accelerator_;
   std::vector<uint64_t> words_;
-  std::vector<uint64_t> forward_units_;   // [layers]
-  std::vector<uint64_t> backward_units_;  // [layers]
+  std::array<std::vector<uint64_t>, 2> units_;  // [forward, backward][layers]
 
   std::mutex mutex_;
   std::condition_variable changed_;
