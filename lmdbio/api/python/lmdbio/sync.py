@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import json
@@ -39,6 +40,18 @@ _Orphans = Dict[int, Tuple[ctypes.c_void_p, Any]]
 # synchronizer that is never closed continues to use the arrays.
 _orphans: Dict[int, _Orphans] = {}
 
+# The open synchronizers, by the numbers of their handles.
+_open: Dict[int, ctypes.c_void_p] = {}
+
+
+def _close_open() -> None:
+    """Closes what a program leaves open, so that no other rank waits for this one, and before
+    mpi4py finalizes MPI under the helper threads. In a forked child it ends nothing."""
+    for handle in list(_open.values()):
+        _close_sync(handle)
+
+
+atexit.register(_close_open)
 
 # Element types whose NumPy type has another name. NumPy has no bfloat16: the result has the bits.
 _RESULT_TYPES = {"bfloat16": "uint16"}
@@ -172,6 +185,7 @@ def _forget_done(orphans: _Orphans) -> None:
 
 
 def _close_sync(handle: ctypes.c_void_p) -> None:
+    _open.pop(handle.value, None)
     _capi.library().lmdbio_sync_close(handle)
     _forget_done(_orphans.pop(handle.value, {}))
 
@@ -190,7 +204,9 @@ class Synchronizer:
 
     Use it in a `with` statement: an error then closes the synchronizer, and the operations of the
     other ranks fail at once. If arrays in placed memory outlive the error, there is a warning. The
-    synchronizer is then closed with the last of these arrays, or when the process exits.
+    synchronizer is then closed with the last of these arrays, or when the process exits. Without
+    `with` and close() it is open until the process exits; then, too, the operations of the other
+    ranks fail.
     """
 
     # Begin generated Synchronizer: scripts/generate_options.py, from api/options.toml.
@@ -293,6 +309,7 @@ class Synchronizer:
         self._users: List[Callable[[], Any]] = []
         self._join_checks: List[Callable[[], Any]] = []
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
+        _open[self._handle.value] = self._handle
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()
         self._check(_capi.library().lmdbio_sync_rank(self._handle, ctypes.byref(rank),
