@@ -7,7 +7,8 @@ each adds to an iteration.
                                 [--repetitions 5] [--out build/training] ...
 
 README.md describes models, variants and columns. Tables go to standard output and OUT/training.md,
-all times of all runs to OUT/training.json.
+all times of all runs to OUT/training.json: after an interruption or a failure, too, with the
+repetitions that were complete.
 """
 
 import argparse
@@ -102,22 +103,25 @@ def run_once(options, model, ranks, wait, variant):
         tensors=told["tensors"], gradient_bytes=told["gradient_bytes"], torch=told["torch"])
 
 
-def run_cell(options, model, ranks, wait):
-    """Runs all variants of a cell `repetitions` times, in a random order each time."""
-    chance, runs = random.Random(f"{options.seed} {model} {ranks} {wait}"), []
+def run_cell(options, cell):
+    """Runs all variants of a cell `repetitions` times, in a random order each time, and adds each
+    repetition to cell["runs"] when it is complete."""
+    model, ranks, wait = cell["model"], cell["ranks"], cell["wait"]
+    chance = random.Random(f"{options.seed} {model} {ranks} {wait}")
     for repetition in range(options.repetitions):
         order = list(options.present)
         chance.shuffle(order)
+        runs = []
         for variant in order:
             print(f"# {model}, {ranks} ranks, {wait}: {variant} ({repetition + 1})",
                   file=sys.stderr, flush=True)
             runs.append(run_once(options, model, ranks, wait, variant) | dict(
                 repetition=repetition))
-    if not options.idle:
-        where, count = f"{model}, {ranks} ranks, {wait}", COMPARED_ITERATIONS.get(model)
-        check_losses([one for one in runs if not has_lag(one)], where, count)
-        check_losses([one for one in runs if has_lag(one)], where, count)
-    return dict(model=model, ranks=ranks, wait=wait, runs=runs)
+        cell["runs"] += runs
+        if not options.idle:
+            where, count = f"{model}, {ranks} ranks, {wait}", COMPARED_ITERATIONS.get(model)
+            check_losses([one for one in cell["runs"] if not has_lag(one)], where, count)
+            check_losses([one for one in cell["runs"] if has_lag(one)], where, count)
 
 
 def has_lag(run):
@@ -185,10 +189,11 @@ def summarise(cell, variants):
 
 
 def cell_lines(cell, variants):
-    first = cell["runs"][0]
+    first, count = cell["runs"][0], len(cell["runs"]) // len(variants)
     peers = [peer for peer in PEERS if peer in variants]
     lines = [f"### {cell['model']}, {cell['ranks']} ranks, MPI: {cell['wait']}", "",
-             f"{first['tensors']} tensors, {first['gradient_bytes'] / 1e6:.1f} MB of gradients", "",
+             f"{first['tensors']} tensors, {first['gradient_bytes'] / 1e6:.1f} MB of gradients, "
+             f"{count} runs of each variant", "",
              "| variant | iteration ms (runs) | exposed ms | " + " | ".join(PARTS)
              + " | other threads, % of a core |" + "".join(f" exposed, of {peer} |"
                                                            for peer in peers),
@@ -253,7 +258,7 @@ def main():
     heed_signals()
     options = parse_options()
     options.out.mkdir(parents=True, exist_ok=True)
-    lines, cells = [], []
+    lines, cells, absent, ending = [], [], {}, None
     try:
         for variant in options.variants:
             check_variant(variant)
@@ -267,16 +272,35 @@ def main():
         for model in options.models:
             for ranks in options.ranks:
                 for wait in options.waits:
-                    cells.append(run_cell(options, model, ranks, wait))
-                    lines += cell_lines(cells[-1], options.present)
-    except Failure as failure:
-        print("\n".join(lines))  # of the cells before it
-        sys.exit(f"run_training.py: {failure}")
+                    cells.append(dict(model=model, ranks=ranks, wait=wait, runs=[]))
+                    run_cell(options, cells[-1])
+    except (Failure, SystemExit, KeyboardInterrupt) as failure:
+        ending = failure
+    cells = [cell for cell in cells if cell["runs"]]
+    if cells:
+        write_report(options, absent, cells, lines, ending)
+    else:
+        print("\n".join(lines))
+    if isinstance(ending, Failure):
+        sys.exit(f"run_training.py: {ending}")
+    if ending:
+        raise ending
+    return 0
+
+
+def write_report(options, absent, cells, lines, ending):
+    """Writes tables and times of the cells, behind the lines about absent variants.
+
+    ending  what ended the benchmark early, or None
+    """
+    for cell in cells:
+        lines += cell_lines(cell, options.present)
     lines += [f"PyTorch {cells[0]['runs'][0]['torch']}, one computing thread a rank, "
-              f"{os.cpu_count()} cores; {options.repetitions} runs of {options.iterations} "
-              f"iterations each, {time.strftime('%Y-%m-%d')}. Each time is the median of a run's "
+              f"{os.cpu_count()} cores; runs of {options.iterations} "
+              f"iterations, {time.strftime('%Y-%m-%d')}. Each time is the median of a run's "
               "iterations, each as the slowest rank saw it; then the median of the runs. "
-              + ("The variants got no gradients." if options.idle else
+              + ("The benchmark ended before all runs were done." if ending else
+                 "The variants got no gradients." if options.idle else
                  f"The losses of all variants agree within {LOSS_TOLERANCE:g} (of resnet, which "
                  "amplifies the last bit, in the first iterations), the weights of the ranks to "
                  "the bit.")]
@@ -285,7 +309,6 @@ def main():
     (options.out / "training.md").write_text(text, encoding="utf-8")
     (options.out / "training.json").write_text(
         json.dumps(dict(absent=absent, cells=cells), indent=1) + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

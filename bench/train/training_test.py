@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,24 @@ class TrainingTest(unittest.TestCase):
         self.assertIn("buckets up to 65536 bytes", "\n".join(cache["description"]))
         for variant in by_variant:
             self.assertIn(f"| `{variant}` |", result.stdout)
+
+    def test_an_interruption_loses_no_complete_repetition(self):
+        words = [sys.executable, "-B", FOLDER / "run_training.py", "--build", BUILD, "--out",
+                 self.out, *LITTLE, "--repetitions", "1000", "--models", "transformer", "--ranks",
+                 "1", "--waits", "yield", "--variants", "none,lmdbio"]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stderr:
+                if "(3)" in line:
+                    process.send_signal(signal.SIGTERM)
+                    break
+            output, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, errors)
+        self.assertIn("of gradients, 2 runs of each variant", output)
+        self.assertIn("The benchmark ended before all runs were done.", output)
+        [cell] = json.loads((self.out / "training.json").read_text(encoding="utf-8"))["cells"]
+        self.assertEqual(sorted((run["repetition"], run["variant"]) for run in cell["runs"]),
+                         [(0, "lmdbio"), (0, "none"), (1, "lmdbio"), (1, "none")])
 
     def test_variants_without_gradients(self):
         result = self.train("--models", "mlp", "--ranks", "2", "--waits", "spin", "--idle",
