@@ -244,6 +244,17 @@ def correlation_of(cells):
                 share_of_random_orders=share_as_correlated(windows, gains))
 
 
+def change_lines(group, cells):
+    """The gain of each row over the row that it is compared with: networks across."""
+    rows = [[row.label, row.against, *(gain_text(cell.gain(row.label, row.against))
+                                       if row.label in cell.runs else
+                                       cell.failures.get(row.label, "-").partition(":")[0]
+                                       for cell in cells)]
+            for row in ROWS[1:] if any(row in cell.rows() for cell in cells)]
+    return [f"## Gain of each change in %: {name_of(group)}", "",
+            *table(["row", "compared with", *(cell.network for cell in cells)], rows)]
+
+
 def group_lines(group, cells):
     """The gains of all rows over the baseline, and the window: networks across."""
     labels = [row.label for row in ROWS[1:]
@@ -328,7 +339,7 @@ def closing_line(cells):
 def report(cells):
     lines = []
     for group, members in groups_of(cells).items():
-        lines += group_lines(group, members)
+        lines += change_lines(group, members) + group_lines(group, members)
     lines += switch_lines(cells)
     for cell in cells:
         lines += cell_lines(cell)

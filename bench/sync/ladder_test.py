@@ -125,6 +125,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| window, % of an iteration of the baseline | 0 | 10 | 20 | 30 |", text)
         self.assertIn("| TOPO | +0 (-) | +10 (-) | +20 (-) | +30 (-) |", text)
         self.assertIn("| SCP | absent | absent | absent | absent |", text)
+        self.assertIn("| SCP | cycle 1 ms | absent | absent | absent | absent |", text)
         self.assertEqual(text.count("`SCP` is absent: too few cores."), 1)
         (found,) = json_of(cells_of(jobs))["correlations"]
         self.assertAlmostEqual(found["rank_correlation"], 1)
