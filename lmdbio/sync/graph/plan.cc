@@ -67,9 +67,7 @@ class BucketMaker {
       if (!IsFusable(unit)) continue;
       ++units_left_;
       weight_left_ += WeightOf(unit);
-      bytes_left_ += unit.bytes;
     }
-    limit_bytes_ = SegmentLimit();
   }
 
   void Add(const Unit& unit) {
@@ -81,7 +79,6 @@ class BucketMaker {
     }
     --units_left_;
     stretch_weight_ += WeightOf(unit);
-    bytes_left_ -= unit.bytes;
     const auto [open, is_new] = open_.try_emplace(KindOf(unit), Open{buckets_.size(), 0});
     if (is_new) buckets_.emplace_back();
     open->second.bytes += unit.bytes;
@@ -101,8 +98,10 @@ class BucketMaker {
   bool IsFusable(const Unit& unit) const {
     return tensors_[unit.tensors[0]].tensor.operation == Operation::kAllReduce;
   }
+  // Without num_groups, bytes.
   uint64_t WeightOf(const Unit& unit) const {
-    return options_.group_by == GroupBy::kTensors ? unit.tensors.size() : unit.bytes;
+    const bool is_by_tensors = options_.num_groups > 0 && options_.group_by == GroupBy::kTensors;
+    return is_by_tensors ? unit.tensors.size() : unit.bytes;
   }
   FusionKind KindOf(const Unit& unit) const {
     return FusionKindOf(tensors_[unit.tensors[0]].tensor);
@@ -119,14 +118,15 @@ class BucketMaker {
     }
     const auto open = open_.find(KindOf(unit));
     if (open == open_.end()) return true;
-    return limit_bytes_ > 0 && open->second.bytes + unit.bytes <= limit_bytes_;
+    const uint64_t limit = SegmentLimit();
+    return limit > 0 && open->second.bytes + unit.bytes <= limit;
   }
 
-  // The size of a bucket of a segment that begins now.
+  // The size of a bucket of this segment, without num_groups.
   uint64_t SegmentLimit() const {
     const uint64_t threshold = options_.fusion.threshold_bytes;
     if (options_.last_bucket_bytes == 0) return threshold;
-    return std::min(threshold, std::max(options_.last_bucket_bytes, bytes_left_ / 2));
+    return std::min(threshold, std::max(options_.last_bucket_bytes, weight_left_ / 2));
   }
 
   // Ends the segment. The buckets of all kinds end with it, so that no bucket waits for a late
@@ -135,7 +135,6 @@ class BucketMaker {
     if (!open_.empty() && groups_left_ > 1) --groups_left_;
     weight_left_ -= stretch_weight_;
     stretch_weight_ = 0;
-    limit_bytes_ = SegmentLimit();
     first_unit_ = unit_count_;
     open_.clear();
   }
@@ -149,8 +148,6 @@ class BucketMaker {
   uint64_t stretch_weight_ = 0;
   uint64_t units_left_ = 0;   // fusable units that are in no bucket yet
   uint64_t weight_left_ = 0;  // of fusable units of this segment and of later ones
-  uint64_t bytes_left_ = 0;   // of fusable units that are in no bucket yet
-  uint64_t limit_bytes_ = 0;  // of a bucket of this segment
   uint64_t groups_left_ = 0;  // this segment included
 };
 

@@ -65,40 +65,32 @@ TEST_CASE("Synchronizer sums with several roots on each host", "[sync][edges]") 
 }
 
 TEST_CASE("Description tells how plans end", "[sync][edges]") {
+  struct Case {
+    std::string coordinator;
+    uint64_t bucket_bytes, last_bucket_bytes;
+    uint32_t num_groups;
+    std::string expected_alone, expected;  // with one rank and with two; "": no line
+  };
+  const std::string given = "1000 bytes, as given";
+  const auto one =
+      GENERATE_COPY(Case{"topo", 0, 0, 0, "1048576 bytes, a quarter of others",
+                         "262144 bytes, a quarter of others"},
+                    Case{"topo", 4000, 0, 0, "", ""}, Case{"topo", 4000, 1000, 0, given, given},
+                    Case{"topo", 4000, 5000, 0, "", ""},  // no smaller than others
+                    Case{"topo", 0, 1000, 3, "", ""},     // groups have equal sizes
+                    Case{"cache", 0, 1000, 0, "", ""});   // rounds have no last bucket
   SyncJob job;
   job.ranks.rank_count = GENERATE(1, 2);
-  std::string expected = job.ranks.rank_count == 1 ? "1048576 bytes" : "262144 bytes";
-  expected += ", a quarter of others";
-  SECTION("The collectives choose the buckets") {}
-  SECTION("The buckets are given") {
-    job.options.bucket_bytes = 4000;
-    expected = "";
-  }
-  SECTION("The last bucket is given") {
-    job.options.bucket_bytes = 4000;
-    job.options.last_bucket_bytes = 1000;
-    expected = "1000 bytes, as given";
-  }
-  SECTION("The last bucket is as large as others") {
-    job.options.bucket_bytes = 4000;
-    job.options.last_bucket_bytes = 5000;
-    expected = "";
-  }
-  SECTION("Groups have equal sizes") {
-    job.options.num_groups = 3;
-    job.options.last_bucket_bytes = 1000;
-    expected = "";
-  }
-  SECTION("Rounds have no last bucket") {
-    job.options.coordinator = "cache";
-    job.options.last_bucket_bytes = 1000;
-    expected = "";
-  }
+  const std::string expected = job.ranks.rank_count == 1 ? one.expected_alone : one.expected;
+  job.options.coordinator = one.coordinator;
+  job.options.bucket_bytes = one.bucket_bytes;
+  job.options.last_bucket_bytes = one.last_bucket_bytes;
+  job.options.num_groups = one.num_groups;
   job.Run([&](Synchronizer& synchronizer) {
     const auto lines = fmt::format("{}", fmt::join(synchronizer.Description(), "|"));
     const std::string begin = "plans end with a bucket of ";
-    const bool is_right = expected.empty() ? lines.find(begin) == std::string::npos
-                                           : lines.find(begin + expected) != std::string::npos;
+    const bool is_right = one.expected.empty() ? lines.find(begin) == std::string::npos
+                                               : lines.find(begin + expected) != std::string::npos;
     job.wrong.Expect(is_right, synchronizer.rank(), lines);
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
