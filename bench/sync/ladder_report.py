@@ -244,27 +244,31 @@ def correlation_of(cells):
                 share_of_random_orders=share_as_correlated(windows, gains))
 
 
+def gains_across(cells, label, against):
+    """The gain of a row over another one in each cell, or why a cell has none."""
+    return [gain_text(cell.gain(label, against)) if label in cell.runs else
+            cell.failures.get(label, "-").partition(":")[0] for cell in cells]
+
+
+def compared_rows(cells):
+    return [row for row in ROWS[1:] if any(row in cell.rows() for cell in cells)]
+
+
 def change_lines(group, cells):
     """The gain of each row over the row that it is compared with: networks across."""
-    rows = [[row.label, row.against, *(gain_text(cell.gain(row.label, row.against))
-                                       if row.label in cell.runs else
-                                       cell.failures.get(row.label, "-").partition(":")[0]
-                                       for cell in cells)]
-            for row in ROWS[1:] if any(row in cell.rows() for cell in cells)]
+    rows = [[row.label, row.against, *gains_across(cells, row.label, row.against)]
+            for row in compared_rows(cells)]
     return [f"## Gain of each change in %: {name_of(group)}", "",
             *table(["row", "compared with", *(cell.network for cell in cells)], rows)]
 
 
 def group_lines(group, cells):
     """The gains of all rows over the baseline, and the window: networks across."""
-    labels = [row.label for row in ROWS[1:]
-              if any(row in cell.rows() for cell in cells)]
     rows = [["ms of the baseline",
              *(f"{cell.figure(BASELINE, iteration_ms):.1f}" if BASELINE in cell.runs else "-"
                for cell in cells)]]
-    for label in labels:
-        rows.append([label, *(gain_text(cell.gain(label, BASELINE)) if label in cell.runs else
-                              cell.failures.get(label, "-").partition(":")[0] for cell in cells)])
+    rows += [[row.label, *gains_across(cells, row.label, BASELINE)]
+             for row in compared_rows(cells)]
     rows.append(["window, % of an iteration of the baseline",
                  *(f"{cell.figure(BASELINE, window_percent):.0f}" if BASELINE in cell.runs else "-"
                    for cell in cells)])

@@ -102,13 +102,12 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
   } else if (found != std::end(kNumberAdditions) && number && *number >= found->least) {
     found->set(choice, *number);
   } else {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES or "
-                    "+last=BYTES, with "
-                    "K or M behind the bytes or without, +groups=COUNT, +by=bytes or +by=tensors, "
-                    "+arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
-                    name, addition));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES or "
+                            "+last=BYTES, with K or M behind the bytes or without, +groups=COUNT, "
+                            "+by=bytes or +by=tensors, +arity=HOSTS, +roots=RANKS, "
+                            "+cycle=MICROSECONDS or +gs=CYCLES",
+                            name, addition));
   }
   return {};
 }
