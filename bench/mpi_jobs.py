@@ -26,13 +26,17 @@ def mpi_environment():
     return settings | kept
 
 
-def mpirun_words(mpirun, ranks, wait):
+def mpirun_words(mpirun, ranks, wait, cores_per_rank=0):
     """Returns the words before a command of `ranks` ranks whose MPI waits by "spin" or "yield".
 
     Slots enough are declared, because with --oversubscribe MPI yields whatever it is told.
+
+    cores_per_rank  each rank is bound to so many cores that no other rank has; 0: nothing is bound
     """
+    binding = ["--map-by", f"slot:PE={cores_per_rank}", "--bind-to", "core"]
     return [mpirun, "--host", f"localhost:{max(SLOTS_MIN, ranks)}",
-            "--mca", "mpi_yield_when_idle", "1" if wait == "yield" else "0", "-n", ranks]
+            "--mca", "mpi_yield_when_idle", "1" if wait == "yield" else "0",
+            *(binding if cores_per_rank else []), "-n", ranks]
 
 
 def heed_signals():

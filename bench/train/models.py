@@ -3,6 +3,8 @@
 Every rank makes other batches, so the losses of the ranks differ, and the sums of gradients matter.
 """
 
+import time
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -75,6 +77,39 @@ class Transformer(nn.Module):
         return self.last(self.layers(self.embedding(text) + self.position, self.mask))
 
 
+class AcceleratedLayer(torch.autograd.Function):
+    """A layer that an accelerator computes: the thread sleeps, then the gradient is written."""
+
+    FORWARD_SECONDS = 200e-6
+    BACKWARD_SECONDS = 400e-6
+
+    @staticmethod
+    def forward(ctx, rows, weight):
+        time.sleep(AcceleratedLayer.FORWARD_SECONDS)
+        ctx.save_for_backward(rows, weight)
+        return rows + 0.1 * weight[0]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        rows, weight = ctx.saved_tensors
+        time.sleep(AcceleratedLayer.BACKWARD_SECONDS)
+        return gradient, (0.1 * gradient.mean(0) + 1e-3 * rows[0]).expand_as(weight).contiguous()
+
+
+class Accelerated(nn.Module):
+    """The weights of ResidualMlp without its computing."""
+
+    def __init__(self, depth=50, width=320):
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(0.1 * torch.randn(width, width))
+                                        for _ in range(depth))
+
+    def forward(self, rows):
+        for weight in self.weights:
+            rows = AcceleratedLayer.apply(rows, weight)
+        return rows
+
+
 class Training:
     """A model, the batches of one rank, and the loss.
 
@@ -85,7 +120,7 @@ class Training:
         torch.manual_seed(1)
         self.name = name
         self.model = {"mlp": ResidualMlp, "resnet": lambda: ResNet(depth),
-                      "transformer": Transformer}[name]()
+                      "transformer": Transformer, "accelerated": Accelerated}[name]()
         chance = torch.Generator().manual_seed(1000 + rank)
         self.batches = [self._batch(chance) for _ in range(BATCH_COUNT)]
 
@@ -95,7 +130,7 @@ class Training:
 
         def choices(below, *shape):
             return torch.randint(0, below, shape, generator=chance)
-        if self.name == "mlp":
+        if self.name in ("mlp", "accelerated"):
             return numbers(64, 320), numbers(64, 320)
         if self.name == "resnet":
             return numbers(8, 3, 16, 16), choices(10, 8)
@@ -105,9 +140,9 @@ class Training:
         """Returns the loss of one iteration. `model` may wrap self.model."""
         given, wanted = self.batches[iteration % BATCH_COUNT]
         found = model(given)
-        if self.name == "mlp":
+        if self.name in ("mlp", "accelerated"):
             return functional.mse_loss(found, wanted)
         return functional.cross_entropy(found.flatten(0, -2), wanted.flatten())
 
 
-MODELS = ("mlp", "resnet", "transformer")
+MODELS = ("mlp", "resnet", "transformer", "accelerated")

@@ -30,13 +30,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "train_rank.py"
 HOROVOD_PYTHON = ROOT / "build" / "horovod" / "bin" / "python"
 SYSTEM_PYTHON = pathlib.Path("/usr/bin/python3")
-MODELS = ("mlp", "resnet", "transformer")
+MODELS = ("mlp", "resnet", "transformer", "accelerated")
 PEERS = ("horovod", "ddp")  # the exposed time is compared with theirs
 # Sums of another order differ in their last bits. Small batches behind batch normalisation make
 # such a difference fifty times as large in each iteration: only the first losses of resnet agree.
 LOSS_TOLERANCE = 1e-4  # relative
 COMPARED_ITERATIONS = {"resnet": 4}  # others: all
 PARTS = ("forward", "backward", "synchronize", "step")  # of an iteration, as train_rank.py has them
+COMPUTING_PARTS = 2  # forward and backward
 
 
 def python_for(options, variant):
@@ -77,8 +78,9 @@ def run_once(options, model, ranks, wait, variant):
     mean loss of each iteration, and figures of its ranks."""
     with tempfile.TemporaryDirectory() as folder:
         saved = pathlib.Path(folder) / "run.json"
-        words = [*mpirun_words(options.mpirun, ranks, wait), python_for(options, variant), "-B",
-                 RANK_PROGRAM, "--model", model, "--depth", options.depth, "--variant", variant,
+        words = [*mpirun_words(options.mpirun, ranks, wait, options.cores_per_rank),
+                 python_for(options, variant), "-B", RANK_PROGRAM, "--model", model,
+                 "--depth", options.depth, "--variant", variant,
                  "--warmup", options.warmup, "--iterations", options.iterations,
                  *(["--set-to-none"] if options.set_to_none else []),
                  *(["--idle"] if options.idle else []),
@@ -94,13 +96,19 @@ def run_once(options, model, ranks, wait, variant):
     per_rank = told["ranks"]
     return dict(
         variant=variant,
+        computing_ms=[max(sum(times[:COMPUTING_PARTS]) for times in ranks)
+                      for ranks in zip(*(r["times"] for r in per_rank))],
+        computing_by_rank_ms=[
+            statistics.median(sum(times[:COMPUTING_PARTS]) for times in r["times"])
+            for r in per_rank],
         times_ms=[max(map(sum, ranks)) for ranks in zip(*(r["times"] for r in per_rank))],
         parts_ms=[statistics.median(times[part] for r in per_rank for times in r["times"])
                   for part in range(len(PARTS))],
         losses=[statistics.fmean(losses) for losses in zip(*(r["losses"] for r in per_rank))],
         helper_share=max(r["helper_share"] for r in per_rank),
         weights_differ=told["weights_differ"], description=told["description"],
-        tensors=told["tensors"], gradient_bytes=told["gradient_bytes"], torch=told["torch"])
+        cores=min(r["cores"] for r in per_rank), tensors=told["tensors"],
+        gradient_bytes=told["gradient_bytes"], torch=told["torch"])
 
 
 def run_cell(options, cell):
@@ -179,6 +187,8 @@ def summarise(cell, variants):
         own = [one for one in cell["runs"] if one["variant"] == variant]
         row = dict(variant=variant, p50_ms=statistics.median(times), least_ms=min(times),
                    most_ms=max(times),
+                   slowest_computing_ms=statistics.median(
+                       statistics.median(one["computing_ms"]) for one in own),
                    parts_ms=[statistics.median(parts) for parts in
                              zip(*(one["parts_ms"] for one in own))],
                    helper_share=statistics.median(one["helper_share"] for one in own))
@@ -195,16 +205,16 @@ def cell_lines(cell, variants):
              f"{first['tensors']} tensors, {first['gradient_bytes'] / 1e6:.1f} MB of gradients, "
              f"{count} runs of each variant", "",
              "| variant | iteration ms (runs) | exposed ms | " + " | ".join(PARTS)
-             + " | other threads, % of a core |" + "".join(f" exposed, of {peer} |"
-                                                           for peer in peers),
-             "|---|---|---|---|" + "---|" * (len(PARTS) + len(peers))]
+             + " | slowest computing | other threads, % of a core |"
+             + "".join(f" exposed, of {peer} |" for peer in peers),
+             "|---|---|---|---|---|" + "---|" * (len(PARTS) + len(peers))]
     for row in summarise(cell, variants):
         exposed = f"{row['exposed_ms']:.1f}" if "exposed_ms" in row else "-"
         lines.append(
             f"| `{row['variant']}` | {row['p50_ms']:.1f} ({row['least_ms']:.1f} to "
             f"{row['most_ms']:.1f}) | {exposed} | "
             + " | ".join(f"{ms:.1f}" for ms in row["parts_ms"])
-            + f" | {100 * row['helper_share']:.0f} |"
+            + f" | {row['slowest_computing_ms']:.1f} | {100 * row['helper_share']:.0f} |"
             + "".join(f" {ratio_text(cell, row['variant'], peer)} |" for peer in peers))
     return lines + [""]
 
@@ -234,6 +244,8 @@ def parse_options():
                         help="drop gradients between iterations, as PyTorch 2 does by default")
     parser.add_argument("--idle", action="store_true",
                         help="the variants exist, but get no gradients: the cost of their threads")
+    parser.add_argument("--cores-per-rank", type=int, default=0,
+                        help="binds each rank to so many cores of its own; default: no binding")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the runs")
     parser.add_argument("--python", type=pathlib.Path,
                         help="the Python of all variants; default: that of build/horovod, or the "
@@ -250,6 +262,9 @@ def parse_options():
     for name in ("repetitions", "iterations"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)} is out of range; expected 1 or more")
+    if not 0 <= options.cores_per_rank * max(options.ranks) <= os.cpu_count():
+        parser.error(f"--cores-per-rank {options.cores_per_rank} is out of range: "
+                     f"{max(options.ranks)} ranks share {os.cpu_count()} cores")
     options.build, options.out = options.build.resolve(), options.out.resolve()
     return options
 
@@ -296,9 +311,12 @@ def write_report(options, absent, cells, lines, ending):
     for cell in cells:
         lines += cell_lines(cell, options.present)
     lines += [f"PyTorch {cells[0]['runs'][0]['torch']}, one computing thread a rank, "
-              f"{os.cpu_count()} cores; runs of {options.iterations} "
-              f"iterations, {time.strftime('%Y-%m-%d')}. Each time is the median of a run's "
-              "iterations, each as the slowest rank saw it; then the median of the runs. "
+              f"{os.cpu_count()} cores, "
+              + (f"{options.cores_per_rank} bound to each rank" if options.cores_per_rank else
+                 "ranks are not bound")
+              + f"; runs of {options.iterations} iterations, {time.strftime('%Y-%m-%d')}. Each "
+              "time is the median of a run's iterations, each as the slowest rank saw it; then the "
+              "median of the runs. "
               + ("The benchmark ended before all runs were done." if ending else
                  "The variants got no gradients." if options.idle else
                  f"The losses of all variants agree within {LOSS_TOLERANCE:g} (of resnet, which "

@@ -204,7 +204,7 @@ def main():
         description = variant.description()
     difference = weights_differ(training)
     told = dict(times=times, losses=first_losses + losses, wall_s=wall, helper_share=threads / wall,
-                cpu_share=cpu / wall)
+                cpu_share=cpu / wall, cores=len(os.sched_getaffinity(0)))
     ranks = job.gather(told)
     if job.rank == 0:
         parameters = list(training.model.parameters())

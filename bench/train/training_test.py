@@ -86,11 +86,25 @@ class TrainingTest(unittest.TestCase):
         for run in told["cells"][0]["runs"]:  # each rank has trained for itself
             self.assertGreater(run["weights_differ"], 0)
 
+    def test_bound_ranks(self):
+        result = self.train("--models", "accelerated", "--ranks", "1", "--waits", "yield",
+                            "--variants", "none,lmdbio", "--cores-per-rank", "1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("1 bound to each rank", result.stdout)
+        [cell] = json.loads((self.out / "training.json").read_text(encoding="utf-8"))["cells"]
+        for run in cell["runs"]:
+            self.assertEqual((run["cores"], len(run["computing_by_rank_ms"])), (1, 1))
+            for computing, iteration in zip(run["computing_ms"], run["times_ms"]):
+                self.assertGreater(computing, 0)
+                self.assertLess(computing, iteration)
+
     def test_mistakes(self):
         for words, told in ((["--variants", "none,horvod"], "variant 'horvod' is unknown"),
                             (["--waits", "sleep"], "'sleep' is unknown"),
                             (["--ranks", "0"], "'0' is invalid"),
                             (["--repetitions", "0"], "--repetitions 0 is out of range"),
+                            (["--ranks", "1", "--cores-per-rank", "4096"],
+                             "--cores-per-rank 4096 is out of range"),
                             (["--models", "mpl"], "model 'mpl' is unknown"),
                             (["--models", "resnet", "--ranks", "1", "--waits", "yield", "--depth",
                               "21", "--variants", "none"], "depth 21 is invalid")):
