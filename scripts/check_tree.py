@@ -52,6 +52,9 @@ MAY_INCLUDE = {
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
+    "load/records": [
+        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source", "ranks/shm",
+        "load/plan", "load/locate", "load/slots"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
@@ -82,8 +85,8 @@ MAY_INCLUDE = {
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],
     "api/c": [
-        "base", "ranks/group", "ranks/mpi", "load/plan", "load/loader", "sync/graph",
-        "sync/engine", "sync/over_mpi"],
+        "base", "ranks/group", "ranks/mpi", "load/plan", "load/records", "load/loader",
+        "sync/graph", "sync/engine", "sync/over_mpi"],
 }
 
 # The folders or files that may include a foreign header, as prefixes of the path.

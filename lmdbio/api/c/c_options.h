@@ -4,8 +4,8 @@
 
 #include "lmdbio/api/c/lmdbio.h"
 #include "lmdbio/base/status.h"
-#include "lmdbio/load/loader/record_reader.h"
 #include "lmdbio/load/plan/options.h"
+#include "lmdbio/load/records/record_reader.h"
 
 namespace lmdbio::api {
 

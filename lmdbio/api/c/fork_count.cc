@@ -17,7 +17,7 @@ namespace {
 std::atomic<uint64_t> fork_count = 0;
 std::atomic<std::uintptr_t> last_handle = 0x1d0;  // programs make up smaller numbers
 
-std::array<std::atomic<std::mutex*>, 4> held = {};
+std::array<std::atomic<std::mutex*>, 8> held = {};
 
 void LockTables() {
   for (const auto& mutex : held) {

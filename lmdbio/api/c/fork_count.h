@@ -15,7 +15,8 @@ namespace lmdbio::api {
 uint64_t ForkCount();
 
 // Locks `mutex` before each fork of this process, and unlocks it afterwards in parent and child. So
-// no child inherits a mutex that is locked by a thread which the child lacks. At most four mutexes.
+// no child inherits a mutex that is locked by a thread which the child lacks. At most eight
+// mutexes.
 // Lifetime: `mutex` must never be destroyed
 void HoldDuringFork(std::mutex& mutex);
 

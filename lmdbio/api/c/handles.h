@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,15 +19,14 @@
 #include "lmdbio/api/c/fork_count.h"
 #include "lmdbio/api/c/handle_table.h"
 #include "lmdbio/api/c/lmdbio.h"
+#include "lmdbio/api/c/shared_handle.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/load/loader/loader.h"
-#include "lmdbio/load/loader/record_reader.h"
+#include "lmdbio/load/records/record_reader.h"
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::api {
 
-inline constexpr const char* kForkedWords =
-    "the handle was opened before fork(), by the parent of this process; open a new one here";
 inline constexpr const char* kNoHandleWords =
     "no such handle: it is NULL, closed, or was never opened";
 
@@ -108,16 +108,45 @@ struct LoaderHandle : HandleState {
   }
 };
 
-struct DatasetHandle : HandleState {
+// The records of one read of a dataset, as C callers see them.
+struct RecordsResult {
+  load::RecordSet set;                 // owns keys and values
+  std::vector<lmdbio_record> records;  // in the order of the numbers
+};
+
+// The last failure and the records of one thread on a dataset.
+struct DatasetResults : ThreadFailure {
+  std::optional<RecordsResult> read;  // of its last lmdbio_dataset_read
+};
+
+struct DatasetHandle : SharedHandleState<DatasetResults> {
   std::unique_ptr<load::RecordReader> reader;
-  std::vector<lmdbio_record> records;
+  lmdbio_log log = nullptr;
+  void* log_context = nullptr;
 
   bool is_open() const { return reader != nullptr; }
-  void LeaveAlone() { static_cast<void>(reader.release()); }
+  void LogNotes() {
+    if (log == nullptr) return;
+    for (const std::string& note : reader->TakeNotes()) log(log_context, note.c_str());
+  }
+  // The records of other threads may be in use by a thread that exists in the parent only.
+  void LeaveAlone() {
+    static_cast<void>(reader.release());
+    static_cast<void>(new auto(TakeLent()));  // leaked
+  }
+};
+
+// The result of lmdbio_dataset_fetch. It outlives its dataset.
+struct ResultHandle : SharedHandleState<ThreadFailure> {
+  std::unique_ptr<RecordsResult> result;
+
+  bool is_open() const { return result != nullptr; }
+  void LeaveAlone() { static_cast<void>(result.release()); }
 };
 
 using LoaderTable = HandleTable<lmdbio_loader, LoaderHandle>;
 using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
+using ResultTable = HandleTable<lmdbio_result, ResultHandle>;
 
 // Runs `call`, which returns a status, and converts exceptions to statuses. The library itself
 // throws none, but memory may run out.

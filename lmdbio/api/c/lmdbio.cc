@@ -26,7 +26,8 @@ lmdbio_record RecordOf(Bytes key, Bytes value, uint64_t position) {
 }
 
 // Returns the complete options of the caller, and sets the log callback of `handle`.
-Result<lmdbio_options> ReadArguments(HandleState& handle, const char* path,
+template <typename Handle>
+Result<lmdbio_options> ReadArguments(Handle& handle, const char* path,
                                      const lmdbio_options* options) {
   if (path == nullptr) return Fail(ErrorCode::kInvalidArgument, "the path is NULL");
   // The log is set before the object opens, so it gets the notes of Open.
@@ -58,8 +59,26 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
   LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, c_options));
   LMDBIO_TRY(const load::RecordReaderOptions options, RecordReaderOptionsOf(complete));
   LMDBIO_TRY(handle.reader, load::RecordReader::Open(path, options));
-  handle.notes = handle.reader->TakeNotes();
+  handle.LogNotes();
   return {};
+}
+
+// Reads records for lmdbio_dataset_read and lmdbio_dataset_fetch. A failed read leaves the dataset
+// usable.
+Result<RecordsResult> ReadRecords(DatasetHandle& handle, const uint64_t* numbers, size_t count,
+                                  const void* out) {
+  if (out == nullptr || (numbers == nullptr && count > 0)) {
+    return Fail(ErrorCode::kInvalidArgument, "numbers or an out_ argument is NULL");
+  }
+  auto found = handle.reader->Read({numbers, count});
+  handle.LogNotes();  // after a failure too, because they may explain it
+  if (!found) return Fail(std::move(found).error());
+  RecordsResult result{std::move(*found), {}};
+  result.records.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    result.records.push_back(RecordOf(result.set[i].key, result.set[i].value, numbers[i]));
+  }
+  return result;
 }
 
 // Fills the batch of the handle from the loader, and returns it to the caller.
@@ -281,21 +300,31 @@ int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
 int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                         const lmdbio_record** out_records) {
   return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
-    if (out_records == nullptr || (numbers == nullptr && count > 0)) {
-      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "numbers or out_records is NULL");
-    }
-    // A failed read leaves the dataset usable; the earlier records are no longer valid.
-    const auto found = handle.reader->Read({numbers, count});
+    // The earlier records end first, so that their memory serves this read.
+    std::optional<RecordsResult>& mine = handle.lent().read;
+    mine.reset();
+    auto found = ReadRecords(handle, numbers, count, out_records);
     if (!found) return handle.Keep(found.error());
-    handle.records.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      handle.records[i] = RecordOf((*found)[i].key, (*found)[i].value, numbers[i]);
-    }
-    handle.notes = handle.reader->TakeNotes();
-    *out_records = handle.records.data();
+    *out_records = mine.emplace(std::move(*found)).records.data();
     return LMDBIO_OK;
   });
 }
+
+int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
+                         lmdbio_result** out_result, const lmdbio_record** out_records) {
+  if (out_result != nullptr) *out_result = nullptr;
+  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
+    auto found = ReadRecords(handle, numbers, count, out_result == nullptr ? nullptr : out_records);
+    if (!found) return handle.Keep(found.error());
+    const auto object = std::make_shared<ResultHandle>();
+    object->result = std::make_unique<RecordsResult>(std::move(*found));
+    *out_result = ResultTable::Of().Add(object);
+    *out_records = object->result->records.data();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_result_close(lmdbio_result* result) { return Close<ResultTable>(result); }
 
 int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records) {
   return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {

@@ -19,11 +19,15 @@
  *     trailing out_ arguments, which must not be NULL and are written on success only.
  *  2. A handle is opaque and not an address: never dereference it. A call returns LMDBIO_BAD_HANDLE
  *     for NULL, for a handle that was closed, and for a number that was never a handle.
- *  3. Handles are independent of each other. Calls of several threads on one handle wait for each
- *     other; none of them fails because of that. Each call may end the validity of earlier results
- *     (rule 5), also of results in another thread. Threads that share a handle therefore hold a
- *     lock of their own from a call until they have used its results. If a thread closes a handle
- *     during a call of another thread, the object is released when that call ends.
+ *  3. Handles are independent of each other, and any number of threads may share one.
+ *     Datasets: calls of several threads run at the same time. Results and messages belong to the
+ *     thread that made the call, or to a lmdbio_result.
+ *     Loaders: calls wait for each other; none of them fails because of that. Each call may end
+ *     the validity of earlier results (rule 5), also of results in another thread. Threads that
+ *     share a loader therefore hold a lock of their own from a call until they have used its
+ *     results.
+ *     If a thread closes a handle during a call of another thread, the object is released when
+ *     that call ends.
  *  4. lmdbio_message() returns one line about the last call on a handle that failed, and
  *     lmdbio_errno() returns its errno. The library prints nothing. It does not set errno
  *     deliberately.
@@ -199,6 +203,7 @@ enum lmdbio_exchange {
 
 /* The receiver of notes: one line for each compromise that the library made, for example because a
  * provenance file is stale. Called from within a call on the handle, in its thread.
+ * Threads that share a dataset may call it at the same time.
  * message  without a newline; valid during the call */
 typedef void (*lmdbio_log)(void* context, const char* message);
 
@@ -468,20 +473,38 @@ typedef struct lmdbio_dataset lmdbio_dataset;
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                                    lmdbio_dataset** out_dataset);
 
-/* Reads several records together, in file order.
+/* Reads several records together, in file order. Reads of several threads run at the same time.
  * numbers      [count] record numbers in key order, from 0; in any order, repeats allowed
- * out_records  [count] in the order of `numbers`; valid until the next call on this handle
+ * out_records  [count] in the order of `numbers`; valid until the calling thread calls
+ *              lmdbio_dataset_read on this handle again, or until the handle is closed
  * Errors       LMDBIO_INVALID_ARGUMENT  a number beyond the last record
- *              LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE; the handle can still be used */
+ *              LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE, LMDBIO_RESOURCE_EXHAUSTED; the handle
+ *              can still be used */
 LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                    const lmdbio_record** out_records);
+
+/* The records of one lmdbio_dataset_fetch. */
+typedef struct lmdbio_result lmdbio_result;
+
+/* Does the same as lmdbio_dataset_read, but the records belong to a result of their own: they may
+ * be handed to another thread, and several results may exist at the same time. As many as exist
+ * need memory, a queue and descriptors each.
+ * out_result   to be closed by the caller, in any thread, also after the dataset; NULL after errors
+ * out_records  [count]; valid until the result is closed
+ * Errors       as lmdbio_dataset_read; lmdbio_dataset_message has the message */
+LMDBIO_API int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
+                                    lmdbio_result** out_result, const lmdbio_record** out_records);
+
+/* Releases a result and its records. NULL is allowed and does nothing. Threads: any. */
+LMDBIO_API int lmdbio_result_close(lmdbio_result* result);
 
 /* Returns the number of records of the database. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);
 
-/* Returns the message of a dataset, as lmdbio_message. */
+/* Returns the message of the last call of this thread on a dataset that failed, as lmdbio_message.
+ */
 LMDBIO_API const char* lmdbio_dataset_message(lmdbio_dataset* dataset);
-/* Returns the errno of a dataset, as lmdbio_errno. */
+/* Returns the errno of that call, as lmdbio_errno. */
 LMDBIO_API int lmdbio_dataset_errno(lmdbio_dataset* dataset);
 /* Closes a dataset, as lmdbio_close. */
 LMDBIO_API int lmdbio_dataset_close(lmdbio_dataset* dataset);

@@ -71,7 +71,8 @@ int WithSync(lmdbio_sync* sync, Call&& call) noexcept {
   });
 }
 
-int Told(SharedHandleState& handle, const Status& status) {
+template <typename Handle>
+int Told(Handle& handle, const Status& status) {
   return status ? LMDBIO_OK : handle.Keep(status.error());
 }
 
@@ -333,7 +334,7 @@ int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out
     }
     const sync::SyncCounters from = handle.synchronizer->counters();
     // Memory of the calling thread, because another thread may ask at the same time.
-    ThreadResults& lent = handle.lent();
+    SyncResults& lent = handle.lent();
     lent.counters = {from.cycle_count,        from.control_message_count, from.control_bytes,
                      from.collective_count,   from.collective_bytes,      from.tensor_count,
                      from.plan_count,         from.plan_end_count,        from.thread_cpu_ns,
@@ -354,7 +355,7 @@ int lmdbio_sync_get_options(lmdbio_sync* sync, const char** out_text) {
 int lmdbio_sync_describe(lmdbio_sync* sync, const char** out_text) {
   return WithSync(sync, [&](SyncHandle& handle) -> int {
     if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
-    ThreadResults& lent = handle.lent();
+    SyncResults& lent = handle.lent();
     lent.description = fmt::format("{}", fmt::join(handle.synchronizer->Description(), "\n"));
     *out_text = lent.description.c_str();
     return LMDBIO_OK;
@@ -364,7 +365,7 @@ int lmdbio_sync_describe(lmdbio_sync* sync, const char** out_text) {
 int lmdbio_sync_flight_record(lmdbio_sync* sync, const char** out_text) {
   return WithSync(sync, [&](SyncHandle& handle) -> int {
     if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
-    ThreadResults& lent = handle.lent();
+    SyncResults& lent = handle.lent();
     lent.record = fmt::format("{}", fmt::join(handle.synchronizer->FlightRecord(), "\n"));
     *out_text = lent.record.c_str();
     return LMDBIO_OK;

@@ -185,16 +185,6 @@ bool IsCachedEnough(const file::CacheProbe& probe, Order order, uint64_t file_by
   return read_s && *read_s < kSlowReadSeconds;
 }
 
-Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
-  if (queue_depth == 0) return BadOption("queue_depth 0 is out of range; expected 1 or more");
-  // Direct reads need whole units of the alignment.
-  if (block_bytes == 0 || block_bytes % kStretchAlignBytes != 0) {
-    return BadOption(fmt::format("block_bytes {} is invalid; expected a positive multiple of {}",
-                                 block_bytes, kStretchAlignBytes));
-  }
-  return {};
-}
-
 Status CheckOptions(const LoaderOptions& options) {
   if (options.global_batch_size == 0)
     return BadOption("global_batch_size 0 is out of range; expected 1 or more");

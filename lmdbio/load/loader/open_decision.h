@@ -73,9 +73,6 @@ struct InPlaceMeasures {
 bool IsCachedEnough(const file::CacheProbe& probe, Order order, uint64_t file_bytes,
                     const InPlaceMeasures& measures);
 
-// Checks the options of reads. Errors: kInvalidArgument  names the option
-Status CheckReads(uint32_t queue_depth, uint64_t block_bytes);
-
 // Checks all options. Errors: kInvalidArgument  names the option
 Status CheckOptions(const LoaderOptions& options);
 

@@ -62,7 +62,8 @@ struct ScanOptions {
   std::function<void(const FinishedWalk&)> on_walked = {};
 };
 
-// Threads: one at a time.
+// Threads: one at a time. Exceptions: Locate and RecordCount of a layout locator, and of a scan
+// locator without a joint walk, may be called by any number of threads.
 class Locator {
  public:
   virtual ~Locator() = default;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 
@@ -32,6 +34,19 @@ PageBytes PagesOf(const Extent& value, uint64_t page_bytes) {
 constexpr uint64_t kGapBytesMax = 256 << 10;
 
 }  // namespace
+
+Status CheckReads(uint32_t queue_depth, uint64_t block_bytes) {
+  if (queue_depth == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "queue_depth 0 is out of range; expected 1 or more");
+  }
+  // Direct reads need whole units of the alignment.
+  if (block_bytes == 0 || block_bytes % kStretchAlignBytes != 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("block_bytes {} is invalid; expected a positive multiple of {}",
+                            block_bytes, kStretchAlignBytes));
+  }
+  return {};
+}
 
 void ReadPlan::Clear() {
   items_.clear();

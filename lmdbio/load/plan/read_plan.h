@@ -65,6 +65,9 @@ struct PlannedRun {
   uint64_t home_at = 0;  // leaf_at unless home is another page
 };
 
+// Checks the options of reads. Errors: kInvalidArgument  names the option
+Status CheckReads(uint32_t queue_depth, uint64_t block_bytes);
+
 // Reused from plan to plan, so that its memory is allocated once. Threads: one at a time.
 class ReadPlan final : public file::RecordRunSink {
  public:

@@ -195,6 +195,11 @@ static void test_wrong_handles(void) {
   CHECK(lmdbio_dataset_close(NULL) == LMDBIO_OK);
   count = 0;
   CHECK(lmdbio_dataset_read(dataset, &count, 1, &record) == LMDBIO_BAD_HANDLE);
+  lmdbio_result* result = (lmdbio_result*)dataset;
+  CHECK(lmdbio_dataset_fetch(dataset, &count, 1, &result, &record) == LMDBIO_BAD_HANDLE);
+  CHECK(result == NULL);
+  CHECK(lmdbio_result_close(NULL) == LMDBIO_OK);
+  CHECK(lmdbio_result_close((lmdbio_result*)dataset) == LMDBIO_BAD_HANDLE);
   CHECK(lmdbio_dataset_count(NULL, &count) == LMDBIO_BAD_HANDLE);
   CHECK(strlen(lmdbio_dataset_message(NULL)) > 0);
 }
@@ -222,6 +227,16 @@ static void test_wrong_arguments(void) {
   CHECK(lmdbio_dataset_read(dataset, NULL, 1, &record) == LMDBIO_INVALID_ARGUMENT);
   CHECK(lmdbio_dataset_read(dataset, NULL, 0, &record) == LMDBIO_OK);
   CHECK(lmdbio_dataset_read(dataset, &beyond, 1, NULL) == LMDBIO_INVALID_ARGUMENT);
+  lmdbio_result* result = (lmdbio_result*)dataset;
+  CHECK(lmdbio_dataset_fetch(dataset, &beyond, 1, &result, &record) == LMDBIO_INVALID_ARGUMENT);
+  CHECK(result == NULL); /* nothing to close */
+  CHECK(strstr(lmdbio_dataset_message(dataset), "record 1797 is out of range") != NULL);
+  CHECK(lmdbio_dataset_fetch(dataset, NULL, 1, &result, &record) == LMDBIO_INVALID_ARGUMENT);
+  CHECK(lmdbio_dataset_fetch(dataset, NULL, 0, NULL, &record) == LMDBIO_INVALID_ARGUMENT);
+  CHECK(lmdbio_dataset_fetch(dataset, NULL, 0, &result, NULL) == LMDBIO_INVALID_ARGUMENT);
+  CHECK(lmdbio_dataset_fetch(dataset, NULL, 0, &result, &record) == LMDBIO_OK);
+  CHECK(lmdbio_result_close(result) == LMDBIO_OK);
+  CHECK(lmdbio_result_close(result) == LMDBIO_BAD_HANDLE);
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
 }
 
@@ -314,18 +329,22 @@ static void test_fork(void) {
   CHECK(lmdbio_dataset_open(digits, NULL, &dataset) == LMDBIO_OK);
   const lmdbio_batch* batch = NULL;
   CHECK(lmdbio_next(loader, &batch) == LMDBIO_OK);
+  lmdbio_result* result = NULL;
+  const lmdbio_record* record = NULL;
+  const uint64_t number = 0;
+  CHECK(lmdbio_dataset_read(dataset, &number, 1, &record) == LMDBIO_OK);
+  CHECK(lmdbio_dataset_fetch(dataset, &number, 1, &result, &record) == LMDBIO_OK);
   /* The address sanitizer's allocator does not bear a fork while another thread allocates: until
    * the reading thread rests, its window full. */
   sleep(1);
   const pid_t child = fork();
   if (child == 0) {
     const char* state = NULL;
-    const lmdbio_record* record = NULL;
-    const uint64_t number = 0;
     CHECK(lmdbio_next(loader, &batch) == LMDBIO_FORKED);
     CHECK(strstr(lmdbio_message(loader), "fork") != NULL);
     CHECK(lmdbio_set_epoch(loader, 0) == LMDBIO_FORKED);
     CHECK(lmdbio_dataset_read(dataset, &number, 1, &record) == LMDBIO_FORKED);
+    CHECK(lmdbio_result_close(result) == LMDBIO_OK);
     CHECK(lmdbio_save(loader, &state) == LMDBIO_OK);
     options.state = state;
     lmdbio_loader* own = open_digits(&options);
@@ -340,6 +359,7 @@ static void test_fork(void) {
   CHECK(lmdbio_next(loader, &batch) == LMDBIO_OK && batch->number == 1);
   CHECK(lmdbio_close(loader) == LMDBIO_OK);
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
+  CHECK(record->position == 0 && lmdbio_result_close(result) == LMDBIO_OK);
 }
 
 struct heard {

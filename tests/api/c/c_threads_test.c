@@ -1,7 +1,7 @@
 /* c_threads_test DIGITS: threads that share a handle, on the database that lmdbio-make digits
- * writes. Calls that only race must all succeed. With the lock that rule 3 of lmdbio.h requires,
- * each thread gets the records that it requested. Oracle: the records that one thread has read
- * before. */
+ * writes. Each thread gets the records that it requested, without a lock of its own; results can be
+ * handed to other threads; each thread has its own message. Oracle: the records that one thread has
+ * read before. */
 #include <lmdbio.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +13,6 @@ enum { RECORD_COUNT = 1797, THREAD_COUNT = 8, ROUND_COUNT = 150, LIST_MAX = 40 }
 
 static lmdbio_dataset* dataset;
 static lmdbio_loader* loader;
-static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t failures_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
@@ -48,34 +47,70 @@ static size_t any_numbers(unsigned* seed, uint64_t* numbers) {
   return count;
 }
 
-static void* only_call(void* seed_of_thread) {
+static void compare(const lmdbio_record* records, const uint64_t* numbers, size_t count) {
+  for (size_t k = 0; k < count && records != NULL; ++k) {
+    check_in_thread(
+        records[k].position == numbers[k] && records[k].value_size == values[numbers[k]].size &&
+            memcmp(records[k].value, values[numbers[k]].bytes, records[k].value_size) == 0,
+        "another record than was asked for");
+  }
+}
+
+static void* read_and_compare(void* seed_of_thread) {
   unsigned seed = *(unsigned*)seed_of_thread;
   uint64_t numbers[LIST_MAX];
   for (int i = 0; i < ROUND_COUNT; ++i) {
     const lmdbio_record* records = NULL;
     const size_t count = any_numbers(&seed, numbers);
     check_in_thread(lmdbio_dataset_read(dataset, numbers, count, &records) == LMDBIO_OK,
-                    "lmdbio_dataset_read fails beside others");
+                    "lmdbio_dataset_read fails");
+    compare(records, numbers, count);
   }
   return NULL;
 }
 
-static void* call_and_compare(void* seed_of_thread) {
-  unsigned seed = *(unsigned*)seed_of_thread;
+/* A result on its way from the thread that has fetched it to any other. */
+static struct {
+  lmdbio_result* result;
+  const lmdbio_record* records;
   uint64_t numbers[LIST_MAX];
+  size_t count;
+} handed[THREAD_COUNT];
+static pthread_mutex_t handed_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* fetch_and_hand_over(void* seed_of_thread) {
+  unsigned seed = *(unsigned*)seed_of_thread;
   for (int i = 0; i < ROUND_COUNT; ++i) {
+    uint64_t numbers[LIST_MAX];
+    lmdbio_result* result = NULL;
     const lmdbio_record* records = NULL;
     const size_t count = any_numbers(&seed, numbers);
-    pthread_mutex_lock(&own_lock);
-    check_in_thread(lmdbio_dataset_read(dataset, numbers, count, &records) == LMDBIO_OK,
-                    "lmdbio_dataset_read fails");
-    for (size_t k = 0; k < count && records != NULL; ++k) {
-      check_in_thread(
-          records[k].position == numbers[k] && records[k].value_size == values[numbers[k]].size &&
-              memcmp(records[k].value, values[numbers[k]].bytes, records[k].value_size) == 0,
-          "another record than was asked for");
-    }
-    pthread_mutex_unlock(&own_lock);
+    check_in_thread(lmdbio_dataset_fetch(dataset, numbers, count, &result, &records) == LMDBIO_OK,
+                    "lmdbio_dataset_fetch fails");
+    /* Takes what another thread has left there, and leaves its own. */
+    const size_t at = (size_t)rand_r(&seed) % THREAD_COUNT;
+    pthread_mutex_lock(&handed_lock);
+    compare(handed[at].records, handed[at].numbers, handed[at].count);
+    check_in_thread(lmdbio_result_close(handed[at].result) == LMDBIO_OK, "a result does not close");
+    handed[at].result = result;
+    handed[at].records = records;
+    handed[at].count = count;
+    memcpy(handed[at].numbers, numbers, sizeof numbers);
+    pthread_mutex_unlock(&handed_lock);
+  }
+  return NULL;
+}
+
+static void* fail_and_ask_why(void* seed_of_thread) {
+  const uint64_t number = 10000000 + *(unsigned*)seed_of_thread;
+  char expected[64];
+  snprintf(expected, sizeof expected, "record %llu is out of range", (unsigned long long)number);
+  for (int i = 0; i < ROUND_COUNT; ++i) {
+    const lmdbio_record* records = NULL;
+    const int status = lmdbio_dataset_read(dataset, &number, 1, &records);
+    check_in_thread(status == LMDBIO_INVALID_ARGUMENT, "a record that does not exist");
+    check_in_thread(strstr(lmdbio_dataset_message(dataset), expected) != NULL,
+                    "the message of another thread");
   }
   return NULL;
 }
@@ -112,9 +147,14 @@ int main(int argc, char** argv) {
   }
   CHECK(lmdbio_dataset_open(argv[1], NULL, &dataset) == LMDBIO_OK);
   read_values();
-  run(only_call);
-  run(call_and_compare);
+  run(read_and_compare);
+  run(fetch_and_hand_over);
+  run(fail_and_ask_why);
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
+  for (size_t i = 0; i < THREAD_COUNT; ++i) { /* results outlive their dataset */
+    compare(handed[i].records, handed[i].numbers, handed[i].count);
+    CHECK(lmdbio_result_close(handed[i].result) == LMDBIO_OK);
+  }
   for (size_t i = 0; i < RECORD_COUNT; ++i) free(values[i].bytes);
 
   CHECK(lmdbio_open(argv[1], NULL, &loader) == LMDBIO_OK);

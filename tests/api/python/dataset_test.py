@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import signal
 import threading
 import unittest
 
@@ -145,20 +146,29 @@ class DatasetTest(Databases):
             thread.join()
         self.assertEqual(raised, ["the dataset is closed"] * 4)
 
-    def test_what_interrupts_a_call_is_refused(self):
+    def test_a_handler_of_signals_may_read(self):
+        expected, found = self.records(self.even), []
         with lmdbio.Dataset(self.even) as dataset:
-            for use in lambda: dataset[0], dataset.close:
-                with self.assertRaisesRegex(RuntimeError, "interrupted") as raised:
-                    dataset._in_turn(use)  # as a signal's handler would
-                self.assertIsInstance(raised.exception, lmdbio.LmdbioError)
-            self.assertEqual(dataset[0], self.records(self.even)[0])
+            before = signal.signal(signal.SIGALRM, lambda *_: found.append(dataset[3]))
+            self.addCleanup(signal.signal, signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+            try:
+                while len(found) < 20:
+                    self.assertEqual(dataset[[5, 1]], [expected[5], expected[1]])
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        self.assertEqual(found, [expected[3]] * len(found))
 
     def test_a_child_does_not_wait_for_a_thread_of_its_parent(self):
         expected = self.records(self.even)
         with lmdbio.Dataset(self.even) as dataset:
             is_inside, may_end = threading.Event(), threading.Event()
-            thread = threading.Thread(
-                target=lambda: dataset._in_turn(lambda: (is_inside.set(), may_end.wait())))
+
+            def open_or_close():
+                with dataset._lock():
+                    is_inside.set()
+                    may_end.wait()
+            thread = threading.Thread(target=open_or_close)
             thread.start()
             is_inside.wait()
             child = os.fork()

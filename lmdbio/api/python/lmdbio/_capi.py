@@ -21,6 +21,7 @@ from lmdbio._errors import (
 from lmdbio._options import Options, SyncOptions
 
 OK = 0
+BAD_HANDLE = 11
 END = 100
 TIMEOUT = 101
 FORKED = 12
@@ -130,8 +131,9 @@ _SIGNATURES = {
     "lmdbio_pin_compute": [ctypes.c_void_p],
     "lmdbio_close": [ctypes.c_void_p],
     "lmdbio_dataset_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
-    "lmdbio_dataset_read": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
-                            _P(ctypes.c_void_p)],
+    "lmdbio_dataset_fetch": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                             _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
+    "lmdbio_result_close": [ctypes.c_void_p],
     "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
     "lmdbio_dataset_close": [ctypes.c_void_p],
     "lmdbio_sync_open": [_P(SyncOptions), _P(ctypes.c_void_p)],

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from lmdbio._batch import Record, record_table
 from lmdbio._errors import (
     ClosedError,
     InvalidIndexError,
-    InvalidStateError,
     InvalidTypeError,
     StaleError,
 )
@@ -53,13 +52,11 @@ def _as_numbers(wanted: Any) -> Any:
         raise _refusal(type(wanted).__name__) from None
 
 
-class _Turn:
-    """The lock of the thread whose call runs. That thread may lock it again, so that a signal
-    handler gets an error instead of waiting for the call that it interrupted."""
+class _Opened(NamedTuple):
+    """An open handle, and the process that opened it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.is_taken = False
+    handle: ctypes.c_void_p
+    process: int
 
 
 class Dataset:
@@ -71,9 +68,10 @@ class Dataset:
     Keys and values are copies and stay valid. The records of one call are read together, in file
     order: prefer a list of numbers, or `__getitems__`, to a loop.
 
-    Any thread may use a dataset, and gets the records that it requested: calls take turns. A
-    dataset can be pickled, and used after fork: the other process opens its own when it first
-    reads. A handler of signals or of the log cannot use the dataset whose call it interrupts.
+    Any number of threads may use a dataset at the same time; each gets the records that it
+    requested, and none waits for another one's reads. As many threads as read at the same time need
+    memory and a queue each. A dataset can be pickled, and used after fork: the other process opens
+    its own when it first reads.
     """
 
     # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
@@ -112,54 +110,55 @@ class Dataset:
     def _begin(self, path: Union[str, os.PathLike], options: Dict[str, Any]) -> None:
         self._path = os.fspath(path)
         self._fields = _capi.option_fields(options)
-        self._handle: Optional[ctypes.c_void_p] = None
+        self._opened: Optional[_Opened] = None
         self._is_closed = False
         self._count: Optional[int] = None  # None until it has been opened once
-        self._turns: Dict[int, _Turn] = {}
-        self._in_turn(self._use)
+        self._locks: Dict[int, threading.RLock] = {}
+        self._use()
 
-    def _in_turn(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        # Each process has its own lock: a child of fork() may inherit one that is never unlocked.
-        turn = self._turns.setdefault(os.getpid(), _Turn())
-        with turn.lock:
-            if turn.is_taken:
-                raise InvalidStateError("the dataset is in use by the call that this handler "
-                                        "interrupted")
-            try:
-                turn.is_taken = True
-                return call(*arguments)
-            finally:
-                turn.is_taken = False
+    def _lock(self) -> threading.RLock:
+        """Returns the lock for opening and closing. Each process has its own: a child of fork() may
+        inherit one that is never unlocked. The thread that holds it may lock it again, because a
+        handler of signals may use the dataset."""
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     def _use(self) -> ctypes.c_void_p:
-        if self._is_closed:
-            raise ClosedError("the dataset is closed")
-        if self._handle is not None and self._pid != os.getpid():
-            self._drop()
-        if self._handle is None:
-            handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
-            self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close, handle)
-            self._pid = os.getpid()
-            self._handle = handle  # set last: a child forked meanwhile has all fields or none
-            self._check_count()
-        return self._handle
+        opened = self._opened
+        if opened is not None and opened.process == os.getpid():
+            return opened.handle
+        with self._lock():
+            if self._is_closed:
+                raise ClosedError("the dataset is closed")
+            if self._opened is None or self._opened.process != os.getpid():
+                self._open()
+            return self._opened.handle
 
-    def _check_count(self) -> None:
+    def _open(self) -> None:
+        self._drop()
+        handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
+        try:
+            self._check_count(handle)
+        except Exception:
+            _capi.library().lmdbio_dataset_close(handle)
+            raise
+        self._closer = weakref.finalize(self, _capi.library().lmdbio_dataset_close, handle)
+        self._opened = _Opened(handle, os.getpid())  # last: others see all of it or nothing
+
+    def _check_count(self, handle: ctypes.c_void_p) -> None:
         """Checks that the file is unchanged: another process may have received this dataset."""
         count = ctypes.c_uint64()
-        status = _capi.library().lmdbio_dataset_count(self._handle, ctypes.byref(count))
-        _capi.check_dataset(self._handle, status)
+        status = _capi.library().lmdbio_dataset_count(handle, ctypes.byref(count))
+        _capi.check_dataset(handle, status)
         if self._count not in (None, count.value):
-            self._drop()
             raise StaleError(f"{self._path}: has {count.value} records, but had {self._count} when "
                              f"the dataset was opened")
         self._count = count.value
 
     def _drop(self) -> None:
-        if self._handle is not None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
             self._closer.detach()
-            _capi.library().lmdbio_dataset_close(self._handle)
-            self._handle = None
+            _capi.library().lmdbio_dataset_close(opened.handle)
 
     def __len__(self) -> int:
         return self._count
@@ -197,26 +196,30 @@ class Dataset:
         if isinstance(many, int):
             raise _refusal("one integer if several records are read together")
         wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
-        return self._in_turn(self._read, wanted)
+        return self._read(wanted)
 
     def _read(self, wanted: np.ndarray) -> List[Record]:
-        handle = self._use()
-        address = ctypes.c_void_p()
-        status = _capi.library().lmdbio_dataset_read(handle, wanted.ctypes.data, len(wanted),
-                                                     ctypes.byref(address))
+        handle, library = self._use(), _capi.library()
+        result, address = ctypes.c_void_p(), ctypes.c_void_p()
+        status = library.lmdbio_dataset_fetch(handle, wanted.ctypes.data, len(wanted),
+                                              ctypes.byref(result), ctypes.byref(address))
+        if status == _capi.BAD_HANDLE and self._is_closed:  # by another thread, meanwhile
+            raise ClosedError("the dataset is closed")
         _capi.check_dataset(handle, status)
-        table = record_table(address.value, len(wanted))
-        copy = ctypes.string_at
-        return [Record(copy(key, key_size), copy(value, value_size))
-                for key, value, _, value_size, key_size in table.tolist()]
+        try:
+            table = record_table(address.value, len(wanted))
+            copy = ctypes.string_at
+            return [Record(copy(key, key_size), copy(value, value_size))
+                    for key, value, _, value_size, key_size in table.tolist()]
+        finally:
+            library.lmdbio_result_close(result)
 
     def close(self) -> None:
-        """Closes the database and releases its memory. Waits for calls of other threads."""
-        self._in_turn(self._close)
-
-    def _close(self) -> None:
-        self._drop()
-        self._is_closed = True
+        """Closes the database and releases its memory. Reads of other threads that have begun
+        still succeed."""
+        with self._lock():
+            self._is_closed = True
+            self._drop()
 
     def __enter__(self) -> "Dataset":
         return self
@@ -231,5 +234,5 @@ class Dataset:
     def __setstate__(self, pickled: Dict[str, Any]) -> None:
         self._path, self._fields = pickled["path"], pickled["fields"]
         self._count, self._is_closed = pickled["count"], pickled["is_closed"]
-        self._handle = None
-        self._turns = {}
+        self._opened = None
+        self._locks = {}

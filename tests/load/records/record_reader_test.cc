@@ -1,9 +1,15 @@
-#include "lmdbio/load/loader/record_reader.h"
+#include "lmdbio/load/records/record_reader.h"
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/fixtures/tiny_db.h"
 #include "tests/load/loader/databases.h"
@@ -20,16 +26,30 @@ bool Same(Bytes bytes, const std::string& text) {
   return bytes.size() == text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
-void CheckRead(RecordReader& reader, const test::ServedDatabase& database,
+// Whether `records` are those that liblmdb has found for `numbers`.
+bool AreRecords(const RecordSet& records, const test::ServedDatabase& database,
+                const std::vector<uint64_t>& numbers) {
+  if (records.size() != numbers.size()) return false;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const test::KeyValue& expected = database.records[numbers[i]];
+    if (!Same(records[i].key, expected.first)) return false;
+    if (!Same(records[i].value, expected.second)) return false;
+  }
+  return true;
+}
+
+void CheckRead(const RecordReader& reader, const test::ServedDatabase& database,
                const std::vector<uint64_t>& numbers) {
   const auto records = reader.Read(numbers);
   if (!records) FAIL(records.error().message());
-  REQUIRE(records->size() == numbers.size());
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const test::KeyValue& expected = database.records[numbers[i]];
-    REQUIRE(Same((*records)[i].key, expected.first));
-    REQUIRE(Same((*records)[i].value, expected.second));
-  }
+  REQUIRE(AreRecords(*records, database, numbers));
+}
+
+// 1 to 20 numbers.
+std::vector<uint64_t> AnyNumbers(test::Random& random, uint64_t record_count) {
+  std::vector<uint64_t> numbers(random.Below(20) + 1);
+  for (uint64_t& number : numbers) number = random.Below(record_count);
+  return numbers;
 }
 
 // Goal: any choice of records from any kind of database equals the records of liblmdb's cursor.
@@ -59,12 +79,92 @@ TEST_CASE("RecordReader gives the records that liblmdb finds", "[loader][records
       CheckRead(reader, database, {});
       test::Random random(7);
       for (int round = 0; round < 50; ++round) {
-        std::vector<uint64_t> numbers(random.Below(20) + 1);
-        for (uint64_t& number : numbers) number = random.Below(all.size());
+        std::vector<uint64_t> numbers = AnyNumbers(random, all.size());
         numbers.push_back(numbers.front());  // one number occurs twice
         CheckRead(reader, database, numbers);
       }
     }
+  }
+}
+
+// Reads random records in 16 threads at the same time. Each thread keeps its last two sets, and
+// looks at them after later reads.
+void ReadInThreads(const test::ServedDatabase& database, const RecordReaderOptions& options,
+                   int rounds) {
+  const auto opened = RecordReader::Open(database.data_file, options);
+  REQUIRE(opened);
+  const RecordReader& reader = **opened;
+  std::mutex mutex;
+  std::vector<std::string> wrong;
+  const auto work = [&](uint64_t seed) {
+    struct Kept {
+      std::vector<uint64_t> numbers;
+      RecordSet records;
+    };
+    std::vector<Kept> kept;
+    test::Random random(seed);
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<uint64_t> numbers = AnyNumbers(random, database.records.size());
+      Result<RecordSet> records = reader.Read(numbers);
+      if (kept.size() == 2) kept.erase(kept.begin());
+      if (records) kept.push_back({std::move(numbers), std::move(*records)});
+      bool is_right = static_cast<bool>(records);
+      for (const Kept& one : kept) is_right &= AreRecords(one.records, database, one.numbers);
+      if (is_right) continue;
+      const std::lock_guard lock(mutex);
+      wrong.push_back(records ? "another record than was asked for" : records.error().message());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 16; ++seed) threads.emplace_back(work, seed);
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<std::string>());
+}
+
+// Goal: threads that share a reader get the records of liblmdb's cursor, also while the page walk
+// goes on.
+TEST_CASE("Threads read with one RecordReader at the same time", "[loader][records]") {
+  test::ServedDatabases databases;
+  for (const char* fixture : {"boundaries", "random-order", "dupsort-promoted"}) {
+    databases.AddFixture(fixture);
+  }
+  for (const test::ServedDatabase& database : databases.all()) {
+    INFO(database.name);
+    RecordReaderOptions options;
+    options.engine = GENERATE(file::EngineKind::kUring, file::EngineKind::kPread);
+    options.queue_depth = 4;
+    options.block_bytes = 8192;
+    options.snapshot = GENERATE(SnapshotMode::kImmutable, SnapshotMode::kOptimistic);
+    ReadInThreads(database, options, 40);
+  }
+}
+
+// Hidden, because it takes minutes: 1.6 million random reads.
+TEST_CASE("Threads read with one RecordReader for minutes", "[.][long]") {
+  test::ServedDatabases databases;
+  databases.AddFixture("random-order");
+  ReadInThreads(databases.all().front(), {}, 100'000);
+}
+
+TEST_CASE("Sets of records do not end each other", "[loader][records]") {
+  test::ServedDatabases databases;
+  databases.AddFixture("random-order");
+  const test::ServedDatabase& database = databases.all().front();
+  auto reader = RecordReader::Open(database.data_file, {});
+  REQUIRE(reader);
+  // More than the reader keeps.
+  std::vector<RecordSet> sets;
+  for (uint64_t i = 0; i < 40; ++i) {
+    auto records = (*reader)->Read(std::vector<uint64_t>{i, i + 1});
+    REQUIRE(records);
+    sets.push_back(std::move(*records));
+  }
+  sets[3] = std::move(sets[7]);
+  sets.erase(sets.begin() + 7);
+  reader->reset();  // the sets outlive it
+  for (uint64_t i = 0; i < sets.size(); ++i) {
+    const uint64_t first = i == 3 ? 7 : i < 7 ? i : i + 1;
+    CHECK(AreRecords(sets[i], database, {first, first + 1}));
   }
 }
 

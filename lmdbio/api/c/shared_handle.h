@@ -1,0 +1,79 @@
+// lmdbio/api/c/shared_handle.h - the state of a handle that several threads may use at once.
+#ifndef LMDBIO_API_C_SHARED_HANDLE_H_
+#define LMDBIO_API_C_SHARED_HANDLE_H_
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "lmdbio/api/c/fork_count.h"
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::api {
+
+inline constexpr const char* kForkedWords =
+    "the handle was opened before fork(), by the parent of this process; open a new one here";
+
+// The last failure of one thread on a handle.
+struct ThreadFailure {
+  std::string message;
+  int error_number = 0;
+};
+
+// Each thread has its own last failure and results, so no call ends the results of another thread.
+// Results  a ThreadFailure, with the results that calls lend to their thread
+template <typename Results>
+class SharedHandleState {
+ public:
+  bool is_forked() const { return fork_count_ != ForkCount(); }
+
+  // The results of the calling thread. Must not be called in a child of fork(): a thread of the
+  // parent may have held the mutex during the fork.
+  Results& lent() {
+    const std::lock_guard lock(mutex_);
+    return lent_[std::this_thread::get_id()];
+  }
+
+  // Runs `call` at once: the objects support several threads, so calls need not take turns.
+  template <typename Call>
+  int InTurn(Call&& call) {
+    return call();
+  }
+
+  int Keep(const Error& error) {
+    return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
+  }
+  int Keep(int status, std::string text, int number = 0) {
+    if (is_forked()) return status;
+    Results& mine = lent();
+    mine.message = std::move(text);
+    mine.error_number = number;
+    return status;
+  }
+  // Allocates nothing: memory may have run out.
+  void Forget(int number) {
+    if (is_forked()) return;
+    const std::lock_guard lock(mutex_);
+    const auto found = lent_.find(std::this_thread::get_id());
+    if (found == lent_.end()) return;
+    found->second.message.clear();
+    found->second.error_number = number;
+  }
+  const char* LastWords() { return is_forked() ? kForkedWords : lent().message.c_str(); }
+  int LastErrorNumber() { return is_forked() ? 0 : lent().error_number; }
+
+ protected:
+  // The results of all threads, for an object that is leaked in a child of fork().
+  std::unordered_map<std::thread::id, Results> TakeLent() { return std::move(lent_); }
+
+ private:
+  const uint64_t fork_count_ = ForkCount();
+  std::mutex mutex_;
+  std::unordered_map<std::thread::id, Results> lent_;  // its elements never move
+};
+
+}  // namespace lmdbio::api
+#endif  // LMDBIO_API_C_SHARED_HANDLE_H_

@@ -1,0 +1,181 @@
+#include "lmdbio/load/records/record_fetch.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "lmdbio/file/io/data_path.h"
+#include "lmdbio/ranks/shm/anonymous_memory.h"
+
+namespace lmdbio::load {
+namespace {
+
+// The smallest memory for records.
+constexpr uint64_t kMemoryBytesMin = 1 << 20;
+
+}  // namespace
+
+bool SharedLeafCache::Has(const Extent& file) const {
+  const std::shared_lock lock(mutex_);
+  return cache_.Has(file);
+}
+
+void SharedLeafCache::CopyTo(std::span<const PlannedExtent> had, MutableBytes pages) const {
+  const std::shared_lock lock(mutex_);
+  cache_.CopyTo(had, pages);
+}
+
+void SharedLeafCache::Keep(const Extent& file, Bytes bytes) {
+  const std::unique_lock lock(mutex_);
+  cache_.Keep(file, bytes);
+}
+
+Result<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path,
+                                                     const RecordReaderOptions& options) {
+  LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
+  LMDBIO_TRY(std::string data_path, file::FindDataFile(path));
+  LMDBIO_TRY(std::unique_ptr<file::FileSource> source, file::FileSource::Open(data_path));
+  LMDBIO_TRY(SnapshotGuard guard, SnapshotGuard::Open(*source, options.snapshot));
+  std::unique_ptr<RecordFile> file(
+      new RecordFile(std::move(data_path), options, std::move(source), std::move(guard)));
+  LMDBIO_TRY_VOID(file->Prepare());
+  return file;
+}
+
+Status RecordFile::Prepare() {
+  const file::Environment& environment = guard_.environment();
+  file::Database database = environment.Main();
+  if (!options_.database_name.empty()) {
+    LMDBIO_TRY(database, environment.Named(options_.database_name));
+  }
+  LMDBIO_TRY(record_count_, CountRecords(database));
+  Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
+  if (layout) {
+    locator_ = MakeLayoutLocator(std::move(*layout));
+  } else {
+    if (layout.error().code() != ErrorCode::kNotFound) {
+      notes_.Add(layout.error().message() + ": using a page walk instead");
+    }
+    locator_ = MakeScanLocator(database, nullptr, nullptr);
+  }
+  return {};
+}
+
+ReadPlanOptions RecordFile::plan_options() const {
+  const file::Snapshot& snapshot = guard_.environment().snapshot();
+  ReadPlanOptions plan;
+  plan.page_format = snapshot.page_format;
+  plan.file_size_bytes = snapshot.file_size_bytes;
+  plan.block_bytes_max = options_.block_bytes;
+  return plan;
+}
+
+Result<std::unique_ptr<file::BlockEngine>> RecordFile::OpenEngine() const {
+  // No read-ahead: the wanted records lie anywhere.
+  return file::OpenBlockEngine(data_path_,
+                               {options_.engine, options_.cache, options_.queue_depth, {}, false});
+}
+
+Result<std::unique_ptr<RecordFetch>> RecordFetch::Open(RecordFile& file) {
+  std::unique_ptr<RecordFetch> fetch(new RecordFetch(file));
+  LMDBIO_TRY(fetch->engine_, file.OpenEngine());
+  file.notes().Add(fetch->engine_->TakeNotes());
+  return fetch;
+}
+
+// Plans each record once, in key order. Consecutive records are located together.
+Status RecordFetch::Plan() {
+  plan_.Clear();
+  for (size_t i = 0; i < sorted_.size();) {
+    size_t end = i + 1;
+    while (end < sorted_.size() && sorted_[end] == sorted_[end - 1] + 1) ++end;
+    LMDBIO_TRY_VOID(file_.Locate(RecordIndex{sorted_[i]}, end - i, plan_));
+    i = end;
+  }
+  plan_.Finish();
+  BlockCut cut;
+  cut.has_leaf = [this](const Extent& file) { return file_.leaves().Has(file); };
+  plan_.CutBlocks(cut);
+  return {};
+}
+
+Status RecordFetch::Fetch() {
+  // The memory at least doubles, so few calls allocate. The old memory goes first, because nothing
+  // in it is needed.
+  const uint64_t have_bytes = memory_ ? memory_->bytes().size() : 0;
+  if (have_bytes < plan_.buffer_bytes()) {
+    memory_.reset();
+    const uint64_t bytes = std::max({plan_.buffer_bytes(), 2 * have_bytes, kMemoryBytesMin});
+    LMDBIO_TRY(memory_, ranks::AllocateAnonymous(bytes));
+  }
+  if (!plan_.had().empty()) file_.leaves().CopyTo(plan_.had(), memory_->bytes());
+  return FetchBlocks();
+}
+
+Status RecordFetch::FetchBlocks() {
+  const std::span<const PlannedBlock> blocks = plan_.blocks();
+  std::vector<file::BlockRead> reads;
+  reads.reserve(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto [offset, length_bytes] = blocks[i].file;
+    reads.push_back({offset, memory_->bytes().subspan(blocks[i].at, length_bytes), i});
+  }
+  LMDBIO_TRY_VOID(engine_->Start(reads));
+  Status status;
+  while (engine_->outstanding() > 0) {  // also after a failure, as the other reads use our memory
+    LMDBIO_TRY(const std::span<file::BlockDone> done, engine_->WaitSome());
+    for (file::BlockDone& block : done) {
+      if (!block.status && status) status = std::move(block.status);
+    }
+  }
+  file_.notes().Add(engine_->TakeNotes());
+  if (!status) return status;
+  for (const PlannedBlock& block : blocks) {
+    if (!block.is_leaf) continue;
+    file_.leaves().Keep(block.file, memory_->bytes().subspan(block.at, block.file.length_bytes));
+  }
+  return {};
+}
+
+Result<RecordView> RecordFetch::CheckRecord(const PlannedRun& run, const file::LeafPage& leaf,
+                                            uint64_t into_run) const {
+  const RecordChecker& checker = file_.checker();
+  const PlannedValue& value = plan_.values()[run.first_value + into_run];
+  LMDBIO_TRY(const file::LeafEntry entry, checker.EntryOf(run, leaf, into_run, value.file));
+  const Bytes bytes = memory_->bytes();
+  if (entry.flags == file::kOverflowNode) LMDBIO_TRY_VOID(checker.CheckHead(value, bytes));
+  return RecordView{entry.key, bytes.subspan(value.at, value.file.length_bytes)};
+}
+
+Status RecordFetch::Check() {
+  // The snapshot comes before the pages: a writer may have reused pages after they were planned.
+  LMDBIO_TRY_VOID(file_.guard().AfterSlot());
+  found_.clear();
+  for (const PlannedRun& run : plan_.runs()) {
+    LMDBIO_TRY(const file::LeafPage leaf, file_.checker().OpenRun(run, memory_->bytes()));
+    for (uint64_t i = 0; i < run.record_count; ++i) {
+      LMDBIO_TRY(const RecordView record, CheckRecord(run, leaf, i));
+      found_.push_back(record);
+    }
+  }
+  return {};
+}
+
+Status RecordFetch::Read(std::span<const uint64_t> numbers) {
+  records_.clear();
+  sorted_.assign(numbers.begin(), numbers.end());
+  std::sort(sorted_.begin(), sorted_.end());
+  sorted_.erase(std::unique(sorted_.begin(), sorted_.end()), sorted_.end());
+  Status status = Plan();
+  if (status) status = Fetch();
+  if (status) status = Check();
+  if (!status) return Fail(file_.guard().Explain(std::move(status).error()));
+  for (const uint64_t number : numbers) {
+    // `found_` is in the order of `sorted_`, so the index of a number is that of its record.
+    const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), number);
+    records_.push_back(found_[static_cast<size_t>(at - sorted_.begin())]);
+  }
+  return {};
+}
+
+}  // namespace lmdbio::load

@@ -1,0 +1,137 @@
+// lmdbio/load/records/record_fetch.h - one read of records by number, and what reads share.
+//
+// Several threads may read the same database at the same time, each with a RecordFetch of its own:
+// a plan, memory and an engine. Locations, snapshot and leaf pages are shared.
+//
+// Source: docs/capi.md "Datasets".
+#ifndef LMDBIO_LOAD_RECORDS_RECORD_FETCH_H_
+#define LMDBIO_LOAD_RECORDS_RECORD_FETCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/file/source/file_source.h"
+#include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/plan/options.h"
+#include "lmdbio/load/plan/read_plan.h"
+#include "lmdbio/load/slots/leaf_cache.h"
+#include "lmdbio/load/slots/notes.h"
+#include "lmdbio/load/slots/record_checker.h"
+#include "lmdbio/load/slots/snapshot_guard.h"
+#include "lmdbio/ranks/shm/shared_memory.h"
+
+namespace lmdbio::load {
+
+struct RecordReaderOptions {
+  std::string database_name;  // empty: the main database
+  SnapshotMode snapshot = SnapshotMode::kImmutable;
+  file::EngineKind engine = file::EngineKind::kUring;
+  file::CachePolicy cache = file::CachePolicy::kBuffered;
+  uint32_t queue_depth = 32;       // reads in flight, for each thread that reads
+  uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
+};
+
+struct RecordView {
+  Bytes key;
+  Bytes value;
+};
+
+// LeafCache for several threads. Threads: any.
+class SharedLeafCache {
+ public:
+  bool Has(const Extent& file) const;
+  // Requires: Has of each of them. What the cache has, it keeps
+  void CopyTo(std::span<const PlannedExtent> had, MutableBytes pages) const;
+  void Keep(const Extent& file, Bytes bytes);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  LeafCache cache_;
+};
+
+// A database whose records are read by number.
+// Threads: any; only `leaves` and `notes` change, and they have locks of their own.
+class RecordFile {
+ public:
+  // Errors, cost: as RecordReader::Open
+  static Result<std::unique_ptr<RecordFile>> Open(const std::string& path,
+                                                  const RecordReaderOptions& options);
+
+  const std::string& name() const { return source_->name(); }
+  uint64_t record_count() const { return record_count_; }
+  const SnapshotGuard& guard() const { return guard_; }
+  const RecordChecker& checker() const { return checker_; }
+  // Passes the locations of records to `sink`. Errors: as Locator::Locate
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) const {
+    return locator_->Locate(first, count, sink);
+  }
+  ReadPlanOptions plan_options() const;
+  Result<std::unique_ptr<file::BlockEngine>> OpenEngine() const;
+
+  SharedLeafCache& leaves() { return leaves_; }
+  Notes& notes() { return notes_; }
+
+ private:
+  RecordFile(std::string data_path, RecordReaderOptions options,
+             std::unique_ptr<file::FileSource> source, SnapshotGuard guard)
+      : data_path_(std::move(data_path)),
+        options_(std::move(options)),
+        source_(std::move(source)),
+        guard_(std::move(guard)),
+        checker_(guard_.environment().pages()) {}
+  Status Prepare();
+
+  const std::string data_path_;
+  const RecordReaderOptions options_;
+  std::unique_ptr<file::FileSource> source_;
+  SnapshotGuard guard_;
+  RecordChecker checker_;
+  std::unique_ptr<Locator> locator_;
+  uint64_t record_count_ = 0;
+  SharedLeafCache leaves_;
+  Notes notes_;
+};
+
+// Threads: one at a time.
+class RecordFetch {
+ public:
+  // file  must outlive this
+  // Errors: as file::OpenBlockEngine
+  static Result<std::unique_ptr<RecordFetch>> Open(RecordFile& file);
+
+  // Reads records. After an error only the destructor may be called.
+  // numbers  [each < record_count()] in any order; a number may occur several times
+  // Errors: kIo, kCorruption, kStale, kResourceExhausted
+  Status Read(std::span<const uint64_t> numbers);
+
+  // Of the last Read, in the order of its numbers. Lifetime: until the next Read
+  std::span<const RecordView> records() const { return records_; }
+
+ private:
+  explicit RecordFetch(RecordFile& file) : file_(file), plan_(file.plan_options()) {}
+  Status Plan();
+  Status Fetch();
+  Status FetchBlocks();
+  Status Check();
+  Result<RecordView> CheckRecord(const PlannedRun& run, const file::LeafPage& leaf,
+                                 uint64_t into_run) const;
+
+  RecordFile& file_;
+  ReadPlan plan_;
+  std::unique_ptr<ranks::SharedMemory> memory_;
+  std::unique_ptr<file::BlockEngine> engine_;  // after the memory it writes to
+  // Of the last Read:
+  std::vector<uint64_t> sorted_;   // each number once
+  std::vector<RecordView> found_;  // of sorted_
+  std::vector<RecordView> records_;
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_RECORDS_RECORD_FETCH_H_
