@@ -23,7 +23,7 @@
 
 namespace lmdbio::load {
 
-// Threads: one at a time.
+// Threads: const; any number of callers.
 class SnapshotGuard {
  public:
   // Opens the environment of `source` with the protection of `mode`.
