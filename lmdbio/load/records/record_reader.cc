@@ -1,12 +1,20 @@
 #include "lmdbio/load/records/record_reader.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace lmdbio::load {
+namespace {
+
+// How long a read waits for another thread's fetch if it cannot open one of its own.
+constexpr auto kWaitLimit = std::chrono::seconds(1);
+
+}  // namespace
 
 // The fetches of a database that no set holds.
 // Threads: any.
@@ -20,26 +28,35 @@ class FetchPool {
 
   RecordFile& file() { return *file_; }
 
+  // Errors: as RecordFetch::Open. If memory or descriptors have run out, another thread may give
+  // back its fetch soon. The limit is for a thread that itself holds all of them.
   Result<std::unique_ptr<RecordFetch>> Take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<RecordFetch> fetch = std::move(idle_.back());
-        idle_.pop_back();
-        return fetch;
-      }
-    }
-    return RecordFetch::Open(*file_);
+    if (auto idle = TakeIdle(std::chrono::seconds(0))) return idle;
+    auto opened = RecordFetch::Open(*file_);
+    if (opened || opened.error().code() != ErrorCode::kResourceExhausted) return opened;
+    if (auto idle = TakeIdle(kWaitLimit)) return idle;
+    return opened;
   }
 
   void GiveBack(std::unique_ptr<RecordFetch> fetch) noexcept {
     const std::lock_guard lock(mutex_);
     if (idle_.size() < kIdleMax) idle_.push_back(std::move(fetch));
+    came_back_.notify_one();
   }
 
  private:
+  // Null if no fetch is idle within `limit`.
+  std::unique_ptr<RecordFetch> TakeIdle(std::chrono::seconds limit) {
+    std::unique_lock lock(mutex_);
+    if (!came_back_.wait_for(lock, limit, [this] { return !idle_.empty(); })) return nullptr;
+    std::unique_ptr<RecordFetch> fetch = std::move(idle_.back());
+    idle_.pop_back();
+    return fetch;
+  }
+
   std::unique_ptr<RecordFile> file_;  // before the fetches, which borrow it
   std::mutex mutex_;
+  std::condition_variable came_back_;
   std::vector<std::unique_ptr<RecordFetch>> idle_;
 };
 
@@ -70,7 +87,7 @@ Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path
   LMDBIO_TRY(auto file, RecordFile::Open(path, options));
   auto pool = std::make_shared<FetchPool>(std::move(file));
   // The first fetch opens here, so that a failure and the notes of its engine come with Open.
-  LMDBIO_TRY(auto first, pool->Take());
+  LMDBIO_TRY(auto first, RecordFetch::Open(pool->file()));
   pool->GiveBack(std::move(first));
   return std::unique_ptr<RecordReader>(new RecordReader(std::move(pool)));
 }

@@ -71,7 +71,9 @@ class RecordReader {
   // numbers  [each < record_count()] in any order; a number may occur several times
   // Returns: [numbers.size()] in the order of `numbers`
   // Errors: kInvalidArgument  a number is not below record_count()
-  //         kIo, kCorruption, kStale, kResourceExhausted; the reader can still be used
+  //         kIo, kCorruption, kStale; the reader can still be used
+  //         kResourceExhausted  there is no memory or descriptor for another set, and no other
+  //                             thread has destroyed one for a second
   // Cost: as many sets as exist at the same time have memory and an engine each; up to 16 of them
   //       are kept for later reads
   Result<RecordSet> Read(std::span<const uint64_t> numbers) const;

@@ -1,6 +1,9 @@
 #include "lmdbio/load/records/record_reader.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -144,6 +147,46 @@ TEST_CASE("Threads read with one RecordReader for minutes", "[.][long]") {
   test::ServedDatabases databases;
   databases.AddFixture("random-order");
   ReadInThreads(databases.all().front(), {}, 100'000);
+}
+
+// Goal: threads share the few fetches that can be opened; a thread that holds all gets an error.
+TEST_CASE("Threads read with few descriptors", "[loader][records]") {
+  test::ServedDatabases databases;
+  databases.AddFixture("random-order");
+  const test::ServedDatabase& database = databases.all().front();
+  RecordReaderOptions options;
+  options.engine = file::EngineKind::kPread;
+  const auto opened = RecordReader::Open(database.data_file, options);
+  REQUIRE(opened);
+  const RecordReader& reader = **opened;
+  CheckRead(reader, database, {0});
+  rlimit limit = {};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  rlimit few = limit;
+  few.rlim_cur = 0;  // no more than those that are open
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  std::atomic<int> right_count = 0;
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    threads.emplace_back([&, seed] {
+      test::Random random(seed);
+      for (int round = 0; round < 50; ++round) {
+        const std::vector<uint64_t> numbers = AnyNumbers(random, database.records.size());
+        const Result<RecordSet> records = reader.Read(numbers);
+        if (records && AreRecords(*records, database, numbers)) ++right_count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Result<RecordSet> held = reader.Read(std::vector<uint64_t>{1});
+  const Result<RecordSet> refused = reader.Read(std::vector<uint64_t>{2});
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(right_count == 8 * 50);
+  REQUIRE(held);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == ErrorCode::kResourceExhausted);
+  CHECK(AreRecords(*held, database, {1}));
+  CheckRead(reader, database, {2});
 }
 
 TEST_CASE("Sets of records do not end each other", "[loader][records]") {
