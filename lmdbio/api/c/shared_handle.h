@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -46,10 +47,10 @@ class SharedHandleState {
   int Keep(const Error& error) {
     return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
   }
-  int Keep(int status, std::string text, int number = 0) {
+  int Keep(int status, std::string_view text, int number = 0) {
     if (is_forked()) return status;
     Results& mine = lent();
-    mine.message = std::move(text);
+    mine.message = text;
     mine.error_number = number;
     return status;
   }
