@@ -14,6 +14,16 @@ namespace lmdbio::api {
 // Threads: any.
 uint64_t ForkCount();
 
+// Remembers the process that made an object. Threads: any.
+class ForkMark {
+ public:
+  // Whether this process is a child, by fork(), of the one that made the object.
+  bool is_forked() const { return fork_count_ != ForkCount(); }
+
+ private:
+  uint64_t fork_count_ = ForkCount();
+};
+
 // Locks `mutex` before each fork of this process, and unlocks it afterwards in parent and child. So
 // no child inherits a mutex that is locked by a thread which the child lacks. At most eight
 // mutexes.

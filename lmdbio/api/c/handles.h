@@ -31,16 +31,13 @@ inline constexpr const char* kNoHandleWords =
     "no such handle: it is NULL, closed, or was never opened";
 
 // The state of a handle whose object is for one thread at a time: calls on it take turns.
-struct HandleState {
-  uint64_t fork_count = ForkCount();
+struct HandleState : ForkMark {
   std::mutex turn;
   std::string message;             // of the last failure
   int error_number = 0;            // of the last failure: Error::error_number()
   std::vector<std::string> notes;  // for the log, after the call
   lmdbio_log log = nullptr;
   void* log_context = nullptr;
-
-  bool is_forked() const { return fork_count != ForkCount(); }
 
   // Runs `call`, which returns a status, when no other call runs. Its notes go to the log after the
   // mutex is unlocked, so that the log callback may use the handle.
@@ -137,10 +134,9 @@ struct DatasetHandle : SharedHandleState<DatasetResults> {
 };
 
 // The result of lmdbio_dataset_fetch. It outlives its dataset.
-struct ResultHandle : SharedHandleState<ThreadFailure> {
+struct ResultHandle : ForkMark {
   std::unique_ptr<RecordsResult> result;
 
-  bool is_open() const { return result != nullptr; }
   void LeaveAlone() { static_cast<void>(result.release()); }
 };
 

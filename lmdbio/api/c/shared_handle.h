@@ -2,7 +2,6 @@
 #ifndef LMDBIO_API_C_SHARED_HANDLE_H_
 #define LMDBIO_API_C_SHARED_HANDLE_H_
 
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -27,10 +26,8 @@ struct ThreadFailure {
 // Each thread has its own last failure and results, so no call ends the results of another thread.
 // Results  a ThreadFailure, with the results that calls lend to their thread
 template <typename Results>
-class SharedHandleState {
+class SharedHandleState : public ForkMark {
  public:
-  bool is_forked() const { return fork_count_ != ForkCount(); }
-
   // The results of the calling thread. Must not be called in a child of fork(): a thread of the
   // parent may have held the mutex during the fork.
   Results& lent() {
@@ -71,7 +68,6 @@ class SharedHandleState {
   std::unordered_map<std::thread::id, Results> TakeLent() { return std::move(lent_); }
 
  private:
-  const uint64_t fork_count_ = ForkCount();
   std::mutex mutex_;
   std::unordered_map<std::thread::id, Results> lent_;  // its elements never move
 };
