@@ -2,11 +2,12 @@
 #ifndef LMDBIO_API_C_HANDLES_H_
 #define LMDBIO_API_C_HANDLES_H_
 
+#include <pthread.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -30,76 +31,43 @@ namespace lmdbio::api {
 inline constexpr const char* kNoHandleWords =
     "no such handle: it is NULL, closed, or was never opened";
 
-// The state of a handle whose object is for one thread at a time: calls on it take turns.
-struct HandleState : ForkMark {
-  std::mutex turn;
-  std::string message;             // of the last failure
-  int error_number = 0;            // of the last failure: Error::error_number()
-  std::vector<std::string> notes;  // for the log, after the call
-  lmdbio_log log = nullptr;
-  void* log_context = nullptr;
+// A batch of a loader, as C callers see it. Must not be moved: `batch` points into it.
+struct BatchResult {
+  load::HeldBatch held;                // owns keys and values
+  std::vector<lmdbio_record> records;  // of the batch
+  lmdbio_batch batch = {};
+};
 
-  // Runs `call`, which returns a status, when no other call runs. Its notes go to the log after the
-  // mutex is unlocked, so that the log callback may use the handle.
-  // Returns: the status; LMDBIO_FORKED in a child of fork() whose parent had a call under way
-  template <typename Call>
-  int InTurn(Call&& call) {
-    std::unique_lock lock(turn, std::defer_lock);
-    if (!is_forked()) {
-      lock.lock();
-    } else if (!lock.try_lock()) {
-      return LMDBIO_FORKED;  // the thread that holds the mutex exists in the parent only
-    }
-    const int status = call();
-    const std::vector<std::string> said = std::exchange(notes, {});
-    lock.unlock();
-    if (log != nullptr) {
-      for (const std::string& note : said) log(log_context, note.c_str());
-    }
-    return status;
-  }
+// The last failure and the last results of one thread on a loader.
+struct LoaderResults : ThreadFailure {
+  BatchResult next;  // of its last lmdbio_next; holds no batch if that returned none
+  std::string state;
+  std::string description;
+  lmdbio_counters counters = {};
+};
 
-  int Keep(const Error& error) {
-    return Keep(static_cast<int>(error.code()), error.message(), error.error_number());
-  }
-  int Keep(int status, std::string text, int number = 0) {
-    message = std::move(text);
-    error_number = number;
-    return status;
-  }
-  // Allocates nothing: memory may have run out.
-  void Forget(int number) {
-    message.clear();
-    error_number = number;
-  }
+// The functions of the caller that gets notes.
+struct Log {
+  lmdbio_log function = nullptr;
+  void* context = nullptr;
 
-  const char* LastWords() {
-    if (is_forked()) return kForkedWords;
-    const std::lock_guard lock(turn);
-    return message.c_str();
-  }
-  int LastErrorNumber() {
-    if (is_forked()) return 0;
-    const std::lock_guard lock(turn);
-    return error_number;
+  void Say(const std::vector<std::string>& notes) const {
+    if (function == nullptr) return;
+    for (const std::string& note : notes) function(context, note.c_str());
   }
 };
 
-struct LoaderHandle : HandleState {
+struct LoaderHandle : SharedHandleState<LoaderResults> {
   std::unique_ptr<ranks::Group> group;   // before the loader, which it must outlive
   std::unique_ptr<load::Loader> loader;  // none if it could not be opened
-  bool has_batch = false;
-  // The results that the caller got last.
-  lmdbio_batch batch = {};
-  std::vector<lmdbio_record> records;
-  std::string state;
-  std::string description;
-  std::string options;  // as JSON
-  lmdbio_counters counters = {};
+  std::string options;                   // as JSON
+  Log log;
 
   bool is_open() const { return loader != nullptr; }
+  void LogNotes() { log.Say(loader->TakeNotes()); }
   // Leaks the objects in a child of fork(): their destructors would disturb the parent.
   void LeaveAlone() {
+    static_cast<void>(new auto(TakeLent()));
     static_cast<void>(loader.release());
     static_cast<void>(group.release());
   }
@@ -118,14 +86,10 @@ struct DatasetResults : ThreadFailure {
 
 struct DatasetHandle : SharedHandleState<DatasetResults> {
   std::unique_ptr<load::RecordReader> reader;
-  lmdbio_log log = nullptr;
-  void* log_context = nullptr;
+  Log log;
 
   bool is_open() const { return reader != nullptr; }
-  void LogNotes() {
-    if (log == nullptr) return;
-    for (const std::string& note : reader->TakeNotes()) log(log_context, note.c_str());
-  }
+  void LogNotes() { log.Say(reader->TakeNotes()); }
   // The records of other threads may be in use by a thread that exists in the parent only.
   void LeaveAlone() {
     static_cast<void>(reader.release());
@@ -133,22 +97,44 @@ struct DatasetHandle : SharedHandleState<DatasetResults> {
   }
 };
 
-// The result of lmdbio_dataset_fetch. It outlives its dataset.
-struct ResultHandle : ForkMark {
-  std::unique_ptr<RecordsResult> result;
+// The result of lmdbio_dataset_fetch, which outlives its dataset, or of lmdbio_fetch.
+struct ResultHandle : SharedHandleState<ThreadFailure> {
+  std::unique_ptr<RecordsResult> of_dataset;  // one of these
+  std::unique_ptr<BatchResult> of_loader;
 
-  void LeaveAlone() { static_cast<void>(result.release()); }
+  const std::vector<lmdbio_record>& records() const {
+    return of_dataset ? of_dataset->records : of_loader->records;
+  }
+  bool is_open() const { return of_dataset || of_loader; }
+  void LeaveAlone() {
+    static_cast<void>(of_dataset.release());
+    static_cast<void>(of_loader.release());
+  }
 };
 
 using LoaderTable = HandleTable<lmdbio_loader, LoaderHandle>;
 using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 using ResultTable = HandleTable<lmdbio_result, ResultHandle>;
 
+// Keeps the calling thread from being cancelled (pthread_cancel) before the destructor. A call that
+// is cancelled could lose a batch, and must not be unwound through functions that are noexcept.
+class NoCancelling {
+ public:
+  NoCancelling() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~NoCancelling() { ::pthread_setcancelstate(before_, nullptr); }
+  NoCancelling(const NoCancelling&) = delete;
+  NoCancelling& operator=(const NoCancelling&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 // Runs `call`, which returns a status, and converts exceptions to statuses. The library itself
 // throws none, but memory may run out.
 // state  the handle's state, whose message is cleared after an exception; or nullptr
 template <typename State, typename Call>
 int Guarded(State state, Call&& call) noexcept {
+  const NoCancelling no_cancelling;
   const auto forget = [&]([[maybe_unused]] int number) {
     if constexpr (!std::is_null_pointer_v<State>) state->Forget(number);
   };
@@ -174,11 +160,9 @@ int OpenHandle(Handle** out_handle, Open&& open) noexcept {
   return Guarded(nullptr, [&]() -> int {
     const auto object = std::make_shared<Object>();
     *out_handle = Table::Of().Add(object);
-    return object->InTurn([&] {
-      return Guarded(object.get(), [&]() -> int {
-        const Status status = open(*object);
-        return status ? LMDBIO_OK : object->Keep(status.error());
-      });
+    return Guarded(object.get(), [&]() -> int {
+      const Status status = open(*object);
+      return status ? LMDBIO_OK : object->Keep(status.error());
     });
   });
 }
@@ -201,15 +185,14 @@ int OpenHandleInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* 
   });
 }
 
-// Runs `call` with the open object behind `handle`. If the object is for one thread at a time,
-// waits for other calls on it.
+// Runs `call` with the open object behind `handle`.
 template <typename Table, typename Handle, typename Call>
 int WithOpen(Handle* handle, AfterFork after_fork, Call&& call) noexcept {
   return Guarded(nullptr, [&]() -> int {
     const auto object = Table::Of().Find(handle);
     if (!object || !object->is_open()) return LMDBIO_BAD_HANDLE;
     if (after_fork == AfterFork::kRefused && object->is_forked()) return LMDBIO_FORKED;
-    return object->InTurn([&] { return Guarded(object.get(), [&] { return call(*object); }); });
+    return Guarded(object.get(), [&] { return call(*object); });
   });
 }
 

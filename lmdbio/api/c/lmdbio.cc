@@ -1,11 +1,12 @@
-// Each function has the same frame: find the object of the handle, take a turn on it, call C++, and
-// keep the text of an error. Results that the caller gets as pointers lie in the object, and live
+// Each function has the same frame: find the object of the handle, call C++, and keep the text of
+// an error. Results that the caller gets as pointers lie in the object, for each thread, and live
 // as long as lmdbio.h says. No exception leaves a function (Guarded).
 #include "lmdbio/api/c/lmdbio.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "lmdbio/api/c/c_options.h"
 #include "lmdbio/api/c/handles.h"
@@ -32,12 +33,11 @@ Result<lmdbio_options> ReadArguments(Handle& handle, const char* path,
   if (path == nullptr) return Fail(ErrorCode::kInvalidArgument, "the path is NULL");
   // The log is set before the object opens, so it gets the notes of Open.
   LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(options));
-  handle.log = complete.log;
-  handle.log_context = complete.log_context;
+  handle.log = {complete.log, complete.log_context};
   return complete;
 }
 
-Result<load::LoaderOptions> ReadLoaderArguments(HandleState& handle, const char* path,
+Result<load::LoaderOptions> ReadLoaderArguments(LoaderHandle& handle, const char* path,
                                                 const lmdbio_options* options) {
   LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, options));
   return LoaderOptionsOf(complete);
@@ -51,7 +51,7 @@ Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* 
   LMDBIO_TRY_VOID(ranks::Agree(*handle.group, std::move(mine)));
   LMDBIO_TRY(handle.loader, load::Loader::Open(*handle.group, path, *options));
   handle.options = load::OptionsJson(*options);
-  handle.notes = handle.loader->TakeNotes();
+  handle.LogNotes();
   return {};
 }
 
@@ -81,16 +81,16 @@ Result<RecordsResult> ReadRecords(DatasetHandle& handle, const uint64_t* numbers
   return result;
 }
 
-// Fills the batch of the handle from the loader, and returns it to the caller.
-void HandOut(LoaderHandle& handle, const lmdbio_batch** out_batch) {
+// Fills the structs of a result from the batch that it holds.
+void ShowBatch(BatchResult& result) {
   // The records are pointers into the batch; nothing is copied but 32 bytes for each.
-  const load::Batch& batch = handle.loader->batch();
+  const load::Batch& batch = *result.held;
   const size_t count = batch.record_count();
-  handle.records.resize(count);
+  result.records.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    handle.records[i] = RecordOf(batch.key(i), batch.value(i), batch.position(i));
+    result.records[i] = RecordOf(batch.key(i), batch.value(i), batch.position(i));
   }
-  handle.batch = {handle.records.data(),
+  result.batch = {result.records.data(),
                   count,
                   batch.skipped_count(),
                   batch.number(),
@@ -98,8 +98,18 @@ void HandOut(LoaderHandle& handle, const lmdbio_batch** out_batch) {
                   batch.first_position(),
                   batch.global_record_count(),
                   batch.ends_epoch() ? 1 : 0};
-  handle.has_batch = true;
-  *out_batch = &handle.batch;
+}
+
+// Takes the next batch for `result`, whose earlier batch ends here even if this call fails.
+int Take(LoaderHandle& handle, std::chrono::milliseconds limit, BatchResult& result) {
+  using Step = load::Loader::Step;
+  const Result<Step> step = handle.loader->NextWithin(limit, result.held);
+  handle.LogNotes();  // after a failure too, because they may explain it
+  if (!step) return handle.Keep(step.error());
+  if (*step == Step::kEnd) return LMDBIO_END;
+  if (*step == Step::kNothing) return LMDBIO_TIMEOUT;
+  ShowBatch(result);
+  return LMDBIO_OK;
 }
 
 int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_batch** out_batch) {
@@ -107,23 +117,48 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
     if (out_batch == nullptr) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_batch is NULL");
     }
-    // The pointers of the last batch end here, even if this call fails. Notes are taken after a
-    // failure too, because they may explain it.
-    using Step = load::Loader::Step;
-    handle.has_batch = false;
-    const Result<Step> step = handle.loader->NextWithin(limit);
-    handle.notes = handle.loader->TakeNotes();
-    if (!step) return handle.Keep(step.error());
-    if (*step == Step::kBatch) HandOut(handle, out_batch);
-    if (*step == Step::kEnd) return LMDBIO_END;
-    return *step == Step::kBatch ? LMDBIO_OK : LMDBIO_TIMEOUT;
+    BatchResult& mine = handle.lent().next;
+    const int status = Take(handle, limit, mine);
+    if (status == LMDBIO_OK) *out_batch = &mine.batch;
+    return status;
   });
 }
 
-// Returns the status of a call after Restore or SetEpoch, and takes the notes of the loader.
-int WentOn(LoaderHandle& handle, const Status& status) {
-  handle.notes = handle.loader->TakeNotes();
-  return status ? LMDBIO_OK : handle.Keep(status.error());
+// Copies the values of `records` into rows, and fills the rows up with zeros.
+Status CopyValues(const std::vector<lmdbio_record>& records, void* rows, size_t row_bytes,
+                  size_t row_count) {
+  // All checks come before the first byte is written, so `rows` is complete or unchanged.
+  const auto refuse = [](std::string why) {
+    return Fail(ErrorCode::kInvalidArgument, std::move(why));
+  };
+  if (row_count < records.size()) {
+    return refuse(fmt::format("{} records do not fit into {} rows", records.size(), row_count));
+  }
+  if (rows == nullptr && row_count > 0 && row_bytes > 0) return refuse("rows is NULL");
+  for (const lmdbio_record& record : records) {
+    if (record.value_size <= row_bytes) continue;
+    return refuse(fmt::format("the value at position {} has {} bytes, but row_bytes is {}",
+                              record.position, record.value_size, row_bytes));
+  }
+  auto* row = static_cast<std::byte*>(rows);
+  for (const lmdbio_record& record : records) {
+    if (record.value_size > 0) std::memcpy(row, record.value, record.value_size);
+    std::fill(row + record.value_size, row + row_bytes, std::byte{0});
+    row += row_bytes;
+  }
+  std::fill(row, row + (row_count - records.size()) * row_bytes, std::byte{0});
+  return {};
+}
+
+// Runs `go_on`, which moves the loader elsewhere. The batch of this thread ends here.
+template <typename GoOn>
+int GoOnElsewhere(lmdbio_loader* loader, GoOn&& go_on) {
+  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
+    handle.lent().next.held.Return();
+    const Status status = go_on(*handle.loader);
+    handle.LogNotes();
+    return status ? LMDBIO_OK : handle.Keep(status.error());
+  });
 }
 
 }  // namespace
@@ -178,59 +213,70 @@ int lmdbio_next_within(lmdbio_loader* loader, uint32_t limit_ms, const lmdbio_ba
   return Next(loader, std::chrono::milliseconds(limit_ms), out_batch);
 }
 
-int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size_t row_count) {
+int lmdbio_fetch(lmdbio_loader* loader, uint32_t limit_ms, lmdbio_result** out_result,
+                 const lmdbio_batch** out_batch) {
+  if (out_result != nullptr) *out_result = nullptr;
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
-    const auto refuse = [&](std::string why) {
-      return handle.Keep(LMDBIO_INVALID_ARGUMENT, std::move(why));
-    };
-    if (!handle.has_batch) {
-      return refuse("there is no current batch to copy; call lmdbio_next first");
+    if (out_result == nullptr || out_batch == nullptr) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_result or out_batch is NULL");
     }
-    // All checks come before the first byte is written, so `rows` is complete or unchanged.
-    const std::vector<lmdbio_record>& records = handle.records;
-    if (row_count < records.size()) {
-      return refuse(fmt::format("{} records do not fit into {} rows", records.size(), row_count));
+    // The handle is made first: a batch that was taken is not lost if there is no memory for it.
+    const auto object = std::make_shared<ResultHandle>();
+    object->of_loader = std::make_unique<BatchResult>();
+    lmdbio_result* const result = ResultTable::Of().Add(object);
+    const auto limit =
+        limit_ms == UINT32_MAX ? load::Loader::kNoLimit : std::chrono::milliseconds(limit_ms);
+    const int status = Take(handle, limit, *object->of_loader);
+    if (status != LMDBIO_OK) {
+      ResultTable::Of().Take(result);
+      return status;
     }
-    if (rows == nullptr && row_count > 0 && row_bytes > 0) return refuse("rows is NULL");
-    for (const lmdbio_record& record : records) {
-      if (record.value_size <= row_bytes) continue;
-      return refuse(fmt::format("the value at position {} has {} bytes, but row_bytes is {}",
-                                record.position, record.value_size, row_bytes));
-    }
-    auto* row = static_cast<std::byte*>(rows);
-    for (const lmdbio_record& record : records) {
-      if (record.value_size > 0) std::memcpy(row, record.value, record.value_size);
-      std::fill(row + record.value_size, row + row_bytes, std::byte{0});
-      row += row_bytes;
-    }
-    std::fill(row, row + (row_count - records.size()) * row_bytes, std::byte{0});
+    *out_result = result;
+    *out_batch = &object->of_loader->batch;
     return LMDBIO_OK;
   });
 }
 
+int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes, size_t row_count) {
+  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
+    const BatchResult& mine = handle.lent().next;
+    if (!mine.held.is_held()) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT,
+                         "this thread has no batch to copy; call lmdbio_next first");
+    }
+    const Status copied = CopyValues(mine.records, rows, row_bytes, row_count);
+    return copied ? LMDBIO_OK : handle.Keep(copied.error());
+  });
+}
+
 int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
-  // Save reads only private memory of this process, so a forked child may call it, too.
+  // Save reads only private memory of this process, so a forked child may call it, too. There it
+  // waits for nobody: threads of the parent do not exist.
   return WithOpen<LoaderTable>(loader, AfterFork::kAllowed, [&](LoaderHandle& handle) -> int {
     if (out_state == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_state is NULL");
-    handle.state = handle.loader->Save();
-    *out_state = handle.state.c_str();
+    if (handle.is_forked()) {
+      thread_local std::string state_of_parent;
+      std::optional<std::string> state = handle.loader->TrySave();
+      if (!state) return LMDBIO_FORKED;
+      state_of_parent = std::move(*state);
+      *out_state = state_of_parent.c_str();
+      return LMDBIO_OK;
+    }
+    std::string& state = handle.lent().state;
+    state = handle.loader->Save();
+    *out_state = state.c_str();
     return LMDBIO_OK;
   });
 }
 
 int lmdbio_restore(lmdbio_loader* loader, const char* state) {
-  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
-    // The loader refuses an empty state, on all ranks alike.
-    handle.has_batch = false;
-    return WentOn(handle, handle.loader->Restore(state == nullptr ? "" : state));
-  });
+  // The loader refuses an empty state, on all ranks alike.
+  return GoOnElsewhere(
+      loader, [&](load::Loader& opened) { return opened.Restore(state == nullptr ? "" : state); });
 }
 
 int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch) {
-  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
-    handle.has_batch = false;
-    return WentOn(handle, handle.loader->SetEpoch(epoch));
-  });
+  return GoOnElsewhere(loader, [&](load::Loader& opened) { return opened.SetEpoch(epoch); });
 }
 
 int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records, uint64_t* out_batches_per_epoch) {
@@ -250,13 +296,13 @@ int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_count
     }
     const load::LoaderCounters from = handle.loader->counters();
     // The order of the fields is that of the C struct.
-    handle.counters = {from.batch_count,   from.record_count,  from.skipped_count,
-                       from.payload_bytes, from.epoch_count,   from.dropped_count,
-                       from.wrapped_count, from.wait_s,        from.next_cpu_s,
-                       from.locate_s,      from.read_s,        from.finish_s,
-                       from.space_wait_s,  from.read_requests, from.bytes_read,
-                       from.bytes_direct,  from.bytes_useful,  from.retry_count};
-    *out_counters = &handle.counters;
+    lmdbio_counters& counters = handle.lent().counters;
+    counters = {from.batch_count,  from.record_count,  from.skipped_count, from.payload_bytes,
+                from.epoch_count,  from.dropped_count, from.wrapped_count, from.wait_s,
+                from.next_cpu_s,   from.locate_s,      from.read_s,        from.finish_s,
+                from.space_wait_s, from.read_requests, from.bytes_read,    from.bytes_direct,
+                from.bytes_useful, from.retry_count};
+    *out_counters = &counters;
     return LMDBIO_OK;
   });
 }
@@ -273,8 +319,9 @@ int lmdbio_get_options(lmdbio_loader* loader, const char** out_text) {
 int lmdbio_describe(lmdbio_loader* loader, const char** out_text) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
     if (out_text == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_text is NULL");
-    handle.description = handle.loader->Describe();
-    *out_text = handle.description.c_str();
+    std::string& description = handle.lent().description;
+    description = handle.loader->Describe();
+    *out_text = description.c_str();
     return LMDBIO_OK;
   });
 }
@@ -317,13 +364,23 @@ int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_
     auto found = ReadRecords(handle, numbers, count, out_result == nullptr ? nullptr : out_records);
     if (!found) return handle.Keep(found.error());
     const auto object = std::make_shared<ResultHandle>();
-    object->result = std::make_unique<RecordsResult>(std::move(*found));
+    object->of_dataset = std::make_unique<RecordsResult>(std::move(*found));
     *out_result = ResultTable::Of().Add(object);
-    *out_records = object->result->records.data();
+    *out_records = object->records().data();
     return LMDBIO_OK;
   });
 }
 
+int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,
+                              size_t row_count) {
+  return WithOpen<ResultTable>(result, AfterFork::kRefused, [&](ResultHandle& handle) -> int {
+    const Status copied = CopyValues(handle.records(), rows, row_bytes, row_count);
+    return copied ? LMDBIO_OK : handle.Keep(copied.error());
+  });
+}
+
+const char* lmdbio_result_message(lmdbio_result* result) { return MessageOf<ResultTable>(result); }
+int lmdbio_result_errno(lmdbio_result* result) { return ErrorNumberOf<ResultTable>(result); }
 int lmdbio_result_close(lmdbio_result* result) { return Close<ResultTable>(result); }
 
 int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records) {

@@ -19,20 +19,18 @@
  *     trailing out_ arguments, which must not be NULL and are written on success only.
  *  2. A handle is opaque and not an address: never dereference it. A call returns LMDBIO_BAD_HANDLE
  *     for NULL, for a handle that was closed, and for a number that was never a handle.
- *  3. Handles are independent of each other, and any number of threads may share one.
- *     Datasets: calls of several threads run at the same time. Results and messages belong to the
- *     thread that made the call, or to a lmdbio_result.
- *     Loaders: calls wait for each other; none of them fails because of that. Each call may end
- *     the validity of earlier results (rule 5), also of results in another thread. Threads that
- *     share a loader therefore hold a lock of their own from a call until they have used its
- *     results.
- *     If a thread closes a handle during a call of another thread, the object is released when
- *     that call ends.
- *  4. lmdbio_message() returns one line about the last call on a handle that failed, and
- *     lmdbio_errno() returns its errno. The library prints nothing. It does not set errno
+ *  3. Handles are independent of each other, and any number of threads may share one. Calls of
+ *     several threads run at the same time; those that take a batch of the same loader do so in
+ *     turn. Results and messages belong to the thread that made the call, and end with it, or they
+ *     belong to a lmdbio_result. If a thread closes a handle during a call of another thread, the
+ *     object is released when that call ends. A thread is not cancelled (pthread_cancel) during a
+ *     call.
+ *  4. lmdbio_message() returns one line about the last call of this thread on a handle that failed,
+ *     and lmdbio_errno() returns its errno. The library prints nothing. It does not set errno
  *     deliberately.
- *  5. The results of a call belong to the library. They are valid until the next call on the same
- *     handle that the comment of the result names, at the latest until the handle is closed.
+ *  5. The results of a call belong to the library. They are valid until the next call of the same
+ *     thread on the same handle that the comment of the result names, at the latest until the
+ *     thread ends or the handle is closed.
  *  6. "Collective" concerns loaders that lmdbio_open_mpi opened: every rank makes the call, and all
  *     ranks get a failure if one rank fails. For other loaders it has no meaning.
  *  7. Structs of the caller begin with struct_size. Zero in a field is its default, and new fields
@@ -202,8 +200,8 @@ enum lmdbio_exchange {
 /* End generated enums. */
 
 /* The receiver of notes: one line for each compromise that the library made, for example because a
- * provenance file is stale. Called from within a call on the handle, in its thread.
- * Threads that share a dataset may call it at the same time.
+ * provenance file is stale. Called from within a call on the handle, in its thread. Threads that
+ * share a handle may call it at the same time.
  * message  without a newline; valid during the call */
 typedef void (*lmdbio_log)(void* context, const char* message);
 
@@ -380,12 +378,18 @@ typedef struct lmdbio_counters { /* check-tree: large-class (a field for each co
 LMDBIO_API int lmdbio_open(const char* path, const lmdbio_options* options,
                            lmdbio_loader** out_loader);
 
-/* Moves to the next batch of this rank, and sleeps until it is ready. Not collective.
+/* Moves this thread to the next batch of this rank, and sleeps until it is ready. Not collective.
+ * Of threads that share a loader, each gets batches of its own: no batch twice, none left out. A
+ * thread that holds a batch and takes no other one keeps memory from the others: it uses
+ * lmdbio_fetch, or ends.
  * out_batch  valid, with all it points to, until the next lmdbio_next, lmdbio_next_within,
- *            lmdbio_restore or lmdbio_set_epoch
+ *            lmdbio_restore or lmdbio_set_epoch of this thread
  * Returns    LMDBIO_OK; LMDBIO_END after the last batch
- * Errors     LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE, LMDBIO_RESOURCE_EXHAUSTED (a batch larger
- *            than the memory budget), LMDBIO_PEER_FAILED; every later call returns the same */
+ * Errors     LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE, LMDBIO_PEER_FAILED,
+ *            LMDBIO_RESOURCE_EXHAUSTED (a batch larger than the memory budget); every later call
+ *            returns the same
+ *            LMDBIO_RESOURCE_EXHAUSTED if batches of other threads occupied the memory for a
+ *            minute; a later call waits again */
 LMDBIO_API int lmdbio_next(lmdbio_loader* loader, const lmdbio_batch** out_batch);
 
 /* Does the same as lmdbio_next with a time limit, for programs that must react to other events.
@@ -395,24 +399,54 @@ LMDBIO_API int lmdbio_next(lmdbio_loader* loader, const lmdbio_batch** out_batch
 LMDBIO_API int lmdbio_next_within(lmdbio_loader* loader, uint32_t limit_ms,
                                   const lmdbio_batch** out_batch);
 
-/* Copies the values of the current batch, one to a row, and fills the rows up with zeros.
+/* The batch of one lmdbio_fetch, or the records of one lmdbio_dataset_fetch. */
+typedef struct lmdbio_result lmdbio_result;
+
+/* Takes the next batch of this rank, as lmdbio_next_within, but the batch belongs to a result: it
+ * may be handed to another thread, and a thread may have several. Their memory serves no later
+ * batch until they are closed. The batch of lmdbio_next stays as it is.
+ * limit_ms    milliseconds; 0: does not sleep; UINT32_MAX: as long as it takes
+ * out_result  to be closed by the caller, in any thread, also after the loader; NULL unless
+ *             LMDBIO_OK is returned
+ * out_batch   valid until the result or the loader is closed
+ * Returns     as lmdbio_next_within
+ * Errors      as lmdbio_next */
+LMDBIO_API int lmdbio_fetch(lmdbio_loader* loader, uint32_t limit_ms, lmdbio_result** out_result,
+                            const lmdbio_batch** out_batch);
+
+/* Copies the values of a result, as lmdbio_copy_values.
+ * Errors     LMDBIO_INVALID_ARGUMENT  the values do not fit; rows are unchanged */
+LMDBIO_API int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,
+                                         size_t row_count);
+/* Returns the message of the last call of this thread on a result that failed, as lmdbio_message.
+ */
+LMDBIO_API const char* lmdbio_result_message(lmdbio_result* result);
+/* Returns the errno of that call, as lmdbio_errno. */
+LMDBIO_API int lmdbio_result_errno(lmdbio_result* result);
+/* Releases a result with its batch or records. NULL is allowed and does nothing. */
+LMDBIO_API int lmdbio_result_close(lmdbio_result* result);
+
+/* Copies the values of this thread's batch of lmdbio_next, one to a row, and fills the rows up with
+ * zeros.
  * rows       [row_count * row_bytes] of the caller
  * row_bytes  at least the size of the largest value of the batch
  * row_count  at least the number of its records
- * Errors     LMDBIO_INVALID_ARGUMENT  there is no current batch, or it does not fit; rows are
+ * Errors     LMDBIO_INVALID_ARGUMENT  this thread has no batch, or it does not fit; rows are
  *            unchanged */
 LMDBIO_API int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes,
                                   size_t row_count);
 
 /* Returns the stream state before the next batch: JSON, less than 1 kB, valid for any number of
- * ranks. Ranks that have received equally many batches get the same text. Not collective; allowed
- * after fork.
- * out_state  valid until the next call on this handle */
+ * ranks. Ranks that have received equally many batches get the same text; batches of all threads
+ * count. Not collective; allowed after fork, unless the parent was moving the stream elsewhere.
+ * out_state  valid until the next call of this thread on this handle */
 LMDBIO_API int lmdbio_save(lmdbio_loader* loader, const char** out_state);
 
 /* Continues the stream at a saved state. Collective. Records that were read ahead are discarded, so
- * a program that begins at a state passes it to lmdbio_open instead.
- * Errors  LMDBIO_INVALID_ARGUMENT  not a state, or a state of another order; names the field
+ * a program that begins at a state passes it to lmdbio_open instead. Waits until no other thread
+ * waits for a batch.
+ * Errors  LMDBIO_INVALID_ARGUMENT  not a state, or a state of another order (names the field);
+ *                                  other threads or results hold batches
  *         LMDBIO_STALE             a state of another dataset
  *         After both the stream keeps its position. Other errors are those of lmdbio_open; every
  *         later lmdbio_next then fails, too */
@@ -429,7 +463,7 @@ LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
                             uint64_t* out_batches_per_epoch);
 
 /* Returns the counters of the loader.
- * out_counters  valid until the next call on this handle */
+ * out_counters  valid until the next call of this thread on this handle */
 LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_counters);
 
 /* Returns the effective options, as one JSON object with a member for each option, by name. Choices
@@ -438,7 +472,7 @@ LMDBIO_API int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters*
 LMDBIO_API int lmdbio_get_options(lmdbio_loader* loader, const char** out_text);
 
 /* Describes how records are found and read, for example "provenance; uring, direct, 32 deep".
- * out_text  valid until the next call on this handle */
+ * out_text  valid until the next call of this thread on this handle */
 LMDBIO_API int lmdbio_describe(lmdbio_loader* loader, const char** out_text);
 
 /* Pins the calling thread, and the threads that it starts later, to the compute cores. Does nothing
@@ -446,18 +480,18 @@ LMDBIO_API int lmdbio_describe(lmdbio_loader* loader, const char** out_text);
  * Errors  LMDBIO_INVALID_ARGUMENT  the system no longer allows any of these cores */
 LMDBIO_API int lmdbio_pin_compute(lmdbio_loader* loader);
 
-/* Returns the message of the last call on `loader` that failed; "" if none has. Never NULL; the
- * message for an invalid handle says that it is invalid. Valid until the next call on the handle.
- */
+/* Returns the message of the last call of this thread on `loader` that failed; "" if none has.
+ * Never NULL; the message for an invalid handle says that it is invalid. Valid until the next call
+ * of this thread on the handle. */
 LMDBIO_API const char* lmdbio_message(lmdbio_loader* loader);
 
-/* Returns the errno of the system call that made the last call on `loader` fail, such as EIO or
- * EMFILE. 0 if the failure had another reason, if no call has failed, and for an invalid handle.
- * After LMDBIO_PEER_FAILED it is the errno of the rank that failed, if that is known. */
+/* Returns the errno of the system call that made that call fail, such as EIO or EMFILE. 0 if the
+ * failure had another reason, if no call has failed, and for an invalid handle. After
+ * LMDBIO_PEER_FAILED it is the errno of the rank that failed, if that is known. */
 LMDBIO_API int lmdbio_errno(lmdbio_loader* loader);
 
-/* Releases the loader and the current batch. NULL is allowed and does nothing. Collective: waits
- * at most some seconds for the other ranks that share the memory of this host. */
+/* Releases the loader and the batches of all threads. NULL is allowed and does nothing. Collective:
+ * waits at most some seconds for the other ranks that share the memory of this host. */
 LMDBIO_API int lmdbio_close(lmdbio_loader* loader);
 
 /* --- Datasets: records by number ------------------------------------------------------------ */
@@ -483,9 +517,6 @@ LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* optio
 LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                    const lmdbio_record** out_records);
 
-/* The records of one lmdbio_dataset_fetch. */
-typedef struct lmdbio_result lmdbio_result;
-
 /* Does the same as lmdbio_dataset_read, but the records belong to a result of their own: they may
  * be handed to another thread, and several results may exist at the same time. As many as exist
  * need memory, a queue and descriptors each.
@@ -494,9 +525,6 @@ typedef struct lmdbio_result lmdbio_result;
  * Errors       as lmdbio_dataset_read; lmdbio_dataset_message has the message */
 LMDBIO_API int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                     lmdbio_result** out_result, const lmdbio_record** out_records);
-
-/* Releases a result and its records. NULL is allowed and does nothing. Threads: any. */
-LMDBIO_API int lmdbio_result_close(lmdbio_result* result);
 
 /* Returns the number of records of the database. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);

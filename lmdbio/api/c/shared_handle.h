@@ -2,6 +2,7 @@
 #ifndef LMDBIO_API_C_SHARED_HANDLE_H_
 #define LMDBIO_API_C_SHARED_HANDLE_H_
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -23,22 +24,35 @@ struct ThreadFailure {
   int error_number = 0;
 };
 
+// An object that keeps results for each thread.
+class ThreadResults {
+ public:
+  // Releases the results of the calling thread.
+  virtual void ForgetThisThread() = 0;
+
+ protected:
+  ~ThreadResults() = default;
+};
+
+// Calls results->ForgetThisThread() when the calling thread ends, if the object still exists.
+void ForgetAtThreadEnd(std::weak_ptr<ThreadResults> results);
+
 // Each thread has its own last failure and results, so no call ends the results of another thread.
+// They end with their thread.
 // Results  a ThreadFailure, with the results that calls lend to their thread
 template <typename Results>
-class SharedHandleState : public ForkMark {
+class SharedHandleState : public ForkMark,
+                          public ThreadResults,
+                          public std::enable_shared_from_this<SharedHandleState<Results>> {
  public:
   // The results of the calling thread. Must not be called in a child of fork(): a thread of the
   // parent may have held the mutex during the fork.
+  // Requires: a std::shared_ptr owns this object
   Results& lent() {
     const std::lock_guard lock(mutex_);
-    return lent_[std::this_thread::get_id()];
-  }
-
-  // Runs `call` at once: the objects support several threads, so calls need not take turns.
-  template <typename Call>
-  int InTurn(Call&& call) {
-    return call();
+    const auto [mine, is_new] = lent_.try_emplace(std::this_thread::get_id());
+    if (is_new) ForgetAtThreadEnd(this->weak_from_this());
+    return mine->second;
   }
 
   int Keep(const Error& error) {
@@ -62,6 +76,15 @@ class SharedHandleState : public ForkMark {
   }
   const char* LastWords() { return is_forked() ? kForkedWords : lent().message.c_str(); }
   int LastErrorNumber() { return is_forked() ? 0 : lent().error_number; }
+
+  void ForgetThisThread() final {
+    if (is_forked()) return;
+    // The results end after the mutex is unlocked: that may take time.
+    const auto mine = [&] {
+      const std::lock_guard lock(mutex_);
+      return lent_.extract(std::this_thread::get_id());
+    }();
+  }
 
  protected:
   // The results of all threads, for an object that is leaked in a child of fork().

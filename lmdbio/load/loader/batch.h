@@ -1,9 +1,12 @@
-// lmdbio/load/loader/batch.h - one rank's share of a batch, as views into shared memory.
+// lmdbio/load/loader/batch.h - one rank's share of a batch, as views into shared memory, and the
+// batch that a thread holds.
 #ifndef LMDBIO_LOAD_LOADER_BATCH_H_
 #define LMDBIO_LOAD_LOADER_BATCH_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/load/order/schedule.h"
@@ -14,8 +17,8 @@ namespace lmdbio::load {
 // The result of a step to the next batch. kNothing: a time limit has passed.
 enum class BatchStep { kBatch, kEnd, kNothing };
 
-// The batch and every span from it are valid until the next call of Next, or until the loader ends.
-// The bytes were not copied after they were read.
+// The batch and every span from it are valid until the batch is returned (HeldBatch, Loader::Next),
+// or until the loader ends. The bytes were not copied after they were read.
 class Batch {
  public:
   Batch() = default;
@@ -63,6 +66,41 @@ class Batch {
   std::uintptr_t base_ = 0;
   std::span<const RecordEntry> entries_;
   uint32_t skipped_count_ = 0;
+};
+
+class BatchReturns;
+
+// A batch that was taken from a loader, until it is returned. Its memory serves no later batch
+// before that. May outlive the loader, but its views may not.
+// Threads: one at a time; not necessarily the one that took it
+class HeldBatch {
+ public:
+  HeldBatch() = default;
+  // returns  of the loader, which counts the batch as held already
+  HeldBatch(const Batch& batch, std::shared_ptr<BatchReturns> returns)
+      : batch_(batch), returns_(std::move(returns)) {}
+  HeldBatch(HeldBatch&& other) noexcept
+      : batch_(std::exchange(other.batch_, Batch())), returns_(std::move(other.returns_)) {}
+  HeldBatch& operator=(HeldBatch&& other) noexcept {
+    if (this == &other) return *this;
+    Return();
+    batch_ = std::exchange(other.batch_, Batch());
+    returns_ = std::move(other.returns_);
+    return *this;
+  }
+  ~HeldBatch() { Return(); }
+
+  // Ends the views. Does nothing if no batch is held.
+  void Return();
+
+  bool is_held() const { return returns_ != nullptr; }
+  // An empty batch if none is held.
+  const Batch& operator*() const { return batch_; }
+  const Batch* operator->() const { return &batch_; }
+
+ private:
+  Batch batch_;
+  std::shared_ptr<BatchReturns> returns_;  // null: no batch is held
 };
 
 }  // namespace lmdbio::load

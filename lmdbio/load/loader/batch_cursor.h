@@ -4,16 +4,20 @@
 // a BatchSource, counts them, and keeps the error that ended the stream. It outlives the source: a
 // loader whose memory is gone can still report its position and its error.
 //
-// Source: docs/order.md "State"; docs/loader.md "Order and shares".
+// Source: docs/order.md "State"; docs/loader.md "Order and shares", "Threads of a rank".
 #ifndef LMDBIO_LOAD_LOADER_BATCH_CURSOR_H_
 #define LMDBIO_LOAD_LOADER_BATCH_CURSOR_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/load/loader/batch.h"
+#include "lmdbio/load/loader/batch_returns.h"
 #include "lmdbio/load/loader/batch_source.h"
 #include "lmdbio/load/order/schedule.h"
 #include "lmdbio/load/order/stream_state.h"
@@ -22,7 +26,7 @@
 
 namespace lmdbio::load {
 
-// Threads: one at a time.
+// Threads: one at a time; State, next_batch, counters and held_count also beside a call of Next.
 class BatchCursor {
  public:
   explicit BatchCursor(const LoaderOptions& options)
@@ -32,44 +36,50 @@ class BatchCursor {
   void Seek(const StreamState& stream);
 
   // The source of the batches from now on; borrowed. It must begin with the next batch.
-  void ReadFrom(BatchSource& source) { source_ = &source; }
+  void ReadFrom(BatchSource& source);
+  // The source is about to end.
+  void LeaveSource();
 
   // Continues after `before`, which belongs to a loader that is about to close: takes its position
   // until Seek sets another one, and counts on from `so_far`.
   void TakeOver(const BatchCursor& before, const LoaderCounters& so_far);
 
-  // Moves to the next batch. See Loader::NextWithin.
-  // Requires: ReadFrom was called, or Break
-  // Errors: as Loader::Next; every later call returns the same error
-  Result<BatchStep> Next(std::chrono::milliseconds limit);
+  // Takes the next batch. See Loader::NextWithin.
+  // Requires: ReadFrom was called, or Break; `batch` holds none
+  // Errors: kResourceExhausted  batches that are held keep the next one from coming; the next call
+  //                             waits for it again
+  //         as Loader::Next; every later call returns the same error
+  Result<BatchStep> Next(std::chrono::milliseconds limit, HeldBatch& batch);
 
   // Every later call of Next returns `error`.
   void Break(const Error& error) { error_.emplace(error.Copy()); }
 
-  // Requires: the last call of Next returned kBatch
-  const Batch& batch() const { return batch_; }
   // Requires (here and below): Seek or TakeOver was called
   const Schedule& schedule() const { return *schedule_; }
-  StreamState State() const { return {dataset_, schedule_->options(), next_batch_}; }
-  uint64_t next_batch() const { return next_batch_; }
+  StreamState State() const { return {dataset_, schedule_->options(), next_batch_.load()}; }
+  uint64_t next_batch() const { return next_batch_.load(); }
+  // The number of batches of the source that have not been returned.
+  size_t held_count() const { return returns_ ? returns_->held_count() : 0; }
 
   // The counters of this rank's batches, and of the loaders that this cursor took over.
   LoaderCounters counters() const;
 
  private:
-  Result<BatchStep> Step(std::chrono::milliseconds limit);
-  void CountEnds();
+  Result<BatchStep> Step(std::chrono::milliseconds limit, Batch& batch);
+  void CountEnds(const Batch& batch);
 
   Tail tail_;
   uint64_t max_batches_;  // 0: no limit
   DatasetIdentity dataset_;
   std::optional<Schedule> schedule_;
-  uint64_t next_batch_ = 0;
+  std::atomic<uint64_t> next_batch_ = 0;
   BatchSource* source_ = nullptr;
+  std::shared_ptr<BatchReturns> returns_;  // to source_
   bool is_ended_ = false;
   std::optional<Error> error_;
-  Batch batch_;
-  LoaderCounters own_;
+  mutable std::mutex mutex_;    // of the counters
+  LoaderCounters own_;          // of this cursor and those that it took over
+  LoaderCounters with_source_;  // the same and the times of the source, after the last step
 };
 
 }  // namespace lmdbio::load

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "lmdbio/base/status.h"
@@ -24,20 +25,27 @@
 
 namespace lmdbio::load {
 
-// Threads: one at a time.
+// The result of BatchSource::Take. kNothing: a time limit has passed. kHeldUp: the batch cannot
+// come before others are returned, and none was for WindowBatchesParts::held_up_limit.
+enum class TakeStep { kBatch, kNothing, kHeldUp };
+
+// Threads: one at a time; Return may run in any thread beside another call.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
   // Makes `batch` this rank's share of the batch `span`. Sleeps for at most `limit` until the batch
   // is there. Batches must be taken in order, each once.
-  // Returns: kBatch, or kNothing if the batch is not there after `limit`; `batch` is then unchanged
+  // Returns: kBatch; or another step, after which `batch` is unchanged
   // Errors: as Loader::Next
-  // Lifetime: `batch` is valid until the next call of Take or End
-  virtual Result<BatchStep> Take(const BatchSpan& span, std::chrono::milliseconds limit,
-                                 Batch& batch) = 0;
+  // Lifetime: `batch` is valid until it is returned
+  virtual Result<TakeStep> Take(const BatchSpan& span, std::chrono::milliseconds limit,
+                                Batch& batch) = 0;
 
-  // This rank has passed the last batch of the stream: releases the memory of that batch.
+  // Ends the views of a batch that was taken. Once for each; in any order.
+  virtual void Return(uint64_t batch_number) = 0;
+
+  // No further batch is taken.
   virtual void End() {}
 
   // Adds the time that this source spent.
@@ -55,6 +63,9 @@ struct WindowBatchesParts {
   const std::byte* file_bytes = nullptr;
   size_t local_count = 1;  // ranks of `window`
   size_t local_index = 0;  // of this rank among them
+  // The longest wait for memory that this rank alone occupies, until kHeldUp. As long as a thread
+  // may reasonably work on one batch while others wait for it.
+  std::chrono::milliseconds held_up_limit = std::chrono::minutes(1);
 };
 std::unique_ptr<BatchSource> MakeWindowBatches(const WindowBatchesParts& parts);
 

@@ -1,8 +1,11 @@
 // Batches of the baseline: every rank steps liblmdb's cursor over all records.
+#include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "lmdbio/load/loader/batch_returns.h"
 #include "lmdbio/load/loader/batch_source.h"
 
 namespace lmdbio::load {
@@ -21,18 +24,27 @@ class LmdbBatches final : public BatchSource {
     lmdb_->SkipEpochs(schedule_.Group(first_batch).first_walk, schedule_.record_count());
   }
 
-  Result<BatchStep> Take(const BatchSpan& span, std::chrono::milliseconds /*limit*/,
-                         Batch& batch) override {
+  Result<TakeStep> Take(const BatchSpan& span, std::chrono::milliseconds /*limit*/,
+                        Batch& batch) override {
     const BatchGroup group = schedule_.Group(span.number);
     // A stream may begin within a group.
-    if (span.number == group.first_batch || entries_.empty()) {
-      LMDBIO_TRY_VOID(lmdb_->Gather(group, share_, rank_, rank_count_, entries_));
+    if (span.number == group.first_batch || !entries_) {
+      std::vector<RecordEntry> entries;
+      LMDBIO_TRY_VOID(lmdb_->Gather(group, share_, rank_, rank_count_, entries));
+      const std::lock_guard lock(mutex_);
+      entries_ =
+          groups_.Open(span.number, group.first_batch + group.batch_count, std::move(entries));
     }
     // A group is stepped through once, for all of its batches.
-    const size_t count = entries_.size() / group.batch_count;
+    const size_t count = entries_->size() / group.batch_count;
     const size_t first = (span.number - group.first_batch) * count;
-    batch = Batch(span, lmdb_->base(), std::span(entries_).subspan(first, count), 0);
-    return BatchStep::kBatch;
+    batch = Batch(span, lmdb_->base(), entries_->subspan(first, count), 0);
+    return TakeStep::kBatch;
+  }
+
+  void Return(uint64_t batch_number) override {
+    const std::lock_guard lock(mutex_);
+    groups_.Return(batch_number, [](const std::vector<RecordEntry>&) {});
   }
 
   void AddTo(LoaderCounters& counters) const override {
@@ -46,7 +58,9 @@ class LmdbBatches final : public BatchSource {
   Share share_;
   int rank_;
   int rank_count_;
-  std::vector<RecordEntry> entries_;  // of the group at hand
+  std::optional<std::span<RecordEntry>> entries_;  // of the group of the batch taken last
+  std::mutex mutex_;
+  BatchesInUse<std::vector<RecordEntry>> groups_;  // their entries
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -57,6 +58,9 @@ class Loader::Impl {
  public:
   Impl(ranks::Group& group, std::string path, const LoaderOptions& options)
       : group_(group), path_(std::move(path)), options_(options), cursor_(options) {}
+  ~Impl() { cursor_.LeaveSource(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // Opens in the steps of docs/loader.md "Opening". Collective.
   Status Open();
@@ -70,6 +74,7 @@ class Loader::Impl {
   void TakeOver(const Impl& before);
 
   BatchCursor& cursor() { return cursor_; }
+  const BatchCursor& cursor() const { return cursor_; }
   const Schedule& schedule() const { return cursor_.schedule(); }
   LoaderCounters counters() const;
   std::string Describe() const;
@@ -261,9 +266,20 @@ Result<std::unique_ptr<Loader>> Loader::Open(ranks::Group& group, const std::str
   return std::unique_ptr<Loader>(new Loader(std::move(impl)));
 }
 
-std::string Loader::Save() const { return EncodeStreamState(impl_->cursor().State()); }
+std::string Loader::Save() const {
+  const std::shared_lock lock(replaced_);
+  return EncodeStreamState(impl_->cursor().State());
+}
+
+std::optional<std::string> Loader::TrySave() const {
+  const std::shared_lock lock(replaced_, std::try_to_lock);
+  if (!lock.owns_lock()) return std::nullopt;
+  return EncodeStreamState(impl_->cursor().State());
+}
 
 Status Loader::Restore(const std::string& state) {
+  current_.Return();
+  const std::lock_guard turn(turn_);
   LMDBIO_TRY_VOID(impl_->CheckSameOnAll(state));
   // Checked while this loader still lives: a state that does not fit leaves the stream as it is.
   LMDBIO_TRY_VOID(impl_->CheckState(state));
@@ -271,6 +287,8 @@ Status Loader::Restore(const std::string& state) {
 }
 
 Status Loader::SetEpoch(uint64_t epoch) {
+  current_.Return();
+  const std::lock_guard turn(turn_);
   StreamState state = impl_->cursor().State();
   LMDBIO_TRY_VOID(impl_->CheckSameOnAll(fmt::format("epoch {} {}", epoch, state.next_batch)));
   LMDBIO_TRY_VOID(CheckEpoch(epoch, impl_->schedule().positions_per_epoch()));
@@ -281,10 +299,22 @@ Status Loader::SetEpoch(uint64_t epoch) {
   return Reopen(EncodeStreamState(state));
 }
 
+Status Loader::CheckNothingHeld() const {
+  const size_t held_count = impl_->cursor().held_count();
+  if (held_count == 0) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("the stream cannot go on elsewhere while threads hold batches of it ({} "
+                          "held); return them first",
+                          held_count));
+}
+
 // Opens a second loader in place of this one. The first one is closed before, because the memory of
 // both may not fit. If the second one fails to open, it keeps the position and returns the error
 // from every call of Next.
+// Requires: this thread has the turn, so nobody takes a batch meanwhile
 Status Loader::Reopen(const std::string& state) {
+  LMDBIO_TRY_VOID(ranks::Agree(impl_->group(), CheckNothingHeld()));
+  const std::lock_guard lock(replaced_);
   LoaderOptions options = impl_->options();
   options.state = state;
   options.epoch = 0;
@@ -298,18 +328,49 @@ Status Loader::Reopen(const std::string& state) {
 }
 
 Result<bool> Loader::Next() {
-  LMDBIO_TRY(const Step step, impl_->cursor().Next(kNoLimit));
+  LMDBIO_TRY(const Step step, NextWithin(kNoLimit));
   return step == Step::kBatch;
 }
+
 Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit) {
-  return impl_->cursor().Next(limit);
+  return NextWithin(limit, current_);
 }
-const Placement& Loader::placement() const { return impl_->placement(); }
-const Batch& Loader::batch() const { return impl_->cursor().batch(); }
-uint64_t Loader::record_count() const { return impl_->schedule().record_count(); }
-uint64_t Loader::batches_per_epoch() const { return impl_->schedule().batches_per_epoch(); }
-LoaderCounters Loader::counters() const { return impl_->counters(); }
-std::string Loader::Describe() const { return impl_->Describe(); }
-std::vector<std::string> Loader::TakeNotes() { return impl_->TakeNotes(); }
+
+Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit, HeldBatch& batch) {
+  // Returned before anything is waited for: its memory may be what another thread waits for.
+  batch.Return();
+  std::unique_lock turn(turn_, std::try_to_lock);
+  if (turn.owns_lock()) return impl_->cursor().Next(limit, batch);
+  const auto give_up = std::chrono::steady_clock::now() + limit;
+  if (!turn.try_lock_until(give_up)) return Step::kNothing;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now());
+  return impl_->cursor().Next(std::max(left, std::chrono::milliseconds(0)), batch);
+}
+
+Placement Loader::placement() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->placement();
+}
+uint64_t Loader::record_count() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->schedule().record_count();
+}
+uint64_t Loader::batches_per_epoch() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->schedule().batches_per_epoch();
+}
+LoaderCounters Loader::counters() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->counters();
+}
+std::string Loader::Describe() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->Describe();
+}
+std::vector<std::string> Loader::TakeNotes() {
+  const std::shared_lock lock(replaced_);
+  return impl_->TakeNotes();
+}
 
 }  // namespace lmdbio::load

@@ -19,6 +19,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -32,8 +35,10 @@
 
 namespace lmdbio::load {
 
-// Threads: one at a time. Next makes no MPI call and may run on any thread; Open and the destructor
-// may only run where the group's calls may.
+// Threads: any, except that one thread at a time uses Next, the first NextWithin and batch, which
+// share a batch. Threads that share a loader use the second NextWithin; each batch of the stream
+// goes to one of them. Next makes no MPI call and may run on any thread. Open, Restore, SetEpoch
+// and the destructor may only run where the group's calls may.
 class Loader {
  public:
   // Collective over `group`: every rank opens the same database with the same options.
@@ -74,18 +79,30 @@ class Loader {
   static constexpr std::chrono::milliseconds kNoLimit = Window::kNoLimit;
   Result<Step> NextWithin(std::chrono::milliseconds limit);
 
+  // The same for threads that share the loader: returns `batch`, and moves the next batch of the
+  // stream into it. Callers wait for each other, so batches are taken in order.
+  // batch  of this call; each is held until it is returned, and batches of other calls stay valid
+  // Errors: as Next; after kResourceExhausted "batch N has no memory: ..." the loader can be used
+  //         as before
+  Result<Step> NextWithin(std::chrono::milliseconds limit, HeldBatch& batch);
+
   // Requires: the last call of Next returned true, or of NextWithin kBatch
-  const Batch& batch() const;
+  const Batch& batch() const { return *current_; }
 
   // The state of the stream, as JSON of less than 1 kB. Restore, or Open with LoaderOptions::state,
   // continues with the next batch of this rank, at any number of ranks. Not collective: ranks that
-  // have had the same number of batches get the same text.
+  // have had the same number of batches get the same text. Batches that any thread has taken count
+  // as delivered.
   std::string Save() const;
+  // The same, but nothing if Restore or SetEpoch is under way. Never sleeps.
+  std::optional<std::string> TrySave() const;
 
-  // Continues at `state`, which is the same on all ranks. Collective, as Open. Views become
-  // invalid. The batches that were read ahead are lost; to begin at a state, give it to Open.
+  // Continues at `state`, which is the same on all ranks. Collective, as Open. Views of batch()
+  // become invalid. The batches that were read ahead are lost; to begin at a state, give it to
+  // Open.
   // Errors: kInvalidArgument  `state` is no saved state, or has another order (names the field), or
-  //                           differs between ranks; the stream keeps its position
+  //                           differs between ranks; threads hold batches; the stream keeps its
+  //                           position
   //         kStale            the state of another dataset; the stream keeps its position
   //         as Open           the loader can no longer be used, as after errors of Next
   Status Restore(const std::string& state);
@@ -108,7 +125,7 @@ class Loader {
 
   // The cores of this rank after LoaderOptions::placement. The threads of the program call
   // PinThisThread(loader->placement().compute). Empty lists if no placement was requested.
-  const Placement& placement() const;
+  Placement placement() const;
 
   // One line for each compromise, for example "train.lmdb/data.mdb.prov: ... is stale: scanning
   // instead". Each line is returned once, on the rank that made the compromise. Notes on refused
@@ -118,8 +135,13 @@ class Loader {
  private:
   class Impl;
   explicit Loader(std::unique_ptr<Impl> impl);
+  Status CheckNothingHeld() const;
   Status Reopen(const std::string& state);
+
+  std::timed_mutex turn_;               // of the thread that takes a batch, or goes elsewhere
+  mutable std::shared_mutex replaced_;  // held exclusively while impl_ is replaced, with turn_
   std::unique_ptr<Impl> impl_;
+  HeldBatch current_;  // of Next; its views end before impl_
 };
 
 }  // namespace lmdbio::load

@@ -99,17 +99,17 @@ void SlotReader::CountProcessorTime() {
   if (has_thread()) tally_.cpu_s.store(ThreadCpuSeconds(), std::memory_order_relaxed);
 }
 
-Status SlotReader::ReadNext() {
+Result<bool> SlotReader::ReadNext() {
   LMDBIO_CHECK(!has_thread());
-  LMDBIO_TRY_VOID(Plan());
-  if (is_ended_) return {};
-  LMDBIO_CHECK(parts_.window->HasSpace(planned_->slot.free_after));
+  if (!planned_) LMDBIO_TRY_VOID(Plan());
+  if (is_ended_) return true;
+  if (!parts_.window->HasSpace(planned_->slot.free_after)) return false;
   LMDBIO_TRY_VOID(Begin());
   while (outstanding() > 0 || HasWaiting()) {
     LMDBIO_TRY_VOID(HasWaiting() ? StartWaiting()
                                  : Collect(engine_->Wait(file::BlockEngine::kNoLimit)));
   }
-  return {};
+  return true;
 }
 
 // Each turn of the loop takes the reads that are complete, because ranks may wait for their slot.

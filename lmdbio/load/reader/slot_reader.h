@@ -82,10 +82,11 @@ class SlotReader {
   SlotReader(const SlotReader&) = delete;
   SlotReader& operator=(const SlotReader&) = delete;
 
-  // Reads and announces the next slot; does nothing at the end of the stream.
-  // Requires: no thread, and the rank has released all earlier slots
+  // Reads and announces the next slot; does nothing at the end of the stream. False if slots that
+  // the rank has not released occupy its memory: nothing was read then.
+  // Requires: no thread
   // Errors: as the thread would report. No further call is allowed then
-  Status ReadNext();
+  Result<bool> ReadNext();
 
   // Adds the counters of the reader up to now. Any thread.
   void AddTo(LoaderCounters& counters) const;

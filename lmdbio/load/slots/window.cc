@@ -168,6 +168,14 @@ void Window::LetGo(uint64_t slot_count) {
   }
 }
 
+bool Window::IsAwaited() const {
+  const uint64_t let_go = ranks_[rank_].let_go.load();
+  for (int i = 0; i < shape_.reader_count; ++i) {
+    if (ranks_[i].wanted.load() > let_go) return true;
+  }
+  return false;
+}
+
 void Window::Leave() {
   LetGo(kEverything);
   control_->space.Notify();

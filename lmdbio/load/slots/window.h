@@ -78,6 +78,10 @@ class Window {
   // Releases every slot before `slot_count`. Views into them are invalid from now on.
   void LetGo(uint64_t slot_count);
 
+  // Whether a reader sleeps until this rank releases slots that it has not released yet. May be
+  // false for a moment while the reader looks at its peers.
+  bool IsAwaited() const;
+
   // This rank uses no slot from now on: it releases all, also those to come.
   void Leave();
   // Sleeps until every rank of the host has left; false if one has ended before, or `limit` has

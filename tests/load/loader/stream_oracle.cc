@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -97,7 +98,7 @@ void Take(const load::Batch& batch, const load::LoaderOptions& options, ranks::G
 }  // namespace
 
 Delivered Deliver(ranks::ThreadRanks ranks, const std::filesystem::path& path,
-                  const load::LoaderOptions& options) {
+                  const load::LoaderOptions& options, int taker_count) {
   Delivered all;
   all.errors.resize(static_cast<size_t>(ranks.rank_count));
   std::mutex mutex;
@@ -108,12 +109,28 @@ Delivered Deliver(ranks::ThreadRanks ranks, const std::filesystem::path& path,
     };
     auto loader = load::Loader::Open(group, path.string(), options);
     if (!loader) return fail(std::move(loader).error());
-    while (true) {
-      Result<bool> found = (*loader)->Next();
-      if (!found) return fail(std::move(found).error());
-      if (!*found) break;
-      const std::lock_guard lock(mutex);
-      Take((*loader)->batch(), options, group, all);
+    const auto take_all = [&](auto&& next, const auto& batch) {
+      while (true) {
+        const Result<load::BatchStep> step = next();
+        if (!step) return fail(step.error().Copy());
+        if (*step == load::BatchStep::kEnd) return;
+        const std::lock_guard lock(mutex);
+        Take(batch(), options, group, all);
+      }
+    };
+    constexpr auto kNoLimit = load::Loader::kNoLimit;
+    if (taker_count == 1) {
+      take_all([&] { return (*loader)->NextWithin(kNoLimit); },
+               [&]() -> const load::Batch& { return (*loader)->batch(); });
+    } else {
+      std::vector<std::jthread> takers;
+      for (int i = 0; i < taker_count; ++i) {
+        takers.emplace_back([&] {
+          load::HeldBatch held;
+          take_all([&] { return (*loader)->NextWithin(kNoLimit, held); },
+                   [&]() -> const load::Batch& { return *held; });
+        });
+      }
     }
     const std::lock_guard lock(mutex);
     for (std::string& note : (*loader)->TakeNotes()) all.notes.push_back(std::move(note));

@@ -30,8 +30,10 @@ struct Delivered {
 };
 
 // Runs a loader on threads that play ranks, to the end of its stream.
+// taker_count  the threads of each rank that take batches; each holds its batch until it takes the
+//              next one
 Delivered Deliver(ranks::ThreadRanks ranks, const std::filesystem::path& path,
-                  const load::LoaderOptions& options);
+                  const load::LoaderOptions& options, int taker_count = 1);
 
 // The same positions from liblmdb's cursor and plain arithmetic. For shuffled and reused streams,
 // Schedule returns one record after the other.
