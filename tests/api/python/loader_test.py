@@ -254,7 +254,7 @@ class LoaderTest(Databases):
 
             before = signal.signal(signal.SIGALRM, interrupt)
             self.addCleanup(signal.signal, signal.SIGALRM, before)
-            endless = type("Endless", (), {"lmdbio_next_within":
+            endless = type("Endless", (), {"lmdbio_fetch":
                                            staticmethod(lambda *_: time.sleep(0.1) or 101)})
             original = lmdbio._capi.library
             lmdbio._capi.library = lambda: endless

@@ -7,6 +7,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from lmdbio import _capi
 from lmdbio._errors import InvalidArgumentError
 
 # lmdbio_record
@@ -29,13 +30,34 @@ class Record(NamedTuple):
     value: Any
 
 
+class Lent:
+    """An object that every lease of a loader holds, so the loader knows whether there are any."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Lease:
-    """An object that every view of a loader's memory holds, so the loader knows of its views."""
+    """Holds the memory of a batch, for the batch and its views, until it ends or nobody needs it.
 
-    __slots__ = ("handle", "__weakref__")
+    The memory can be read as long as the lease exists. After the end it shows other records.
+    """
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    __slots__ = ("owned", "result", "_lent", "__weakref__")
+
+    def __init__(self, lent: Lent) -> None:
+        self.owned: Any = None  # keeps the loader's memory
+        self.result = ctypes.c_void_p()  # of lmdbio_fetch; NULL after the end
+        self._lent = lent
+
+    def end(self) -> None:
+        """The memory may serve other batches from now on."""
+        result, self.result = self.result, ctypes.c_void_p()
+        if result.value is not None:
+            _capi.library().lmdbio_result_close(result)
+
+    def __del__(self) -> None:
+        if self.result.value is not None:
+            _capi.library().lmdbio_result_close(self.result)
 
 
 class _Borrowed:
@@ -65,17 +87,21 @@ def record_table(address: Optional[int], count: int) -> np.ndarray:
 class Batch:
     """One rank's share of a batch.
 
-    Valid until the loader's next batch, load_state_dict, set_epoch or close. Later calls raise
-    RuntimeError. Older views and arrays without a copy stay readable, but show other records; copy
-    data that you keep. They are read-only.
+    Valid until the thread that took it takes the next one, or until load_state_dict, set_epoch or
+    close of the loader. Later calls raise RuntimeError. Older views and arrays without a copy stay
+    readable, but show other records; copy data that you keep. They are read-only.
+
+    Any thread may use it meanwhile. Its memory serves later batches when it is no longer valid, or
+    when the batch and its views are gone.
     """
 
-    __slots__ = ("_loader", "_table", "number", "epoch", "first_position", "global_record_count",
-                 "skipped_count", "ends_epoch")
+    __slots__ = ("_loader", "_table", "_lease", "number", "epoch", "first_position",
+                 "global_record_count", "skipped_count", "ends_epoch", "__weakref__")
 
     def __init__(self, loader: Any, struct: Any) -> None:
         self._loader = loader
-        self._table = record_table(struct.records, struct.record_count)
+        self._lease: Optional[Lease] = None  # while the thread that took it holds it
+        self._table = record_table(struct.records, struct.record_count).copy()
         self.number: int = struct.number  # index of the batch in the stream, from 0
         self.epoch: int = struct.epoch
         self.first_position: int = struct.first_position  # of the global batch
@@ -83,12 +109,9 @@ class Batch:
         self.skipped_count: int = struct.skipped_count  # unreadable records (on_error="skip")
         self.ends_epoch: bool = bool(struct.ends_epoch)
 
-    def _lease(self) -> Lease:
-        return self._loader._lease_for(self)
-
-    def _records(self) -> np.ndarray:
-        self._loader._check_at_hand(self)
-        return self._table
+    def _records(self) -> Tuple[np.ndarray, Lease]:
+        """Returns the table of the records, and what keeps them readable."""
+        return self._table, self._loader._check_at_hand(self)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -98,13 +121,15 @@ class Batch:
 
     def key(self, i: int) -> bytes:
         """Returns a copy of the i-th key."""
-        record = self._records()[i]
+        table, _lease = self._records()
+        record = table[i]
         return ctypes.string_at(int(record["key"]), int(record["key_size"]))
 
     def value(self, i: int) -> memoryview:
         """Returns the i-th value, without a copy."""
-        record = self._records()[i]
-        return memoryview(view(int(record["value"]), int(record["value_size"]), self._lease()))
+        table, lease = self._records()
+        record = table[i]
+        return memoryview(view(int(record["value"]), int(record["value_size"]), lease))
 
     def __getitem__(self, i: int) -> Record:
         return Record(self.key(i), self.value(i))
@@ -114,14 +139,14 @@ class Batch:
 
     def keys(self) -> List[bytes]:
         """Returns copies of the keys."""
-        table = self._records()
+        table, _lease = self._records()
         return [ctypes.string_at(key, size)
                 for key, size in zip(table["key"].tolist(), table["key_size"].tolist())]
 
     def values(self) -> List[memoryview]:
         """Returns the values, without a copy."""
-        table = self._records()
-        memory, first = self._memory(table)
+        table, lease = self._records()
+        memory, first = self._memory(table, lease)
         begins = table["value"] - first
         ends, whole = begins + table["value_size"], memoryview(memory)
         return [whole[at:end] for at, end in zip(begins.tolist(), ends.tolist())]
@@ -129,27 +154,28 @@ class Batch:
     def spans(self) -> Spans:
         """Returns the memory, offsets and sizes of all values, without a copy: for compiled or
         vectorised code."""
-        table = self._records()
-        memory, first = self._memory(table)
+        table, lease = self._records()
+        memory, first = self._memory(table, lease)
         return Spans(memory, table["value"] - first, table["value_size"].copy())
 
-    def _memory(self, table: np.ndarray) -> Tuple[np.ndarray, np.uintp]:
+    @staticmethod
+    def _memory(table: np.ndarray, lease: Lease) -> Tuple[np.ndarray, np.uintp]:
         """Returns the memory from the first value to the last, and its address."""
         if len(table) == 0:
             return np.empty(0, np.uint8), np.uintp(0)
         first = table["value"].min()
         size = int((table["value"] + table["value_size"]).max() - first)
-        return view(int(first), size, self._lease()), first
+        return view(int(first), size, lease), first
 
     @property
     def sizes(self) -> np.ndarray:
         """[len] the size of each value in bytes."""
-        return self._records()["value_size"].copy()
+        return self._records()[0]["value_size"].copy()
 
     @property
     def positions(self) -> np.ndarray:
         """[len] the position of each record in the global sequence."""
-        return self._records()["position"].copy()
+        return self._records()[0]["position"].copy()
 
     def array(self, copy: Optional[bool] = None, out: Optional[np.ndarray] = None) -> np.ndarray:
         """Returns the values as rows of uint8, [len, size of the largest]. Shorter values end in
@@ -160,9 +186,9 @@ class Batch:
         out   a writable C-contiguous array of uint8 with at least as many rows and columns. It is
               filled and returned; further rows and columns become zeros
         """
-        table = self._records()
+        table, lease = self._records()
         if out is None and copy is not True:
-            rows = self._view_of_rows(table)
+            rows = self._view_of_rows(table, lease)
             if rows is not None:
                 return rows
             if copy is False:
@@ -176,10 +202,13 @@ class Batch:
                 "out must be a C-contiguous array of uint8 with two dimensions")
         elif not out.flags.writeable:
             raise InvalidArgumentError("out is read-only")
-        self._loader._copy_values(out.ctypes.data, out.shape[1], out.shape[0])
+        result = lease.result
+        _capi.check_result(result, _capi.library().lmdbio_result_copy_values(
+            result, out.ctypes.data, out.shape[1], out.shape[0]))
         return out
 
-    def _view_of_rows(self, table: np.ndarray) -> Optional[np.ndarray]:
+    @staticmethod
+    def _view_of_rows(table: np.ndarray, lease: Lease) -> Optional[np.ndarray]:
         if len(table) == 0:
             return np.empty((0, 0), np.uint8)
         sizes, addresses = table["value_size"], table["value"]
@@ -191,4 +220,4 @@ class Batch:
             return None
         if not (sizes == width).all() or not (addresses[1:] - addresses[:-1] == stride).all():
             return None
-        return np.asarray(_Borrowed(first, (len(table), width), (stride, 1), self._lease()))
+        return np.asarray(_Borrowed(first, (len(table), width), (stride, 1), lease))

@@ -119,8 +119,8 @@ def _load(environment_name: str, name: str) -> ctypes.CDLL:
 _P = ctypes.POINTER
 _SIGNATURES = {
     "lmdbio_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
-    "lmdbio_next_within": [ctypes.c_void_p, ctypes.c_uint32, _P(_P(BatchStruct))],
-    "lmdbio_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t],
+    "lmdbio_fetch": [ctypes.c_void_p, ctypes.c_uint32, _P(ctypes.c_void_p),
+                     _P(_P(BatchStruct))],
     "lmdbio_save": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_restore": [ctypes.c_void_p, ctypes.c_char_p],
     "lmdbio_set_epoch": [ctypes.c_void_p, ctypes.c_uint64],
@@ -133,6 +133,8 @@ _SIGNATURES = {
     "lmdbio_dataset_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
     "lmdbio_dataset_fetch": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                              _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
+    "lmdbio_result_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                                  ctypes.c_size_t],
     "lmdbio_result_close": [ctypes.c_void_p],
     "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
     "lmdbio_dataset_close": [ctypes.c_void_p],
@@ -158,7 +160,8 @@ _SIGNATURES = {
 
 
 # The prefix of the calls on each kind of handle.
-_LOADER, _DATASET, _SYNC, _OP = "lmdbio", "lmdbio_dataset", "lmdbio_sync", "lmdbio_sync_op"
+_LOADER, _DATASET, _RESULT = "lmdbio", "lmdbio_dataset", "lmdbio_result"
+_SYNC, _OP = "lmdbio_sync", "lmdbio_sync_op"
 
 
 @functools.lru_cache(maxsize=None)
@@ -168,7 +171,7 @@ def library() -> ctypes.CDLL:
     for name, arguments in _SIGNATURES.items():
         call = getattr(lib, name)
         call.argtypes, call.restype = arguments, ctypes.c_int
-    for kind in (_LOADER, _DATASET, _SYNC, _OP):
+    for kind in (_LOADER, _DATASET, _RESULT, _SYNC, _OP):
         for name, result in ("message", ctypes.c_char_p), ("errno", ctypes.c_int):
             call = getattr(lib, f"{kind}_{name}")
             call.argtypes, call.restype = [ctypes.c_void_p], result
@@ -198,6 +201,7 @@ def _check(kind: str, handle: ctypes.c_void_p, status: int) -> None:
 
 check = functools.partial(_check, _LOADER)
 check_dataset = functools.partial(_check, _DATASET)
+check_result = functools.partial(_check, _RESULT)
 check_sync = functools.partial(_check, _SYNC)
 check_op = functools.partial(_check, _OP)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import threading
 import warnings
 import weakref
-from typing import Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Union
 
 from lmdbio import _capi, _options
-from lmdbio._batch import Batch, Lease
+from lmdbio._batch import Batch, Lease, Lent
 from lmdbio._errors import (
     ClosedError,
     InUseError,
@@ -32,6 +33,49 @@ class _Handle:
     def __init__(self, handle: ctypes.c_void_p, closes: bool) -> None:
         if closes:
             weakref.finalize(self, _capi.library().lmdbio_close, handle).atexit = False
+
+
+class _Opened(NamedTuple):
+    """An open handle, what closes it, and the process that opened it."""
+
+    handle: ctypes.c_void_p
+    owned: _Handle
+    process: int
+
+
+class _OfThread:
+    """What a thread does with a loader: the batch that it takes, and the one that it got last."""
+
+    __slots__ = ("result", "struct", "batch")
+
+    def __init__(self) -> None:
+        # Results of lmdbio_fetch. The first is NULL once the batch is delivered.
+        self.result = ctypes.c_void_p()
+        self.struct = ctypes.POINTER(_capi.BatchStruct)()
+        self.batch: Optional[weakref.ref] = None
+
+    def __del__(self) -> None:
+        if self.result.value is not None:
+            _capi.library().lmdbio_result_close(self.result)
+
+
+class _Epoch:
+    """Iterates over the rest of the epoch that its first batch belongs to. Threads may share it."""
+
+    __slots__ = ("_loader", "ends_before")
+
+    def __init__(self, loader: "Loader") -> None:
+        self._loader = loader
+        self.ends_before: Optional[int] = None  # epochs that had ended at the first batch
+
+    def __iter__(self) -> "_Epoch":
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self._loader._take(self)
+        if batch is None:
+            raise StopIteration
+        return batch
 
 
 def _take_torch_words(options: Dict[str, Any], shuffle: Union[bool, str], drop_last: bool) -> None:
@@ -62,8 +106,12 @@ class Loader:
     """Iterates over batches. A for loop ends with the epoch; the next loop delivers the next epoch.
 
     All iterators of a loader share its one stream. A loader can be pickled, and used after fork:
-    the other process opens its own, which continues at the same position. A loader is for one
-    thread at a time. Errors are LmdbioError, most also a built-in exception.
+    the other process opens its own, which continues at the same position.
+
+    Any number of threads may use a loader, or one iterator of it. Each gets batches of its own, in
+    turn; a batch is valid until its thread takes the next one. A thread that keeps its batch keeps
+    memory from the others, for a minute at most: then `next` raises MemoryError. Errors are
+    LmdbioError, most also a built-in exception.
     """
 
     # Begin generated Loader: scripts/generate_options.py, from api/options.toml.
@@ -256,56 +304,62 @@ class Loader:
         self._open(epoch, None if state is None else json.dumps(state))
 
     def _reset(self) -> None:
-        self._handle: Optional[ctypes.c_void_p] = None
-        self._owned: Optional[_Handle] = None
+        self._opened: Optional[_Opened] = None
+        self._of_thread = threading.local()
         self._lent: Optional[weakref.ref] = None
-        self._batch: Optional[Batch] = None
-        self._pid = os.getpid()
-        self._is_closed = False
+        self._turns: Dict[int, threading.RLock] = {}
+        self._end_count = 0  # epochs whose last batch was delivered
+        self._is_closed = self._is_closing = False
         # The state at which another process opens the loader when it first uses it.
         self._pending: Optional[str] = None
 
     # --- The handle -----------------------------------------------------------------------------
+
+    def _turn(self) -> threading.RLock:
+        """Returns the lock of the thread that takes a batch, opens or closes. Each process has its
+        own: a child of fork() may inherit one that is never unlocked. The thread that holds it may
+        lock it again, because a handler of signals may use the loader."""
+        return self._turns.setdefault(os.getpid(), threading.RLock())
 
     def _open(self, epoch: int, state: Optional[str]) -> None:
         """Replaces the open handle by a new one. After an error the open handle stays."""
         where = {"epoch": epoch} if state is None else {"state": state}
         options = _capi.options_of({**self._fields, **_capi.option_fields(where)})
         handle = _capi.open_loader(self._path, options, self._comm)
-        if self._handle is not None:
+        if self._opened is not None:
             self._give_up()
-        self._reset()
-        self._handle = handle
-        self._owned = _Handle(handle, closes=self._comm is None)
-        self._forget_batch()
+        self._lent = self._pending = None
+        self._opened = _Opened(handle, _Handle(handle, closes=self._comm is None), os.getpid())
 
-    def _forget_batch(self) -> None:
-        self._batch = None
-        # The last result of lmdbio_next, and the number of the batch that was delivered last.
-        self._struct = ctypes.POINTER(_capi.BatchStruct)()
-        self._handed_out: Optional[int] = None
-
-    def _use(self) -> ctypes.c_void_p:
+    def _use(self) -> _Opened:
         """Returns the handle of this process."""
-        if self._is_closed:
-            raise ClosedError("the loader is closed")
-        if self._pid != os.getpid():
-            self._leave_parent()
-        if self._handle is None:
-            self._open(0, self._pending)
-        return self._handle  # type: ignore[return-value]
+        opened = self._opened
+        if opened is not None and opened.process == os.getpid():
+            return opened
+        with self._turn():
+            if self._is_closed:
+                raise ClosedError("the loader is closed")
+            if self._opened is not None and self._opened.process != os.getpid():
+                self._leave_parent()
+            if self._opened is None:
+                self._open(0, self._pending)
+            return self._opened  # type: ignore[return-value]
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        opened = self._use()  # keeps the handle open during the call
+        _capi.check(opened.handle, getattr(_capi.library(), name)(opened.handle, *arguments))
 
     def _leave_parent(self) -> None:
         if self._comm is not None:
             raise InvalidStateError("a loader with a communicator cannot be used after fork")
-        state = json.dumps(self._save())
-        self._give_up()
+        state = json.dumps(self._save(self._opened))
         self._reset()
         self._pending = state
 
-    def _save(self) -> Dict[str, Any]:
+    def _save(self, opened: _Opened) -> Dict[str, Any]:
         text = ctypes.c_char_p()
-        _capi.check(self._handle, _capi.library().lmdbio_save(self._handle, ctypes.byref(text)))
+        _capi.check(opened.handle,
+                    _capi.library().lmdbio_save(opened.handle, ctypes.byref(text)))
         state = json.loads(text.value.decode())
         missed = self._undelivered()
         if missed is not None:
@@ -313,85 +367,128 @@ class Loader:
         return state
 
     def _is_lent(self) -> bool:
-        """Returns whether there are views of the loader's memory."""
+        """Returns whether the memory is in use: by views, or by batches of other threads. Ends the
+        batch of this thread, if it has no views."""
+        batch = self._batch_of_thread()
+        if batch is not None and batch._lease is not None:
+            lease = weakref.ref(batch._lease)
+            batch._lease = None
+            batch._lease = lease()  # a view keeps it
         return self._lent is not None and self._lent() is not None
 
     def _check_may_close(self) -> None:
-        """Raises if there are views: with a communicator, closing releases the memory at once."""
-        if self._comm is not None and self._pid == os.getpid() and self._is_lent():
-            raise InUseError("views of the loader's memory are still in use; delete them first")
+        """Raises if memory is in use: with a communicator, closing releases it at once."""
+        if self._comm is not None and self._is_of_this_process() and self._is_lent():
+            raise InUseError("views of the loader's memory, or batches of other threads, are still "
+                             "in use; delete them first")
 
-    def _lease_for(self, batch: Batch) -> Lease:
-        self._check_at_hand(batch)
-        lease = self._lent() if self._lent is not None else None
-        if lease is None:
-            lease = Lease(self._owned)
-            self._lent = weakref.ref(lease)
-        return lease
+    def _is_of_this_process(self) -> bool:
+        return self._opened is not None and self._opened.process == os.getpid()
 
-    def _check_at_hand(self, batch: Batch) -> None:
-        if batch is not self._batch or self._pid != os.getpid():
+    def _check_at_hand(self, batch: Batch) -> Lease:
+        lease, opened = batch._lease, self._opened
+        if lease is None or opened is None or lease.owned is not opened.owned or (
+                opened.process != os.getpid()):
             raise InvalidStateError("the batch is no longer valid: the loader has moved on or was "
                                     "closed")
-
-    def _copy_values(self, address: int, row_bytes: int, row_count: int) -> None:
-        handle = self._use()
-        status = _capi.library().lmdbio_copy_values(handle, address, row_bytes, row_count)
-        _capi.check(handle, status)
+        return lease
 
     def _give_up(self) -> None:
         """Releases the handle: at once, or with the last view of its memory."""
         self._check_may_close()
-        handle, self._handle, self._batch = self._handle, None, None
-        self._owned = None  # closes the handle, if no view needs it
-        if handle is not None and self._comm is not None:
-            _capi.library().lmdbio_close(handle)
+        self._end_batch()
+        opened, self._opened = self._opened, None
+        if opened is not None and self._comm is not None:
+            _capi.library().lmdbio_close(opened.handle)
 
     # --- Iteration ------------------------------------------------------------------------------
 
     def next(self) -> Optional[Batch]:
-        """Returns the next batch; None after the last one (max_batches). The batch before becomes
-        invalid."""
-        handle = self._use()
-        if self._undelivered() is not None:
+        """Returns the next batch; None after the last one (max_batches). The earlier batch of this
+        thread becomes invalid.
+
+        MemoryError: batches of other threads have occupied the memory for a minute. The next call
+        waits again.
+        """
+        return self._take(None)
+
+    def _take(self, epoch: Optional[_Epoch]) -> Optional[Batch]:
+        """Returns the next batch; None after the last one, of `epoch` if it is given."""
+        self._use()
+        # Before the turn: another thread may wait for this batch's memory.
+        self._end_batch()
+        with self._turn():
+            if epoch is not None and epoch.ends_before is None:
+                epoch.ends_before = self._end_count
+            if epoch is not None and epoch.ends_before != self._end_count:
+                return None  # this thread, or another one, has got its last batch
+            batch = self._take_in_turn()
+            if batch is not None and batch.ends_epoch:
+                self._end_count += 1
+            return batch
+
+    def _take_in_turn(self) -> Optional[Batch]:
+        opened, mine = self._use(), self._mine()
+        if mine.result.value is not None:
             return self._hand_out()
-        self._batch = None
-        next_within, struct = _capi.library().lmdbio_next_within, self._struct
+        fetch, result, struct = _capi.library().lmdbio_fetch, mine.result, mine.struct
         status = _capi.TIMEOUT
         while status == _capi.TIMEOUT:
-            status = next_within(handle, _capi.LOOK_UP_MS, ctypes.byref(struct))
+            if self._is_closing:
+                raise ClosedError("the loader is closed")
+            status = fetch(opened.handle, _capi.LOOK_UP_MS, ctypes.byref(result),
+                           ctypes.byref(struct))
         if status == _capi.OK:
             return self._hand_out()
         if status != _capi.END:
-            _capi.check(handle, status)
+            _capi.check(opened.handle, status)
         return None
+
+    def _mine(self) -> _OfThread:
+        try:
+            return self._of_thread.mine
+        except AttributeError:
+            self._of_thread.mine = mine = _OfThread()
+            return mine
+
+    def _batch_of_thread(self) -> Optional[Batch]:
+        batch = self._mine().batch
+        return batch() if batch is not None else None
+
+    def _end_batch(self) -> None:
+        """Ends the batch of this thread. Its views stay readable."""
+        batch = self._batch_of_thread()
+        lease = batch._lease if batch is not None else None
+        if lease is not None:
+            batch._lease = None  # type: ignore[union-attr]
+            lease.end()
 
     def _undelivered(self) -> Optional[_capi.BatchStruct]:
-        """Returns the batch that the program did not get because a signal handler raised."""
-        if self._struct and self._struct.contents.number != self._handed_out:
-            return self._struct.contents
-        return None
+        """Returns the batch that this thread did not get because a signal handler raised."""
+        mine = self._mine()
+        return mine.struct.contents if mine.result.value is not None else None
 
     def _hand_out(self) -> Batch:
-        batch = Batch(self, self._struct.contents)
-        self._batch, self._handed_out = batch, batch.number
+        mine, opened = self._mine(), self._use()
+        lent = self._lent() if self._lent is not None else None
+        if lent is None:
+            lent = Lent()
+            self._lent = weakref.ref(lent)
+        batch, lease, nothing = Batch(self, mine.struct.contents), Lease(lent), ctypes.c_void_p()
+        mine.batch = weakref.ref(batch)
+        # No signal handler runs between these assignments, so the batch has one owner.
+        lease.owned = opened.owned
+        lease.result = mine.result
+        mine.result = nothing
+        batch._lease = lease
         return batch
 
     def __iter__(self) -> Iterator[Batch]:
-        while True:
-            batch = self.next()
-            if batch is None:
-                return
-            is_last = batch.ends_epoch
-            yield batch
-            if is_last:
-                return
+        return _Epoch(self)
 
     def _count(self) -> tuple[int, int]:
-        handle = self._use()
         records, batches = ctypes.c_uint64(), ctypes.c_uint64()
-        _capi.check(handle, _capi.library().lmdbio_count(handle, ctypes.byref(records),
-                                                         ctypes.byref(batches)))
+        self._call("lmdbio_count", ctypes.byref(records), ctypes.byref(batches))
         return records.value, batches.value
 
     def __len__(self) -> int:
@@ -418,74 +515,77 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Continues with the first record of an epoch. Costs nothing if that record comes next
         anyway."""
-        handle = self._use()
         epoch = _capi.number("epoch", epoch, ctypes.c_uint64)
-        self._check_may_close()
-        if self._is_lent():
-            self._open(epoch, None)
-            return
-        self._forget_batch()
-        _capi.check(handle, _capi.library().lmdbio_set_epoch(handle, epoch))
+        self._go_on_at("lmdbio_set_epoch", epoch, epoch, None)
+
+    def _go_on_at(self, call: str, argument: Any, epoch: int, state: Optional[str]) -> None:
+        """Moves the stream elsewhere. Memory that is in use stays as it is: the loader gets other
+        memory then."""
+        self._use()
+        with self._turn():
+            self._check_may_close()
+            if self._is_lent():
+                self._open(epoch, state)
+                return
+            self._end_batch()
+            # A batch that a signal took away is passed over, too.
+            self._of_thread = threading.local()
+            self._call(call, argument)
 
     def state_dict(self) -> Dict[str, Any]:
         """Returns the stream state before the next batch: small, readable, valid for any number of
         ranks. Ranks that have received equally many batches get the same state."""
-        if self._pending is None:
-            self._use()
-            return self._save()
-        return json.loads(self._pending)
+        if self._pending is not None:
+            return json.loads(self._pending)
+        return self._save(self._use())
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues the stream at a saved state. Records that were read ahead are discarded, so a
         program that begins at a state passes it to the constructor instead."""
-        handle = self._use()
         text = json.dumps(state)
-        self._check_may_close()
-        if self._is_lent():
-            self._open(0, text)
-            return
-        self._forget_batch()
-        _capi.check(handle, _capi.library().lmdbio_restore(handle, text.encode()))
+        self._go_on_at("lmdbio_restore", text.encode(), 0, text)
 
     # --- Counters and options -------------------------------------------------------------------
 
     def counters(self) -> Dict[str, Union[int, float]]:
         """Returns the counters of the loader; see lmdbio_counters in lmdbio.h."""
-        handle = self._use()
         pointer = ctypes.POINTER(_capi.Counters)()
-        _capi.check(handle, _capi.library().lmdbio_get_counters(handle, ctypes.byref(pointer)))
+        self._call("lmdbio_get_counters", ctypes.byref(pointer))
         return {name: getattr(pointer.contents, name) for name, _ in _capi.Counters._fields_}
 
     def options(self) -> Dict[str, Any]:
         """Returns the effective options; None for an option that the strategy chooses."""
-        handle = self._use()
         text = ctypes.c_char_p()
-        _capi.check(handle, _capi.library().lmdbio_get_options(handle, ctypes.byref(text)))
+        self._call("lmdbio_get_options", ctypes.byref(text))
         return json.loads(text.value.decode())
 
     def describe(self) -> str:
         """Describes how records are found and read."""
-        handle = self._use()
         text = ctypes.c_char_p()
-        _capi.check(handle, _capi.library().lmdbio_describe(handle, ctypes.byref(text)))
+        self._call("lmdbio_describe", ctypes.byref(text))
         return text.value.decode()
 
     def pin_compute(self) -> None:
         """Pins the calling thread, and the threads that it starts later, to the compute cores of
         `placement`. Does nothing if `placement` names none."""
-        handle = self._use()
-        _capi.check(handle, _capi.library().lmdbio_pin_compute(handle))
+        self._call("lmdbio_pin_compute")
 
     # --- Closing --------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Closes the loader; its views stay readable, and the last one releases the memory.
 
-        With `comm` it is collective, and raises BufferError if views are still in use.
+        With `comm` it is collective, and raises BufferError if views, or batches of other threads,
+        are still in use. Another thread that waits for a batch gets ClosedError.
         """
-        if not self._is_closed:
-            self._give_up()
-            self._is_closed = True
+        self._is_closing = True
+        try:
+            with self._turn():
+                if not self._is_closed:
+                    self._give_up()
+                    self._is_closed = True
+        finally:
+            self._is_closing = False
 
     def __enter__(self) -> "Loader":
         return self
@@ -494,7 +594,7 @@ class Loader:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_comm", None) is not None and getattr(self, "_handle", None) is not None:
+        if getattr(self, "_comm", None) is not None and getattr(self, "_opened", None) is not None:
             warnings.warn("a loader with a communicator was not closed", ResourceWarning,
                           stacklevel=2)
 
