@@ -30,6 +30,7 @@ MAY_INCLUDE = {
     "file/format": ["base"],
     "file/layout": ["base", "file/format"],
     "file/provenance": ["base", "file/format", "file/layout"],
+    "file/keys": ["base", "file/format", "file/layout", "file/provenance"],
     "file/io": ["base"],
     "file/blocks": ["base", "file/io"],
     "file/source": ["base", "file/io"],
@@ -53,8 +54,8 @@ MAY_INCLUDE = {
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
     "load/records": [
-        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source", "ranks/shm",
-        "load/plan", "load/locate", "load/slots"],
+        "base", "file/format", "file/layout", "file/keys", "file/io", "file/blocks", "file/source",
+        "ranks/shm", "load/plan", "load/locate", "load/slots"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",

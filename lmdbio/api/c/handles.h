@@ -13,6 +13,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -73,10 +74,10 @@ struct LoaderHandle : SharedHandleState<LoaderResults> {
   }
 };
 
-// The records of one read of a dataset, as C callers see them.
+// The records, or the keys, of one read of a dataset, as C callers see them.
 struct RecordsResult {
-  load::RecordSet set;                 // owns keys and values
-  std::vector<lmdbio_record> records;  // in the order of the numbers
+  std::variant<load::RecordSet, load::KeyList> owner;  // of keys and values
+  std::vector<lmdbio_record> records;                  // in the requested order
 };
 
 // The last failure and the records of one thread on a dataset.
@@ -97,7 +98,7 @@ struct DatasetHandle : SharedHandleState<DatasetResults> {
   }
 };
 
-// The result of lmdbio_dataset_fetch, which outlives its dataset, or of lmdbio_fetch.
+// The result of lmdbio_dataset_fetch, _get or _keys, which outlives its dataset, or of lmdbio_fetch.
 struct ResultHandle : SharedHandleState<ThreadFailure> {
   std::unique_ptr<RecordsResult> of_dataset;  // one of these
   std::unique_ptr<BatchResult> of_loader;

@@ -73,12 +73,88 @@ Result<RecordsResult> ReadRecords(DatasetHandle& handle, const uint64_t* numbers
   auto found = handle.reader->Read({numbers, count});
   handle.LogNotes();  // after a failure too, because they may explain it
   if (!found) return Fail(std::move(found).error());
-  RecordsResult result{std::move(*found), {}};
-  result.records.reserve(count);
+  std::vector<lmdbio_record> records;
+  records.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    result.records.push_back(RecordOf(result.set[i].key, result.set[i].value, numbers[i]));
+    const load::RecordView& record = std::as_const(*found)[i];
+    records.push_back(RecordOf(record.key, record.value, numbers[i]));
   }
-  return result;
+  return RecordsResult{std::move(*found), std::move(records)};
+}
+
+Result<std::vector<Bytes>> KeysOf(const lmdbio_key* keys, size_t count) {
+  if (keys == nullptr && count > 0) return Fail(ErrorCode::kInvalidArgument, "keys is NULL");
+  std::vector<Bytes> to;
+  to.reserve(count);
+  for (const lmdbio_key& key : std::span(keys, count)) {
+    if (key.data == nullptr && key.size > 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the key at index {} is NULL and has {} bytes", to.size(), key.size));
+    }
+    to.push_back({static_cast<const std::byte*>(key.data), key.size});
+  }
+  return to;
+}
+
+Result<RecordsResult> GetRecords(DatasetHandle& handle, const lmdbio_key* c_keys, size_t count) {
+  LMDBIO_TRY(const std::vector<Bytes> keys, KeysOf(c_keys, count));
+  auto found = handle.reader->Get(keys);
+  handle.LogNotes();
+  if (!found) return Fail(std::move(found).error());
+  std::vector<lmdbio_record> records;
+  records.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const load::RecordView& record = std::as_const(*found)[i];
+    records.push_back(RecordOf(record.key, record.value, i));
+  }
+  return RecordsResult{std::move(*found), std::move(records)};
+}
+
+Result<RecordsResult> ReadKeys(DatasetHandle& handle, uint64_t first, size_t count) {
+  LMDBIO_TRY(load::KeyList keys, handle.reader->ReadKeys(first, count));
+  std::vector<lmdbio_record> records;
+  records.reserve(count);
+  // Moving the list keeps its bytes in place.
+  for (size_t i = 0; i < count; ++i) {
+    records.push_back(RecordOf(std::as_const(keys)[i], {}, first + i));
+  }
+  return RecordsResult{std::move(keys), std::move(records)};
+}
+
+// Fills the arrays of lmdbio_dataset_find. They are unchanged after a failure.
+Status FindKeys(DatasetHandle& handle, const lmdbio_key* c_keys, size_t count,
+                uint64_t* out_numbers, uint64_t* out_value_counts) {
+  LMDBIO_TRY(const std::vector<Bytes> keys, KeysOf(c_keys, count));
+  if (out_numbers == nullptr) {
+    LMDBIO_TRY(const std::vector<uint64_t> counts, handle.reader->CountValues(keys));
+    if (out_value_counts != nullptr) std::ranges::copy(counts, out_value_counts);
+    return {};
+  }
+  LMDBIO_TRY(const std::vector<load::KeyNumber> found, handle.reader->Find(keys));
+  for (size_t i = 0; i < count; ++i) {
+    out_numbers[i] = found[i].first;
+    if (out_value_counts != nullptr) out_value_counts[i] = found[i].value_count;
+  }
+  return {};
+}
+
+// Runs `read`, which returns a RecordsResult, and hands the result out in a handle of its own.
+template <typename Read>
+int HandOutResult(lmdbio_dataset* dataset, lmdbio_result** out_result,
+                  const lmdbio_record** out_records, Read&& read) {
+  if (out_result != nullptr) *out_result = nullptr;
+  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
+    if (out_result == nullptr || out_records == nullptr) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT, "an out_ argument is NULL");
+    }
+    Result<RecordsResult> found = read(handle);
+    if (!found) return handle.Keep(found.error());
+    const auto object = std::make_shared<ResultHandle>();
+    object->of_dataset = std::make_unique<RecordsResult>(std::move(*found));
+    *out_result = ResultTable::Of().Add(object);
+    *out_records = object->records().data();
+    return LMDBIO_OK;
+  });
 }
 
 // Fills the structs of a result from the batch that it holds.
@@ -359,16 +435,29 @@ int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t
 
 int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                          lmdbio_result** out_result, const lmdbio_record** out_records) {
-  if (out_result != nullptr) *out_result = nullptr;
-  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
-    auto found = ReadRecords(handle, numbers, count, out_result == nullptr ? nullptr : out_records);
-    if (!found) return handle.Keep(found.error());
-    const auto object = std::make_shared<ResultHandle>();
-    object->of_dataset = std::make_unique<RecordsResult>(std::move(*found));
-    *out_result = ResultTable::Of().Add(object);
-    *out_records = object->records().data();
-    return LMDBIO_OK;
+  return HandOutResult(dataset, out_result, out_records, [&](DatasetHandle& handle) {
+    return ReadRecords(handle, numbers, count, out_records);
   });
+}
+
+int lmdbio_dataset_find(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
+                        uint64_t* out_numbers, uint64_t* out_value_counts) {
+  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
+    const Status found = FindKeys(handle, keys, count, out_numbers, out_value_counts);
+    return found ? LMDBIO_OK : handle.Keep(found.error());
+  });
+}
+
+int lmdbio_dataset_get(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
+                       lmdbio_result** out_result, const lmdbio_record** out_records) {
+  return HandOutResult(dataset, out_result, out_records,
+                       [&](DatasetHandle& handle) { return GetRecords(handle, keys, count); });
+}
+
+int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size_t count,
+                        lmdbio_result** out_result, const lmdbio_record** out_records) {
+  return HandOutResult(dataset, out_result, out_records,
+                       [&](DatasetHandle& handle) { return ReadKeys(handle, first, count); });
 }
 
 int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,

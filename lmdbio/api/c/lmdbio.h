@@ -494,12 +494,12 @@ LMDBIO_API int lmdbio_errno(lmdbio_loader* loader);
  * waits at most some seconds for the other ranks that share the memory of this host. */
 LMDBIO_API int lmdbio_close(lmdbio_loader* loader);
 
-/* --- Datasets: records by number ------------------------------------------------------------ */
+/* --- Datasets: records by number and by key ------------------------------------------------- */
 
 typedef struct lmdbio_dataset lmdbio_dataset;
 
-/* Opens a database to read records by number. Finds the locations of all records: from provenance
- * if it fits, else by a page walk.
+/* Opens a database to read records by number or key. Finds the locations of all records: from
+ * provenance if it fits, else by a page walk.
  * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, log and
  *              log_context have an effect
  * out_dataset  as out_loader of lmdbio_open
@@ -525,6 +525,49 @@ LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numb
  * Errors       as lmdbio_dataset_read; lmdbio_dataset_message has the message */
 LMDBIO_API int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                     lmdbio_result** out_result, const lmdbio_record** out_records);
+
+/* A key, byte for byte as it is stored. */
+typedef struct lmdbio_key {
+  const void* data; /* may be NULL if size is 0 */
+  size_t size;      /* bytes; of any size */
+} lmdbio_key;
+
+/* The number of a key that the database does not have. */
+#define LMDBIO_NO_RECORD UINT64_MAX
+
+/* Finds the numbers of records by their keys, all in one descent of the tree.
+ * keys              [count] in any order; repeats allowed
+ * out_numbers       [count] of the caller: the number of each record; of a key with duplicates that
+ *                   of the first; LMDBIO_NO_RECORD for an absent key. The first call with numbers
+ *                   sleeps until all records are located. NULL: does not need this, unless the
+ *                   database has duplicates
+ * out_value_counts  [count] of the caller: the values of each key, whose numbers follow each other;
+ *                   0 for an absent key. May be NULL
+ * Errors            LMDBIO_INVALID_ARGUMENT  a key of another size than the integer keys of this
+ *                                            database
+ *                   LMDBIO_CORRUPTION        a damaged page; or the keys are in the order of a
+ *                                            comparison function that the file does not record
+ *                   LMDBIO_IO, LMDBIO_STALE, LMDBIO_RESOURCE_EXHAUSTED; the handle can still be
+ *                   used */
+LMDBIO_API int lmdbio_dataset_find(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
+                                   uint64_t* out_numbers, uint64_t* out_value_counts);
+
+/* Reads several records by their keys: of a key with duplicates the first. Does not need the
+ * locations of all records, unless the database has duplicates.
+ * out_result   as lmdbio_dataset_fetch
+ * out_records  [count] in the order of `keys`; `key` and `value` are NULL for an absent key;
+ *              `position` is the index into `keys`. Valid until the result is closed
+ * Errors       as lmdbio_dataset_find and lmdbio_dataset_fetch */
+LMDBIO_API int lmdbio_dataset_get(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
+                                  lmdbio_result** out_result, const lmdbio_record** out_records);
+
+/* Reads the keys of consecutive records, and none of the values that lie outside of leaf pages.
+ * first, count  of the records; not beyond the last
+ * out_result    as lmdbio_dataset_fetch
+ * out_records   [count] without values. The key of duplicates comes once for each
+ * Errors        as lmdbio_dataset_fetch */
+LMDBIO_API int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size_t count,
+                                   lmdbio_result** out_result, const lmdbio_record** out_records);
 
 /* Returns the number of records of the database. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);

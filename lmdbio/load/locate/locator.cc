@@ -37,6 +37,11 @@ class LayoutLocator final : public Locator {
     return layout_.ExpandRange(first, count, RecordIndex{0}, sink);
   }
 
+  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
+    for (uint64_t run = 0; run < layout_.run_count(); ++run) visit(layout_.Run(run));
+    return {};
+  }
+
  private:
   file::Layout layout_;
 };
@@ -92,6 +97,10 @@ class ProvenanceLocator final : public Locator {
 };
 
 }  // namespace
+
+Status Locator::VisitRuns(const std::function<void(const file::RunLocation&)>& /*visit*/) {
+  return Fail(ErrorCode::kUnsupported, "this locator does not list the runs of records");
+}
 
 std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, SharedLayout* host) {
   return std::make_unique<LayoutLocator>(ShareWithHost(std::move(layout), host));

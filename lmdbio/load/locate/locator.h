@@ -62,8 +62,8 @@ struct ScanOptions {
   std::function<void(const FinishedWalk&)> on_walked = {};
 };
 
-// Threads: one at a time. Exceptions: Locate and RecordCount of a layout locator, and of a scan
-// locator without a joint walk, may be called by any number of threads.
+// Threads: one at a time. Exceptions: Locate, VisitRuns and RecordCount of a layout locator, and of
+// a scan locator without a joint walk, may be called by any number of threads.
 class Locator {
  public:
   virtual ~Locator() = default;
@@ -77,6 +77,11 @@ class Locator {
   // Requires: the range lies within the database
   // Errors: kIo, kCorruption; kStale  the file has shrunk
   virtual Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) = 0;
+
+  // Calls `visit` for the runs of all records, in order, without their values. Sleeps until all
+  // records are located. Only a layout locator and a scan locator do this.
+  // Errors: as Locate; kUnsupported
+  virtual Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit);
 
   // The caller brackets the Locate calls of each batch group, also of a group without a record of
   // this host. Locators that read ahead, or that take turns with other hosts, need this.

@@ -97,6 +97,23 @@ class ScanLocator final : public Locator {
     return {};
   }
 
+  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
+    {
+      std::unique_lock lock(mutex_);
+      grown_.wait(lock, [this] { return ended_; });
+      if (error_) return CopyOfError();
+    }
+    // After the end no part is added.
+    for (const auto& part : parts_) {
+      for (uint64_t i = 0; i < part->layout.run_count(); ++i) {
+        file::RunLocation run = part->layout.Run(i);
+        run.first_record.value += part->first_record;
+        visit(run);
+      }
+    }
+    return {};
+  }
+
  private:
   struct LayoutPart {
     uint64_t first_record = 0;

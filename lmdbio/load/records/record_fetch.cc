@@ -58,6 +58,7 @@ Status RecordFile::Prepare() {
     }
     locator_ = MakeScanLocator(database, nullptr, nullptr);
   }
+  keys_ = std::make_unique<KeyLookup>(database, *locator_);
   return {};
 }
 
@@ -99,6 +100,48 @@ Status RecordFetch::Plan() {
   return {};
 }
 
+// Plans the record of a key that was found on a leaf page.
+Status RecordFetch::PlanKey(const file::FoundLeaf& leaf, uint32_t node) {
+  const file::PageReader& pages = file_.checker().pages();
+  const file::LeafEntry entry = leaf.page.Entry(node);
+  Extent value{leaf.page_no.value * pages.page_format().page_size_bytes() + entry.data_offset,
+               entry.value_bytes};
+  if (entry.flags == file::kOverflowNode) {
+    LMDBIO_TRY(value, pages.OverflowExtent(leaf.page_no, leaf.page, entry));
+  }
+  const file::RecordRun run{{},           leaf.page_no,         node, file::RunKind::kNodes,
+                            leaf.page_no, std::span(&value, 1), {}};
+  return plan_.Add(run);
+}
+
+// The search has read the leaf pages, so only the values are left to read.
+Status RecordFetch::PlanKeys(std::span<const Bytes> keys) {
+  plan_.Clear();
+  LMDBIO_TRY_VOID(file_.keys().Search(keys, [&](const file::FoundLeaf& leaf) -> Status {
+    pages_.Add(leaf.page_no, leaf.bytes);
+    for (const file::KeyHit& hit : leaf.hits) {
+      sorted_.push_back(hit.key);
+      LMDBIO_TRY_VOID(PlanKey(leaf, hit.node));
+    }
+    return {};
+  }));
+  plan_.Finish();
+  BlockCut cut;
+  cut.has_leaf = [this](const Extent& file) { return pages_.Has(file); };
+  plan_.CutBlocks(cut);
+  return {};
+}
+
+// A leaf page that was read again, along with values, may have changed since the search.
+Status RecordFetch::CheckKeys(std::span<const Bytes> keys) const {
+  for (size_t i = 0; i < found_.size(); ++i) {
+    if (std::ranges::equal(found_[i].key, keys[sorted_[i]])) continue;
+    return file_.checker().pages().Corrupt(plan_.runs()[i].leaf,
+                                           "a node has another key than a moment before");
+  }
+  return {};
+}
+
 Status RecordFetch::Fetch() {
   // The memory at least doubles, so few calls allocate. The old memory goes first, because nothing
   // in it is needed.
@@ -108,7 +151,13 @@ Status RecordFetch::Fetch() {
     const uint64_t bytes = std::max({plan_.buffer_bytes(), 2 * have_bytes, kMemoryBytesMin});
     LMDBIO_TRY(memory_, ranks::AllocateAnonymous(bytes));
   }
-  if (!plan_.had().empty()) file_.leaves().CopyTo(plan_.had(), memory_->bytes());
+  if (!plan_.had().empty()) {
+    if (pages_.empty()) {
+      file_.leaves().CopyTo(plan_.had(), memory_->bytes());
+    } else {
+      pages_.CopyTo(plan_.had(), memory_->bytes());
+    }
+  }
   return FetchBlocks();
 }
 
@@ -163,9 +212,11 @@ Status RecordFetch::Check() {
 
 Status RecordFetch::Read(std::span<const uint64_t> numbers) {
   records_.clear();
+  pages_.Clear();
   sorted_.assign(numbers.begin(), numbers.end());
   std::sort(sorted_.begin(), sorted_.end());
   sorted_.erase(std::unique(sorted_.begin(), sorted_.end()), sorted_.end());
+  if (!sorted_.empty() && sorted_.back() == kNoRecord) sorted_.pop_back();
   Status status = Plan();
   if (status) status = Fetch();
   if (status) status = Check();
@@ -173,8 +224,24 @@ Status RecordFetch::Read(std::span<const uint64_t> numbers) {
   for (const uint64_t number : numbers) {
     // `found_` is in the order of `sorted_`, so the index of a number is that of its record.
     const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), number);
-    records_.push_back(found_[static_cast<size_t>(at - sorted_.begin())]);
+    const bool is_found = at != sorted_.end();  // else it is kNoRecord
+    records_.push_back(is_found ? found_[static_cast<size_t>(at - sorted_.begin())] : RecordView());
   }
+  return {};
+}
+
+Status RecordFetch::Get(const SortedKeys& keys) {
+  records_.clear();
+  pages_.Clear();
+  sorted_.clear();
+  Status status = PlanKeys(keys.keys());
+  if (status) status = Fetch();
+  if (status) status = Check();
+  if (status) status = CheckKeys(keys.keys());
+  if (!status) return Fail(file_.guard().Explain(std::move(status).error()));
+  std::vector<RecordView> of_keys(keys.keys().size());
+  for (size_t i = 0; i < found_.size(); ++i) of_keys[sorted_[i]] = found_[i];
+  for (size_t i = 0; i < keys.wanted_count(); ++i) records_.push_back(of_keys[keys.place_of(i)]);
   return {};
 }
 

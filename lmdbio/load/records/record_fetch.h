@@ -1,4 +1,4 @@
-// lmdbio/load/records/record_fetch.h - one read of records by number, and what reads share.
+// lmdbio/load/records/record_fetch.h - one read of records by number or key, and what reads share.
 //
 // Several threads may read the same database at the same time, each with a RecordFetch of its own:
 // a plan, memory and an engine. Locations, snapshot and leaf pages are shared.
@@ -21,6 +21,9 @@
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/plan/read_plan.h"
+#include "lmdbio/load/records/found_leaves.h"
+#include "lmdbio/load/records/key_lookup.h"
+#include "lmdbio/load/records/sorted_keys.h"
 #include "lmdbio/load/slots/leaf_cache.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/record_checker.h"
@@ -41,6 +44,9 @@ struct RecordReaderOptions {
 struct RecordView {
   Bytes key;
   Bytes value;
+
+  // False: there is no record with the key that was asked for.
+  bool is_found() const { return key.data() != nullptr; }
 };
 
 // LeafCache for several threads. Threads: any.
@@ -56,8 +62,8 @@ class SharedLeafCache {
   LeafCache cache_;
 };
 
-// A database whose records are read by number.
-// Threads: any; only `leaves` and `notes` change, and they have locks of their own.
+// A database whose records are read by number or key.
+// Threads: any; only `leaves`, `notes` and `keys` change, and they have locks of their own.
 class RecordFile {
  public:
   // Errors, cost: as RecordReader::Open
@@ -77,6 +83,7 @@ class RecordFile {
 
   SharedLeafCache& leaves() { return leaves_; }
   Notes& notes() { return notes_; }
+  KeyLookup& keys() { return *keys_; }
 
  private:
   RecordFile(std::string data_path, RecordReaderOptions options,
@@ -94,6 +101,7 @@ class RecordFile {
   SnapshotGuard guard_;
   RecordChecker checker_;
   std::unique_ptr<Locator> locator_;
+  std::unique_ptr<KeyLookup> keys_;  // borrows the locator
   uint64_t record_count_ = 0;
   SharedLeafCache leaves_;
   Notes notes_;
@@ -107,16 +115,24 @@ class RecordFetch {
   static Result<std::unique_ptr<RecordFetch>> Open(RecordFile& file);
 
   // Reads records. After an error only the destructor may be called.
-  // numbers  [each < record_count()] in any order; a number may occur several times
+  // numbers  [each < record_count(), or kNoRecord] in any order; a number may occur several times
   // Errors: kIo, kCorruption, kStale, kResourceExhausted
   Status Read(std::span<const uint64_t> numbers);
 
-  // Of the last Read, in the order of its numbers. Lifetime: until the next Read
+  // Reads the records of keys. Does not need their numbers.
+  // Requires: the database has no duplicates
+  // Errors: as Read; kInvalidArgument  as file::KeySearch::Find
+  Status Get(const SortedKeys& keys);
+
+  // Of the last Read or Get, in the order of its numbers or keys. Lifetime: until the next one
   std::span<const RecordView> records() const { return records_; }
 
  private:
   explicit RecordFetch(RecordFile& file) : file_(file), plan_(file.plan_options()) {}
   Status Plan();
+  Status PlanKeys(std::span<const Bytes> keys);
+  Status PlanKey(const file::FoundLeaf& leaf, uint32_t node);
+  Status CheckKeys(std::span<const Bytes> keys) const;
   Status Fetch();
   Status FetchBlocks();
   Status Check();
@@ -127,8 +143,9 @@ class RecordFetch {
   ReadPlan plan_;
   std::unique_ptr<ranks::SharedMemory> memory_;
   std::unique_ptr<file::BlockEngine> engine_;  // after the memory it writes to
-  // Of the last Read:
-  std::vector<uint64_t> sorted_;   // each number once
+  // Of the last Read or Get:
+  std::vector<uint64_t> sorted_;   // each number once; or the index of each key that was found
+  FoundLeaves pages_;              // of the keys
   std::vector<RecordView> found_;  // of sorted_
   std::vector<RecordView> records_;
 };

@@ -108,6 +108,56 @@ Result<RecordSet> RecordReader::Read(std::span<const uint64_t> numbers) const {
   return RecordSet(pool_, std::move(fetch));
 }
 
+namespace {
+
+// Checks the snapshot after pages were read. Returns `result`, or the reason to drop it.
+template <typename T>
+Result<T> Guarded(const RecordFile& file, Result<T> result) {
+  if (!result) return Fail(file.guard().Explain(std::move(result).error()));
+  Status holds = file.guard().AfterSlot();
+  if (!holds) return Fail(file.guard().Explain(std::move(holds).error()));
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<KeyNumber>> RecordReader::Find(std::span<const Bytes> keys) const {
+  RecordFile& file = pool_->file();
+  const SortedKeys sorted(file.keys().database().key_order(), keys);
+  return Guarded(file, file.keys().Find(sorted));
+}
+
+Result<std::vector<uint64_t>> RecordReader::CountValues(std::span<const Bytes> keys) const {
+  RecordFile& file = pool_->file();
+  const SortedKeys sorted(file.keys().database().key_order(), keys);
+  return Guarded(file, file.keys().CountValues(sorted));
+}
+
+Result<RecordSet> RecordReader::Get(std::span<const Bytes> keys) const {
+  RecordFile& file = pool_->file();
+  const SortedKeys sorted(file.keys().database().key_order(), keys);
+  std::vector<uint64_t> numbers;
+  const bool has_duplicates = file.keys().database().record().has_duplicates();
+  if (has_duplicates) {
+    // Only the locations tell where the first duplicate is, without a descent for each key.
+    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(sorted)));
+    for (const KeyNumber& key : found) numbers.push_back(key.first);
+  }
+  LMDBIO_TRY(auto fetch, pool_->Take());
+  LMDBIO_TRY_VOID(has_duplicates ? fetch->Read(numbers) : fetch->Get(sorted));
+  return RecordSet(pool_, std::move(fetch));
+}
+
+Result<KeyList> RecordReader::ReadKeys(uint64_t first, uint64_t count) const {
+  RecordFile& file = pool_->file();
+  if (first > file.record_count() || count > file.record_count() - first) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {} records from record {} on are out of range; there are {}",
+                            file.name(), count, first, file.record_count()));
+  }
+  return Guarded(file, file.keys().ReadKeys(RecordIndex{first}, count));
+}
+
 std::vector<std::string> RecordReader::TakeNotes() { return pool_->file().notes().Take(); }
 
 }  // namespace lmdbio::load

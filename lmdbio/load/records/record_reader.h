@@ -1,4 +1,5 @@
-// lmdbio/load/records/record_reader.h - records of an LMDB database by number, for one process.
+// lmdbio/load/records/record_reader.h - records of an LMDB database by number or by key, for one
+// process.
 //
 //   LMDBIO_TRY(const auto reader, RecordReader::Open("train.lmdb", {}));
 //   LMDBIO_TRY(const RecordSet records, reader->Read(numbers));
@@ -8,7 +9,7 @@
 // are planned and read together, so many records cost little more than one. A loader knows the
 // order in advance, and is faster.
 //
-// Source: docs/capi.md "Datasets".
+// Source: docs/capi.md "Datasets"; docs/keys.md.
 #ifndef LMDBIO_LOAD_RECORDS_RECORD_READER_H_
 #define LMDBIO_LOAD_RECORDS_RECORD_READER_H_
 
@@ -26,7 +27,7 @@ namespace lmdbio::load {
 
 class FetchPool;
 
-// The records of one call of Read, in the order of its numbers. Movable.
+// The records of one call of Read or Get, in the order of its numbers or keys. Movable.
 // Threads: one at a time; different sets are independent of each other
 // Lifetime: keys and values live as long as the set, also after its reader has ended
 class RecordSet {
@@ -77,6 +78,36 @@ class RecordReader {
   // Cost: as many sets as exist at the same time have memory and an engine each; up to 16 of them
   //       are kept for later reads
   Result<RecordSet> Read(std::span<const uint64_t> numbers) const;
+
+  // The number of the record of each key.
+  // keys  in any order; of any size; a key may come several times
+  // Returns: [keys.size()] for a key with duplicates the number of the first, and how many they
+  //          are; for an absent key kNoRecord and 0
+  // Errors: kInvalidArgument  the database has integer keys of another size
+  //         kCorruption  a damaged page; or the database was sorted by a function of its own, which
+  //                      the file does not record; kIo, kStale
+  // Cost: one descent for all keys: for each level of the tree one batch of reads; branch pages are
+  //       kept. The first call sleeps until all records are located (see Open)
+  Result<std::vector<KeyNumber>> Find(std::span<const Bytes> keys) const;
+
+  // The number of values of each key; 0 for an absent one. Does not need the locations of the
+  // records if the database has no duplicates.
+  // Returns: [keys.size()]
+  // Errors: as Find
+  // Cost: a descent, as Find
+  Result<std::vector<uint64_t>> CountValues(std::span<const Bytes> keys) const;
+
+  // Reads the record of each key: of a key with duplicates the first.
+  // Returns: [keys.size()] in the order of `keys`; records that are not is_found() are absent
+  // Errors: as Find and Read
+  // Cost: a descent as that of Find, and one read of the values together. Does not need the
+  //       locations of the records if the database has no duplicates
+  Result<RecordSet> Get(std::span<const Bytes> keys) const;
+
+  // Copies the keys of records [first, first + count). The key of duplicates comes once for each.
+  // Errors: kInvalidArgument  the range ends beyond record_count(); kIo, kCorruption, kStale
+  // Cost: reads their leaf pages, and none of the values that lie elsewhere
+  Result<KeyList> ReadKeys(uint64_t first, uint64_t count) const;
 
   // One line for each compromise, for example a stale provenance file. Each is returned once.
   std::vector<std::string> TakeNotes();

@@ -1,0 +1,75 @@
+// lmdbio/load/records/key_lookup.h - finds the records of keys, for any number of threads.
+//
+// Source: docs/keys.md.
+#ifndef LMDBIO_LOAD_RECORDS_KEY_LOOKUP_H_
+#define LMDBIO_LOAD_RECORDS_KEY_LOOKUP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "lmdbio/file/keys/kept_branches.h"
+#include "lmdbio/file/keys/key_search.h"
+#include "lmdbio/load/locate/locator.h"
+#include "lmdbio/load/records/key_numbers.h"
+#include "lmdbio/load/records/sorted_keys.h"
+
+namespace lmdbio::load {
+
+// Copies of the keys of consecutive records.
+struct KeyList {
+  std::vector<std::byte> bytes;  // one key after the other
+  std::vector<uint64_t> ends;    // [records] where the key of each ends in `bytes`
+
+  size_t size() const { return ends.size(); }
+  Bytes operator[](size_t i) const& {
+    const uint64_t begin = i == 0 ? 0 : ends[i - 1];
+    return Bytes(bytes).subspan(begin, ends[i] - begin);
+  }
+  Bytes operator[](size_t i) && = delete;
+};
+
+// Threads: any.
+// Lifetime: copies `database`; its source, and `locator`, must outlive this
+class KeyLookup {
+ public:
+  KeyLookup(const file::Database& database, Locator& locator)
+      : database_(database), locator_(locator) {}
+
+  const file::Database& database() const { return database_; }
+
+  // Calls `visit` for each leaf page with one of the keys. Errors, cost: as file::KeySearch::Find
+  Status Search(std::span<const Bytes> keys, const file::KeySearch::Visitor& visit);
+
+  // The records of each key.
+  // Returns: [keys]
+  // Errors: as Search; kCorruption  the locations are not those of the tree
+  // Cost:   as Search; the first call sleeps until all records are located
+  Result<std::vector<KeyNumber>> Find(const SortedKeys& keys);
+
+  // The number of values of each key: 0 if it is absent. In a database without duplicates it needs
+  // no location.
+  // Returns: [keys]. Errors: as Find
+  Result<std::vector<uint64_t>> CountValues(const SortedKeys& keys);
+
+  // The keys of records [first, first + count).
+  // Requires: the range lies within the database
+  // Errors: kIo, kCorruption; kStale. Cost: reads their leaf pages; none of the values
+  Result<KeyList> ReadKeys(RecordIndex first, uint64_t count);
+
+ private:
+  Result<const KeyNumbers*> Numbers();
+
+  const file::Database database_;
+  Locator& locator_;
+  file::KeptBranches branches_;
+  std::mutex mutex_;
+  std::unique_ptr<const KeyNumbers> numbers_;  // guarded by mutex_ until it is made
+};
+
+}  // namespace lmdbio::load
+#endif  // LMDBIO_LOAD_RECORDS_KEY_LOOKUP_H_
