@@ -31,7 +31,7 @@ class DatasetTest(Databases):
             for beyond in (COUNT, -COUNT - 1, [0, COUNT]):
                 with self.assertRaises(IndexError):
                     dataset[beyond]
-            with self.assertRaises(TypeError):
+            with self.assertRaises(KeyError):
                 dataset["key"]
         with self.assertRaises(ValueError):
             dataset[0]
@@ -82,13 +82,11 @@ class DatasetTest(Databases):
         mask[[0, 2]] = True
         with lmdbio.Dataset(self.even) as dataset:
             for wrong, words in (
-                    (b"image-000000001", "bytes.*keys"), (b"", "bytes.*keys"),
-                    (bytearray(b"1"), "bytearray"), (memoryview(b"1"), "memoryview"),
-                    ("key", "str"), ("", "str"), (None, "NoneType"), (1.0, "float"),
+                    (None, "NoneType"), (1.0, "float"),
                     (True, "bool"), (np.True_, "bool"), ([True, False, True], "bool.*flatnonzero"),
                     (mask, "bool.*flatnonzero"), (np.array([1.0, 2.0]), "float64.*astype"),
                     (np.float32(1), "float32"), (np.array([]), "float64"),
-                    (np.array([b"1"]), "S1"), (np.array([1, 2], object), "object"),
+                    (np.array([1, 2], object), "object"),
                     (np.ones((2, 2), int), "2 dimensions"), ([[1], [2]], "sequences of list"),
                     ([1, 2.0], "float"), ([1, b"2"], "bytes"), ({1, 2}, "set"),
                     ({1: 2}, "dict"), ((i for i in (1, 2)), "generator"),

@@ -5,7 +5,7 @@
             for batch in loader:
                 train(batch.array(), batch.keys())
 
-`Loader` delivers batches in order, `Dataset` records by number. `lmdbio.torch` has both for
+`Loader` delivers batches in order, `Dataset` records by number or key. `lmdbio.torch` has both for
 PyTorch's DataLoader. The package calls liblmdbio, the C API. It loads the library from the path in
 $LMDBIO_LIBRARY, else from the library folders of the system.
 """
@@ -14,6 +14,7 @@ from lmdbio._batch import Batch, Record, Spans
 from lmdbio._capi import version
 from lmdbio._dataset import Dataset
 from lmdbio._errors import (
+    AbsentKeyError,
     AccessError,
     ClosedError,
     CorruptionError,
@@ -37,8 +38,9 @@ from lmdbio._loader import Loader
 
 __version__ = "0.1.0"
 __all__ = [
-    "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset", "InUseError",
-    "InvalidArgumentError", "InvalidIndexError", "InvalidStateError", "InvalidTypeError",
+    "AbsentKeyError", "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset",
+    "InUseError", "InvalidArgumentError", "InvalidIndexError", "InvalidStateError",
+    "InvalidTypeError",
     "LibraryNotFoundError", "LmdbioError", "Loader", "NotFoundError", "OutOfMemoryError",
     "PeerFailedError", "Record", "ResourceExhaustedError", "Spans", "StaleError", "StorageError",
     "SystemLimitError", "UnsupportedError", "version",

@@ -1,4 +1,4 @@
-"""Records of an LMDB database by number."""
+"""Records of an LMDB database by number and by key."""
 
 from __future__ import annotations
 
@@ -15,33 +15,40 @@ import numpy as np
 from lmdbio import _capi
 from lmdbio._batch import Record, record_table
 from lmdbio._errors import (
+    AbsentKeyError,
     ClosedError,
     InvalidIndexError,
     InvalidTypeError,
     StaleError,
 )
+from lmdbio._keys import Keys, KeyTable, as_key, as_keys, first_if, is_key, words_of_absent
 
 _HINTS = {"b": "; numpy.flatnonzero(mask) returns the numbers of a mask",
-          "f": "; array.astype(int) converts floats to integers",
-          "S": "; keys cannot be looked up"}
+          "f": "; array.astype(int) converts floats to integers"}
 
 
 def _refusal(what: str, hint: str = "") -> InvalidTypeError:
-    return InvalidTypeError(f"records are selected by number, not by {what}: pass an integer, a "
-                            f"slice, or a sequence or array of integers{_HINTS.get(hint, '')}")
+    return InvalidTypeError(f"records are selected by number or by key, not by {what}: pass an "
+                            f"integer, a slice, a key (bytes or str), or a sequence or array of "
+                            f"integers or of keys{_HINTS.get(hint, '')}")
+
+
+def _is_selection(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iuSU" or (
+        array.dtype.kind == "O" and array.size > 0 and all(map(is_key, array.flat)))
 
 
 def _as_numbers(wanted: Any) -> Any:
-    """Returns an int, or a sequence whose elements are still unchecked."""
-    if hasattr(wanted, "__array__"):  # an array of NumPy, PyTorch or another package
+    """Returns an int, or a sequence whose elements are still unchecked: numbers or keys."""
+    if hasattr(wanted, "__array__") and not is_key(wanted):  # of NumPy, PyTorch or another package
         array = np.asarray(wanted)
-        if array.dtype.kind not in "iu":
+        if not _is_selection(array):
             raise _refusal(f"values of type {array.dtype}", array.dtype.kind)
         if array.ndim > 1:
             raise _refusal(f"an array of {array.ndim} dimensions")
         return array.tolist()
-    if isinstance(wanted, (str, bytes, bytearray, memoryview)):
-        raise _refusal(type(wanted).__name__, "S")
+    if is_key(wanted):
+        raise _refusal(f"one key ({type(wanted).__name__}) among numbers, or in place of several")
     if isinstance(wanted, Sequence):
         return wanted
     if isinstance(wanted, bool):
@@ -60,13 +67,16 @@ class _Opened(NamedTuple):
 
 
 class Dataset:
-    """Reads records by number: dataset[7], dataset[-1], dataset[10:20], dataset[[3, 1, 4]].
+    """Reads records by number: dataset[7], dataset[-1], dataset[10:20], dataset[[3, 1, 4]], and by
+    key: dataset[b"image-000000001"], dataset[["image-000000001", "image-000000002"]].
 
     Numbers are integers in key order, from 0. Several numbers are a slice, a sequence, or an array
-    of any integer type.
+    of any integer type. A key is bytes as they are stored, or a str, which is encoded as UTF-8;
+    several keys are a sequence or an array. So the key "7" is not the number 7. An absent key
+    raises KeyError. Of a key with several values (MDB_DUPSORT) the first is read.
 
     Keys and values are copies and stay valid. The records of one call are read together, in file
-    order: prefer a list of numbers, or `__getitems__`, to a loop.
+    order: prefer a list of numbers or keys, or `__getitems__`, to a loop.
 
     Any number of threads may use a dataset at the same time; each gets the records that it
     requested, and none waits for another one's reads. As many threads as read at the same time need
@@ -181,6 +191,8 @@ class Dataset:
     def __getitem__(self, i: Any) -> Union[Record, List[Record]]:
         if isinstance(i, slice):
             return self.__getitems__(self._range(i))
+        if is_key(i):
+            return self._get_all([as_key(i)])[0]
         numbers = _as_numbers(i)
         if isinstance(numbers, int):
             return self.__getitems__((numbers,))[0]
@@ -190,29 +202,100 @@ class Dataset:
         """Returns several records in the requested order. PyTorch's DataLoader calls this for a
         whole batch.
 
-        numbers  a sequence or array of integers
+        numbers  a sequence or array of integers, or of keys
         """
         many = _as_numbers(numbers)
         if isinstance(many, int):
             raise _refusal("one integer if several records are read together")
+        if len(many) > 0 and is_key(many[0]):
+            for key in many:
+                if not is_key(key):
+                    raise _refusal(f"keys and {type(key).__name__} in one call")
+            return self._get_all([as_key(key) for key in many])
         wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
-        return self._read(wanted)
+        return self._fetch("lmdbio_dataset_fetch", wanted.ctypes.data, len(wanted))
 
-    def _read(self, wanted: np.ndarray) -> List[Record]:
-        handle, library = self._use(), _capi.library()
-        result, address = ctypes.c_void_p(), ctypes.c_void_p()
-        status = library.lmdbio_dataset_fetch(handle, wanted.ctypes.data, len(wanted),
-                                              ctypes.byref(result), ctypes.byref(address))
+    def _call(self, name: str, *arguments: Any) -> None:
+        handle = self._use()
+        status = getattr(_capi.library(), name)(handle, *arguments)
         if status == _capi.BAD_HANDLE and self._is_closed:  # by another thread, meanwhile
             raise ClosedError("the dataset is closed")
         _capi.check_dataset(handle, status)
+
+    def _fetch(self, name: str, what: int, count: int, default: Any = None) -> List[Any]:
+        """Returns copies of the records of a call; `default` for records that are absent."""
+        result, address = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call(name, what, count, ctypes.byref(result), ctypes.byref(address))
         try:
-            table = record_table(address.value, len(wanted))
+            table = record_table(address.value, count)
             copy = ctypes.string_at
-            return [Record(copy(key, key_size), copy(value, value_size))
+            return [Record(copy(key, key_size), copy(value, value_size)) if key else default
                     for key, value, _, value_size, key_size in table.tolist()]
         finally:
-            library.lmdbio_result_close(result)
+            _capi.library().lmdbio_result_close(result)
+
+    def _get(self, keys: List[bytes], default: Any) -> List[Any]:
+        table = KeyTable(keys)  # until the call has returned
+        return self._fetch("lmdbio_dataset_get", table.address, len(keys), default)
+
+    def _get_all(self, keys: List[bytes]) -> List[Record]:
+        records = self._get(keys, None)
+        is_found = [record is not None for record in records]
+        if not all(is_found):
+            raise AbsentKeyError(words_of_absent(self._path, keys, is_found))
+        return records
+
+    def _read_keys(self, first: int, count: int) -> List[bytes]:
+        return [record.key for record in self._fetch("lmdbio_dataset_keys", first, count)]
+
+    def get(self, keys: Any, default: Any = None) -> Any:
+        """Returns the record of a key, or `default` if it is absent. For several keys, a list of
+        records and defaults; they are read together.
+
+        keys  a key, or an iterable or array of keys
+        """
+        wanted, is_single = as_keys(keys)
+        return first_if(is_single, self._get(wanted, default))
+
+    def find(self, keys: Any) -> Any:
+        """Returns the number of a key's record, -1 if it is absent: dataset[number] is that record.
+        For several keys, an array [keys] int64. Of a key with several values, the number of the
+        first; the others follow.
+
+        The first call waits until all records are located.
+        keys  a key, or an iterable or array of keys
+        """
+        wanted, is_single = as_keys(keys)
+        numbers = np.empty(len(wanted), np.int64)  # LMDBIO_NO_RECORD is -1
+        table = KeyTable(wanted)
+        self._call("lmdbio_dataset_find", table.address, len(wanted), numbers.ctypes.data, None)
+        return int(numbers[0]) if is_single else numbers
+
+    def index(self, keys: Any) -> Any:
+        """Does the same as `find`, but raises KeyError, with the first absent key, if not all keys
+        are there."""
+        wanted, is_single = as_keys(keys)
+        numbers = self.find(wanted)
+        if (numbers < 0).any():
+            raise AbsentKeyError(words_of_absent(self._path, wanted, numbers >= 0))
+        return int(numbers[0]) if is_single else numbers
+
+    def count(self, keys: Any) -> Any:
+        """Returns the number of values of a key: 0 if it is absent, and more than 1 in databases
+        with duplicates only. For several keys, an array [keys] int64."""
+        wanted, is_single = as_keys(keys)
+        counts = np.empty(len(wanted), np.int64)
+        table = KeyTable(wanted)
+        self._call("lmdbio_dataset_find", table.address, len(wanted), None, counts.ctypes.data)
+        return int(counts[0]) if is_single else counts
+
+    def __contains__(self, key: Any) -> bool:
+        return self.count(as_key(key)) > 0
+
+    def keys(self) -> Keys:
+        """Returns the keys of all records, in order, to iterate over. They are read in parts, when
+        they are needed; values are not read."""
+        return Keys(self)
 
     def close(self) -> None:
         """Closes the database and releases its memory. Reads of other threads that have begun

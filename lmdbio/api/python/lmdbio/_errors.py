@@ -38,6 +38,15 @@ class InvalidIndexError(LmdbioError, IndexError):
     code = 1
 
 
+class AbsentKeyError(LmdbioError, KeyError):
+    """There is no record with this key."""
+
+    code = 2
+
+    def __str__(self) -> str:  # KeyError would show the text in quotes
+        return Exception.__str__(self)
+
+
 class InvalidStateError(LmdbioError, RuntimeError):
     """The call came too late, or at a time when it is not allowed."""
 
