@@ -45,6 +45,8 @@ MAY_INCLUDE = {
     "load/locate": [
         "base", "file/format", "file/layout", "file/provenance", "file/io", "file/blocks",
         "file/source", "ranks/shm", "ranks/group", "ranks/net", "load/order"],
+    "load/kept": [
+        "base", "file/layout", "file/keys", "file/provenance", "file/source", "load/locate"],
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/slots": [
@@ -55,12 +57,12 @@ MAY_INCLUDE = {
         "load/turns", "load/slots"],
     "load/records": [
         "base", "file/format", "file/layout", "file/keys", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "load/plan", "load/locate", "load/slots"],
+        "ranks/shm", "load/plan", "load/locate", "load/kept", "load/slots"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/turns",
-        "load/baseline", "load/slots", "load/reader", "load/exchange"],
+        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/kept",
+        "load/turns", "load/baseline", "load/slots", "load/reader", "load/exchange"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],

@@ -248,6 +248,7 @@ Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& op
   to.cache = all.cache.value_or(to.cache);
   to.queue_depth = all.queue_depth;
   to.block_bytes = all.block_bytes;
+  to.layout_cache = all.layout_cache;
   return to;
 }
 

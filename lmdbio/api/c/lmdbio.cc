@@ -454,6 +454,14 @@ int lmdbio_dataset_get(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t c
                        [&](DatasetHandle& handle) { return GetRecords(handle, keys, count); });
 }
 
+int lmdbio_dataset_use_key_index(lmdbio_dataset* dataset) {
+  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
+    const Status used = handle.reader->UseKeyIndex();
+    handle.LogNotes();
+    return used ? LMDBIO_OK : handle.Keep(used.error());
+  });
+}
+
 int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size_t count,
                         lmdbio_result** out_result, const lmdbio_record** out_records) {
   return HandOutResult(dataset, out_result, out_records,

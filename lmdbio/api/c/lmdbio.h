@@ -499,9 +499,9 @@ LMDBIO_API int lmdbio_close(lmdbio_loader* loader);
 typedef struct lmdbio_dataset lmdbio_dataset;
 
 /* Opens a database to read records by number or key. Finds the locations of all records: from
- * provenance if it fits, else by a page walk.
- * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, log and
- *              log_context have an effect
+ * provenance if it fits, by a kept layout, or by a page walk.
+ * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, layout_cache,
+ *              log and log_context have an effect
  * out_dataset  as out_loader of lmdbio_open
  * Errors       as lmdbio_open */
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
@@ -560,6 +560,14 @@ LMDBIO_API int lmdbio_dataset_find(lmdbio_dataset* dataset, const lmdbio_key* ke
  * Errors       as lmdbio_dataset_find and lmdbio_dataset_fetch */
 LMDBIO_API int lmdbio_dataset_get(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
                                   lmdbio_result** out_result, const lmdbio_record** out_records);
+
+/* Makes lmdbio_dataset_find and lmdbio_dataset_get use an index from the hashes of all keys to the
+ * numbers of records, from now on. They compare the real keys. The index is the one that an earlier
+ * process has kept in the folder options.layout_cache, or a new one, which is then kept. It takes 8
+ * bytes of memory for each key. Without an index the calls go down the tree, which is enough for
+ * most uses: docs/keys.md.
+ * Errors  LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE; the calls then go down the tree */
+LMDBIO_API int lmdbio_dataset_use_key_index(lmdbio_dataset* dataset);
 
 /* Reads the keys of consecutive records, and none of the values that lie outside of leaf pages.
  * first, count  of the records; not beyond the last

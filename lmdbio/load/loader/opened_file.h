@@ -11,8 +11,8 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/layout.h"
 #include "lmdbio/file/source/file_source.h"
+#include "lmdbio/load/kept/layout_cache.h"
 #include "lmdbio/load/loader/host_member.h"
-#include "lmdbio/load/loader/layout_cache.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/slots/snapshot_guard.h"
 

@@ -1,5 +1,6 @@
 #include "lmdbio/load/records/key_lookup.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,47 +10,80 @@
 namespace lmdbio::load {
 namespace {
 
+// The locations that are asked for at once when all keys are read.
+constexpr uint64_t kChunkRecords = 1 << 18;
+
+// A key of consecutive records: of one, or of the duplicates of the key on one page.
+struct RecordKey {
+  Bytes key;
+  uint64_t first_record = 0;
+  uint64_t record_count = 0;
+  PageNo leaf;
+  uint32_t node = 0;
+};
+
 // The nodes of leaf pages that hold the keys of records.
 class KeyNodes final : public file::RecordRunSink {
  public:
-  struct Nodes {
-    PageNo leaf;
-    uint32_t first = 0;
-    uint32_t count = 0;  // keys
-    file::RunKind kind = file::RunKind::kNodes;
-  };
-
   Status Add(const file::RecordRun& run) override {
-    nodes_.push_back(
-        {run.leaf, run.first_node, static_cast<uint32_t>(run.values.size()), run.kind});
+    nodes_.push_back({run.leaf, run.first_node, run.kind, run.first_record.value,
+                      static_cast<uint32_t>(run.values.size())});
     if (leaves_.empty() || leaves_.back() != run.leaf) leaves_.push_back(run.leaf);
     return {};
   }
 
-  std::span<const Nodes> nodes() const { return nodes_; }
-  std::span<const PageNo> leaves() const { return leaves_; }  // each once
+  std::span<const PageNo> leaves() const { return leaves_; }
+
+  // Reads the leaf pages and calls `visit(const RecordKey&)`, which returns a Status, in the order
+  // in which the records were added.
+  template <typename Visit>
+  Status ReadKeys(const file::PageReader& pages, Visit&& visit) const {
+    auto next = nodes_.begin();
+    file::PageBatch batch(pages);
+    return batch.ForEach(leaves_, [&](const file::TreePage& page) -> Status {
+      if (page.header.kind != file::PageKind::kLeaf) {
+        return pages.Corrupt(page.header.page_no,
+                             "is not a leaf page, but the layout has records on it");
+      }
+      auto leaf = file::LeafPage::Parse(pages.page_format(), page.bytes, page.header);
+      if (!leaf) return pages.InFile(std::move(leaf).error());
+      for (; next != nodes_.end() && next->leaf == page.header.page_no; ++next) {
+        LMDBIO_TRY_VOID(VisitKeys(pages, *next, *leaf, visit));
+      }
+      return {};
+    });
+  }
 
  private:
-  std::vector<Nodes> nodes_;
-  std::vector<PageNo> leaves_;
-};
+  struct Nodes {
+    PageNo leaf;
+    uint32_t first = 0;
+    file::RunKind kind = file::RunKind::kNodes;
+    uint64_t first_record = 0;
+    uint32_t record_count = 0;
+  };
 
-// Appends the keys of `nodes` to `keys`.
-Status AddKeys(const file::PageReader& pages, const KeyNodes::Nodes& nodes,
-               const file::LeafPage& leaf, KeyList& keys) {
-  const uint32_t node_count = nodes.kind == file::RunKind::kNodes ? nodes.count : 1;
-  if (uint64_t{nodes.first} + node_count > leaf.entry_count()) {
-    return pages.Corrupt(nodes.leaf,
-                         fmt::format("holds {} nodes, but the layout expects {} from node {} on",
-                                     leaf.entry_count(), node_count, nodes.first));
+  template <typename Visit>
+  static Status VisitKeys(const file::PageReader& pages, const Nodes& nodes,
+                          const file::LeafPage& leaf, Visit& visit) {
+    const bool is_each = nodes.kind == file::RunKind::kNodes;
+    const uint32_t node_count = is_each ? nodes.record_count : 1;
+    if (uint64_t{nodes.first} + node_count > leaf.entry_count()) {
+      return pages.Corrupt(nodes.leaf,
+                           fmt::format("holds {} nodes, but the layout expects {} from node {} on",
+                                       leaf.entry_count(), node_count, nodes.first));
+    }
+    for (uint32_t i = 0; i < node_count; ++i) {
+      const uint32_t node = nodes.first + i;
+      LMDBIO_TRY_VOID(visit(RecordKey{leaf.key(node), nodes.first_record + i,
+                                      is_each ? 1 : nodes.record_count, nodes.leaf, node}));
+    }
+    return {};
   }
-  for (uint32_t i = 0; i < nodes.count; ++i) {
-    const Bytes key = leaf.key(nodes.first + (node_count == 1 ? 0 : i));
-    keys.bytes.insert(keys.bytes.end(), key.begin(), key.end());
-    keys.ends.push_back(keys.bytes.size());
-  }
-  return {};
-}
+
+  std::vector<Nodes> nodes_;
+  std::vector<PageNo> leaves_;  // of nodes_; each once in a row
+};
 
 }  // namespace
 
@@ -68,19 +102,64 @@ Result<const KeyNumbers*> KeyLookup::Numbers() {
   return numbers_.get();
 }
 
-Result<std::vector<KeyNumber>> KeyLookup::Find(const SortedKeys& keys) {
-  std::vector<KeyNumber> sorted(keys.keys().size());
-  if (!database_.record().empty()) {
-    LMDBIO_TRY(const KeyNumbers* const numbers, Numbers());
-    LMDBIO_TRY_VOID(Search(keys.keys(), [&](const file::FoundLeaf& leaf) -> Status {
-      for (const file::KeyHit& hit : leaf.hits) {
-        sorted[hit.key] = numbers->NumberOf(leaf.page_no, hit.node);
-        if (sorted[hit.key].value_count > 0) continue;
-        return database_.pages().Corrupt(
-            leaf.page_no, fmt::format("has node {}, which the layout does not have", hit.node));
-      }
+Status KeyLookup::FindByTree(std::span<const Bytes> keys, std::span<KeyNumber> found) {
+  LMDBIO_TRY(const KeyNumbers* const numbers, Numbers());
+  return Search(keys, [&](const file::FoundLeaf& leaf) -> Status {
+    for (const file::KeyHit& hit : leaf.hits) {
+      found[hit.key] = numbers->NumberOf(leaf.page_no, hit.node);
+      if (found[hit.key].value_count > 0) continue;
+      return database_.pages().Corrupt(
+          leaf.page_no, fmt::format("has node {}, which the layout does not have", hit.node));
+    }
+    return {};
+  });
+}
+
+// Each round reads the keys of one proposed record for each key that is not found yet. There is a
+// second round only if two keys have the same bits of their hashes.
+Status KeyLookup::FindByIndex(const file::KeyIndex& index, std::span<const Bytes> keys,
+                              std::span<KeyNumber> found) {
+  const KeyNumbers* numbers = nullptr;
+  if (database_.record().has_duplicates()) {
+    LMDBIO_TRY(numbers, Numbers());
+  }
+  struct Proposal {
+    uint64_t number = 0;
+    size_t key = 0;
+  };
+  std::vector<std::vector<uint64_t>> candidates;
+  candidates.reserve(keys.size());
+  for (const Bytes key : keys) candidates.push_back(index.Candidates(key));
+  for (size_t round = 0;; ++round) {
+    std::vector<Proposal> proposals;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (found[i].value_count > 0 || round >= candidates[i].size()) continue;
+      proposals.push_back({candidates[i][round], i});
+    }
+    if (proposals.empty()) return {};
+    std::ranges::sort(proposals, {}, &Proposal::number);
+    // Two keys may propose one record; it is then located twice.
+    KeyNodes nodes;
+    for (const Proposal& one : proposals) {
+      LMDBIO_TRY_VOID(locator_.Locate(RecordIndex{one.number}, 1, nodes));
+    }
+    auto next = proposals.begin();
+    LMDBIO_TRY_VOID(nodes.ReadKeys(database_.pages(), [&](const RecordKey& record) -> Status {
+      const Proposal& one = *next++;
+      if (!std::ranges::equal(record.key, keys[one.key])) return {};
+      found[one.key] = numbers != nullptr ? numbers->NumberOf(record.leaf, record.node)
+                                          : KeyNumber{one.number, 1};
       return {};
     }));
+  }
+}
+
+Result<std::vector<KeyNumber>> KeyLookup::Find(const SortedKeys& keys) {
+  std::vector<KeyNumber> sorted(keys.keys().size());
+  if (const file::KeyIndex* const with = index()) {
+    LMDBIO_TRY_VOID(FindByIndex(*with, keys.keys(), sorted));
+  } else if (!database_.record().empty()) {
+    LMDBIO_TRY_VOID(FindByTree(keys.keys(), sorted));
   }
   std::vector<KeyNumber> found(keys.wanted_count());
   for (size_t i = 0; i < found.size(); ++i) found[i] = sorted[keys.place_of(i)];
@@ -89,7 +168,7 @@ Result<std::vector<KeyNumber>> KeyLookup::Find(const SortedKeys& keys) {
 
 Result<std::vector<uint64_t>> KeyLookup::CountValues(const SortedKeys& keys) {
   std::vector<uint64_t> counts(keys.wanted_count());
-  if (database_.record().has_duplicates()) {
+  if (database_.record().has_duplicates() || index() != nullptr) {
     LMDBIO_TRY(const std::vector<KeyNumber> found, Find(keys));
     for (size_t i = 0; i < counts.size(); ++i) counts[i] = found[i].value_count;
     return counts;
@@ -106,24 +185,45 @@ Result<std::vector<uint64_t>> KeyLookup::CountValues(const SortedKeys& keys) {
 Result<KeyList> KeyLookup::ReadKeys(RecordIndex first, uint64_t count) {
   KeyNodes nodes;
   if (count > 0) LMDBIO_TRY_VOID(locator_.Locate(first, count, nodes));
-  const file::PageReader& pages = database_.pages();
   KeyList keys;
   keys.ends.reserve(count);
-  auto next = nodes.nodes().begin();
-  file::PageBatch batch(pages);
-  LMDBIO_TRY_VOID(batch.ForEach(nodes.leaves(), [&](const file::TreePage& page) -> Status {
-    const PageNo page_no = page.header.page_no;
-    if (page.header.kind != file::PageKind::kLeaf) {
-      return pages.Corrupt(page_no, "is not a leaf page, but the layout has records on it");
-    }
-    auto leaf = file::LeafPage::Parse(pages.page_format(), page.bytes, page.header);
-    if (!leaf) return pages.InFile(std::move(leaf).error());
-    for (; next != nodes.nodes().end() && next->leaf == page_no; ++next) {
-      LMDBIO_TRY_VOID(AddKeys(pages, *next, *leaf, keys));
+  LMDBIO_TRY_VOID(nodes.ReadKeys(database_.pages(), [&](const RecordKey& record) -> Status {
+    for (uint64_t i = 0; i < record.record_count; ++i) {
+      keys.bytes.insert(keys.bytes.end(), record.key.begin(), record.key.end());
+      keys.ends.push_back(keys.bytes.size());
     }
     return {};
   }));
   return keys;
+}
+
+Result<file::KeyIndex> KeyLookup::BuildIndex(uint64_t record_count, std::vector<PageNo>& leaves) {
+  file::KeyIndexBuilder builder(record_count);
+  RecordKey last;
+  for (uint64_t first = 0; first < record_count; first += kChunkRecords) {
+    KeyNodes nodes;
+    const uint64_t count = std::min(kChunkRecords, record_count - first);
+    LMDBIO_TRY_VOID(locator_.Locate(RecordIndex{first}, count, nodes));
+    LMDBIO_TRY_VOID(nodes.ReadKeys(database_.pages(), [&](const RecordKey& record) -> Status {
+      // The duplicates of a key may be on several pages, and in two chunks.
+      const bool is_more =
+          last.record_count > 0 && last.leaf == record.leaf && last.node == record.node;
+      if (!is_more) builder.Add(record.key, record.first_record);
+      last = {{}, record.first_record, record.record_count, record.leaf, record.node};
+      return {};
+    }));
+    for (const PageNo leaf : nodes.leaves()) {
+      if (leaves.empty() || leaves.back() != leaf) leaves.push_back(leaf);
+    }
+  }
+  return std::move(builder).Finish();
+}
+
+void KeyLookup::UseIndex(file::KeyIndex index) {
+  const std::lock_guard lock(mutex_);
+  if (owned_index_) return;
+  owned_index_ = std::make_unique<const file::KeyIndex>(std::move(index));
+  index_.store(owned_index_.get(), std::memory_order_release);
 }
 
 }  // namespace lmdbio::load

@@ -4,6 +4,7 @@
 #ifndef LMDBIO_LOAD_RECORDS_KEY_LOOKUP_H_
 #define LMDBIO_LOAD_RECORDS_KEY_LOOKUP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "lmdbio/file/keys/kept_branches.h"
+#include "lmdbio/file/keys/key_index.h"
 #include "lmdbio/file/keys/key_search.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/records/key_numbers.h"
@@ -45,10 +47,11 @@ class KeyLookup {
   // Calls `visit` for each leaf page with one of the keys. Errors, cost: as file::KeySearch::Find
   Status Search(std::span<const Bytes> keys, const file::KeySearch::Visitor& visit);
 
-  // The records of each key.
+  // The records of each key, by the index if there is one.
   // Returns: [keys]
   // Errors: as Search; kCorruption  the locations are not those of the tree
-  // Cost:   as Search; the first call sleeps until all records are located
+  // Cost:   as Search; the first call sleeps until all records are located. With an index: one
+  //         batch of reads, of the leaf pages of keys that are there
   Result<std::vector<KeyNumber>> Find(const SortedKeys& keys);
 
   // The number of values of each key: 0 if it is absent. In a database without duplicates it needs
@@ -61,14 +64,31 @@ class KeyLookup {
   // Errors: kIo, kCorruption; kStale. Cost: reads their leaf pages; none of the values
   Result<KeyList> ReadKeys(RecordIndex first, uint64_t count);
 
+  // The index that lookups use; null: they go down the tree.
+  const file::KeyIndex* index() const { return index_.load(std::memory_order_acquire); }
+
+  // Makes an index of all keys.
+  // leaves  gets the leaf pages of the database, in key order
+  // Errors: kIo, kCorruption; kStale
+  // Cost: reads all leaf pages
+  Result<file::KeyIndex> BuildIndex(uint64_t record_count, std::vector<PageNo>& leaves);
+
+  // Makes Find use an index. The first index stays.
+  void UseIndex(file::KeyIndex index);
+
  private:
   Result<const KeyNumbers*> Numbers();
+  Status FindByTree(std::span<const Bytes> keys, std::span<KeyNumber> found);
+  Status FindByIndex(const file::KeyIndex& index, std::span<const Bytes> keys,
+                     std::span<KeyNumber> found);
 
   const file::Database database_;
   Locator& locator_;
   file::KeptBranches branches_;
   std::mutex mutex_;
-  std::unique_ptr<const KeyNumbers> numbers_;  // guarded by mutex_ until it is made
+  std::unique_ptr<const KeyNumbers> numbers_;           // guarded by mutex_ until it is made
+  std::unique_ptr<const file::KeyIndex> owned_index_;   // guarded by mutex_
+  std::atomic<const file::KeyIndex*> index_ = nullptr;  // set once, to owned_index_
 };
 
 }  // namespace lmdbio::load

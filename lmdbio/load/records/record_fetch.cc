@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "lmdbio/file/io/data_path.h"
+#include "lmdbio/load/kept/key_index_cache.h"
+#include "lmdbio/load/kept/layout_cache.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
 
 namespace lmdbio::load {
@@ -49,16 +52,64 @@ Status RecordFile::Prepare() {
     LMDBIO_TRY(database, environment.Named(options_.database_name));
   }
   LMDBIO_TRY(record_count_, CountRecords(database));
-  Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
-  if (layout) {
-    locator_ = MakeLayoutLocator(std::move(*layout));
-  } else {
-    if (layout.error().code() != ErrorCode::kNotFound) {
-      notes_.Add(layout.error().message() + ": using a page walk instead");
-    }
-    locator_ = MakeScanLocator(database, nullptr, nullptr);
-  }
+  locator_ = MakeLocator(database);
   keys_ = std::make_unique<KeyLookup>(database, *locator_);
+  return {};
+}
+
+// By provenance, by a kept layout, or by a page walk, whose layout is then kept.
+std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database) {
+  const auto note = [&](const Error& error) {
+    if (error.code() == ErrorCode::kNotFound) return;  // absent files are normal
+    notes_.Add(error.message() + ": using a page walk instead");
+  };
+  Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
+  if (layout) return MakeLayoutLocator(std::move(*layout));
+  const std::optional<LayoutCache> cache = LayoutCache::Of(options_.layout_cache);
+  if (!cache) {
+    note(layout.error());
+    return MakeScanLocator(database, nullptr, nullptr);
+  }
+  Result<file::Layout> kept = cache->Find(database);
+  if (kept) return MakeLayoutLocator(std::move(*kept));
+  note(layout.error());
+  note(kept.error());
+  ScanOptions scan;
+  scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
+    const Status status = cache->Keep(database, walked);
+    if (status || !cache->is_named()) return;
+    notes_.Add("the layout is not kept: " + status.error().message());
+  };
+  return MakeScanLocator(database, nullptr, nullptr, std::move(scan));
+}
+
+Status RecordFile::UseKeyIndex() {
+  if (keys_->index() != nullptr) return {};
+  const file::Database& database = keys_->database();
+  const std::optional<KeptFolder> folder = KeptFolder::Of(options_.layout_cache);
+  std::optional<KeyIndexCache> cache;
+  if (folder) cache.emplace(*folder);
+  if (cache) {
+    Result<file::KeyIndex> kept = cache->Find(database, record_count_);
+    if (kept) {
+      keys_->UseIndex(std::move(*kept));
+      return {};
+    }
+    if (kept.error().code() != ErrorCode::kNotFound) {
+      notes_.Add(kept.error().message() + ": making a new key index");
+    }
+  }
+  std::vector<PageNo> leaves;
+  LMDBIO_TRY(file::KeyIndex index, keys_->BuildIndex(record_count_, leaves));
+  LMDBIO_TRY_VOID(guard_.AfterSlot());
+  // A small database is read in a few milliseconds.
+  if (cache && leaves.size() >= LayoutCache::kLeafPagesMin) {
+    const Status status = cache->Keep(database, leaves, index);
+    if (!status && cache->is_named()) {
+      notes_.Add("the key index is not kept: " + status.error().message());
+    }
+  }
+  keys_->UseIndex(std::move(index));
   return {};
 }
 

@@ -39,6 +39,7 @@ struct RecordReaderOptions {
   file::CachePolicy cache = file::CachePolicy::kBuffered;
   uint32_t queue_depth = 32;       // reads in flight, for each thread that reads
   uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
+  std::string layout_cache;        // the folder of kept layouts and key indexes: KeptFolder::Of
 };
 
 struct RecordView {
@@ -84,6 +85,9 @@ class RecordFile {
   SharedLeafCache& leaves() { return leaves_; }
   Notes& notes() { return notes_; }
   KeyLookup& keys() { return *keys_; }
+  // Makes lookups use a key index: the kept one, or a new one, which is then kept.
+  // Errors: kIo, kCorruption, kStale
+  Status UseKeyIndex();
 
  private:
   RecordFile(std::string data_path, RecordReaderOptions options,
@@ -94,17 +98,18 @@ class RecordFile {
         guard_(std::move(guard)),
         checker_(guard_.environment().pages()) {}
   Status Prepare();
+  std::unique_ptr<Locator> MakeLocator(const file::Database& database);
 
   const std::string data_path_;
   const RecordReaderOptions options_;
   std::unique_ptr<file::FileSource> source_;
   SnapshotGuard guard_;
   RecordChecker checker_;
+  Notes notes_;  // before the locator, whose thread adds some
   std::unique_ptr<Locator> locator_;
   std::unique_ptr<KeyLookup> keys_;  // borrows the locator
   uint64_t record_count_ = 0;
   SharedLeafCache leaves_;
-  Notes notes_;
 };
 
 // Threads: one at a time.

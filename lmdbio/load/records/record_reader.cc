@@ -133,8 +133,42 @@ Result<std::vector<uint64_t>> RecordReader::CountValues(std::span<const Bytes> k
   return Guarded(file, file.keys().CountValues(sorted));
 }
 
+Status RecordReader::UseKeyIndex() {
+  RecordFile& file = pool_->file();
+  Status status = file.UseKeyIndex();
+  return status ? Status() : Fail(file.guard().Explain(std::move(status).error()));
+}
+
+// Reads the records that the index proposes, and compares their keys. A second read is needed only
+// if two keys have the same bits of their hashes.
+Result<RecordSet> RecordReader::GetByIndex(const file::KeyIndex& index,
+                                           std::span<const Bytes> keys) const {
+  std::vector<std::vector<uint64_t>> candidates;
+  candidates.reserve(keys.size());
+  for (const Bytes key : keys) candidates.push_back(index.Candidates(key));
+  std::vector<size_t> tries(keys.size());
+  for (;;) {
+    std::vector<uint64_t> numbers;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const bool is_left = tries[i] < candidates[i].size();
+      numbers.push_back(is_left ? candidates[i][tries[i]] : kNoRecord);
+    }
+    LMDBIO_TRY(auto fetch, pool_->Take());
+    LMDBIO_TRY_VOID(fetch->Read(numbers));
+    bool is_right = true;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (numbers[i] == kNoRecord || std::ranges::equal(fetch->records()[i].key, keys[i])) continue;
+      is_right = false;
+      ++tries[i];
+    }
+    RecordSet records(pool_, std::move(fetch));
+    if (is_right) return records;
+  }
+}
+
 Result<RecordSet> RecordReader::Get(std::span<const Bytes> keys) const {
   RecordFile& file = pool_->file();
+  if (const file::KeyIndex* const index = file.keys().index()) return GetByIndex(*index, keys);
   const SortedKeys sorted(file.keys().database().key_order(), keys);
   std::vector<uint64_t> numbers;
   const bool has_duplicates = file.keys().database().record().has_duplicates();

@@ -104,6 +104,13 @@ class RecordReader {
   //       locations of the records if the database has no duplicates
   Result<RecordSet> Get(std::span<const Bytes> keys) const;
 
+  // Makes Find, CountValues and Get use an index from the hashes of all keys to the numbers, from
+  // now on. Without one they go down the tree. The index is the kept one (layout_cache), or a new
+  // one, which is then kept. Does nothing if there is one already.
+  // Errors: kIo, kCorruption, kStale; lookups then go down the tree
+  // Cost: 8 bytes of memory for each key; a new index reads all leaf pages
+  Status UseKeyIndex();
+
   // Copies the keys of records [first, first + count). The key of duplicates comes once for each.
   // Errors: kInvalidArgument  the range ends beyond record_count(); kIo, kCorruption, kStale
   // Cost: reads their leaf pages, and none of the values that lie elsewhere
@@ -114,6 +121,7 @@ class RecordReader {
 
  private:
   explicit RecordReader(std::shared_ptr<FetchPool> pool);
+  Result<RecordSet> GetByIndex(const file::KeyIndex& index, std::span<const Bytes> keys) const;
 
   std::shared_ptr<FetchPool> pool_;  // the sets of this reader share it
 };

@@ -156,6 +156,11 @@ int main(int argc, char** argv) {
   test_absent_keys();
   test_wrong_calls(closed);
   test_threads();
+  CHECK(lmdbio_dataset_use_key_index(closed) == LMDBIO_BAD_HANDLE);
+  CHECK(lmdbio_dataset_use_key_index(dataset) == LMDBIO_OK);
+  test_find_and_get();
+  test_absent_keys();
+  test_threads();
   CHECK(lmdbio_dataset_close(dataset) == LMDBIO_OK);
   test_keys(listed); /* results outlive their dataset */
   CHECK(lmdbio_result_close(list) == LMDBIO_OK);

@@ -123,6 +123,23 @@ class KeysTest(Databases):
             self.assertEqual(dataset.find(keys).tolist(), list(range(len(expected))))
             self.assertEqual(dict(dataset), dict(zip(expected, dataset[:])))
 
+    def test_a_key_index(self):
+        expected = self.records(self.digits)
+        folder = self.folder / "cache"
+        for _ in range(2):  # a new index, and a kept one
+            with lmdbio.Dataset(self.digits, layout_cache=str(folder)) as dataset:
+                dataset.use_key_index()
+                keys = [key for key, _ in expected]
+                self.assertEqual(dataset.find(keys).tolist(), list(range(len(keys))))
+                self.assertEqual(dataset[keys], expected)
+                self.assertEqual(dataset.find(ABSENT).tolist(), [-1] * len(ABSENT))
+                self.assertNotIn(b"absent", dataset)
+                other = pickle.loads(pickle.dumps(dataset))
+                self.assertEqual(other[keys[3]], expected[3])
+                other.close()
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    other.use_key_index()
+
     def test_processes_and_threads(self):
         expected = self.records(self.digits)
         keys = [key for key, _ in expected]

@@ -108,9 +108,9 @@ TEST_CASE("KeySearch survives damaged files", "[keys][damage]") {
   for (const auto& [kind, tally] : tallies) {
     table += fmt::format("{:30} error {:6} same {:6} other place {:4}\n", DamageKindName(kind),
                          tally.errors, tally.same, tally.stale);
-    CHECK(tally.errors > 0);
   }
-  WARN(table);
+  INFO(table);
+  for (const auto& [kind, tally] : tallies) CHECK(tally.errors > 0);
 }
 
 }  // namespace

@@ -139,6 +139,7 @@ _SIGNATURES = {
                            _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
     "lmdbio_dataset_keys": [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t,
                             _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
+    "lmdbio_dataset_use_key_index": [ctypes.c_void_p],
     "lmdbio_result_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                                   ctypes.c_size_t],
     "lmdbio_result_close": [ctypes.c_void_p],

@@ -87,7 +87,8 @@ class Dataset:
     # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
     def __init__(self, path: Union[str, os.PathLike], *, database_name: Optional[str] = None,
                  snapshot: str = "immutable", queue_depth: int = 32, block_bytes: int = 1 << 20,
-                 engine: Optional[str] = None, cache: Optional[str] = None) -> None:
+                 engine: Optional[str] = None, cache: Optional[str] = None,
+                 layout_cache: Optional[str] = None) -> None:
         """Opens the database.
 
         path                 A directory with data.mdb, or a data file.
@@ -99,6 +100,10 @@ class Dataset:
                              epoch. "optimistic": Every slot is checked after it has been read.
                              "pinned": A read transaction of liblmdb keeps the pages in place. It
                              needs the lock file.
+        layout_cache         The folder that keeps the layout of a walked database for later jobs,
+                             with strategy auto, one reader on one host and no provenance. "off":
+                             none. None: the folder in LMDBIO_CACHE, which may be "off"; else lmdbio
+                             in the user's cache folder.
 
         Reading:
         queue_depth          The number of reads in flight for each reader.
@@ -114,7 +119,7 @@ class Dataset:
         """
         self._begin(path, dict(
             database_name=database_name, snapshot=snapshot, queue_depth=queue_depth,
-            block_bytes=block_bytes, engine=engine, cache=cache))
+            block_bytes=block_bytes, engine=engine, cache=cache, layout_cache=layout_cache))
     # End generated Dataset.
 
     def _begin(self, path: Union[str, os.PathLike], options: Dict[str, Any]) -> None:
@@ -124,6 +129,7 @@ class Dataset:
         self._is_closed = False
         self._count: Optional[int] = None  # None until it has been opened once
         self._locks: Dict[int, threading.RLock] = {}
+        self._has_key_index = False
         self._use()
 
     def _lock(self) -> threading.RLock:
@@ -148,6 +154,8 @@ class Dataset:
         handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
         try:
             self._check_count(handle)
+            if self._has_key_index:
+                _capi.check_dataset(handle, _capi.library().lmdbio_dataset_use_key_index(handle))
         except Exception:
             _capi.library().lmdbio_dataset_close(handle)
             raise
@@ -292,6 +300,17 @@ class Dataset:
     def __contains__(self, key: Any) -> bool:
         return self.count(as_key(key)) > 0
 
+    def use_key_index(self) -> None:
+        """Makes the calls with keys use an index from the hashes of all keys to their numbers, from
+        now on. The real keys are compared. The index is the one that an earlier process has kept
+        (layout_cache), or a new one, which is then kept. It takes 8 bytes of memory for each key.
+
+        Without an index keys are found by going down the tree, which is enough for most uses. The
+        index needs no order of keys, so it also serves databases with a comparison function of the
+        program that wrote them."""
+        self._call("lmdbio_dataset_use_key_index")
+        self._has_key_index = True  # also in other processes
+
     def keys(self) -> Keys:
         """Returns the keys of all records, in order, to iterate over. They are read in parts, when
         they are needed; values are not read."""
@@ -312,10 +331,11 @@ class Dataset:
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"path": self._path, "fields": self._fields, "count": self._count,
-                "is_closed": self._is_closed}
+                "is_closed": self._is_closed, "has_key_index": self._has_key_index}
 
     def __setstate__(self, pickled: Dict[str, Any]) -> None:
         self._path, self._fields = pickled["path"], pickled["fields"]
         self._count, self._is_closed = pickled["count"], pickled["is_closed"]
+        self._has_key_index = pickled["has_key_index"]
         self._opened = None
         self._locks = {}

@@ -2,7 +2,7 @@
 // job fail or deliver other records.
 // Method: two loaders, one after the other, on databases with enough leaf pages. liblmdb is the
 // oracle of the records, Loader::Describe tells how they were located.
-#include "lmdbio/load/loader/layout_cache.h"
+#include "lmdbio/load/kept/layout_cache.h"
 
 #include <unistd.h>
 
@@ -271,8 +271,8 @@ TEST_CASE("The oldest layouts leave a full folder", "[layout_cache]") {
   fs::create_directory(folder);
   WriteWholeFile(folder / "0123456789abcdef.prov", {});
   WriteWholeFile(folder / "data.mdb.prov", {});  // not ours
-  fs::resize_file(folder / "0123456789abcdef.prov", LayoutCache::kFolderBytesMax);
-  fs::resize_file(folder / "data.mdb.prov", LayoutCache::kFolderBytesMax);
+  fs::resize_file(folder / "0123456789abcdef.prov", load::KeptFolder::kBytesMax);
+  fs::resize_file(folder / "data.mdb.prov", load::KeptFolder::kBytesMax);
   fs::last_write_time(folder / "0123456789abcdef.prov",
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
 

@@ -1,4 +1,4 @@
-#include "lmdbio/load/loader/layout_cache.h"
+#include "lmdbio/load/kept/kept_folder.h"
 
 #include <sys/stat.h>
 
@@ -7,17 +7,12 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lmdbio/base/digest.h"
 #include "lmdbio/base/errno_error.h"
-#include "lmdbio/file/layout/snapshot.h"
-#include "lmdbio/file/provenance/exact_codec.h"
-#include "lmdbio/file/provenance/fingerprint.h"
-#include "lmdbio/file/provenance/provenance.h"
 #include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::load {
@@ -26,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOff = "off";
-constexpr const char* kSuffix = ".prov";
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -41,10 +35,12 @@ std::string UserFolder() {
   return home.empty() ? "" : home + "/.cache/lmdbio";
 }
 
-// Names are 16 hexadecimal digits and the suffix. Other files of the folder are left alone.
-bool IsKeptName(const std::string& name) {
-  return name.size() == 16 + std::string_view(kSuffix).size() && name.ends_with(kSuffix) &&
-         name.find_first_not_of("0123456789abcdef") == 16;
+// Names are 16 hexadecimal digits and a suffix. Other files of the folder are left alone.
+bool IsKeptName(std::string_view name) {
+  const size_t digits = name.find_first_not_of("0123456789abcdef");
+  if (digits != 16) return false;
+  const std::string_view suffix = name.substr(digits);
+  return suffix == KeptFolder::kLayoutSuffix || suffix == KeptFolder::kKeyIndexSuffix;
 }
 
 struct KeptFile {
@@ -68,18 +64,18 @@ std::vector<KeptFile> FilesIn(const std::string& folder) {
 
 }  // namespace
 
-std::optional<LayoutCache> LayoutCache::Of(const std::string& option) {
+std::optional<KeptFolder> KeptFolder::Of(const std::string& option) {
   const std::string named = option.empty() ? Variable("LMDBIO_CACHE") : option;
   if (named == kOff) return std::nullopt;
-  if (!named.empty()) return LayoutCache(named, /*is_named=*/true);
+  if (!named.empty()) return KeptFolder(named, /*is_named=*/true);
   std::string folder = UserFolder();
   if (folder.empty()) return std::nullopt;
-  return LayoutCache(std::move(folder), /*is_named=*/false);
+  return KeptFolder(std::move(folder), /*is_named=*/false);
 }
 
 // The identity of the file is a part of the name. Two databases that a program makes in the same
 // way may be equal in all other fields, and in the leaf pages of the fingerprint, and yet differ.
-std::string LayoutCache::PathOf(const file::Database& database) const {
+std::string KeptFolder::PathOf(const file::Database& database, std::string_view suffix) const {
   const file::Snapshot& snapshot = database.pages().snapshot();
   const std::string& path = database.pages().source().name();
   struct stat file = {};
@@ -92,37 +88,25 @@ std::string LayoutCache::PathOf(const file::Database& database) const {
       snapshot.meta.transaction_id, snapshot.page_count(), snapshot.page_format.page_size_bytes(),
       database.record().root.value, database.entry_count(), database.record().leaf_pages,
       database.name());
-  return fmt::format("{}/{:016x}{}", folder_, TextDigest(fields), kSuffix);
+  return fmt::format("{}/{:016x}{}", folder_, TextDigest(fields), suffix);
 }
 
-Result<file::Layout> LayoutCache::Find(const file::Database& database) const {
-  return LayoutFromProvenance(database, PathOf(database));
-}
-
-Status LayoutCache::Keep(const file::Database& database, const FinishedWalk& walked) const {
-  if (walked.leaves.size() < kLeafPagesMin) return {};
-  LMDBIO_TRY(const file::Fingerprint fingerprint, file::TakeFingerprint(database, walked.leaves));
-  file::ExactEncoder encoder(database.pages().page_format());
-  LMDBIO_TRY_VOID(walked.expand(encoder));
-  const std::vector<std::byte> bytes =
-      file::EncodeExactLayout(fingerprint, walked.record_count, encoder.Finish());
-  // A file that was written meanwhile may yield a layout of two states.
-  LMDBIO_TRY_VOID(file::CheckSnapshotHolds(database.pages().source(), database.pages().snapshot()));
+Status KeptFolder::Keep(const std::string& path, Bytes bytes) const {
   std::error_code failed;
   fs::create_directories(folder_, failed);
   if (failed) return Fail(ErrnoError(failed.value(), folder_, "cannot be created"));
-  LMDBIO_TRY_VOID(file::WriteFileAtomically(PathOf(database), bytes));
+  LMDBIO_TRY_VOID(file::WriteFileAtomically(path, bytes));
   DropOldest();
   return {};
 }
 
-void LayoutCache::DropOldest() const {
+void KeptFolder::DropOldest() const {
   std::vector<KeptFile> files = FilesIn(folder_);
   uint64_t bytes = 0;
   for (const KeptFile& file : files) bytes += file.bytes;
   std::ranges::sort(files, {}, &KeptFile::time);
   for (const KeptFile& file : files) {
-    if (bytes <= kFolderBytesMax) return;
+    if (bytes <= kBytesMax) return;
     std::error_code failed;
     fs::remove(file.path, failed);
     bytes -= file.bytes;
