@@ -118,6 +118,9 @@ class RemoteStorageTest(RemoteStorageCase):
         self.fail_with("is not empty", "up", self.source, self.database)
         self.fail_with("cannot make", "up", self.source, self.folder / "no" / "such")
         self.fail_with("--rate takes", "up", self.source, self.mountpoint, "--rate", "fast")
+        for count in "0", "129", "many":
+            self.fail_with("--connections takes 1 to 128", "up", self.source, self.mountpoint,
+                           "--connections", count)
         self.fail_with("cannot write", "up", self.source, self.mountpoint, "--log", missing / "log")
         self.fail_with("is not up", "down", self.mountpoint)
         self.fail_with("is not up", "stats", self.mountpoint)

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "lmdbio/file/format/branch_page.h"
@@ -42,11 +41,11 @@ class KeptBranches {
   }
 
   // Does nothing if there is no room.
-  void Keep(PageNo page_no, std::shared_ptr<const OwnedBranch> branch) {
+  void Keep(PageNo page_no, const std::shared_ptr<const OwnedBranch>& branch) {
     const std::unique_lock lock(mutex_);
     if (used_bytes_ + branch->bytes.size() > capacity_bytes_) return;
-    const uint64_t bytes = branch->bytes.size();
-    if (kept_.try_emplace(page_no.value, std::move(branch)).second) used_bytes_ += bytes;
+    const bool is_new = kept_.try_emplace(page_no.value, branch).second;
+    if (is_new) used_bytes_ += branch->bytes.size();
   }
 
  private:

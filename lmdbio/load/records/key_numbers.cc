@@ -18,11 +18,13 @@ Result<KeyNumbers> KeyNumbers::Of(Locator& locator) {
 }
 
 KeyNumber KeyNumbers::NumberOf(PageNo leaf, uint32_t node) const {
-  const auto of_leaf = std::ranges::equal_range(runs_, leaf.value, {}, &Run::leaf);
   // The last run that begins at the node or before it. A private tree has several that do.
-  auto run = std::ranges::upper_bound(of_leaf, node, {}, &Run::first_node);
-  if (run == of_leaf.begin()) return {};
-  --run;
+  const auto is_behind = [&](const Run& run) {
+    return run.leaf > leaf.value || (run.leaf == leaf.value && run.first_node > node);
+  };
+  auto run = std::partition_point(runs_.begin(), runs_.end(),
+                                  [&](const Run& one) { return !is_behind(one); });
+  if (run == runs_.begin() || (--run)->leaf != leaf.value) return {};
   if (run->kind == file::RunKind::kNodes) {
     const uint64_t into_run = node - run->first_node;
     if (into_run >= run->record_count) return {};
@@ -30,7 +32,10 @@ KeyNumber KeyNumbers::NumberOf(PageNo leaf, uint32_t node) const {
   }
   if (run->first_node != node) return {};
   const uint64_t end = run->first_record + run->record_count;
-  while (run != of_leaf.begin() && (run - 1)->first_node == node) --run;
+  const auto is_same = [&](const Run& one) {
+    return one.leaf == leaf.value && one.first_node == node;
+  };
+  while (run != runs_.begin() && is_same(*(run - 1))) --run;
   return {run->first_record, end - run->first_record};
 }
 

@@ -1,6 +1,8 @@
 #include "lmdbio/load/records/record_fetch.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -15,6 +17,31 @@ namespace {
 
 // The smallest memory for records.
 constexpr uint64_t kMemoryBytesMin = 1 << 20;
+
+// Makes a locator when it is first needed: a program that gets records by key needs no page walk,
+// whose reads would compete with its own. Threads: any, if the locator's methods may be called so
+class LazyLocator final : public Locator {
+ public:
+  explicit LazyLocator(std::function<std::unique_ptr<Locator>()> make) : make_(std::move(make)) {}
+
+  Result<uint64_t> RecordCount() override { return Made().RecordCount(); }
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    return Made().Locate(first, count, sink);
+  }
+  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
+    return Made().VisitRuns(visit);
+  }
+
+ private:
+  Locator& Made() {
+    std::call_once(once_, [this] { made_ = make_(); });
+    return *made_;
+  }
+
+  std::function<std::unique_ptr<Locator>()> make_;
+  std::once_flag once_;
+  std::unique_ptr<Locator> made_;
+};
 
 }  // namespace
 
@@ -66,21 +93,20 @@ std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database)
   Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
   if (layout) return MakeLayoutLocator(std::move(*layout));
   const std::optional<LayoutCache> cache = LayoutCache::Of(options_.layout_cache);
-  if (!cache) {
-    note(layout.error());
-    return MakeScanLocator(database, nullptr, nullptr);
-  }
-  Result<file::Layout> kept = cache->Find(database);
-  if (kept) return MakeLayoutLocator(std::move(*kept));
-  note(layout.error());
-  note(kept.error());
   ScanOptions scan;
-  scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
-    const Status status = cache->Keep(database, walked);
-    if (status || !cache->is_named()) return;
-    notes_.Add("the layout is not kept: " + status.error().message());
-  };
-  return MakeScanLocator(database, nullptr, nullptr, std::move(scan));
+  if (cache) {
+    Result<file::Layout> kept = cache->Find(database);
+    if (kept) return MakeLayoutLocator(std::move(*kept));
+    note(kept.error());
+    scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
+      const Status status = cache->Keep(database, walked);
+      if (status || !cache->is_named()) return;
+      notes_.Add("the layout is not kept: " + status.error().message());
+    };
+  }
+  note(layout.error());
+  return std::make_unique<LazyLocator>(
+      [database, scan] { return MakeScanLocator(database, nullptr, nullptr, scan); });
 }
 
 Status RecordFile::UseKeyIndex() {

@@ -57,8 +57,9 @@ class RecordReader {
   // path  a directory with data.mdb, or a data file
   // Errors: kInvalidArgument (an option is out of range), kNotFound, kPermission, kIo,
   //         kCorruption, kUnsupported, kResourceExhausted
-  // Cost: a few small reads. Records are located by a provenance file if it fits; otherwise by a
-  //       page walk, which runs in a thread while the first records are read
+  // Cost: a few small reads. Records are located by a provenance file or a kept layout if it fits;
+  //       otherwise by a page walk, which begins with the first call that needs locations, and runs
+  //       in a thread while the first records are read
   static Result<std::unique_ptr<RecordReader>> Open(const std::string& path,
                                                     const RecordReaderOptions& options);
   ~RecordReader();

@@ -1,0 +1,39 @@
+"""Tests bench/key_lookup.py on tiny databases: all readers get the same values.
+
+    key_lookup_test.py LMDBIO_MAKE
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parent / "key_lookup.py"
+SKIPPED = 77
+MAKE = sys.argv.pop(1)
+
+
+class KeyLookupTest(unittest.TestCase):
+    def test_readers_agree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report.json"
+            done = subprocess.run(
+                [sys.executable, SCRIPT, "--local", "--make", MAKE, "--sizes", "100,5000",
+                 "--database-bytes", "300000", "--keys", "50", "--repeat", "1", "--folder", folder,
+                 "--json", report], capture_output=True, text=True, check=False)
+            if done.returncode == SKIPPED:
+                print(done.stdout.strip())
+                sys.exit(SKIPPED)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("50 random keys of 3,000 records of 100 B", done.stdout)
+            rates = json.loads(report.read_text())["sizes"]["5000"]["records_per_s"]
+            self.assertEqual(len(rates), 10)
+            self.assertTrue(all(rate > 0 for runs in rates.values() for rate in runs))
+            self.assertEqual([path.name for path in pathlib.Path(folder).iterdir()],
+                             ["report.json"])
+
+
+if __name__ == "__main__":
+    unittest.main()
