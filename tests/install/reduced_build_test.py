@@ -21,8 +21,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 MAKE, *COMPILERS = sys.argv[1:]
 
-OPTIONS = ("LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS", "LMDBIO_BUILD_TESTS",
-           "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES")
+OPTIONS = ("LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS", "LMDBIO_BUILD_MAKE",
+           "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES")
+NEEDED = OPTIONS[:4]  # by tests and benchmarks
 HIDDEN_PACKAGES = "benchmark", "Boost", "Caffe", "Catch2", "Gloo", "MPI", "PNG", "Protobuf", "ZLIB"
 PKG_CONFIG_MODULES = "liburing", "libxxhash", "libzstd"
 LIBRARIES = (r"(libfmt|liburing|libxxhash|libzstd|libstdc\+\+|libm|libgcc_s|libc|ld-linux[\w-]*)"
@@ -107,11 +108,43 @@ class ReducedBuildTest(unittest.TestCase):
             self.assertRegex(refusal, rf"^{UNSUPPORTED}: .*digits/data\.mdb: {feature} needs "
                                       r"liblmdb.*-DLMDBIO_WITH_LMDB=ON$")
 
+    def test_a_wheel_has_the_library_as_one_file(self):
+        # Only the library is linked again: scikit-build-core, the build backend, sets SKBUILD.
+        place = self.folder / "wheel"
+        run("cmake", "-S", SOURCE, "-B", self.build, "-DSKBUILD=2", env=self.environment)
+        run("cmake", "--build", self.build, "--target", "lmdbio_wheel")
+        run("cmake", "--install", self.build, "--prefix", place, "--component", "wheel")
+        files = [path.relative_to(place).as_posix() for path in place.rglob("*")
+                 if not path.is_dir()]
+        self.assertEqual(files, ["lmdbio/liblmdbio.so.0"])
+        self.assertFalse((place / files[0]).is_symlink())
+        self.assertIn("[liblmdbio.so.0]", run("readelf", "--dynamic", place / files[0]))
+
+    def test_names_all_missing_packages_each_in_a_line(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        result = subprocess.run(
+            ["cmake", "-S", SOURCE, "-B", self.folder / "lacking", *self.configuration(),
+             "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON"],
+            env=self.environment | {"PKG_CONFIG_LIBDIR": str(empty)},
+            capture_output=True, text=True, check=False)
+        self.assertNotEqual(result.returncode, 0)
+        lines = [line.strip() for line in result.stderr.splitlines()]
+        for package, debian in (("fmt", "libfmt-dev"), ("liburing", "liburing-dev"),
+                                ("MPI", "libopenmpi-dev"), ("liblmdb", "liblmdb-dev"),
+                                ("Boost.Program_options", "libboost-program-options-dev"),
+                                ("protobuf", "libprotobuf-dev"), ("libpng", "libpng-dev"),
+                                ("Google Benchmark", "libbenchmark-dev")):
+            found = [line for line in lines if line.startswith(f"{package}: install {debian}")]
+            self.assertEqual(len(found), 1, result.stderr)
+        switch = "or build without it: -DLMDBIO_WITH_MPI=OFF"
+        self.assertTrue([line for line in lines if line.startswith("MPI") and switch in line])
+
     def test_tests_and_benchmarks_say_which_option_they_need(self):
         for option in "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH":
-            for needed in "LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS":
+            for needed in NEEDED:
                 switches = {name: "OFF" for name in OPTIONS} | {option: "ON"}
-                switches |= {name: "ON" for name in OPTIONS[:3] if name != needed}
+                switches |= {name: "ON" for name in NEEDED if name != needed}
                 result = subprocess.run(
                     ["cmake", "-S", SOURCE, "-B", self.folder / "refused", "-G", "Ninja",
                      *COMPILERS,
