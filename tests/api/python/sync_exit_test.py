@@ -24,9 +24,10 @@ ERROR_ON_ONE_RANK = """if True:
     sync.allreduce("second", np.ones(3)).wait()
     """
 NO_CLOSE = """if True:
-    import os, sys
+    import os, sys, warnings
     import numpy as np
     import lmdbio.sync
+    warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of a fork beside threads
     sync = lmdbio.sync.Synchronizer(timeline_path=sys.argv[1], gradient_bytes=64)
     view = sync.place(12).view(np.float32)
     if os.fork() == 0:

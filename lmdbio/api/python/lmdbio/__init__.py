@@ -7,7 +7,7 @@
 
 `Loader` delivers batches in order, `Dataset` records by number or key. `lmdbio.torch` has both for
 PyTorch's DataLoader. The package calls liblmdbio, the C API. It loads the library from the path in
-$LMDBIO_LIBRARY, else from the library folders of the system.
+$LMDBIO_LIBRARY, else from its own folder, else from the library folders of the system.
 """
 
 from lmdbio._batch import Batch, Record, Spans
@@ -36,7 +36,6 @@ from lmdbio._errors import (
 )
 from lmdbio._loader import Loader
 
-__version__ = "0.1.0"
 __all__ = [
     "AbsentKeyError", "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset",
     "InUseError", "InvalidArgumentError", "InvalidIndexError", "InvalidStateError",
@@ -45,3 +44,17 @@ __all__ = [
     "PeerFailedError", "Record", "ResourceExhaustedError", "Spans", "StaleError", "StorageError",
     "SystemLimitError", "UnsupportedError", "version",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """Gives `__version__`: the version of the installed package, else that of the library."""
+    import sys
+
+    if name != "__version__":
+        return object.__getattribute__(sys.modules[__name__], name)  # raises AttributeError
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("lmdbio")
+    except importlib.metadata.PackageNotFoundError:  # it runs from a source tree
+        return version()

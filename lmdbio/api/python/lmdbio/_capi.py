@@ -107,8 +107,15 @@ def _log(_context: Any, message: bytes) -> None:
     logging.getLogger("lmdbio").warning("%s", message.decode(errors="replace"))
 
 
+def _inside(name: str) -> str | None:
+    """Returns the path of the library in this package. Wheels have it, a source tree has not."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"lib{name}.so.0")
+    return path if os.path.exists(path) else None
+
+
 def _load(environment_name: str, name: str) -> ctypes.CDLL:
-    path = os.environ.get(environment_name) or ctypes.util.find_library(name) or f"lib{name}.so.0"
+    path = (os.environ.get(environment_name) or _inside(name) or ctypes.util.find_library(name)
+            or f"lib{name}.so.0")
     try:
         return ctypes.CDLL(path)
     except OSError as error:
@@ -359,6 +366,10 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
 def _mpi_library() -> ctypes.CDLL:
     """Returns liblmdbio_mpi, which must use the same MPI as mpi4py."""
     library()
+    if _inside("lmdbio") and not (_inside("lmdbio_mpi") or os.environ.get("LMDBIO_MPI_LIBRARY")):
+        raise LibraryNotFoundError(
+            "this lmdbio was built without MPI; where MPI and a C++ compiler are: pip install "
+            "--no-binary lmdbio --config-settings=cmake.define.LMDBIO_WITH_MPI=ON lmdbio")
     lib = _load("LMDBIO_MPI_LIBRARY", "lmdbio_mpi")
     lib.lmdbio_open_mpi.restype = ctypes.c_int
     return lib
