@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Installs a wheel of lmdbio with some Pythons, each in an empty environment, and runs the tests of
+the Python package there. Prints a line for each Python, and ends with 1 if a test failed.
+
+    scripts/test_wheel.py [--make PROGRAM] [--with PACKAGE]... WHEEL PYTHON...
+
+pip finds no compiler, and the tests find neither this tree's package nor its library. They need
+lmdbio-make (--make, of a release build), mdb_dump and mdb_load. PyPI gives NumPy and what --with
+names: without `--with torch`, the tests of lmdbio.torch are skipped. A Python without the module
+venv needs the program uv. Output is in build/wheel/test/VERSION.log.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests" / "api" / "python"
+LOGS = ROOT / "build" / "wheel" / "test"
+SKIPPED = 77
+PROGRAMS = "mdb_dump", "mdb_load"  # the oracle of the tests
+# Tests of the package alone. The others need MPI, or this tree.
+SUITE = "loader", "dataset", "errors", "options", "sync_exit", "torch", "workers", "torch_trainer"
+DESCRIBE = """if True:
+    import platform, sys, sysconfig
+    free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+    print(f"{platform.python_version()}{free} glibc {platform.libc_ver()[1]}")
+    """
+PLACES = """if True:
+    import lmdbio, lmdbio._capi, sys
+    library = lmdbio._capi.library()
+    gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    print(lmdbio.__version__, library._name, "" if gil else "without a GIL")
+    """
+
+
+def run(words, log, **options):
+    words = [str(word) for word in words]
+    print("$", *words, file=log, flush=True)
+    return subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=False,
+                          stdin=subprocess.DEVNULL, **options).returncode
+
+
+def make_environment(python, folder, packages, log):
+    """Makes an environment with `packages`, without a compiler in PATH, and returns its Python."""
+    inside = folder / "bin" / "python"
+    variables = os.environ | {"PATH": "/nowhere"}
+    variables.pop("PYTHONPATH", None)
+    uv = shutil.which("uv")
+    steps = [[python, "-m", "venv", folder], [inside, "-m", "pip", "install", "-q", *packages]]
+    if uv:
+        steps = [[uv, "venv", "-q", "--python", python, folder],
+                 [uv, "pip", "install", "-q", "--only-binary", ":all:", "--python", inside,
+                  *packages]]
+    for step in steps:
+        if run(step, log, env=variables) != 0:
+            raise RuntimeError(f"{step[0]} failed")
+    return inside
+
+
+def test_python(python, options, log):
+    """Runs the suite with one Python. Returns the result of each test by name."""
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="lmdbio-wheel-") as name:
+        folder = pathlib.Path(name)
+        inside = make_environment(python, folder / "environment",
+                                  [options.wheel, "numpy", *options.packages], log)
+        programs = folder / "programs"
+        programs.mkdir()
+        for program in PROGRAMS:
+            (programs / program).symlink_to(shutil.which(program))
+        variables = {"PATH": str(programs), "HOME": name, "LMDBIO_CACHE": "off",
+                     "LMDBIO_MAKE": str(options.make), "PYTHONPATH": str(TESTS),
+                     "PYTHONDONTWRITEBYTECODE": "1"}
+        if run([inside, "-c", PLACES], log, env=variables, cwd=folder) != 0:
+            return {"import": "FAILED"}
+        for test in SUITE:
+            code = run([inside, TESTS / f"{test}_test.py"], log, env=variables, cwd=folder)
+            results[test] = {0: "passed", SKIPPED: "skipped"}.get(code, "FAILED")
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--make", type=pathlib.Path, help="lmdbio-make",
+                        default=ROOT / "build" / "release" / "bin" / "lmdbio-make")
+    parser.add_argument("--with", dest="packages", action="append", default=[], metavar="PACKAGE")
+    parser.add_argument("wheel", type=pathlib.Path)
+    parser.add_argument("pythons", nargs="+", type=pathlib.Path, metavar="PYTHON")
+    options = parser.parse_args()
+    options.wheel, options.make = options.wheel.resolve(), options.make.resolve()
+    for needed in options.wheel, options.make, *PROGRAMS:
+        if not shutil.which(needed) and not pathlib.Path(needed).exists():
+            parser.error(f"there is no {needed}")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for python in options.pythons:
+        title = subprocess.run([python, "-c", DESCRIBE], capture_output=True, text=True,
+                               check=True).stdout.strip()
+        path = LOGS / f"{re.sub(r'[^0-9a-z.]+', '-', title)}.log"
+        with open(path, "w", encoding="utf-8") as log:
+            try:
+                results = test_python(python, options, log)
+            except RuntimeError as error:
+                results = {str(error): "FAILED"}
+        words = " ".join(path.read_text(encoding="utf-8").split())
+        count = sum(int(number) for number in re.findall(r"Ran (\d+) tests? in", words))
+        by_result = {result: [test for test in results if results[test] == result]
+                     for result in ("passed", "skipped", "FAILED")}
+        print(f"Python {title}: {count} cases; " + "; ".join(
+            f"{result}: {', '.join(tests)}" for result, tests in by_result.items() if tests),
+            flush=True)
+        failed = failed or bool(by_result["FAILED"])
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
