@@ -86,6 +86,8 @@ class PipTest(Databases):
         version = version_in("CMakeLists.txt", r"^project\(lmdbio VERSION (\S+)")
         self.assertEqual(metadata["Version"], version)
         self.assertEqual(version_in("CITATION.cff", r"^version: (\S+)"), version)
+        recipe = "scripts/packaging/conda/recipe.yaml"
+        self.assertEqual(version_in(recipe, r"^  version: (\S+)"), version)
         self.assertEqual(metadata["License-Expression"], "Apache-2.0")
         self.assertEqual(metadata.get_all("Requires-Dist")[0], "numpy")
         self.assertLessEqual({"torch", "mpi"}, set(metadata.get_all("Provides-Extra")))
@@ -138,6 +140,12 @@ class PipTest(Databases):
         last = missing.stderr.strip().splitlines()[-1]
         self.assertRegex(last, r"\Almdbio\S*\.LibraryNotFoundError: ")
         self.assertIn("set LMDBIO_LIBRARY", last)
+
+    def test_another_library_is_named(self):
+        other = self.run_python("-c", READ_ONE, self.digits, LMDBIO_LIBRARY="libc.so.6",
+                                LD_PRELOAD="")
+        last = other.stderr.strip().splitlines()[-1]
+        self.assertRegex(last, r"\Almdbio\S*\.LibraryNotFoundError: libc\.so\.6 is no liblmdbio")
 
 
 if __name__ == "__main__":

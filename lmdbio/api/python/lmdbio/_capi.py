@@ -183,7 +183,10 @@ def library() -> ctypes.CDLL:
     """Returns liblmdbio. The first call loads it."""
     lib = _load("LMDBIO_LIBRARY", "lmdbio")
     for name, arguments in _SIGNATURES.items():
-        call = getattr(lib, name)
+        call = getattr(lib, name, None)
+        if call is None:
+            raise LibraryNotFoundError(f"{lib._name} is no liblmdbio of this version: it has no "
+                                       f"{name}; set LMDBIO_LIBRARY to another one, or not at all")
         call.argtypes, call.restype = arguments, ctypes.c_int
     for kind in (_LOADER, _DATASET, _RESULT, _SYNC, _OP):
         for name, result in ("message", ctypes.c_char_p), ("errno", ctypes.c_int):
@@ -366,7 +369,8 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
 def _mpi_library() -> ctypes.CDLL:
     """Returns liblmdbio_mpi, which must use the same MPI as mpi4py."""
     library()
-    if _inside("lmdbio") and not (_inside("lmdbio_mpi") or os.environ.get("LMDBIO_MPI_LIBRARY")):
+    named = os.environ.get("LMDBIO_LIBRARY") or os.environ.get("LMDBIO_MPI_LIBRARY")
+    if _inside("lmdbio") and not (_inside("lmdbio_mpi") or named):
         raise LibraryNotFoundError(
             "this lmdbio was built without MPI; where MPI and a C++ compiler are: pip install "
             "--no-binary lmdbio --config-settings=cmake.define.LMDBIO_WITH_MPI=ON lmdbio")
