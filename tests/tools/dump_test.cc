@@ -250,5 +250,44 @@ TEST_CASE("lmdbio-dump names a missing database", "[tools]") {
   }
 }
 
+// The lines of records in a dump.
+std::string RecordsOf(const std::string& dump) {
+  const size_t begin = dump.find("HEADER=END\n") + 11;
+  return dump.substr(begin, dump.rfind("DATA=END") - begin);
+}
+
+TEST_CASE("lmdbio-dump --key prints the records of keys", "[tools]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  for (int i = 0; i < 3000; ++i) db.Put(fmt::format("{:05}", i), fmt::format("value {}", i));
+  db.Put(std::string("a\\b\0c", 5), "odd");
+  db.Use("more", MDB_DUPSORT).Put("k", "1").Put("k", "2").Put("kk", "3").Commit();
+  const DumpedFile operand(db.data_file());
+  const std::string two = LmdbioDump(operand, {"-p", "-k", "00007", "--key", "02999"});
+  CHECK(RecordsOf(two) == " 00007\n value 7\n 02999\n value 2999\n");
+  const std::string whole = LmdbioDump(operand, {"-p"});
+  CHECK(two.substr(0, two.find("HEADER=END")) == whole.substr(0, whole.find("HEADER=END")));
+  CHECK(two.ends_with("DATA=END\n"));
+  CHECK(RecordsOf(LmdbioDump(operand, {"-p", "-k", "a\\\\b\\00c"})) == " a\\\\b\\00c\n odd\n");
+  CHECK(RecordsOf(LmdbioDump(operand, {"-p", "-s", "more", "-k", "k"})) == " k\n 1\n k\n 2\n");
+}
+
+TEST_CASE("lmdbio-dump --key names an absent key, and a wrong notation", "[tools]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  db.Put("record", "value").Commit();
+  for (const std::string key : {"recor", "record!", "a"}) {
+    const CommandResult result = Run(DumpProgram(), dir.path(), {"-k", key});
+    CHECK(FlawOfFailure(result, DumpProgram(), db.data_file().string() + ": has no key " + key) ==
+          "");
+  }
+  for (const std::string key : {"\\", "\\0", "\\0g", "a\\x00"}) {
+    const CommandResult result = Run(DumpProgram(), dir.path(), {"-k", key});
+    CHECK(result.exit_code != 0);
+    CHECK(result.errors.find("two hexadecimal digits") != std::string::npos);
+  }
+  CHECK(Run(DumpProgram(), dir.path(), {"-a", "-k", "x"}).exit_code != 0);
+}
+
 }  // namespace
 }  // namespace lmdbio::test

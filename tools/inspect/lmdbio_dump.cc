@@ -1,5 +1,6 @@
 // lmdbio-dump: prints databases in the text form of LMDB's mdb_dump, byte for byte, so that
-// mdb_load can read it. It needs neither LMDB nor the lock file, and it checks every page.
+// mdb_load can read it. It needs neither LMDB nor the lock file, and it checks every page. With
+// --key it prints the records of these keys alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "lmdbio/file/io/data_path.h"
+#include "lmdbio/file/keys/key_search.h"
+#include "lmdbio/file/layout/cursor.h"
 #include "lmdbio/file/layout/database.h"
 #include "lmdbio/file/layout/record_scan.h"
 #include "lmdbio/file/source/read_ahead_source.h"
@@ -160,6 +163,71 @@ Status DumpDatabase(const Environment& environment, const Database& database, Du
   return out.Add("DATA=END\n");
 }
 
+int DigitOf(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// The bytes of a key in the notation of --printable.
+std::vector<std::byte> ReadKey(const std::string& text) {
+  std::vector<std::byte> key;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<std::byte>(text[i]);
+    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == '\\') {
+      ++i;
+    } else if (text[i] == '\\') {
+      const int high = i + 2 < text.size() ? DigitOf(text[i + 1]) : -1;
+      const int low = high < 0 ? -1 : DigitOf(text[i + 2]);
+      if (low < 0) {
+        throw Misuse(
+            fmt::format("--key {}: a backslash is followed by another one, or by two "
+                        "hexadecimal digits",
+                        text));
+      }
+      byte = static_cast<std::byte>(16 * high + low);
+      i += 2;
+    }
+    key.push_back(byte);
+  }
+  return key;
+}
+
+// The search proves that the key is there or absent; the cursor then reads all its values.
+Status DumpKey(const Database& database, Bytes key, const std::string& text, DumpText& out) {
+  bool is_found = false;
+  lmdbio::file::KeptBranches branches;
+  LMDBIO_TRY_VOID(lmdbio::file::KeySearch(database, branches)
+                      .Find(std::span(&key, 1), [&](const lmdbio::file::FoundLeaf&) -> Status {
+                        is_found = true;
+                        return {};
+                      }));
+  if (!is_found) {
+    return Fail(lmdbio::ErrorCode::kNotFound,
+                fmt::format("{}: has no key {}", database.pages().source().name(), text));
+  }
+  lmdbio::file::Cursor cursor(database);
+  LMDBIO_TRY(bool more, cursor.SeekKey(key));
+  for (; more && std::ranges::equal(cursor.key(), key);) {
+    LMDBIO_TRY(const Bytes value, cursor.Value());
+    LMDBIO_TRY_VOID(out.AddBytes(cursor.key()));
+    LMDBIO_TRY_VOID(out.AddBytes(value));
+    LMDBIO_TRY(more, cursor.Next());
+  }
+  return {};
+}
+
+Status DumpKeys(const Environment& environment, const Database& database,
+                const std::vector<std::string>& texts, DumpText& out) {
+  LMDBIO_TRY_VOID(out.Add(Header(environment, database, out.notation())));
+  for (const std::string& text : texts) {
+    const std::vector<std::byte> key = ReadKey(text);
+    LMDBIO_TRY_VOID(DumpKey(database, key, text, out));
+  }
+  LMDBIO_TRY_VOID(environment.CheckHolds());
+  return out.Add("DATA=END\n");
+}
+
 Result<std::vector<Database>> Chosen(const Environment& environment, const Invocation& invocation,
                                      const std::string& path) {
   std::vector<Database> chosen;
@@ -187,13 +255,17 @@ Status DumpChosen(const Environment& environment, const Invocation& invocation) 
              Chosen(environment, invocation, invocation.operand("PATH")));
   DumpText out(invocation.has("printable") ? kPrintable : kHex);
   for (const Database& database : chosen) {
-    LMDBIO_TRY_VOID(DumpDatabase(environment, database, out));
+    LMDBIO_TRY_VOID(invocation.has("key")
+                        ? DumpKeys(environment, database,
+                                   invocation.option<std::vector<std::string>>("key"), out)
+                        : DumpDatabase(environment, database, out));
   }
   return out.Flush();
 }
 
 Status Dump(const Invocation& invocation) {
   if (invocation.has("all") && invocation.has("name")) throw Misuse("-a and -s exclude each other");
+  if (invocation.has("all") && invocation.has("key")) throw Misuse("-a and -k exclude each other");
   LMDBIO_TRY(const std::string data_path, lmdbio::file::FindDataFile(invocation.operand("PATH")));
   // A dump needs every page of the tree in key order, which is file order in most databases.
   // Read-ahead serves such a pass.
@@ -215,6 +287,8 @@ int main(int argc, char** argv) {
         options("all,a", "print all named databases instead of the main one");
         options("name,s", po::value<std::string>()->value_name("NAME"),
                 "print this named database");
+        options("key,k", po::value<std::vector<std::string>>()->value_name("KEY"),
+                "print only the records with this key, in the notation of -p; may be repeated");
         options("printable,p", "print printable characters unchanged, others as \\xx");
       },
       &Dump, lmdbio::tools::Output::kText}};
