@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "ranks/group": ["base", "ranks/shm"],
     "ranks/net": ["base", "ranks/shm", "ranks/group"],
     "ranks/health": ["base", "ranks/shm", "ranks/group", "ranks/net"],
+    "ranks/launcher": ["base", "ranks/shm", "ranks/group", "ranks/net"],
     "ranks/mpi": ["base", "ranks/shm", "ranks/group", "ranks/health"],
     "load/order": ["base"],
     "load/plan": ["base", "file/format", "file/layout", "file/blocks", "load/order"],
@@ -88,8 +89,8 @@ MAY_INCLUDE = {
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],
     "api/c": [
-        "base", "ranks/group", "ranks/mpi", "load/plan", "load/records", "load/loader",
-        "sync/graph", "sync/engine", "sync/over_mpi"],
+        "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/records",
+        "load/loader", "sync/graph", "sync/engine", "sync/over_mpi"],
 }
 
 # The folders or files that may include a foreign header, as prefixes of the path.

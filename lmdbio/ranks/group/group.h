@@ -1,8 +1,13 @@
 // lmdbio/ranks/group/group.h - the processes that work together; independent of MPI.
 //
-// A group is an ordered set of ranks that make the same calls in the same order. It is one process
-// alone (SoloGroup), the ranks of an MPI communicator (ranks/mpi/mpi_group.h), or threads that play
-// ranks, for tests (ranks/group/thread_group.h). Other rooms use this interface only.
+// A group is an ordered set of ranks that make the same calls in the same order. Other rooms use
+// this interface only. A group is one of these:
+//
+//   SoloGroup      this process alone
+//   MpiGroup       the ranks of an MPI communicator (ranks/mpi/mpi_group.h)
+//   LaunchedGroup  ranks that a launcher has started, without MPI
+//                  (ranks/launcher/launched_group.h)
+//   RunAsThreads   threads that play ranks, for tests (ranks/group/thread_group.h)
 //
 // "Collective" means: every rank of the group makes the call, in the same order relative to its
 // other collective calls. The ranks agree on a failure that only one rank can see before the next
@@ -84,6 +89,13 @@ class Group {
   virtual Result<std::unique_ptr<SharedMemory>> AllocateMpiWindow(uint64_t size_bytes) {
     return AllocateShared(size_bytes);
   }
+
+  // Not collective, and does not wait. Looks for a rank of the job that has ended, as far as the
+  // group notices it between collective calls: groups of a launcher do (ranks/launcher), others
+  // leave it to MPI.
+  // Errors: kPeerFailed  a rank has ended; names it
+  // Threads: any
+  virtual Status CheckRanks() { return {}; }
 };
 
 // The ranks `step` places after and before this one, in a cycle of all ranks.
@@ -100,16 +112,20 @@ struct TreeNeighbours {
   std::optional<int> parent;
   std::vector<int> children;
 };
+// rank, size       of this rank and of the tree
 // child_count_max  [> 0] children of one rank
-inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) {
+inline TreeNeighbours NeighboursInTree(int rank, int size, int child_count_max) {
   TreeNeighbours neighbours;
-  if (group.rank() > 0) neighbours.parent = (group.rank() - 1) / child_count_max;
-  const int64_t first = int64_t{child_count_max} * group.rank() + 1;
-  const int64_t end = std::min<int64_t>(first + child_count_max, group.size());
+  if (rank > 0) neighbours.parent = (rank - 1) / child_count_max;
+  const int64_t first = int64_t{child_count_max} * rank + 1;
+  const int64_t end = std::min<int64_t>(first + child_count_max, size);
   for (int64_t child = first; child < end; ++child) {
     neighbours.children.push_back(static_cast<int>(child));
   }
   return neighbours;
+}
+inline TreeNeighbours NeighboursInTree(const Group& group, int child_count_max) {
+  return NeighboursInTree(group.rank(), group.size(), child_count_max);
 }
 
 // A group of this process alone.

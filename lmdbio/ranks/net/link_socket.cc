@@ -72,6 +72,16 @@ Result<UniqueFd> BeginConnect(const PeerAddress& address) {
   return socket;
 }
 
+Result<UniqueFd> ListenAtPort(const PeerAddress& address) {
+  SocketAddress here(address);
+  LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
+  const int yes = 1;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
+  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  return listener;
+}
+
 Result<UniqueFd> ListenAt(PeerAddress& address) {
   address.port = 0;
   SocketAddress here(address);

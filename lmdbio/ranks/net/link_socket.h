@@ -29,6 +29,11 @@ Result<UniqueFd> BeginConnect(const PeerAddress& address);
 // Errors: as BeginConnect
 Result<UniqueFd> ListenAt(PeerAddress& address);
 
+// Listens at the address and port of `address`, also if connections of an ended process linger
+// there.
+// Errors: as BeginConnect; the errno is EADDRINUSE if another socket listens there
+Result<UniqueFd> ListenAtPort(const PeerAddress& address);
+
 // Takes the next connection from the queue of `listener`.
 // Returns: a socket that does not block, with the options of a link; an empty one if accept4 fails,
 //          which then leaves its errno

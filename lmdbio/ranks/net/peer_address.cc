@@ -3,12 +3,15 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include <fmt/format.h>
 
 namespace lmdbio::ranks {
 namespace {
@@ -25,6 +28,11 @@ uint8_t CountOnes(std::span<const uint8_t> mask) {
   return static_cast<uint8_t>(ones);
 }
 
+void SetV4(const in_addr& ip, PeerAddress& address) {
+  address.ip[10] = address.ip[11] = 0xFF;
+  std::memcpy(&address.ip[12], &ip, 4);
+}
+
 // Returns false for other families, and for addresses that need the name of their interface.
 bool Convert(const ifaddrs& entry, PeerAddress& address) {
   if (entry.ifa_addr == nullptr || entry.ifa_netmask == nullptr) return false;
@@ -33,8 +41,7 @@ bool Convert(const ifaddrs& entry, PeerAddress& address) {
     sockaddr_in mask{};
     std::memcpy(&ip, entry.ifa_addr, sizeof ip);
     std::memcpy(&mask, entry.ifa_netmask, sizeof mask);
-    address.ip[10] = address.ip[11] = 0xFF;
-    std::memcpy(&address.ip[12], &ip.sin_addr, 4);
+    SetV4(ip.sin_addr, address);
     std::array<uint8_t, 4> bytes{};
     std::memcpy(bytes.data(), &mask.sin_addr, 4);
     address.prefix_bits = static_cast<uint8_t>(kMappedBits + CountOnes(bytes));
@@ -63,6 +70,52 @@ bool InNetworkOf(const PeerAddress& address, const PeerAddress& network) {
 }
 
 }  // namespace
+
+Result<std::vector<PeerAddress>> ResolveHost(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (code != 0) {
+    return Fail(ErrorCode::kIo, fmt::format("the host '{}': {}", host, ::gai_strerror(code)));
+  }
+  std::vector<PeerAddress> found;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    PeerAddress address;
+    if (entry->ai_family == AF_INET) {
+      sockaddr_in ip{};
+      std::memcpy(&ip, entry->ai_addr, sizeof ip);
+      SetV4(ip.sin_addr, address);
+    } else if (entry->ai_family == AF_INET6) {
+      sockaddr_in6 ip{};
+      std::memcpy(&ip, entry->ai_addr, sizeof ip);
+      std::memcpy(address.ip.data(), &ip.sin6_addr, 16);
+    } else {
+      continue;
+    }
+    if (std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+  }
+  ::freeaddrinfo(list);
+  if (found.empty()) return Fail(ErrorCode::kIo, fmt::format("the host '{}' has no address", host));
+  return found;
+}
+
+PeerAddress AnyAddress() { return {}; }
+
+PeerAddress AnyAddressOfV4() {
+  PeerAddress any;
+  SetV4(in_addr{}, any);
+  return any;
+}
+
+std::vector<PeerAddress> LoopbackAddresses() {
+  PeerAddress v4;
+  SetV4(in_addr{htonl(INADDR_LOOPBACK)}, v4);
+  PeerAddress v6;
+  v6.ip[15] = 1;
+  return {v4, v6};
+}
 
 bool IsLoopback(const PeerAddress& address) {
   const PeerAddress v4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127, 0, 0, 0}, 104};

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "lmdbio/base/status.h"
+
 namespace lmdbio::ranks {
 
 // An address of one network interface, IPv4 mapped into IPv6. Ranks exchange it as bytes.
@@ -30,6 +32,18 @@ static_assert(std::is_trivially_copyable_v<Reachability>);
 
 // The addresses of this host's interfaces that are up, loopback last; at most kAddressesMax.
 std::vector<PeerAddress> OwnAddresses();
+
+// The addresses of a host by its name, or of an address as text; without ports.
+// Errors: kIo  the name is unknown; names it and the reason
+// Cost: may ask a name server, and sleeps meanwhile
+Result<std::vector<PeerAddress>> ResolveHost(const std::string& host);
+
+// To listen at all addresses of this host: of both families, and of IPv4 alone.
+PeerAddress AnyAddress();
+PeerAddress AnyAddressOfV4();
+
+// 127.0.0.1 and ::1.
+std::vector<PeerAddress> LoopbackAddresses();
 
 // Whether only processes of the same network namespace can connect to `address`.
 bool IsLoopback(const PeerAddress& address);

@@ -32,19 +32,31 @@ constexpr size_t kReceiveBytes = 64 << 10;
 
 }  // namespace
 
+Status PeerLinks::MakeEvents() {
+  stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (stop_event_ && wake_event_) return {};
+  return Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)),
+              errno);
+}
+
 Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec& plan) {
   std::unique_ptr<PeerLinks> links(new PeerLinks());
-  links->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
-  links->wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // A rank without its events would leave the others in the rendezvous, so the ranks agree before
   // it.
-  Status made = links->stop_event_ && links->wake_event_
-                    ? Status()
-                    : Fail(ErrorCode::kResourceExhausted,
-                           fmt::format("eventfd: {}", std::strerror(errno)), errno);
-  LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  LMDBIO_TRY_VOID(Agree(group, links->MakeEvents()));
   LMDBIO_TRY(links->names_, GatherRankNames(group, plan.known_as));
   LMDBIO_TRY(RendezvousResult met, MeetPeers(group, plan));
+  for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
+  for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
+  return links;
+}
+
+Result<std::unique_ptr<PeerLinks>> PeerLinks::Adopt(RendezvousResult met,
+                                                    std::vector<std::string> names) {
+  std::unique_ptr<PeerLinks> links(new PeerLinks());
+  LMDBIO_TRY_VOID(links->MakeEvents());
+  links->names_ = std::move(names);
   for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
   for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
   return links;
@@ -171,6 +183,8 @@ bool PeerLinks::HasMessage(int from) {
   return true;
 }
 
+bool PeerLinks::IsGone(int from) { return HasMessage(from) && !IsWhole(incoming_.at(from)); }
+
 Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
   Incoming& link = incoming_.at(from);
   while (!IsWhole(link)) {
@@ -203,6 +217,19 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::ReceiveAndFlush(int fro
     if (ReadMore(link) == Read::kEnd) return Gone(from);
   }
   return Receive(from);  // nothing is left to send, or the message is here
+}
+
+bool PeerLinks::Progress(std::optional<int> from, std::chrono::milliseconds limit) {
+  const bool is_sent = Flush();
+  const bool has_come = !from || HasMessage(*from);
+  if (is_sent && has_come) return true;
+  std::vector<pollfd> polled = {{stop_event_.get(), POLLIN, 0}};
+  if (!has_come) polled.push_back({incoming_.at(*from).socket.get(), POLLIN, 0});
+  for (const auto& [rank, out] : outgoing_) {
+    if (!out.bytes.empty() && !out.is_gone) polled.push_back({out.socket.get(), POLLOUT, 0});
+  }
+  ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
+  return false;
 }
 
 std::optional<int> PeerLinks::AwaitAny(std::span<const int> from, std::chrono::milliseconds limit) {

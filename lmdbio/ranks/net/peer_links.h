@@ -37,6 +37,8 @@ struct LinkSpec {
   int known_as = -1;  // the number of this rank in error messages; -1: its rank in the group
 };
 
+struct RendezvousResult;
+
 // Threads: one sends and one receives, at most; Stop and Wake from any.
 class PeerLinks {
  public:
@@ -47,6 +49,12 @@ class PeerLinks {
   //         kPeerFailed         one of these on another rank
   //         kInternal           the group failed
   static Result<std::unique_ptr<PeerLinks>> Open(Group& group, const LinkSpec& plan);
+
+  // Not collective: takes links that stand already (ranks/net/peer_rendezvous.h).
+  // names  [ranks] of all ranks, in error messages
+  // Errors: kResourceExhausted  no descriptor is left
+  static Result<std::unique_ptr<PeerLinks>> Adopt(RendezvousResult met,
+                                                  std::vector<std::string> names);
 
   // The name of a rank of the group in error messages: "rank 3 on node-7".
   const std::string& NameOf(int rank) const { return names_[static_cast<size_t>(rank)]; }
@@ -88,12 +96,23 @@ class PeerLinks {
   // Requires: `from` is in the plan
   bool HasMessage(int from);
 
+  // Whether the connection from `from` has ended, and no message is left: the rank is gone.
+  // Requires: `from` is in the plan
+  bool IsGone(int from);
+
   // Sleeps until one of the ranks `from` has sent a message or failed. Returns the first such rank;
   // nothing after Wake or Stop, or when the time is over.
   // from   [all in the plan]
   // limit  negative: none
   std::optional<int> AwaitAny(std::span<const int> from,
                               std::chrono::milliseconds limit = std::chrono::milliseconds(-1));
+
+  // Sends the bytes that Post has left, as far as there is room. Then it sleeps until there is a
+  // message from `from`, or room for more bytes, but at most for `limit`.
+  // from  nothing: only the bytes count
+  // Returns: whether all bytes are sent, and the message, or a failure of `from`, is here
+  // Requires: the calling thread is also the one that sends
+  bool Progress(std::optional<int> from, std::chrono::milliseconds limit);
 
   // Ends the AwaitAny under way, or the next one. Any thread.
   void Wake();
@@ -115,6 +134,7 @@ class PeerLinks {
   enum class Waited { kReady, kStopped };
 
   PeerLinks() = default;
+  Status MakeEvents();
   Waited Wait(int socket, short events) const;
   enum class Read { kSome, kNothingYet, kEnd };
   static bool IsWhole(const Incoming& link);

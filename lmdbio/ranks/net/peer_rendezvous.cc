@@ -20,22 +20,25 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kRendezvousLimit = std::chrono::seconds(30);
+constexpr auto kCheckPeriod = std::chrono::milliseconds(200);
 // Another rank may reach its own limit a moment later and must still find the door open.
 constexpr ConnectLimits kRendezvousConnectLimits{.total = kRendezvousLimit,
                                                  .refused = kRendezvousLimit};
 
 class Rendezvous {
  public:
-  Rendezvous(int rank, JobAddresses job, const LinkSpec& plan)
+  Rendezvous(int rank, JobAddresses job, const LinkSpec& plan, const ConnectLimits& limits)
       : rank_(rank),
         job_(std::move(job)),
         expected_(plan.receives_from),
-        connector_(rank, job_.key, kRendezvousConnectLimits) {
+        limit_(limits.total),
+        connector_(rank, job_.key, limits) {
     for (const int to : plan.sends_to) connector_.Add(to, job_.InOrderFor(to), Clock::now());
   }
 
   // Returns when all links stand, or one of them cannot be made.
-  Status Run();
+  // check  see ConnectPeers; may be empty
+  Status Run(const std::function<Status()>& check);
   RendezvousResult TakeResult() { return std::move(result_); }
 
  private:
@@ -51,6 +54,7 @@ class Rendezvous {
   int rank_;
   JobAddresses job_;
   std::vector<int> expected_;
+  std::chrono::milliseconds limit_;
   PeerConnector connector_;
   RendezvousResult result_;
 };
@@ -80,7 +84,7 @@ Status Rendezvous::MissingVisitor() const {
     const std::string why =
         job_.door.trouble().empty() ? "" : fmt::format(" ({})", job_.door.trouble());
     return Fail(ErrorCode::kIo, fmt::format("rank {} has not connected within {} s{}", rank,
-                                            kRendezvousLimit.count(), why));
+                                            std::chrono::duration<double>(limit_).count(), why));
   }
   return {};
 }
@@ -95,9 +99,9 @@ void Rendezvous::Wait(Clock::time_point limit) {
   ::poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(0, left.count())));
 }
 
-Status Rendezvous::Run() {
+Status Rendezvous::Run(const std::function<Status()>& check) {
   // Visitors and own attempts go on together, because other ranks connect while this one does.
-  const auto limit = Clock::now() + kRendezvousLimit;
+  const auto limit = Clock::now() + limit_;
   while (true) {
     LMDBIO_TRY_VOID(TakeOutcomes());
     for (PeerDoor::Visitor& visitor : job_.door.Serve(job_.key, Clock::now())) {
@@ -108,7 +112,8 @@ Status Rendezvous::Run() {
       LMDBIO_TRY_VOID(TakeOutcomes());  // every attempt has ended by now
       return MissingVisitor();
     }
-    Wait(limit);
+    if (check) LMDBIO_TRY_VOID(check());
+    Wait(check ? std::min(limit, Clock::now() + kCheckPeriod) : limit);
   }
 }
 
@@ -120,8 +125,17 @@ Result<RendezvousResult> MeetPeers(Group& group, const LinkSpec& plan) {
                           .connection_count = plan.sends_to.size() + plan.receives_from.size()};
   LMDBIO_TRY(JobAddresses job, ExchangeAddresses(group, needs));
   // If one rank fails, all ranks drop their links. The door closes with the rendezvous.
-  Rendezvous rendezvous(group.rank(), std::move(job), plan);
-  LMDBIO_TRY_VOID(Agree(group, rendezvous.Run()));
+  Rendezvous rendezvous(group.rank(), std::move(job), plan, kRendezvousConnectLimits);
+  LMDBIO_TRY_VOID(Agree(group, rendezvous.Run({})));
+  return rendezvous.TakeResult();
+}
+
+Result<RendezvousResult> ConnectPeers(int rank, JobAddresses job, const LinkSpec& plan,
+                                      std::chrono::milliseconds limit,
+                                      const std::function<Status()>& check) {
+  Rendezvous rendezvous(rank, std::move(job), plan,
+                        {.total = limit, .refused = kRendezvousConnectLimits.refused});
+  LMDBIO_TRY_VOID(rendezvous.Run(check));
   return rendezvous.TakeResult();
 }
 

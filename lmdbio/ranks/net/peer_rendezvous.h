@@ -7,11 +7,14 @@
 #ifndef LMDBIO_RANKS_NET_PEER_RENDEZVOUS_H_
 #define LMDBIO_RANKS_NET_PEER_RENDEZVOUS_H_
 
+#include <chrono>
+#include <functional>
 #include <map>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/ranks/group/group.h"
+#include "lmdbio/ranks/net/job_addresses.h"
 #include "lmdbio/ranks/net/peer_links.h"
 
 namespace lmdbio::ranks {
@@ -25,6 +28,18 @@ struct RendezvousResult {
 // Collective. Errors: as PeerLinks::Open
 // Source: docs/many_hosts.md "Messages".
 Result<RendezvousResult> MeetPeers(Group& group, const LinkSpec& plan);
+
+// Not collective: opens the links of this rank to ranks that do the same, whose addresses and key
+// it has by other means.
+// rank   of this process among those of `job`
+// job    the addresses of the ranks in `plan`, and the door of this one
+// limit  how long a rank may take to serve its door; one whose door is closed counts as gone after
+//        30 s
+// check  called twice a second or more often; its error ends the rendezvous
+// Errors: kIo  some rank could not be reached; names it; those of `check`
+Result<RendezvousResult> ConnectPeers(int rank, JobAddresses job, const LinkSpec& plan,
+                                      std::chrono::milliseconds limit,
+                                      const std::function<Status()>& check);
 
 }  // namespace lmdbio::ranks
 #endif  // LMDBIO_RANKS_NET_PEER_RENDEZVOUS_H_

@@ -1,0 +1,88 @@
+// lmdbio/ranks/launcher/linked_group.h - a group whose collective calls go over links along a tree.
+//
+// A value of each rank goes up the tree to rank 0, and all values come down again. A broadcast goes
+// along the tree from its root. The messages of a call carry its kind, its number and its size, so
+// ranks that make different calls get an error.
+//
+// Source: docs/launchers.md "Collective calls".
+#ifndef LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
+#define LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lmdbio/ranks/group/group.h"
+#include "lmdbio/ranks/launcher/rank_watch.h"
+#include "lmdbio/ranks/net/peer_links.h"
+
+namespace lmdbio::ranks {
+
+class LinkedGroup final : public Group {
+ public:
+  // The parent and children of a rank.
+  static TreeNeighbours Neighbours(int rank, int size);
+
+  // All ranks of a job.
+  // links  to the neighbours of this rank, in both directions
+  // check  called while this rank waits, until WatchBy; an error ends the call
+  LinkedGroup(int rank, int size, std::unique_ptr<PeerLinks> links, std::function<Status()> check);
+
+  // Collective. Finds the ranks that share a host. Until then, each is alone.
+  // Errors: as Barrier
+  Status FindHosts();
+
+  // From now on `watch` notices the end of ranks, for this group and its parts.
+  void WatchBy(std::shared_ptr<RankWatch> watch);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::string& host_name() const override { return host_name_; }
+
+  // Errors: kPeerFailed  a rank has ended; names it
+  //         kInternal    the ranks make different calls; names both
+  Status Barrier() override;
+  Status Broadcast(int root, MutableBytes bytes) override;
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override;
+  Result<std::unique_ptr<Group>> SplitByHost() override;
+  Result<std::unique_ptr<Group>> Split(int color) override;
+  Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
+  Status CheckRanks() override;
+
+ private:
+  struct CallHead;
+  enum class CollectiveKind : uint32_t;
+  // The ranks of a part, by their numbers in the group that it is split from.
+  LinkedGroup(const LinkedGroup& whole, std::vector<int> members, std::unique_ptr<PeerLinks> links);
+
+  int number_of(int rank) const { return numbers_[static_cast<size_t>(rank)]; }
+  static std::string WordsOf(const CallHead& head);
+  Status Send(int to, const CallHead& head, Bytes body);
+  Result<std::vector<std::byte>> Receive(int from, const CallHead& expected);
+  Status SendRest();
+  Result<std::vector<std::byte>> GatherPiece(CollectiveKind kind, Bytes mine);
+  Status BroadcastPiece(int root, MutableBytes piece);
+  int TowardsRoot(int root) const;
+  Error ReasonOfLoss(const Error& loss) const;
+  Error Break(Error reason);
+
+  int rank_;
+  int size_;
+  std::unique_ptr<PeerLinks> links_;
+  std::vector<int> numbers_;       // [size] in links_
+  std::vector<int> ranks_of_job_;  // [size] the numbers in the whole job
+  std::vector<int> hosts_;         // [size]
+  std::string own_host_;           // the name of this host
+  std::string host_name_;          // "" if all ranks share a host
+  TreeNeighbours neighbours_;
+  std::function<Status()> check_;
+  std::shared_ptr<RankWatch> watch_;  // may be null
+  uint64_t call_count_ = 0;
+  bool is_broken_ = false;
+};
+
+}  // namespace lmdbio::ranks
+#endif  // LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
