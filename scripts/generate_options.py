@@ -568,8 +568,10 @@ LOADER_DOCS = (
     ("shuffle", 'As in PyTorch: True is order="shuffle". "global" and "block" also choose the way '
      "to shuffle."),
     ("drop_last", 'As in PyTorch: True is tail="drop".'),
-    ("comm", "A communicator of mpi4py: its ranks share memory and batches. The constructor, "
-     "set_epoch, load_state_dict and close are then collective."))
+    ("comm", "A communicator of mpi4py, \"env\" for the ranks that torchrun or srun has started, "
+     "or \"torch\" for those of torch.distributed, whose store they meet in: these ranks share "
+     "memory and batches. The constructor, set_epoch, load_state_dict and close are then "
+     "collective."))
 
 
 def python_loader(options):
@@ -589,7 +591,8 @@ def python_dataset(options):
 
 
 SYNC_DOCS = (
-    ("comm", "A communicator of mpi4py: its ranks. None: this process alone."),)
+    ("comm", "A communicator of mpi4py: its ranks. \"env\": the ranks that torchrun or srun has "
+     "started. \"torch\": those of torch.distributed. None: this process alone."),)
 
 
 def python_sync(options):

@@ -31,8 +31,9 @@
  *  5. The results of a call belong to the library. They are valid until the next call of the same
  *     thread on the same handle that the comment of the result names, at the latest until the
  *     thread ends or the handle is closed.
- *  6. "Collective" concerns loaders that lmdbio_open_mpi opened: every rank makes the call, and all
- *     ranks get a failure if one rank fails. For other loaders it has no meaning.
+ *  6. "Collective" concerns loaders that lmdbio_open_mpi or lmdbio_open_launched opened: every rank
+ *     makes the call, and all ranks get a failure if one rank fails. For other loaders it has no
+ *     meaning.
  *  7. Structs of the caller begin with struct_size. Zero in a field is its default, and new fields
  *     are appended. Structs of the library grow at their end only.
  *  8. After fork() the child may call lmdbio_save and lmdbio_close on a handle of its parent;
@@ -377,6 +378,66 @@ typedef struct lmdbio_counters { /* check-tree: large-class (a field for each co
  *             and those of the file */
 LMDBIO_API int lmdbio_open(const char* path, const lmdbio_options* options,
                            lmdbio_loader** out_loader);
+
+/* The place at which ranks meet that a launcher has started without MPI: a key-value store of the
+ * program that all ranks reach, such as that of torch.distributed. NULL in place of this struct:
+ * the environment variables of torchrun or srun tell rank and number, and the ranks meet at a port
+ * of rank 0 (docs/launchers.md). 0 in a field is its default. */
+typedef struct lmdbio_launch {
+  size_t struct_size; /* sizeof(lmdbio_launch): LMDBIO_LAUNCH_INIT sets it */
+  int rank;           /* of this process, from 0 */
+  int rank_count;
+  uint32_t limit_ms; /* how long ranks wait for each other. 0: 300,000 */
+  /* The number of this meeting in the store: another one for each meeting in one store. */
+  uint64_t meeting;
+  /* Sets a key, which has no other value yet. Returns LMDBIO_OK; other values end the meeting.
+   * key    "lmdbio/...", less than 64 bytes
+   * value  [value_bytes] at most 4,096 */
+  int (*set)(void* context, const char* key, const void* value, size_t value_bytes);
+  /* Returns LMDBIO_OK and the value of a key, or LMDBIO_NOT_FOUND at once if no rank has set it;
+   * other values end the meeting.
+   * value            [capacity_bytes] room for the value
+   * out_value_bytes  its size */
+  int (*get)(void* context, const char* key, void* value, size_t capacity_bytes,
+             size_t* out_value_bytes);
+  void* context; /* the first argument of set and get */
+} lmdbio_launch;
+
+#ifdef __cplusplus
+static inline lmdbio_launch lmdbio_launch_init() {
+  lmdbio_launch launch = lmdbio_launch();
+  launch.struct_size = sizeof(lmdbio_launch);
+  return launch;
+}
+#define LMDBIO_LAUNCH_INIT lmdbio_launch_init()
+#else
+#define LMDBIO_LAUNCH_INIT \
+  { .struct_size = sizeof(lmdbio_launch) }
+#endif
+
+/* Returns the rank of this process and the number of ranks, as the launcher has told them. Opens
+ * nothing. Any out_ may be NULL.
+ * launch   as lmdbio_open_launched
+ * message  [message_bytes] of the caller: gets the reason of a failure in one line, cut off if it
+ *          is longer; else "". NULL: none
+ * Errors   LMDBIO_INVALID_ARGUMENT  no launcher has set its variables, or only some of them; a
+ *                                   value is out of range
+ * Threads: any. */
+LMDBIO_API int lmdbio_launch_rank(const lmdbio_launch* launch, int* out_rank, int* out_rank_count,
+                                  char* message, size_t message_bytes);
+
+/* Opens a loader for all ranks that a launcher has started together, without MPI, as lmdbio_open.
+ * The ranks of a host share one window of memory, some of them read for all, and each gets its
+ * share of every batch. Collective: all ranks make their calls with a launch in the same order.
+ * launch  NULL: from the environment. set and get are called during this call only, in this thread
+ * Errors  as lmdbio_open, and
+ *         LMDBIO_INVALID_ARGUMENT  as lmdbio_launch_rank; the ranks expect different numbers of
+ *                                  ranks, or two processes have one number
+ *         LMDBIO_PEER_FAILED       ranks do not come, have ended, or had one of these; names them
+ *         LMDBIO_IO                rank 0 cannot be reached, or can listen nowhere
+ *         those of set and get, with the names of the call and the key */
+LMDBIO_API int lmdbio_open_launched(const lmdbio_launch* launch, const char* path,
+                                    const lmdbio_options* options, lmdbio_loader** out_loader);
 
 /* Moves this thread to the next batch of this rank, and sleeps until it is ready. Not collective.
  * Of threads that share a loader, each gets batches of its own: no batch twice, none left out. A

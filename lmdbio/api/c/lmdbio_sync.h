@@ -145,6 +145,19 @@ typedef struct lmdbio_sync_op lmdbio_sync_op;
  *           LMDBIO_RESOURCE_EXHAUSTED, and those of the file timeline_path */
 LMDBIO_API int lmdbio_sync_open(const lmdbio_sync_options* options, lmdbio_sync** out_sync);
 
+/* Makes a synchronizer for all ranks that a launcher has started together, without MPI. Control
+ * messages and values go over the memory of each host, and over TCP between hosts. Collective, as
+ * are lmdbio_sync_shutdown and, after a shutdown, lmdbio_sync_close. Without a shutdown,
+ * lmdbio_sync_close makes the operations of the other ranks fail.
+ * launch  as lmdbio_open_launched
+ * Errors  as lmdbio_sync_open and lmdbio_open_launched
+ *         LMDBIO_INVALID_ARGUMENT  also if options differ between ranks; names both values
+ *         LMDBIO_UNSUPPORTED       "mpi", which needs lmdbio_sync_open_mpi; "shm" over several
+ *                                  hosts */
+LMDBIO_API int lmdbio_sync_open_launched(const lmdbio_launch* launch,
+                                         const lmdbio_sync_options* options,
+                                         lmdbio_sync** out_sync);
+
 /* Returns the rank of this process and the number of ranks. Any out_ may be NULL. */
 LMDBIO_API int lmdbio_sync_rank(lmdbio_sync* sync, int* out_rank, int* out_rank_count);
 

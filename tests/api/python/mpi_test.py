@@ -1,7 +1,7 @@
-"""lmdbio.Loader with an mpi4py communicator: all ranks together get the records that one gets.
+"""lmdbio.Loader with several ranks: all of them together get the records that one gets.
 
-Under mpirun. Exits with 77 without mpi4py. Each rank runs the same tests in the same order; a
-failure ends all.
+Under mpirun, or a launcher (job.py). Exits with 77 without mpi4py. Each rank runs the same tests in
+the same order; a failure ends all.
 """
 
 import importlib.util
@@ -11,13 +11,14 @@ import sys
 import tempfile
 import unittest
 
-SKIPPED = 77
-if importlib.util.find_spec("mpi4py"):
-    from mpi4py import MPI
+import job
 
+SKIPPED = 77
+HAS_ALL = all(map(importlib.util.find_spec, job.needs()))
+if HAS_ALL:
     import lmdbio
 
-    COMM = MPI.COMM_WORLD
+    COMM = job.communicator()
 
 
 class MpiTest(unittest.TestCase):
@@ -69,8 +70,8 @@ class MpiTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not importlib.util.find_spec("mpi4py"):
-        print("skipped: there is no mpi4py")
+    if not HAS_ALL:
+        print(f"skipped: there is no {job.needs()}")
         sys.exit(SKIPPED)
     result = unittest.main(exit=False).result
     if not result.wasSuccessful():

@@ -1,7 +1,7 @@
 """lmdbio.sync and lmdbio.torch.GradientSync: ranks train like one process with the whole batches.
 
-Under mpirun. Exits with 77 without mpi4py or torch. Each rank runs the same tests in the same
-order; a failure ends all.
+Under mpirun, or a launcher (job.py). Exits with 77 without mpi4py or torch. Each rank runs the same
+tests in the same order; a failure ends all.
 """
 
 import gc
@@ -18,21 +18,23 @@ import unittest.mock
 import warnings
 import weakref
 
-SKIPPED = 77
-HAS_ALL = importlib.util.find_spec("mpi4py") and importlib.util.find_spec("torch")
-if HAS_ALL:
-    import mpi4py
+import job
 
-    mpi4py.rc.thread_level = "funneled"
+SKIPPED = 77
+HAS_ALL = all(map(importlib.util.find_spec, (*job.needs(), "torch")))
+if HAS_ALL:
+    if job.KIND == "mpi":
+        import mpi4py
+
+        mpi4py.rc.thread_level = "funneled"
     import numpy as np
     import torch
-    from mpi4py import MPI
 
     import lmdbio
     import lmdbio.sync
     import lmdbio.torch
 
-    COMM = MPI.COMM_WORLD
+    COMM = job.communicator()
 
 BATCH = 12  # of all ranks
 STEPS = 20

@@ -21,6 +21,8 @@ from lmdbio._errors import (
 from lmdbio._options import Options, SyncOptions
 
 OK = 0
+NOT_FOUND = 2
+INTERNAL = 9
 BAD_HANDLE = 11
 END = 100
 TIMEOUT = 101
@@ -102,6 +104,27 @@ class SyncCounters(ctypes.Structure):
         "thread_run_delay_ns")]
 
 
+SET_OF_STORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p,
+                                ctypes.c_size_t)
+GET_OF_STORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p,
+                                ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
+
+
+class Launch(ctypes.Structure):
+    """lmdbio_launch."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("rank", ctypes.c_int),
+        ("rank_count", ctypes.c_int),
+        ("limit_ms", ctypes.c_uint32),
+        ("meeting", ctypes.c_uint64),
+        ("set", SET_OF_STORE),
+        ("get", GET_OF_STORE),
+        ("context", ctypes.c_void_p),
+    ]
+
+
 @_options.LOG
 def _log(_context: Any, message: bytes) -> None:
     logging.getLogger("lmdbio").warning("%s", message.decode(errors="replace"))
@@ -126,6 +149,9 @@ def _load(environment_name: str, name: str) -> ctypes.CDLL:
 _P = ctypes.POINTER
 _SIGNATURES = {
     "lmdbio_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_launch_rank": [_P(Launch), _P(ctypes.c_int), _P(ctypes.c_int), ctypes.c_char_p,
+                           ctypes.c_size_t],
+    "lmdbio_open_launched": [_P(Launch), ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
     "lmdbio_fetch": [ctypes.c_void_p, ctypes.c_uint32, _P(ctypes.c_void_p),
                      _P(_P(BatchStruct))],
     "lmdbio_save": [ctypes.c_void_p, _P(ctypes.c_char_p)],
@@ -153,6 +179,7 @@ _SIGNATURES = {
     "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
     "lmdbio_dataset_close": [ctypes.c_void_p],
     "lmdbio_sync_open": [_P(SyncOptions), _P(ctypes.c_void_p)],
+    "lmdbio_sync_open_launched": [_P(Launch), _P(SyncOptions), _P(ctypes.c_void_p)],
     "lmdbio_sync_rank": [ctypes.c_void_p, _P(ctypes.c_int), _P(ctypes.c_int)],
     "lmdbio_sync_place": [ctypes.c_void_p, ctypes.c_uint64, _P(ctypes.c_void_p)],
     "lmdbio_sync_shutdown": [ctypes.c_void_p],
@@ -314,12 +341,15 @@ def choice(field: str, value: str, choices: dict[str, int]) -> int:
 def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
     """Opens a loader and returns its handle, which the caller closes.
 
-    comm  an mpi4py communicator, or None
+    comm  an mpi4py communicator, lmdbio._launch.Ranks, or None
     """
     handle = ctypes.c_void_p()
     encoded = path_of(path)
     if comm is None:
         status = library().lmdbio_open(encoded, ctypes.byref(options), ctypes.byref(handle))
+    elif _is_launched(comm):
+        status = library().lmdbio_open_launched(comm.launch(), encoded, ctypes.byref(options),
+                                                ctypes.byref(handle))
     else:
         communicator = _communicator(comm)
         call = _mpi_library().lmdbio_open_mpi
@@ -328,6 +358,8 @@ def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
     if status != OK:
         error = _failure(_LOADER, handle, status)
         library().lmdbio_close(handle)
+        if _is_launched(comm):
+            comm.raise_error_of_store()
         raise error
     return handle
 
@@ -352,6 +384,9 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
     handle = ctypes.c_void_p()
     if comm is None:
         status = library().lmdbio_sync_open(ctypes.byref(options), ctypes.byref(handle))
+    elif _is_launched(comm):
+        status = library().lmdbio_sync_open_launched(comm.launch(), ctypes.byref(options),
+                                                     ctypes.byref(handle))
     else:
         communicator = _communicator(comm)
         call = _mpi_library().lmdbio_sync_open_mpi
@@ -361,8 +396,14 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
     if status != OK:
         error = _failure(_SYNC, handle, status)
         library().lmdbio_sync_close(handle)
+        if _is_launched(comm):
+            comm.raise_error_of_store()
         raise error
     return handle
+
+
+def _is_launched(comm: Any) -> bool:
+    return hasattr(comm, "launch")  # lmdbio._launch.Ranks, which imports this module
 
 
 @functools.lru_cache(maxsize=None)

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Union
 
-from lmdbio import _capi, _options
+from lmdbio import _capi, _launch, _options
 from lmdbio._batch import Batch, Lease, Lent
 from lmdbio._errors import (
     ClosedError,
@@ -139,8 +139,10 @@ class Loader:
         shuffle              As in PyTorch: True is order="shuffle". "global" and "block" also
                              choose the way to shuffle.
         drop_last            As in PyTorch: True is tail="drop".
-        comm                 A communicator of mpi4py: its ranks share memory and batches. The
-                             constructor, set_epoch, load_state_dict and close are then collective.
+        comm                 A communicator of mpi4py, "env" for the ranks that torchrun or srun has
+                             started, or "torch" for those of torch.distributed, whose store they
+                             meet in: these ranks share memory and batches. The constructor,
+                             set_epoch, load_state_dict and close are then collective.
 
         Data:
         database_name        The named database to read. None: the main database.
@@ -281,7 +283,7 @@ class Loader:
                shuffle: Union[bool, str], drop_last: bool, comm: Any,
                options: Dict[str, Any]) -> None:
         self._path = os.fspath(path)
-        self._comm = comm
+        self._comm = comm = _launch.resolve(comm)
         _take_torch_words(options, shuffle, drop_last)
         ranks = _ranks_of(options, comm)
         if batch_size is not None:

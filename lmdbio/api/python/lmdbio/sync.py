@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from lmdbio import _capi
+from lmdbio import _capi, _launch
 from lmdbio._batch import view
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
 from lmdbio._persistent import PersistentAllreduce
@@ -197,7 +197,8 @@ def _close_with_last(handle: ctypes.c_void_p, places_left: List[None]) -> None:
 
 
 class Synchronizer:
-    """Sums arrays over the ranks of an mpi4py communicator; without one, of this process alone.
+    """Sums arrays over the ranks of an mpi4py communicator, or of a launcher; without both, of this
+    process alone.
 
     Any thread may submit and wait. Errors are LmdbioError, most also a built-in exception; stall
     reports go to logging.getLogger("lmdbio").
@@ -223,7 +224,9 @@ class Synchronizer:
                  timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
-        comm                 A communicator of mpi4py: its ranks. None: this process alone.
+        comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
+                             srun has started. "torch": those of torch.distributed. None: this
+                             process alone.
 
         Order of operations:
         coordinator          The algorithm that decides the order of the operations. "topo": A plan,
@@ -308,7 +311,7 @@ class Synchronizer:
         self._placed = range(0)  # addresses of placed memory, which is contiguous
         self._users: List[Callable[[], Any]] = []
         self._join_checks: List[Callable[[], Any]] = []
-        self._handle = _capi.open_sync(_capi.sync_options_of(**options), comm)
+        self._handle = _capi.open_sync(_capi.sync_options_of(**options), _launch.resolve(comm))
         _open[self._handle.value] = self._handle
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
         rank, size = ctypes.c_int(), ctypes.c_int()

@@ -326,8 +326,9 @@ class GradientSync:
                 optimizer.step()
 
     model     dense and on the CPU; the names of its parameters identify the gradients
-    comm      a communicator of mpi4py, or None for this process alone: GradientSync makes a
-              Synchronizer with `options`, and closes it at the end of `with` or in close().
+    comm      a communicator of mpi4py, "torch" for the ranks of torch.distributed, "env" for those
+              that torchrun or srun has started, or None for this process alone: GradientSync makes
+              a Synchronizer with `options`, and closes it at the end of `with` or in close().
               Or a Synchronizer, which may also reduce other tensors. GradientSync does not close
               it; closing it detaches GradientSync
     average   divide by the number of ranks
