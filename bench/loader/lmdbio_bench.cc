@@ -4,7 +4,7 @@
 //   lmdbio-bench read PATH   strategies on one database, each beside the raw rate of the same run
 //   lmdbio-bench order PATH  how well each order mixes the records; reads no record
 //
-// The program runs alone or under mpirun.
+// The program runs alone, or under mpirun, torchrun or srun.
 #include <array>
 #include <optional>
 #include <sstream>
@@ -12,21 +12,19 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include "bench/loader/bench_expectation.h"
 #include "bench/loader/bench_order.h"
 #include "bench/loader/bench_raw.h"
 #include "bench/loader/bench_read.h"
 #include "bench/loader/bench_report.h"
+#include "bench/loader/job_run.h"
 #include "bench/loader/loader_flags.h"
-#include "bench/loader/mpi_run.h"
 #include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/io/data_path.h"
 #include "lmdbio/file/source/small_file.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/plan/option_text.h"
-#include "lmdbio/ranks/mpi/mpi_group.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/sizes.h"
 
@@ -102,7 +100,7 @@ int RepeatCount(const Invocation& invocation) {
 ordered_json DescribeRun(const ranks::Group& group, const std::string& cache_state) {
   ordered_json out = lmdbio::tools::DescribeMachine();
   out["ranks"] = group.size();
-  out["mpi_wait_mode"] = lmdbio::tools::MpiWaitMode();
+  out["mpi_wait_mode"] = lmdbio::tools::JobRun::WaitMode();
   out["cache_state"] = cache_state;
   out["command_line"] = g_command_line;
   return out;
@@ -269,7 +267,7 @@ ordered_json RawJson(const std::vector<RawRow>& rows) {
 }
 
 Status Raw(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, lmdbio::tools::JobRun::Ranks());
   RawBenchOptions common;
   common.queue_depth = Small(invocation, "queue-depth");
   common.total_bytes = ParseSize(invocation.option<std::string>("size"), "size");
@@ -320,7 +318,7 @@ constexpr const char* kOrderDetails =
     "  adjacent %    the share of adjacent positions with neighbouring records";
 
 Status MixOrders(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, lmdbio::tools::JobRun::Ranks());
   LoaderOptions options;
   SetLoaderOptions(OptionUse::kStream, invocation, options);
   const Status makes_sense = lmdbio::load::CheckOptions(options);
@@ -590,7 +588,7 @@ void SetChecksum(const Invocation& invocation, ReadBenchOptions& request) {
 }
 
 Status Read(const Invocation& invocation) {
-  LMDBIO_TRY(const auto group, ranks::MpiGroup(MPI_COMM_WORLD));
+  LMDBIO_TRY(const auto group, lmdbio::tools::JobRun::Ranks());
   ReadSeries plan;
   plan.request.path = invocation.operand("PATH");
   plan.request.options = OptionsOf(invocation);
@@ -640,7 +638,7 @@ Status Read(const Invocation& invocation) {
 
 int main(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) g_command_line += fmt::format("{}{}", i > 0 ? " " : "", argv[i]);
-  const lmdbio::tools::MpiRun mpi(argc, argv);
+  const lmdbio::tools::JobRun job(argc, argv);
   const std::array commands = {
       lmdbio::tools::Command{"raw", "FILE", "Measures the rate of the storage.", &DescribeRaw, &Raw,
                              lmdbio::tools::Output::kText},

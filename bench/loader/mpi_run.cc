@@ -8,18 +8,15 @@
 #include <mpi.h>
 
 namespace lmdbio::tools {
-namespace {
 
 // A closed descriptor would be given to the next file that is opened, and output would end up in
 // that file. So the stream leads to /dev/null instead.
-void Silence(int stream) {
+void SilenceStream(int stream) {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
   ::dup2(nowhere, stream);
   ::close(nowhere);
 }
-
-}  // namespace
 
 MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
   int provided = 0;
@@ -30,8 +27,8 @@ MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) return;
-  Silence(STDOUT_FILENO);
-  Silence(STDERR_FILENO);
+  SilenceStream(STDOUT_FILENO);
+  SilenceStream(STDERR_FILENO);
 }
 
 MpiRun::~MpiRun() { MPI_Finalize(); }

@@ -20,6 +20,9 @@ class MpiRun {
   MpiRun& operator=(const MpiRun&) = delete;
 };
 
+// Leads the standard stream `stream` to /dev/null.
+void SilenceStream(int stream);
+
 // The wait mode of MPI: "spin", "yield" or "unknown". All figures of several ranks depend on it.
 std::string MpiWaitMode();
 

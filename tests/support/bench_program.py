@@ -13,6 +13,8 @@ import tempfile
 
 BENCH, MAKE, *MPIEXEC = sys.argv[1:] if len(sys.argv) > 1 else ("", "")
 NAME = pathlib.Path(BENCH).name + ": "
+# Whether tests/support/launch.py starts the ranks, which then do not use MPI.
+IS_LAUNCHED = any(word.endswith("launch.py") for word in MPIEXEC)
 SECONDS_MAX = 120  # for one job; all take much less
 
 

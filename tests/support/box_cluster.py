@@ -1,13 +1,21 @@
 """A cluster of emulated hosts (scripts/cluster) with a database, for tests."""
 
+import argparse
+import ipaddress
+import json
 import os
+import pathlib
+import shlex
 import shutil
 import subprocess
+import sys
 
 import remote_mount
 
 SCRIPT = remote_mount.ROOT / "scripts" / "cluster"
 SKIPPED = remote_mount.SKIPPED
+# Whether tests/support/launch.py starts the ranks of a test, in place of mpirun.
+IS_LAUNCHED = any(word.endswith("launch.py") for word in sys.argv)
 PROGRAMS = ("ip", "mpirun", "nsenter", "tc", "unshare")
 
 
@@ -38,7 +46,25 @@ class BoxCluster:
             "LMDBIO_REMOTE_STORAGE_DIR": str(folder / "states")}
 
     def words(self, command, *words):
+        if command == "run" and IS_LAUNCHED:
+            return self.launch_words(words)
         return [str(word) for word in (SCRIPT, "--name", self.name, command, *words)]
+
+    def launch_words(self, words):
+        """As `scripts/cluster run`, but with the variables of torchrun in place of mpirun."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("-n", type=int)
+        parser.add_argument("--per-host", type=int)
+        parser.add_argument("-x", action="append", default=[])
+        parser.add_argument("program", nargs=argparse.REMAINDER)
+        options = parser.parse_args([str(word) for word in words])
+        hosts = [shlex.join(self.words("exec", number, "env", *options.x))
+                 for number in range(1, -(-options.n // options.per_host) + 1)]
+        state = json.loads((self.folder / "clusters" / self.name / "state.json").read_text("utf-8"))
+        first = ipaddress.ip_network(state["network"])[1]
+        launch = pathlib.Path(__file__).resolve().parent / "launch.py"
+        return ["env", f"LMDBIO_TEST_MASTER={first}", sys.executable, "-B", str(launch), "--hosts",
+                ";".join(hosts), "-n", str(options.n), *options.program]
 
     def call(self, command, *words, timeout_s=120):
         """The finished process of one command."""

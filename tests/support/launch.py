@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-# What a launcher around this one has set means other ranks.
+# Variables of a launcher around this one mean other ranks.
 FOREIGN = ("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_")
 
 

@@ -23,6 +23,9 @@ from remote_mount import run_unless
 HOSTS_MAX = 4
 # Hosts, ranks of each, readers of each. Every value occurs with at least two others.
 SHAPES = ((1, 1, 1), (1, 3, 2), (2, 1, 1), (2, 2, 2), (2, 3, 1), (4, 1, 1), (4, 2, 1), (4, 3, 2))
+# Without MPI the same code reads; fewer shapes show that the ranks find each other.
+if bench_program.IS_LAUNCHED:
+    SHAPES = ((1, 3, 2), (2, 2, 2), (4, 1, 1))
 
 
 class ManyHosts(unittest.TestCase):

@@ -21,6 +21,7 @@ import lmdbio.sync
 from lmdbio import _capi, _launch
 
 SUPPORT = pathlib.Path(__file__).resolve().parents[2] / "support"
+sys.path.insert(0, str(SUPPORT))
 LAUNCH = SUPPORT / "launch.py"
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
          "SLURM_STEP_NUM_TASKS", "LMDBIO_MEETING", "LMDBIO_MEETING_LIMIT_S")
@@ -148,13 +149,15 @@ class LaunchTest(unittest.TestCase):
                 _capi.open_sync(_capi.sync_options_of(), _launch.Ranks(0, 2, Store(calls)))
 
     def run_victim(self, what, comm, ranks, victim):
-        """When the victim was killed, and when and what the others heard."""
+        """The time at which the victim was killed, and for each other rank time and words."""
         flags = ["--leave-port"] if comm == "torch" else []
-        done = subprocess.run(
-            [sys.executable, "-B", str(LAUNCH), *flags, "-n", str(ranks), sys.executable, "-c",
-             VICTIM, what, str(self.digits), comm, str(victim)],
-            capture_output=True, text=True, timeout=120, check=False,
-            env=os.environ | {"LMDBIO_TEST_GRACE_S": "30"})
+        return self.survivors(
+            ranks, [sys.executable, "-B", str(LAUNCH), *flags, "-n", str(ranks), sys.executable,
+                    "-c", VICTIM, what, str(self.digits), comm, str(victim)], os.environ)
+
+    def survivors(self, ranks, words, environment):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
+                              env=environment | {"LMDBIO_TEST_GRACE_S": "30"})
         self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr)
         lines = done.stdout.splitlines()
         (killed,) = [float(line.split()[1]) for line in lines if line.startswith("killed")]
@@ -173,9 +176,31 @@ class LaunchTest(unittest.TestCase):
                     self.assertRegex(words, f"rank {victim}.* has ended unexpectedly")
         self.assertEqual(set(os.listdir("/dev/shm")) - before, set())
 
+    def test_all_hosts_name_a_killed_rank(self):
+        """On each of two hosts two ranks. With provenance, no reader waits for another host."""
+        import box_cluster
+
+        reason = box_cluster.why_not_here()
+        if reason is not None:
+            self.skipTest(reason)
+        box_cluster.IS_LAUNCHED = True
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio-test-")
+        self.addCleanup(folder.cleanup)
+        cluster = box_cluster.BoxCluster(pathlib.Path(folder.name), self.digits, "launch")
+        self.addCleanup(cluster.down)
+        cluster.up(2)
+        for what, victim in itertools.product(("read", "sum"), (0, 1, 3)):
+            with self.subTest(what=what, victim=victim):
+                killed, heard = self.survivors(
+                    4, cluster.words("run", "-n", 4, "--per-host", 2, sys.executable, "-c", VICTIM,
+                                     what, cluster.mountpoint, "env", victim), cluster.environment)
+                for at, words in heard:
+                    self.assertLess(at - killed, NAMED_WITHIN_S)
+                    self.assertRegex(words, f"rank {victim}( on .*)? has ended unexpectedly")
+                    self.assertIn(f"{cluster.name}-{1 + victim // 2}", words)
+
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(SUPPORT))
     import own_shm
 
     own_shm.enter(own_shm.DOCKER_BYTES)
