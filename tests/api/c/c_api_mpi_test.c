@@ -1,10 +1,13 @@
-/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun. All ranks together get the records
+/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun, or the calls of c_launched.h. All ranks together get the records
  * that one process gets alone, and no rank waits for a rank that has failed. */
 #include <errno.h>
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
 
 #include "tests/api/c/c_check.h"
+#ifdef LMDBIO_TEST_LAUNCHED
+#include "tests/api/c/c_launched.h"
+#endif
 
 static int rank, size;
 
