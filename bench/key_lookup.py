@@ -20,7 +20,7 @@ its page cache. All readers get the same random keys, each once, and copy every 
     absent              get of keys that are not there; and with the index
     find                dataset.find(keys): numbers; waits until the page walk has ended
 
-py-lmdb stops after --seconds-max, and its rate is that of the keys so far. A figure is the median
+A reader stops after --seconds-max, and its rate is that of the keys so far. A figure is the median
 of --repeat runs, the range in parentheses. Runs of one size take turns. The values of the first
 keys are compared. Exits with 77 if something is missing.
 """
@@ -80,7 +80,7 @@ def read_py_lmdb(reader, path, keys, seconds_max):
     return done / seconds, None if "sorted" in reader else digest(first)
 
 
-def read_lmdbio(reader, path, keys, cache):
+def read_lmdbio(reader, path, keys, cache, seconds_max):
     import lmdbio
 
     with lmdbio.Dataset(path, layout_cache=cache or "off") as dataset:
@@ -88,14 +88,17 @@ def read_lmdbio(reader, path, keys, cache):
             dataset.use_key_index()
         step = int(reader.split(", ")[1]) if reader.startswith("get,") else len(keys)
         ask = dataset.find if reader == "find" else dataset.get
-        first = []
+        first, done = [], 0
         begin = time.perf_counter()
         for at in range(0, len(keys), step):
             found = ask(keys[at:at + step])
+            done = min(at + step, len(keys))
             if reader not in (*ABSENT, "find") and at < COMPARED:
                 first += [record.value for record in found]
+            if time.perf_counter() - begin > seconds_max:
+                break
         seconds = time.perf_counter() - begin
-    return len(keys) / seconds, digest(first[:COMPARED]) if first else None
+    return done / seconds, digest(first[:COMPARED]) if first else None
 
 
 def measure(options):
@@ -104,7 +107,8 @@ def measure(options):
     if options.reader in PY_LMDB:
         result = read_py_lmdb(options.reader, options.path, keys, options.seconds_max)
     else:
-        result = read_lmdbio(options.reader, options.path, keys, options.cache)
+        result = read_lmdbio(options.reader, options.path, keys, options.cache,
+                             options.seconds_max)
     print(json.dumps(result))
 
 
@@ -200,7 +204,7 @@ def parse():
     parser.add_argument("--connections", type=int, default=8, help="requests in flight")
     parser.add_argument("--rate", default="8G", help="of the storage, bits per second")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--seconds-max", type=float, default=20, help="of a run of py-lmdb")
+    parser.add_argument("--seconds-max", type=float, default=20, help="of a run")
     parser.add_argument("--local", action="store_true", help="read in place")
     parser.add_argument("--folder", type=pathlib.Path, help="for the databases")
     parser.add_argument("--make", type=pathlib.Path,

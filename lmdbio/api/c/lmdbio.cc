@@ -91,7 +91,7 @@ Result<std::vector<Bytes>> KeysOf(const lmdbio_key* keys, size_t count) {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("the key at index {} is NULL and has {} bytes", to.size(), key.size));
     }
-    to.push_back({static_cast<const std::byte*>(key.data), key.size});
+    to.emplace_back(static_cast<const std::byte*>(key.data), key.size);
   }
   return to;
 }

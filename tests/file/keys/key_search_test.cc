@@ -229,7 +229,7 @@ TEST_CASE("KeySearch returns the error of any failed read", "[keys][fault]") {
     KeptBranches kept;
     const Result<FoundKeys> found = FindKeys(database, kept, {"00000007", "00000999"});
     if (source.faults_delivered() == 0) {
-      REQUIRE(fail_at == database.record().depth + 1);  // two leaf pages
+      REQUIRE(fail_at == uint64_t{database.record().depth} + 1);  // two leaf pages
       break;
     }
     REQUIRE_FALSE(found);

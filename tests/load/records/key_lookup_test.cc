@@ -64,7 +64,10 @@ Keys SomeKeys(const test::ServedDatabase& database, test::Random& random, uint64
   for (uint64_t i = 0; i < count; ++i) {
     std::string key = database.records[random.Below(database.records.size())].first;
     const uint64_t change = random.Below(8);
-    if (change == 0) key[random.Below(key.size())] ^= static_cast<char>(1 + random.Below(255));
+    if (change == 0) {
+      char& byte = key[random.Below(key.size())];
+      byte = static_cast<char>(byte ^ static_cast<char>(1 + random.Below(255)));
+    }
     if (change == 1 && !is_integer) key += 'x';
     if (change == 2 && !is_integer) key.pop_back();
     keys.push_back(key);
