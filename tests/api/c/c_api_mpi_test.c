@@ -1,5 +1,6 @@
-/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun, or the calls of c_launched.h. All ranks together get the records
- * that one process gets alone, and no rank waits for a rank that has failed. */
+/* c_api_mpi_test DIGITS: lmdbio_open_mpi from C11, under mpirun, or the calls of c_launched.h in
+ * its place. All ranks together get the records that one process gets alone, and no rank waits for
+ * a rank that has failed. */
 #include <errno.h>
 #include <lmdbio_mpi.h>
 #include <stdlib.h>

@@ -50,9 +50,10 @@ static void set_variables(MPI_Comm communicator) {
 
 /* --- A store of files ----------------------------------------------------------------------- */
 
+/* In the working directory, which is that of the build. */
 static void name_file(const void* context, const char* key, char* path, size_t path_bytes) {
-  snprintf(path, path_bytes, "/tmp/lmdbio-test-%u-%s", *(const unsigned*)context, key);
-  for (char* at = path + strlen("/tmp/"); *at != 0; ++at) {
+  snprintf(path, path_bytes, "store-%u-%s", *(const unsigned*)context, key);
+  for (char* at = path; *at != 0; ++at) {
     if (*at == '/') *at = '-';
   }
 }
@@ -84,7 +85,7 @@ static void remove_store(MPI_Comm communicator, const unsigned* number) {
   int my_rank = 0;
   MPI_Barrier(communicator);
   MPI_Comm_rank(communicator, &my_rank);
-  snprintf(command, sizeof command, "rm -f /tmp/lmdbio-test-%u-*", *number);
+  snprintf(command, sizeof command, "rm -f store-%u-*", *number);
   if (my_rank == 0 && system(command) != 0) fprintf(stderr, "%s failed\n", command);
 }
 

@@ -9,6 +9,7 @@
 
 #include "lmdbio/ranks/mpi/mpi_calls.h"
 #include "tests/ranks/group/group_checks.h"
+#include "tests/ranks/launcher/world_group.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::ranks {
@@ -36,7 +37,7 @@ std::vector<std::byte> MyPattern(size_t size_bytes) {
 }
 
 std::unique_ptr<Group> World() {
-  auto world = MpiGroup(MPI_COMM_WORLD);
+  auto world = test::WorldGroup();
   REQUIRE(world.has_value());
   return std::move(*world);
 }

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "tests/ranks/launcher/launched_threads.h"
+
 namespace lmdbio::test {
 
 void Findings::Add(int rank, const std::string& what) {
@@ -28,7 +30,7 @@ bool Findings::Has(const std::string& part) const {
 }
 
 void SyncJob::RunAndLeave(const Body& body) {
-  ranks::RunAsThreads(ranks, [&](ranks::Group& group) {
+  RunAsThreadsOrLaunched(ranks, [&](ranks::Group& group) {
     sync::SyncParts parts;
     parts.log = [this, rank = group.rank()](const std::string& line) { notes.Add(rank, line); };
     auto made = sync::Synchronizer::Create(group, options, std::move(parts));

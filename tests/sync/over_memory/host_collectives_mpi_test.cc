@@ -1,8 +1,8 @@
 // The same over memory of MPI's, with processes as ranks.
 #include <mpi.h>
 
-#include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/sync/over_memory/host_collectives.h"
+#include "tests/ranks/launcher/world_group.h"
 #include "tests/support/catch.h"
 #include "tests/sync/collective/collective_checks.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 TEST_CASE("HostCollectives over MPI's memory passes the checks of all collectives",
           "[collective]") {
-  auto group = ranks::MpiGroup(MPI_COMM_WORLD);
+  auto group = test::WorldGroup();
   REQUIRE(group);
   ranks::SoloHealth health;
   auto all =
@@ -27,7 +27,7 @@ TEST_CASE("HostCollectives over MPI's memory passes the checks of all collective
 
 // The memory is abandoned, and MPI_Finalize does not wait for it.
 TEST_CASE("HostCollectives over MPI's memory stops", "[collective]") {
-  auto group = ranks::MpiGroup(MPI_COMM_WORLD);
+  auto group = test::WorldGroup();
   REQUIRE(group);
   ranks::SoloHealth health;
   auto all = HostCollectives(**group, health, {});

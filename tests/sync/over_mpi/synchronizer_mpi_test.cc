@@ -16,9 +16,9 @@
 #include <fmt/ranges.h>
 #include <mpi.h>
 
-#include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
+#include "tests/ranks/launcher/world_group.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/sync_job.h"
 
@@ -79,7 +79,7 @@ void TrainAndShutDown(Synchronizer& synchronizer) {
 }
 
 TEST_CASE("Synchronizer sums over processes, at any level of thread support", "[mpi][sync]") {
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   SyncOptions options;
   options.coordinator = GENERATE("horovod", "cache", "hierarchical", "topo");
@@ -93,7 +93,7 @@ TEST_CASE("Synchronizer sums over processes, at any level of thread support", "[
 
 TEST_CASE("Synchronizer sums over MPI's exchanges", "[mpi][sync]") {
   if (!AnyThreadMayCall()) return;
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   SyncOptions options;
   options.coordinator = GENERATE("horovod", "cache", "hierarchical", "topo");
@@ -108,7 +108,7 @@ TEST_CASE("Synchronizer sums over MPI's exchanges", "[mpi][sync]") {
 
 TEST_CASE("A transport with another tree than that of the options is refused", "[mpi][sync]") {
   if (!AnyThreadMayCall()) return;
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   SyncOptions options;
   options.coordinator = GENERATE("hierarchical", "cache");
@@ -126,7 +126,7 @@ TEST_CASE("A transport with another tree than that of the options is refused", "
 
 TEST_CASE("Several roots on each host are refused with the collectives of MPI", "[mpi][sync]") {
   if (!AnyThreadMayCall()) return;
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   SyncOptions options;
   options.host_roots = 2;
@@ -142,7 +142,7 @@ TEST_CASE("Several roots on each host are refused with the collectives of MPI", 
 
 TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
   if (!AnyThreadMayCall()) return;
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   SyncOptions options;
   options.coordinator = GENERATE("cache", "topo");
@@ -163,7 +163,7 @@ TEST_CASE("Synchronizer sums by MPI's collectives", "[mpi][sync]") {
 
 TEST_CASE("A tensor that a rank never submits is found while the collectives of MPI wait for it",
           "[mpi][sync][stall]") {
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   if (!AnyThreadMayCall() || (*world)->size() == 1) return;
   SyncOptions options;
@@ -196,7 +196,7 @@ TEST_CASE("A tensor that a rank never submits is found while the collectives of 
 }
 
 TEST_CASE("Synchronizers of several process sets work at once", "[mpi][sync]") {
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   const int rank = (*world)->rank();
   const auto parity = (*world)->Split(rank % 2);
@@ -261,7 +261,7 @@ Belongings Look() {
 }
 
 TEST_CASE("Synchronizers that come and go leave nothing behind", "[.leftovers]") {
-  const auto world = ranks::MpiGroup(MPI_COMM_WORLD);
+  const auto world = test::WorldGroup();
   REQUIRE(world);
   Belongings before;
   for (int i = 0; i < 50; ++i) {
