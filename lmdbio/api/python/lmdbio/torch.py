@@ -1,229 +1,46 @@
-"""LMDB databases for PyTorch's DataLoader.
+"""LMDB databases for PyTorch.
 
-    dataset = lmdbio.torch.IterableDataset("train.lmdb", batch_size=256, shuffle=True, seed=1)
+    loader = lmdbio.torch.DataLoader("train.lmdb", batch_size=256, shuffle=True, seed=1)
     for epoch in range(10):
-        dataset.set_epoch(epoch)
-        for values in torch.utils.data.DataLoader(dataset, batch_size=None):
+        for values in loader:
             ...
 
-The loader reads ahead in a thread of its own, so num_workers=0 is fastest if decoding is cheap.
-Workers help if decoding is expensive. They do not change the order of the batches. They hand
-tensors and arrays over in memory that the trainer shares (hand_over_bytes); `empty` makes tensors
-there.
+DataLoader is for trainers that take any iterable. IterableDataset and MapDataset are for PyTorch's
+own DataLoader.
+
+They read ahead in a thread of their own, so num_workers=0 is fastest if decoding is cheap. Workers
+help if decoding is expensive. They do not change the order of the batches. They hand tensors and
+arrays over in memory that the trainer shares (hand_over_bytes); `empty` makes tensors there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import operator
-import os
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 import torch.utils.data
 
-from lmdbio._batch import Batch, Record
+from lmdbio._batch import Record
+from lmdbio._data_loader import DataLoader
 from lmdbio._dataset import Dataset
 from lmdbio._errors import InvalidArgumentError, InvalidStateError
 from lmdbio._hand_over import begin, check_size, collate, empty
-from lmdbio._loader import Loader
-from lmdbio._options import GLOBAL_BATCH_SIZE
+from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset, values_as_tensor
 from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
-
-def values_as_tensor(batch: Batch) -> torch.Tensor:
-    """Returns a copy of the values as rows of uint8, [len, size of the largest]."""
-    rows = empty((len(batch), int(batch.sizes.max(initial=0))))
-    batch.array(out=rows.numpy())
-    return rows
+__all__ = ["DataLoader", "GradientSync", "IterableDataset", "MapDataset", "collate", "empty",
+           "value_as_tensor", "values_as_tensor"]
 
 
 def value_as_tensor(record: Record) -> torch.Tensor:
     """Returns a copy of a value as uint8."""
+    if len(record.value) == 0:
+        return torch.empty(0, dtype=torch.uint8)
     return torch.frombuffer(bytearray(record.value), dtype=torch.uint8)
-
-
-# Of each worker. Six batches of 256 images of 224 x 224 x 3 floats; memory is used when needed.
-HAND_OVER_BYTES = 1 << 30
-
-
-def _world() -> Tuple[int, int]:
-    """Returns (number of ranks, this rank) under torch.distributed; else (1, 0)."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_world_size(), distributed.get_rank()
-    return 1, 0
-
-
-class IterableDataset(torch.utils.data.IterableDataset):
-    """Decoded batches of a database, for DataLoader(dataset, batch_size=None, ...).
-
-    path        a directory with data.mdb, or a data file
-    batch_size  records of a batch of this rank; None: global_batch_size divided by the ranks
-    decode      converts a Batch to the value that is delivered; it must copy data that it keeps.
-                The default copies the values into one tensor of uint8, shorter ones ending in zeros
-    global_batch_size
-                records of a batch of all ranks, in place of batch_size; without either it is 64
-    num_shards, shard_id
-                None: the ranks of torch.distributed
-    hand_over_bytes
-                the largest memory in which each worker hands batches over to the trainer without a
-                copy. 0: all batches are copied, as PyTorch does it
-    Also shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
-    tail="wrap".
-
-    Each of n workers delivers every n-th batch, so the sequence does not depend on their number.
-    For lmdbio, the n batches that the workers deliver in turn are parts of one global batch, and
-    Batch.global_record_count counts all of them. If the last batch of an epoch is short, the ranks
-    may then get other shares of it, or none.
-
-    With shuffle="block", order="chunked" and reuse, the size of global batches is part of the
-    order. The sequence then depends on the number of workers, and a state continues only without
-    workers.
-    """
-
-    def __init__(self, path: Any, batch_size: Optional[int] = None, *,
-                 decode: Callable[[Batch], Any] = values_as_tensor,
-                 drop_last: bool = False, global_batch_size: Optional[int] = None,
-                 num_shards: Optional[int] = None, shard_id: Optional[int] = None,
-                 tail: str = "short", hand_over_bytes: int = HAND_OVER_BYTES,
-                 **options: Any) -> None:
-        if "comm" in options or "share" in options or tail not in ("short", "drop"):
-            raise InvalidArgumentError("comm, share and tail='wrap' are not supported here; use "
-                                       "lmdbio.Loader")
-        if batch_size is not None and global_batch_size is not None:
-            raise InvalidArgumentError("batch_size and global_batch_size exclude each other")
-        if batch_size is None and global_batch_size is None:
-            global_batch_size = GLOBAL_BATCH_SIZE
-        self._drop_last = drop_last or tail == "drop"
-        self._path, self._decode = path, decode
-        self._sizes = (batch_size, global_batch_size)  # one of them is None
-        self._shards = (num_shards, shard_id)
-        self._hand_over_bytes = check_size(hand_over_bytes)
-        self._options = options
-        self._state: Optional[Dict[str, Any]] = options.pop("state", None)
-        epoch = self._state["epoch"] if self._state else options.pop("epoch", 0)
-        # The next epoch, and the number of calls of set_epoch: shared with persistent workers.
-        self._said = torch.tensor([epoch, 0]).share_memory_()
-        self._heard: Tuple[int, int] = (epoch, 0)
-        self._done = 0  # epochs that were delivered since set_epoch
-        self._loader: Optional[Loader] = None  # of process _owner, between epochs
-        self._owner = 0
-        self._stands_at: Optional[int] = None  # the epoch whose first record comes next
-        self._loops = 0
-
-    def _open(self, state: Optional[Dict[str, Any]], workers: int, worker: int) -> Loader:
-        count, rank = self._ranks()
-        # A global batch contains the batches of all workers; the ranks of each worker are shards of
-        # it. __iter__ applies drop_last itself: a short global batch may contain whole batches of
-        # some workers.
-        return Loader(self._path, self._batch_size(), num_shards=count * workers,
-                      shard_id=worker * count + rank, share="fill" if workers > 1 else "block",
-                      state=state, epoch=0 if state else self._epoch(), **self._options)
-
-    def _ranks(self) -> Tuple[int, int]:
-        count, rank = self._shards
-        return _world() if count is None or rank is None else (count, rank)
-
-    def _batch_size(self) -> int:
-        """Returns the number of records in a batch of this rank."""
-        batch_size, global_batch_size = self._sizes
-        if batch_size is not None:
-            return batch_size
-        count = self._ranks()[0]
-        if global_batch_size % count != 0:
-            raise InvalidArgumentError(f"global_batch_size {global_batch_size} is invalid; "
-                                       f"expected a multiple of the {count} ranks")
-        return global_batch_size // count
-
-    def set_epoch(self, epoch: int) -> None:
-        """Selects the epoch of the next loop. Without this call, a loop delivers the epoch after
-        the last one, or repeats an epoch that was left early. Workers that end with each epoch
-        repeat the same epoch without it (as with DistributedSampler)."""
-        self._said[0] = operator.index(epoch)
-        self._said[1] += 1
-        self._state = None
-
-    def _epoch(self) -> int:
-        said = tuple(self._said.tolist())
-        if said != self._heard:
-            self._heard, self._done = said, 0
-        return said[0] + self._done
-
-    def _at_start(self, workers: int, worker: int) -> Loader:
-        """Returns the loader, positioned before the first batch of the loop."""
-        epoch = self._epoch()
-        if self._loader is not None and self._owner != os.getpid():
-            self._loader.close()  # it belongs to the parent of this forked process
-            self._loader = None
-        if self._loader is None:
-            self._loader, self._owner = self._open(self._state, workers, worker), os.getpid()
-        elif self._state is not None:
-            self._loader.load_state_dict(self._state)
-        elif self._stands_at != epoch:
-            self._loader.set_epoch(epoch)
-        self._state = None
-        self._stands_at = None
-        return self._loader
-
-    def __iter__(self) -> Iterator[Any]:
-        info = torch.utils.data.get_worker_info()
-        workers, worker = (info.num_workers, info.id) if info is not None else (1, 0)
-        begin(self._hand_over_bytes)
-        whole = self._batch_size() * self._ranks()[0]
-        self._loops += 1
-        loop = self._loops
-        for batch in self._at_start(workers, worker):
-            if loop != self._loops:
-                raise InvalidStateError("another loop over this dataset has begun; only the latest "
-                                        "loop gets batches")
-            count = min(batch.global_record_count - worker * whole, whole)  # of this worker
-            if count == whole or (count > 0 and not self._drop_last):
-                yield self._decode(batch)
-        self._stands_at = self._epoch() + 1
-        self._done += 1
-
-    def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
-        """Returns the stream state of this rank, for load_state_dict at any number of ranks and
-        workers.
-
-        batches  the number of batches that the training loop has received since the epoch began, or
-                 since load_state_dict. Needed with workers, whose progress this process does not
-                 know. None without workers: the state after the last batch that was delivered
-        """
-        if batches is None:
-            if self._loader is not None:
-                return self._loader.state_dict()
-            batches = 0
-        with self._open(self._state, 1, 0) as loader:
-            state = loader.state_dict()
-            records = loader.record_count
-            epoch_records = records * self._options.get("reuse", 1)
-            whole = state["batch_size"]
-            position = min(state["position"] + batches * whole,
-                           (state["epoch"] + 1) * epoch_records)
-        state.update(batch=state["batch"] + batches, position=position,
-                     epoch=position // epoch_records)
-        return state
-
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Makes the next loop continue at a saved state; workers must not have begun yet."""
-        self.set_epoch(state["epoch"])
-        self._state = json.loads(json.dumps(state))
-
-    def batches_per_epoch(self) -> int:
-        """Returns the number of batches of this rank in an epoch, without workers."""
-        with self._open(None, 1, 0) as loader:
-            rest = loader.record_count % (self._batch_size() * self._ranks()[0])
-            left_out = self._options.get("reuse", 1) if self._drop_last and rest > 0 else 0
-            return len(loader) - left_out
-
-    def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_loader": None, "_stands_at": None}
 
 
 class MapDataset(torch.utils.data.Dataset):
