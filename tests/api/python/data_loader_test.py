@@ -250,6 +250,17 @@ class DataLoaderTest(Databases):
             self.assertEqual(len(loader), len(self.streams[False][0]))
             self.assertEqual([list(loader) for _ in range(EPOCHS)], self.streams[False])
 
+    def test_persistent_workers_agree_after_a_loop_that_was_left_early(self):
+        # When the first batch arrives, the next four are in the queue: of six, worker 0 has all of
+        # its own there, and worker 1 has not.
+        for batches, epoch in ((3, 1), (6, 0)):
+            size = -(-len(self.keys) // batches)
+            with lmdbio.Loader(self.digits, size, shuffle=True, seed=7, epoch=epoch) as loader:
+                expected = [batch.keys() for batch in loader]
+            loader = self.torch_loader(self.dataset(size), 2, persistent_workers=True)
+            next(iter(loader))
+            self.assertEqual(list(loader), expected)
+
     def test_epochs_advance_after_a_state(self):
         dataset = self.dataset()
         dataset.load_state_dict(self.dataset(epoch=1).state_dict())
