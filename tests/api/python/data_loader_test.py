@@ -214,6 +214,12 @@ class DataLoaderTest(Databases):
                 ({"num_workers": -1}, "num_workers -1"), ({"tail": "wrap"}, "tail='wrap'")):
             with self.assertRaisesRegex((ValueError, TypeError), message):
                 self.loader(**options)
+        state = self.loader().state_dict()
+        for options, message in (({"num_shards": 2}, "belong together"),
+                                 ({"shard_id": 1}, "belong together"),
+                                 ({"epoch": 1, "state": state}, "exclude each other")):
+            with self.assertRaisesRegex(ValueError, message):
+                self.dataset(**options)
         with self.assertRaisesRegex(TypeError, "max_batches"):
             len(self.dataset(max_batches=2))
 

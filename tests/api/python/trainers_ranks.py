@@ -47,6 +47,8 @@ class Job:
     def train_step(self, numbers):
         if self.option("stop") and len(self.batches) == self.option("stop"):
             raise Stopped
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()  # as the gradients of a step
         self.batches.append(numbers.tolist())
 
     def is_time_to_save(self):
@@ -61,7 +63,8 @@ class Job:
         text = PAGE.read_text(encoding="utf-8")
         code = re.search(rf"^### {name}\n.*?```python\n(.*?)```", text, re.DOTALL | re.MULTILINE)
         names = {"lmdbio": lmdbio, "torch": torch, "path": self.database, "decode": decode,
-                 "rank": RANK, "batch_size": GLOBAL_BATCH // RANKS, "epochs": EPOCHS,
+                 "rank": RANK, "ranks": RANKS, "epochs": EPOCHS,
+                 "batch_size": GLOBAL_BATCH // RANKS,
                  "num_workers": self.option("workers"), "train_step": self.train_step,
                  "is_time_to_save": self.is_time_to_save, "checkpoint": self.checkpoint, **names}
         exec(compile(code[1], f"{PAGE.name}: {name}", "exec"), names)
@@ -157,6 +160,12 @@ def run_loop(job):
     tensor = job.option("tensor", 1)
     mesh = init_device_mesh("cpu", (RANKS // tensor, tensor), mesh_dim_names=("dp", "tp"))
     job.recipe("A loop of your own", mesh=mesh, batch_size=GLOBAL_BATCH * tensor // RANKS)
+
+
+def run_distributed_checkpoint(job):
+    if RANKS > 1:
+        torch.distributed.init_process_group("gloo")
+    job.recipe("Distributed checkpoints")
 
 
 def run_mesh_without_a_word(job):

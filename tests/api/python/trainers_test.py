@@ -12,7 +12,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import unittest
 
 from support import HAS_ASAN, Databases, run_unless
 
@@ -129,6 +128,9 @@ class TrainersTest(Databases):
 
     def test_a_loop_with_a_mesh(self):
         self.check_stop_and_resume("loop", at=self.steps - 2, ranks=2, workers=0)
+
+    def test_distributed_checkpoints(self):
+        self.check_stop_and_resume("distributed_checkpoint", at=5, ranks=1, workers=0)
 
     def test_ranks_of_a_tensor_parallel_group_get_the_same_batches(self):
         first, second = self.batches("loop", tensor=2)

@@ -108,13 +108,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._drop_last = drop_last or tail == "drop"
         self._path, self._decode = path, decode
         self._sizes = (batch_size, global_batch_size)  # one of them is None
-        self._share = (_ranks.Share(num_shards, shard_id)
-                       if num_shards is not None and shard_id is not None else None)
+        if (num_shards is None) != (shard_id is None):
+            raise InvalidArgumentError("num_shards and shard_id belong together: give both or none")
+        self._share = None if num_shards is None else _ranks.Share(num_shards, shard_id)
         self._trainers_share: Optional[_ranks.Share] = None  # in a worker
         self._hand_over_bytes = check_size(hand_over_bytes)
         self._options = options
-        state: Optional[Dict[str, Any]] = options.pop("state", None)
-        self._epochs = Epochs(0 if state else options.pop("epoch", 0))
+        state, epoch = options.pop("state", None), options.pop("epoch", 0)
+        if state and epoch:
+            raise InvalidArgumentError(f"epoch {epoch} and a state exclude each other; "
+                                       "give only one of them")
+        self._epochs = Epochs(operator.index(epoch))
         self._saved: Optional[_Saved] = None
         self._known: Dict[Any, Tuple[Positions, Dict[str, Any]]] = {}
         self._close()
