@@ -98,7 +98,8 @@ struct DatasetHandle : SharedHandleState<DatasetResults> {
   }
 };
 
-// The result of lmdbio_dataset_fetch, _get or _keys, which outlives its dataset, or of lmdbio_fetch.
+// The result of lmdbio_dataset_fetch, _get or _keys, which outlives its dataset; or of
+// lmdbio_fetch.
 struct ResultHandle : SharedHandleState<ThreadFailure> {
   std::unique_ptr<RecordsResult> of_dataset;  // one of these
   std::unique_ptr<BatchResult> of_loader;
