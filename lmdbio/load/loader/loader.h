@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -28,6 +27,7 @@
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/load/loader/batch.h"
+#include "lmdbio/load/loader/timed_lock.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/counters.h"
 #include "lmdbio/load/slots/window.h"
@@ -138,7 +138,7 @@ class Loader {
   Status CheckNothingHeld() const;
   Status Reopen(const std::string& state);
 
-  std::timed_mutex turn_;               // of the thread that takes a batch, or goes elsewhere
+  TimedLock turn_;                      // of the thread that takes a batch, or goes elsewhere
   mutable std::shared_mutex replaced_;  // held exclusively while impl_ is replaced, with turn_
   std::unique_ptr<Impl> impl_;
   HeldBatch current_;  // of Next; its views end before impl_
