@@ -66,6 +66,7 @@ Result<std::unique_ptr<Group>> Connect(MeetingPlace& place, const Launch& launch
       ConnectPeers(launch.rank, std::move(job), spec,
                    std::max<std::chrono::milliseconds>(launch.limit, kConnectLimitMin), check));
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(launch.size));
   for (int rank = 0; rank < launch.size; ++rank) names.push_back(fmt::format("rank {}", rank));
   LMDBIO_TRY(auto links, PeerLinks::Adopt(std::move(met), std::move(names)));
   auto group = std::make_unique<LinkedGroup>(launch.rank, launch.size, std::move(links), check);

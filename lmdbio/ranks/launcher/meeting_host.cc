@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -213,8 +214,7 @@ void MeetingHost::Welcome(UnknownGuest& stranger, const MeetingMessage& hello) {
   const auto wanted = entry + said.entry_bytes;
   guest.entry.assign(entry, wanted);
   guest.wanted.resize(said.wanted_count);
-  std::memcpy(guest.wanted.data(), hello.body.data() + sizeof said + said.entry_bytes,
-              guest.wanted.size() * sizeof(int32_t));
+  std::copy(wanted, hello.body.end(), std::as_writable_bytes(std::span(guest.wanted)).begin());
   guest.connection = std::move(connection);
   guest.connection.Send(MeetingWord::kComeIn);
   if (failure_) {

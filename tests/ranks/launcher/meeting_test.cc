@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 
 #include "lmdbio/ranks/launcher/hosted_meeting.h"
 #include "lmdbio/ranks/launcher/launched_group.h"
+#include "lmdbio/ranks/launcher/meeting_frame.h"
 #include "lmdbio/ranks/net/link_socket.h"
 #include "tests/ranks/forked_ranks.h"
 #include "tests/ranks/launcher/launched_ranks.h"
@@ -161,7 +163,7 @@ TEST_CASE("Two jobs with one port do not mix", "[launcher]") {
   std::string first[2];
   std::string second[2];
   std::thread waits([&] { first[0] = Heard(LaunchedGroup(launch_of(1, 0))); });
-  std::this_thread::sleep_for(300ms);
+  std::this_thread::sleep_for(1s);  // until it listens
   InThreads(2, [&](int rank) { second[rank] = Heard(LaunchedGroup(launch_of(2, rank))); });
   first[1] = Heard(LaunchedGroup(launch_of(1, 1)));
   waits.join();
@@ -181,10 +183,11 @@ TEST_CASE("Two processes with one number are refused", "[launcher]") {
   std::string heard[4];
   InThreads(4, [&](int index) {
     // Rank 1 comes twice before rank 2 comes.
-    std::this_thread::sleep_for(index * 200ms);
+    if (index == 3) std::this_thread::sleep_for(2s);
     const int rank = std::vector<int>{0, 1, 1, 2}[static_cast<size_t>(index)];
     heard[index] = Heard(LaunchedGroup(LaunchAt(port, rank, 3)));
   });
+  if (heard[1] != "a group") std::swap(heard[1], heard[2]);
   CHECK(heard[0] == "a group");
   CHECK(heard[1] == "a group");
   ExpectWords(heard[2], "rank 1 has come to the meeting at 127.0.0.1 port");
@@ -221,21 +224,34 @@ TEST_CASE("Ranks at different meetings are told apart", "[launcher]") {
   waits.join();
 }
 
+// Comes to the meeting of rank 0, and is welcomed. When the connection is closed, the rank has died
+// for the others.
+MeetingConnection ComeAs(int rank, int size, uint16_t port) {
+  PeerAddress address = LoopbackAddresses().front();
+  address.port = port;
+  const GuestIntroduction said{.rank = rank, .size = size};
+  while (true) {
+    std::this_thread::sleep_for(10ms);
+    auto socket = BeginConnect(address);
+    if (!socket) continue;
+    MeetingConnection connection(std::move(*socket));
+    connection.Send(MeetingWord::kHello, 0, std::as_bytes(std::span(&said, 1)));
+    while (!connection.is_broken()) {
+      connection.Flush();
+      const auto answer = connection.Receive();
+      if (answer && answer->head.word == MeetingWord::kComeIn) return connection;
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+}
+
 TEST_CASE("A rank that ends during the meeting is named", "[launcher]") {
   const uint16_t port = FreePorts(1);
   std::string heard[2];
   InThreads(3, [&](int rank) {
-    const Launch launch = LaunchAt(port, rank, 4);
-    if (rank < 2) return void(heard[rank] = Heard(LaunchedGroup(launch)));
-    test::ForkedJob job(1, 1);  // a process, which is killed when it has come
-    job.Start([&](Group&, test::ForkedJob&) -> std::string {
-      const auto place = OpenHostedMeeting(launch);
-      static_cast<void>((*place)->Exchange({}, {}));
-      return "";
-    });
-    std::this_thread::sleep_for(1s);
-    job.Send(SIGKILL, 0);
-    CHECK(job.EndOf(0) == "killed");
+    if (rank < 2) return void(heard[rank] = Heard(LaunchedGroup(LaunchAt(port, rank, 4))));
+    MeetingConnection connection = ComeAs(rank, 4, port);
+    connection.Close();
   });
   for (const std::string& one : heard) {
     CHECK(one == "rank 2 has ended during the meeting of the ranks");
@@ -250,7 +266,7 @@ TEST_CASE("A meeting whose host is killed fails on all ranks", "[launcher]") {
   });
   std::string heard;
   std::thread guest([&] { heard = Heard(LaunchedGroup(LaunchAt(port, 1, 3))); });
-  std::this_thread::sleep_for(1s);
+  std::this_thread::sleep_for(3s);  // until the guest has come
   job.Send(SIGKILL, 0);
   guest.join();
   CHECK(heard == fmt::format("rank 0 has ended during the meeting of the ranks at 127.0.0.1 port "
