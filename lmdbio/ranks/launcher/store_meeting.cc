@@ -26,9 +26,9 @@ using Clock = std::chrono::steady_clock;
 using Value = std::optional<std::vector<std::byte>>;
 
 // Looks are rarer the longer they are in vain, so many ranks do not overload the store.
-constexpr auto kPauseMin = std::chrono::milliseconds(1);
-constexpr auto kPauseMax = std::chrono::milliseconds(250);
-constexpr auto kCheckPeriod = std::chrono::milliseconds(500);
+constexpr auto kLookPauseMin = std::chrono::milliseconds(1);
+constexpr auto kLookPauseMax = std::chrono::milliseconds(250);
+constexpr auto kStoreCheckPeriod = std::chrono::milliseconds(500);
 // A rank that tells who is missing looks for each of the others.
 constexpr size_t kMissingNamedMax = 16;
 
@@ -77,7 +77,7 @@ class StoreMeeting final : public MeetingPlace {
   Status Check() override {
     const auto now = Clock::now();
     if (now < next_check_) return {};
-    next_check_ = now + kCheckPeriod;
+    next_check_ = now + kStoreCheckPeriod;
     LMDBIO_TRY(const Value failure, Get("failure"));
     if (!failure) return {};
     is_told_ = true;
@@ -108,14 +108,14 @@ class StoreMeeting final : public MeetingPlace {
   Result<Value> Get(const std::string& key) { return store_.get(FullKey(key)); }
 
   Result<std::vector<std::byte>> Await(const std::string& key) {
-    auto pause = kPauseMin;
+    auto pause = kLookPauseMin;
     while (true) {
       LMDBIO_TRY(Value value, Get(key));
       if (value) return std::move(*value);
       LMDBIO_TRY_VOID(Check());
       if (Clock::now() >= until_) return Missing();
       std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kPauseMax);
+      pause = std::min(2 * pause, kLookPauseMax);
     }
   }
 
