@@ -27,11 +27,10 @@ struct ThreadFailure {
 // An object that keeps results for each thread.
 class ThreadResults {
  public:
+  virtual ~ThreadResults() = default;
+
   // Releases the results of the calling thread.
   virtual void ForgetThisThread() = 0;
-
- protected:
-  ~ThreadResults() = default;
 };
 
 // Calls results->ForgetThisThread() when the calling thread ends, if the object still exists.
