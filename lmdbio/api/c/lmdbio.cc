@@ -176,26 +176,10 @@ void ShowBatch(BatchResult& result) {
                   batch.ends_epoch() ? 1 : 0};
 }
 
-// Another rank may end while this one waits, or reads for itself. If it is on another host, only
-// the group knows.
-Result<load::Loader::Step> NextAmongRanks(LoaderHandle& handle, std::chrono::milliseconds limit,
-                                          load::HeldBatch& batch) {
-  using Step = load::Loader::Step;
-  constexpr std::chrono::milliseconds kLookPeriod{200};
-  const auto until = std::chrono::steady_clock::now() + limit;
-  while (true) {
-    LMDBIO_TRY_VOID(handle.group->CheckRanks());
-    LMDBIO_TRY(const Step step, handle.loader->NextWithin(std::min(limit, kLookPeriod), batch));
-    if (step != Step::kNothing || limit <= kLookPeriod) return step;
-    limit = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-  }
-}
-
 // Takes the next batch for `result`, whose earlier batch ends here even if this call fails.
 int Take(LoaderHandle& handle, std::chrono::milliseconds limit, BatchResult& result) {
   using Step = load::Loader::Step;
-  result.held.Return();
-  const Result<Step> step = NextAmongRanks(handle, limit, result.held);
+  const Result<Step> step = handle.loader->NextWithin(limit, result.held);
   handle.LogNotes();  // after a failure too, because they may explain it
   if (!step) return handle.Keep(step.error());
   if (*step == Step::kEnd) return LMDBIO_END;

@@ -340,13 +340,20 @@ Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit) {
 Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit, HeldBatch& batch) {
   // Returned before anything is waited for: its memory may be what another thread waits for.
   batch.Return();
-  std::unique_lock turn(turn_, std::try_to_lock);
-  if (turn.owns_lock()) return impl_->cursor().Next(limit, batch);
   const auto give_up = std::chrono::steady_clock::now() + limit;
-  if (!turn.try_lock_until(give_up)) return Step::kNothing;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now());
-  return impl_->cursor().Next(std::max(left, std::chrono::milliseconds(0)), batch);
+  std::unique_lock turn(turn_, give_up);
+  if (!turn.owns_lock()) return Step::kNothing;
+  while (true) {
+    // Another rank may end while this one waits, or reads for itself. If it is on another host,
+    // only the group knows.
+    LMDBIO_TRY_VOID(impl_->group().CheckRanks());
+    const auto now = std::chrono::steady_clock::now();
+    const auto look_at = std::min(give_up, now + Window::kHealthCheckPeriod);
+    const auto this_time = std::chrono::ceil<std::chrono::milliseconds>(look_at - now);
+    LMDBIO_TRY(const Step step,
+               impl_->cursor().Next(std::max(this_time, std::chrono::milliseconds(0)), batch));
+    if (step != Step::kNothing || look_at == give_up) return step;
+  }
 }
 
 Placement Loader::placement() const {
