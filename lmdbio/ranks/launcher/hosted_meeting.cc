@@ -103,10 +103,7 @@ Result<bool> HostedMeeting::Heard(const MeetingMessage& answer, uint16_t port) {
     case MeetingWord::kComeIn:
       return true;
     case MeetingWord::kOtherSize:
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("this rank expects {} ranks, rank 0 expects {}: all ranks need one "
-                              "number",
-                              launch_.size, value));
+      return OtherSize(launch_.size, static_cast<int>(value));
     case MeetingWord::kTwice:
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("rank {} has come to the meeting at {} port {} before: two processes "
@@ -244,9 +241,7 @@ Status HostedMeeting::Check() {
 
 void HostedMeeting::GiveUp(const Error& why) {
   if (!connection_.is_open()) return;
-  const std::string words = why.code() == ErrorCode::kPeerFailed
-                                ? why.message()
-                                : fmt::format("rank {}: {}", launch_.rank, why.message());
+  const std::string words = WordsForOthers(launch_.rank, why);
   connection_.Send(MeetingWord::kGiveUp, 0, std::as_bytes(std::span(words)));
 }
 

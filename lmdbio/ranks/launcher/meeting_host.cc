@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/net/job_addresses.h"
 #include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/net/wake_event.h"
 #include "lmdbio/ranks/shm/call_failure.h"
@@ -72,10 +72,7 @@ Result<std::unique_ptr<MeetingHost>> MeetingHost::Open(const Launch& launch) {
                 listener.error().error_number());
   }
   std::unique_ptr<MeetingHost> host(new MeetingHost(launch, std::move(*listener), port));
-  if (::getrandom(host->key_.data(), host->key_.size(), 0) !=
-      static_cast<ssize_t>(host->key_.size())) {
-    return CallFailed(ErrorCode::kInternal, "getrandom", errno);
-  }
+  LMDBIO_TRY(host->key_, DrawJobKey());
   host->stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->stop_event_) return CallFailed(ErrorCode::kResourceExhausted, "eventfd", errno);
   try {

@@ -56,6 +56,13 @@ class MeetingPlace {
   virtual void Finish() = 0;
 };
 
+// The failure of `rank` in the words that the other ranks get. Those of another rank's failure name
+// that one already.
+std::string WordsForOthers(int rank, const Error& why);
+
+// This rank expects another number of ranks than rank 0: kInvalidArgument.
+tl::unexpected<Error> OtherSize(int size, int size_of_rank_0);
+
 // "rank 3", "ranks 3, 5 and 7", "ranks 3, 5, 7 and 12 more".
 // ranks  [> 0] in rising order
 std::string NamesOfRanks(std::span<const int> ranks);

@@ -5,10 +5,7 @@
 //   lmdbio/M/failure  the reason of a rank that gave up, in words
 #include "lmdbio/ranks/launcher/store_meeting.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -17,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/ranks/shm/call_failure.h"
+#include "lmdbio/ranks/net/job_addresses.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -46,11 +43,8 @@ class StoreMeeting final : public MeetingPlace {
   Result<MeetingResult> Exchange(Bytes mine, std::span<const int> wanted) override {
     MeetingResult result;
     if (launch_.rank == 0) {
-      if (::getrandom(result.key.data(), result.key.size(), 0) !=
-          static_cast<ssize_t>(result.key.size())) {
-        return CallFailed(ErrorCode::kInternal, "getrandom", errno);
-      }
-      const JobValue job{result.key, launch_.size};
+      LMDBIO_TRY(const JobKey key, DrawJobKey());
+      const JobValue job{key, launch_.size};
       LMDBIO_TRY_VOID(Set("job", std::as_bytes(std::span(&job, 1))));
     }
     LMDBIO_TRY_VOID(Set(RankKey(launch_.rank), mine));
@@ -60,12 +54,7 @@ class StoreMeeting final : public MeetingPlace {
       return Fail(ErrorCode::kInternal, "the store returns another value than rank 0 has set");
     }
     std::memcpy(&job, value.data(), sizeof job);
-    if (job.size != launch_.size) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("this rank expects {} ranks, rank 0 expects {}: all ranks need one "
-                              "number",
-                              launch_.size, job.size));
-    }
+    if (job.size != launch_.size) return OtherSize(launch_.size, job.size);
     result.key = job.key;
     for (const int rank : wanted) {
       LMDBIO_TRY(auto entry, Await(RankKey(rank)));
@@ -88,9 +77,7 @@ class StoreMeeting final : public MeetingPlace {
   void GiveUp(const Error& why) override {
     if (is_told_) return;
     is_told_ = true;
-    const std::string words = why.code() == ErrorCode::kPeerFailed
-                                  ? why.message()
-                                  : fmt::format("rank {}: {}", launch_.rank, why.message());
+    const std::string words = WordsForOthers(launch_.rank, why);
     static_cast<void>(Set("failure", std::as_bytes(std::span(words))));
   }
 

@@ -18,12 +18,7 @@ namespace {
 
 // Collective. Rank 0 draws the key, and all ranks get it.
 Result<JobKey> ShareKey(Group& group) {
-  JobKey key{};
-  Status made;
-  if (group.rank() == 0 && ::getrandom(key.data(), key.size(), 0) != sizeof key) {
-    made = Fail(ErrorCode::kInternal, fmt::format("getrandom: {}", std::strerror(errno)), errno);
-  }
-  LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  LMDBIO_TRY(JobKey key, ForAll(group, group.rank() == 0 ? DrawJobKey() : JobKey{}));
   LMDBIO_TRY_VOID(group.Broadcast(0, key));
   return key;
 }
@@ -77,6 +72,12 @@ Result<PeerDoor> OpenDoor(std::span<const PeerAddress> addresses, const AddressP
 }
 
 }  // namespace
+
+Result<JobKey> DrawJobKey() {
+  JobKey key{};
+  if (::getrandom(key.data(), key.size(), 0) == static_cast<ssize_t>(key.size())) return key;
+  return CallFailed(ErrorCode::kInternal, "getrandom", errno);
+}
 
 std::vector<PeerAddress> JobAddresses::InOrderFor(int rank) const {
   const Reachability& there = of_ranks[static_cast<size_t>(rank)];

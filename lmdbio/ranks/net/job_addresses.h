@@ -24,6 +24,10 @@ struct JobAddresses {
   std::vector<PeerAddress> InOrderFor(int rank) const;
 };
 
+// A key that no other job has.
+// Errors: kInternal  the system has no random numbers
+Result<JobKey> DrawJobKey();
+
 // The needs of this rank.
 struct AddressPlan {
   enum class Listens { kNo, kYes } listens = Listens::kYes;

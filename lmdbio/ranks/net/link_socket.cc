@@ -61,6 +61,13 @@ void SetLinkOptions(const UniqueFd& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
+Status Listen(const UniqueFd& listener, SocketAddress& here) {
+  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
+  // All ranks may connect at the same moment.
+  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  return {};
+}
+
 }  // namespace
 
 Result<UniqueFd> BeginConnect(const PeerAddress& address) {
@@ -77,8 +84,7 @@ Result<UniqueFd> ListenAtPort(const PeerAddress& address) {
   LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
   const int yes = 1;
   ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
-  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  LMDBIO_TRY_VOID(Listen(listener, here));
   return listener;
 }
 
@@ -86,9 +92,7 @@ Result<UniqueFd> ListenAt(PeerAddress& address) {
   address.port = 0;
   SocketAddress here(address);
   LMDBIO_TRY(UniqueFd listener, MakeSocket(here));
-  if (::bind(listener.get(), here.get(), here.size_bytes()) != 0) return Failed("bind");
-  // All ranks may connect at the same moment.
-  if (::listen(listener.get(), SOMAXCONN) != 0) return Failed("listen");
+  LMDBIO_TRY_VOID(Listen(listener, here));
   socklen_t length = here.size_bytes();
   if (::getsockname(listener.get(), here.get(), &length) != 0) return Failed("getsockname");
   address.port = ntohs(here.is_v4() ? here.v4.sin_port : here.v6.sin6_port);

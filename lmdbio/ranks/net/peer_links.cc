@@ -47,8 +47,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec&
   LMDBIO_TRY_VOID(Agree(group, links->MakeEvents()));
   LMDBIO_TRY(links->names_, GatherRankNames(group, plan.known_as));
   LMDBIO_TRY(RendezvousResult met, MeetPeers(group, plan));
-  for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
-  for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
+  links->TakeSockets(std::move(met));
   return links;
 }
 
@@ -57,9 +56,13 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::Adopt(RendezvousResult met,
   std::unique_ptr<PeerLinks> links(new PeerLinks());
   LMDBIO_TRY_VOID(links->MakeEvents());
   links->names_ = std::move(names);
-  for (auto& [rank, socket] : met.outgoing) links->outgoing_[rank].socket = std::move(socket);
-  for (auto& [rank, socket] : met.incoming) links->incoming_[rank].socket = std::move(socket);
+  links->TakeSockets(std::move(met));
   return links;
+}
+
+void PeerLinks::TakeSockets(RendezvousResult met) {
+  for (auto& [rank, socket] : met.outgoing) outgoing_[rank].socket = std::move(socket);
+  for (auto& [rank, socket] : met.incoming) incoming_[rank].socket = std::move(socket);
 }
 
 tl::unexpected<Error> PeerLinks::Gone(int rank) const {

@@ -135,6 +135,7 @@ class PeerLinks {
 
   PeerLinks() = default;
   Status MakeEvents();
+  void TakeSockets(RendezvousResult met);
   Waited Wait(int socket, short events) const;
   enum class Read { kSome, kNothingYet, kEnd };
   static bool IsWhole(const Incoming& link);
