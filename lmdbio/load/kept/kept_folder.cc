@@ -75,6 +75,11 @@ std::optional<KeptFolder> KeptFolder::Of(const std::string& option) {
 
 // The identity of the file is a part of the name. Two databases that a program makes in the same
 // way may be equal in all other fields, and in the leaf pages of the fingerprint, and yet differ.
+std::optional<std::string> KeptFolder::NoteOf(std::string_view what, const Status& kept) const {
+  if (kept || !is_named_) return std::nullopt;
+  return fmt::format("{} is not kept: {}", what, kept.error().message());
+}
+
 std::string KeptFolder::PathOf(const file::Database& database, std::string_view suffix) const {
   const file::Snapshot& snapshot = database.pages().snapshot();
   const std::string& path = database.pages().source().name();

@@ -35,6 +35,11 @@ class KeptFolder {
   // Whether the user named the folder: then it is worth a note if it cannot be used.
   bool is_named() const { return is_named_; }
 
+  // The note on a file that could not be kept; nothing if it was, or if the user did not name the
+  // folder.
+  // what  "the layout"
+  std::optional<std::string> NoteOf(std::string_view what, const Status& kept) const;
+
   // The path of a file that is kept for `database`.
   // suffix  one of those above
   std::string PathOf(const file::Database& database, std::string_view suffix) const;

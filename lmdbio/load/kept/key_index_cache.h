@@ -4,6 +4,7 @@
 #ifndef LMDBIO_LOAD_KEPT_KEY_INDEX_CACHE_H_
 #define LMDBIO_LOAD_KEPT_KEY_INDEX_CACHE_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +21,10 @@ class KeyIndexCache {
  public:
   explicit KeyIndexCache(KeptFolder folder) : folder_(std::move(folder)) {}
 
-  bool is_named() const { return folder_.is_named(); }
+  // The note on a failure of Keep; nothing if none is needed.
+  std::optional<std::string> NoteOf(const Status& kept) const {
+    return folder_.NoteOf("the key index", kept);
+  }
 
   // The kept index of `database`.
   // record_count  of the database

@@ -32,6 +32,10 @@ class LayoutCache {
 
   // Whether the user named the folder: then it is worth a note if it cannot be used.
   bool is_named() const { return folder_.is_named(); }
+  // The note on a failure of Keep; nothing if none is needed.
+  std::optional<std::string> NoteOf(const Status& kept) const {
+    return folder_.NoteOf("the layout", kept);
+  }
 
   // The kept layout of `database`.
   // Errors: kNotFound  there is none

@@ -229,7 +229,7 @@ std::unique_ptr<Locator> HostRuntime::MakeScan(const file::Database& database) {
     scan.on_walked = [database, cache = *context_.file.cache,
                       &notes = context_.notes](const FinishedWalk& walked) {
       const Status kept = cache.Keep(database, walked);
-      if (!kept && cache.is_named()) notes.Add("the layout is not kept: " + kept.error().message());
+      if (auto words = cache.NoteOf(kept)) notes.Add(std::move(*words));
     };
   }
   return MakeScanLocator(database, std::move(links_.gather),

@@ -161,16 +161,15 @@ Result<std::vector<KeyNumber>> KeyLookup::Find(const SortedKeys& keys) {
   } else if (!database_.record().empty()) {
     LMDBIO_TRY_VOID(FindByTree(keys.keys(), sorted));
   }
-  std::vector<KeyNumber> found(keys.wanted_count());
-  for (size_t i = 0; i < found.size(); ++i) found[i] = sorted[keys.place_of(i)];
-  return found;
+  return keys.InWantedOrder(sorted);
 }
 
 Result<std::vector<uint64_t>> KeyLookup::CountValues(const SortedKeys& keys) {
-  std::vector<uint64_t> counts(keys.wanted_count());
   if (database_.record().has_duplicates() || index() != nullptr) {
     LMDBIO_TRY(const std::vector<KeyNumber> found, Find(keys));
-    for (size_t i = 0; i < counts.size(); ++i) counts[i] = found[i].value_count;
+    std::vector<uint64_t> counts;
+    counts.reserve(found.size());
+    for (const KeyNumber& key : found) counts.push_back(key.value_count);
     return counts;
   }
   std::vector<uint64_t> sorted(keys.keys().size());
@@ -178,8 +177,7 @@ Result<std::vector<uint64_t>> KeyLookup::CountValues(const SortedKeys& keys) {
     for (const file::KeyHit& hit : leaf.hits) sorted[hit.key] = 1;
     return {};
   }));
-  for (size_t i = 0; i < counts.size(); ++i) counts[i] = sorted[keys.place_of(i)];
-  return counts;
+  return keys.InWantedOrder(sorted);
 }
 
 Result<KeyList> KeyLookup::ReadKeys(RecordIndex first, uint64_t count) {

@@ -99,9 +99,8 @@ std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database)
     if (kept) return MakeLayoutLocator(std::move(*kept));
     note(kept.error());
     scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
-      const Status status = cache->Keep(database, walked);
-      if (status || !cache->is_named()) return;
-      notes_.Add("the layout is not kept: " + status.error().message());
+      const Status kept = cache->Keep(database, walked);
+      if (auto words = cache->NoteOf(kept)) notes_.Add(std::move(*words));
     };
   }
   note(layout.error());
@@ -130,10 +129,8 @@ Status RecordFile::UseKeyIndex() {
   LMDBIO_TRY_VOID(guard_.AfterSlot());
   // A small database is read in a few milliseconds.
   if (cache && leaves.size() >= LayoutCache::kLeafPagesMin) {
-    const Status status = cache->Keep(database, leaves, index);
-    if (!status && cache->is_named()) {
-      notes_.Add("the key index is not kept: " + status.error().message());
-    }
+    const Status kept = cache->Keep(database, leaves, index);
+    if (auto words = cache->NoteOf(kept)) notes_.Add(std::move(*words));
   }
   keys_->UseIndex(std::move(index));
   return {};
@@ -318,7 +315,7 @@ Status RecordFetch::Get(const SortedKeys& keys) {
   if (!status) return Fail(file_.guard().Explain(std::move(status).error()));
   std::vector<RecordView> of_keys(keys.keys().size());
   for (size_t i = 0; i < found_.size(); ++i) of_keys[sorted_[i]] = found_[i];
-  for (size_t i = 0; i < keys.wanted_count(); ++i) records_.push_back(of_keys[keys.place_of(i)]);
+  records_ = keys.InWantedOrder(of_keys);
   return {};
 }
 

@@ -32,9 +32,16 @@ class SortedKeys {
   }
 
   std::span<const Bytes> keys() const { return keys_; }
-  size_t wanted_count() const { return place_of_.size(); }
-  // The index into keys() of the i-th wanted key.
-  size_t place_of(size_t i) const { return place_of_[i]; }
+  // The values of keys() in the order of the wanted keys.
+  // values  [keys()]
+  // Returns: [wanted]
+  template <typename T>
+  std::vector<T> InWantedOrder(const std::vector<T>& values) const {
+    std::vector<T> of_wanted;
+    of_wanted.reserve(place_of_.size());
+    for (const size_t place : place_of_) of_wanted.push_back(values[place]);
+    return of_wanted;
+  }
 
  private:
   std::vector<Bytes> keys_;
