@@ -99,8 +99,8 @@ std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database)
     if (kept) return MakeLayoutLocator(std::move(*kept));
     note(kept.error());
     scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
-      const Status kept = cache->Keep(database, walked);
-      if (auto words = cache->NoteOf(kept)) notes_.Add(std::move(*words));
+      const Status written = cache->Keep(database, walked);
+      if (auto words = cache->NoteOf(written)) notes_.Add(std::move(*words));
     };
   }
   note(layout.error());
