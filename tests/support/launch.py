@@ -82,15 +82,17 @@ def main():
 
 
 def run_torchrun(options):
-    """The exit code of torchrun. Versions of 1.13 need a redirection under Python 3.11."""
+    """The exit code of torchrun. Version 1.13 needs a redirection under Python 3.11, and takes one
+    port for all jobs with --standalone, so two such jobs disturb each other."""
     if shutil.which("torchrun") is None:
         print("skipped: torchrun is not installed")
         return 77
     with tempfile.TemporaryDirectory(prefix="lmdbio-test-") as folder:
         return subprocess.run(
-            ["torchrun", "--standalone", "--tee", "1", "--redirects", "1", "--log_dir",
-             f"{folder}/log", "--nproc_per_node", str(options.ranks), "--no_python",
-             *options.command], check=False, env=os.environ | {"LMDBIO_TEST_FOLDER": folder},
+            ["torchrun", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--tee", "1",
+             "--redirects", "1", "--log_dir", f"{folder}/log", "--nproc_per_node",
+             str(options.ranks), "--no_python", *options.command],
+            check=False, env=os.environ | {"LMDBIO_TEST_FOLDER": folder},
             stdin=subprocess.DEVNULL).returncode
 
 

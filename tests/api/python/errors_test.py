@@ -39,10 +39,10 @@ class ErrorsTest(Databases):
 
     def test_every_raise_is_of_an_error_of_the_package(self):
         seen = 0
-        for path in PACKAGE.glob("*.py"):
-            nodes = list(ast.walk(ast.parse(path.read_text())))
-            makes = {node.name: node.returns.id for node in nodes
-                     if isinstance(node, ast.FunctionDef) and isinstance(node.returns, ast.Name)}
+        files = {path: list(ast.walk(ast.parse(path.read_text()))) for path in PACKAGE.glob("*.py")}
+        makes = {node.name: node.returns.id for nodes in files.values() for node in nodes
+                 if isinstance(node, ast.FunctionDef) and isinstance(node.returns, ast.Name)}
+        for path, nodes in files.items():
             for node in nodes:
                 if not isinstance(node, ast.Raise) or node.exc is None:
                     continue
