@@ -203,7 +203,7 @@ TEST_CASE("lmdbio-dump never mixes the states of a database", "[tools][fault]") 
     REQUIRE(dump[0].records.back().first == kStateKey);
     REQUIRE(dump[0].records.back().second == Describe(dump[0]));
   };
-  ForEveryPause(writer, 25, run);
+  ForEveryPause(writer, 8, run);
   RunUntilTold(writer, outcomes, run);
   RunUntilChanged(writer, outcomes, run);
 }

@@ -9,6 +9,7 @@
 #include "tests/load/loader/databases.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/support/catch.h"
+#include "tests/support/matrix_share.h"
 #include "tests/support/random.h"
 
 namespace lmdbio::test {
@@ -82,11 +83,13 @@ TEST_CASE("No combination of options shows in what is delivered", "[loader][matr
   ServedDatabases databases;
   databases.AddFixture("boundaries");  // 70 records, of no bytes to eight pages
   const uint64_t record_count = databases.all()[0].records.size();
+  MatrixShare matrix(3);
   for (const auto& row : load::kStrategies) {
     for (const Share share : kShares) {
       for (const Tail tail : kTails) {
         for (const file::EngineKind engine : kEngines) {
           for (const file::CachePolicy cache : kCaches) {
+            if (matrix.LeavesOut()) continue;
             MatrixTrial trial{{.rank_count = 3, .ranks_per_host = 2}, {}};
             trial.options.strategy = row.strategy;
             trial.options.share = share;
@@ -127,10 +130,12 @@ TEST_CASE("Any number of ranks, readers and hosts delivers the same", "[loader][
 TEST_CASE("Chunked order is the same for all strategies, ranks and hosts", "[loader][matrix]") {
   ServedDatabases databases;
   databases.AddFixture("boundaries");
+  MatrixShare matrix(3);
   for (const auto& row : load::kStrategies) {
     for (const Tail tail : kTails) {
       for (const int rank_count : {1, 2, 5}) {
         for (const uint64_t group_batches : {1U, 3U, 4U, 100U}) {
+          if (matrix.LeavesOut()) continue;
           MatrixTrial trial{{rank_count, 2}, {}};
           trial.options.strategy = row.strategy;
           trial.options.order = Order::kChunked;
@@ -255,9 +260,11 @@ TEST_CASE("Databases of every kind are delivered with options of any kind", "[lo
   databases.AddFixture("page-512-dupfixed", "items-of-4");
   databases.AddFixture("integer-dup", "items-of-8");
   databases.AddFixture("integer-key", "keys-of-4");
+  MatrixShare matrix(3);
   for (size_t i = 0; i < databases.all().size(); ++i) {
     const ServedDatabase& database = databases.all()[i];
     for (uint64_t seed = 1; seed <= 8; ++seed) {
+      if (matrix.LeavesOut()) continue;
       Random random(1000 * i + seed);
       const MatrixTrial trial = AnyTrial(random, database);
       INFO(database.name << ", seed " << seed << ": " << trial.Describe());
@@ -270,10 +277,12 @@ TEST_CASE("Files of data version 3 are delivered too, but by liblmdb", "[loader]
   ServedDatabases databases;
   for (const std::string& name : V3FixtureNames()) databases.AddVersion3(name);
   REQUIRE(databases.all().size() > V3FixtureNames().size());
+  MatrixShare matrix(3);
   for (size_t i = 0; i < databases.all().size(); ++i) {
     const ServedDatabase& database = databases.all()[i];
     Random random(i);
     for (const auto& row : load::kStrategies) {
+      if (matrix.LeavesOut()) continue;
       MatrixTrial trial = AnyTrial(random, database);
       trial.options.strategy = row.strategy;
       // A strategy that cannot shuffle reads in key order.
