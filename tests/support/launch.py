@@ -15,6 +15,7 @@ code is that of the first rank that failed.
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
@@ -81,16 +82,29 @@ def main():
     sys.exit(code)
 
 
+def quiet_port():
+    """A port that is free, and below those that the system gives to programs that ask for any. The
+    16 behind it are mostly free, too: lmdbio meets there."""
+    first, count = 16384, 16384
+    for attempt in range(100):
+        port = first + (os.getpid() * 32 + attempt * 1024) % count
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise SystemExit("no port is free")
+
+
 def run_torchrun(options):
-    """The exit code of torchrun. Version 1.13 needs a redirection under Python 3.11, and takes one
-    port for all jobs with --standalone, so two such jobs disturb each other."""
+    """The exit code of torchrun. Version 1.13 needs a redirection under Python 3.11. With
+    --standalone it takes one port for all jobs, and otherwise finds a port that another program may
+    take before its ranks do. So it gets one that the system gives nobody."""
     if shutil.which("torchrun") is None:
         print("skipped: torchrun is not installed")
         return 77
     with tempfile.TemporaryDirectory(prefix="lmdbio-test-") as folder:
         return subprocess.run(
-            ["torchrun", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--tee", "1",
-             "--redirects", "1", "--log_dir", f"{folder}/log", "--nproc_per_node",
+            ["torchrun", "--master_addr", "127.0.0.1", "--master_port", str(quiet_port()), "--tee",
+             "1", "--redirects", "1", "--log_dir", f"{folder}/log", "--nproc_per_node",
              str(options.ranks), "--no_python", *options.command],
             check=False, env=os.environ | {"LMDBIO_TEST_FOLDER": folder},
             stdin=subprocess.DEVNULL).returncode
