@@ -56,14 +56,15 @@ MAY_INCLUDE = {
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
+    "load/view": ["base", "file/format", "file/layout", "load/locate"],
     "load/records": [
         "base", "file/format", "file/layout", "file/keys", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "load/plan", "load/locate", "load/kept", "load/slots"],
+        "ranks/shm", "load/plan", "load/locate", "load/kept", "load/slots", "load/view"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
         "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/kept",
-        "load/turns", "load/baseline", "load/slots", "load/reader", "load/exchange"],
+        "load/turns", "load/baseline", "load/slots", "load/reader", "load/view", "load/exchange"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],
@@ -89,8 +90,8 @@ MAY_INCLUDE = {
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],
     "api/c": [
-        "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/records",
-        "load/loader", "sync/graph", "sync/engine", "sync/over_mpi"],
+        "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/view",
+        "load/records", "load/loader", "sync/graph", "sync/engine", "sync/over_mpi"],
 }
 
 # The folders or files that may include a foreign header, as prefixes of the path.

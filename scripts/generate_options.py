@@ -558,11 +558,11 @@ def python_init(first, arguments, docs, summary, call):
     return lines
 
 
-LOADER_FIRST = ("path: Union[str, os.PathLike]", "batch_size: Optional[int] = None",
+LOADER_FIRST = ("path: Union[str, os.PathLike, View]", "batch_size: Optional[int] = None",
                 "shuffle: Union[bool, str] = False", "*", "drop_last: bool = False",
                 "comm: Any = None")
 LOADER_DOCS = (
-    ("path", "A directory with data.mdb, or a data file."),
+    ("path", "A directory with data.mdb, or a data file; or a View of it."),
     ("batch_size", "Records of this rank's batches, as in PyTorch; in place of global_batch_size. "
      "None: global_batch_size, of all ranks, counts."),
     ("shuffle", 'As in PyTorch: True is order="shuffle". "global" and "block" also choose the way '
@@ -584,8 +584,8 @@ def python_loader(options):
 
 def python_dataset(options):
     arguments = [option for option in options if option.dataset]
-    first = ("path: Union[str, os.PathLike]", "*")
-    docs = (("path", "A directory with data.mdb, or a data file."),)
+    first = ("path: Union[str, os.PathLike, View]", "*")
+    docs = (("path", "A directory with data.mdb, or a data file; or a View of it."),)
     return python_init(first, arguments, docs, "Opens the database.",
                        ("self._begin(path, dict(", "))"))
 

@@ -183,6 +183,7 @@ Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::Loade
   LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
   LMDBIO_TRY(const auto facts,
              load::LookAtDatabase(database, data_path, options, load::HostMember()));
+  LMDBIO_TRY_VOID(load::CheckHasBatch(facts, data_path, options));
   if (facts.record_count == 1) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: one record has no neighbours; give a larger database", data_path));

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/api/c/c_options.h"
 #include "lmdbio/api/c/fork_count.h"
 #include "lmdbio/api/c/handle_table.h"
 #include "lmdbio/api/c/lmdbio.h"
@@ -45,6 +46,7 @@ struct LoaderResults : ThreadFailure {
   std::string state;
   std::string description;
   lmdbio_counters counters = {};
+  ViewResult view;
 };
 
 // The functions of the caller that gets notes.
@@ -78,11 +80,13 @@ struct LoaderHandle : SharedHandleState<LoaderResults> {
 struct RecordsResult {
   std::variant<load::RecordSet, load::KeyList> owner;  // of keys and values
   std::vector<lmdbio_record> records;                  // in the requested order
+  size_t field_count = 1;                              // records of each sample
 };
 
 // The last failure and the records of one thread on a dataset.
 struct DatasetResults : ThreadFailure {
   std::optional<RecordsResult> read;  // of its last lmdbio_dataset_read
+  ViewResult view;
 };
 
 struct DatasetHandle : SharedHandleState<DatasetResults> {
@@ -106,6 +110,9 @@ struct ResultHandle : SharedHandleState<ThreadFailure> {
 
   const std::vector<lmdbio_record>& records() const {
     return of_dataset ? of_dataset->records : of_loader->records;
+  }
+  size_t field_count() const {
+    return of_dataset ? of_dataset->field_count : of_loader->batch.field_count;
   }
   bool is_open() const { return of_dataset || of_loader; }
   void LeaveAlone() {

@@ -37,20 +37,29 @@ Result<lmdbio_options> ReadArguments(Handle& handle, const char* path,
   return complete;
 }
 
-Result<load::LoaderOptions> ReadLoaderArguments(LoaderHandle& handle, const char* path,
-                                                const lmdbio_options* options) {
+struct LoaderArguments {
+  load::LoaderOptions options;
+  std::shared_ptr<const load::ViewSpec> view;
+};
+
+Result<LoaderArguments> ReadLoaderArguments(LoaderHandle& handle, const char* path,
+                                            const lmdbio_options* options) {
   LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, options));
-  return LoaderOptionsOf(complete);
+  LoaderArguments arguments;
+  LMDBIO_TRY(arguments.options, LoaderOptionsOf(complete));
+  LMDBIO_TRY(arguments.view, ViewSpecOf(complete));
+  return arguments;
 }
 
 // The ranks agree on the arguments before they open. Otherwise one rank would return its error
 // while the other ranks wait for it.
 Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
-  Result<load::LoaderOptions> options = ReadLoaderArguments(handle, path, c_options);
-  Status mine = options ? Status() : Fail(options.error().Copy());
+  Result<LoaderArguments> given = ReadLoaderArguments(handle, path, c_options);
+  Status mine = given ? Status() : Fail(given.error().Copy());
   LMDBIO_TRY_VOID(ranks::Agree(*handle.group, std::move(mine)));
-  LMDBIO_TRY(handle.loader, load::Loader::Open(*handle.group, path, *options));
-  handle.options = load::OptionsJson(*options);
+  LMDBIO_TRY(handle.loader,
+             load::Loader::Open(*handle.group, path, given->options, std::move(given->view)));
+  handle.options = load::OptionsJson(given->options);
   handle.LogNotes();
   return {};
 }
@@ -58,7 +67,8 @@ Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* 
 Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options* c_options) {
   LMDBIO_TRY(const lmdbio_options complete, ReadArguments(handle, path, c_options));
   LMDBIO_TRY(const load::RecordReaderOptions options, RecordReaderOptionsOf(complete));
-  LMDBIO_TRY(handle.reader, load::RecordReader::Open(path, options));
+  LMDBIO_TRY(const auto view, ViewSpecOf(complete));
+  LMDBIO_TRY(handle.reader, load::RecordReader::Open(path, options, view.get()));
   handle.LogNotes();
   return {};
 }
@@ -74,12 +84,13 @@ Result<RecordsResult> ReadRecords(DatasetHandle& handle, const uint64_t* numbers
   handle.LogNotes();  // after a failure too, because they may explain it
   if (!found) return Fail(std::move(found).error());
   std::vector<lmdbio_record> records;
-  records.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
+  const size_t field_count = handle.reader->field_count();
+  records.reserve(count * field_count);
+  for (size_t i = 0; i < count * field_count; ++i) {
     const load::RecordView& record = std::as_const(*found)[i];
-    records.push_back(RecordOf(record.key, record.value, numbers[i]));
+    records.push_back(RecordOf(record.key, record.value, numbers[i / field_count]));
   }
-  return RecordsResult{std::move(*found), std::move(records)};
+  return RecordsResult{std::move(*found), std::move(records), field_count};
 }
 
 Result<std::vector<Bytes>> KeysOf(const lmdbio_key* keys, size_t count) {
@@ -112,13 +123,14 @@ Result<RecordsResult> GetRecords(DatasetHandle& handle, const lmdbio_key* c_keys
 
 Result<RecordsResult> ReadKeys(DatasetHandle& handle, uint64_t first, size_t count) {
   LMDBIO_TRY(load::KeyList keys, handle.reader->ReadKeys(first, count));
+  const size_t field_count = handle.reader->field_count();
   std::vector<lmdbio_record> records;
-  records.reserve(count);
+  records.reserve(count * field_count);
   // Moving the list keeps its bytes in place.
-  for (size_t i = 0; i < count; ++i) {
-    records.push_back(RecordOf(std::as_const(keys)[i], {}, first + i));
+  for (size_t i = 0; i < count * field_count; ++i) {
+    records.push_back(RecordOf(std::as_const(keys)[i], {}, first + i / field_count));
   }
-  return RecordsResult{std::move(keys), std::move(records)};
+  return RecordsResult{std::move(keys), std::move(records), field_count};
 }
 
 // Fills the arrays of lmdbio_dataset_find. They are unchanged after a failure.
@@ -173,7 +185,8 @@ void ShowBatch(BatchResult& result) {
                   batch.epoch(),
                   batch.first_position(),
                   batch.global_record_count(),
-                  batch.ends_epoch() ? 1 : 0};
+                  batch.ends_epoch() ? 1 : 0,
+                  batch.field_count()};
 }
 
 // Takes the next batch for `result`, whose earlier batch ends here even if this call fails.
@@ -365,6 +378,17 @@ int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records, uint64_t* out_bat
   });
 }
 
+int lmdbio_get_view(lmdbio_loader* loader, const lmdbio_view_info** out_view) {
+  return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
+    if (out_view == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_view is NULL");
+    ViewResult& mine = handle.lent().view;
+    mine.Fill(handle.loader->field_names(), handle.loader->record_count(),
+              handle.loader->view_digest());
+    *out_view = &mine.info;
+    return LMDBIO_OK;
+  });
+}
+
 int lmdbio_get_counters(lmdbio_loader* loader, const lmdbio_counters** out_counters) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
     if (out_counters == nullptr) {
@@ -476,6 +500,24 @@ int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_byte
   });
 }
 
+int lmdbio_result_copy_field(lmdbio_result* result, size_t field, void* rows, size_t row_bytes,
+                             size_t row_count) {
+  return WithOpen<ResultTable>(result, AfterFork::kRefused, [&](ResultHandle& handle) -> int {
+    const size_t field_count = handle.field_count();
+    if (field >= field_count) {
+      return handle.Keep(LMDBIO_INVALID_ARGUMENT,
+                         fmt::format("field {} is out of range; the samples have {} record(s)",
+                                     field, field_count));
+    }
+    std::vector<lmdbio_record> of_field;
+    for (size_t i = field; i < handle.records().size(); i += field_count) {
+      of_field.push_back(handle.records()[i]);
+    }
+    const Status copied = CopyValues(of_field, rows, row_bytes, row_count);
+    return copied ? LMDBIO_OK : handle.Keep(copied.error());
+  });
+}
+
 const char* lmdbio_result_message(lmdbio_result* result) { return MessageOf<ResultTable>(result); }
 int lmdbio_result_errno(lmdbio_result* result) { return ErrorNumberOf<ResultTable>(result); }
 int lmdbio_result_close(lmdbio_result* result) { return Close<ResultTable>(result); }
@@ -483,7 +525,19 @@ int lmdbio_result_close(lmdbio_result* result) { return Close<ResultTable>(resul
 int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records) {
   return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
     if (out_records == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_records is NULL");
-    *out_records = handle.reader->record_count();
+    *out_records = handle.reader->sample_count();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_dataset_get_view(lmdbio_dataset* dataset, const lmdbio_view_info** out_view) {
+  return WithOpen<DatasetTable>(dataset, AfterFork::kRefused, [&](DatasetHandle& handle) -> int {
+    if (out_view == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_view is NULL");
+    ViewResult& mine = handle.lent().view;
+    const load::View* const view = handle.reader->view();
+    mine.Fill(view != nullptr ? view->field_names() : load::FieldNamesOf(nullptr),
+              handle.reader->sample_count(), view != nullptr ? view->digest() : 0);
+    *out_view = &mine.info;
     return LMDBIO_OK;
   });
 }

@@ -91,6 +91,91 @@ LMDBIO_API const char* lmdbio_strerror(int status);
  * Threads: any. */
 LMDBIO_API const char* lmdbio_version(int* out_number);
 
+/* --- Views: which records make which sample ------------------------------------------------- */
+
+/* A key, byte for byte as it is stored. */
+typedef struct lmdbio_key {
+  const void* data; /* may be NULL if size is 0 */
+  size_t size;      /* bytes; of any size */
+} lmdbio_key;
+
+/* The order of the samples of a view. */
+enum lmdbio_view_order {
+  /* That of their keys. */
+  LMDBIO_VIEW_ORDER_KEY = 0,
+  /* Keys are decimal numbers, and samples are in the order of these numbers. */
+  LMDBIO_VIEW_ORDER_NUMERIC = 1
+};
+
+/* A record of each sample. 0 in a field is its default. */
+typedef struct lmdbio_view_field {
+  size_t struct_size; /* sizeof(lmdbio_view_field): LMDBIO_VIEW_FIELD_INIT sets it */
+  const char* name;   /* each field another one */
+  /* The keys of its records, with one place for the number of the sample: "image-{:09d}" for at
+   * least 9 digits, or "image-{}". {{ and }} stand for braces. NULL: records with equal keys belong
+   * together. All fields of a view have templates, or none has. */
+  const char* key_template;
+  /* The database of its records. Both NULL: the one of the loader or dataset; path NULL: another
+   * one in the same file; database_name NULL: the main database of the other file. */
+  const char* path;
+  const char* database_name;
+} lmdbio_view_field;
+
+/* Which records make which sample (docs/views.md). A loader and a dataset then count, shuffle and
+ * number samples. 0 in a field is its default. */
+typedef struct lmdbio_view {
+  size_t struct_size; /* sizeof(lmdbio_view): LMDBIO_VIEW_INIT sets it */
+  int order; /* enum lmdbio_view_order; samples with templates are in the order of numbers */
+  /* [exclude_count] keys of records that are no samples; each may be absent */
+  const lmdbio_key* exclude;
+  size_t exclude_count;
+  /* [field_count] the records of each sample. 0: one record of the database itself. */
+  const lmdbio_view_field* const* fields;
+  size_t field_count;
+  /* With templates: the number of the first sample. */
+  uint64_t start;
+  /* With templates, the number of samples: a number, if has_count is 1, or the key of a record
+   * whose value begins with it, in decimal digits. Neither: all numbers from `start` on that are
+   * there. */
+  int has_count;
+  uint64_t count;
+  const char* count_key;
+  /* [subset_count] chosen samples, in this order; numbers may come twice. Both NULL: all. */
+  const uint64_t* subset;
+  /* The same by the keys of the samples; with templates by numbers, in decimal digits. */
+  const lmdbio_key* subset_keys;
+  size_t subset_count;
+} lmdbio_view;
+
+#ifdef __cplusplus
+static inline lmdbio_view_field lmdbio_view_field_init() {
+  lmdbio_view_field field = lmdbio_view_field();
+  field.struct_size = sizeof(lmdbio_view_field);
+  return field;
+}
+#define LMDBIO_VIEW_FIELD_INIT lmdbio_view_field_init()
+static inline lmdbio_view lmdbio_view_init() {
+  lmdbio_view view = lmdbio_view();
+  view.struct_size = sizeof(lmdbio_view);
+  return view;
+}
+#define LMDBIO_VIEW_INIT lmdbio_view_init()
+#else
+#define LMDBIO_VIEW_FIELD_INIT \
+  { .struct_size = sizeof(lmdbio_view_field) }
+#define LMDBIO_VIEW_INIT \
+  { .struct_size = sizeof(lmdbio_view) }
+#endif
+
+/* A view as a loader or dataset has resolved it. Without a view: one field without a name, and
+ * digest 0. */
+typedef struct lmdbio_view_info {
+  uint64_t sample_count;
+  size_t field_count;
+  const char* const* field_names; /* [field_count] in the order of the records of a sample */
+  uint64_t digest; /* equal for equal views: of the records of all samples, in order */
+} lmdbio_view_info;
+
 /* --- Options -------------------------------------------------------------------------------- */
 
 /* Begin generated enums: scripts/generate_options.py, from api/options.toml. */
@@ -315,6 +400,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   /* enum lmdbio_exchange. Whether the hosts read large parts of the file for each other, in key
    * order, if a host needs only a small part of each batch. */
   int exchange;
+  /* The view: which records make which sample. Read while a loader or a dataset opens, and not
+   * later. All ranks have equal ones. NULL: each record is a sample, in key order. */
+  const lmdbio_view* view;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 
@@ -337,7 +425,8 @@ typedef struct lmdbio_loader lmdbio_loader;
 typedef struct lmdbio_record {
   const void* key;
   const void* value;   /* may have any alignment */
-  uint64_t position;   /* in the global sequence; for a dataset, the number of the record */
+  uint64_t position;   /* in the global sequence; for a dataset, the number of the record, or with a
+                          view of the sample */
   uint32_t value_size; /* bytes */
   uint32_t key_size;   /* bytes */
 } lmdbio_record;
@@ -351,6 +440,9 @@ typedef struct lmdbio_batch {
   uint64_t first_position;      /* of the global batch, in the global sequence */
   uint64_t global_record_count; /* records of all ranks */
   int ends_epoch;               /* 1: an epoch ends with this batch or inside it */
+  /* With a view: records of each sample, which follow each other. record_count is a multiple of it.
+   * skipped_count and global_record_count count samples. Else 1. */
+  size_t field_count;
 } lmdbio_batch;
 
 /* Counts, seconds (_s) and bytes since the loader was opened. */
@@ -479,6 +571,11 @@ LMDBIO_API int lmdbio_fetch(lmdbio_loader* loader, uint32_t limit_ms, lmdbio_res
  * Errors     LMDBIO_INVALID_ARGUMENT  the values do not fit; rows are unchanged */
 LMDBIO_API int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,
                                          size_t row_count);
+/* Does the same for the values of one field, with a row for each sample.
+ * field   its index among the fields of the view; 0 without a view
+ * Errors  as lmdbio_result_copy_values; LMDBIO_INVALID_ARGUMENT  there is no such field */
+LMDBIO_API int lmdbio_result_copy_field(lmdbio_result* result, size_t field, void* rows,
+                                        size_t row_bytes, size_t row_count);
 /* Returns the message of the last call of this thread on a result that failed, as lmdbio_message.
  */
 LMDBIO_API const char* lmdbio_result_message(lmdbio_result* result);
@@ -518,10 +615,14 @@ LMDBIO_API int lmdbio_restore(lmdbio_loader* loader, const char* state);
  * Errors  as lmdbio_restore */
 LMDBIO_API int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch);
 
-/* Returns the number of records of the database and of batches of an epoch. Any out_ may be NULL.
- */
+/* Returns the number of records of the database, or of samples of the view, and of batches of an
+ * epoch. Any out_ may be NULL. */
 LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
                             uint64_t* out_batches_per_epoch);
+
+/* Returns the view of a loader.
+ * out_view  valid until the next call of this thread on this handle */
+LMDBIO_API int lmdbio_get_view(lmdbio_loader* loader, const lmdbio_view_info** out_view);
 
 /* Returns the counters of the loader.
  * out_counters  valid until the next call of this thread on this handle */
@@ -562,16 +663,18 @@ typedef struct lmdbio_dataset lmdbio_dataset;
 /* Opens a database to read records by number or key. Finds the locations of all records: from
  * provenance if it fits, by a kept layout, or by a page walk.
  * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, layout_cache,
- *              log and log_context have an effect
+ *              view, log and log_context have an effect
  * out_dataset  as out_loader of lmdbio_open
  * Errors       as lmdbio_open */
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                                    lmdbio_dataset** out_dataset);
 
 /* Reads several records together, in file order. Reads of several threads run at the same time.
- * numbers      [count] record numbers in key order, from 0; in any order, repeats allowed
- * out_records  [count] in the order of `numbers`; valid until the calling thread calls
- *              lmdbio_dataset_read on this handle again, or until the handle is closed
+ * numbers      [count] record numbers in key order, from 0; in any order, repeats allowed. With a
+ *              view, numbers of samples
+ * out_records  [count] in the order of `numbers`; with a view [count * field_count]; valid until
+ *              the calling thread calls lmdbio_dataset_read on this handle again, or until the
+ *              handle is closed
  * Errors       LMDBIO_INVALID_ARGUMENT  a number beyond the last record
  *              LMDBIO_IO, LMDBIO_CORRUPTION, LMDBIO_STALE, LMDBIO_RESOURCE_EXHAUSTED; the handle
  *              can still be used */
@@ -582,21 +685,17 @@ LMDBIO_API int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numb
  * be handed to another thread, and several results may exist at the same time. As many as exist
  * need memory, a queue and descriptors each.
  * out_result   to be closed by the caller, in any thread, also after the dataset; NULL after errors
- * out_records  [count]; valid until the result is closed
+ * out_records  as lmdbio_dataset_read; valid until the result is closed
  * Errors       as lmdbio_dataset_read; lmdbio_dataset_message has the message */
 LMDBIO_API int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,
                                     lmdbio_result** out_result, const lmdbio_record** out_records);
 
-/* A key, byte for byte as it is stored. */
-typedef struct lmdbio_key {
-  const void* data; /* may be NULL if size is 0 */
-  size_t size;      /* bytes; of any size */
-} lmdbio_key;
-
 /* The number of a key that the database does not have. */
 #define LMDBIO_NO_RECORD UINT64_MAX
 
-/* Finds the numbers of records by their keys, all in one descent of the tree.
+/* Finds the numbers of records by their keys, all in one descent of the tree. With a view: the
+ * numbers of the first samples that have these records; those of records that belong to no sample
+ * are LMDBIO_NO_RECORD, with 0 values. Without out_numbers a view changes nothing.
  * keys              [count] in any order; repeats allowed
  * out_numbers       [count] of the caller: the number of each record; of a key with duplicates that
  *                   of the first; LMDBIO_NO_RECORD for an absent key. The first call with numbers
@@ -613,7 +712,8 @@ typedef struct lmdbio_key {
 LMDBIO_API int lmdbio_dataset_find(lmdbio_dataset* dataset, const lmdbio_key* keys, size_t count,
                                    uint64_t* out_numbers, uint64_t* out_value_counts);
 
-/* Reads several records by their keys: of a key with duplicates the first. Does not need the
+/* Reads several records by their keys: of a key with duplicates the first. With a view also those
+ * that belong to no sample, of the database itself. Does not need the
  * locations of all records, unless the database has duplicates.
  * out_result   as lmdbio_dataset_fetch
  * out_records  [count] in the order of `keys`; `key` and `value` are NULL for an absent key;
@@ -631,15 +731,20 @@ LMDBIO_API int lmdbio_dataset_get(lmdbio_dataset* dataset, const lmdbio_key* key
 LMDBIO_API int lmdbio_dataset_use_key_index(lmdbio_dataset* dataset);
 
 /* Reads the keys of consecutive records, and none of the values that lie outside of leaf pages.
- * first, count  of the records; not beyond the last
+ * first, count  of the records, with a view of the samples; not beyond the last
  * out_result    as lmdbio_dataset_fetch
- * out_records   [count] without values. The key of duplicates comes once for each
+ * out_records   [count], with a view [count * field_count], without values. The key of duplicates
+ *               comes once for each
  * Errors        as lmdbio_dataset_fetch */
 LMDBIO_API int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size_t count,
                                    lmdbio_result** out_result, const lmdbio_record** out_records);
 
-/* Returns the number of records of the database. */
+/* Returns the number of records of the database, or of samples of the view. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);
+
+/* Returns the view of a dataset.
+ * out_view  valid until the next call of this thread on this handle */
+LMDBIO_API int lmdbio_dataset_get_view(lmdbio_dataset* dataset, const lmdbio_view_info** out_view);
 
 /* Returns the message of the last call of this thread on a dataset that failed, as lmdbio_message.
  */

@@ -22,14 +22,20 @@ enum class BatchStep { kBatch, kEnd, kNothing };
 class Batch {
  public:
   Batch() = default;
-  // base  address that the entries' offsets count from
+  // base         address that the entries' offsets count from
+  // entries      [samples * field_count]
+  // field_count  records of each sample
   Batch(const BatchSpan& span, std::uintptr_t base, std::span<const RecordEntry> entries,
-        uint32_t skipped_count)
-      : span_(span), base_(base), entries_(entries), skipped_count_(skipped_count) {}
+        uint32_t skipped_count, size_t field_count = 1)
+      : span_(span),
+        base_(base),
+        entries_(entries),
+        skipped_count_(skipped_count),
+        field_count_(field_count) {}
 
   uint64_t number() const { return span_.number; }  // of the stream's batches, from 0
   uint64_t epoch() const { return span_.epoch; }    // of the batch's first position
-  // The batch of all ranks together.
+  // The batch of all ranks together; with a view its samples.
   uint64_t first_position() const { return span_.first_position; }
   uint64_t global_record_count() const { return span_.record_count; }
   // Whether an epoch ends with, or within, this batch.
@@ -38,10 +44,14 @@ class Batch {
   // The number of earlier passes over its records in this epoch (LoaderOptions::reuse).
   uint64_t pass() const { return span_.pass; }
 
-  // The number of records of this rank; may be 0.
+  // The number of records of this rank; may be 0. With a view, record i is that of field
+  // i % field_count() of sample i / field_count().
   size_t record_count() const { return entries_.size(); }
-  // The number of records that were left out of this rank's share, because they could not be read
-  // (OnError::kSkip).
+  // The number of records of each sample: 1 without a view.
+  size_t field_count() const { return field_count_; }
+  size_t sample_count() const { return entries_.size() / field_count_; }
+  // The number of samples that were left out of this rank's share, because one of their records
+  // could not be read (OnError::kSkip).
   uint32_t skipped_count() const { return skipped_count_; }
 
   // Of all keys and values of this rank.
@@ -54,7 +64,7 @@ class Batch {
   // Requires (here and below): i < record_count()
   Bytes key(size_t i) const { return At(entries_[i].key_at, entries_[i].key_bytes); }
   Bytes value(size_t i) const { return At(entries_[i].value_at, entries_[i].value_bytes); }
-  // The position of the record in the global sequence.
+  // The position of the record's sample in the global sequence.
   uint64_t position(size_t i) const { return entries_[i].position; }
 
  private:
@@ -66,6 +76,7 @@ class Batch {
   std::uintptr_t base_ = 0;
   std::span<const RecordEntry> entries_;
   uint32_t skipped_count_ = 0;
+  size_t field_count_ = 1;
 };
 
 class BatchReturns;

@@ -74,7 +74,7 @@ Result<BatchStep> BatchCursor::Next(std::chrono::milliseconds limit, HeldBatch& 
   if (is_taken) {
     CountEnds(batch);
     ++own_.batch_count;
-    own_.record_count += batch.record_count();
+    own_.record_count += batch.sample_count();
     own_.skipped_count += batch.skipped_count();
     own_.payload_bytes += batch.payload_bytes();
   }

@@ -63,6 +63,7 @@ struct WindowBatchesParts {
   const std::byte* file_bytes = nullptr;
   size_t local_count = 1;  // ranks of `window`
   size_t local_index = 0;  // of this rank among them
+  size_t field_count = 1;  // records of each sample
   // The longest wait for memory that this rank alone occupies, until kHeldUp. As long as a thread
   // may reasonably work on one batch while others wait for it.
   std::chrono::milliseconds held_up_limit = std::chrono::minutes(1);

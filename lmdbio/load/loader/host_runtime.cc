@@ -12,6 +12,7 @@
 #include "lmdbio/file/source/memory_room.h"
 #include "lmdbio/load/exchange/exchange_engine.h"
 #include "lmdbio/load/slots/file_cache.h"
+#include "lmdbio/load/view/view_locator.h"
 
 namespace lmdbio::load {
 namespace {
@@ -71,6 +72,10 @@ Status HostRuntime::OpenInPlace() {
     LMDBIO_TRY_VOID(file.Open(context_.options.snapshot));
     LMDBIO_TRY_VOID(
         CheckSameFile(context_.decision, file.guard->environment().snapshot(), file.data_path));
+    LMDBIO_TRY_VOID(file.ResolveView(context_.view, context_.options, context_.notes));
+    if (file.view) {
+      LMDBIO_TRY_VOID(CheckSameResolved(context_.decision, *file.view, file.data_path));
+    }
   }
   LMDBIO_TRY(in_place_, InPlaceView::Open(file.data_path, *context_.decision.snapshot,
                                           context_.options.on_error));
@@ -142,7 +147,7 @@ Status HostRuntime::WatchPeers() {
 Status HostRuntime::OpenSharedLayout() {
   if (!has_layout() || (context_.member.reader_count == 1 && !reads_alone())) return {};
   const Status allocated = memory_.AllocateLayout(
-      *context_.member.host, SharedLayout::BytesNeeded(context_.decision.record_count),
+      *context_.member.host, SharedLayout::BytesNeeded(context_.decision.located_count),
       context_.options);
   if (allocated) {
     shared_layout_.emplace(memory_.layout());
@@ -198,7 +203,7 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::D
     return MakeLayoutLocator(std::move(layout));
   };
   if (!shared_layout_) return make_own();
-  return MakeHostLayoutLocator(*shared_layout_, make_own, context_.decision.record_count);
+  return MakeHostLayoutLocator(*shared_layout_, make_own, context_.decision.located_count);
 }
 
 // The rank that decided for all has the layout already. The others compute it when they first need
@@ -251,7 +256,7 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
       }
       if (!links_.broadcast) return walker;
       return MakeBroadcastLocator(std::move(walker), std::move(links_.broadcast),
-                                  context_.decision.record_count);
+                                  context_.decision.located_count);
     }
     case LocateMethod::kProvenance:
       return MakeProvenance(database);
@@ -260,12 +265,29 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
   }
 }
 
+// Fields of other databases have locations of their own. Each reader finds them for itself.
+std::unique_ptr<Locator> HostRuntime::MakeViewOver(std::unique_ptr<Locator> own) {
+  std::vector<ViewSourceLocator> sources;
+  sources.push_back({0, std::move(own)});
+  for (const ViewDatabase& other : std::span(context_.file.sources).subspan(1)) {
+    const file::Database& database = other.database;
+    Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
+    ViewSourceLocator source{other.first_record, nullptr};
+    source.records = layout ? MakeLayoutLocator(std::move(*layout))
+                            : MakeScanLocator(database, nullptr, nullptr,
+                                              {.cores = context_.member.placement.input});
+    sources.push_back(std::move(source));
+  }
+  return MakeViewLocator(context_.file.view, std::move(sources));
+}
+
 // One reader that passes over the whole file in its order, past the page cache, may read leaf pages
 // and values together.
 std::optional<JointWalk> HostRuntime::JointWalkOf() const {
   const LoaderOptions& options = context_.options;
   const OpenDecision& decision = context_.decision;
-  const bool is_whole_pass = options.order == Order::kSequential && context_.first_batch == 0;
+  const bool is_whole_pass =
+      options.order == Order::kSequential && context_.first_batch == 0 && !decision.view_digest;
   const bool is_only_reader =
       context_.member.is_only_host && context_.member.reader_count == 1 && options.num_shards == 1;
   const bool reads_slots = !decision.is_in_place && caching_ != FileCaching::kAll;
@@ -297,9 +319,13 @@ std::function<ReadCost()> HostRuntime::CostOfReads() const {
 // A shuffled stream of the whole file: each part of the file soon has some of its records.
 bool HostRuntime::NeedsWholeFileSoon() const {
   const LoaderOptions& options = context_.options;
+  // A view may leave out most of the file.
+  const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
+  if (context_.decision.view_digest && context_.decision.page_bytes_total < file_bytes / 2) {
+    return false;
+  }
   return options.order == Order::kShuffle && context_.member.is_only_host &&
-         options.num_shards == 1 &&
-         StreamBytes(context_.decision, options) >= context_.decision.snapshot->file_size_bytes;
+         options.num_shards == 1 && StreamBytes(context_.decision, options) >= file_bytes;
 }
 
 // The memory that pages are read into, and the engine that reads them.
@@ -376,6 +402,7 @@ Status HostRuntime::PrepareReader() {
   const SnapshotGuard& guard = *context_.file.guard;
   LMDBIO_TRY(const file::Database database, context_.file.FindDatabase(context_.options));
   LMDBIO_TRY(locator_, MakeLocator(database));
+  if (context_.file.view) locator_ = MakeViewOver(std::move(locator_));
   LMDBIO_TRY_VOID(PreparePages());
   const SlotLimits limits = LimitsOfSlots();
   PrepareHugePages(limits);
@@ -390,8 +417,9 @@ Status HostRuntime::PrepareReader() {
   parts_.measure_cost = CostOfReads();
   parts_.planner = std::make_unique<SlotPlanner>(context_.schedule, context_.first_batch,
                                                  RanksOfReader(), *locator_, limits);
-  parts_.finisher = std::make_unique<SlotFinisher>(guard.environment().pages(), RanksOfReader(),
-                                                   context_.options.on_error);
+  parts_.finisher =
+      std::make_unique<SlotFinisher>(guard.environment().pages(), RanksOfReader(),
+                                     context_.options.on_error, context_.decision.field_count);
   parts_.reader_index = reads_alone() ? 0 : context_.member.reader_index;
   parts_.on_error = context_.options.on_error;
   parts_.cores = context_.member.placement.input;
@@ -421,6 +449,7 @@ std::unique_ptr<BatchSource> HostRuntime::MakeBatches() {
   WindowBatchesParts parts;
   parts.window = &slots();
   parts.host = &*window_;
+  parts.field_count = context_.decision.field_count;
   if (reads_alone()) {
     parts.own_reader = reader_.get();
   } else {

@@ -30,6 +30,7 @@
 #include "lmdbio/load/slots/loader_memory.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/window.h"
+#include "lmdbio/load/view/view_spec.h"
 
 namespace lmdbio::load {
 
@@ -39,6 +40,7 @@ struct OpenContext {
   ranks::Group& group;
   const std::string& path;
   const LoaderOptions& options;
+  const ViewSpec* view;  // null: none
   const HostMember& member;
   const OpenDecision& decision;
   const Schedule& schedule;
@@ -101,6 +103,7 @@ class HostRuntime {
   std::unique_ptr<Locator> MakeScan(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeSharedLayoutUser(const file::Database& database);
+  std::unique_ptr<Locator> MakeViewOver(std::unique_ptr<Locator> own);
   std::optional<JointWalk> JointWalkOf() const;
   std::function<ReadCost()> CostOfReads() const;
   bool NeedsWholeFileSoon() const;

@@ -89,6 +89,8 @@ void AddOfWalk(const LoaderOptions& options, const OpenDecision& decision, const
     idle.Add("joint_walk", "it does not walk over the pages");
   } else if (decision.locating != LocateMethod::kScan) {
     idle.AddHere("joint_walk", "the layout is known, so no reader walks over the pages");
+  } else if (decision.view_digest) {
+    idle.AddHere("joint_walk", "the samples of a view may lie in any order");
   } else if (!is_only_reader || options.order != Order::kSequential || decision.is_in_place ||
              decision.cache == file::CachePolicy::kBuffered) {
     idle.AddHere("joint_walk", "it needs key order, direct reads and one reader on one host");
@@ -103,6 +105,8 @@ void AddOfExchange(const LoaderOptions& options, const OpenDecision& decision,
     idle.Add("exchange", "it does not read blocks");
   } else if (CompositionOf(options.strategy).staggering == Staggering::kTokens) {
     idle.Add("exchange", "its readers take turns");
+  } else if (decision.view_digest) {
+    idle.AddHere("exchange", "the samples of a view may lie in any order");
   } else {
     idle.AddHere("exchange",
                  "it needs key order, blocks of at most 8 MiB, and several hosts, each with one "

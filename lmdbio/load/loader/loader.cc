@@ -57,8 +57,13 @@ std::string_view LocatingName(LocateMethod locating) {
 // cursor of this rank. The members are declared in the order in which they borrow from each other.
 class Loader::Impl {
  public:
-  Impl(ranks::Group& group, std::string path, const LoaderOptions& options)
-      : group_(group), path_(std::move(path)), options_(options), cursor_(options) {}
+  Impl(ranks::Group& group, std::string path, const LoaderOptions& options,
+       std::shared_ptr<const ViewSpec> view)
+      : group_(group),
+        path_(std::move(path)),
+        options_(options),
+        view_spec_(std::move(view)),
+        cursor_(options) {}
   ~Impl() { cursor_.LeaveSource(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -70,6 +75,8 @@ class Loader::Impl {
   ranks::Group& group() const { return group_; }
   const std::string& path() const { return path_; }
   const LoaderOptions& options() const { return options_; }
+  const std::shared_ptr<const ViewSpec>& view_spec() const { return view_spec_; }
+  const OpenDecision& decision() const { return decision_; }
   Status CheckSameOnAll(const std::string& position);
   Status CheckState(const std::string& state) const;
   void TakeOver(const Impl& before);
@@ -85,6 +92,7 @@ class Loader::Impl {
  private:
   bool uses_window() const { return decision_.locating != LocateMethod::kNone; }
 
+  Status CheckArguments() const;
   Status LookAtFile();
   Status AgreeOnFile();
   Status AgreeOnHandOff();
@@ -93,6 +101,7 @@ class Loader::Impl {
   ranks::Group& group_;
   std::string path_;
   LoaderOptions options_;
+  std::shared_ptr<const ViewSpec> view_spec_;  // null: none
   Notes notes_;
   HostMember member_;
   OpenedFile file_;
@@ -105,6 +114,13 @@ class Loader::Impl {
   bool is_reopened_ = false;
 };
 
+Status Loader::Impl::CheckArguments() const {
+  LMDBIO_TRY_VOID(CheckOptions(options_));
+  if (!view_spec_) return {};
+  LMDBIO_TRY_VOID(CheckView(*view_spec_));
+  return CheckServesView(options_);
+}
+
 // Readers open the file. Job rank 0 decides for all ranks. The ranks of the baseline open it too,
 // with liblmdb.
 Status Loader::Impl::LookAtFile() {
@@ -116,6 +132,8 @@ Status Loader::Impl::LookAtFile() {
     if (group_.rank() != 0) return {};
   }
   LMDBIO_TRY_VOID(file_.Open(options_.snapshot));
+  // Each reader resolves the view for itself, all at the same time.
+  LMDBIO_TRY_VOID(file_.ResolveView(view_spec_.get(), options_, notes_));
   if (group_.rank() != 0) return {};
   LMDBIO_TRY(decision_, file_.Decide(options_, member_, notes_));
   return {};
@@ -128,6 +146,7 @@ Status Loader::Impl::AgreeOnFile() {
   Status same;
   if (file_.guard) {
     same = CheckSameFile(decision_, file_.guard->environment().snapshot(), file_.data_path);
+    if (same && file_.view) same = CheckSameResolved(decision_, *file_.view, file_.data_path);
   }
   LMDBIO_TRY_VOID(ranks::Agree(group_, std::move(same)));
   LMDBIO_TRY(const StreamState stream, StreamFor(decision_, options_));
@@ -149,9 +168,9 @@ Status Loader::Impl::AgreeOnHandOff() {
 }
 
 Status Loader::Impl::OpenRuntime() {
-  runtime_ = std::make_unique<HostRuntime>(OpenContext{group_, path_, options_, member_, decision_,
-                                                       cursor_.schedule(), file_, notes_,
-                                                       cursor_.next_batch(), !is_reopened_});
+  runtime_ = std::make_unique<HostRuntime>(
+      OpenContext{group_, path_, options_, view_spec_.get(), member_, decision_, cursor_.schedule(),
+                  file_, notes_, cursor_.next_batch(), !is_reopened_});
   LMDBIO_TRY_VOID(runtime_->Open());
   if (!is_reopened_) usage_at_open_ = ProcessUsage();
   runtime_->StartReader();
@@ -162,8 +181,9 @@ Status Loader::Impl::OpenRuntime() {
 Status Loader::Impl::Open() {
   // Every step that can fail is collective or ends in Agree. So all ranks reach the next step, or
   // none does.
-  LMDBIO_TRY_VOID(ranks::Agree(group_, CheckOptions(options_)));
+  LMDBIO_TRY_VOID(ranks::Agree(group_, CheckArguments()));
   LMDBIO_TRY_VOID(CheckSameOptions(group_, options_));
+  LMDBIO_TRY_VOID(CheckSameView(group_, view_spec_.get()));
   LMDBIO_TRY(member_, HostMember::Find(group_, options_, notes_));
   LMDBIO_TRY_VOID(ranks::Agree(group_, LookAtFile()));
   LMDBIO_TRY_VOID(AgreeOnFile());
@@ -233,6 +253,7 @@ std::string Loader::Impl::Describe() const {
       group_batches > 1 ? fmt::format("; groups of {} batches", group_batches) : "";
   const std::string placed = placement().Describe();
   if (!placed.empty()) extras += "; " + placed;
+  if (decision_.view_digest) extras += "; samples of a view";
   // The reader walks if the kept layout has vanished.
   const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
   const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
@@ -261,8 +282,9 @@ Loader::Loader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Loader::~Loader() = default;
 
 Result<std::unique_ptr<Loader>> Loader::Open(ranks::Group& group, const std::string& path,
-                                             const LoaderOptions& options) {
-  auto impl = std::make_unique<Impl>(group, path, options);
+                                             const LoaderOptions& options,
+                                             std::shared_ptr<const ViewSpec> view) {
+  auto impl = std::make_unique<Impl>(group, path, options, std::move(view));
   LMDBIO_TRY_VOID(impl->Open());
   return std::unique_ptr<Loader>(new Loader(std::move(impl)));
 }
@@ -319,7 +341,7 @@ Status Loader::Reopen(const std::string& state) {
   LoaderOptions options = impl_->options();
   options.state = state;
   options.epoch = 0;
-  auto next = std::make_unique<Impl>(impl_->group(), impl_->path(), options);
+  auto next = std::make_unique<Impl>(impl_->group(), impl_->path(), options, impl_->view_spec());
   next->TakeOver(*impl_);
   impl_ = nullptr;
   impl_ = std::move(next);
@@ -367,6 +389,14 @@ uint64_t Loader::record_count() const {
 uint64_t Loader::batches_per_epoch() const {
   const std::shared_lock lock(replaced_);
   return impl_->schedule().batches_per_epoch();
+}
+std::vector<std::string> Loader::field_names() const {
+  const std::shared_lock lock(replaced_);
+  return FieldNamesOf(impl_->view_spec().get());
+}
+uint64_t Loader::view_digest() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->decision().view_digest.value_or(0);
 }
 LoaderCounters Loader::counters() const {
   const std::shared_lock lock(replaced_);

@@ -31,6 +31,7 @@
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/counters.h"
 #include "lmdbio/load/slots/window.h"
+#include "lmdbio/load/view/view_spec.h"
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::load {
@@ -45,8 +46,11 @@ class Loader {
   //
   // group  all ranks of the job; must outlive the loader
   // path   a directory with data.mdb, or a data file
+  // view   which records make which sample, the same on all ranks; null: each record is a sample.
+  //        Everything that counts records here then counts samples, unless it says otherwise
   // Errors: kInvalidArgument   an option is out of range, or differs between ranks; a core may not
   //                            be used; the database is empty
+  //         those of View::Resolve
   //         kNotFound, kPermission, kIo, kCorruption, kUnsupported  the file
   //         kStale             the strategy needs provenance, and its file belongs to another
   //                            database or state; this host sees another data file than rank 0
@@ -54,7 +58,8 @@ class Loader {
   //         kPeerFailed        another rank has one of these errors
   // Cost: a few small reads and collective calls; reading begins before Open returns
   static Result<std::unique_ptr<Loader>> Open(ranks::Group& group, const std::string& path,
-                                              const LoaderOptions& options);
+                                              const LoaderOptions& options,
+                                              std::shared_ptr<const ViewSpec> view = nullptr);
 
   // Releases everything, and waits until the other ranks of the host do so, because MPI frees
   // shared memory collectively. Waits for a few seconds at most if one of them is missing.
@@ -113,9 +118,14 @@ class Loader {
   // Errors: as Restore
   Status SetEpoch(uint64_t epoch);
 
-  // The number of records of the database, and of batches of an epoch.
+  // The number of records of the database, or of samples of the view, and of batches of an epoch.
   uint64_t record_count() const;
   uint64_t batches_per_epoch() const;
+
+  // The records of each sample, in order: one without a name, unless the view has fields.
+  std::vector<std::string> field_names() const;
+  // View::digest; 0 without a view.
+  uint64_t view_digest() const;
 
   LoaderCounters counters() const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -239,7 +240,7 @@ namespace {
 StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
   StreamState state;
   state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
-                   facts.snapshot->page_format.page_size_bytes()};
+                   facts.snapshot->page_format.page_size_bytes(), facts.view_digest};
   ScheduleOptions& schedule = state.schedule;
   schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
                    options.block_records};
@@ -297,18 +298,85 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
   if (facts.record_count == 0) {
     return BadOption(fmt::format("{}: the database holds no records", data_path));
   }
-  if (options.tail == Tail::kDrop && options.global_batch_size > facts.record_count) {
-    return BadOption(
-        fmt::format("{}: global_batch_size {} exceeds the {} records, so tail drop leaves no "
-                    "batch; reduce global_batch_size or use another tail",
-                    data_path, options.global_batch_size, facts.record_count));
-  }
+  facts.located_count = facts.record_count;
   const file::Snapshot& snapshot = database.pages().snapshot();
   facts.page_bytes_total = PageBytesOf(database);
   facts.root = database.record().root;
   facts.snapshot = snapshot;
   LMDBIO_TRY_VOID(ChooseEngine(data_path, options, member, facts));
   return facts;
+}
+
+// The strategies with a cursor step from record to record, in key order.
+Status CheckServesView(const LoaderOptions& options) {
+  const StrategyTraits& composition = CompositionOf(options.strategy);
+  const bool knows_all = composition.locating == LocateMethod::kBest ||
+                         composition.locating == LocateMethod::kScan ||
+                         composition.locating == LocateMethod::kProvenance;
+  if (knows_all) return {};
+  return BadOption(
+      fmt::format("strategy {} finds records one after the other, in key order, so it cannot serve "
+                  "a view; use auto, scan or a strategy with provenance",
+                  composition.name));
+}
+
+Status CheckHasBatch(const OpenDecision& facts, const std::string& data_path,
+                     const LoaderOptions& options) {
+  if (options.tail != Tail::kDrop || options.global_batch_size <= facts.record_count) return {};
+  return BadOption(fmt::format(
+      "{}: global_batch_size {} exceeds the {} {}, so tail drop leaves no batch; reduce "
+      "global_batch_size or use another tail",
+      data_path, options.global_batch_size, facts.record_count,
+      facts.view_digest ? "samples" : "records"));
+}
+
+Status TakeView(const View& view, std::span<const ViewDatabase> sources,
+                const std::string& data_path, OpenDecision& facts) {
+  if (view.sample_count() == 0) {
+    return BadOption(fmt::format("{}: the view has no samples", data_path));
+  }
+  // The mean record of a database stands for those that the view has of it.
+  double sample_bytes = 0;
+  for (size_t field = 0; field < view.field_count(); ++field) {
+    const uint64_t record = view.RecordOf(0, field);
+    const auto behind = std::ranges::upper_bound(sources, record, {}, &ViewDatabase::first_record);
+    const file::Database& database = std::prev(behind)->database;
+    sample_bytes += static_cast<double>(PageBytesOf(database)) /
+                    static_cast<double>(std::max<uint64_t>(1, database.entry_count()));
+  }
+  facts.record_count = view.sample_count();
+  facts.field_count = view.field_count();
+  facts.view_digest = view.digest();
+  facts.page_bytes_total =
+      static_cast<uint64_t>(sample_bytes * static_cast<double>(view.sample_count()));
+  return {};
+}
+
+Status CheckSameResolved(const OpenDecision& facts, const View& view,
+                         const std::string& data_path) {
+  if (facts.view_digest == view.digest()) return {};
+  return Fail(
+      ErrorCode::kStale,
+      fmt::format("{}: the view has {} samples and digest {:016x}, on rank 0 {} and {:016x}: "
+                  "this host sees other records",
+                  data_path, view.sample_count(), view.digest(), facts.record_count,
+                  facts.view_digest.value_or(0)));
+}
+
+Status CheckSameView(ranks::Group& group, const ViewSpec* spec) {
+  const uint64_t mine = spec != nullptr ? DigestOf(*spec) : 0;
+  LMDBIO_TRY(const std::vector<std::byte> bytes,
+             group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<uint64_t> all(static_cast<size_t>(group.size()));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    return BadOption(
+        fmt::format("the view of rank {} differs from that of rank 0; give all ranks "
+                    "of the job the same view",
+                    rank));
+  }
+  return {};
 }
 
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
@@ -413,9 +481,10 @@ bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
       facts.engine != file::EngineKind::kMmap && strategy.locating != LocateMethod::kNone;
   // A reader that waits for its turn requests nothing, and the others would wait for it.
   const bool takes_turns = options.stagger > 0 || strategy.staggering == Staggering::kTokens;
+  // The samples of a view may lie anywhere.
   return !member.is_only_host && options.readers_per_host == 1 && !facts.is_in_place &&
-         reads_blocks && !takes_turns && options.order == Order::kSequential &&
-         options.block_bytes <= kExchangeChunkBytesMax;
+         !facts.view_digest && reads_blocks && !takes_turns &&
+         options.order == Order::kSequential && options.block_bytes <= kExchangeChunkBytesMax;
 }
 
 bool ReadsAlone(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member) {
@@ -458,6 +527,7 @@ SlotLimits LimitsFor(const OpenDecision& facts, const LoaderOptions& options,
   limits.group_bytes =
       static_cast<uint64_t>(std::min(group_bytes, static_cast<double>(ring_bytes)));
   limits.stream_batches = options.max_batches;
+  limits.field_count = facts.field_count;
   limits.is_in_place = facts.is_in_place;
   // Assumes that each host has about as many ranks as this one.
   const auto hosts = static_cast<uint64_t>(std::max(1, rank_count / std::max(1, local_count)));

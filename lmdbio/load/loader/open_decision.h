@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -24,6 +25,7 @@
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/slot_planner.h"
 #include "lmdbio/load/turns/stagger.h"
+#include "lmdbio/load/view/view.h"
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::load {
@@ -35,8 +37,12 @@ inline constexpr double kSlowReadSeconds = 0.0003;
 
 // Broadcast as bytes. Constant once the loader has opened.
 struct OpenDecision {
+  // That the stream counts: records of the database, or samples of the view.
   uint64_t record_count = 0;
-  uint64_t page_bytes_total = 0;                // of the pages that hold the database's records
+  uint64_t located_count = 0;                   // records of the database
+  uint64_t field_count = 1;                     // records of each sample
+  std::optional<uint64_t> view_digest = {};     // set if there is a view
+  uint64_t page_bytes_total = 0;                // of the pages that hold the records of all samples
   PageNo root;                                  // of the database
   std::optional<file::Snapshot> snapshot;       // set once rank 0 has decided
   LocateMethod locating = LocateMethod::kNone;  // never kBest
@@ -82,10 +88,30 @@ Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 
 // Decides everything except `locating`, which is left to the caller.
 // data_path  of the file itself
-// Errors: kInvalidArgument  the database is empty, or smaller than a batch with Tail::kDrop
-//         kIo, kCorruption
+// Errors: kInvalidArgument  the database is empty; kIo, kCorruption
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
                                     const LoaderOptions& options, const HostMember& member);
+
+// Errors: kInvalidArgument  the strategy cannot serve a view
+Status CheckServesView(const LoaderOptions& options);
+
+// Takes over what the stream needs to know of `view`.
+// sources  the databases of the view
+// Errors: kInvalidArgument  the view has no sample
+Status TakeView(const View& view, std::span<const ViewDatabase> sources,
+                const std::string& data_path, OpenDecision& facts);
+
+// Errors: kInvalidArgument  there are fewer samples than a batch has, with Tail::kDrop
+Status CheckHasBatch(const OpenDecision& facts, const std::string& data_path,
+                     const LoaderOptions& options);
+
+// Errors: kStale  this host has resolved another view than rank 0
+Status CheckSameResolved(const OpenDecision& facts, const View& view, const std::string& data_path);
+
+// Checks that all ranks have the same view. Collective over `group`.
+// spec  null: none
+// Errors: kInvalidArgument  names a rank with another view than rank 0
+Status CheckSameView(ranks::Group& group, const ViewSpec* spec);
 
 // Errors: kStale  this host sees another file than rank 0
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,

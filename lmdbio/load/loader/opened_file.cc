@@ -1,6 +1,10 @@
 #include "lmdbio/load/loader/opened_file.h"
 
+#include <string>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "lmdbio/file/io/data_path.h"
 #include "lmdbio/load/locate/locator.h"
@@ -25,6 +29,35 @@ Result<file::Database> OpenedFile::FindDatabase(const LoaderOptions& options) co
   return environment.Named(options.database_name);
 }
 
+Status OpenedFile::ResolveView(const ViewSpec* spec, const LoaderOptions& options, Notes& notes) {
+  if (spec == nullptr || view) return {};
+  LMDBIO_TRY(const file::Database own, FindDatabase(options));
+  sources = {{own}};
+  for (const ViewDatabaseName& other : spec->others) {
+    if (!other.path.empty()) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: a loader cannot read fields of other files, here of {}; a dataset "
+                      "can",
+                      data_path, other.path));
+    }
+    LoaderOptions of_other;
+    of_other.database_name = other.database_name;
+    LMDBIO_TRY(const file::Database database, FindDatabase(of_other));
+    const ViewDatabase& before = sources.back();
+    LMDBIO_TRY(const uint64_t count, CountRecords(before.database));
+    sources.push_back({database, before.first_record + count});
+  }
+  std::vector<std::string> lines;
+  Result<View> resolved = View::Resolve(*spec, {&sources, 1}, lines);
+  if (!resolved) return Fail(guard->Explain(std::move(resolved).error()));
+  Status holds = guard->AfterSlot();
+  if (!holds) return Fail(guard->Explain(std::move(holds).error()));
+  view = std::make_shared<const View>(std::move(*resolved));
+  notes.Add(std::move(lines));
+  return {};
+}
+
 // Absent files are normal. A file that does not fit is worth a line.
 Result<file::Layout> OpenedFile::FindLayout(const file::Database& database, Notes& notes) {
   Result<file::Layout> found = LayoutFromProvenance(database, ProvenancePathOf(database));
@@ -45,6 +78,8 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
                                         Notes& notes) {
   LMDBIO_TRY(const file::Database database, FindDatabase(options));
   LMDBIO_TRY(OpenDecision decision, LookAtDatabase(database, data_path, options, member));
+  if (view) LMDBIO_TRY_VOID(TakeView(*view, sources, data_path, decision));
+  LMDBIO_TRY_VOID(CheckHasBatch(decision, data_path, options));
   decision.exchanges = WantsExchange(decision, options, member, data_path);
   decision.locating = CompositionOf(options.strategy).locating;
   if (CompositionOf(options.strategy).read_sizing == ReadSizing::kFromBudget) {

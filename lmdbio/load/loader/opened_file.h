@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/layout.h"
@@ -15,6 +16,7 @@
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/slots/snapshot_guard.h"
+#include "lmdbio/load/view/view.h"
 
 namespace lmdbio::load {
 
@@ -38,10 +40,18 @@ struct OpenedFile {
   // Errors: of provenance, as ReadProvenance
   Result<file::Layout> FindLayout(const file::Database& database, Notes& notes);
 
+  // Resolves the view for this process. Does nothing if it was resolved before, or `spec` is null.
+  // Requires: Open has succeeded
+  // notes  as View::Resolve
+  // Errors: as View::Resolve
+  Status ResolveView(const ViewSpec* spec, const LoaderOptions& options, Notes& notes);
+
   // Decides for all ranks how records are located and read. Only job rank 0 calls this. If
   // provenance was read for the decision, `layout` has the result.
   // notes  gets a line if provenance does not fit
-  // Errors: as LookAtDatabase; as LayoutFromProvenance, for strategies that need provenance
+  // Requires: ResolveView has succeeded
+  // Errors: as LookAtDatabase and TakeView; as LayoutFromProvenance, for strategies that need
+  //         provenance
   Result<OpenDecision> Decide(const LoaderOptions& options, const HostMember& member, Notes& notes);
 
   std::string data_path;  // of the file itself
@@ -50,6 +60,8 @@ struct OpenedFile {
   std::optional<file::Layout> layout;  // until the locator takes it
   std::optional<LayoutCache> cache;    // if layouts are kept, and this process walks alone
   bool is_kept_layout = false;         // the layout comes from the cache
+  std::shared_ptr<const View> view;    // null: each record is a sample
+  std::vector<ViewDatabase> sources;   // of the view, this file's own database first
 };
 
 }  // namespace lmdbio::load

@@ -157,7 +157,7 @@ class WindowBatches final : public BatchSource {
     if (parts_.in_place != nullptr) LMDBIO_TRY_VOID(ReadyInPlace(share, mine));
     const std::byte* base = head_->is_in_ring ? memory : parts_.file_bytes;
     return Batch(span, reinterpret_cast<std::uintptr_t>(base), mine.first(share.record_count),
-                 share.skipped_count);
+                 share.skipped_count, parts_.field_count);
   }
 
   // Readers leave the heads of overflow runs to the rank. A damaged head ends the stream for the
@@ -166,12 +166,13 @@ class WindowBatches final : public BatchSource {
     if (std::optional<Error> failure = parts_.host->UrgentFailure()) {
       return Fail(std::move(*failure));
     }
-    Result<size_t> kept = parts_.in_place->Ready(entries);
+    Result<size_t> kept = parts_.in_place->Ready(entries, parts_.field_count);
     if (!kept) {
       parts_.host->Fail(kept.error(), Window::When::kNow);
       return Fail(std::move(kept).error());
     }
-    share.skipped_count += share.record_count - static_cast<uint32_t>(*kept);
+    const auto dropped = share.record_count - static_cast<uint32_t>(*kept);
+    share.skipped_count += dropped / static_cast<uint32_t>(parts_.field_count);
     share.record_count = static_cast<uint32_t>(*kept);
     return {};
   }

@@ -1,6 +1,7 @@
 #include "lmdbio/load/order/stream_state.h"
 
 #include <array>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -58,6 +59,19 @@ class Fields {
       return "";
     }
     return value->get<std::string>();
+  }
+
+  // 16 hexadecimal digits; nothing if the field is missing.
+  std::optional<uint64_t> OptionalDigest(const char* name) {
+    if (!object_.contains(name)) return std::nullopt;
+    const std::string text = Text(name);
+    uint64_t digest = 0;
+    const char* const end = text.data() + text.size();
+    const auto [behind, error] = std::from_chars(text.data(), end, digest, 16);
+    if (error != std::errc() || behind != end || text.size() != 16) {
+      Wrong(fmt::format("is invalid: {}{} must be 16 hexadecimal digits", where_, name));
+    }
+    return digest;
   }
 
   template <typename Value, size_t kSize>
@@ -131,6 +145,11 @@ Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   return {};
 }
 
+// The digest of a view, as in a state.
+std::string ViewText(const std::optional<uint64_t>& digest) {
+  return digest ? fmt::format("{:016x}", *digest) : "none";
+}
+
 }  // namespace
 
 std::string EncodeStreamState(const StreamState& state) {
@@ -144,14 +163,16 @@ std::string EncodeStreamState(const StreamState& state) {
                                   {"group_batches", schedule.group_batches},
                                   {"reuse", schedule.reuse},
                                   {"tail", NameOf(schedule.tail, kTailNames)}};
+  nlohmann::ordered_json dataset = {{"database", state.dataset.database_name},
+                                    {"records", walk.record_count},
+                                    {"transaction", state.dataset.transaction_id},
+                                    {"root_page", state.dataset.root_page},
+                                    {"page_bytes", state.dataset.page_bytes}};
+  // A number of 64 bits would lose bits in readers of JSON that have floating-point numbers only.
+  if (state.dataset.view_digest) dataset["view"] = ViewText(state.dataset.view_digest);
   const nlohmann::ordered_json text = {
       {"lmdbio_state", kVersion},
-      {"dataset",
-       {{"database", state.dataset.database_name},
-        {"records", walk.record_count},
-        {"transaction", state.dataset.transaction_id},
-        {"root_page", state.dataset.root_page},
-        {"page_bytes", state.dataset.page_bytes}}},
+      {"dataset", std::move(dataset)},
       {"order", std::move(order)},
       {"batch_size", schedule.batch_size},
       {"epoch", next.epoch},
@@ -183,6 +204,7 @@ Result<StreamState> DecodeStreamState(std::string_view text) {
   state.dataset.transaction_id = dataset.Number("transaction", 0, ~uint64_t{0});
   state.dataset.root_page = dataset.Number("root_page", 0, ~uint64_t{0});
   state.dataset.page_bytes = dataset.Number("page_bytes", 0, ~uint64_t{0});
+  state.dataset.view_digest = dataset.OptionalDigest("view");
   schedule.walk.order = order.OneOf<Order>("order", kOrderNames);
   schedule.walk.shuffle = order.OneOf<Shuffle>("shuffle", kShuffleNames);
   schedule.walk.seed = order.Number("seed", 0, ~uint64_t{0});
@@ -234,6 +256,7 @@ Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& 
   const WalkOptions& was = saved.schedule.walk;
   const WalkOptions& walk = wanted.schedule.walk;
   dataset.Same("database name", saved.dataset.database_name, wanted.dataset.database_name);
+  dataset.Same("view", ViewText(saved.dataset.view_digest), ViewText(wanted.dataset.view_digest));
   dataset.Same("record count", was.record_count, walk.record_count);
   dataset.Same("page size", saved.dataset.page_bytes, wanted.dataset.page_bytes);
   dataset.Same("transaction", saved.dataset.transaction_id, wanted.dataset.transaction_id);

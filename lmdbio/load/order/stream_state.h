@@ -8,6 +8,7 @@
 #define LMDBIO_LOAD_ORDER_STREAM_STATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,7 @@ struct DatasetIdentity {
   uint64_t transaction_id = 0;  // that committed it last
   uint64_t root_page = 0;       // of the database
   uint64_t page_bytes = 0;
+  std::optional<uint64_t> view_digest = {};  // of the view; records are then its samples
 };
 
 struct StreamState {

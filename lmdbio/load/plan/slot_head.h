@@ -10,7 +10,7 @@ namespace lmdbio::load {
 
 // A record in a slot. Its offsets count from the base that the slot's head names.
 struct RecordEntry {
-  uint64_t position = 0;  // in the global sequence
+  uint64_t position = 0;  // of its sample in the global sequence
   uint64_t value_at = 0;
   uint64_t key_at = 0;
   uint32_t value_bytes = 0;
@@ -21,9 +21,9 @@ struct RecordEntry {
 
 // The part of a batch that belongs to one rank.
 struct BatchShare {
-  uint64_t first_entry = 0;  // index into the slot's entries
-  uint32_t record_count = 0;
-  uint32_t skipped_count = 0;  // records left out because they could not be read
+  uint64_t first_entry = 0;    // index into the slot's entries
+  uint32_t record_count = 0;   // of samples that are complete
+  uint32_t skipped_count = 0;  // samples left out because a record could not be read
 };
 
 // Part of a slot that could not be read (OnError::kSkip).

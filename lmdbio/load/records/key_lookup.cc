@@ -85,6 +85,16 @@ class KeyNodes final : public file::RecordRunSink {
   std::vector<PageNo> leaves_;  // of nodes_; each once in a row
 };
 
+// The key of each record; that of duplicates once for each.
+Result<KeyList> ListKeys(const KeyNodes& nodes, const file::PageReader& pages) {
+  KeyList keys;
+  LMDBIO_TRY_VOID(nodes.ReadKeys(pages, [&](const RecordKey& record) -> Status {
+    for (uint64_t i = 0; i < record.record_count; ++i) keys.Add(record.key);
+    return {};
+  }));
+  return keys;
+}
+
 }  // namespace
 
 Status KeyLookup::Search(std::span<const Bytes> keys, const file::KeySearch::Visitor& visit) {
@@ -183,16 +193,18 @@ Result<std::vector<uint64_t>> KeyLookup::CountValues(const SortedKeys& keys) {
 Result<KeyList> KeyLookup::ReadKeys(RecordIndex first, uint64_t count) {
   KeyNodes nodes;
   if (count > 0) LMDBIO_TRY_VOID(locator_.Locate(first, count, nodes));
-  KeyList keys;
-  keys.ends.reserve(count);
-  LMDBIO_TRY_VOID(nodes.ReadKeys(database_.pages(), [&](const RecordKey& record) -> Status {
-    for (uint64_t i = 0; i < record.record_count; ++i) {
-      keys.bytes.insert(keys.bytes.end(), record.key.begin(), record.key.end());
-      keys.ends.push_back(keys.bytes.size());
-    }
-    return {};
-  }));
-  return keys;
+  return ListKeys(nodes, database_.pages());
+}
+
+Result<KeyList> KeyLookup::ReadKeysOf(std::span<const uint64_t> records) {
+  KeyNodes nodes;
+  for (size_t i = 0; i < records.size();) {
+    size_t end = i + 1;
+    while (end < records.size() && records[end] == records[end - 1] + 1) ++end;
+    LMDBIO_TRY_VOID(locator_.Locate(RecordIndex{records[i]}, end - i, nodes));
+    i = end;
+  }
+  return ListKeys(nodes, database_.pages());
 }
 
 Result<file::KeyIndex> KeyLookup::BuildIndex(uint64_t record_count, std::vector<PageNo>& leaves) {

@@ -28,6 +28,10 @@ struct KeyList {
   std::vector<uint64_t> ends;    // [records] where the key of each ends in `bytes`
 
   size_t size() const { return ends.size(); }
+  void Add(Bytes key) {
+    bytes.insert(bytes.end(), key.begin(), key.end());
+    ends.push_back(bytes.size());
+  }
   Bytes operator[](size_t i) const& {
     const uint64_t begin = i == 0 ? 0 : ends[i - 1];
     return Bytes(bytes).subspan(begin, ends[i] - begin);
@@ -63,6 +67,11 @@ class KeyLookup {
   // Requires: the range lies within the database
   // Errors: kIo, kCorruption; kStale. Cost: reads their leaf pages; none of the values
   Result<KeyList> ReadKeys(RecordIndex first, uint64_t count);
+
+  // The keys of `records`.
+  // Requires: they are ascending, each once, and within the database
+  // Errors, cost: as above
+  Result<KeyList> ReadKeysOf(std::span<const uint64_t> records);
 
   // The index that lookups use; null: they go down the tree.
   const file::KeyIndex* index() const { return index_.load(std::memory_order_acquire); }

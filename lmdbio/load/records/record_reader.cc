@@ -4,6 +4,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,13 +63,19 @@ class FetchPool {
 };
 
 RecordSet::RecordSet(std::shared_ptr<FetchPool> pool, std::unique_ptr<RecordFetch> fetch)
-    : pool_(std::move(pool)), fetch_(std::move(fetch)) {}
-RecordSet::RecordSet(RecordSet&&) noexcept = default;
+    : pool_(std::move(pool)), fetch_(std::move(fetch)), records_(fetch_->records()) {}
+RecordSet::RecordSet(std::vector<RecordSet> parts, std::vector<RecordView> records)
+    : parts_(std::move(parts)), joined_(std::move(records)), records_(joined_) {}
+RecordSet::RecordSet(RecordSet&&) noexcept =
+    default;  // moving a vector keeps its elements in place
 RecordSet& RecordSet::operator=(RecordSet&& other) noexcept {
   if (this == &other) return *this;
   GiveBack();
   pool_ = std::move(other.pool_);
   fetch_ = std::move(other.fetch_);
+  parts_ = std::move(other.parts_);
+  joined_ = std::move(other.joined_);
+  records_ = std::exchange(other.records_, {});
   return *this;
 }
 RecordSet::~RecordSet() { GiveBack(); }
@@ -82,33 +90,17 @@ void RecordSet::GiveBack() noexcept {
 RecordReader::RecordReader(std::shared_ptr<FetchPool> pool) : pool_(std::move(pool)) {}
 RecordReader::~RecordReader() = default;
 
-Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path,
-                                                         const RecordReaderOptions& options) {
+namespace {
+
+// Opens a database, and its first fetch, so that a failure and the notes of its engine come now.
+Result<std::shared_ptr<FetchPool>> OpenPool(const std::string& path,
+                                            const RecordReaderOptions& options) {
   LMDBIO_TRY(auto file, RecordFile::Open(path, options));
   auto pool = std::make_shared<FetchPool>(std::move(file));
-  // The first fetch opens here, so that a failure and the notes of its engine come with Open.
   LMDBIO_TRY(auto first, RecordFetch::Open(pool->file()));
   pool->GiveBack(std::move(first));
-  return std::unique_ptr<RecordReader>(new RecordReader(std::move(pool)));
+  return pool;
 }
-
-uint64_t RecordReader::record_count() const { return pool_->file().record_count(); }
-
-Result<RecordSet> RecordReader::Read(std::span<const uint64_t> numbers) const {
-  const RecordFile& file = pool_->file();
-  const auto greatest = std::ranges::max_element(numbers);
-  if (greatest != numbers.end() && *greatest >= file.record_count()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: record {} is out of range; expected 0 to {}", file.name(),
-                            *greatest, file.record_count() - 1));
-  }
-  LMDBIO_TRY(auto fetch, pool_->Take());
-  // A fetch that has failed is not used again: its engine may have failed for good.
-  LMDBIO_TRY_VOID(fetch->Read(numbers));
-  return RecordSet(pool_, std::move(fetch));
-}
-
-namespace {
 
 // Checks the snapshot after pages were read. Returns `result`, or the reason to drop it.
 template <typename T>
@@ -119,12 +111,142 @@ Result<T> Guarded(const RecordFile& file, Result<T> result) {
   return result;
 }
 
+tl::unexpected<Error> OutOfRange(const RecordFile& file, std::string_view what, uint64_t number,
+                                 uint64_t count) {
+  return Fail(ErrorCode::kInvalidArgument,
+              count == 0 ? fmt::format("{}: {} {} is out of range; there are none", file.name(),
+                                       what, number)
+                         : fmt::format("{}: {} {} is out of range; expected 0 to {}", file.name(),
+                                       what, number, count - 1));
+}
+
 }  // namespace
 
+Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path,
+                                                         const RecordReaderOptions& options,
+                                                         const ViewSpec* view) {
+  LMDBIO_TRY(auto pool, OpenPool(path, options));
+  std::unique_ptr<RecordReader> reader(new RecordReader(std::move(pool)));
+  if (view != nullptr) LMDBIO_TRY_VOID(reader->OpenView(path, options, *view));
+  return reader;
+}
+
+Status RecordReader::OpenView(const std::string& path, const RecordReaderOptions& options,
+                              const ViewSpec& spec) {
+  LMDBIO_TRY_VOID(CheckView(spec));
+  sources_.push_back({pool_});
+  for (const ViewDatabaseName& other : spec.others) {
+    RecordReaderOptions of_other = options;
+    of_other.database_name = other.database_name;
+    const RecordFile& before = sources_.back().pool->file();
+    const uint64_t first_record = sources_.back().first_record + before.record_count();
+    LMDBIO_TRY(auto pool, OpenPool(other.path.empty() ? path : other.path, of_other));
+    sources_.push_back({std::move(pool), first_record});
+  }
+  std::vector<ViewDatabase> databases;
+  for (const NumberedPool& source : sources_) {
+    databases.push_back({source.pool->file().keys().database(), source.first_record});
+  }
+  std::vector<std::string> notes;
+  Result<View> view = View::Resolve(spec, {&databases, 1}, notes);
+  for (const NumberedPool& source : sources_) {
+    LMDBIO_TRY(view, Guarded(source.pool->file(), std::move(view)));
+  }
+  view_.emplace(std::move(*view));
+  pool_->file().notes().Add(std::move(notes));
+  return {};
+}
+
+uint64_t RecordReader::record_count() const { return pool_->file().record_count(); }
+uint64_t RecordReader::sample_count() const {
+  return view_ ? view_->sample_count() : record_count();
+}
+
+std::vector<uint64_t> RecordReader::RecordsOf(std::span<const uint64_t> samples) const {
+  std::vector<uint64_t> records;
+  records.reserve(samples.size() * field_count());
+  for (const uint64_t sample : samples) {
+    for (size_t field = 0; field < field_count(); ++field) {
+      records.push_back(view_->RecordOf(sample, field));
+    }
+  }
+  return records;
+}
+
+std::vector<RecordReader::OfSource> RecordReader::BySource(
+    std::span<const uint64_t> records) const {
+  std::vector<OfSource> by_source(sources_.size());
+  for (size_t i = 0; i < records.size(); ++i) {
+    size_t source = sources_.size() - 1;
+    while (records[i] < sources_[source].first_record) --source;
+    by_source[source].numbers.push_back(records[i] - sources_[source].first_record);
+    by_source[source].places.push_back(i);
+  }
+  return by_source;
+}
+
+Result<RecordSet> RecordReader::ReadView(std::span<const uint64_t> samples) const {
+  const std::vector<uint64_t> records = RecordsOf(samples);
+  if (sources_.size() == 1) {
+    LMDBIO_TRY(auto fetch, pool_->Take());
+    LMDBIO_TRY_VOID(fetch->Read(records));
+    return RecordSet(pool_, std::move(fetch));
+  }
+  const std::vector<OfSource> by_source = BySource(records);
+  std::vector<RecordSet> parts;
+  std::vector<RecordView> joined(records.size());
+  for (size_t source = 0; source < sources_.size(); ++source) {
+    if (by_source[source].numbers.empty()) continue;
+    const std::shared_ptr<FetchPool>& pool = sources_[source].pool;
+    LMDBIO_TRY(auto fetch, pool->Take());
+    LMDBIO_TRY_VOID(fetch->Read(by_source[source].numbers));
+    for (size_t i = 0; i < by_source[source].places.size(); ++i) {
+      joined[by_source[source].places[i]] = fetch->records()[i];
+    }
+    parts.push_back(RecordSet(pool, std::move(fetch)));
+  }
+  return RecordSet(std::move(parts), std::move(joined));
+}
+
+Result<RecordSet> RecordReader::Read(std::span<const uint64_t> numbers) const {
+  const RecordFile& file = pool_->file();
+  const auto greatest = std::ranges::max_element(numbers);
+  if (greatest != numbers.end() && *greatest >= sample_count()) {
+    return OutOfRange(file, view_ ? "sample" : "record", *greatest, sample_count());
+  }
+  if (view_) return ReadView(numbers);
+  LMDBIO_TRY(auto fetch, pool_->Take());
+  // A fetch that has failed is not used again: its engine may have failed for good.
+  LMDBIO_TRY_VOID(fetch->Read(numbers));
+  return RecordSet(pool_, std::move(fetch));
+}
+
 Result<std::vector<KeyNumber>> RecordReader::Find(std::span<const Bytes> keys) const {
+  if (view_) return FindInView(keys);
   RecordFile& file = pool_->file();
   const SortedKeys sorted(file.keys().database().key_order(), keys);
   return Guarded(file, file.keys().Find(sorted));
+}
+
+// The first source in which the key is that of a sample gives the number.
+Result<std::vector<KeyNumber>> RecordReader::FindInView(std::span<const Bytes> keys) const {
+  std::call_once(has_samples_, [this] { samples_.emplace(*view_); });
+  std::vector<KeyNumber> of_samples(keys.size());
+  for (const NumberedPool& source : sources_) {
+    RecordFile& file = source.pool->file();
+    const SortedKeys sorted(file.keys().database().key_order(), keys);
+    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(sorted)));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const bool is_left = of_samples[i].value_count == 0;
+      for (uint64_t k = 0; k < found[i].value_count && is_left; ++k) {
+        const auto sample = samples_->SampleOf(source.first_record + found[i].first + k);
+        if (!sample) continue;
+        of_samples[i] = {*sample, 1};
+        break;
+      }
+    }
+  }
+  return of_samples;
 }
 
 Result<std::vector<uint64_t>> RecordReader::CountValues(std::span<const Bytes> keys) const {
@@ -184,14 +306,47 @@ Result<RecordSet> RecordReader::Get(std::span<const Bytes> keys) const {
 
 Result<KeyList> RecordReader::ReadKeys(uint64_t first, uint64_t count) const {
   RecordFile& file = pool_->file();
-  if (first > file.record_count() || count > file.record_count() - first) {
+  if (first > sample_count() || count > sample_count() - first) {
+    const std::string_view what = view_ ? "sample" : "record";
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} records from record {} on are out of range; there are {}",
-                            file.name(), count, first, file.record_count()));
+                fmt::format("{}: {} {}s from {} {} on are out of range; there are {}", file.name(),
+                            count, what, what, first, sample_count()));
   }
+  if (view_) return ReadKeysOfView(first, count);
   return Guarded(file, file.keys().ReadKeys(RecordIndex{first}, count));
 }
 
-std::vector<std::string> RecordReader::TakeNotes() { return pool_->file().notes().Take(); }
+// Each source reads the keys of its records in order; they are then copied to their places.
+Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) const {
+  std::vector<uint64_t> samples(count);
+  std::iota(samples.begin(), samples.end(), first);
+  const std::vector<uint64_t> records = RecordsOf(samples);
+  const std::vector<OfSource> by_source = BySource(records);
+  std::vector<KeyList> lists(sources_.size());
+  std::vector<Bytes> keys(records.size());
+  for (size_t source = 0; source < sources_.size(); ++source) {
+    const OfSource& wanted = by_source[source];
+    std::vector<uint64_t> sorted = wanted.numbers;
+    std::ranges::sort(sorted);
+    sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+    RecordFile& file = sources_[source].pool->file();
+    LMDBIO_TRY(lists[source], Guarded(file, file.keys().ReadKeysOf(sorted)));
+    for (size_t i = 0; i < wanted.numbers.size(); ++i) {
+      const auto at = std::ranges::lower_bound(sorted, wanted.numbers[i]) - sorted.begin();
+      keys[wanted.places[i]] = std::as_const(lists[source])[static_cast<size_t>(at)];
+    }
+  }
+  KeyList all;
+  for (const Bytes key : keys) all.Add(key);
+  return all;
+}
+
+std::vector<std::string> RecordReader::TakeNotes() {
+  std::vector<std::string> notes = pool_->file().notes().Take();
+  for (const NumberedPool& source : sources_) {
+    for (std::string& note : source.pool->file().notes().Take()) notes.push_back(std::move(note));
+  }
+  return notes;
+}
 
 }  // namespace lmdbio::load

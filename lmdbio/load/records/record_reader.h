@@ -5,23 +5,29 @@
 //   LMDBIO_TRY(const RecordSet records, reader->Read(numbers));
 //   for (size_t i = 0; i < records.size(); ++i) Use(records[i].key, records[i].value);
 //
+// With a view, numbers are those of samples, and each sample has one or several records.
+//
 // For programs that choose records themselves, as map-style datasets do. The records of one call
 // are planned and read together, so many records cost little more than one. A loader knows the
 // order in advance, and is faster.
 //
-// Source: docs/capi.md "Datasets"; docs/keys.md.
+// Source: docs/capi.md "Datasets"; docs/keys.md; docs/views.md.
 #ifndef LMDBIO_LOAD_RECORDS_RECORD_READER_H_
 #define LMDBIO_LOAD_RECORDS_RECORD_READER_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/load/records/record_fetch.h"
+#include "lmdbio/load/view/sample_index.h"
+#include "lmdbio/load/view/view.h"
 
 namespace lmdbio::load {
 
@@ -37,18 +43,25 @@ class RecordSet {
   // Keeps the memory for the next read.
   ~RecordSet();
 
-  size_t size() const { return fetch_->records().size(); }
+  size_t size() const { return records_.size(); }
   // Requires: i < size()
-  const RecordView& operator[](size_t i) const& { return fetch_->records()[i]; }
+  const RecordView& operator[](size_t i) const& { return records_[i]; }
   const RecordView& operator[](size_t i) && = delete;
 
  private:
   friend class RecordReader;
   RecordSet(std::shared_ptr<FetchPool> pool, std::unique_ptr<RecordFetch> fetch);
+  // The records of several databases.
+  // parts    own keys and values
+  // records  of the parts, in the order of the set
+  RecordSet(std::vector<RecordSet> parts, std::vector<RecordView> records);
   void GiveBack() noexcept;
 
   std::shared_ptr<FetchPool> pool_;
-  std::unique_ptr<RecordFetch> fetch_;  // not null, unless the set was moved from
+  std::unique_ptr<RecordFetch> fetch_;  // null: the set has parts, or was moved from
+  std::vector<RecordSet> parts_;
+  std::vector<RecordView> joined_;  // of the parts
+  std::span<const RecordView> records_;
 };
 
 // Threads: any. Reads of several threads run at the same time, and each has its own result.
@@ -57,22 +70,32 @@ class RecordReader {
   // path  a directory with data.mdb, or a data file
   // Errors: kInvalidArgument (an option is out of range), kNotFound, kPermission, kIo,
   //         kCorruption, kUnsupported, kResourceExhausted
-  // Cost: a few small reads. Records are located by a provenance file or a kept layout if it fits;
-  //       otherwise by a page walk, which begins with the first call that needs locations, and runs
-  //       in a thread while the first records are read
+  // view  null: each record is a sample. Other databases that it names are opened with `options`
+  // Errors: with a view, those of View::Resolve, too
+  // Cost: a few small reads; with a view, all leaf pages. Records are located by a provenance file
+  //       or a kept layout if it fits; otherwise by a page walk, which begins with the first call
+  //       that needs locations, and runs in a thread while the first records are read
   static Result<std::unique_ptr<RecordReader>> Open(const std::string& path,
-                                                    const RecordReaderOptions& options);
+                                                    const RecordReaderOptions& options,
+                                                    const ViewSpec* view = nullptr);
   ~RecordReader();
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;
 
-  // The number of records, which count in key order. Each duplicate is a record.
+  // The number of records of the database, which count in key order. Each duplicate is a record.
   uint64_t record_count() const;
+  // The number of samples: of the view; without one, of the records.
+  uint64_t sample_count() const;
+  // The number of records of each sample; 1 without a view.
+  size_t field_count() const { return view_ ? view_->field_count() : 1; }
+  // Null: none.
+  const View* view() const { return view_ ? &*view_ : nullptr; }
 
-  // Reads records.
-  // numbers  [each < record_count()] in any order; a number may occur several times
-  // Returns: [numbers.size()] in the order of `numbers`
-  // Errors: kInvalidArgument  a number is not below record_count()
+  // Reads samples.
+  // numbers  [each < sample_count()] in any order; a number may occur several times
+  // Returns: [numbers.size() * field_count()] in the order of `numbers`, and in a sample in the
+  //          order of its fields
+  // Errors: kInvalidArgument  a number is not below sample_count()
   //         kIo, kCorruption, kStale; the reader can still be used
   //         kResourceExhausted  there is no memory or descriptor for another set, and no other
   //                             thread has destroyed one for a second
@@ -80,10 +103,11 @@ class RecordReader {
   //       are kept for later reads
   Result<RecordSet> Read(std::span<const uint64_t> numbers) const;
 
-  // The number of the record of each key.
+  // The number of the sample with the record of each key.
   // keys  in any order; of any size; a key may come several times
   // Returns: [keys.size()] for a key with duplicates the number of the first, and how many they
-  //          are; for an absent key kNoRecord and 0
+  //          are; for an absent key kNoRecord and 0. With a view: the first sample that has the
+  //          record, in any of its fields, and 1; kNoRecord and 0 if there is none
   // Errors: kInvalidArgument  the database has integer keys of another size
   //         kCorruption  a damaged page; or the database was sorted by a function of its own, which
   //                      the file does not record; kIo, kStale
@@ -91,14 +115,15 @@ class RecordReader {
   //       kept. The first call sleeps until all records are located (see Open)
   Result<std::vector<KeyNumber>> Find(std::span<const Bytes> keys) const;
 
-  // The number of values of each key; 0 for an absent one. Does not need the locations of the
-  // records if the database has no duplicates.
+  // The number of values of each key in the database; 0 for an absent one. Does not need the
+  // locations of the records if the database has no duplicates.
   // Returns: [keys.size()]
   // Errors: as Find
   // Cost: a descent, as Find
   Result<std::vector<uint64_t>> CountValues(std::span<const Bytes> keys) const;
 
-  // Reads the record of each key: of a key with duplicates the first.
+  // Reads the record of each key, also of one that belongs to no sample: of a key with duplicates
+  // the first.
   // Returns: [keys.size()] in the order of `keys`; records that are not is_found() are absent
   // Errors: as Find and Read
   // Cost: a descent as that of Find, and one read of the values together. Does not need the
@@ -112,8 +137,9 @@ class RecordReader {
   // Cost: 8 bytes of memory for each key; a new index reads all leaf pages
   Status UseKeyIndex();
 
-  // Copies the keys of records [first, first + count). The key of duplicates comes once for each.
-  // Errors: kInvalidArgument  the range ends beyond record_count(); kIo, kCorruption, kStale
+  // Copies the keys of samples [first, first + count). The key of duplicates comes once for each.
+  // Returns: [count * field_count()] as Read
+  // Errors: kInvalidArgument  the range ends beyond sample_count(); kIo, kCorruption, kStale
   // Cost: reads their leaf pages, and none of the values that lie elsewhere
   Result<KeyList> ReadKeys(uint64_t first, uint64_t count) const;
 
@@ -121,10 +147,32 @@ class RecordReader {
   std::vector<std::string> TakeNotes();
 
  private:
+  // A database of the view, and the number that its first record has among those of all of them.
+  struct NumberedPool {
+    std::shared_ptr<FetchPool> pool;
+    uint64_t first_record = 0;
+  };
+  // The records of one source, and their places in a result.
+  struct OfSource {
+    std::vector<uint64_t> numbers;  // in the source
+    std::vector<size_t> places;
+  };
+
   explicit RecordReader(std::shared_ptr<FetchPool> pool);
+  Status OpenView(const std::string& path, const RecordReaderOptions& options,
+                  const ViewSpec& spec);
+  std::vector<uint64_t> RecordsOf(std::span<const uint64_t> samples) const;
+  std::vector<OfSource> BySource(std::span<const uint64_t> records) const;
+  Result<RecordSet> ReadView(std::span<const uint64_t> samples) const;
+  Result<KeyList> ReadKeysOfView(uint64_t first, uint64_t count) const;
+  Result<std::vector<KeyNumber>> FindInView(std::span<const Bytes> keys) const;
   Result<RecordSet> GetByIndex(const file::KeyIndex& index, std::span<const Bytes> keys) const;
 
-  std::shared_ptr<FetchPool> pool_;  // the sets of this reader share it
+  std::shared_ptr<FetchPool> pool_;    // of the reader's own database; its sets share it
+  std::vector<NumberedPool> sources_;  // of the view, `pool_` first; empty without one
+  std::optional<View> view_;
+  mutable std::once_flag has_samples_;
+  mutable std::optional<SampleIndex> samples_;  // of view_, once has_samples_
 };
 
 }  // namespace lmdbio::load

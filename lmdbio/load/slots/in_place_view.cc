@@ -23,9 +23,11 @@ Status InPlaceView::CheckHead(const RecordEntry& entry) const {
 }
 
 // The size comes first, because a touch behind the end of the file would end the process.
-Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
+Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries, size_t field_count) const {
   LMDBIO_TRY_VOID(map_->CheckNotShrunk(pages_.snapshot().file_size_bytes));
   size_t kept = 0;
+  size_t field = 0;     // of the record within its sample
+  bool is_bad = false;  // an earlier record of the sample
   for (size_t i = 0; i < entries.size(); ++i) {
     if (i + kHeadsAhead < entries.size()) {
       const RecordEntry& ahead = entries[i + kHeadsAhead];
@@ -33,10 +35,13 @@ Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries) const {
     }
     Status sound = CheckHead(entries[i]);
     if (!sound && on_error_ == OnError::kRaise) return Fail(std::move(sound).error());
-    if (!sound) continue;
     // Removed in place: this rank alone uses these entries.
-    if (kept < i) entries[kept] = entries[i];
-    ++kept;
+    is_bad = is_bad || !sound;
+    if (kept + field < i) entries[kept + field] = entries[i];
+    if (++field < field_count) continue;
+    if (!is_bad) kept += field_count;
+    field = 0;
+    is_bad = false;
   }
   return kept;
 }

@@ -38,11 +38,13 @@ class InPlaceView {
 
   // Prepares a rank's share of a batch: checks the heads that are left to it, and that the file is
   // as long as before.
-  // entries  as the reader wrote them, of this rank alone; entries that cannot be used are removed
+  // entries      as the reader wrote them, of this rank alone; samples with an entry that cannot be
+  //              used are removed
+  // field_count  entries of each sample
   // Returns: the number of entries that remain, at the front of `entries`
   // Errors: kStale       the file has shrunk
   //         kCorruption  with OnError::kRaise, the first value whose run is not what was planned
-  Result<size_t> Ready(std::span<RecordEntry> entries) const;
+  Result<size_t> Ready(std::span<RecordEntry> entries, size_t field_count = 1) const;
 
  private:
   InPlaceView(std::unique_ptr<file::MapSource> map, const file::Snapshot& snapshot,

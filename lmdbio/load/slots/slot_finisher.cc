@@ -27,10 +27,12 @@ void TouchPages(Bytes map, uint64_t value_at, uint64_t length_bytes) {
 
 }  // namespace
 
-SlotFinisher::SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error)
+SlotFinisher::SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error,
+                           uint64_t field_count)
     : checker_(pages),
       ranks_(std::move(ranks)),
       on_error_(on_error),
+      field_count_(field_count),
       local_of_(static_cast<size_t>(ranks_.rank_count), -1) {
   for (size_t i = 0; i < ranks_.local_ranks.size(); ++i) {
     local_of_[static_cast<size_t>(ranks_.local_ranks[i])] = static_cast<int>(i);
@@ -55,7 +57,7 @@ void SlotFinisher::BeginGroup(const PlannedSlot& slot) {
       const int owner = ranks_.local_ranks[LenderOf(i, span.pass)];
       // Room for all records of the share. The count grows as they pass their checks.
       shares_[batch * local_count + i] = {next_entry_, 0, 0};
-      next_entry_ += ShareCount(span, ranks_.share, owner, ranks_.rank_count);
+      next_entry_ += ShareCount(span, ranks_.share, owner, ranks_.rank_count) * field_count_;
     }
   }
 }
@@ -127,26 +129,35 @@ BatchShare& SlotFinisher::ShareOf(const PlannedSlot& slot, uint64_t batch_index,
   return shares_[open_.index];
 }
 
-// Writes the record's entry for every pass that hands it out. Counts it as skipped there if it
-// cannot be used.
+// The records of a sample follow each other. They count with the last of them, if all are good.
+// entry  null: the record cannot be used
+void SlotFinisher::TakeEntry(BatchShare& share, const RecordEntry* entry) {
+  if (entry != nullptr) entries_[share.first_entry + share.record_count + next_.field] = *entry;
+  if (next_.field + 1 < field_count_) return;
+  if (entry == nullptr || next_.is_sample_bad) {
+    ++share.skipped_count;
+  } else {
+    share.record_count += static_cast<uint32_t>(field_count_);
+  }
+}
+
+// Writes the record's entry for every pass that hands it out. Counts its sample as skipped there if
+// it cannot be used.
 Status SlotFinisher::FinishRecord(const PlannedSlot& slot, const PlannedRun& run,
                                   const Result<LeafPage>& leaf, uint64_t value_index) {
   Result<RecordEntry> entry = CheckRecord(slot, run, leaf, value_index);
   if (!entry && on_error_ == OnError::kRaise) return Fail(std::move(entry).error());
-  const GroupRange& range = slot.ranges[range_index_];
+  const GroupRange& range = slot.ranges[next_.range_index];
   const BatchGroup& group = slot.groups[range.group_index];
   for (uint64_t pass = 0; pass < group.pass_count; ++pass) {
-    const BatchGroup::BatchPosition at = group.PlaceOf(range.first + into_range_, pass);
+    const BatchGroup::BatchPosition at = group.PlaceOf(range.first + next_.into_range, pass);
     const uint64_t batch_index = first_batch_ + at.batch;
     const uint64_t position = group.PositionOf(at);
     BatchShare& share = ShareOf(slot, batch_index, position, pass);
-    if (!entry) {
-      ++share.skipped_count;
-      continue;
-    }
-    entry->position = position;
-    entries_[share.first_entry + share.record_count++] = *entry;
+    if (entry) entry->position = position;
+    TakeEntry(share, entry ? &*entry : nullptr);
   }
+  next_.is_sample_bad = next_.is_sample_bad || !entry;
   return {};
 }
 
@@ -161,9 +172,12 @@ void SlotFinisher::SortPasses(const PlannedSlot& slot) {
     for (uint64_t batch = per_pass; batch < group.batch_count && !is_sorted; ++batch) {
       for (const BatchShare& share : shares_.subspan((first + batch) * local_count, local_count)) {
         const auto entries = entries_.subspan(share.first_entry, share.record_count);
-        std::sort(entries.begin(), entries.end(), [](const RecordEntry& a, const RecordEntry& b) {
+        // Stable: the records of a sample have one position and keep their order.
+        const auto is_before = [](const RecordEntry& a, const RecordEntry& b) {
           return a.position < b.position;
-        });
+        };
+        if (field_count_ == 1) std::sort(entries.begin(), entries.end(), is_before);
+        if (field_count_ > 1) std::stable_sort(entries.begin(), entries.end(), is_before);
       }
     }
     first += group.batch_count;
@@ -173,10 +187,13 @@ void SlotFinisher::SortPasses(const PlannedSlot& slot) {
 // Moves to the next record of the ranges, and opens the batches of its group if it is the first
 // there.
 void SlotFinisher::NextRecord(const PlannedSlot& slot) {
-  if (++into_range_ < slot.ranges[range_index_].count) return;
-  into_range_ = 0;
-  if (++range_index_ == slot.ranges.size()) return;
-  BeginGroupsUpTo(slot, slot.ranges[range_index_].group_index + 1);
+  if (++next_.field < field_count_) return;
+  next_.field = 0;
+  next_.is_sample_bad = false;
+  if (++next_.into_range < slot.ranges[next_.range_index].count) return;
+  next_.into_range = 0;
+  if (++next_.range_index == slot.ranges.size()) return;
+  BeginGroupsUpTo(slot, slot.ranges[next_.range_index].group_index + 1);
 }
 
 Status SlotFinisher::FinishRun(const PlannedSlot& slot, const PlannedRun& run) {
@@ -205,11 +222,10 @@ Status SlotFinisher::Finish(const PlannedSlot& slot, MutableBytes ring, Bytes by
   first_batch_ = 0;
   next_entry_ = 0;
   open_ = {};
-  range_index_ = 0;
-  into_range_ = 0;
+  next_ = {};
   if (!slot.ranges.empty()) BeginGroupsUpTo(slot, slot.ranges[0].group_index + 1);
   for (const PlannedRun& run : slot.plan.runs()) LMDBIO_TRY_VOID(FinishRun(slot, run));
-  LMDBIO_CHECK(range_index_ == slot.ranges.size());
+  LMDBIO_CHECK(next_.range_index == slot.ranges.size());
   BeginGroupsUpTo(slot, slot.groups.size());
   SortPasses(slot);
   return {};

@@ -22,8 +22,10 @@ namespace lmdbio::load {
 // Threads: one at a time.
 class SlotFinisher {
  public:
-  // pages  copied; its source must outlive this
-  SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error);
+  // pages        copied; its source must outlive this
+  // field_count  records of each sample. With OnError::kSkip a sample is left out as a whole
+  SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error,
+               uint64_t field_count = 1);
 
   enum class ValueBytes {
     kInMemory,     // the finisher checks the heads of overflow runs
@@ -55,6 +57,7 @@ class SlotFinisher {
   void BeginGroup(const PlannedSlot& slot);
   void BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count);
   void NextRecord(const PlannedSlot& slot);
+  void TakeEntry(BatchShare& share, const RecordEntry* entry);
   bool IsBad(uint64_t at, uint64_t length_bytes) const;
 
   // The share that got the last record, and the positions of the batch that belong to it. Most
@@ -65,9 +68,18 @@ class SlotFinisher {
     size_t index = 0;          // into shares_
   };
 
+  // The place of the next record.
+  struct NextPlace {
+    size_t range_index = 0;  // into the ranges of the slot
+    uint64_t into_range = 0;
+    uint64_t field = 0;
+    bool is_sample_bad = false;  // an earlier record of the sample cannot be used
+  };
+
   RecordChecker checker_;
   HostRanks ranks_;
   OnError on_error_;
+  const uint64_t field_count_;
   std::vector<int> local_of_;  // [job ranks] index among local_ranks; -1 on another host
 
   // While a slot is being finished:
@@ -80,8 +92,7 @@ class SlotFinisher {
   uint64_t first_batch_ = 0;  // of the last of these groups; counted within the slot
   OpenShare open_;
   uint64_t next_entry_ = 0;  // the first entry behind these groups
-  size_t range_index_ = 0;
-  uint64_t into_range_ = 0;
+  NextPlace next_;
 };
 
 }  // namespace lmdbio::load

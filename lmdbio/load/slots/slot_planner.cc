@@ -122,7 +122,7 @@ Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
   const BatchSpan first = schedule_.Batch(group.first_batch);
   const uint64_t share =
       ShareCount(first, ranks_.share, ranks_.local_ranks.front(), ranks_.rank_count);
-  if (share > limits_.ring_bytes / sizeof(RecordEntry) / group.batch_count) {
+  if (share > limits_.ring_bytes / sizeof(RecordEntry) / limits_.field_count / group.batch_count) {
     return Fail(ErrorCode::kResourceExhausted,
                 fmt::format("batch {} has {} records for one rank, more than memory_budget_bytes "
                             "allows; reduce global_batch_size or raise memory_budget_bytes",
@@ -136,7 +136,7 @@ Result<bool> SlotPlanner::AddGroup(const BatchGroup& group, PlannedSlot& slot) {
     range.group_index = slot.groups.size();
     LMDBIO_TRY_VOID(AddRange(group, range, slot));
     slot.ranges.push_back(range);
-    slot.entry_count += range.count * group.pass_count;
+    slot.entry_count += range.count * group.pass_count * limits_.field_count;
   }
   slot.groups.push_back(group);
   for (uint64_t k = 0; k < group.batch_count; ++k) {

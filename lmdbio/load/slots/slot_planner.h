@@ -43,7 +43,7 @@ struct PlannedSlot {
   uint64_t number = 0;
   std::vector<BatchSpan> batches;
   std::vector<BatchGroup> groups;  // of these batches
-  // The records of the plan's values, in the same order.
+  // The samples of the plan's values, in the same order.
   std::vector<GroupRange> ranges;
   uint64_t run_count = 0;    // runs of consecutive records in these ranges
   uint64_t entry_count = 0;  // records, each as often as it is handed out
@@ -80,6 +80,7 @@ struct SlotLimits {
   uint64_t wrap_bytes = 0;  // see WindowAllocator
   uint64_t ring_bytes = 0;
   bool is_in_place = false;  // see ReadPlanOptions
+  uint64_t field_count = 1;  // records of each sample: the locator passes as many
 };
 
 // Threads: one at a time.

@@ -69,6 +69,35 @@ TEST_CASE("The longest state is below 1 kB", "[order][state]") {
   CHECK(EncodeStreamState(state).size() < kStreamStateBytesMax);
 }
 
+TEST_CASE("A state has the digest of its view, and continues with no other", "[order][state]") {
+  StreamState state = SomeState();
+  state.dataset.view_digest = 0x0123456789abcdef;
+  const std::string text = EncodeStreamState(state);
+  CHECK(json::parse(text)["dataset"]["view"] == "0123456789abcdef");
+  const auto back = DecodeStreamState(text);
+  REQUIRE(back);
+  CHECK(back->dataset.view_digest == state.dataset.view_digest);
+  CHECK(Refusal(*back, state).empty());
+  StreamState other = state;
+  other.dataset.view_digest = 0;
+  other.schedule.walk.record_count = 5;  // the view is named first
+  CHECK(Refusal(state, other) ==
+        "the state was saved with view 0123456789abcdef, but the loader has 0000000000000000");
+  CHECK(Refusal(SomeState(), state) ==
+        "the state was saved with view none, but the loader has 0123456789abcdef");
+  CHECK_FALSE(json::parse(EncodeStreamState(SomeState()))["dataset"].contains("view"));
+  json wrong = json::parse(text);
+  for (const char* digest :
+       {"", "0123", "0123456789abcdeg", "0123456789abcdef0", "-123456789abcdef"}) {
+    wrong["dataset"]["view"] = digest;
+    CHECK(DecodeRefusal(wrong) ==
+          "the saved state is invalid: dataset.view must be 16 hexadecimal digits");
+  }
+  wrong["dataset"]["view"] = 7;
+  CHECK(DecodeRefusal(wrong) ==
+        "the saved state is invalid: dataset.view must be a string of at most 256 bytes");
+}
+
 TEST_CASE("States of version 1 stay readable", "[order][state]") {
   const auto state = DecodeStreamState(
       R"({"lmdbio_state":1,"dataset":{"database":"train","records":1797,"transaction":77,)"

@@ -5,11 +5,13 @@
             for batch in loader:
                 train(batch.array(), batch.keys())
 
-`Loader` delivers batches in order, `Dataset` records by number or key. `lmdbio.torch` has both for
-PyTorch's DataLoader. The package calls liblmdbio, the C API. It loads the library from the path in
-$LMDBIO_LIBRARY, else from its own folder, else from the library folders of the system.
+`Loader` delivers batches in order, `Dataset` records by number or key. A `View` in place of a path
+says which records make which sample; `lmdbio.views` has views of well-known sets. `lmdbio.torch`
+has both for PyTorch's DataLoader. The package calls liblmdbio, the C API. It loads the library from
+the path in $LMDBIO_LIBRARY, else from its own folder, else from the library folders of the system.
 """
 
+from lmdbio import views
 from lmdbio._batch import Batch, Record, Spans
 from lmdbio._capi import version
 from lmdbio._dataset import Dataset
@@ -23,6 +25,7 @@ from lmdbio._errors import (
     InvalidIndexError,
     InvalidStateError,
     InvalidTypeError,
+    KeyOrderWarning,
     LibraryNotFoundError,
     LmdbioError,
     NotFoundError,
@@ -35,14 +38,15 @@ from lmdbio._errors import (
     UnsupportedError,
 )
 from lmdbio._loader import Loader
+from lmdbio._view import Field, View
 
 __all__ = [
     "AbsentKeyError", "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset",
-    "InUseError", "InvalidArgumentError", "InvalidIndexError", "InvalidStateError",
-    "InvalidTypeError",
-    "LibraryNotFoundError", "LmdbioError", "Loader", "NotFoundError", "OutOfMemoryError",
+    "Field", "InUseError", "InvalidArgumentError", "InvalidIndexError", "InvalidStateError",
+    "InvalidTypeError", "KeyOrderWarning", "LibraryNotFoundError", "LmdbioError", "Loader",
+    "NotFoundError", "OutOfMemoryError",
     "PeerFailedError", "Record", "ResourceExhaustedError", "Spans", "StaleError", "StorageError",
-    "SystemLimitError", "UnsupportedError", "version",
+    "SystemLimitError", "UnsupportedError", "View", "version", "views",
 ]
 
 

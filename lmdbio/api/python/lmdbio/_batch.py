@@ -8,7 +8,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from lmdbio import _capi
-from lmdbio._errors import InvalidArgumentError
+from lmdbio._errors import AbsentKeyError, InvalidArgumentError, InvalidStateError
 
 # lmdbio_record
 RECORD = np.dtype([("key", np.uintp), ("value", np.uintp), ("position", np.uint64),
@@ -91,33 +91,53 @@ class Batch:
     close of the loader. Later calls raise RuntimeError. Older views and arrays without a copy stay
     readable, but show other records; copy data that you keep. They are read-only.
 
+    With a view that has fields, batch["label"] is the batch of the records of that field, and
+    batch[i] a dict of the records of a sample.
+
     Any thread may use it meanwhile. Its memory serves later batches when it is no longer valid, or
     when the batch and its views are gone.
     """
 
     __slots__ = ("_loader", "_table", "_lease", "number", "epoch", "first_position",
-                 "global_record_count", "skipped_count", "ends_epoch", "__weakref__")
+                 "global_record_count", "skipped_count", "ends_epoch", "fields", "__weakref__")
 
-    def __init__(self, loader: Any, struct: Any) -> None:
+    def __init__(self, loader: Any, struct: Any,
+                 fields: Optional[Tuple[str, ...]] = None) -> None:
         self._loader = loader
+        self.fields = fields  # the names of the records of a sample; None: a sample is one record
         self._lease: Optional[Lease] = None  # while the thread that took it holds it
+        # [samples * fields]
         self._table = record_table(struct.records, struct.record_count).copy()
         self.number: int = struct.number  # index of the batch in the stream, from 0
         self.epoch: int = struct.epoch
         self.first_position: int = struct.first_position  # of the global batch
         self.global_record_count: int = struct.global_record_count
-        self.skipped_count: int = struct.skipped_count  # unreadable records (on_error="skip")
+        self.skipped_count: int = struct.skipped_count  # unreadable samples (on_error="skip")
         self.ends_epoch: bool = bool(struct.ends_epoch)
 
     def _records(self) -> Tuple[np.ndarray, Lease]:
         """Returns the table of the records, and what keeps them readable."""
+        if self.fields is not None:
+            raise InvalidStateError(
+                f"the batch has the fields {', '.join(map(repr, self.fields))}: choose one, as in "
+                f"batch[{self.fields[0]!r}]")
         return self._table, self._loader._check_at_hand(self)
 
+    def _records_of(self, field: int) -> Tuple[np.ndarray, Lease]:
+        """The same for one field."""
+        lease = self._loader._check_at_hand(self)
+        return self._table[field::len(self.fields)], lease  # type: ignore[arg-type]
+
+    def _copy_values(self, result: ctypes.c_void_p, out: np.ndarray) -> None:
+        _capi.check_result(result, _capi.library().lmdbio_result_copy_values(
+            result, out.ctypes.data, out.shape[1], out.shape[0]))
+
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._table) // (1 if self.fields is None else len(self.fields))
 
     def __repr__(self) -> str:
-        return f"<lmdbio.Batch {self.number} of epoch {self.epoch}: {len(self)} records>"
+        return f"<lmdbio.Batch {self.number} of epoch {self.epoch}: {len(self)} " + (
+            "records>" if self.fields is None else f"samples of {', '.join(self.fields)}>")
 
     def key(self, i: int) -> bytes:
         """Returns a copy of the i-th key."""
@@ -131,10 +151,20 @@ class Batch:
         record = table[i]
         return memoryview(view(int(record["value"]), int(record["value_size"]), lease))
 
-    def __getitem__(self, i: int) -> Record:
-        return Record(self.key(i), self.value(i))
+    def __getitem__(self, i: Any) -> Any:
+        """Returns the i-th record, or with fields a dict of the records of the i-th sample. By the
+        name of a field, the batch of its records."""
+        if isinstance(i, str):
+            if i not in (self.fields or ()):
+                has = "no fields" if self.fields is None else (
+                    f"the fields {', '.join(map(repr, self.fields))}")
+                raise AbsentKeyError(f"the batch has no field {i!r}; it has {has}")
+            return FieldBatch(self, self.fields.index(i))  # type: ignore[union-attr]
+        if self.fields is None:
+            return Record(self.key(i), self.value(i))
+        return {name: self[name][i] for name in self.fields}
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def keys(self) -> List[bytes]:
@@ -174,7 +204,9 @@ class Batch:
 
     @property
     def positions(self) -> np.ndarray:
-        """[len] the position of each record in the global sequence."""
+        """[len] the position of each record, or sample, in the global sequence."""
+        if self.fields is not None:
+            return self[self.fields[0]].positions
         return self._records()[0]["position"].copy()
 
     def array(self, copy: Optional[bool] = None, out: Optional[np.ndarray] = None) -> np.ndarray:
@@ -202,9 +234,7 @@ class Batch:
                 "out must be a C-contiguous array of uint8 with two dimensions")
         elif not out.flags.writeable:
             raise InvalidArgumentError("out is read-only")
-        result = lease.result
-        _capi.check_result(result, _capi.library().lmdbio_result_copy_values(
-            result, out.ctypes.data, out.shape[1], out.shape[0]))
+        self._copy_values(lease.result, out)
         return out
 
     @staticmethod
@@ -221,3 +251,24 @@ class Batch:
         if not (sizes == width).all() or not (addresses[1:] - addresses[:-1] == stride).all():
             return None
         return np.asarray(_Borrowed(first, (len(table), width), (stride, 1), lease))
+
+
+class FieldBatch(Batch):
+    """The records of one field of a batch, one for each sample. Valid as long as the batch."""
+
+    __slots__ = ("_whole", "_index")
+
+    def __init__(self, whole: Batch, index: int) -> None:
+        self._whole, self._index = whole, index
+        self.fields = None
+        self._table = whole._table[index::len(whole.fields)]  # type: ignore[arg-type]
+        for name in ("number", "epoch", "first_position", "global_record_count", "skipped_count",
+                     "ends_epoch"):
+            setattr(self, name, getattr(whole, name))
+
+    def _records(self) -> Tuple[np.ndarray, Lease]:
+        return self._whole._records_of(self._index)
+
+    def _copy_values(self, result: ctypes.c_void_p, out: np.ndarray) -> None:
+        _capi.check_result(result, _capi.library().lmdbio_result_copy_field(
+            result, self._index, out.ctypes.data, out.shape[1], out.shape[0]))

@@ -43,6 +43,18 @@ class BatchStruct(ctypes.Structure):
         ("first_position", ctypes.c_uint64),
         ("global_record_count", ctypes.c_uint64),
         ("ends_epoch", ctypes.c_int),
+        ("field_count", ctypes.c_size_t),
+    ]
+
+
+class ViewInfo(ctypes.Structure):
+    """lmdbio_view_info."""
+
+    _fields_ = [
+        ("sample_count", ctypes.c_uint64),
+        ("field_count", ctypes.c_size_t),
+        ("field_names", ctypes.POINTER(ctypes.c_char_p)),
+        ("digest", ctypes.c_uint64),
     ]
 
 
@@ -158,6 +170,8 @@ _SIGNATURES = {
     "lmdbio_restore": [ctypes.c_void_p, ctypes.c_char_p],
     "lmdbio_set_epoch": [ctypes.c_void_p, ctypes.c_uint64],
     "lmdbio_count": [ctypes.c_void_p, _P(ctypes.c_uint64), _P(ctypes.c_uint64)],
+    "lmdbio_get_view": [ctypes.c_void_p, _P(_P(ViewInfo))],
+    "lmdbio_dataset_get_view": [ctypes.c_void_p, _P(_P(ViewInfo))],
     "lmdbio_get_counters": [ctypes.c_void_p, _P(_P(Counters))],
     "lmdbio_get_options": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
@@ -173,6 +187,8 @@ _SIGNATURES = {
     "lmdbio_dataset_keys": [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t,
                             _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
     "lmdbio_dataset_use_key_index": [ctypes.c_void_p],
+    "lmdbio_result_copy_field": [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t,
+                                 ctypes.c_size_t],
     "lmdbio_result_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                                   ctypes.c_size_t],
     "lmdbio_result_close": [ctypes.c_void_p],
@@ -320,9 +336,16 @@ def _option_field(name: str, value: Any) -> Any:
     return value
 
 
-def options_of(fields: dict[str, Any]) -> Options:
-    """Returns lmdbio_options with these fields. Texts are str."""
-    return _filled(Options(struct_size=ctypes.sizeof(Options), log=_log), fields)
+def options_of(fields: dict[str, Any], view: Any = None) -> Options:
+    """Returns lmdbio_options with these fields. Texts are str.
+
+    view  a lmdbio.View, or None
+    """
+    options = _filled(Options(struct_size=ctypes.sizeof(Options), log=_log), fields)
+    if view is not None:
+        options.held = view.struct()  # as long as the options
+        options.view = ctypes.addressof(options.held)
+    return options
 
 
 def sync_options_of(**fields: Any) -> SyncOptions:

@@ -6,6 +6,7 @@ import ctypes
 import operator
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any, Dict, List, NamedTuple, Optional, Union
@@ -19,9 +20,15 @@ from lmdbio._errors import (
     ClosedError,
     InvalidIndexError,
     InvalidTypeError,
+    KeyOrderWarning,
     StaleError,
 )
 from lmdbio._keys import Keys, KeyTable, as_key, as_keys, first_if, is_key, words_of_absent
+from lmdbio._view import View, taken_apart
+
+# Keys are looked at for numbers without leading zeros in databases with more records.
+_ORDERED_COUNT_MAX = 10
+_LOOKED_AT = 16
 
 _HINTS = {"b": "; numpy.flatnonzero(mask) returns the numbers of a mask",
           "f": "; array.astype(int) converts floats to integers"}
@@ -75,6 +82,11 @@ class Dataset:
     several keys are a sequence or an array. So the key "7" is not the number 7. An absent key
     raises KeyError. Of a key with several values (MDB_DUPSORT) the first is read.
 
+    With a View in place of the path, numbers are those of its samples. A sample is a Record, or
+    with fields a dict of Records: dataset[7]["label"]. find and index give numbers of samples; get,
+    dataset[key], `in` and count ask the database, so they also reach records that the view leaves
+    out. Without a view, KeyOrderWarning tells of keys whose order is not that of their numbers.
+
     Keys and values are copies and stay valid. The records of one call are read together, in file
     order: prefer a list of numbers or keys, or `__getitems__`, to a loop.
 
@@ -85,13 +97,13 @@ class Dataset:
     """
 
     # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
-    def __init__(self, path: Union[str, os.PathLike], *, database_name: Optional[str] = None,
+    def __init__(self, path: Union[str, os.PathLike, View], *, database_name: Optional[str] = None,
                  snapshot: str = "immutable", queue_depth: int = 32, block_bytes: int = 1 << 20,
                  engine: Optional[str] = None, cache: Optional[str] = None,
                  layout_cache: Optional[str] = None) -> None:
         """Opens the database.
 
-        path                 A directory with data.mdb, or a data file.
+        path                 A directory with data.mdb, or a data file; or a View of it.
 
         Data:
         database_name        The named database to read. None: the main database.
@@ -122,7 +134,9 @@ class Dataset:
             block_bytes=block_bytes, engine=engine, cache=cache, layout_cache=layout_cache))
     # End generated Dataset.
 
-    def _begin(self, path: Union[str, os.PathLike], options: Dict[str, Any]) -> None:
+    def _begin(self, path: Any, options: Dict[str, Any]) -> None:
+        path, self._view = taken_apart(path, options)
+        self._names = None if self._view is None else self._view.field_names
         self._path = os.fspath(path)
         self._fields = _capi.option_fields(options)
         self._opened: Optional[_Opened] = None
@@ -130,6 +144,7 @@ class Dataset:
         self._count: Optional[int] = None  # None until it has been opened once
         self._locks: Dict[int, threading.RLock] = {}
         self._has_key_index = False
+        self._knows_order = self._view is not None
         self._use()
 
     def _lock(self) -> threading.RLock:
@@ -151,7 +166,7 @@ class Dataset:
 
     def _open(self) -> None:
         self._drop()
-        handle = _capi.open_dataset(self._path, _capi.options_of(self._fields))
+        handle = _capi.open_dataset(self._path, _capi.options_of(self._fields, self._view))
         try:
             self._check_count(handle)
             if self._has_key_index:
@@ -168,9 +183,30 @@ class Dataset:
         status = _capi.library().lmdbio_dataset_count(handle, ctypes.byref(count))
         _capi.check_dataset(handle, status)
         if self._count not in (None, count.value):
-            raise StaleError(f"{self._path}: has {count.value} records, but had {self._count} when "
-                             f"the dataset was opened")
+            raise StaleError(f"{self._path}: has {count.value} {self._word}s, but had "
+                             f"{self._count} when the dataset was opened")
         self._count = count.value
+
+    @property
+    def _word(self) -> str:
+        return "record" if self._view is None else "sample"
+
+    def _check_order(self) -> None:
+        """Warns, once, if keys are decimal numbers whose order is not that of the keys."""
+        self._knows_order = True
+        if self._count <= _ORDERED_COUNT_MAX:
+            return
+        keys = self._read_keys(0, min(self._count, _LOOKED_AT))
+        is_plain = all(key.isdigit() and (key == b"0" or key[:1] != b"0") for key in keys)
+        if not is_plain or len({len(key) for key in keys}) == 1:
+            return
+        last = self._read_keys(self._count - 1, 1)[0]
+        exclude = "" if last.isdigit() else f", exclude=[{last!r}]"
+        warnings.warn(
+            f"{self._path}: numbers count the records in key order, but the keys are decimal "
+            f"numbers without leading zeros: record 2 has the key {keys[2]!r}. For the order of "
+            f"the numbers, open lmdbio.Dataset(lmdbio.View(path, order=\"numeric\"{exclude})); "
+            f"order=\"key\" keeps this order without a warning", KeyOrderWarning, stacklevel=4)
 
     def _drop(self) -> None:
         opened, self._opened = self._opened, None
@@ -186,8 +222,8 @@ class Dataset:
         if not isinstance(number, int):
             raise _refusal(f"sequences of {type(i).__name__}")
         if not -self._count <= number < self._count:
-            raise InvalidIndexError(f"record {number} is out of range; "
-                                    f"the dataset has {self._count} records")
+            raise InvalidIndexError(f"{self._word} {number} is out of range; "
+                                    f"the dataset has {self._count} {self._word}s")
         return number % self._count
 
     def _range(self, wanted: slice) -> range:
@@ -196,7 +232,7 @@ class Dataset:
         except TypeError:
             raise _refusal("a slice of other types") from None
 
-    def __getitem__(self, i: Any) -> Union[Record, List[Record]]:
+    def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return self.__getitems__(self._range(i))
         if is_key(i):
@@ -206,9 +242,9 @@ class Dataset:
             return self.__getitems__((numbers,))[0]
         return self.__getitems__(numbers)
 
-    def __getitems__(self, numbers: Any) -> List[Record]:
-        """Returns several records in the requested order. PyTorch's DataLoader calls this for a
-        whole batch.
+    def __getitems__(self, numbers: Any) -> List[Any]:
+        """Returns several records, or samples of the view, in the requested order. PyTorch's
+        DataLoader calls this for a whole batch.
 
         numbers  a sequence or array of integers, or of keys
         """
@@ -221,7 +257,9 @@ class Dataset:
                     raise _refusal(f"keys and {type(key).__name__} in one call")
             return self._get_all([as_key(key) for key in many])
         wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
-        return self._fetch("lmdbio_dataset_fetch", wanted.ctypes.data, len(wanted))
+        if not self._knows_order:
+            self._check_order()
+        return self._samples("lmdbio_dataset_fetch", wanted.ctypes.data, len(wanted))
 
     def _call(self, name: str, *arguments: Any) -> None:
         handle = self._use()
@@ -235,12 +273,23 @@ class Dataset:
         result, address = ctypes.c_void_p(), ctypes.c_void_p()
         self._call(name, what, count, ctypes.byref(result), ctypes.byref(address))
         try:
+            if self._names is not None and name != "lmdbio_dataset_get":
+                count *= len(self._names)
             table = record_table(address.value, count)
             copy = ctypes.string_at
             return [Record(copy(key, key_size), copy(value, value_size)) if key else default
                     for key, value, _, value_size, key_size in table.tolist()]
         finally:
             _capi.library().lmdbio_result_close(result)
+
+    def _samples(self, name: str, what: int, count: int) -> List[Any]:
+        """Returns records, or dicts of them with the names of the fields."""
+        records = self._fetch(name, what, count)
+        names = self._names
+        if names is None:
+            return records
+        return [dict(zip(names, records[at:at + len(names)]))
+                for at in range(0, len(records), len(names))]
 
     def _get(self, keys: List[bytes], default: Any) -> List[Any]:
         table = KeyTable(keys)  # until the call has returned
@@ -253,8 +302,11 @@ class Dataset:
             raise AbsentKeyError(words_of_absent(self._path, keys, is_found))
         return records
 
-    def _read_keys(self, first: int, count: int) -> List[bytes]:
-        return [record.key for record in self._fetch("lmdbio_dataset_keys", first, count)]
+    def _read_keys(self, first: int, count: int) -> List[Any]:
+        samples = self._samples("lmdbio_dataset_keys", first, count)
+        if self._names is None:
+            return [record.key for record in samples]
+        return [{name: record.key for name, record in sample.items()} for sample in samples]
 
     def get(self, keys: Any, default: Any = None) -> Any:
         """Returns the record of a key, or `default` if it is absent. For several keys, a list of
@@ -267,8 +319,8 @@ class Dataset:
 
     def find(self, keys: Any) -> Any:
         """Returns the number of a key's record, -1 if it is absent: dataset[number] is that record.
-        For several keys, an array [keys] int64. Of a key with several values, the number of the
-        first; the others follow.
+        With a view, the number of the first sample that has the record. For several keys, an array
+        [keys] int64. Of a key with several values, the number of the first; the others follow.
 
         The first call waits until all records are located.
         keys  a key, or an iterable or array of keys
@@ -312,8 +364,8 @@ class Dataset:
         self._has_key_index = True  # also in other processes
 
     def keys(self) -> Keys:
-        """Returns the keys of all records, in order, to iterate over. They are read in parts, when
-        they are needed; values are not read."""
+        """Returns the keys of all records, in order, to iterate over; of a view with fields, dicts
+        of them. They are read in parts, when they are needed; values are not read."""
         return Keys(self)
 
     def close(self) -> None:
@@ -331,11 +383,14 @@ class Dataset:
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"path": self._path, "fields": self._fields, "count": self._count,
-                "is_closed": self._is_closed, "has_key_index": self._has_key_index}
+                "is_closed": self._is_closed, "has_key_index": self._has_key_index,
+                "view": self._view, "knows_order": self._knows_order}
 
     def __setstate__(self, pickled: Dict[str, Any]) -> None:
         self._path, self._fields = pickled["path"], pickled["fields"]
         self._count, self._is_closed = pickled["count"], pickled["is_closed"]
         self._has_key_index = pickled["has_key_index"]
+        self._view, self._knows_order = pickled["view"], pickled["knows_order"]
+        self._names = None if self._view is None else self._view.field_names
         self._opened = None
         self._locks = {}

@@ -127,6 +127,10 @@ class PeerFailedError(LmdbioError):
     code = 10
 
 
+class KeyOrderWarning(UserWarning):
+    """The records are numbered in key order, which is probably not the order of their numbers."""
+
+
 _BY_STATUS: Dict[int, Type[LmdbioError]] = {
     1: InvalidArgumentError, 2: NotFoundError, 3: AccessError, 4: StorageError,
     5: CorruptionError, 6: UnsupportedError, 7: StaleError, 10: PeerFailedError, 11: ClosedError,

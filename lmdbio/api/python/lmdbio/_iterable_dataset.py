@@ -22,8 +22,11 @@ from lmdbio._options import GLOBAL_BATCH_SIZE
 from lmdbio._positions import Positions
 
 
-def values_as_tensor(batch: Batch) -> torch.Tensor:
-    """Returns a copy of the values as rows of uint8, [len, size of the largest]."""
+def values_as_tensor(batch: Batch) -> Any:
+    """Returns a copy of the values as rows of uint8, [len, size of the largest]; of a view with
+    fields, a dict of them."""
+    if batch.fields is not None:
+        return {name: values_as_tensor(batch[name]) for name in batch.fields}
     rows = empty((len(batch), int(batch.sizes.max(initial=0))))
     batch.array(out=rows.numpy())
     return rows
@@ -60,7 +63,7 @@ def _worker() -> Tuple[int, int]:
 class IterableDataset(torch.utils.data.IterableDataset):
     """Decoded batches of a database, for DataLoader(dataset, batch_size=None, ...).
 
-    path        a directory with data.mdb, or a data file
+    path        a directory with data.mdb, or a data file; or a lmdbio.View of it
     batch_size  records of a batch of this rank; None: global_batch_size divided by the ranks
     decode      converts a Batch to the value that is delivered; it must copy data that it keeps.
                 The default copies the values into one tensor of uint8, shorter ones ending in zeros

@@ -81,7 +81,8 @@ def words_of_absent(path: str, keys: List[bytes], found: Any) -> str:
 class Keys:
     """The keys of all records, in order. They are read when they are needed, and not their values.
 
-    A key with several values comes once for each, so key i is that of record i.
+    A key with several values comes once for each, so key i is that of record i. With a view, of
+    sample i; with its fields, a dict of the keys of the fields.
     """
 
     def __init__(self, dataset: Any) -> None:

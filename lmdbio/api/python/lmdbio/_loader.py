@@ -19,6 +19,7 @@ from lmdbio._errors import (
     InvalidStateError,
     InvalidTypeError,
 )
+from lmdbio._view import View, taken_apart
 
 
 class _Handle:
@@ -105,6 +106,9 @@ def _ranks_of(options: Dict[str, Any], comm: Any) -> int:
 class Loader:
     """Iterates over batches. A for loop ends with the epoch; the next loop delivers the next epoch.
 
+    With a View in place of the path, batches consist of its samples: sizes, shuffling, shards and
+    states count them. With fields, batch["label"] is the batch of that field.
+
     All iterators of a loader share its one stream. A loader can be pickled, and used after fork:
     the other process opens its own, which continues at the same position.
 
@@ -115,7 +119,7 @@ class Loader:
     """
 
     # Begin generated Loader: scripts/generate_options.py, from api/options.toml.
-    def __init__(self, path: Union[str, os.PathLike], batch_size: Optional[int] = None,
+    def __init__(self, path: Union[str, os.PathLike, View], batch_size: Optional[int] = None,
                  shuffle: Union[bool, str] = False, *, drop_last: bool = False, comm: Any = None,
                  database_name: Optional[str] = None, on_error: str = "raise",
                  snapshot: str = "immutable", layout_cache: Optional[str] = None,
@@ -133,7 +137,7 @@ class Loader:
                  exchange: str = "auto") -> None:
         """Opens the database and begins to read.
 
-        path                 A directory with data.mdb, or a data file.
+        path                 A directory with data.mdb, or a data file; or a View of it.
         batch_size           Records of this rank's batches, as in PyTorch; in place of
                              global_batch_size. None: global_batch_size, of all ranks, counts.
         shuffle              As in PyTorch: True is order="shuffle". "global" and "block" also
@@ -279,9 +283,9 @@ class Loader:
             cache=cache, stagger=stagger, joint_walk=joint_walk, exchange=exchange))
     # End generated Loader.
 
-    def _begin(self, path: Union[str, os.PathLike], batch_size: Optional[int],
-               shuffle: Union[bool, str], drop_last: bool, comm: Any,
-               options: Dict[str, Any]) -> None:
+    def _begin(self, path: Any, batch_size: Optional[int], shuffle: Union[bool, str],
+               drop_last: bool, comm: Any, options: Dict[str, Any]) -> None:
+        path, self._view = taken_apart(path, options)
         self._path = os.fspath(path)
         self._comm = comm = _launch.resolve(comm)
         _take_torch_words(options, shuffle, drop_last)
@@ -326,7 +330,7 @@ class Loader:
     def _open(self, epoch: int, state: Optional[str]) -> None:
         """Replaces the open handle by a new one. After an error the open handle stays."""
         where = {"epoch": epoch} if state is None else {"state": state}
-        options = _capi.options_of({**self._fields, **_capi.option_fields(where)})
+        options = _capi.options_of({**self._fields, **_capi.option_fields(where)}, self._view)
         handle = _capi.open_loader(self._path, options, self._comm)
         if self._opened is not None:
             self._give_up()
@@ -476,7 +480,9 @@ class Loader:
         if lent is None:
             lent = Lent()
             self._lent = weakref.ref(lent)
-        batch, lease, nothing = Batch(self, mine.struct.contents), Lease(lent), ctypes.c_void_p()
+        names = None if self._view is None else self._view.field_names
+        batch = Batch(self, mine.struct.contents, names)
+        lease, nothing = Lease(lent), ctypes.c_void_p()
         mine.batch = weakref.ref(batch)
         # No signal handler runs between these assignments, so the batch has one owner.
         lease.owned = opened.owned
@@ -499,7 +505,7 @@ class Loader:
 
     @property
     def record_count(self) -> int:
-        """The number of records of the database."""
+        """The number of records of the database, or of samples of the view."""
         return self._count()[0]
 
     @property
@@ -606,10 +612,11 @@ class Loader:
         state = None if self._is_closed else json.dumps(self.state_dict())
         return {"path": self._path, "batch_size": self._batch_size,
                 "global_batch_size": self._global_batch_size, "fields": self._fields,
-                "state": state}
+                "state": state, "view": self._view}
 
     def __setstate__(self, pickled: Dict[str, Any]) -> None:
         self._path, self._comm = pickled["path"], None
+        self._view = pickled["view"]
         self._batch_size, self._fields = pickled["batch_size"], pickled["fields"]
         self._global_batch_size = pickled["global_batch_size"]
         self._reset()

@@ -53,6 +53,7 @@ class Options(ctypes.Structure):
         ("layout_cache", ctypes.c_char_p),
         ("joint_walk", ctypes.c_int),
         ("exchange", ctypes.c_int),
+        ("view", ctypes.c_void_p),
     ]
 
 

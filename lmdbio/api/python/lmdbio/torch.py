@@ -36,8 +36,10 @@ __all__ = ["DataLoader", "GradientSync", "IterableDataset", "MapDataset", "colla
            "value_as_tensor", "values_as_tensor"]
 
 
-def value_as_tensor(record: Record) -> torch.Tensor:
-    """Returns a copy of a value as uint8."""
+def value_as_tensor(record: Any) -> Any:
+    """Returns a copy of a value as uint8; of a sample with fields, a dict of them."""
+    if isinstance(record, dict):
+        return {name: value_as_tensor(one) for name, one in record.items()}
     if len(record.value) == 0:
         return torch.empty(0, dtype=torch.uint8)
     return torch.frombuffer(bytearray(record.value), dtype=torch.uint8)
@@ -46,9 +48,9 @@ def value_as_tensor(record: Record) -> torch.Tensor:
 class MapDataset(torch.utils.data.Dataset):
     """Decoded records by number, for the samplers of PyTorch.
 
-    path    a directory with data.mdb, or a data file
-    decode  converts a Record to the value that is delivered. The default copies its value into a
-            tensor of uint8
+    path    a directory with data.mdb, or a data file; or a lmdbio.View of it
+    decode  converts a Record, or a sample of the view, to the value that is delivered. The default
+            copies its value into a tensor of uint8
     hand_over_bytes
             as for IterableDataset
     Also all other arguments of lmdbio.Dataset.
@@ -71,7 +73,7 @@ class MapDataset(torch.utils.data.Dataset):
     def __getitem__(self, i: Any) -> Any:
         begin(self._hand_over_bytes)
         found = self._records[i]
-        if isinstance(found, Record):
+        if isinstance(found, (Record, dict)):
             return self._decode(found)
         return collate([self._decode(record) for record in found])
 
