@@ -328,7 +328,7 @@ Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) con
     const OfSource& wanted = by_source[source];
     std::vector<uint64_t> sorted = wanted.numbers;
     std::ranges::sort(sorted);
-    sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
     RecordFile& file = sources_[source].pool->file();
     LMDBIO_TRY(lists[source], Guarded(file, file.keys().ReadKeysOf(sorted)));
     for (size_t i = 0; i < wanted.numbers.size(); ++i) {

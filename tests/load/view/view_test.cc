@@ -19,6 +19,7 @@
 #include "tests/fixtures/lmdb_oracle.h"
 #include "tests/fixtures/tiny_db.h"
 #include "tests/support/catch.h"
+#include "tests/support/file_bytes.h"
 #include "tests/support/good.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
@@ -386,6 +387,60 @@ TEST_CASE("A subset has its samples in its order", "[view]") {
   const Error absent = Refusal(by_stem, {{file.Named("stems")}});
   CHECK(absent.code() == ErrorCode::kNotFound);
   CHECK(Has(absent, "subset[1]: no sample has the key \"s99\""));
+}
+
+TEST_CASE("A damaged leaf page is an error that names it", "[view]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  for (int i = 0; i < 5000; ++i) db.Put(std::to_string(i), std::string(20, 'v'));
+  db.Commit();
+  std::string bytes = test::ReadWholeTextFile(db.data_file());
+  const size_t at = bytes.find("3333" + std::string(20, 'v'));
+  REQUIRE(at != std::string::npos);
+  const size_t page = at / 4096;
+  const auto refusal = [&](size_t offset) {
+    std::string damaged = bytes;
+    for (size_t i = 0; i < 4; ++i) damaged[page * 4096 + offset + i] = '\x5A';
+    test::WriteWholeFile(dir.path() / "damaged.mdb", test::AsBytes(damaged));
+    const auto source = Good(file::FileSource::Open((dir.path() / "damaged.mdb").string()));
+    const auto environment = Good(file::Environment::Open(*source));
+    ViewSpec spec;
+    spec.order = ViewOrder::kNumeric;
+    return Refusal(spec, {{{environment.Main(), 0}}});
+  };
+  for (const size_t offset : {size_t{0}, size_t{8}, size_t{16}}) {
+    const Error refused = refusal(offset);  // number, flags and bounds, slots
+    CHECK(refused.code() == ErrorCode::kCorruption);
+    CHECK(Has(refused, fmt::format("page {}", page)));
+  }
+}
+
+TEST_CASE("Keys in an order that the file does not record cannot be joined", "[view]") {
+  const TempDir dir, other_dir, short_dir;
+  TinyDb sorted(dir.path()), other(other_dir.path()), one(short_dir.path());
+  for (const char* key : {"a", "b", "c", "d"}) sorted.Put(key, "v");
+  for (const char* key : {"a", "b", "c"}) other.Put(key, "v");
+  one.Put("a", "v").Commit();
+  sorted.Commit();
+  other.Commit();
+  // As a program with a comparison function of its own would have them: a, d, c.
+  std::string bytes = test::ReadWholeTextFile(other.data_file());
+  for (size_t at = bytes.find("bv"); at != std::string::npos; at = bytes.find("bv", at + 1)) {
+    bytes[at] = 'd';
+  }
+  test::WriteWholeFile(other.data_file(), test::AsBytes(bytes));
+  ViewSpec spec;
+  spec.fields = {{"one", ""}, {"two", "", 1}};
+  spec.others = {{"other", ""}};
+  const OpenFile of_sorted(sorted), of_other(other), of_one(one);
+  const std::vector<std::vector<ViewDatabase>> wrong = {{of_other.Main(), of_sorted.Main()},
+                                                        {of_one.Main(), of_other.Main()}};
+  for (const std::vector<ViewDatabase>& databases : wrong) {
+    const Error refused = Refusal(spec, {databases});
+    CHECK(refused.code() == ErrorCode::kCorruption);
+    CHECK(Has(refused, "the key \"c\" comes after \"d\""));
+    CHECK(Has(refused, other.data_file().string()));
+  }
 }
 
 TEST_CASE("Equal views have equal digests, and others have others", "[view]") {
