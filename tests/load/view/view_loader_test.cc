@@ -212,6 +212,41 @@ TEST_CASE("Samples of one record come in numeric order", "[view][loader]") {
 
 TEST_CASE("Samples of several records come whole", "[view][loader]") { CheckRuns<FieldSet>(); }
 
+TEST_CASE("Fields of other databases of the file are read along", "[view][loader]") {
+  const TempDir dir;
+  TinyDb db(dir.path());
+  std::vector<Sample> samples;
+  for (int i = 0; i < 200; ++i) {
+    const std::string key = std::to_string(i);
+    samples.push_back({{key, key + std::string(static_cast<size_t>(i) * 50, 'i')}, {key, key}});
+    db.Use("image").Put(key, samples.back()[0].second);
+    db.Use("label").Put(key, key);
+  }
+  db.Commit();
+  ViewSpec spec;
+  spec.order = ViewOrder::kNumeric;
+  spec.fields = {{"image", ""}, {"label", "", 1}};
+  spec.others = {{"", "label"}};
+  for (const Order order : {Order::kSequential, Order::kShuffle}) {
+    for (const bool allow_map : {true, false}) {
+      LoaderOptions options;
+      options.database_name = "image";
+      options.order = order;
+      options.allow_map = allow_map;
+      options.global_batch_size = 32;
+      options.max_batches = 14;
+      const Stream stream = Run({3, 2}, db.data_file().string(), options, spec);
+      CheckNoErrors(stream);
+      REQUIRE((stream.samples == ExpectedSamples(samples, options)));
+    }
+  }
+  spec.others[0].path = "another file";
+  LoaderOptions options;
+  options.database_name = "image";
+  CHECK(FirstMessage(Run({1, 1}, db.data_file().string(), options, spec))
+            .find("cannot read fields of other files, here of another file") != std::string::npos);
+}
+
 TEST_CASE("A subset is all that a loader delivers", "[view][loader]") {
   const TempDir dir;
   TinyDb db(dir.path());
@@ -230,9 +265,14 @@ TEST_CASE("A subset is all that a loader delivers", "[view][loader]") {
 
 TEST_CASE("A sample with a damaged record is left out as a whole", "[view][loader][fault]") {
   const Strategy strategy = GENERATE(Strategy::kAuto, Strategy::kScan);
+  const bool is_last = GENERATE(false, true);  // the damaged record, among those of its sample
   const TempDir dir;
   TinyDb db(dir.path());
-  const FieldSet set(db);
+  FieldSet set(db);
+  if (is_last) {
+    std::swap(set.spec.fields[0], set.spec.fields[2]);
+    for (Sample& sample : set.samples) std::swap(sample[0], sample[2]);
+  }
   LoaderOptions options;
   options.strategy = strategy;
   options.global_batch_size = 20;
@@ -240,7 +280,7 @@ TEST_CASE("A sample with a damaged record is left out as a whole", "[view][loade
   {
     std::ifstream in(db.data_file(), std::ios::binary);
     const std::string content((std::istreambuf_iterator<char>(in)), {});
-    const size_t at = content.find(set.samples[70][0].second.substr(0, 100));
+    const size_t at = content.find(set.samples[70][is_last ? 2 : 0].second.substr(0, 100));
     REQUIRE(at != std::string::npos);
     std::fstream out(db.data_file(), std::ios::in | std::ios::out | std::ios::binary);
     out.seekp(static_cast<std::streamoff>(at / 4096 * 4096));

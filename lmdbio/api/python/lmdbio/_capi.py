@@ -47,17 +47,6 @@ class BatchStruct(ctypes.Structure):
     ]
 
 
-class ViewInfo(ctypes.Structure):
-    """lmdbio_view_info."""
-
-    _fields_ = [
-        ("sample_count", ctypes.c_uint64),
-        ("field_count", ctypes.c_size_t),
-        ("field_names", ctypes.POINTER(ctypes.c_char_p)),
-        ("digest", ctypes.c_uint64),
-    ]
-
-
 class Counters(ctypes.Structure):
     """lmdbio_counters."""
 
@@ -170,8 +159,6 @@ _SIGNATURES = {
     "lmdbio_restore": [ctypes.c_void_p, ctypes.c_char_p],
     "lmdbio_set_epoch": [ctypes.c_void_p, ctypes.c_uint64],
     "lmdbio_count": [ctypes.c_void_p, _P(ctypes.c_uint64), _P(ctypes.c_uint64)],
-    "lmdbio_get_view": [ctypes.c_void_p, _P(_P(ViewInfo))],
-    "lmdbio_dataset_get_view": [ctypes.c_void_p, _P(_P(ViewInfo))],
     "lmdbio_get_counters": [ctypes.c_void_p, _P(_P(Counters))],
     "lmdbio_get_options": [ctypes.c_void_p, _P(ctypes.c_char_p)],
     "lmdbio_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
