@@ -51,12 +51,12 @@ MAY_INCLUDE = {
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/slots": [
-        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm",
-        "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
+        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source",
+        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
         "load/turns", "load/slots"],
-    "load/view": ["base", "file/format", "file/layout", "load/locate"],
+    "load/view": ["base", "file/format", "file/layout", "load/locate", "load/slots"],
     "load/records": [
         "base", "file/format", "file/layout", "file/keys", "file/io", "file/blocks", "file/source",
         "ranks/shm", "load/plan", "load/locate", "load/kept", "load/slots", "load/view"],

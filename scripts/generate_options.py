@@ -558,11 +558,14 @@ def python_init(first, arguments, docs, summary, call):
     return lines
 
 
-LOADER_FIRST = ("path: Union[str, os.PathLike, View]", "batch_size: Optional[int] = None",
+PATH_DOC = (
+    "path", "A directory with data.mdb, or a data file. Several files as one: another directory, a "
+    "glob, or a list of paths and of pairs (path, database name). Or a View of them.")
+LOADER_FIRST = ("path: Union[Files, View]", "batch_size: Optional[int] = None",
                 "shuffle: Union[bool, str] = False", "*", "drop_last: bool = False",
                 "comm: Any = None")
 LOADER_DOCS = (
-    ("path", "A directory with data.mdb, or a data file; or a View of it."),
+    PATH_DOC,
     ("batch_size", "Records of this rank's batches, as in PyTorch; in place of global_batch_size. "
      "None: global_batch_size, of all ranks, counts."),
     ("shuffle", 'As in PyTorch: True is order="shuffle". "global" and "block" also choose the way '
@@ -584,9 +587,8 @@ def python_loader(options):
 
 def python_dataset(options):
     arguments = [option for option in options if option.dataset]
-    first = ("path: Union[str, os.PathLike, View]", "*")
-    docs = (("path", "A directory with data.mdb, or a data file; or a View of it."),)
-    return python_init(first, arguments, docs, "Opens the database.",
+    first = ("path: Union[Files, View]", "*")
+    return python_init(first, arguments, (PATH_DOC,), "Opens the database.",
                        ("self._begin(path, dict(", "))"))
 
 

@@ -392,7 +392,7 @@ std::vector<std::string> Strategies(const Invocation& invocation) {
 }
 
 // A saved state is always smaller.
-constexpr uint64_t kStateBytesMax = 64 << 10;
+constexpr uint64_t kStateBytesMax = 16 << 20;
 
 LoaderOptions OptionsOf(const Invocation& invocation) {
   LoaderOptions options;
@@ -415,26 +415,33 @@ struct ReadSeries {
   std::vector<std::string> strategies;
   std::string order;
   RawBenchOptions raw;
-  int raw_reader_count = 0;  // set by the first raw run
-  std::string raw_memory;    // set by the first raw run
-  std::string cache_words;   // set when the first run is prepared
+  int raw_reader_count = 0;             // set by the first raw run
+  std::string raw_memory;               // set by the first raw run
+  std::string cache_words;              // set when the first run is prepared
+  std::vector<std::string> data_paths;  // of the files of a list; else one
   uint64_t page_bytes = 0;
   std::optional<uint64_t> expected_checksum;
   CacheState cache_state;
   bool measures_raw = true;
 };
 
-// Every rank finds the file. Rank 0 computes the expected outcome, which reads every page of the
+// Every rank finds the files. Rank 0 computes the expected outcome, which reads every page of the
 // tree once.
 Status LookAhead(const ranks::Group& group, const Invocation& invocation, ReadSeries& plan,
                  lmdbio::tools::ReadExpectation& expectation) {
-  LMDBIO_TRY(plan.raw.data_path, lmdbio::file::FindDataFile(plan.request.path));
+  LMDBIO_TRY(const auto list,
+             lmdbio::load::DatabasesOf(plan.request.path, plan.request.options.database_name));
+  for (const auto& one : list) {
+    LMDBIO_TRY(std::string data_path, lmdbio::file::FindDataFile(one.path));
+    plan.data_paths.push_back(std::move(data_path));
+  }
+  plan.raw.data_path = plan.data_paths.front();
   if (group.rank() != 0) return {};
-  LMDBIO_TRY(expectation, lmdbio::tools::Expect(plan.raw.data_path, plan.request.options));
+  LMDBIO_TRY(expectation, lmdbio::tools::Expect(list, plan.request.options));
   if (!invocation.has("verify")) return {};
   LoaderOptions options = plan.request.options;
   options.max_batches = expectation.batch_end;
-  LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(plan.raw.data_path, options));
+  LMDBIO_TRY(plan.expected_checksum, lmdbio::tools::SerialChecksum(list, options));
   return {};
 }
 
@@ -462,6 +469,16 @@ Status Prepare(ranks::Group& group, const Invocation& invocation, ReadSeries& pl
   // ReadExpectation holds no pointers, so its bytes mean the same on every rank. The checksum stays
   // on rank 0.
   LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(&expectation, 1))));
+  // The ranks prepare the files in step.
+  Status same;
+  if (plan.data_paths.size() != expectation.file_count) {
+    same = lmdbio::Fail(lmdbio::ErrorCode::kStale,
+                        fmt::format("{}: this rank finds {} files, rank 0 {}", plan.request.path,
+                                    plan.data_paths.size(), expectation.file_count));
+  }
+  LMDBIO_TRY_VOID(ranks::Agree(group, std::move(same)));
+  // Raw reads of one of several files would be another load.
+  if (expectation.file_count > 1) plan.measures_raw = false;
   plan.page_bytes = expectation.page_bytes;
   plan.request.options.max_batches = expectation.batch_end;
   // The raw run reads as many bytes as the records need, with as many readers and as deep a queue.
@@ -498,8 +515,9 @@ Result<BenchRun> RunOnce(ranks::Group& group, ReadSeries& plan, const std::strin
     plan.raw_reader_count = raw.readers;
     plan.raw_memory = raw.memory_words;
   }
-  LMDBIO_TRY(plan.cache_words,
-             lmdbio::tools::PrepareCache(group, plan.cache_state, plan.raw.data_path));
+  for (const std::string& data_path : plan.data_paths) {
+    LMDBIO_TRY(plan.cache_words, lmdbio::tools::PrepareCache(group, plan.cache_state, data_path));
+  }
   LMDBIO_TRY(plan.request.options.strategy, lmdbio::load::ParseStrategy(strategy));
   LMDBIO_TRY(run.read, lmdbio::tools::MeasureRead(group, plan.request));
   run.strategy = strategy;

@@ -208,6 +208,7 @@ Result<LoaderOptions> TakeFields(const lmdbio_options& from) {
   LMDBIO_TRY_VOID(
       TakeField("options.joint_walk", from.joint_walk, kJointWalkUseNumbers, to.joint_walk));
   LMDBIO_TRY_VOID(TakeField("options.exchange", from.exchange, kExchangeUseNumbers, to.exchange));
+  LMDBIO_TRY_VOID(TakeField("options.open_files_max", from.open_files_max, to.open_files_max));
   return to;
 }
 // End generated TakeFields.
@@ -249,7 +250,23 @@ Result<load::RecordReaderOptions> RecordReaderOptionsOf(const lmdbio_options& op
   to.queue_depth = all.queue_depth;
   to.block_bytes = all.block_bytes;
   to.layout_cache = all.layout_cache;
+  to.open_files_max = all.open_files_max;
   return to;
+}
+
+Result<std::vector<load::DatabasePath>> ListOf(const lmdbio_files* files,
+                                               const std::string& database_name) {
+  if (files == nullptr) return Fail(ErrorCode::kInvalidArgument, "files is NULL");
+  LMDBIO_TRY(const lmdbio_files from, CompleteStruct("files", "LMDBIO_FILES_INIT", files));
+  if (from.paths == nullptr && from.count > 0) return BadField("files.paths", "is NULL");
+  std::vector<load::DatabasePath> list;
+  list.reserve(from.count);
+  for (size_t i = 0; i < from.count; ++i) {
+    if (from.paths[i] == nullptr) return BadField(fmt::format("files.paths[{}]", i), "is NULL");
+    const char* const name = from.database_names != nullptr ? from.database_names[i] : nullptr;
+    list.push_back({from.paths[i], name != nullptr ? name : database_name});
+  }
+  return list;
 }
 
 }  // namespace lmdbio::api

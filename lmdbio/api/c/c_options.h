@@ -38,6 +38,11 @@ struct ViewResult {
 
   void Fill(std::vector<std::string> field_names, uint64_t sample_count, uint64_t digest);
 };
+// The databases of a list of files.
+// database_name  of the files that have no name of their own
+// Errors: kInvalidArgument  `files` or a path is null; as CompleteOptions for the struct
+Result<std::vector<load::DatabasePath>> ListOf(const lmdbio_files* files,
+                                               const std::string& database_name);
 
 }  // namespace lmdbio::api
 #endif  // LMDBIO_API_C_C_OPTIONS_H_

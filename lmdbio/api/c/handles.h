@@ -233,6 +233,8 @@ int ErrorNumberOf(Handle* handle) noexcept {
 // liblmdbio_mpi of the same version.
 LMDBIO_API int OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group, const char* path,
                            const lmdbio_options* options, lmdbio_loader** out_loader) noexcept;
+LMDBIO_API int OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group, const lmdbio_files* files,
+                           const lmdbio_options* options, lmdbio_loader** out_loader) noexcept;
 
 }  // namespace lmdbio::api
 #endif  // LMDBIO_API_C_HANDLES_H_

@@ -51,17 +51,37 @@ Result<LoaderArguments> ReadLoaderArguments(LoaderHandle& handle, const char* pa
   return arguments;
 }
 
-// The ranks agree on the arguments before they open. Otherwise one rank would return its error
-// while the other ranks wait for it.
-Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
-  Result<LoaderArguments> given = ReadLoaderArguments(handle, path, c_options);
+// Opens a loader with `open`, which gets the agreed arguments and returns a loader. The ranks agree
+// on the arguments before they open. Otherwise one rank would return its error while the other
+// ranks wait for it.
+template <typename Open>
+Status OpenLoader(LoaderHandle& handle, const Result<LoaderArguments>& given, Open&& open) {
   Status mine = given ? Status() : Fail(given.error().Copy());
   LMDBIO_TRY_VOID(ranks::Agree(*handle.group, std::move(mine)));
-  LMDBIO_TRY(handle.loader,
-             load::Loader::Open(*handle.group, path, given->options, std::move(given->view)));
+  LMDBIO_TRY(handle.loader, open(*given));
   handle.options = load::OptionsJson(given->options);
   handle.LogNotes();
   return {};
+}
+
+Status OpenLoader(LoaderHandle& handle, const char* path, const lmdbio_options* c_options) {
+  return OpenLoader(handle, ReadLoaderArguments(handle, path, c_options),
+                    [&](const LoaderArguments& given) {
+                      return load::Loader::Open(*handle.group, path, given.options, given.view);
+                    });
+}
+
+Status OpenLoader(LoaderHandle& handle, const lmdbio_files* files,
+                  const lmdbio_options* c_options) {
+  std::vector<load::DatabasePath> list;
+  const auto read = [&]() -> Result<LoaderArguments> {
+    LMDBIO_TRY(LoaderArguments arguments, ReadLoaderArguments(handle, "", c_options));
+    LMDBIO_TRY(list, ListOf(files, arguments.options.database_name));
+    return arguments;
+  };
+  return OpenLoader(handle, read(), [&](const LoaderArguments& given) {
+    return load::Loader::Open(*handle.group, list, given.options, given.view);
+  });
 }
 
 Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options* c_options) {
@@ -69,6 +89,18 @@ Status OpenDataset(DatasetHandle& handle, const char* path, const lmdbio_options
   LMDBIO_TRY(const load::RecordReaderOptions options, RecordReaderOptionsOf(complete));
   LMDBIO_TRY(const auto view, ViewSpecOf(complete));
   LMDBIO_TRY(handle.reader, load::RecordReader::Open(path, options, view.get()));
+  handle.LogNotes();
+  return {};
+}
+
+Status OpenDataset(DatasetHandle& handle, const lmdbio_files* files,
+                   const lmdbio_options* c_options) {
+  LMDBIO_TRY(const lmdbio_options complete, CompleteOptions(c_options));
+  handle.log = {complete.log, complete.log_context};
+  LMDBIO_TRY(const load::RecordReaderOptions options, RecordReaderOptionsOf(complete));
+  LMDBIO_TRY(const std::vector<load::DatabasePath> list, ListOf(files, options.database_name));
+  LMDBIO_TRY(const auto view, ViewSpecOf(complete));
+  LMDBIO_TRY(handle.reader, load::RecordReader::Open(list, options, view.get()));
   handle.LogNotes();
   return {};
 }
@@ -261,6 +293,14 @@ int lmdbio::api::OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group, const
       [&](LoaderHandle& handle) { return OpenLoader(handle, path, options); });
 }
 
+int lmdbio::api::OpenInGroup(Result<std::unique_ptr<ranks::Group>>& group,
+                             const lmdbio_files* files, const lmdbio_options* options,
+                             lmdbio_loader** out_loader) noexcept {
+  return OpenHandleInGroup<LoaderTable, LoaderHandle>(
+      group, "out_loader", out_loader,
+      [&](LoaderHandle& handle) { return OpenLoader(handle, files, options); });
+}
+
 const char* lmdbio_strerror(int status) {
   switch (status) {
     case LMDBIO_OK:
@@ -291,6 +331,14 @@ int lmdbio_open(const char* path, const lmdbio_options* options, lmdbio_loader**
     // A process alone; num_shards and shard_id replace ranks.
     handle.group = ranks::SoloGroup();
     return OpenLoader(handle, path, options);
+  });
+}
+
+int lmdbio_open_files(const lmdbio_files* files, const lmdbio_options* options,
+                      lmdbio_loader** out_loader) {
+  return OpenHandle<LoaderTable, LoaderHandle>(out_loader, [&](LoaderHandle& handle) -> Status {
+    handle.group = ranks::SoloGroup();
+    return OpenLoader(handle, files, options);
   });
 }
 
@@ -442,6 +490,12 @@ int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                         lmdbio_dataset** out_dataset) {
   return OpenHandle<DatasetTable, DatasetHandle>(
       out_dataset, [&](DatasetHandle& handle) { return OpenDataset(handle, path, options); });
+}
+
+int lmdbio_dataset_open_files(const lmdbio_files* files, const lmdbio_options* options,
+                              lmdbio_dataset** out_dataset) {
+  return OpenHandle<DatasetTable, DatasetHandle>(
+      out_dataset, [&](DatasetHandle& handle) { return OpenDataset(handle, files, options); });
 }
 
 int lmdbio_dataset_read(lmdbio_dataset* dataset, const uint64_t* numbers, size_t count,

@@ -99,21 +99,17 @@ typedef struct lmdbio_key {
   size_t size;      /* bytes; of any size */
 } lmdbio_key;
 
-/* The order of the samples of a view. */
-enum lmdbio_view_order {
-  /* That of their keys. */
-  LMDBIO_VIEW_ORDER_KEY = 0,
-  /* Keys are decimal numbers, and samples are in the order of these numbers. */
-  LMDBIO_VIEW_ORDER_NUMERIC = 1
-};
+/* The order of the samples of a view: that of their keys; or keys are decimal numbers, and samples
+ * are in the order of these numbers. */
+enum lmdbio_view_order { LMDBIO_VIEW_ORDER_KEY = 0, LMDBIO_VIEW_ORDER_NUMERIC = 1 };
 
 /* A record of each sample. 0 in a field is its default. */
 typedef struct lmdbio_view_field {
   size_t struct_size; /* sizeof(lmdbio_view_field): LMDBIO_VIEW_FIELD_INIT sets it */
   const char* name;   /* each field another one */
-  /* The keys of its records, with one place for the number of the sample: "image-{:09d}" for at
-   * least 9 digits, or "image-{}". {{ and }} stand for braces. NULL: records with equal keys belong
-   * together. All fields of a view have templates, or none has. */
+  /* Its keys, with one place for the number of the sample: "image-{:09d}" for at least 9 digits, or
+   * "image-{}". NULL: records with equal keys belong together. All fields have templates, or none.
+   */
   const char* key_template;
   /* The database of its records. Both NULL: the one of the loader or dataset; path NULL: another
    * one in the same file; database_name NULL: the main database of the other file. */
@@ -121,30 +117,25 @@ typedef struct lmdbio_view_field {
   const char* database_name;
 } lmdbio_view_field;
 
-/* Which records make which sample (docs/views.md). A loader and a dataset then count, shuffle and
- * number samples. 0 in a field is its default. */
+/* Which records make which sample (docs/views.md). 0 in a field is its default. */
 typedef struct lmdbio_view {
   size_t struct_size; /* sizeof(lmdbio_view): LMDBIO_VIEW_INIT sets it */
   int order; /* enum lmdbio_view_order; samples with templates are in the order of numbers */
-  /* [exclude_count] keys of records that are no samples; each may be absent */
-  const lmdbio_key* exclude;
+  const lmdbio_key* exclude; /* keys of records that are no samples; each may be absent */
   size_t exclude_count;
-  /* [field_count] the records of each sample. 0: one record of the database itself. */
-  const lmdbio_view_field* const* fields;
+  const lmdbio_view_field* const* fields; /* of each sample. NULL: a record of the database */
   size_t field_count;
-  /* With templates: the number of the first sample. */
-  uint64_t start;
-  /* With templates, the number of samples: a number, if has_count is 1, or the key of a record
-   * whose value begins with it, in decimal digits. Neither: all numbers from `start` on that are
-   * there. */
+  uint64_t start; /* with templates: the number of the first sample */
+  /* With templates, the number of samples: a number, if has_count is 1, or the key of a record that
+   * begins with it, in decimal digits. Neither: all numbers from `start` on that are there. */
   int has_count;
   uint64_t count;
   const char* count_key;
-  /* [subset_count] chosen samples, in this order; numbers may come twice. Both NULL: all. */
+  /* Chosen samples, in this order: their numbers, from 0; or their keys, with templates the numbers
+   * in them, in decimal digits. Both NULL: all. */
   const uint64_t* subset;
-  /* The same by the keys of the samples; with templates by numbers, in decimal digits. */
   const lmdbio_key* subset_keys;
-  size_t subset_count;
+  size_t subset_count; /* of either */
 } lmdbio_view;
 
 #ifdef __cplusplus
@@ -167,8 +158,7 @@ static inline lmdbio_view lmdbio_view_init() {
   { .struct_size = sizeof(lmdbio_view) }
 #endif
 
-/* A view as a loader or dataset has resolved it. Without a view: one field without a name, and
- * digest 0. */
+/* A resolved view. Without a view: one field without a name, and digest 0. */
 typedef struct lmdbio_view_info {
   uint64_t sample_count;
   size_t field_count;
@@ -403,6 +393,10 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   /* The view: which records make which sample. Read while a loader or a dataset opens, and not
    * later. All ranks have equal ones. NULL: each record is a sample, in key order. */
   const lmdbio_view* view;
+  /* The most descriptors of data files that are open at the same time, if there are several
+   * files. A file may need two. With fewer descriptors than files, files are opened again for
+   * later reads. 0: a quarter of those that the process may have, and at most 1,024. */
+  uint64_t open_files_max;
   /* End generated lmdbio_options. */
 } lmdbio_options;
 
@@ -424,9 +418,8 @@ typedef struct lmdbio_loader lmdbio_loader;
 
 typedef struct lmdbio_record {
   const void* key;
-  const void* value;   /* may have any alignment */
-  uint64_t position;   /* in the global sequence; for a dataset, the number of the record, or with a
-                          view of the sample */
+  const void* value; /* may have any alignment */
+  uint64_t position; /* in the global sequence; for a dataset, the number of the record or sample */
   uint32_t value_size; /* bytes */
   uint32_t key_size;   /* bytes */
 } lmdbio_record;
@@ -440,8 +433,8 @@ typedef struct lmdbio_batch {
   uint64_t first_position;      /* of the global batch, in the global sequence */
   uint64_t global_record_count; /* records of all ranks */
   int ends_epoch;               /* 1: an epoch ends with this batch or inside it */
-  /* With a view: records of each sample, which follow each other. record_count is a multiple of it.
-   * skipped_count and global_record_count count samples. Else 1. */
+  /* The records of each sample, which follow each other: 1 without a view. record_count is a
+   * multiple of it; skipped_count and global_record_count count samples. */
   size_t field_count;
 } lmdbio_batch;
 
@@ -457,8 +450,32 @@ typedef struct lmdbio_counters { /* check-tree: large-class (a field for each co
   uint64_t read_requests, bytes_read, bytes_direct, bytes_useful, retry_count;
 } lmdbio_counters;
 
+/* A list of data files that are read as one. */
+typedef struct lmdbio_files {
+  size_t struct_size; /* sizeof(lmdbio_files); LMDBIO_FILES_INIT sets it */
+  /* [count] directories with data.mdb, or data files. The order counts. A file may come several
+   * times. */
+  const char* const* paths;
+  /* [count] the named database of each file; NULL, or an entry NULL: options.database_name. */
+  const char* const* database_names;
+  size_t count;
+} lmdbio_files;
+
+#ifdef __cplusplus
+static inline lmdbio_files lmdbio_files_init() {
+  lmdbio_files files = lmdbio_files();
+  files.struct_size = sizeof(lmdbio_files);
+  return files;
+}
+#define LMDBIO_FILES_INIT lmdbio_files_init()
+#else
+#define LMDBIO_FILES_INIT \
+  { .struct_size = sizeof(lmdbio_files) }
+#endif
+
 /* Opens a database and begins to read.
- * path        a directory with data.mdb, or a data file
+ * path        a directory with data.mdb, or a data file. Several files as one: another directory
+ *             with data files, or a glob; both in natural order: data.2 before data.10
  * options     NULL: defaults
  * out_loader  to be closed by the caller. Also set after most failures, to a handle for
  *             lmdbio_message and lmdbio_close only. NULL if there was no memory for a handle
@@ -470,6 +487,18 @@ typedef struct lmdbio_counters { /* check-tree: large-class (a field for each co
  *             and those of the file */
 LMDBIO_API int lmdbio_open(const char* path, const lmdbio_options* options,
                            lmdbio_loader** out_loader);
+
+/* Opens the databases of several files as one, and begins to read. The records of a file follow
+ * those of the files before, and the order of options.order runs over all of them.
+ * Errors      as lmdbio_open, and
+ *             LMDBIO_INVALID_ARGUMENT  no files; they differ in page size, data version or
+ *                                      flags of the database
+ *             LMDBIO_STALE             options.state belongs to other files: names the first
+ *             LMDBIO_UNSUPPORTED       an option that works with a single file only: strategies
+ *                                      that walk with a cursor, engine "mmap", a pinned snapshot,
+ *                                      joint_walk and exchange "on" */
+LMDBIO_API int lmdbio_open_files(const lmdbio_files* files, const lmdbio_options* options,
+                                 lmdbio_loader** out_loader);
 
 /* The place at which ranks meet that a launcher has started without MPI: a key-value store of the
  * program that all ranks reach, such as that of torch.distributed. NULL in place of this struct:
@@ -531,6 +560,11 @@ LMDBIO_API int lmdbio_launch_rank(const lmdbio_launch* launch, int* out_rank, in
 LMDBIO_API int lmdbio_open_launched(const lmdbio_launch* launch, const char* path,
                                     const lmdbio_options* options, lmdbio_loader** out_loader);
 
+/* The same for several files as one, as lmdbio_open_files. Every rank gives the same files. */
+LMDBIO_API int lmdbio_open_launched_files(const lmdbio_launch* launch, const lmdbio_files* files,
+                                          const lmdbio_options* options,
+                                          lmdbio_loader** out_loader);
+
 /* Moves this thread to the next batch of this rank, and sleeps until it is ready. Not collective.
  * Of threads that share a loader, each gets batches of its own: no batch twice, none left out. A
  * thread that holds a batch and takes no other one keeps memory from the others: it uses
@@ -571,9 +605,7 @@ LMDBIO_API int lmdbio_fetch(lmdbio_loader* loader, uint32_t limit_ms, lmdbio_res
  * Errors     LMDBIO_INVALID_ARGUMENT  the values do not fit; rows are unchanged */
 LMDBIO_API int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,
                                          size_t row_count);
-/* Does the same for the values of one field, with a row for each sample.
- * field   its index among the fields of the view; 0 without a view
- * Errors  as lmdbio_result_copy_values; LMDBIO_INVALID_ARGUMENT  there is no such field */
+/* Does the same for the values of field number `field` of the view, with a row for each sample. */
 LMDBIO_API int lmdbio_result_copy_field(lmdbio_result* result, size_t field, void* rows,
                                         size_t row_bytes, size_t row_count);
 /* Returns the message of the last call of this thread on a result that failed, as lmdbio_message.
@@ -594,9 +626,10 @@ LMDBIO_API int lmdbio_result_close(lmdbio_result* result);
 LMDBIO_API int lmdbio_copy_values(lmdbio_loader* loader, void* rows, size_t row_bytes,
                                   size_t row_count);
 
-/* Returns the stream state before the next batch: JSON, less than 1 kB, valid for any number of
- * ranks. Ranks that have received equally many batches get the same text; batches of all threads
- * count. Not collective; allowed after fork, unless the parent was moving the stream elsewhere.
+/* Returns the stream state before the next batch: JSON, less than 1 kB and some 50 bytes for each
+ * of several files, valid for any number of ranks. Ranks that have received equally many batches
+ * get the same text; batches of all threads count. Not collective; allowed after fork, unless the
+ * parent was moving the stream elsewhere.
  * out_state  valid until the next call of this thread on this handle */
 LMDBIO_API int lmdbio_save(lmdbio_loader* loader, const char** out_state);
 
@@ -620,8 +653,7 @@ LMDBIO_API int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch);
 LMDBIO_API int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records,
                             uint64_t* out_batches_per_epoch);
 
-/* Returns the view of a loader.
- * out_view  valid until the next call of this thread on this handle */
+/* Returns the view. out_view is valid until the next call of this thread on this handle. */
 LMDBIO_API int lmdbio_get_view(lmdbio_loader* loader, const lmdbio_view_info** out_view);
 
 /* Returns the counters of the loader.
@@ -662,12 +694,22 @@ typedef struct lmdbio_dataset lmdbio_dataset;
 
 /* Opens a database to read records by number or key. Finds the locations of all records: from
  * provenance if it fits, by a kept layout, or by a page walk.
+ * path         as lmdbio_open
  * options      only database_name, snapshot, queue_depth, block_bytes, engine, cache, layout_cache,
- *              view, log and log_context have an effect
+ *              open_files_max, view, log and log_context have an effect
  * out_dataset  as out_loader of lmdbio_open
  * Errors       as lmdbio_open */
 LMDBIO_API int lmdbio_dataset_open(const char* path, const lmdbio_options* options,
                                    lmdbio_dataset** out_dataset);
+
+/* Opens the databases of several files as one dataset. The records of a file follow those of the
+ * files before. A key is looked up in one file after the other: the first that has it answers.
+ * Errors       as lmdbio_dataset_open, and
+ *              LMDBIO_INVALID_ARGUMENT  no files; they differ in page size, data version or
+ *                                       flags of the database
+ *              LMDBIO_UNSUPPORTED       a pinned snapshot or engine "mmap", with several files */
+LMDBIO_API int lmdbio_dataset_open_files(const lmdbio_files* files, const lmdbio_options* options,
+                                         lmdbio_dataset** out_dataset);
 
 /* Reads several records together, in file order. Reads of several threads run at the same time.
  * numbers      [count] record numbers in key order, from 0; in any order, repeats allowed. With a
@@ -693,9 +735,8 @@ LMDBIO_API int lmdbio_dataset_fetch(lmdbio_dataset* dataset, const uint64_t* num
 /* The number of a key that the database does not have. */
 #define LMDBIO_NO_RECORD UINT64_MAX
 
-/* Finds the numbers of records by their keys, all in one descent of the tree. With a view: the
- * numbers of the first samples that have these records; those of records that belong to no sample
- * are LMDBIO_NO_RECORD, with 0 values. Without out_numbers a view changes nothing.
+/* Finds the numbers of records by their keys, all in one descent of the tree. With a view: of the
+ * first samples that have these records; LMDBIO_NO_RECORD and 0 values if none has.
  * keys              [count] in any order; repeats allowed
  * out_numbers       [count] of the caller: the number of each record; of a key with duplicates that
  *                   of the first; LMDBIO_NO_RECORD for an absent key. The first call with numbers
@@ -742,8 +783,7 @@ LMDBIO_API int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size
 /* Returns the number of records of the database, or of samples of the view. */
 LMDBIO_API int lmdbio_dataset_count(lmdbio_dataset* dataset, uint64_t* out_records);
 
-/* Returns the view of a dataset.
- * out_view  valid until the next call of this thread on this handle */
+/* Returns the view, as lmdbio_get_view. */
 LMDBIO_API int lmdbio_dataset_get_view(lmdbio_dataset* dataset, const lmdbio_view_info** out_view);
 
 /* Returns the message of the last call of this thread on a dataset that failed, as lmdbio_message.

@@ -126,6 +126,14 @@ int lmdbio_open_launched(const lmdbio_launch* launch, const char* path,
   });
 }
 
+int lmdbio_open_launched_files(const lmdbio_launch* launch, const lmdbio_files* files,
+                               const lmdbio_options* options, lmdbio_loader** out_loader) {
+  return Guarded(nullptr, [&] {
+    auto group = GroupOf(launch);
+    return OpenInGroup(group, files, options, out_loader);
+  });
+}
+
 int lmdbio_sync_open_launched(const lmdbio_launch* launch, const lmdbio_sync_options* options,
                               lmdbio_sync** out_sync) {
   return Guarded(nullptr, [&] {

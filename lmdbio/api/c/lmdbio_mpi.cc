@@ -41,6 +41,14 @@ int lmdbio_open_mpi(MPI_Comm communicator, const char* path, const lmdbio_option
   });
 }
 
+int lmdbio_open_mpi_files(MPI_Comm communicator, const lmdbio_files* files,
+                          const lmdbio_options* options, lmdbio_loader** out_loader) {
+  return api::Guarded(nullptr, [&] {
+    auto group = ranks::MpiGroup(communicator);
+    return api::OpenInGroup(group, files, options, out_loader);
+  });
+}
+
 int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_options* options,
                          lmdbio_sync** out_sync) {
   return api::Guarded(nullptr, [&] {

@@ -21,6 +21,10 @@ extern "C" {
 LMDBIO_API int lmdbio_open_mpi(MPI_Comm communicator, const char* path,
                                const lmdbio_options* options, lmdbio_loader** out_loader);
 
+/* The same for several files as one, as lmdbio_open_files. Every rank gives the same files. */
+LMDBIO_API int lmdbio_open_mpi_files(MPI_Comm communicator, const lmdbio_files* files,
+                                     const lmdbio_options* options, lmdbio_loader** out_loader);
+
 /* Opens a synchronizer for all ranks of a communicator together, as lmdbio_sync_open. A process set
  * is a communicator of its own (MPI_Comm_split). Collective, as are lmdbio_sync_shutdown and, after
  * a shutdown, lmdbio_sync_close. lmdbio_sync_close runs in a thread that may call MPI. Without a

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/file/blocks/block_files.h"
 #include "lmdbio/file/blocks/mmap_engine.h"
 #include "lmdbio/file/blocks/pread_engine.h"
 #include "lmdbio/file/blocks/uring_engine.h"
@@ -47,6 +48,28 @@ Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
   if (engine || engine.error().code() != ErrorCode::kUnsupported) return engine;
   LMDBIO_TRY(std::unique_ptr<PreadEngine> instead, PreadEngine::Open(data_path, options));
   instead->AddNote(fmt::format("{}: {}: reading with pread", data_path, engine.error().message()));
+  return instead;
+}
+
+Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const JoinedFiles& files,
+                                                     const EngineOptions& options) {
+  EngineOptions limited = options;
+  LMDBIO_TRY(std::unique_ptr<BlockFiles> opened, BlockFiles::Open(files, limited));
+  if (options.queue_depth == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: queue depth 0 is out of range; give at least 1", opened->name()));
+  }
+  if (options.kind == EngineKind::kMmap) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: engine mmap maps one file; use uring or pread", opened->name()));
+  }
+  if (options.kind == EngineKind::kPread) return PreadEngine::Open(std::move(opened), limited);
+  const std::string name = opened->name();
+  Result<std::unique_ptr<BlockEngine>> engine = UringEngine::Open(std::move(opened), limited);
+  if (engine || engine.error().code() != ErrorCode::kUnsupported) return engine;
+  LMDBIO_TRY(opened, BlockFiles::Open(files, limited));
+  std::unique_ptr<PreadEngine> instead = PreadEngine::Open(std::move(opened), limited);
+  instead->AddNote(fmt::format("{}: {}: reading with pread", name, engine.error().message()));
   return instead;
 }
 

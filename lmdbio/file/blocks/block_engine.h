@@ -27,6 +27,8 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/file/io/file_space.h"
+#include "lmdbio/file/io/open_files.h"
 #include "lmdbio/file/io/read_progress.h"
 
 namespace lmdbio::file {
@@ -135,6 +137,19 @@ class BlockEngine {
 // Errors: kNotFound, kPermission, kInvalidArgument (queue depth 0), kResourceExhausted, kIo
 //         kStale  the file was replaced while it was being opened
 Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const std::string& path,
+                                                     const EngineOptions& options);
+
+// Several data files in one space of offsets. Both are borrowed.
+struct JoinedFiles {
+  OpenFiles* files = nullptr;        // [space->file_count()]
+  const FileSpace* space = nullptr;  // of at least one file
+};
+
+// Opens an engine for several files. The offsets of its blocks count in their space; bytes of a
+// block that belong to no file are left as they are. The engine keeps at most
+// files.files->open_max() - 1 reads in flight.
+// Errors: as above; kUnsupported  the mmap engine, which reads one file
+Result<std::unique_ptr<BlockEngine>> OpenBlockEngine(const JoinedFiles& files,
                                                      const EngineOptions& options);
 
 }  // namespace lmdbio::file

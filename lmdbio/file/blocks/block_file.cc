@@ -41,9 +41,10 @@ Result<bool> IsSameFile(int fd, int other_fd) {
   return found.st_dev == other.st_dev && found.st_ino == other.st_ino;
 }
 
-// The alignment of direct reads that the file system requires; nullopt if it allows none. Kernels
-// before 6.1 and some file systems do not report it. Then one page is assumed, which nearly all
-// file systems accept.
+}  // namespace
+
+// Kernels before 6.1 and some file systems do not report it. Then one page is assumed, which nearly
+// all file systems accept.
 std::optional<DirectAlignment> FindAlignment([[maybe_unused]] int fd) {
 #ifdef STATX_DIOALIGN
   struct statx found = {};
@@ -55,8 +56,6 @@ std::optional<DirectAlignment> FindAlignment([[maybe_unused]] int fd) {
 #endif
   return DirectAlignment{};
 }
-
-}  // namespace
 
 void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& alignment,
                 std::vector<BlockPart>& parts) {
@@ -122,7 +121,10 @@ Status BlockFile::OpenDirect() {
 }
 
 void BlockFile::Announce(std::span<const BlockRead> blocks) const {
-  if (is_direct()) return;
+  if (!is_direct()) AnnounceBlocks(buffered_fd_.get(), blocks);
+}
+
+void AnnounceBlocks(int fd, std::span<const BlockRead> blocks) {
   // Joins blocks that are adjacent in the file. A single small block needs no announcement.
   for (size_t i = 0; i < blocks.size();) {
     const uint64_t begin = blocks[i].offset;
@@ -134,7 +136,7 @@ void BlockFile::Announce(std::span<const BlockRead> blocks) const {
     i += count;
     if (count == 1 && end - begin <= kAnnounceStepBytes) continue;
     for (uint64_t at = begin; at < end; at += kAnnounceStepBytes) {
-      ::posix_fadvise(buffered_fd_.get(), static_cast<off_t>(at),
+      ::posix_fadvise(fd, static_cast<off_t>(at),
                       static_cast<off_t>(std::min(kAnnounceStepBytes, end - at)),
                       POSIX_FADV_WILLNEED);
     }
@@ -150,13 +152,23 @@ void BlockFile::RefuseDirect(int error_number) {
                       std::generic_category().message(error_number)));
 }
 
-Status BlockFile::Split(const BlockRead& block, std::vector<BlockPart>& parts) const {
+Result<bool> BlockFile::Acquire(PendingRead& part) {
+  // Direct reads may have been refused since the part was split.
+  if (!is_direct()) part.is_direct = false;
+  part.fd = part.is_direct ? direct_fd() : buffered_fd();
+  return true;
+}
+
+Status CheckOffset(const BlockRead& block, const std::string& name) {
   const uint64_t length_bytes = block.destination.size();
-  if (block.offset > kFileBytesMax || length_bytes > kFileBytesMax - block.offset) {
-    return Fail(ErrorCode::kCorruption,
-                fmt::format("{}: {} bytes at offset {} end beyond the largest file offset", path_,
-                            length_bytes, block.offset));
-  }
+  if (block.offset <= kFileBytesMax && length_bytes <= kFileBytesMax - block.offset) return {};
+  return Fail(ErrorCode::kCorruption,
+              fmt::format("{}: {} bytes at offset {} end beyond the largest file offset", name,
+                          length_bytes, block.offset));
+}
+
+Status BlockFile::Split(const BlockRead& block, std::vector<BlockPart>& parts) const {
+  LMDBIO_TRY_VOID(CheckOffset(block, path_));
   if (policy() == CachePolicy::kMixed) {
     SplitByCache(block, parts);
   } else {
@@ -176,12 +188,12 @@ void BlockFile::SplitByCache(const BlockRead& block, std::vector<BlockPart>& par
   }
 }
 
-void BlockFile::AddNote(std::string note) {
+void ReadableFiles::AddNote(std::string note) {
   const std::scoped_lock lock(notes_mutex_);
   notes_.push_back(std::move(note));
 }
 
-std::vector<std::string> BlockFile::TakeNotes() {
+std::vector<std::string> ReadableFiles::TakeNotes() {
   const std::scoped_lock lock(notes_mutex_);
   return std::exchange(notes_, {});
 }

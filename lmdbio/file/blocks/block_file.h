@@ -1,4 +1,5 @@
-// lmdbio/file/blocks/block_file.h - a data file with buffered and direct reads.
+// lmdbio/file/blocks/block_file.h - data files with buffered and direct reads: one, or several side
+// by side (block_files.h).
 //
 // A direct read must be aligned in the file and in memory. A block is therefore split: its aligned
 // part goes around the page cache, the edges before and after it go through the cache.
@@ -17,6 +18,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/file/io/read_queue.h"
 
 namespace lmdbio::file {
 
@@ -28,9 +30,10 @@ struct DirectAlignment {
 
 // The unit of one system call: a block, or a part of it.
 struct BlockPart {
-  uint64_t offset = 0;
+  uint64_t offset = 0;  // in its file
   MutableBytes destination;
   bool is_direct = false;
+  size_t file = 0;  // among those of ReadableFiles
 };
 
 // The kernel reads at most 2 GiB less one page at once, and registers at most 1 GiB as one buffer.
@@ -41,8 +44,59 @@ inline constexpr uint64_t kPartBytesMax = uint64_t{1} << 30;
 void SplitBlock(const ReadRequest& block, const std::optional<DirectAlignment>& alignment,
                 std::vector<BlockPart>& parts);
 
+// The alignment of direct reads that the file system of an open file requires; nothing if it allows
+// none.
+std::optional<DirectAlignment> FindAlignment(int fd);
+
+// Errors: kCorruption  the block ends beyond the largest file offset
+// name    of the file, for messages
+Status CheckOffset(const BlockRead& block, const std::string& name);
+
+// The data file that the blocks of an engine are read from, or several in one space of offsets.
 // Threads: every method may be called by several threads at once.
-class BlockFile {
+class ReadableFiles {
+ public:
+  virtual ~ReadableFiles() = default;
+
+  // Names a file in messages, and the whole in messages of the engine.
+  virtual const std::string& path(size_t file) const = 0;
+  virtual const std::string& name() const = 0;
+
+  // The policy in use: kBuffered after the first refusal of a direct read.
+  virtual CachePolicy policy() const = 0;
+  // Whether reads may be direct. After the first refusal this is false.
+  virtual bool is_direct() const = 0;
+
+  // SplitBlock with the alignment of the files, or without direct parts after a refusal. Mixed: the
+  // runs of the block that are cached are no direct parts.
+  // Errors: kCorruption  the block ends beyond the largest file offset
+  virtual Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const = 0;
+
+  // Sets `part.fd`, and clears is_direct if a direct read is impossible. The descriptor stays open
+  // until Release. False: all descriptors are in use, and one of them by another part of this
+  // engine, whose Release comes first. Without such a part, sleeps until one is free.
+  // Errors: as OpenFiles::Acquire; a single file has none
+  virtual Result<bool> Acquire(PendingRead& part) = 0;
+  virtual void Release(const PendingRead& part) = 0;
+
+  // Announces blocks to the kernel, which then requests them from storage together, in file order.
+  // Its own read-ahead does neither for a large block, nor for small blocks that several threads
+  // read. Does nothing for a small block alone and for direct reads.
+  virtual void Announce(std::span<const BlockRead> blocks) const = 0;
+
+  // Records that a direct read was refused. All later reads are buffered, and a note reports it.
+  virtual void RefuseDirect(size_t file, int error_number) = 0;
+
+  void AddNote(std::string note);
+  std::vector<std::string> TakeNotes();
+
+ private:
+  std::mutex notes_mutex_;
+  std::vector<std::string> notes_;
+};
+
+// One file, open for as long as this object lives.
+class BlockFile final : public ReadableFiles {
  public:
   // Opens the file for buffered reads and, if `options.cache` asks for it, a second time for direct
   // reads. If direct reads are refused, all reads are buffered and TakeNotes reports it.
@@ -52,29 +106,19 @@ class BlockFile {
   static Result<std::unique_ptr<BlockFile>> Open(const std::string& data_path,
                                                  const EngineOptions& options);
 
-  const std::string& path() const { return path_; }
-  // The policy in use: kBuffered after the first refusal of a direct read.
-  CachePolicy policy() const { return is_direct() ? policy_ : CachePolicy::kBuffered; }
-  // Whether reads may be direct. After the first refusal this is false.
-  bool is_direct() const { return is_direct_.load(std::memory_order_relaxed); }
+  const std::string& path(size_t /*file*/) const override { return path_; }
+  const std::string& name() const override { return path_; }
+  CachePolicy policy() const override { return is_direct() ? policy_ : CachePolicy::kBuffered; }
+  bool is_direct() const override { return is_direct_.load(std::memory_order_relaxed); }
   int buffered_fd() const { return buffered_fd_.get(); }
   int direct_fd() const { return direct_fd_.get(); }  // -1 without direct reads
 
-  // SplitBlock with the alignment of this file, or without direct parts after a refusal. Mixed: the
-  // runs of the block that are cached are no direct parts.
-  // Errors: kCorruption  the block ends beyond the largest file offset
-  Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const;
-
-  // Announces blocks to the kernel, which then requests them from storage together, in file order.
-  // Its own read-ahead does neither for a large block, nor for small blocks that several threads
-  // read. Does nothing for a small block alone and for direct reads.
-  void Announce(std::span<const BlockRead> blocks) const;
-
-  // Records that a direct read was refused. All later reads are buffered, and a note reports it.
+  Status Split(const BlockRead& block, std::vector<BlockPart>& parts) const override;
+  Result<bool> Acquire(PendingRead& part) override;
+  void Release(const PendingRead& /*part*/) override {}
+  void Announce(std::span<const BlockRead> blocks) const override;
+  void RefuseDirect(size_t /*file*/, int error_number) override { RefuseDirect(error_number); }
   void RefuseDirect(int error_number);
-
-  void AddNote(std::string note);
-  std::vector<std::string> TakeNotes();
 
  private:
   BlockFile(std::string path, UniqueFd buffered_fd, const EngineOptions& options)
@@ -93,9 +137,10 @@ class BlockFile {
   DirectAlignment alignment_;
   // Selects the descriptor only. It guards no other data, so relaxed order suffices.
   std::atomic<bool> is_direct_{false};
-  std::mutex notes_mutex_;
-  std::vector<std::string> notes_;
 };
+
+// Announces `blocks` of the file behind `fd`, as ReadableFiles::Announce.
+void AnnounceBlocks(int fd, std::span<const BlockRead> blocks);
 
 }  // namespace lmdbio::file
 #endif  // LMDBIO_FILE_BLOCKS_BLOCK_FILE_H_

@@ -14,7 +14,7 @@ void BlockQueue::Add(std::span<const BlockRead> blocks) {
 
 void BlockQueue::AddOne(const BlockRead& block) {
   split_.clear();
-  Status status = file_.Split(block, split_);
+  Status status = files_.Split(block, split_);
   if (!status || split_.empty()) {
     done_.Add(block.tag, std::move(status));
     return;
@@ -30,15 +30,26 @@ void BlockQueue::AddOne(const BlockRead& block) {
   for (const BlockPart& part : split_) {
     parts_.Add({.progress = ReadProgress({part.offset, part.destination}),
                 .owner = place,
+                .file = part.file,
                 .is_direct = part.is_direct});
   }
 }
 
 std::optional<PendingRead> BlockQueue::Next() {
-  std::optional<PendingRead> part = parts_.Next();
-  // Direct reads may have been refused since the part was added.
-  if (part && !file_.is_direct()) part->is_direct = false;
-  return part;
+  lacks_descriptor_ = false;
+  while (std::optional<PendingRead> part = parts_.Next()) {
+    Result<bool> acquired = files_.Acquire(*part);
+    if (!acquired) {
+      EndPart(*part, Fail(std::move(acquired).error()));
+    } else if (*acquired) {
+      return part;
+    } else {
+      parts_.AddAgain(*part, milliseconds(0));
+      lacks_descriptor_ = true;
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
 }
 
 // Every call counts, also those that fail. So the counters show the requests that reach the
@@ -55,7 +66,7 @@ void BlockQueue::Count(const PendingRead& part, ssize_t got) {
 // failed or short one is continued through the page cache at once.
 Result<milliseconds> BlockQueue::Judge(PendingRead& part, ssize_t got) {
   if (part.is_direct) {
-    if (got == -EINVAL) file_.RefuseDirect(EINVAL);
+    if (got == -EINVAL) files_.RefuseDirect(part.file, EINVAL);
     part.is_direct = false;
     if (got <= 0) return milliseconds(0);
   }
@@ -64,6 +75,7 @@ Result<milliseconds> BlockQueue::Judge(PendingRead& part, ssize_t got) {
 
 void BlockQueue::Take(PendingRead part, ssize_t got) {
   Count(part, got);
+  files_.Release(part);
   Result<milliseconds> pause = Judge(part, got);
   // A short read is no failure: its rest is read again at once.
   if (pause && !part.progress.is_done()) {
@@ -71,9 +83,13 @@ void BlockQueue::Take(PendingRead part, ssize_t got) {
     parts_.AddAgain(part, *pause);
     return;
   }
-  // The block keeps the error of its first failed part, and is done with its last part.
+  EndPart(part, pause ? Status() : Fail(std::move(pause).error().Within(files_.path(part.file))));
+}
+
+// The block keeps the error of its first failed part, and is done with its last part.
+void BlockQueue::EndPart(const PendingRead& part, Status status) {
   Block& block = blocks_[part.owner];
-  if (!pause && block.status) block.status = Fail(std::move(pause).error().Within(file_.path()));
+  if (!status && block.status) block.status = std::move(status);
   if (--block.parts_left > 0) return;
   done_.Add(block.tag, std::move(block.status));
   free_blocks_.push_back(part.owner);

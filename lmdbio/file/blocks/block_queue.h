@@ -29,18 +29,19 @@ namespace lmdbio::file {
 // Threads: one at a time.
 class BlockQueue {
  public:
-  // file  borrowed for the queue's life
-  BlockQueue(BlockFile& file, std::chrono::milliseconds retry_pause)
-      : file_(file), retry_pause_(retry_pause) {}
+  // files  borrowed for the queue's life
+  BlockQueue(ReadableFiles& files, std::chrono::milliseconds retry_pause)
+      : files_(files), retry_pause_(retry_pause) {}
 
   // Takes over `blocks`. A block that is empty or ends beyond the largest file offset is done.
   void Add(std::span<const BlockRead> blocks);
 
-  // The part to read next, from Descriptor(part); nullopt if no part is due.
+  // The part to read next, from its fd; nullopt if no part is due, or if the next one needs a
+  // descriptor that a part in flight has. A part whose file cannot be opened has failed, so
+  // has_done() may become true.
   std::optional<PendingRead> Next();
-  int Descriptor(const PendingRead& part) const {
-    return part.is_direct ? file_.direct_fd() : file_.buffered_fd();
-  }
+  // Whether the last Next had no descriptor: after Take there may be one.
+  bool lacks_descriptor() const { return lacks_descriptor_; }
 
   // The due time of the earliest retry; nullopt if no retry waits.
   std::optional<ReadQueue::Clock::time_point> next_due() const { return parts_.next_due(); }
@@ -70,13 +71,15 @@ class BlockQueue {
   void AddOne(const BlockRead& block);
   void Count(const PendingRead& part, ssize_t got);
   Result<std::chrono::milliseconds> Judge(PendingRead& part, ssize_t got);
+  void EndPart(const PendingRead& part, Status status);
 
-  BlockFile& file_;
+  ReadableFiles& files_;
   const std::chrono::milliseconds retry_pause_;
   ReadQueue parts_;  // their owners are indices of blocks_
   std::vector<Block> blocks_;
   std::vector<size_t> free_blocks_;  // indices of blocks_
   std::vector<BlockPart> split_;     // the parts of the block being taken over
+  bool lacks_descriptor_ = false;
   uint64_t outstanding_ = 0;
   DoneList done_;
   EngineCounters counters_;

@@ -138,13 +138,13 @@ Result<std::span<BlockDone>> MmapEngine::Poll() {
 // Touching a page of the map beyond the end of the file would end the process with SIGBUS.
 Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
   LMDBIO_TRY(uint64_t end, FileSizeBytes(file_->buffered_fd()).map_error([this](Error&& error) {
-    return std::move(error).Within(file_->path());
+    return std::move(error).Within(file_->name());
   }));
   end = std::min<uint64_t>(end, map_.size());
   if (offset > end || length_bytes > end - offset) {
     return Fail(ErrorCode::kCorruption,
                 fmt::format("{}: the file ends at byte {}, inside a read of {} bytes at {}",
-                            file_->path(), end, length_bytes, offset));
+                            file_->name(), end, length_bytes, offset));
   }
   known_bytes_ = end;
   unchecked_bytes_ = 0;

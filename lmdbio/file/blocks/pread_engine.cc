@@ -39,10 +39,15 @@ Result<std::unique_ptr<PreadEngine>> PreadEngine::Open(const std::string& data_p
   return std::unique_ptr<PreadEngine>(new PreadEngine(std::move(file), options));
 }
 
-PreadEngine::PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options)
-    : file_(std::move(file)),
+std::unique_ptr<PreadEngine> PreadEngine::Open(std::unique_ptr<BlockFiles> files,
+                                               const EngineOptions& options) {
+  return std::unique_ptr<PreadEngine>(new PreadEngine(std::move(files), options));
+}
+
+PreadEngine::PreadEngine(std::unique_ptr<ReadableFiles> files, const EngineOptions& options)
+    : files_(std::move(files)),
       threads_max_(std::min(options.queue_depth, kThreadsMax)),
-      queue_(*file_, options.retry_pause) {}
+      queue_(*files_, options.retry_pause) {}
 
 // A thread ends after the read that it is in, because a blocking read cannot be cancelled.
 PreadEngine::~PreadEngine() {
@@ -56,7 +61,7 @@ PreadEngine::~PreadEngine() {
 }
 
 std::string PreadEngine::Describe() const {
-  return fmt::format("pread, {}, {} deep", CachePolicyName(file_->policy()), threads_max_);
+  return fmt::format("pread, {}, {} deep", CachePolicyName(files_->policy()), threads_max_);
 }
 
 // Fewer threads than wanted do the same work in more time, so only zero threads are an error.
@@ -69,7 +74,7 @@ Status PreadEngine::StartThreads(uint64_t wanted) {
   } catch (const std::system_error& error) {
     if (threads_.empty()) {
       return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("{}: cannot start a reading thread: {}", file_->path(),
+                  fmt::format("{}: cannot start a reading thread: {}", files_->name(),
                               error.code().message()),
                   error.code().value());
     }
@@ -81,7 +86,7 @@ Status PreadEngine::Start(std::span<const BlockRead> blocks) {
   if (blocks.empty()) return {};
   // Threads start with the first blocks that need them. An engine that reads little has few.
   LMDBIO_TRY_VOID(StartThreads(outstanding() + blocks.size()));
-  file_->Announce(blocks);
+  files_->Announce(blocks);
   {
     const std::scoped_lock lock(mutex_);
     queue_.Add(blocks);
@@ -97,6 +102,7 @@ void PreadEngine::Work() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     const std::optional<PendingRead> part = queue_.Next();
+    if (queue_.has_done()) SignalDone();  // a file that cannot be opened
     if (!part) {
       AwaitWork(lock);
       continue;
@@ -104,8 +110,9 @@ void PreadEngine::Work() {
     // This read may take long. If a retry waits for its due time, wake an idle thread to await it.
     if (queue_.next_due()) work_came_.notify_one();
     lock.unlock();
-    const ssize_t got = CallPread(queue_.Descriptor(*part), part->progress);
+    const ssize_t got = CallPread(part->fd, part->progress);
     lock.lock();
+    if (queue_.lacks_descriptor()) work_came_.notify_one();
     queue_.Take(*part, got);
     if (queue_.has_done()) SignalDone();
   }

@@ -18,6 +18,7 @@
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/file/blocks/block_engine.h"
 #include "lmdbio/file/blocks/block_file.h"
+#include "lmdbio/file/blocks/block_files.h"
 #include "lmdbio/file/blocks/block_queue.h"
 
 namespace lmdbio::file {
@@ -33,6 +34,9 @@ class PreadEngine final : public BlockEngine {
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
   static Result<std::unique_ptr<PreadEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
+  // The same for several files. options  as BlockFiles::Open has changed them
+  static std::unique_ptr<PreadEngine> Open(std::unique_ptr<BlockFiles> files,
+                                           const EngineOptions& options);
   ~PreadEngine() override;
 
   std::string Describe() const override;
@@ -43,20 +47,20 @@ class PreadEngine final : public BlockEngine {
   uint64_t outstanding() const override;
   int event() override;
   EngineCounters counters() const override;
-  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+  std::vector<std::string> TakeNotes() override { return files_->TakeNotes(); }
 
   // Adds a note with the reason for this engine.
-  void AddNote(std::string note) { file_->AddNote(std::move(note)); }
+  void AddNote(std::string note) { files_->AddNote(std::move(note)); }
 
  private:
-  PreadEngine(std::unique_ptr<BlockFile> file, const EngineOptions& options);
+  PreadEngine(std::unique_ptr<ReadableFiles> files, const EngineOptions& options);
   Status StartThreads(uint64_t wanted);
   void Work();
   void AwaitWork(std::unique_lock<std::mutex>& lock);
   void SignalDone();
   std::span<BlockDone> TakeDone();
 
-  std::unique_ptr<BlockFile> file_;
+  std::unique_ptr<ReadableFiles> files_;
   const uint32_t threads_max_;
   std::vector<std::thread> threads_;
 

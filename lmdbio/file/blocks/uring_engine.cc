@@ -16,17 +16,27 @@ Result<std::unique_ptr<BlockEngine>> UringEngine::Open(const std::string& data_p
                                                        const EngineOptions& options) {
   LMDBIO_TRY(std::unique_ptr<UringRing> ring, UringRing::Create(options.queue_depth));
   LMDBIO_TRY(std::unique_ptr<BlockFile> file, BlockFile::Open(data_path, options));
+  const BlockFile& registered = *file;
   std::unique_ptr<UringEngine> engine(
       new UringEngine(std::move(ring), std::move(file), options.retry_pause));
-  engine->RegisterFiles();
+  engine->RegisterFile(registered);
+  engine->RegisterMemory(options.memory);
+  return engine;
+}
+
+Result<std::unique_ptr<BlockEngine>> UringEngine::Open(std::unique_ptr<BlockFiles> files,
+                                                       const EngineOptions& options) {
+  LMDBIO_TRY(std::unique_ptr<UringRing> ring, UringRing::Create(options.queue_depth));
+  std::unique_ptr<UringEngine> engine(
+      new UringEngine(std::move(ring), std::move(files), options.retry_pause));
   engine->RegisterMemory(options.memory);
   return engine;
 }
 
 // Registered descriptors and buffers save the kernel a lookup and the pinning of pages for each
 // read. A refusal only costs this gain: the memory lock limit is low on many systems.
-void UringEngine::RegisterFiles() {
-  has_files_ = ring_->RegisterFiles(std::array{file_->buffered_fd(), file_->direct_fd()});
+void UringEngine::RegisterFile(const BlockFile& file) {
+  has_files_ = ring_->RegisterFiles(std::array{file.buffered_fd(), file.direct_fd()});
 }
 
 // Registers the memory as buffers of kPartBytesMax, the largest size that the kernel accepts.
@@ -52,7 +62,7 @@ int UringEngine::RegisteredBuffer(MutableBytes destination) const {
 }
 
 std::string UringEngine::Describe() const {
-  return fmt::format("uring, {}, {} deep", CachePolicyName(file_->policy()), ring_->depth());
+  return fmt::format("uring, {}, {} deep", CachePolicyName(files_->policy()), ring_->depth());
 }
 
 Status UringEngine::CheckRing() const {
@@ -63,13 +73,13 @@ Status UringEngine::CheckRing() const {
 // Keeps the first failure of the ring itself. After it every call fails and no read starts.
 Status UringEngine::Checked(Status status) {
   if (status) return status;
-  failure_.emplace(std::move(status).error().Within(file_->path()));
+  failure_.emplace(std::move(status).error().Within(files_->name()));
   return CheckRing();
 }
 
 Status UringEngine::Start(std::span<const BlockRead> blocks) {
   LMDBIO_TRY_VOID(CheckRing());
-  file_->Announce(blocks);
+  files_->Announce(blocks);
   queue_.Add(blocks);
   return SubmitReads();
 }
@@ -80,7 +90,7 @@ Status UringEngine::SubmitReads() {
     if (ring_->IsBatchFull()) LMDBIO_TRY_VOID(Checked(ring_->Submit()));
     const std::optional<PendingRead> part = queue_.Next();
     if (!part) break;
-    ring_->Prepare(*part, {.fd = queue_.Descriptor(*part),
+    ring_->Prepare(*part, {.fd = part->fd,
                            .registered_file = !has_files_       ? -1
                                               : part->is_direct ? 1
                                                                 : 0,

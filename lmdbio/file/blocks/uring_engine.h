@@ -16,6 +16,7 @@
 
 #include "lmdbio/file/blocks/block_engine.h"
 #include "lmdbio/file/blocks/block_file.h"
+#include "lmdbio/file/blocks/block_files.h"
 #include "lmdbio/file/blocks/block_queue.h"
 #include "lmdbio/file/io/uring_ring.h"
 
@@ -30,6 +31,10 @@ class UringEngine final : public BlockEngine {
   //         kNotFound, kPermission, kResourceExhausted, kIo, kStale (see BlockFile)
   static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
+  // The same for several files, which are not registered.
+  // options  as BlockFiles::Open has changed them
+  static Result<std::unique_ptr<BlockEngine>> Open(std::unique_ptr<BlockFiles> files,
+                                                   const EngineOptions& options);
 
   std::string Describe() const override;
   Status Start(std::span<const BlockRead> blocks) override;
@@ -39,13 +44,13 @@ class UringEngine final : public BlockEngine {
   uint64_t outstanding() const override { return queue_.outstanding(); }
   int event() override { return ring_->fd(); }
   EngineCounters counters() const override { return queue_.counters(); }
-  std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
+  std::vector<std::string> TakeNotes() override { return files_->TakeNotes(); }
 
  private:
-  UringEngine(std::unique_ptr<UringRing> ring, std::unique_ptr<BlockFile> file,
+  UringEngine(std::unique_ptr<UringRing> ring, std::unique_ptr<ReadableFiles> files,
               std::chrono::milliseconds retry_pause)
-      : file_(std::move(file)), queue_(*file_, retry_pause), ring_(std::move(ring)) {}
-  void RegisterFiles();
+      : files_(std::move(files)), queue_(*files_, retry_pause), ring_(std::move(ring)) {}
+  void RegisterFile(const BlockFile& file);
   void RegisterMemory(MutableBytes memory);
   int RegisteredBuffer(MutableBytes destination) const;
 
@@ -54,7 +59,7 @@ class UringEngine final : public BlockEngine {
   Status SubmitReads();
   void Reap();
 
-  std::unique_ptr<BlockFile> file_;
+  std::unique_ptr<ReadableFiles> files_;
   BlockQueue queue_;
   std::unique_ptr<UringRing> ring_;
   bool has_files_ = false;        // files are registered: 0 is buffered, 1 is direct

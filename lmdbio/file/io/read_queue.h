@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "lmdbio/file/io/open_files.h"
 #include "lmdbio/file/io/read_progress.h"
 
 namespace lmdbio::file {
@@ -16,6 +17,9 @@ namespace lmdbio::file {
 struct PendingRead {
   ReadProgress progress;
   size_t owner = 0;  // the caller's number for the object that the read belongs to
+  size_t file = 0;   // the caller's number for its file
+  int fd = -1;       // of this file while the read is in flight
+  OpenAs opened_as = OpenAs::kBuffered;  // of this descriptor
   bool is_direct = false;
   bool is_retry = false;
 };

@@ -14,6 +14,9 @@
 
 namespace lmdbio::file {
 
+// Fewer requests take less time one after the other than the setup of a ring.
+inline constexpr size_t kUringRequestsMin = 4;
+
 struct BatchOptions {
   int fd = -1;
   // Called once for each completed request, in order of completion.

@@ -5,6 +5,7 @@
 #define LMDBIO_FILE_LAYOUT_PAGE_READER_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "lmdbio/base/byte_source.h"
@@ -99,6 +100,42 @@ class PageReader {
  private:
   const ByteSource* source_;
   Snapshot snapshot_;
+};
+
+// The pages of one or several data files under one numbering: the pages of a file are numbered from
+// its first page on (docs/many_files.md). All files have the same page format.
+// Threads: const; any number of callers.
+class JoinedPages {
+ public:
+  struct File {
+    PageReader pages;  // with the numbers of the file itself
+    PageNo first;      // the number of its page 0 here
+  };
+
+  // The pages of one file have their own numbers.
+  JoinedPages(const PageReader& only) : files_{{only, {0}}} {}  // NOLINT: one file is a list
+  // Appends a file. Requires: first is behind the pages of the file before
+  void Add(const PageReader& pages, PageNo first) { files_.push_back({pages, first}); }
+
+  size_t file_count() const { return files_.size(); }
+  const File& file(size_t i) const { return files_[i]; }
+  PageFormat page_format() const { return files_.front().pages.page_format(); }
+  // The index of the file with this page, or of the last one that begins before it.
+  size_t IndexOf(PageNo page_no) const {
+    if (files_.size() == 1) return 0;
+    const auto after = std::ranges::upper_bound(files_, page_no, {}, &File::first);
+    return static_cast<size_t>(after - files_.begin()) - 1;
+  }
+  const File& Of(PageNo page_no) const { return files_[IndexOf(page_no)]; }
+
+  // As PageReader::Corrupt; the message has the file and its own page number.
+  tl::unexpected<Error> Corrupt(PageNo page_no, std::string_view what) const {
+    const File& file = Of(page_no);
+    return file.pages.Corrupt({page_no.value - file.first.value}, what);
+  }
+
+ private:
+  std::vector<File> files_;  // by first
 };
 
 }  // namespace lmdbio::file

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
@@ -49,6 +50,41 @@ class RecordRunSink {
   virtual ~RecordRunSink() = default;
   // Errors: those of the sink; the producer stops at the first one and returns it unchanged
   virtual Status Add(const RecordRun& run) = 0;
+};
+
+// Renumbers the records and moves the pages of runs, on their way to another sink: those of one
+// file become those of a list of files (docs/many_files.md), or the reverse.
+// Threads: one at a time.
+class ShiftedRuns final : public RecordRunSink {
+ public:
+  struct By {
+    uint64_t records = 0;  // modulo 2^64, all of them
+    uint64_t pages = 0;
+    uint64_t bytes = 0;  // of these pages
+    // The reverse of this shift.
+    By Back() const { return {0 - records, 0 - pages, 0 - bytes}; }
+  };
+
+  // to  borrowed
+  ShiftedRuns(RecordRunSink& to, const By& by) : to_(to), by_(by) {}
+
+  // Errors: of the other sink
+  Status Add(const RecordRun& run) override {
+    RecordRun shifted = run;
+    shifted.first_record.value += by_.records;
+    if (by_.pages == 0) return to_.Add(shifted);
+    shifted.leaf.value += by_.pages;
+    shifted.home.value += by_.pages;
+    values_.assign(run.values.begin(), run.values.end());
+    for (Extent& value : values_) value.offset += by_.bytes;
+    shifted.values = values_;
+    return to_.Add(shifted);
+  }
+
+ private:
+  RecordRunSink& to_;
+  By by_;
+  std::vector<Extent> values_;
 };
 
 }  // namespace lmdbio::file

@@ -11,12 +11,6 @@
 #include "lmdbio/file/io/uring_batch.h"
 
 namespace lmdbio::file {
-namespace {
-
-// Fewer reads take less time than the setup of a ring.
-constexpr size_t kUringRequestsMin = 4;
-
-}  // namespace
 
 Result<std::unique_ptr<FileSource>> FileSource::Open(const std::string& data_path) {
   UniqueFd fd(::open(data_path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -67,12 +67,11 @@ HostRanks HostRuntime::RanksOfReader() const {
 Status HostRuntime::OpenInPlace() {
   // Ranks that do not read have not looked for the file yet.
   OpenedFile& file = context_.file;
-  LMDBIO_TRY_VOID(file.Find(context_.path));
-  if (reads_alone() && !file.guard) {
-    LMDBIO_TRY_VOID(file.Open(context_.options.snapshot));
-    LMDBIO_TRY_VOID(
-        CheckSameFile(context_.decision, file.guard->environment().snapshot(), file.data_path));
-    LMDBIO_TRY_VOID(file.ResolveView(context_.view, context_.options, context_.notes));
+  LMDBIO_TRY_VOID(file.Find(context_.wanted, context_.options));
+  if (reads_alone() && !file.is_open()) {
+    LMDBIO_TRY_VOID(file.Open(context_.options));
+    LMDBIO_TRY_VOID(CheckSameFile(context_.decision, file.files->snapshot(0), file.data_path));
+    LMDBIO_TRY_VOID(file.ResolveView(context_.wanted.view.get(), context_.notes));
     if (file.view) {
       LMDBIO_TRY_VOID(CheckSameResolved(context_.decision, *file.view, file.data_path));
     }
@@ -195,9 +194,14 @@ Status HostRuntime::OpenFileCache() {
 Result<std::unique_ptr<Locator>> HostRuntime::MakeSharedLayoutUser(const file::Database& database) {
   // The reading thread calls this too, so it has copies of everything.
   const auto make_own =
-      [database, cores = context_.member.placement.input,
+      [database, &file = context_.file, &decision = context_.decision, &member = context_.member,
+       &notes = context_.notes, cores = context_.member.placement.input,
        walks = context_.decision.locating == LocateMethod::kScan ||
                context_.decision.is_kept_layout]() -> Result<std::unique_ptr<Locator>> {
+    if (file.is_list()) {
+      return MakeScanLocator(file.ScanFiles(decision, member, notes), nullptr, nullptr,
+                             {.cores = cores});
+    }
     if (walks) return MakeScanLocator(database, nullptr, nullptr, {.cores = cores});
     LMDBIO_TRY(file::Layout layout, LayoutFromProvenance(database, ProvenancePathOf(database)));
     return MakeLayoutLocator(std::move(layout));
@@ -241,10 +245,19 @@ std::unique_ptr<Locator> HostRuntime::MakeScan(const file::Database& database) {
                          shared_layout_ ? &*shared_layout_ : nullptr, std::move(scan));
 }
 
+// The databases of a list, one after the other.
+std::unique_ptr<Locator> HostRuntime::MakeListScan() {
+  return MakeScanLocator(
+      context_.file.ScanFiles(context_.decision, context_.member, context_.notes),
+      std::move(links_.gather), shared_layout_ ? &*shared_layout_ : nullptr,
+      {.cores = context_.member.placement.input});
+}
+
 Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& database) {
   const std::string& data_path = context_.file.data_path;
   const std::string& name = context_.options.database_name;
   if (has_layout() && !finds_layout()) return MakeSharedLayoutUser(database);
+  if (context_.file.is_list()) return MakeListScan();
   switch (context_.decision.locating) {
     case LocateMethod::kCursor:
     case LocateMethod::kHandedCursor:
@@ -263,22 +276,6 @@ Result<std::unique_ptr<Locator>> HostRuntime::MakeLocator(const file::Database& 
     default:
       return MakeScan(database);
   }
-}
-
-// Fields of other databases have locations of their own. Each reader finds them for itself.
-std::unique_ptr<Locator> HostRuntime::MakeViewOver(std::unique_ptr<Locator> own) {
-  std::vector<ViewSourceLocator> sources;
-  sources.push_back({0, std::move(own)});
-  for (const ViewDatabase& other : std::span(context_.file.sources).subspan(1)) {
-    const file::Database& database = other.database;
-    Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
-    ViewSourceLocator source{other.first_record, nullptr};
-    source.records = layout ? MakeLayoutLocator(std::move(*layout))
-                            : MakeScanLocator(database, nullptr, nullptr,
-                                              {.cores = context_.member.placement.input});
-    sources.push_back(std::move(source));
-  }
-  return MakeViewLocator(context_.file.view, std::move(sources));
 }
 
 // One reader that passes over the whole file in its order, past the page cache, may read leaf pages
@@ -305,15 +302,15 @@ std::optional<JointWalk> HostRuntime::JointWalkOf() const {
 std::function<ReadCost()> HostRuntime::CostOfReads() const {
   const LoaderOptions& options = context_.options;
   if (CompositionOf(options.strategy).coalescing == Coalescing::kNone) return {};
-  const uint64_t file_bytes = context_.decision.snapshot->file_size_bytes;
+  const uint64_t file_bytes = context_.file.measured_bytes();
   const file::EngineOptions engine{context_.decision.engine,
                                    context_.decision.cache,
                                    options.queue_depth,
                                    {},
                                    context_.member.is_only_host};
-  return
-      [path = context_.file.data_path, block_bytes = options.block_bytes, &notes = context_.notes,
-       engine, file_bytes] { return MeasureReads(path, engine, file_bytes, block_bytes, notes); };
+  return [path = context_.file.measured_path(), block_bytes = options.block_bytes,
+          &notes = context_.notes, engine,
+          file_bytes] { return MeasureReads(path, engine, file_bytes, block_bytes, notes); };
 }
 
 // A shuffled stream of the whole file: each part of the file soon has some of its records.
@@ -341,9 +338,8 @@ Status HostRuntime::PreparePages() {
   const bool reads_ahead = context_.member.is_only_host && !decision.is_in_place;
   const file::CachePolicy cache =
       decision.is_in_place ? file::CachePolicy::kBuffered : decision.cache;
-  LMDBIO_TRY(parts_.engine,
-             file::OpenBlockEngine(context_.file.data_path,
-                                   {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
+  LMDBIO_TRY(parts_.engine, context_.file.files->OpenEngine(
+                                {decision.engine, cache, options.queue_depth, {}, reads_ahead}));
   if (links_.exchange) {
     Result<std::unique_ptr<ExchangeEngine>> exchange = ExchangeEngine::Open(
         parts_.engine, std::move(*links_.exchange),
@@ -399,27 +395,24 @@ SlotLimits HostRuntime::LimitsOfSlots() {
 Status HostRuntime::PrepareReader() {
   if (!has_reader()) return {};
   if (reads_alone()) LMDBIO_TRY_VOID(OpenOwnSlots());
-  const SnapshotGuard& guard = *context_.file.guard;
-  LMDBIO_TRY(const file::Database database, context_.file.FindDatabase(context_.options));
-  LMDBIO_TRY(locator_, MakeLocator(database));
-  if (context_.file.view) locator_ = MakeViewOver(std::move(locator_));
+  const OpenedFiles& files = *context_.file.files;
+  LMDBIO_TRY(locator_, MakeLocator(files.database(0)));
+  if (context_.file.view) locator_ = MakeViewLocator(context_.file.view, std::move(locator_));
   LMDBIO_TRY_VOID(PreparePages());
   const SlotLimits limits = LimitsOfSlots();
   PrepareHugePages(limits);
   parts_.huge = memory_.huge();
   parts_.window = &slots();
   parts_.notes = &context_.notes;
-  parts_.guard = &guard;
-  parts_.plan_options =
-      PlanOptionsFor(context_.decision, context_.options, guard.environment().snapshot(), limits,
-                     slots().shape().reader_count);
+  parts_.files = &files;
+  parts_.plan_options = PlanOptionsFor(context_.decision, context_.options, files.snapshot(0),
+                                       limits, slots().shape().reader_count);
   whole_bytes_max_ = parts_.plan_options.whole_bytes_max;
   parts_.measure_cost = CostOfReads();
   parts_.planner = std::make_unique<SlotPlanner>(context_.schedule, context_.first_batch,
                                                  RanksOfReader(), *locator_, limits);
-  parts_.finisher =
-      std::make_unique<SlotFinisher>(guard.environment().pages(), RanksOfReader(),
-                                     context_.options.on_error, context_.decision.field_count);
+  parts_.finisher = std::make_unique<SlotFinisher>(
+      files.pages(), RanksOfReader(), context_.options.on_error, context_.decision.field_count);
   parts_.reader_index = reads_alone() ? 0 : context_.member.reader_index;
   parts_.on_error = context_.options.on_error;
   parts_.cores = context_.member.placement.input;

@@ -15,7 +15,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/load/loader/batch_source.h"
@@ -30,7 +29,6 @@
 #include "lmdbio/load/slots/loader_memory.h"
 #include "lmdbio/load/slots/notes.h"
 #include "lmdbio/load/slots/window.h"
-#include "lmdbio/load/view/view_spec.h"
 
 namespace lmdbio::load {
 
@@ -38,9 +36,8 @@ namespace lmdbio::load {
 // runtime, and does not change while the runtime lives; only `notes` and the layout of `file` do.
 struct OpenContext {
   ranks::Group& group;
-  const std::string& path;
+  const WantedFiles& wanted;
   const LoaderOptions& options;
-  const ViewSpec* view;  // null: none
   const HostMember& member;
   const OpenDecision& decision;
   const Schedule& schedule;
@@ -101,9 +98,9 @@ class HostRuntime {
   SlotLimits LimitsOfSlots();
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
   std::unique_ptr<Locator> MakeScan(const file::Database& database);
+  std::unique_ptr<Locator> MakeListScan();
   Result<std::unique_ptr<Locator>> MakeProvenance(const file::Database& database);
   Result<std::unique_ptr<Locator>> MakeSharedLayoutUser(const file::Database& database);
-  std::unique_ptr<Locator> MakeViewOver(std::unique_ptr<Locator> own);
   std::optional<JointWalk> JointWalkOf() const;
   std::function<ReadCost()> CostOfReads() const;
   bool NeedsWholeFileSoon() const;

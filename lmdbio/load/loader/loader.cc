@@ -57,13 +57,8 @@ std::string_view LocatingName(LocateMethod locating) {
 // cursor of this rank. The members are declared in the order in which they borrow from each other.
 class Loader::Impl {
  public:
-  Impl(ranks::Group& group, std::string path, const LoaderOptions& options,
-       std::shared_ptr<const ViewSpec> view)
-      : group_(group),
-        path_(std::move(path)),
-        options_(options),
-        view_spec_(std::move(view)),
-        cursor_(options) {}
+  Impl(ranks::Group& group, WantedFiles wanted, const LoaderOptions& options)
+      : group_(group), wanted_(std::move(wanted)), options_(options), cursor_(options) {}
   ~Impl() { cursor_.LeaveSource(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -73,9 +68,13 @@ class Loader::Impl {
 
   // For a loader that replaces this one and goes on elsewhere.
   ranks::Group& group() const { return group_; }
-  const std::string& path() const { return path_; }
+  // A folder or a glob may have other files by now, so a list stays as it was found.
+  WantedFiles wanted() const {
+    if (!file_.is_list()) return wanted_;
+    return {{}, file_.list, wanted_.view, file_.own_count};
+  }
   const LoaderOptions& options() const { return options_; }
-  const std::shared_ptr<const ViewSpec>& view_spec() const { return view_spec_; }
+  const ViewSpec* view_spec() const { return wanted_.view.get(); }
   const OpenDecision& decision() const { return decision_; }
   Status CheckSameOnAll(const std::string& position);
   Status CheckState(const std::string& state) const;
@@ -99,13 +98,13 @@ class Loader::Impl {
   Status OpenRuntime();
 
   ranks::Group& group_;
-  std::string path_;
+  WantedFiles wanted_;
   LoaderOptions options_;
-  std::shared_ptr<const ViewSpec> view_spec_;  // null: none
   Notes notes_;
   HostMember member_;
   OpenedFile file_;
   OpenDecision decision_;             // constant from AgreeOnHandOff on
+  FileListing listing_;               // of rank 0, once all have agreed
   std::unique_ptr<LmdbStream> lmdb_;  // of the baseline, until the batches take it
   BatchCursor cursor_;
   std::unique_ptr<HostRuntime> runtime_;  // if uses_window()
@@ -115,9 +114,12 @@ class Loader::Impl {
 };
 
 Status Loader::Impl::CheckArguments() const {
+  if (wanted_.path.empty() && wanted_.list.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "the path, or the list of files, is empty");
+  }
   LMDBIO_TRY_VOID(CheckOptions(options_));
-  if (!view_spec_) return {};
-  LMDBIO_TRY_VOID(CheckView(*view_spec_));
+  if (!wanted_.view) return {};
+  LMDBIO_TRY_VOID(CheckView(*wanted_.view));
   return CheckServesView(options_);
 }
 
@@ -126,16 +128,21 @@ Status Loader::Impl::CheckArguments() const {
 Status Loader::Impl::LookAtFile() {
   const bool is_baseline = CompositionOf(options_.strategy).locating == LocateMethod::kNone;
   if (!member_.is_reader() && !is_baseline) return {};
-  LMDBIO_TRY_VOID(file_.Find(path_));
+  LMDBIO_TRY_VOID(file_.Find(wanted_, options_));
+  if (is_baseline && file_.is_list()) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: strategy {} needs a single file; use auto", NameOfList(file_.list),
+                            CompositionOf(options_.strategy).name));
+  }
   if (is_baseline) {
     LMDBIO_TRY(lmdb_, LmdbStream::Open(file_.data_path, options_.database_name));
     if (group_.rank() != 0) return {};
   }
-  LMDBIO_TRY_VOID(file_.Open(options_.snapshot));
+  LMDBIO_TRY_VOID(file_.Open(options_));
   // Each reader resolves the view for itself, all at the same time.
-  LMDBIO_TRY_VOID(file_.ResolveView(view_spec_.get(), options_, notes_));
+  LMDBIO_TRY_VOID(file_.ResolveView(wanted_.view.get(), notes_));
   if (group_.rank() != 0) return {};
-  LMDBIO_TRY(decision_, file_.Decide(options_, member_, notes_));
+  LMDBIO_TRY(decision_, file_.Decide(options_, member_, notes_, listing_));
   return {};
 }
 
@@ -143,13 +150,17 @@ Status Loader::Impl::LookAtFile() {
 // The stream is computed on every rank from the same input, so it needs no agreement.
 Status Loader::Impl::AgreeOnFile() {
   LMDBIO_TRY_VOID(group_.Broadcast(0, std::as_writable_bytes(std::span(&decision_, 1))));
+  if (decision_.file_count > 1) LMDBIO_TRY_VOID(BroadcastListing(group_, listing_));
   Status same;
-  if (file_.guard) {
-    same = CheckSameFile(decision_, file_.guard->environment().snapshot(), file_.data_path);
-    if (same && file_.view) same = CheckSameResolved(decision_, *file_.view, file_.data_path);
+  const bool has_list = decision_.file_count > 1 || file_.is_list();
+  if (file_.is_open() && has_list) {
+    same = CheckSameFiles(listing_, *file_.files, file_.list);
+  } else if (file_.is_open()) {
+    same = CheckSameFile(decision_, file_.files->snapshot(0), file_.data_path);
   }
+  if (same && file_.view) same = CheckSameResolved(decision_, *file_.view, file_.files->name());
   LMDBIO_TRY_VOID(ranks::Agree(group_, std::move(same)));
-  LMDBIO_TRY(const StreamState stream, StreamFor(decision_, options_));
+  LMDBIO_TRY(const StreamState stream, StreamFor(decision_, options_, listing_.files));
   cursor_.Seek(stream);
   return {};
 }
@@ -168,9 +179,9 @@ Status Loader::Impl::AgreeOnHandOff() {
 }
 
 Status Loader::Impl::OpenRuntime() {
-  runtime_ = std::make_unique<HostRuntime>(
-      OpenContext{group_, path_, options_, view_spec_.get(), member_, decision_, cursor_.schedule(),
-                  file_, notes_, cursor_.next_batch(), !is_reopened_});
+  runtime_ = std::make_unique<HostRuntime>(OpenContext{group_, wanted_, options_, member_,
+                                                       decision_, cursor_.schedule(), file_, notes_,
+                                                       cursor_.next_batch(), !is_reopened_});
   LMDBIO_TRY_VOID(runtime_->Open());
   if (!is_reopened_) usage_at_open_ = ProcessUsage();
   runtime_->StartReader();
@@ -183,7 +194,7 @@ Status Loader::Impl::Open() {
   // none does.
   LMDBIO_TRY_VOID(ranks::Agree(group_, CheckArguments()));
   LMDBIO_TRY_VOID(CheckSameOptions(group_, options_));
-  LMDBIO_TRY_VOID(CheckSameView(group_, view_spec_.get()));
+  LMDBIO_TRY_VOID(CheckSameView(group_, wanted_.view.get()));
   LMDBIO_TRY(member_, HostMember::Find(group_, options_, notes_));
   LMDBIO_TRY_VOID(ranks::Agree(group_, LookAtFile()));
   LMDBIO_TRY_VOID(AgreeOnFile());
@@ -219,13 +230,14 @@ Status Loader::Impl::CheckSameOnAll(const std::string& position) {
 }
 
 Status Loader::Impl::CheckState(const std::string& state) const {
-  LMDBIO_TRY_VOID(ContinueFrom(state, decision_, options_));
+  LMDBIO_TRY_VOID(ContinueFrom(state, decision_, options_, listing_.files));
   return {};
 }
 
 // The decision and the position stay valid if this loader fails to open.
 void Loader::Impl::TakeOver(const Impl& before) {
   decision_ = before.decision_;
+  listing_ = before.listing_;
   cursor_.TakeOver(before.cursor_, before.counters());
   notes_.TakeOver(before.notes_);
   usage_at_open_ = before.usage_at_open_;
@@ -256,7 +268,12 @@ std::string Loader::Impl::Describe() const {
   if (decision_.view_digest) extras += "; samples of a view";
   // The reader walks if the kept layout has vanished.
   const bool is_lost = decision_.is_kept_layout && member_.is_reader() && !file_.is_kept_layout;
-  const std::string_view located = is_lost                    ? LocatingName(LocateMethod::kScan)
+  const std::string of_list =
+      decision_.locating == LocateMethod::kProvenance
+          ? fmt::format("{} files; provenance", decision_.file_count)
+          : fmt::format("{} files; a layout of each, or a page walk", decision_.file_count);
+  const std::string_view located = decision_.file_count > 1   ? std::string_view(of_list)
+                                   : is_lost                  ? LocatingName(LocateMethod::kScan)
                                    : decision_.is_kept_layout ? "a kept layout"
                                                               : LocatingName(decision_.locating);
   if (runtime_ && runtime_->is_in_place()) {
@@ -284,9 +301,24 @@ Loader::~Loader() = default;
 Result<std::unique_ptr<Loader>> Loader::Open(ranks::Group& group, const std::string& path,
                                              const LoaderOptions& options,
                                              std::shared_ptr<const ViewSpec> view) {
-  auto impl = std::make_unique<Impl>(group, path, options, std::move(view));
+  auto impl = std::make_unique<Impl>(group, WantedFiles{path, {}, std::move(view)}, options);
   LMDBIO_TRY_VOID(impl->Open());
   return std::unique_ptr<Loader>(new Loader(std::move(impl)));
+}
+
+Result<std::unique_ptr<Loader>> Loader::Open(ranks::Group& group,
+                                             const std::vector<DatabasePath>& list,
+                                             const LoaderOptions& options,
+                                             std::shared_ptr<const ViewSpec> view) {
+  if (list.size() != 1) {
+    auto impl = std::make_unique<Impl>(group, WantedFiles{{}, list, std::move(view)}, options);
+    LMDBIO_TRY_VOID(impl->Open());
+    return std::unique_ptr<Loader>(new Loader(std::move(impl)));
+  }
+  // A list of one file is that file, and its streams can be continued with its path.
+  LoaderOptions of_one = options;
+  of_one.database_name = list.front().database_name;
+  return Open(group, list.front().path, of_one, std::move(view));
 }
 
 std::string Loader::Save() const {
@@ -341,7 +373,7 @@ Status Loader::Reopen(const std::string& state) {
   LoaderOptions options = impl_->options();
   options.state = state;
   options.epoch = 0;
-  auto next = std::make_unique<Impl>(impl_->group(), impl_->path(), options, impl_->view_spec());
+  auto next = std::make_unique<Impl>(impl_->group(), impl_->wanted(), options);
   next->TakeOver(*impl_);
   impl_ = nullptr;
   impl_ = std::move(next);
@@ -392,7 +424,7 @@ uint64_t Loader::batches_per_epoch() const {
 }
 std::vector<std::string> Loader::field_names() const {
   const std::shared_lock lock(replaced_);
-  return FieldNamesOf(impl_->view_spec().get());
+  return FieldNamesOf(impl_->view_spec());
 }
 uint64_t Loader::view_digest() const {
   const std::shared_lock lock(replaced_);

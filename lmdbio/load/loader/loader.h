@@ -30,6 +30,7 @@
 #include "lmdbio/load/loader/timed_lock.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/counters.h"
+#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/window.h"
 #include "lmdbio/load/view/view_spec.h"
 #include "lmdbio/ranks/group/group.h"
@@ -45,11 +46,12 @@ class Loader {
   // Collective over `group`: every rank opens the same database with the same options.
   //
   // group  all ranks of the job; must outlive the loader
-  // path   a directory with data.mdb, or a data file
+  // path   a directory with data.mdb, or a data file; several files as one: another directory, or
+  //        a glob
   // view   which records make which sample, the same on all ranks; null: each record is a sample.
   //        Everything that counts records here then counts samples, unless it says otherwise
   // Errors: kInvalidArgument   an option is out of range, or differs between ranks; a core may not
-  //                            be used; the database is empty
+  //                            be used; the database is empty; files are not alike
   //         those of View::Resolve
   //         kNotFound, kPermission, kIo, kCorruption, kUnsupported  the file
   //         kStale             the strategy needs provenance, and its file belongs to another
@@ -58,6 +60,16 @@ class Loader {
   //         kPeerFailed        another rank has one of these errors
   // Cost: a few small reads and collective calls; reading begins before Open returns
   static Result<std::unique_ptr<Loader>> Open(ranks::Group& group, const std::string& path,
+                                              const LoaderOptions& options,
+                                              std::shared_ptr<const ViewSpec> view = nullptr);
+
+  // The same for a list of databases, whose records follow each other (docs/many_files.md). A file
+  // may come several times.
+  // list    not empty; every rank has as many files. options.database_name has no effect
+  // Errors: as above; kStale        a rank sees other files than rank 0; names the first
+  //                   kUnsupported  an option that works with single files only; names it
+  static Result<std::unique_ptr<Loader>> Open(ranks::Group& group,
+                                              const std::vector<DatabasePath>& list,
                                               const LoaderOptions& options,
                                               std::shared_ptr<const ViewSpec> view = nullptr);
 
@@ -94,10 +106,10 @@ class Loader {
   // Requires: the last call of Next returned true, or of NextWithin kBatch
   const Batch& batch() const { return *current_; }
 
-  // The state of the stream, as JSON of less than 1 kB. Restore, or Open with LoaderOptions::state,
-  // continues with the next batch of this rank, at any number of ranks. Not collective: ranks that
-  // have had the same number of batches get the same text. Batches that any thread has taken count
-  // as delivered.
+  // The state of the stream, as JSON: less than 1 kB, and some 50 bytes for each file of a list.
+  // Restore, or Open with LoaderOptions::state, continues with the next batch of this rank, at any
+  // number of ranks. Not collective: ranks that have had the same number of batches get the same
+  // text. Batches that any thread has taken count as delivered.
   std::string Save() const;
   // The same, but nothing if Restore or SetEpoch is under way. Never sleeps.
   std::optional<std::string> TrySave() const;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -237,10 +238,12 @@ uint64_t PageBytesOf(const file::Database& database) {
 namespace {
 
 // The stream as the options describe it. Fields that the options leave open are 0.
-StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options) {
+StreamState WantedStream(const OpenDecision& facts, const LoaderOptions& options,
+                         const std::vector<FileIdentity>& files) {
   StreamState state;
-  state.dataset = {options.database_name, facts.snapshot->meta.transaction_id, facts.root.value,
-                   facts.snapshot->page_format.page_size_bytes(), facts.view_digest};
+  state.dataset = {options.database_name, facts.snapshot->meta.transaction_id,
+                   facts.root.value,      facts.snapshot->page_format.page_size_bytes(),
+                   facts.view_digest,     files};
   ScheduleOptions& schedule = state.schedule;
   schedule.walk = {facts.record_count, options.order, options.shuffle, options.seed,
                    options.block_records};
@@ -260,14 +263,16 @@ Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch) {
 }
 
 Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
-                                 const LoaderOptions& options) {
+                                 const LoaderOptions& options,
+                                 const std::vector<FileIdentity>& files) {
   LMDBIO_TRY(const StreamState state, DecodeStreamState(saved));
-  return ContinueStream(state, WantedStream(facts, options));
+  return ContinueStream(state, WantedStream(facts, options, files));
 }
 
-Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options) {
-  if (!options.state.empty()) return ContinueFrom(options.state, facts, options);
-  StreamState state = WantedStream(facts, options);
+Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options,
+                              const std::vector<FileIdentity>& files) {
+  if (!options.state.empty()) return ContinueFrom(options.state, facts, options, files);
+  StreamState state = WantedStream(facts, options, files);
   ScheduleOptions& schedule = state.schedule;
   const double record_bytes =
       static_cast<double>(facts.page_bytes_total) / static_cast<double>(facts.record_count);
@@ -291,13 +296,86 @@ Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& op
   return state;
 }
 
+namespace {
+
+Status CheckRecords(const OpenDecision& facts, const std::string& name) {
+  if (facts.record_count == 0) {
+    return BadOption(fmt::format("{}: the database holds no records", name));
+  }
+  return {};
+}
+
+// The strategies of the papers walk with one cursor over a map of one file.
+Status CheckListOptions(const OpenedFiles& files, const LoaderOptions& options) {
+  const auto refuse = [&](std::string_view what, std::string_view instead) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} needs a single file; use {}", files.name(), what, instead));
+  };
+  const StrategyTraits& strategy = CompositionOf(options.strategy);
+  const bool has_layout = strategy.locating == LocateMethod::kScan ||
+                          strategy.locating == LocateMethod::kProvenance ||
+                          strategy.locating == LocateMethod::kBest;
+  if (!has_layout || strategy.engine == StrategyTraits::EngineChoice::kMmap) {
+    return refuse(fmt::format("strategy {}", strategy.name), "auto");
+  }
+  if (options.engine == file::EngineKind::kMmap) return refuse("engine mmap", "uring or pread");
+  if (options.joint_walk == JointWalkUse::kOn) return refuse("joint_walk on", "auto or off");
+  if (options.exchange == ExchangeUse::kOn) return refuse("exchange on", "auto or off");
+  return {};
+}
+
+// Looks for some of the files in the page cache.
+Result<file::CacheProbe> ProbeFiles(const OpenedFiles& files) {
+  constexpr size_t kProbedMax = 8;
+  const size_t count = std::min(files.file_count(), kProbedMax);
+  file::CacheProbe all{0, true};
+  for (size_t i = 0; i < count; ++i) {
+    LMDBIO_TRY(const file::CacheProbe one,
+               file::ProbeCache(files.data_path(i * files.file_count() / count)));
+    all.share += one.share / static_cast<double>(count);
+    all.is_counted = all.is_counted && one.is_counted;
+  }
+  return all;
+}
+
+// As ChooseEngine. Several files are not used in place.
+Status ChooseEngineOfList(const OpenedFiles& files, const LoaderOptions& options,
+                          OpenDecision& facts) {
+  using EngineChoice = StrategyTraits::EngineChoice;
+  const EngineChoice choice = CompositionOf(options.strategy).engine;
+  if (choice != EngineChoice::kProbe) {
+    const bool is_pread = choice == EngineChoice::kPread;
+    facts.engine =
+        options.engine.value_or(is_pread ? file::EngineKind::kPread : file::EngineKind::kUring);
+    facts.cache = options.cache.value_or(is_pread ? file::CachePolicy::kBuffered
+                                                  : file::CachePolicy::kDirect);
+    return {};
+  }
+  LMDBIO_TRY(const file::CacheProbe probe, ProbeFiles(files));
+  const bool is_warm = probe.share >= kWarmShare;
+  facts.engine =
+      options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
+  // To look for a block in the page cache its file must be open, so files would be opened twice.
+  const bool stay_open = files.file_count() <= file::OpenFilesMax(options.open_files_max) / 2;
+  const auto otherwise = is_warm ? file::CachePolicy::kBuffered : file::CachePolicy::kDirect;
+  facts.cache =
+      options.cache.value_or(probe.is_counted && stay_open ? file::CachePolicy::kMixed : otherwise);
+  return {};
+}
+
+// The last part of a path.
+std::string NameOf(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+}  // namespace
+
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
                                     const LoaderOptions& options, const HostMember& member) {
   OpenDecision facts;
   LMDBIO_TRY(facts.record_count, CountRecords(database));
-  if (facts.record_count == 0) {
-    return BadOption(fmt::format("{}: the database holds no records", data_path));
-  }
+  LMDBIO_TRY_VOID(CheckRecords(facts, data_path));
   facts.located_count = facts.record_count;
   const file::Snapshot& snapshot = database.pages().snapshot();
   facts.page_bytes_total = PageBytesOf(database);
@@ -375,6 +453,135 @@ Status CheckSameView(ranks::Group& group, const ViewSpec* spec) {
         fmt::format("the view of rank {} differs from that of rank 0; give all ranks "
                     "of the job the same view",
                     rank));
+  }
+  return {};
+}
+
+Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const std::vector<DatabasePath>& list,
+                                 const LoaderOptions& options, FileListing& listing) {
+  LMDBIO_TRY_VOID(CheckListOptions(files, options));
+  LMDBIO_TRY(listing, ListingOf(files, list));
+  OpenDecision facts;
+  facts.file_count = files.file_count();
+  for (size_t i = 0; i < files.file_count(); ++i) {
+    facts.record_count += listing.files[i].record_count;
+    facts.page_bytes_total += PageBytesOf(files.database(i));
+  }
+  LMDBIO_TRY_VOID(CheckRecords(facts, files.name()));
+  facts.located_count = facts.record_count;
+  facts.root = files.database(0).record().root;
+  facts.snapshot = files.snapshot(0);
+  facts.snapshot->file_size_bytes = files.end_bytes();
+  LMDBIO_TRY_VOID(ChooseEngineOfList(files, options, facts));
+  return facts;
+}
+
+Result<FileListing> ListingOf(const OpenedFiles& files, const std::vector<DatabasePath>& list) {
+  FileListing listing;
+  for (size_t i = 0; i < files.file_count(); ++i) {
+    const file::Database& database = files.database(i);
+    LMDBIO_TRY(const uint64_t count, CountRecords(database));
+    listing.files.push_back({NameOf(list[i].path), list[i].database_name, count,
+                             files.snapshot(i).meta.transaction_id, database.record().root.value});
+    listing.file_bytes.push_back(files.snapshot(i).file_size_bytes);
+  }
+  return listing;
+}
+
+namespace {
+
+// A listing as bytes, for processes of one job, which run the same program.
+class ListingWriter {
+ public:
+  void Number(uint64_t value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  void Text(const std::string& text) {
+    Number(text.size());
+    const auto bytes = std::as_bytes(std::span(text));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
+  std::vector<std::byte> Take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class ListingReader {
+ public:
+  explicit ListingReader(Bytes bytes) : bytes_(bytes) {}
+  uint64_t Number() {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes_.data(), sizeof value);
+    bytes_ = bytes_.subspan(sizeof value);
+    return value;
+  }
+  std::string Text() {
+    const uint64_t size = Number();
+    std::string text(reinterpret_cast<const char*>(bytes_.data()), size);
+    bytes_ = bytes_.subspan(size);
+    return text;
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+}  // namespace
+
+Status BroadcastListing(ranks::Group& group, FileListing& listing) {
+  ListingWriter writer;
+  for (size_t i = 0; i < listing.files.size(); ++i) {
+    const FileIdentity& file = listing.files[i];
+    writer.Text(file.name);
+    writer.Text(file.database_name);
+    writer.Number(file.record_count);
+    writer.Number(file.transaction_id);
+    writer.Number(file.root_page);
+    writer.Number(listing.file_bytes[i]);
+  }
+  std::vector<std::byte> bytes = writer.Take();
+  uint64_t sizes[] = {listing.files.size(), bytes.size()};
+  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(sizes))));
+  bytes.resize(sizes[1]);
+  LMDBIO_TRY_VOID(group.Broadcast(0, bytes));
+  listing = {};
+  ListingReader reader(bytes);
+  for (uint64_t i = 0; i < sizes[0]; ++i) {
+    FileIdentity file;
+    file.name = reader.Text();
+    file.database_name = reader.Text();
+    file.record_count = reader.Number();
+    file.transaction_id = reader.Number();
+    file.root_page = reader.Number();
+    listing.files.push_back(std::move(file));
+    listing.file_bytes.push_back(reader.Number());
+  }
+  return {};
+}
+
+Status CheckSameFiles(const FileListing& of_rank_0, const OpenedFiles& files,
+                      const std::vector<DatabasePath>& list) {
+  FileListing mine;
+  if (files.file_count() > 1) {
+    LMDBIO_TRY(mine, ListingOf(files, list));
+  }
+  const auto stale = [&](std::string_view what) {
+    return Fail(ErrorCode::kStale, fmt::format("{}: {}", files.name(), what));
+  };
+  if (mine.files.empty() || of_rank_0.files.empty()) {
+    return stale(fmt::format("rank 0 has a list of {} files, and this rank one of {}",
+                             std::max<size_t>(1, of_rank_0.files.size()), files.file_count()));
+  }
+  if (const auto difference = ListDifference(mine.files, "this rank", of_rank_0.files, "rank 0")) {
+    return stale(*difference);
+  }
+  for (size_t i = 0; i < mine.files.size(); ++i) {
+    if (mine.file_bytes[i] == of_rank_0.file_bytes[i]) continue;
+    return Fail(ErrorCode::kStale,
+                fmt::format("{}: the file has {} bytes, rank 0 sees {}", files.data_path(i),
+                            mine.file_bytes[i], of_rank_0.file_bytes[i]));
   }
   return {};
 }
@@ -479,6 +686,7 @@ bool MayExchange(const OpenDecision& facts, const LoaderOptions& options,
   const StrategyTraits& strategy = CompositionOf(options.strategy);
   const bool reads_blocks =
       facts.engine != file::EngineKind::kMmap && strategy.locating != LocateMethod::kNone;
+  if (facts.file_count > 1) return false;
   // A reader that waits for its turn requests nothing, and the others would wait for it.
   const bool takes_turns = options.stagger > 0 || strategy.staggering == Staggering::kTokens;
   // The samples of a view may lie anywhere.

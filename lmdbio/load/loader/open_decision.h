@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/io/cache_probe.h"
@@ -23,6 +24,7 @@
 #include "lmdbio/load/plan/block_cutter.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/notes.h"
+#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/slot_planner.h"
 #include "lmdbio/load/turns/stagger.h"
 #include "lmdbio/load/view/view.h"
@@ -35,11 +37,14 @@ namespace lmdbio::load {
 // storage behind a network 1 ms.
 inline constexpr double kSlowReadSeconds = 0.0003;
 
-// Broadcast as bytes. Constant once the loader has opened.
+// Broadcast as bytes. Constant once the loader has opened. Of a list of files, counts and sizes are
+// those of all files together, and the snapshot is that of the first file with the end of the last
+// one as file size.
 struct OpenDecision {
-  // That the stream counts: records of the database, or samples of the view.
+  uint64_t file_count = 1;
+  // That the stream counts: records of all files, or samples of the view.
   uint64_t record_count = 0;
-  uint64_t located_count = 0;                   // records of the database
+  uint64_t located_count = 0;                   // records of all files
   uint64_t field_count = 1;                     // records of each sample
   std::optional<uint64_t> view_digest = {};     // set if there is a view
   uint64_t page_bytes_total = 0;                // of the pages that hold the records of all samples
@@ -55,15 +60,24 @@ struct OpenDecision {
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
 
+// The files of a list, as rank 0 sees them: empty for a single file. Sizes are bytes.
+struct FileListing {
+  std::vector<FileIdentity> files;
+  std::vector<uint64_t> file_bytes;  // [files]
+};
+
 // The order and the start of the stream. Uses only the fields of `facts` that describe the
 // database, so the result does not depend on ranks or hosts.
+// files   of a list; empty for a single file
 // Requires: CheckOptions has passed
 // Errors: of a saved state: kInvalidArgument, kStale (docs/order.md "State")
-Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options);
+Result<StreamState> StreamFor(const OpenDecision& facts, const LoaderOptions& options,
+                              const std::vector<FileIdentity>& files = {});
 
 // The stream that continues at the saved state `saved`. Errors: as StreamFor
 Result<StreamState> ContinueFrom(const std::string& saved, const OpenDecision& facts,
-                                 const LoaderOptions& options);
+                                 const LoaderOptions& options,
+                                 const std::vector<FileIdentity>& files = {});
 
 // Checks the number of an epoch. Errors: kInvalidArgument  its positions would overflow
 Status CheckEpoch(uint64_t epoch, uint64_t positions_per_epoch);
@@ -92,6 +106,22 @@ Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
                                     const LoaderOptions& options, const HostMember& member);
 
+// The same for a list of files. Errors: as LookAtDatabase; kUnsupported  the strategy, the engine
+// or an option does not work with several files; names it
+Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const std::vector<DatabasePath>& list,
+                                 const LoaderOptions& options, FileListing& listing);
+
+// The listing of opened files. Errors: as CountRecords
+Result<FileListing> ListingOf(const OpenedFiles& files, const std::vector<DatabasePath>& list);
+
+// Sends the listing of rank 0 to all ranks. Errors: kInternal  MPI failed
+// Collective: over `group`
+Status BroadcastListing(ranks::Group& group, FileListing& listing);
+
+// Errors: kStale  this rank sees another list, or another file of it, than rank 0; names the file
+//         as CountRecords
+Status CheckSameFiles(const FileListing& of_rank_0, const OpenedFiles& files,
+                      const std::vector<DatabasePath>& list);
 // Errors: kInvalidArgument  the strategy cannot serve a view
 Status CheckServesView(const LoaderOptions& options);
 
@@ -117,8 +147,9 @@ Status CheckSameView(ranks::Group& group, const ViewSpec* spec);
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,
                      const std::string& data_path);
 
-// True if the hosts may read parts of the file for each other: in key order, with one reader on
-// each of several hosts, which takes no turns, and with blocks of at most kExchangeChunkBytesMax.
+// True if the hosts may read parts of the file for each other: of a single file, in key order, with
+// one reader on each of several hosts, which takes no turns, and with blocks of at most
+// kExchangeChunkBytesMax.
 bool MayExchange(const OpenDecision& facts, const LoaderOptions& options, const HostMember& member);
 
 // Whether they do. With `auto`, measures the storage.

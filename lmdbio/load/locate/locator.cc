@@ -1,5 +1,6 @@
 #include "lmdbio/load/locate/locator.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -37,13 +38,49 @@ class LayoutLocator final : public Locator {
     return layout_.ExpandRange(first, count, RecordIndex{0}, sink);
   }
 
-  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
-    for (uint64_t run = 0; run < layout_.run_count(); ++run) visit(layout_.Run(run));
+  Status VisitRuns(RecordRange range,
+                   const std::function<void(const file::RunLocation&)>& visit) override {
+    for (uint64_t i = 0; i < layout_.run_count(); ++i) {
+      const file::RunLocation run = layout_.Run(i);
+      if (range.Meets({run.first_record.value, run.record_count})) visit(run);
+    }
     return {};
   }
 
  private:
   file::Layout layout_;
+};
+
+// See MakeFileLocator.
+class FileLocator final : public Locator {
+ public:
+  FileLocator(Locator& all, RecordRange range, PageNo first, uint64_t page_bytes)
+      : all_(all), range_(range), shift_{range.first, first.value, first.value * page_bytes} {}
+
+  Result<uint64_t> RecordCount() override { return range_.count; }
+
+  Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
+    file::ShiftedRuns own(sink, shift_.Back());
+    return all_.Locate({first.value + range_.first}, count, own);
+  }
+
+  // A run belongs to one file.
+  Status VisitRuns(RecordRange range,
+                   const std::function<void(const file::RunLocation&)>& visit) override {
+    const RecordRange in_list{range_.first + range.first,
+                              std::min(range.count, range_.count - range.first)};
+    return all_.VisitRuns(in_list, [&](file::RunLocation run) {
+      run.first_record.value -= range_.first;
+      run.leaf.value -= shift_.pages;
+      run.home.value -= shift_.pages;
+      visit(run);
+    });
+  }
+
+ private:
+  Locator& all_;
+  RecordRange range_;
+  file::ShiftedRuns::By shift_;  // from the file to the list
 };
 
 class Counter final : public file::RecordRunSink {
@@ -98,7 +135,8 @@ class ProvenanceLocator final : public Locator {
 
 }  // namespace
 
-Status Locator::VisitRuns(const std::function<void(const file::RunLocation&)>& /*visit*/) {
+Status Locator::VisitRuns(RecordRange /*range*/,
+                          const std::function<void(const file::RunLocation&)>& /*visit*/) {
   return Fail(ErrorCode::kUnsupported, "this locator does not list the runs of records");
 }
 
@@ -109,6 +147,11 @@ std::unique_ptr<Locator> MakeLayoutLocator(file::Layout layout, SharedLayout* ho
 std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std::string path,
                                                SharedLayout* host) {
   return std::make_unique<ProvenanceLocator>(std::move(provenance), std::move(path), host);
+}
+
+std::unique_ptr<Locator> MakeFileLocator(Locator& all, RecordRange range, PageNo first,
+                                         uint64_t page_bytes) {
+  return std::make_unique<FileLocator>(all, range, first, page_bytes);
 }
 
 std::string ProvenancePathOf(const file::Database& database) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/placement.h"
 #include "lmdbio/file/blocks/block_engine.h"
@@ -34,6 +35,16 @@ struct LocatorCounters {
   double turn_s = 0;                // asleep until another host has sent its cursor or locations
   double copy_wait_s = 0;           // asleep in CopyWalked
   file::EngineCounters reads = {};  // of blocks that the locator hands over (CopyWalked)
+};
+
+// Consecutive records.
+struct RecordRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+  // True if the two have a record in common.
+  bool Meets(const RecordRange& other) const {
+    return first < other.first + other.count && other.first < first + count;
+  }
 };
 
 // The result of a complete walk. Borrowed for the call.
@@ -62,6 +73,18 @@ struct ScanOptions {
   std::function<void(const FinishedWalk&)> on_walked = {};
 };
 
+// A database of a list of files, for a scan over all of them (docs/many_files.md).
+struct ScanFile {
+  file::Database database;  // its source must outlive the locator
+  PageNo first_page;        // the number that its page 0 has in the list
+  // The layout of the database if it is known without a walk: nothing if there is none. Called in
+  // the walking thread. May be empty.
+  // Errors: end the scan
+  std::function<Result<std::optional<file::Layout>>()> find_layout = {};
+  // As ScanOptions::on_walked.
+  std::function<void(const FinishedWalk&)> on_walked = {};
+};
+
 // Threads: one at a time. Exceptions: Locate, VisitRuns and RecordCount of a layout locator, and of
 // a scan locator without a joint walk, may be called by any number of threads.
 class Locator {
@@ -78,10 +101,11 @@ class Locator {
   // Errors: kIo, kCorruption; kStale  the file has shrunk
   virtual Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) = 0;
 
-  // Calls `visit` for the runs of all records, in order, without their values. Sleeps until all
-  // records are located. Only a layout locator and a scan locator do this.
+  // Calls `visit` for the runs that have records of `range`, in order, without their values. Sleeps
+  // until all records are located. Only a layout locator and a scan locator do this.
   // Errors: as Locate; kUnsupported
-  virtual Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit);
+  virtual Status VisitRuns(RecordRange range,
+                           const std::function<void(const file::RunLocation&)>& visit);
 
   // The caller brackets the Locate calls of each batch group, also of a group without a record of
   // this host. Locators that read ahead, or that take turns with other hosts, need this.
@@ -156,6 +180,22 @@ std::unique_ptr<Locator> MakeProvenanceLocator(file::Provenance provenance, std:
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
                                          SharedLayout* host, ScanOptions options = {});
+
+// The same for the databases of a list, one after the other. Records are numbered in the order of
+// the list. A database whose layout is known is not walked.
+// files    not empty; of one page format
+// gather   requires that no database has find_layout
+// options  `joint` for a single file only; on_walked is not used
+std::unique_ptr<Locator> MakeScanLocator(std::vector<ScanFile> files,
+                                         std::unique_ptr<LayoutAllGather> gather,
+                                         SharedLayout* host, ScanOptions options = {});
+
+// The records of one file of a list, with the numbers and pages of the file itself.
+// all    locates the records of the list; borrowed
+// range  the records of the file among those of the list
+// first  the number that its page 0 has in the list
+std::unique_ptr<Locator> MakeFileLocator(Locator& all, RecordRange range, PageNo first,
+                                         uint64_t page_bytes);
 
 // Looks records up in the layout that another reader of the host publishes.
 // host          borrowed

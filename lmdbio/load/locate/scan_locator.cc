@@ -3,7 +3,8 @@
 //
 // The walk goes in steps of some leaf pages. The first steps are small, so that the first records
 // are known at once. Each step yields a layout part. The parts are kept for later epochs. Several
-// hosts walk one step each at a time, and exchange the parts.
+// hosts walk one step each at a time, and exchange the parts. The databases of a list are walked
+// one after the other; a database whose layout is known is one part.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,9 +35,17 @@ constexpr size_t kJointFirstLeaves = 2;
 
 class ScanLocator final : public Locator {
  public:
-  ScanLocator(const file::Database& database, std::unique_ptr<LayoutAllGather> gather,
+  ScanLocator(std::vector<ScanFile> files, std::unique_ptr<LayoutAllGather> gather,
               SharedLayout* host, ScanOptions options)
-      : database_(database), gather_(std::move(gather)), host_(host), options_(std::move(options)) {
+      : gather_(std::move(gather)), host_(host), options_(std::move(options)) {
+    list_.files.reserve(files.size());
+    list_.exact_count = 0;
+    for (ScanFile& file : files) {
+      const file::Database& database = file.database;
+      if (!database.counts_exactly()) list_.exact_count.reset();
+      if (list_.exact_count) *list_.exact_count += database.entry_count();
+      list_.files.push_back({std::move(file), {}, {}});
+    }
     walker_ = std::thread([this] { Run(); });
   }
 
@@ -64,7 +73,7 @@ class ScanLocator final : public Locator {
     LocatorCounters counters;
     if (!pool_) return counters;
     const BlockPoolCounters found = pool_->counters();
-    const uint64_t page_bytes = database_.pages().page_format().page_size_bytes();
+    const uint64_t page_bytes = page_size_bytes();
     counters.reads = found.reads;
     counters.missed_pages = found.missed_bytes / page_bytes;
     counters.redundant_pages =
@@ -74,7 +83,7 @@ class ScanLocator final : public Locator {
   }
 
   Result<uint64_t> RecordCount() override {
-    if (database_.counts_exactly()) return database_.entry_count();
+    if (list_.exact_count) return *list_.exact_count;
     std::unique_lock lock(mutex_);
     grown_.wait(lock, [this] { return ended_; });
     if (error_) return CopyOfError();
@@ -97,7 +106,8 @@ class ScanLocator final : public Locator {
     return {};
   }
 
-  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
+  Status VisitRuns(RecordRange range,
+                   const std::function<void(const file::RunLocation&)>& visit) override {
     {
       std::unique_lock lock(mutex_);
       grown_.wait(lock, [this] { return ended_; });
@@ -105,10 +115,11 @@ class ScanLocator final : public Locator {
     }
     // After the end no part is added.
     for (const auto& part : parts_) {
+      if (!range.Meets({part->first_record, part->layout.record_count()})) continue;
       for (uint64_t i = 0; i < part->layout.run_count(); ++i) {
         file::RunLocation run = part->layout.Run(i);
         run.first_record.value += part->first_record;
-        visit(run);
+        if (range.Meets({run.first_record.value, run.record_count})) visit(run);
       }
     }
     return {};
@@ -119,6 +130,25 @@ class ScanLocator final : public Locator {
     uint64_t first_record = 0;
     file::Layout layout;
   };
+
+  // A database of the list, and what the walking thread has found of it.
+  struct WalkedFile {
+    ScanFile file;
+    RecordRange records;
+    std::vector<PageNo> leaves;  // none if it was not walked to its end
+  };
+
+  struct WalkedList {
+    std::vector<WalkedFile> files;
+    std::optional<uint64_t> exact_count;  // of records, if all databases count exactly
+  };
+
+  uint64_t page_size_bytes() const {
+    return list_.files.front().file.database.pages().page_format().page_size_bytes();
+  }
+  file::ShiftedRuns::By ShiftOf(const ScanFile& file) const {
+    return {0, file.first_page.value, file.first_page.value * page_size_bytes()};
+  }
 
   // The database as a joint walk reads it.
   struct JointDatabase {
@@ -135,7 +165,7 @@ class ScanLocator final : public Locator {
   Result<const LayoutPart*> PartWith(uint64_t record) {
     std::unique_lock lock(mutex_);
     // Only the end of the walk proves that the last record is the last.
-    const bool is_last = record + 1 == database_.entry_count() && database_.counts_exactly();
+    const bool is_last = record + 1 == list_.exact_count;
     const auto is_known = [&] { return (record < known_count_ && !is_last) || ended_; };
     if (pool_ && !is_known()) {
       pool_->BeginWaiting();
@@ -147,7 +177,8 @@ class ScanLocator final : public Locator {
     if (record >= known_count_) {
       return Fail(ErrorCode::kCorruption,
                   fmt::format("{}: the tree ends at record {}, before record {}",
-                              database_.pages().source().name(), known_count_, record));
+                              list_.files.back().file.database.pages().source().name(),
+                              known_count_, record));
     }
     const auto after =
         std::upper_bound(parts_.begin(), parts_.end(), record,
@@ -156,11 +187,13 @@ class ScanLocator final : public Locator {
   }
 
   // The layout part of one host in a round. Its records count from 0.
-  Result<file::Layout> WalkStep(std::span<const PageNo> leaves, file::PageClaims& claims) {
+  Result<file::Layout> WalkStep(const ScanFile& file, std::span<const PageNo> leaves,
+                                file::PageClaims& claims) {
     file::LayoutBuilder builder;
     if (leaves.empty()) return builder.Finish();
-    const file::Database& database = walked_ ? walked_->database : database_;
-    LMDBIO_TRY_VOID(file::WalkLeaves(database, leaves, {0}, claims, builder));
+    const file::Database& database = walked_ ? walked_->database : file.database;
+    file::ShiftedRuns shifted(builder, ShiftOf(file));
+    LMDBIO_TRY_VOID(file::WalkLeaves(database, leaves, {0}, claims, shifted));
     return builder.Finish();
   }
 
@@ -177,11 +210,12 @@ class ScanLocator final : public Locator {
 
   // Returns the parts of all hosts in a round. If a host leaves, the exchange is broken for good.
   // This host then walks the steps of all hosts, in this round and in all later ones.
-  Result<std::vector<file::Layout>> WalkRound(const std::vector<std::span<const PageNo>>& steps,
+  Result<std::vector<file::Layout>> WalkRound(const ScanFile& file,
+                                              const std::vector<std::span<const PageNo>>& steps,
                                               file::PageClaims& claims) {
     std::vector<file::Layout> parts(steps.size());
     const size_t mine = is_alone_ ? 0 : gather_->host_index();
-    LMDBIO_TRY(file::Layout own, WalkStep(steps[mine], claims));
+    LMDBIO_TRY(file::Layout own, WalkStep(file, steps[mine], claims));
     if (!is_alone_) {
       auto exchanged = gather_->Exchange(own);
       is_alone_ = !exchanged;
@@ -189,59 +223,93 @@ class ScanLocator final : public Locator {
     }
     for (size_t i = 0; is_alone_ && i < steps.size(); ++i) {
       if (i == mine || stop_.load()) continue;
-      LMDBIO_TRY(parts[i], WalkStep(steps[i], claims));
+      LMDBIO_TRY(parts[i], WalkStep(file, steps[i], claims));
     }
     parts[mine] = std::move(own);
     return parts;
   }
 
-  // The finished walk is passed on after the reads, because later jobs can wait.
+  // The finished walks are passed on after the reads, because later jobs can wait.
   void Run() {
-    const Status pinned = PinThisThread(options_.cores);
-    Result<std::vector<PageNo>> leaves =
-        pinned ? Walk() : Result<std::vector<PageNo>>(Fail(pinned.error().Copy()));
-    End(leaves ? Status() : Fail(leaves.error().Copy()));
+    Status status = PinThisThread(options_.cores);
+    for (WalkedFile& file : list_.files) {
+      if (!status || stop_.load()) break;
+      status = LocateFile(file);
+    }
+    const bool is_whole = status.has_value();
+    End(std::move(status));
     // The last values lie behind the last leaf page.
     if (walked_) walked_->source.ReadRest();
     walked_.reset();
+    if (!is_whole) return;
     // Also if the loader closes now: a short job would else never keep its layout.
-    if (!leaves || leaves->empty() || !options_.on_walked) return;
-    options_.on_walked(
-        {*leaves, known_count_, [this](file::RecordRunSink& sink) { return ExpandAll(sink); }});
+    for (const WalkedFile& file : list_.files) PassOn(file);
+  }
+
+  void PassOn(const WalkedFile& file) const {
+    if (file.leaves.empty() || !file.file.on_walked) return;
+    file.file.on_walked({file.leaves, file.records.count,
+                         [&](file::RecordRunSink& sink) { return ExpandAll(file, sink); }});
   }
 
   // Requires: the walk has ended, so the parts no longer change
-  Status ExpandAll(file::RecordRunSink& sink) const {
+  Status ExpandAll(const WalkedFile& file, file::RecordRunSink& sink) const {
+    file::ShiftedRuns own(sink, ShiftOf(file.file).Back());
     for (const auto& part : parts_) {
+      if (!file.records.Meets({part->first_record, part->layout.record_count()})) continue;
       LMDBIO_TRY_VOID(part->layout.ExpandRange({0}, part->layout.record_count(),
-                                               RecordIndex{part->first_record}, sink));
+                                               RecordIndex{part->first_record - file.records.first},
+                                               own));
     }
+    return {};
+  }
+
+  // Adds the parts of a database: its known layout, or those of a walk.
+  Status LocateFile(WalkedFile& file) {
+    file.records.first = known_count_;  // only this thread changes it
+    if (file.file.find_layout) {
+      LMDBIO_TRY(std::optional<file::Layout> layout, file.file.find_layout());
+      if (layout) return AddKnown(file, *layout);
+    }
+    LMDBIO_TRY(file.leaves, Walk(file.file));
+    file.records.count = known_count_ - file.records.first;
+    return {};
+  }
+
+  Status AddKnown(WalkedFile& file, const file::Layout& layout) {
+    file::LayoutBuilder builder;
+    file::ShiftedRuns shifted(builder, ShiftOf(file.file));
+    LMDBIO_TRY_VOID(layout.Expand(shifted));
+    file.records.count = layout.record_count();
+    AddPart(file.records.first, builder.Finish());
     return {};
   }
 
   // Returns the leaf pages; none if the walk was stopped. Every host reads all branch pages,
   // because they name the leaves of all steps. The claims cover the tree pages, and the overflow
   // runs of the steps that this host walks.
-  Result<std::vector<PageNo>> Walk() {
-    file::PageClaims claims(database_.pages().snapshot().page_count());
+  Result<std::vector<PageNo>> Walk(const ScanFile& file) {
+    const file::Database& database = file.database;
+    file::PageClaims claims(database.pages().snapshot().page_count());
     const auto began = std::chrono::steady_clock::now();
-    LMDBIO_TRY(std::vector<PageNo> leaves, file::ListLeaves(database_, claims));
+    LMDBIO_TRY(std::vector<PageNo> leaves, file::ListLeaves(database, claims));
     // One batch of reads for each level of branch pages.
-    const double read_s = SecondsSince(began) / std::max(1, database_.record().depth - 1);
+    const double read_s = SecondsSince(began) / std::max(1, database.record().depth - 1);
     const size_t joint_leaves = OpenJoint(leaves, read_s);
     const size_t step_max = joint_leaves > 0 ? joint_leaves : kStepLeavesMax;
-    uint64_t record = 0;
+    const uint64_t first_record = known_count_;
+    uint64_t record = first_record;
     size_t step = joint_leaves > 0 ? kJointFirstLeaves : kFirstStepLeaves;
     std::span<const PageNo> left(leaves);
     while (!left.empty() && !stop_.load()) {
       const auto steps = CutRound(left, step, is_alone_ ? 1 : gather_->host_count());
-      LMDBIO_TRY(auto parts, WalkRound(steps, claims));
+      LMDBIO_TRY(auto parts, WalkRound(file, steps, claims));
       // A round that was stopped may lack parts, so none of them is used.
       if (stop_.load()) return std::vector<PageNo>();
       for (size_t i = 0; i < steps.size(); ++i) {
-        const uint64_t found = parts[i].record_count();
+        const uint64_t added = parts[i].record_count();
         AddPart(record, std::move(parts[i]));
-        record += found;
+        record += added;
         left = left.subspan(steps[i].size());
       }
       // Steps double: the first is short, so that the first slot can be planned at once, and long
@@ -249,23 +317,25 @@ class ScanLocator final : public Locator {
       step = std::min(step * 2, step_max);
     }
     if (!left.empty()) return std::vector<PageNo>();
-    if (database_.AcceptsRecordCount(record)) return leaves;
-    return database_.pages().Corrupt(
-        database_.record().root,
-        fmt::format("the tree below it holds {} records, its description says {}", record,
-                    database_.entry_count()));
+    const uint64_t found = record - first_record;
+    if (database.AcceptsRecordCount(found)) return leaves;
+    return database.pages().Corrupt(
+        database.record().root,
+        fmt::format("the tree below it holds {} records, its description says {}", found,
+                    database.entry_count()));
   }
 
   // Prepares a joint walk, if it pays. Returns the leaf pages of one step; 0 for a plain walk,
   // which does the same.
   size_t OpenJoint(std::span<const PageNo> leaves, double read_s) {
     if (!options_.joint || read_s < options_.joint->slow_read_s) return 0;
-    const auto range = JointRange(database_, leaves, options_.joint->stream_bytes);
+    const file::Database& database = list_.files.front().file.database;
+    const auto range = JointRange(database, leaves, options_.joint->stream_bytes);
     if (!range) return 0;
     auto engine = file::OpenBlockEngine(options_.joint->data_path, options_.joint->engine);
     auto pool = BlockPool::Create(*range, {});
     if (!engine || !pool) return 0;
-    walked_.emplace(database_, std::move(*engine), **pool);
+    walked_.emplace(database, std::move(*engine), **pool);
     const std::lock_guard lock(mutex_);
     pool_ = std::move(*pool);
     // The destructor may have looked for a pool before there was one.
@@ -304,7 +374,7 @@ class ScanLocator final : public Locator {
 
   tl::unexpected<Error> CopyOfError() const { return Fail(error_->code(), error_->message()); }
 
-  file::Database database_;
+  WalkedList list_;
   std::unique_ptr<LayoutAllGather> gather_;  // null on the only host
   SharedLayout* host_;
   bool is_alone_ = gather_ == nullptr;  // used by the walking thread alone
@@ -329,7 +399,17 @@ class ScanLocator final : public Locator {
 std::unique_ptr<Locator> MakeScanLocator(const file::Database& database,
                                          std::unique_ptr<LayoutAllGather> gather,
                                          SharedLayout* host, ScanOptions options) {
-  return std::make_unique<ScanLocator>(database, std::move(gather), host, std::move(options));
+  std::vector<ScanFile> files;
+  files.push_back({database, {0}, {}, std::move(options.on_walked)});
+  return MakeScanLocator(std::move(files), std::move(gather), host, std::move(options));
+}
+
+std::unique_ptr<Locator> MakeScanLocator(std::vector<ScanFile> files,
+                                         std::unique_ptr<LayoutAllGather> gather,
+                                         SharedLayout* host, ScanOptions options) {
+  if (files.size() > 1) options.joint.reset();
+  return std::make_unique<ScanLocator>(std::move(files), std::move(gather), host,
+                                       std::move(options));
 }
 
 }  // namespace lmdbio::load

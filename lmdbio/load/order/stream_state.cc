@@ -1,5 +1,6 @@
 #include "lmdbio/load/order/stream_state.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -84,6 +85,27 @@ class Fields {
     return Value{};
   }
 
+  // The files of a list; none if there is no such field.
+  std::vector<FileIdentity> Files(const char* name) {
+    std::vector<FileIdentity> files;
+    const auto found = object_.find(name);
+    if (found == object_.end()) return files;
+    const bool is_list = found->is_array() && found->size() > 1;
+    if (!is_list) Wrong(fmt::format("is invalid: {}{} must be an array of files", where_, name));
+    for (size_t i = 0; is_list && i < found->size(); ++i) {
+      const json& file = (*found)[i];
+      if (!IsFile(file)) {
+        Wrong(
+            fmt::format("is invalid: {}{}[{}] must be [name, database, records, transaction, "
+                        "root_page]",
+                        where_, name, i));
+        break;
+      }
+      files.push_back({file[0], file[1], file[2], file[3], file[4]});
+    }
+    return files;
+  }
+
   Fields Object(const char* name) {
     const json* value = Find(name);
     static const json kNothing = json::object();
@@ -102,6 +124,14 @@ class Fields {
     if (found != object_.end()) return &*found;
     Wrong(fmt::format("is invalid: {}{} is missing", where_, name));
     return nullptr;
+  }
+  static bool IsFile(const json& file) {
+    const auto is_text = [](const json& value) {
+      return value.is_string() && value.get_ref<const std::string&>().size() <= kNameBytesMax;
+    };
+    return file.is_array() && file.size() == 5 && is_text(file[0]) && is_text(file[1]) &&
+           file[2].is_number_unsigned() && file[3].is_number_unsigned() &&
+           file[4].is_number_unsigned();
   }
   void Wrong(std::string why) {
     if (!wrong_) wrong_ = std::move(why);
@@ -170,6 +200,11 @@ std::string EncodeStreamState(const StreamState& state) {
                                     {"page_bytes", state.dataset.page_bytes}};
   // A number of 64 bits would lose bits in readers of JSON that have floating-point numbers only.
   if (state.dataset.view_digest) dataset["view"] = ViewText(state.dataset.view_digest);
+  // Arrays in place of objects, because a list may have thousands of files.
+  for (const FileIdentity& file : state.dataset.files) {
+    dataset["files"].push_back(
+        {file.name, file.database_name, file.record_count, file.transaction_id, file.root_page});
+  }
   const nlohmann::ordered_json text = {
       {"lmdbio_state", kVersion},
       {"dataset", std::move(dataset)},
@@ -205,6 +240,7 @@ Result<StreamState> DecodeStreamState(std::string_view text) {
   state.dataset.root_page = dataset.Number("root_page", 0, ~uint64_t{0});
   state.dataset.page_bytes = dataset.Number("page_bytes", 0, ~uint64_t{0});
   state.dataset.view_digest = dataset.OptionalDigest("view");
+  state.dataset.files = dataset.Files("files");
   schedule.walk.order = order.OneOf<Order>("order", kOrderNames);
   schedule.walk.shuffle = order.OneOf<Shuffle>("shuffle", kShuffleNames);
   schedule.walk.seed = order.Number("seed", 0, ~uint64_t{0});
@@ -224,6 +260,41 @@ Result<StreamState> DecodeStreamState(std::string_view text) {
   }
   LMDBIO_TRY_VOID(CheckWhole(state, position, epoch));
   return state;
+}
+
+std::optional<std::string> ListDifference(const std::vector<FileIdentity>& here,
+                                          std::string_view name_here,
+                                          const std::vector<FileIdentity>& other,
+                                          std::string_view name_other) {
+  const size_t both = std::min(here.size(), other.size());
+  const auto lacks = [&](std::string_view who, std::string_view whom,
+                         const std::vector<FileIdentity>& list, size_t i) {
+    return fmt::format("{} does not have {} as file {}, as {} has, with {} files", who,
+                       list[i].name, i + 1, whom, list.size());
+  };
+  for (size_t i = 0; i < both; ++i) {
+    const FileIdentity& a = here[i];
+    const FileIdentity& b = other[i];
+    if (a.name != b.name) return lacks(name_here, name_other, other, i);
+    const auto differs = [&](std::string_view what, const auto& mine, const auto& theirs) {
+      return fmt::format("{} has {} with {} {}, and {} with {}", name_here, a.name, what, mine,
+                         name_other, theirs);
+    };
+    if (a.database_name != b.database_name) {
+      return differs("the database name", fmt::format("'{}'", a.database_name),
+                     fmt::format("'{}'", b.database_name));
+    }
+    if (a.record_count != b.record_count) {
+      return differs("a record count of", a.record_count, b.record_count);
+    }
+    if (a.transaction_id != b.transaction_id) {
+      return differs("transaction", a.transaction_id, b.transaction_id);
+    }
+    if (a.root_page != b.root_page) return differs("root page", a.root_page, b.root_page);
+  }
+  if (other.size() > both) return lacks(name_here, name_other, other, both);
+  if (here.size() > both) return lacks(name_other, name_here, here, both);
+  return std::nullopt;
 }
 
 namespace {
@@ -252,6 +323,10 @@ class Comparison {
 Result<StreamState> ContinueStream(const StreamState& saved, const StreamState& wanted) {
   // Another data set is kStale, so it is compared before the options: with other records,
   // differences of the options mean nothing.
+  if (auto difference = ListDifference(wanted.dataset.files, "the loader", saved.dataset.files,
+                                       "the saved state")) {
+    return Fail(ErrorCode::kStale, "the files have changed: " + std::move(*difference));
+  }
   Comparison dataset;
   const WalkOptions& was = saved.schedule.walk;
   const WalkOptions& walk = wanted.schedule.walk;

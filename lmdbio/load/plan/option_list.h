@@ -14,7 +14,7 @@
 namespace lmdbio::load {
 
 // clang-format off
-inline constexpr std::array<OptionInfo, 35> kOptionInfos = {{
+inline constexpr std::array<OptionInfo, 36> kOptionInfos = {{
     {"database_name", "database-name,s", "TEXT", 0, 0, OptionRanks::kSame, OptionUse::kStream,
      OptionUnit::kOther,
      "The named database to read. Empty: the main database."},
@@ -165,6 +165,11 @@ inline constexpr std::array<OptionInfo, 35> kOptionInfos = {{
      "if a host needs less than an eighth of block_bytes of a batch and a single read takes 0.3 "
      "ms or more. on: Also with other strategies that read blocks, larger batches and fast "
      "storage. off: Never: each host reads what it needs."},
+    {"open_files_max", "open-files-max", "N", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
+     OptionUnit::kOther,
+     "The most descriptors of data files that are open at the same time, if there are several "
+     "files. A file may need two. With fewer descriptors than files, files are opened again for "
+     "later reads. 0: a quarter of those that the process may have, and at most 1,024."},
 }};
 
 inline constexpr std::array<OptionChoice<Order>, 3> kOrderChoices = {{
@@ -304,6 +309,7 @@ void VisitOptions(Options& options, Visitor&& visit) {
   visit(kOptionInfos[32], options.layout_cache);
   visit(kOptionInfos[33], options.joint_walk);
   visit(kOptionInfos[34], options.exchange);
+  visit(kOptionInfos[35], options.open_files_max);
 }
 // clang-format on
 

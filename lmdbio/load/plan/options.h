@@ -159,6 +159,10 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // Whether the hosts read large parts of the file for each other, in key order, if a host needs
   // only a small part of each batch.
   ExchangeUse exchange = ExchangeUse::kAuto;
+  // The most descriptors of data files that are open at the same time, if there are several files.
+  // A file may need two. With fewer descriptors than files, files are opened again for later reads.
+  // 0: a quarter of those that the process may have, and at most 1,024.
+  uint64_t open_files_max = 0;
   // End generated LoaderOptions.
 };
 

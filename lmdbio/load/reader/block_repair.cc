@@ -26,14 +26,13 @@ Status BlockRepair::Tolerate(const Error& why) const {
 // bad page in a block of 1 MiB costs 16 more reads.
 Status BlockRepair::Reread(uint64_t slot, MutableBytes memory, const PlannedExtent& extent,
                            uint64_t bad_at) const {
-  const ByteSource& source = guard_.environment().pages().source();
   const auto [offset, length_bytes] = extent.file;
-  const Result<Bytes> read = source.Read(extent.file, memory.subspan(extent.at, length_bytes));
+  const Result<Bytes> read = source_.Read(extent.file, memory.subspan(extent.at, length_bytes));
   if (read) return {};
   if (length_bytes <= kPartBytesMin) {
     if (window_.AddBadRange(slot, {bad_at + extent.at, length_bytes})) return {};
     return Fail(read.error().Copy().Within(fmt::format(
-        "{}: too many unreadable parts to skip their records one by one", source.name())));
+        "{}: too many unreadable parts to skip their records one by one", source_.name())));
   }
   const uint64_t half = AlignUp(length_bytes / 2, kPartBytesMin);
   LMDBIO_TRY_VOID(Reread(slot, memory, {{offset, half}, extent.at}, bad_at));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/load/plan/options.h"
@@ -18,9 +19,11 @@ namespace lmdbio::load {
 // Threads: one at a time.
 class BlockRepair {
  public:
-  // guard, window  borrowed
-  BlockRepair(const SnapshotGuard& guard, Window& window, OnError on_error)
-      : guard_(guard), window_(window), on_error_(on_error) {}
+  // guard, source, window  borrowed
+  // source  of the bytes that the blocks count
+  BlockRepair(const SnapshotGuards& guard, const ByteSource& source, Window& window,
+              OnError on_error)
+      : guard_(guard), source_(source), window_(window), on_error_(on_error) {}
 
   // Whether the stream may continue after a read has failed for good.
   // Errors: `why`, with OnError::kRaise; kStale  the file was changed, so no part of it can be used
@@ -36,7 +39,8 @@ class BlockRepair {
                 uint64_t bad_at = 0) const;
 
  private:
-  const SnapshotGuard& guard_;
+  const SnapshotGuards& guard_;
+  const ByteSource& source_;
   Window& window_;
   OnError on_error_;
 };

@@ -41,12 +41,12 @@ void SlotReader::OpenSources() {
   const auto part = static_cast<size_t>(parts_.reader_index);
   const auto part_count = static_cast<size_t>(parts_.window->shape().reader_count);
   engine_ = std::make_unique<ReadEngine>(std::move(parts_.engine), *parts_.notes, tally_);
-  const BlockRepair repair(*parts_.guard, *parts_.window, parts_.on_error);
+  const BlockRepair repair(parts_.files->guards(), parts_.files->source(), *parts_.window,
+                           parts_.on_error);
   if (parts_.in_place.map != nullptr) {
-    source_ = MakeInPlaceSource(
-        {parts_.in_place.map, parts_.guard->environment().snapshot().file_size_bytes, engine_.get(),
-         parts_.in_place.reads_missing, parts_.in_place.reads_pieces, repair, part, part_count,
-         parts_.plan_options.block_bytes_max});
+    source_ = MakeInPlaceSource({parts_.in_place.map, parts_.files->end_bytes(), engine_.get(),
+                                 parts_.in_place.reads_missing, parts_.in_place.reads_pieces,
+                                 repair, part, part_count, parts_.plan_options.block_bytes_max});
     return;
   }
   source_ = MakeWindowSource({parts_.window, engine_.get(), parts_.huge.window,
@@ -176,7 +176,7 @@ Status SlotReader::Plan() {
   std::unique_ptr<SlotInFlight> next = queue_.New();
   Result<bool> found = parts_.planner->Next(next->slot);
   Add(tally_.locate_s, SecondsSince(start));
-  if (!found) return Fail(parts_.guard->Explain(std::move(found).error()));
+  if (!found) return Fail(parts_.files->guards().Explain(std::move(found).error()));
   is_ended_ = !*found;
   if (*found) {
     SourceOf(*next).Plan(*next);
@@ -255,15 +255,15 @@ SlotFinisher::ValueBytes SlotReader::ValuesAre() const {
 Status SlotReader::FinishSlot(SlotInFlight& slot) {
   const auto start = Clock::now();
   Window& window = *parts_.window;
-  LMDBIO_TRY_VOID(parts_.guard->AfterSlot());
+  LMDBIO_TRY_VOID(parts_.files->guards().AfterSlot());
   // Shares and entries are written beside the pages, in memory that no read has prepared.
   if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
   Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),
                                             ValuesAre(), window.TakeBadRanges(slot.slot.number));
-  if (!finished) return Fail(parts_.guard->Explain(std::move(finished).error()));
+  if (!finished) return Fail(parts_.files->guards().Explain(std::move(finished).error()));
   const auto& batches = slot.slot.batches;
   if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {
-    LMDBIO_TRY_VOID(parts_.guard->AfterEpoch());
+    LMDBIO_TRY_VOID(parts_.files->guards().AfterEpoch());
   }
   Add(tally_.useful_bytes, slot.slot.plan.useful_bytes());
   Add(tally_.finish_s, SecondsSince(start));

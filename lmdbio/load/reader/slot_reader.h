@@ -35,9 +35,9 @@
 #include "lmdbio/load/slots/file_cache.h"
 #include "lmdbio/load/slots/loader_memory.h"
 #include "lmdbio/load/slots/notes.h"
+#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/slot_finisher.h"
 #include "lmdbio/load/slots/slot_planner.h"
-#include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/load/slots/window.h"
 #include "lmdbio/load/turns/stagger.h"
 
@@ -53,9 +53,9 @@ struct InPlaceUse {
 };
 
 struct SlotReaderParts {
-  Window* window = nullptr;              // borrowed
-  const SnapshotGuard* guard = nullptr;  // borrowed
-  Notes* notes = nullptr;                // gets the engine's notes; borrowed
+  Window* window = nullptr;            // borrowed
+  const OpenedFiles* files = nullptr;  // borrowed
+  Notes* notes = nullptr;              // gets the engine's notes; borrowed
   std::unique_ptr<file::BlockEngine> engine;
   InPlaceUse in_place;
   std::unique_ptr<FileCache> kept;  // null if no slot is kept

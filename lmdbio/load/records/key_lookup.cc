@@ -236,4 +236,85 @@ void KeyLookup::UseIndex(file::KeyIndex index) {
   index_.store(owned_index_.get(), std::memory_order_release);
 }
 
+void ListedKeys::Add(std::unique_ptr<KeyLookup> keys, uint64_t record_count) {
+  const uint64_t first = files_.empty() ? 0 : files_.back().range.first + files_.back().range.count;
+  files_.push_back({std::move(keys), {first, record_count}});
+}
+
+namespace {
+
+// Calls `look_up`, which returns a Status, for each file and the keys that no file before has.
+// is_found  [keys] `look_up` sets those that its file has
+template <typename LookUp>
+Status InEachFile(size_t file_count, std::span<const Bytes> keys, const std::vector<bool>& is_found,
+                  LookUp&& look_up) {
+  for (size_t file = 0; file < file_count; ++file) {
+    std::vector<size_t> left;
+    std::vector<Bytes> wanted;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (is_found[i]) continue;
+      left.push_back(i);
+      wanted.push_back(keys[i]);
+    }
+    if (left.empty() && file > 0) return {};
+    LMDBIO_TRY_VOID(look_up(file, left, wanted));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<KeyNumber>> ListedKeys::Find(std::span<const Bytes> keys) const {
+  std::vector<KeyNumber> all(keys.size());
+  std::vector<bool> is_found(keys.size());
+  const auto look_up = [&](size_t file, const std::vector<size_t>& left,
+                           std::span<const Bytes> wanted) -> Status {
+    KeyLookup& one = *files_[file].keys;
+    const SortedKeys sorted(one.database().key_order(), wanted);
+    LMDBIO_TRY(const std::vector<KeyNumber> found, one.Find(sorted));
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (found[i].value_count == 0) continue;
+      all[left[i]] = {found[i].first + files_[file].range.first, found[i].value_count};
+      is_found[left[i]] = true;
+    }
+    return {};
+  };
+  LMDBIO_TRY_VOID(InEachFile(files_.size(), keys, is_found, look_up));
+  return all;
+}
+
+Result<std::vector<uint64_t>> ListedKeys::CountValues(std::span<const Bytes> keys) const {
+  std::vector<uint64_t> all(keys.size());
+  std::vector<bool> is_found(keys.size());
+  const auto look_up = [&](size_t file, const std::vector<size_t>& left,
+                           std::span<const Bytes> wanted) -> Status {
+    KeyLookup& one = *files_[file].keys;
+    const SortedKeys sorted(one.database().key_order(), wanted);
+    LMDBIO_TRY(const std::vector<uint64_t> counts, one.CountValues(sorted));
+    for (size_t i = 0; i < left.size(); ++i) {
+      all[left[i]] = counts[i];
+      is_found[left[i]] = counts[i] > 0;
+    }
+    return {};
+  };
+  LMDBIO_TRY_VOID(InEachFile(files_.size(), keys, is_found, look_up));
+  return all;
+}
+
+Result<KeyList> ListedKeys::ReadKeys(RecordIndex first, uint64_t count) const {
+  if (files_.size() == 1) return files_.front().keys->ReadKeys(first, count);
+  KeyList all;
+  const uint64_t end = first.value + count;
+  for (const KeysOfFile& file : files_) {
+    const uint64_t begin = std::max(first.value, file.range.first);
+    const uint64_t stop = std::min(end, file.range.first + file.range.count);
+    if (begin >= stop) continue;
+    LMDBIO_TRY(const KeyList some, file.keys->ReadKeys({begin - file.range.first}, stop - begin));
+    const uint64_t before = all.bytes.size();
+    all.bytes.insert(all.bytes.end(), some.bytes.begin(), some.bytes.end());
+    for (const uint64_t at : some.ends) all.ends.push_back(before + at);
+  }
+  return all;
+}
+
 }  // namespace lmdbio::load

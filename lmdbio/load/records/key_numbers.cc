@@ -6,7 +6,8 @@ namespace lmdbio::load {
 
 Result<KeyNumbers> KeyNumbers::Of(Locator& locator) {
   KeyNumbers numbers;
-  LMDBIO_TRY_VOID(locator.VisitRuns([&](const file::RunLocation& run) {
+  constexpr RecordRange kAll{0, ~uint64_t{0}};
+  LMDBIO_TRY_VOID(locator.VisitRuns(kAll, [&](const file::RunLocation& run) {
     // Both numbers fit: a page has at most 65,536 bytes.
     numbers.runs_.push_back({run.leaf.value, run.first_record.value,
                              static_cast<uint32_t>(run.record_count),

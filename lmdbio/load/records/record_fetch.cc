@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "lmdbio/file/io/data_path.h"
 #include "lmdbio/load/kept/key_index_cache.h"
 #include "lmdbio/load/kept/layout_cache.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
@@ -28,8 +27,9 @@ class LazyLocator final : public Locator {
   Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
     return Made().Locate(first, count, sink);
   }
-  Status VisitRuns(const std::function<void(const file::RunLocation&)>& visit) override {
-    return Made().VisitRuns(visit);
+  Status VisitRuns(RecordRange range,
+                   const std::function<void(const file::RunLocation&)>& visit) override {
+    return Made().VisitRuns(range, visit);
   }
 
  private:
@@ -60,64 +60,98 @@ void SharedLeafCache::Keep(const Extent& file, Bytes bytes) {
   cache_.Keep(file, bytes);
 }
 
-Result<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path,
+Result<std::unique_ptr<RecordFile>> RecordFile::Open(const std::vector<DatabasePath>& list,
                                                      const RecordReaderOptions& options) {
   LMDBIO_TRY_VOID(CheckReads(options.queue_depth, options.block_bytes));
-  LMDBIO_TRY(std::string data_path, file::FindDataFile(path));
-  LMDBIO_TRY(std::unique_ptr<file::FileSource> source, file::FileSource::Open(data_path));
-  LMDBIO_TRY(SnapshotGuard guard, SnapshotGuard::Open(*source, options.snapshot));
-  std::unique_ptr<RecordFile> file(
-      new RecordFile(std::move(data_path), options, std::move(source), std::move(guard)));
+  LMDBIO_TRY(std::unique_ptr<OpenedFiles> files,
+             OpenedFiles::Open(list, {options.snapshot, options.open_files_max}));
+  std::unique_ptr<RecordFile> file(new RecordFile(options, std::move(files)));
   LMDBIO_TRY_VOID(file->Prepare());
   return file;
 }
 
 Status RecordFile::Prepare() {
-  const file::Environment& environment = guard_.environment();
-  file::Database database = environment.Main();
-  if (!options_.database_name.empty()) {
-    LMDBIO_TRY(database, environment.Named(options_.database_name));
+  const bool is_single = files_->is_single();
+  locator_ = is_single ? MakeLocator(files_->database(0)) : MakeListLocator();
+  for (size_t i = 0; i < files_->file_count(); ++i) {
+    const file::Database& database = files_->database(i);
+    LMDBIO_TRY(const uint64_t count, CountRecords(database));
+    if (!is_single) {
+      of_files_.push_back(MakeFileLocator(*locator_, {record_count_, count}, files_->first_page(i),
+                                          database.pages().page_format().page_size_bytes()));
+    }
+    Locator& locator = is_single ? *locator_ : *of_files_.back();
+    keys_.Add(std::make_unique<KeyLookup>(database, locator), count);
+    record_count_ += count;
   }
-  LMDBIO_TRY(record_count_, CountRecords(database));
-  locator_ = MakeLocator(database);
-  keys_ = std::make_unique<KeyLookup>(database, *locator_);
   return {};
 }
 
-// By provenance, by a kept layout, or by a page walk, whose layout is then kept.
-std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database) {
-  const auto note = [&](const Error& error) {
-    if (error.code() == ErrorCode::kNotFound) return;  // absent files are normal
-    notes_.Add(error.message() + ": using a page walk instead");
-  };
+void RecordFile::NoteOf(const Error& error) {
+  if (error.code() == ErrorCode::kNotFound) return;  // absent files are normal
+  notes_.Add(error.message() + ": using a page walk instead");
+}
+
+// By provenance, or by a kept layout.
+Result<std::optional<file::Layout>> RecordFile::FindLayout(const file::Database& database) {
   Result<file::Layout> layout = LayoutFromProvenance(database, ProvenancePathOf(database));
-  if (layout) return MakeLayoutLocator(std::move(*layout));
-  const std::optional<LayoutCache> cache = LayoutCache::Of(options_.layout_cache);
-  ScanOptions scan;
-  if (cache) {
+  if (layout) return std::move(*layout);
+  if (const auto cache = LayoutCache::Of(options_.layout_cache)) {
     Result<file::Layout> kept = cache->Find(database);
-    if (kept) return MakeLayoutLocator(std::move(*kept));
-    note(kept.error());
-    scan.on_walked = [this, database, cache](const FinishedWalk& walked) {
-      const Status written = cache->Keep(database, walked);
-      if (auto words = cache->NoteOf(written)) notes_.Add(std::move(*words));
-    };
+    if (kept) return std::move(*kept);
+    NoteOf(kept.error());
   }
-  note(layout.error());
+  NoteOf(layout.error());
+  return std::nullopt;
+}
+
+// Keeps the layout of a page walk.
+std::function<void(const FinishedWalk&)> RecordFile::Keeping(const file::Database& database) {
+  const std::optional<LayoutCache> cache = LayoutCache::Of(options_.layout_cache);
+  if (!cache) return {};
+  return [this, database, cache](const FinishedWalk& walked) {
+    const Status written = cache->Keep(database, walked);
+    if (auto words = cache->NoteOf(written)) notes_.Add(std::move(*words));
+  };
+}
+
+std::unique_ptr<Locator> RecordFile::MakeLocator(const file::Database& database) {
+  Result<std::optional<file::Layout>> layout = FindLayout(database);
+  if (layout && *layout) return MakeLayoutLocator(std::move(**layout));
+  const ScanOptions scan{.on_walked = Keeping(database)};
   return std::make_unique<LazyLocator>(
       [database, scan] { return MakeScanLocator(database, nullptr, nullptr, scan); });
 }
 
+std::unique_ptr<Locator> RecordFile::MakeListLocator() {
+  return std::make_unique<LazyLocator>([this] {
+    std::vector<ScanFile> scans;
+    for (size_t i = 0; i < files_->file_count(); ++i) {
+      const file::Database& database = files_->database(i);
+      scans.push_back({database, files_->first_page(i),
+                       [this, &database] { return FindLayout(database); }, Keeping(database)});
+    }
+    return MakeScanLocator(std::move(scans), nullptr, nullptr);
+  });
+}
+
 Status RecordFile::UseKeyIndex() {
-  if (keys_->index() != nullptr) return {};
-  const file::Database& database = keys_->database();
+  for (size_t i = 0; i < files_->file_count(); ++i) LMDBIO_TRY_VOID(UseKeyIndexOf(i));
+  return {};
+}
+
+Status RecordFile::UseKeyIndexOf(size_t file) {
+  KeyLookup& keys = keys_.file(file);
+  if (keys.index() != nullptr) return {};
+  const uint64_t record_count = keys_.range(file).count;
+  const file::Database& database = keys.database();
   const std::optional<KeptFolder> folder = KeptFolder::Of(options_.layout_cache);
   std::optional<KeyIndexCache> cache;
   if (folder) cache.emplace(*folder);
   if (cache) {
-    Result<file::KeyIndex> kept = cache->Find(database, record_count_);
+    Result<file::KeyIndex> kept = cache->Find(database, record_count);
     if (kept) {
-      keys_->UseIndex(std::move(*kept));
+      keys.UseIndex(std::move(*kept));
       return {};
     }
     if (kept.error().code() != ErrorCode::kNotFound) {
@@ -125,30 +159,28 @@ Status RecordFile::UseKeyIndex() {
     }
   }
   std::vector<PageNo> leaves;
-  LMDBIO_TRY(file::KeyIndex index, keys_->BuildIndex(record_count_, leaves));
-  LMDBIO_TRY_VOID(guard_.AfterSlot());
+  LMDBIO_TRY(file::KeyIndex index, keys.BuildIndex(record_count, leaves));
+  LMDBIO_TRY_VOID(guard().file(file).AfterSlot());
   // A small database is read in a few milliseconds.
   if (cache && leaves.size() >= LayoutCache::kLeafPagesMin) {
     const Status kept = cache->Keep(database, leaves, index);
     if (auto words = cache->NoteOf(kept)) notes_.Add(std::move(*words));
   }
-  keys_->UseIndex(std::move(index));
+  keys.UseIndex(std::move(index));
   return {};
 }
 
 ReadPlanOptions RecordFile::plan_options() const {
-  const file::Snapshot& snapshot = guard_.environment().snapshot();
   ReadPlanOptions plan;
-  plan.page_format = snapshot.page_format;
-  plan.file_size_bytes = snapshot.file_size_bytes;
+  plan.page_format = files_->pages().page_format();
+  plan.file_size_bytes = files_->end_bytes();
   plan.block_bytes_max = options_.block_bytes;
   return plan;
 }
 
 Result<std::unique_ptr<file::BlockEngine>> RecordFile::OpenEngine() const {
   // No read-ahead: the wanted records lie anywhere.
-  return file::OpenBlockEngine(data_path_,
-                               {options_.engine, options_.cache, options_.queue_depth, {}, false});
+  return files_->OpenEngine({options_.engine, options_.cache, options_.queue_depth, {}, false});
 }
 
 Result<std::unique_ptr<RecordFetch>> RecordFetch::Open(RecordFile& file) {
@@ -176,7 +208,7 @@ Status RecordFetch::Plan() {
 
 // Plans the record of a key that was found on a leaf page.
 Status RecordFetch::PlanKey(const file::FoundLeaf& leaf, uint32_t node) {
-  const file::PageReader& pages = file_.checker().pages();
+  const file::PageReader& pages = file_.files().database(0).pages();
   const file::LeafEntry entry = leaf.page.Entry(node);
   Extent value{leaf.page_no.value * pages.page_format().page_size_bytes() + entry.data_offset,
                entry.value_bytes};
@@ -191,7 +223,7 @@ Status RecordFetch::PlanKey(const file::FoundLeaf& leaf, uint32_t node) {
 // The search has read the leaf pages, so only the values are left to read.
 Status RecordFetch::PlanKeys(std::span<const Bytes> keys) {
   plan_.Clear();
-  LMDBIO_TRY_VOID(file_.keys().Search(keys, [&](const file::FoundLeaf& leaf) -> Status {
+  LMDBIO_TRY_VOID(file_.keys().file(0).Search(keys, [&](const file::FoundLeaf& leaf) -> Status {
     pages_.Add(leaf.page_no, leaf.bytes);
     for (const file::KeyHit& hit : leaf.hits) {
       sorted_.push_back(hit.key);

@@ -8,7 +8,9 @@
 #define LMDBIO_LOAD_RECORDS_RECORD_FETCH_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -17,7 +19,6 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/blocks/block_engine.h"
-#include "lmdbio/file/source/file_source.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/plan/read_plan.h"
@@ -26,6 +27,7 @@
 #include "lmdbio/load/records/sorted_keys.h"
 #include "lmdbio/load/slots/leaf_cache.h"
 #include "lmdbio/load/slots/notes.h"
+#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/record_checker.h"
 #include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/ranks/shm/shared_memory.h"
@@ -33,13 +35,15 @@
 namespace lmdbio::load {
 
 struct RecordReaderOptions {
-  std::string database_name;  // empty: the main database
+  // Empty: the main database. For a path; a list has a name for each file.
+  std::string database_name;
   SnapshotMode snapshot = SnapshotMode::kImmutable;
   file::EngineKind engine = file::EngineKind::kUring;
   file::CachePolicy cache = file::CachePolicy::kBuffered;
   uint32_t queue_depth = 32;       // reads in flight, for each thread that reads
   uint64_t block_bytes = 1 << 20;  // the largest read; a multiple of 4096
   std::string layout_cache;        // the folder of kept layouts and key indexes: KeptFolder::Of
+  uint64_t open_files_max = 0;     // descriptors for a list of files; 0: OpenFilesMax
 };
 
 struct RecordView {
@@ -63,17 +67,18 @@ class SharedLeafCache {
   LeafCache cache_;
 };
 
-// A database whose records are read by number or key.
+// A database, or a list of them, whose records are read by number or key.
 // Threads: any; only `leaves`, `notes` and `keys` change, and they have locks of their own.
 class RecordFile {
  public:
   // Errors, cost: as RecordReader::Open
-  static Result<std::unique_ptr<RecordFile>> Open(const std::string& path,
+  static Result<std::unique_ptr<RecordFile>> Open(const std::vector<DatabasePath>& list,
                                                   const RecordReaderOptions& options);
 
-  const std::string& name() const { return source_->name(); }
+  const std::string& name() const { return files_->name(); }
   uint64_t record_count() const { return record_count_; }
-  const SnapshotGuard& guard() const { return guard_; }
+  const OpenedFiles& files() const { return *files_; }
+  const SnapshotGuards& guard() const { return files_->guards(); }
   const RecordChecker& checker() const { return checker_; }
   // Passes the locations of records to `sink`. Errors: as Locator::Locate
   Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) const {
@@ -84,30 +89,29 @@ class RecordFile {
 
   SharedLeafCache& leaves() { return leaves_; }
   Notes& notes() { return notes_; }
-  KeyLookup& keys() { return *keys_; }
+  ListedKeys& keys() { return keys_; }
   // Makes lookups use a key index: the kept one, or a new one, which is then kept.
   // Errors: kIo, kCorruption, kStale
   Status UseKeyIndex();
 
  private:
-  RecordFile(std::string data_path, RecordReaderOptions options,
-             std::unique_ptr<file::FileSource> source, SnapshotGuard guard)
-      : data_path_(std::move(data_path)),
-        options_(std::move(options)),
-        source_(std::move(source)),
-        guard_(std::move(guard)),
-        checker_(guard_.environment().pages()) {}
+  RecordFile(RecordReaderOptions options, std::unique_ptr<OpenedFiles> files)
+      : options_(std::move(options)), files_(std::move(files)), checker_(files_->pages()) {}
   Status Prepare();
   std::unique_ptr<Locator> MakeLocator(const file::Database& database);
+  std::unique_ptr<Locator> MakeListLocator();
+  void NoteOf(const Error& error);
+  Result<std::optional<file::Layout>> FindLayout(const file::Database& database);
+  std::function<void(const FinishedWalk&)> Keeping(const file::Database& database);
+  Status UseKeyIndexOf(size_t file);
 
-  const std::string data_path_;
   const RecordReaderOptions options_;
-  std::unique_ptr<file::FileSource> source_;
-  SnapshotGuard guard_;
+  std::unique_ptr<OpenedFiles> files_;
   RecordChecker checker_;
   Notes notes_;  // before the locator, whose thread adds some
   std::unique_ptr<Locator> locator_;
-  std::unique_ptr<KeyLookup> keys_;  // borrows the locator
+  std::vector<std::unique_ptr<Locator>> of_files_;  // of a list; borrow the locator
+  ListedKeys keys_;                                 // borrow the locators
   uint64_t record_count_ = 0;
   SharedLeafCache leaves_;
 };
@@ -125,7 +129,7 @@ class RecordFetch {
   Status Read(std::span<const uint64_t> numbers);
 
   // Reads the records of keys. Does not need their numbers.
-  // Requires: the database has no duplicates
+  // Requires: a single database, which has no duplicates
   // Errors: as Read; kInvalidArgument  as file::KeySearch::Find
   Status Get(const SortedKeys& keys);
 

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/load/view/view_files.h"
+
 namespace lmdbio::load {
 namespace {
 
@@ -92,10 +94,10 @@ RecordReader::~RecordReader() = default;
 
 namespace {
 
-// Opens a database, and its first fetch, so that a failure and the notes of its engine come now.
-Result<std::shared_ptr<FetchPool>> OpenPool(const std::string& path,
+// Opens files, and the first fetch, so that a failure and the notes of its engine come now.
+Result<std::shared_ptr<FetchPool>> OpenPool(const std::vector<DatabasePath>& list,
                                             const RecordReaderOptions& options) {
-  LMDBIO_TRY(auto file, RecordFile::Open(path, options));
+  LMDBIO_TRY(auto file, RecordFile::Open(list, options));
   auto pool = std::make_shared<FetchPool>(std::move(file));
   LMDBIO_TRY(auto first, RecordFetch::Open(pool->file()));
   pool->GiveBack(std::move(first));
@@ -125,30 +127,40 @@ tl::unexpected<Error> OutOfRange(const RecordFile& file, std::string_view what, 
 Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path,
                                                          const RecordReaderOptions& options,
                                                          const ViewSpec* view) {
-  LMDBIO_TRY(auto pool, OpenPool(path, options));
+  LMDBIO_TRY(const std::vector<DatabasePath> list, DatabasesOf(path, options.database_name));
+  return Open(list, options, view);
+}
+
+Result<std::unique_ptr<RecordReader>> RecordReader::Open(const std::vector<DatabasePath>& list,
+                                                         const RecordReaderOptions& options,
+                                                         const ViewSpec* view) {
+  LMDBIO_TRY(auto pool, OpenPool(list, options));
   std::unique_ptr<RecordReader> reader(new RecordReader(std::move(pool)));
-  if (view != nullptr) LMDBIO_TRY_VOID(reader->OpenView(path, options, *view));
+  if (view != nullptr) LMDBIO_TRY_VOID(reader->OpenView(list, options, *view));
   return reader;
 }
 
-Status RecordReader::OpenView(const std::string& path, const RecordReaderOptions& options,
-                              const ViewSpec& spec) {
+// The files of the view are joined with those of other fields one by one.
+Status RecordReader::OpenView(const std::vector<DatabasePath>& list,
+                              const RecordReaderOptions& options, const ViewSpec& spec) {
   LMDBIO_TRY_VOID(CheckView(spec));
   sources_.push_back({pool_});
   for (const ViewDatabaseName& other : spec.others) {
-    RecordReaderOptions of_other = options;
-    of_other.database_name = other.database_name;
     const RecordFile& before = sources_.back().pool->file();
     const uint64_t first_record = sources_.back().first_record + before.record_count();
-    LMDBIO_TRY(auto pool, OpenPool(other.path.empty() ? path : other.path, of_other));
+    LMDBIO_TRY(const std::vector<DatabasePath> of_field, DatabasesOfField(other, list));
+    LMDBIO_TRY(auto pool, OpenPool(of_field, options));
     sources_.push_back({std::move(pool), first_record});
   }
-  std::vector<ViewDatabase> databases;
+  std::vector<std::vector<ViewDatabase>> joined(list.size());
   for (const NumberedPool& source : sources_) {
-    databases.push_back({source.pool->file().keys().database(), source.first_record});
+    const ListedKeys& keys = source.pool->file().keys();
+    for (size_t i = 0; i < list.size(); ++i) {
+      joined[i].push_back({keys.file(i).database(), source.first_record + keys.range(i).first});
+    }
   }
   std::vector<std::string> notes;
-  Result<View> view = View::Resolve(spec, {&databases, 1}, notes);
+  Result<View> view = View::Resolve(spec, joined, notes);
   for (const NumberedPool& source : sources_) {
     LMDBIO_TRY(view, Guarded(source.pool->file(), std::move(view)));
   }
@@ -224,8 +236,7 @@ Result<RecordSet> RecordReader::Read(std::span<const uint64_t> numbers) const {
 Result<std::vector<KeyNumber>> RecordReader::Find(std::span<const Bytes> keys) const {
   if (view_) return FindInView(keys);
   RecordFile& file = pool_->file();
-  const SortedKeys sorted(file.keys().database().key_order(), keys);
-  return Guarded(file, file.keys().Find(sorted));
+  return Guarded(file, file.keys().Find(keys));
 }
 
 // The first source in which the key is that of a sample gives the number.
@@ -234,8 +245,7 @@ Result<std::vector<KeyNumber>> RecordReader::FindInView(std::span<const Bytes> k
   std::vector<KeyNumber> of_samples(keys.size());
   for (const NumberedPool& source : sources_) {
     RecordFile& file = source.pool->file();
-    const SortedKeys sorted(file.keys().database().key_order(), keys);
-    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(sorted)));
+    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(keys)));
     for (size_t i = 0; i < keys.size(); ++i) {
       const bool is_left = of_samples[i].value_count == 0;
       for (uint64_t k = 0; k < found[i].value_count && is_left; ++k) {
@@ -251,8 +261,7 @@ Result<std::vector<KeyNumber>> RecordReader::FindInView(std::span<const Bytes> k
 
 Result<std::vector<uint64_t>> RecordReader::CountValues(std::span<const Bytes> keys) const {
   RecordFile& file = pool_->file();
-  const SortedKeys sorted(file.keys().database().key_order(), keys);
-  return Guarded(file, file.keys().CountValues(sorted));
+  return Guarded(file, file.keys().CountValues(keys));
 }
 
 Status RecordReader::UseKeyIndex() {
@@ -290,17 +299,23 @@ Result<RecordSet> RecordReader::GetByIndex(const file::KeyIndex& index,
 
 Result<RecordSet> RecordReader::Get(std::span<const Bytes> keys) const {
   RecordFile& file = pool_->file();
-  if (const file::KeyIndex* const index = file.keys().index()) return GetByIndex(*index, keys);
-  const SortedKeys sorted(file.keys().database().key_order(), keys);
+  const bool is_single = file.files().is_single();
+  const KeyLookup& first = file.keys().file(0);
+  if (is_single && first.index() != nullptr) return GetByIndex(*first.index(), keys);
   std::vector<uint64_t> numbers;
-  const bool has_duplicates = file.keys().database().record().has_duplicates();
-  if (has_duplicates) {
-    // Only the locations tell where the first duplicate is, without a descent for each key.
-    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(sorted)));
+  // Only the locations tell where the first duplicate is, without a descent for each key. In a
+  // list, they tell the place of a record of any file.
+  const bool needs_numbers = !is_single || first.database().record().has_duplicates();
+  if (needs_numbers) {
+    LMDBIO_TRY(const std::vector<KeyNumber> found, Guarded(file, file.keys().Find(keys)));
     for (const KeyNumber& key : found) numbers.push_back(key.first);
   }
   LMDBIO_TRY(auto fetch, pool_->Take());
-  LMDBIO_TRY_VOID(has_duplicates ? fetch->Read(numbers) : fetch->Get(sorted));
+  if (needs_numbers) {
+    LMDBIO_TRY_VOID(fetch->Read(numbers));
+  } else {
+    LMDBIO_TRY_VOID(fetch->Get(SortedKeys(first.database().key_order(), keys)));
+  }
   return RecordSet(pool_, std::move(fetch));
 }
 
@@ -316,6 +331,26 @@ Result<KeyList> RecordReader::ReadKeys(uint64_t first, uint64_t count) const {
   return Guarded(file, file.keys().ReadKeys(RecordIndex{first}, count));
 }
 
+namespace {
+
+// The keys of records of a list of files. They are ascending, each once.
+Result<KeyList> ReadListedKeys(const ListedKeys& keys, std::span<const uint64_t> records) {
+  KeyList all;
+  auto next = records.begin();
+  for (size_t i = 0; i < keys.file_count() && next != records.end(); ++i) {
+    const RecordRange range = keys.range(i);
+    std::vector<uint64_t> of_file;
+    for (; next != records.end() && *next < range.first + range.count; ++next) {
+      of_file.push_back(*next - range.first);
+    }
+    LMDBIO_TRY(const KeyList found, keys.file(i).ReadKeysOf(of_file));
+    for (size_t k = 0; k < found.size(); ++k) all.Add(found[k]);
+  }
+  return all;
+}
+
+}  // namespace
+
 // Each source reads the keys of its records in order; they are then copied to their places.
 Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) const {
   std::vector<uint64_t> samples(count);
@@ -330,7 +365,7 @@ Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) con
     std::ranges::sort(sorted);
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
     RecordFile& file = sources_[source].pool->file();
-    LMDBIO_TRY(lists[source], Guarded(file, file.keys().ReadKeysOf(sorted)));
+    LMDBIO_TRY(lists[source], Guarded(file, ReadListedKeys(file.keys(), sorted)));
     for (size_t i = 0; i < wanted.numbers.size(); ++i) {
       const auto at = std::ranges::lower_bound(sorted, wanted.numbers[i]) - sorted.begin();
       keys[wanted.places[i]] = std::as_const(lists[source])[static_cast<size_t>(at)];

@@ -67,22 +67,29 @@ class RecordSet {
 // Threads: any. Reads of several threads run at the same time, and each has its own result.
 class RecordReader {
  public:
-  // path  a directory with data.mdb, or a data file
-  // Errors: kInvalidArgument (an option is out of range), kNotFound, kPermission, kIo,
-  //         kCorruption, kUnsupported, kResourceExhausted
+  // path  a directory with data.mdb, or a data file; a directory of them, or a glob
   // view  null: each record is a sample. Other databases that it names are opened with `options`
-  // Errors: with a view, those of View::Resolve, too
+  // Errors: kInvalidArgument (an option is out of range, or files are not alike), kNotFound,
+  //         kPermission, kIo, kCorruption, kUnsupported, kResourceExhausted; with a view, those of
+  //         View::Resolve, too
   // Cost: a few small reads; with a view, all leaf pages. Records are located by a provenance file
   //       or a kept layout if it fits; otherwise by a page walk, which begins with the first call
   //       that needs locations, and runs in a thread while the first records are read
   static Result<std::unique_ptr<RecordReader>> Open(const std::string& path,
                                                     const RecordReaderOptions& options,
                                                     const ViewSpec* view = nullptr);
+  // The same for a list of databases, whose records follow each other (docs/many_files.md). A file
+  // may come several times.
+  // list  not empty; options.database_name has no effect
+  // Cost: a few small reads of each file
+  static Result<std::unique_ptr<RecordReader>> Open(const std::vector<DatabasePath>& list,
+                                                    const RecordReaderOptions& options,
+                                                    const ViewSpec* view = nullptr);
   ~RecordReader();
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;
 
-  // The number of records of the database, which count in key order. Each duplicate is a record.
+  // The number of records, which count in key order, file after file. Each duplicate is a record.
   uint64_t record_count() const;
   // The number of samples: of the view; without one, of the records.
   uint64_t sample_count() const;
@@ -147,7 +154,8 @@ class RecordReader {
   std::vector<std::string> TakeNotes();
 
  private:
-  // A database of the view, and the number that its first record has among those of all of them.
+  // The files of the view, or of a field that is of others, and the number that their first record
+  // has among those of all of them.
   struct NumberedPool {
     std::shared_ptr<FetchPool> pool;
     uint64_t first_record = 0;
@@ -159,7 +167,7 @@ class RecordReader {
   };
 
   explicit RecordReader(std::shared_ptr<FetchPool> pool);
-  Status OpenView(const std::string& path, const RecordReaderOptions& options,
+  Status OpenView(const std::vector<DatabasePath>& list, const RecordReaderOptions& options,
                   const ViewSpec& spec);
   std::vector<uint64_t> RecordsOf(std::span<const uint64_t> samples) const;
   std::vector<OfSource> BySource(std::span<const uint64_t> records) const;

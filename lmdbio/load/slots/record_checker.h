@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/format/leaf_page.h"
@@ -26,10 +27,10 @@ inline constexpr size_t kHeadsAhead = 8;
 // Threads: const; any number of callers.
 class RecordChecker {
  public:
-  // pages  copied; its source must outlive this
-  explicit RecordChecker(const file::PageReader& pages) : pages_(pages) {}
+  // pages  of one or several files; the sources must outlive this
+  explicit RecordChecker(file::JoinedPages pages) : pages_(std::move(pages)) {}
 
-  const file::PageReader& pages() const { return pages_; }
+  const file::JoinedPages& pages() const { return pages_; }
 
   // Checks the leaf page that holds the keys of `run`. If the values are duplicates on another
   // page, the home page of the run, checks that page too.
@@ -51,12 +52,13 @@ class RecordChecker {
   Status CheckHead(const PlannedValue& value, Bytes pages) const;
 
  private:
-  Result<file::LeafPage> OpenLeaf(const PlannedRun& run, Bytes bytes) const;
-  Status CheckHome(const PlannedRun& run, Bytes bytes) const;
-  Status CheckEntry(const PlannedRun& run, const file::LeafPage& leaf, const file::LeafEntry& entry,
-                    Extent value) const;
+  using File = file::JoinedPages::File;
+  static Result<file::LeafPage> OpenLeaf(const File& file, const PlannedRun& run, Bytes bytes);
+  static Status CheckHome(const File& file, const PlannedRun& run, Bytes bytes);
+  static Status CheckEntry(const File& file, const PlannedRun& run, const file::LeafPage& leaf,
+                           const file::LeafEntry& entry, Extent value);
 
-  file::PageReader pages_;
+  file::JoinedPages pages_;
 };
 
 }  // namespace lmdbio::load

@@ -27,9 +27,9 @@ void TouchPages(Bytes map, uint64_t value_at, uint64_t length_bytes) {
 
 }  // namespace
 
-SlotFinisher::SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error,
+SlotFinisher::SlotFinisher(file::JoinedPages pages, HostRanks ranks, OnError on_error,
                            uint64_t field_count)
-    : checker_(pages),
+    : checker_(std::move(pages)),
       ranks_(std::move(ranks)),
       on_error_(on_error),
       field_count_(field_count),
@@ -79,7 +79,7 @@ void SlotFinisher::BeginGroupsUpTo(const PlannedSlot& slot, size_t group_count) 
 }
 
 Result<LeafPage> SlotFinisher::OpenRun(const PlannedSlot& slot, const PlannedRun& run) const {
-  const file::PageReader& pages = checker_.pages();
+  const file::JoinedPages& pages = checker_.pages();
   const uint64_t page_bytes = pages.page_format().page_size_bytes();
   if (IsBad(run.leaf_at, page_bytes)) return pages.Corrupt(run.leaf, "could not be read");
   if (IsBad(run.home_at, page_bytes)) return pages.Corrupt(run.home, "could not be read");

@@ -22,9 +22,9 @@ namespace lmdbio::load {
 // Threads: one at a time.
 class SlotFinisher {
  public:
-  // pages        copied; its source must outlive this
+  // pages        of one or several files; the sources must outlive this
   // field_count  records of each sample. With OnError::kSkip a sample is left out as a whole
-  SlotFinisher(const file::PageReader& pages, HostRanks ranks, OnError on_error,
+  SlotFinisher(file::JoinedPages pages, HostRanks ranks, OnError on_error,
                uint64_t field_count = 1);
 
   enum class ValueBytes {

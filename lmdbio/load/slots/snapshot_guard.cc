@@ -52,12 +52,10 @@ Result<SnapshotGuard> SnapshotGuard::Open(const ByteSource& source, SnapshotMode
 }
 
 Status SnapshotGuard::AfterSlot() const {
-  return mode_ == SnapshotMode::kOptimistic ? environment_.CheckHolds() : Status();
+  return checks_slots() ? environment_.CheckHolds() : Status();
 }
 
-Status SnapshotGuard::AfterEpoch() const {
-  return mode_ == SnapshotMode::kImmutable ? CheckUnchanged() : Status();
-}
+Status SnapshotGuard::AfterEpoch() const { return checks_epochs() ? CheckUnchanged() : Status(); }
 
 Status SnapshotGuard::CheckUnchanged() const {
   const ByteSource& source = environment_.pages().source();
@@ -93,6 +91,28 @@ Error SnapshotGuard::Explain(Error error) const {
   Status status = mode_ == SnapshotMode::kImmutable ? CheckUnchanged() : environment_.CheckHolds();
   if (status || status.error().code() != ErrorCode::kStale) return error;
   return std::move(status).error();
+}
+
+// All files of a list have one mode, so the first one tells whether the loops are needed.
+Status SnapshotGuards::AfterSlot() const {
+  if (!guards_.front().checks_slots()) return {};
+  for (const SnapshotGuard& guard : guards_) LMDBIO_TRY_VOID(guard.AfterSlot());
+  return {};
+}
+
+Status SnapshotGuards::AfterEpoch() const {
+  if (!guards_.front().checks_epochs()) return {};
+  for (const SnapshotGuard& guard : guards_) LMDBIO_TRY_VOID(guard.AfterEpoch());
+  return {};
+}
+
+// The error belongs to one file, but only its message tells to which.
+Error SnapshotGuards::Explain(Error error) const {
+  for (const SnapshotGuard& guard : guards_) {
+    Error explained = guard.Explain(error.Copy());
+    if (explained.code() == ErrorCode::kStale) return explained;
+  }
+  return error;
 }
 
 }  // namespace lmdbio::load

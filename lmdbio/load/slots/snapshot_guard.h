@@ -12,9 +12,12 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/file/layout/database.h"
@@ -45,6 +48,10 @@ class SnapshotGuard {
   // Returns kStale if the file has changed, because that is the cause of `error`; else `error`.
   Error Explain(Error error) const;
 
+  // False: AfterSlot, or AfterEpoch, does nothing.
+  bool checks_slots() const { return mode_ == SnapshotMode::kOptimistic; }
+  bool checks_epochs() const { return mode_ == SnapshotMode::kImmutable; }
+
  private:
   struct Identity {
     dev_t device = 0;
@@ -62,6 +69,25 @@ class SnapshotGuard {
   SnapshotMode mode_;
   Identity identity_;
   std::unique_ptr<SnapshotPin> pin_;  // only with kPinned
+};
+
+// The guards of all files of a list: each file is checked.
+// Threads: const; any number of callers.
+class SnapshotGuards {
+ public:
+  void Add(SnapshotGuard guard) { guards_.push_back(std::move(guard)); }
+
+  size_t file_count() const { return guards_.size(); }
+  const SnapshotGuard& file(size_t i) const { return guards_[i]; }
+
+  // As those of SnapshotGuard, for the first file that fails. Errors: as there
+  Status AfterSlot() const;
+  // Errors: as SnapshotGuard::AfterEpoch
+  Status AfterEpoch() const;
+  Error Explain(Error error) const;
+
+ private:
+  std::vector<SnapshotGuard> guards_;
 };
 
 }  // namespace lmdbio::load

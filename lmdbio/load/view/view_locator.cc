@@ -7,8 +7,8 @@ namespace {
 
 class ViewLocator final : public Locator {
  public:
-  ViewLocator(std::shared_ptr<const View> view, std::vector<ViewSourceLocator> sources)
-      : view_(std::move(view)), sources_(std::move(sources)) {}
+  ViewLocator(std::shared_ptr<const View> view, std::unique_ptr<Locator> records)
+      : view_(std::move(view)), records_(std::move(records)) {}
 
   Result<uint64_t> RecordCount() override { return view_->sample_count(); }
 
@@ -30,43 +30,29 @@ class ViewLocator final : public Locator {
     return LocateRun(run, run_count, sink);
   }
 
-  // These locators need not be told of the next records: they know all locations, or walk.
-  bool IsReady() override { return own().IsReady(); }
-  Result<bool> BeginGroup(const BatchGroup& group) override { return own().BeginGroup(group); }
-  Status EndGroup() override { return own().EndGroup(); }
-  Status Drain() override { return own().Drain(); }
-  void Abandon(const Error& why) override { own().Abandon(why); }
-  void Stop() override {
-    for (const ViewSourceLocator& source : sources_) source.records->Stop();
-  }
-  LocatorCounters counters() const override { return sources_.front().records->counters(); }
+  // The locator need not be told of the next records: it knows all locations, or walks.
+  bool IsReady() override { return records_->IsReady(); }
+  Result<bool> BeginGroup(const BatchGroup& group) override { return records_->BeginGroup(group); }
+  Status EndGroup() override { return records_->EndGroup(); }
+  Status Drain() override { return records_->Drain(); }
+  void Abandon(const Error& why) override { records_->Abandon(why); }
+  void Stop() override { records_->Stop(); }
+  LocatorCounters counters() const override { return records_->counters(); }
 
  private:
-  Locator& own() { return *sources_.front().records; }
-
-  // Consecutive numbers may go on in the next source.
   Status LocateRun(uint64_t record, uint64_t count, file::RecordRunSink& sink) {
-    for (size_t i = sources_.size(); count > 0 && i-- > 0;) {
-      const uint64_t begin = sources_[i].first_record;
-      if (record + count <= begin) continue;
-      if (record < begin) {
-        LMDBIO_TRY_VOID(LocateRun(record, begin - record, sink));
-        return LocateRun(begin, record + count - begin, sink);
-      }
-      return sources_[i].records->Locate(RecordIndex{record - begin}, count, sink);
-    }
-    return {};
+    return count == 0 ? Status() : records_->Locate(RecordIndex{record}, count, sink);
   }
 
   const std::shared_ptr<const View> view_;
-  const std::vector<ViewSourceLocator> sources_;
+  const std::unique_ptr<Locator> records_;
 };
 
 }  // namespace
 
 std::unique_ptr<Locator> MakeViewLocator(std::shared_ptr<const View> view,
-                                         std::vector<ViewSourceLocator> sources) {
-  return std::make_unique<ViewLocator>(std::move(view), std::move(sources));
+                                         std::unique_ptr<Locator> records) {
+  return std::make_unique<ViewLocator>(std::move(view), std::move(records));
 }
 
 }  // namespace lmdbio::load

@@ -64,6 +64,24 @@ class DataLoaderTest(Databases):
                 cls.streams[drop_last] = [[batch.keys() for batch in loader]
                                           for _ in range(EPOCHS)]
 
+    def test_a_list_of_files(self):
+        """The file comes twice. Workers and a state work as with one file."""
+        twice = [self.digits, (self.digits, None)]
+        options = {"shuffle": True, "seed": 7, "decode": keys_of, "hand_over_bytes": 0}
+        with lmdbio.Loader(twice, BATCH, shuffle=True, seed=7) as loader:
+            expected = [batch.keys() for batch in loader]
+        self.assertEqual(sorted(itertools.chain(*expected)), sorted(2 * self.keys))
+        loader = lmdbio.torch.DataLoader(twice, BATCH, **options)
+        self.assertEqual(len(loader), len(expected))
+        self.assertEqual(list(itertools.islice(loader, 5)), expected[:5])
+        state = loader.state_dict()
+        for workers in 0, 2:
+            more = {"multiprocessing_context": STARTS[0]} if workers else {}
+            other = lmdbio.torch.DataLoader(twice, BATCH, num_workers=workers, **more, **options)
+            other.load_state_dict(state)
+            self.assertEqual(list(other), expected[5:], workers)
+        self.assertEqual(len(lmdbio.torch.MapDataset(twice)), len(2 * self.keys))
+
     def loader(self, batch_size=BATCH, **options):
         options = {"shuffle": True, "seed": 7, "decode": keys_of, "hand_over_bytes": 0, **options}
         if options.get("num_workers"):

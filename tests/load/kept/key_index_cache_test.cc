@@ -217,12 +217,12 @@ TEST_CASE("A collision of hashes is never another record", "[records][key_index]
   CHECK(index.Candidates(std::as_bytes(std::span(same))).size() == database.records.size());
   RecordReaderOptions options;
   options.layout_cache = "off";
-  const auto file = RecordFile::Open(database.data_file, options);
+  const auto file = RecordFile::Open({{database.data_file, ""}}, options);
   REQUIRE(file);
-  (*file)->keys().UseIndex(index);
+  (*file)->keys().file(0).UseIndex(index);
   const std::vector<std::string> wanted = {same, same + "?"};
   const SortedKeys keys(file::KeyOrder::kLexical, BytesOf(wanted));
-  const auto found = (*file)->keys().Find(keys);
+  const auto found = (*file)->keys().file(0).Find(keys);
   REQUIRE(found);
   CHECK((*found)[0] == KeyNumber{0, 1});
   CHECK((*found)[1] == KeyNumber{});

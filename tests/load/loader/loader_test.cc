@@ -20,11 +20,11 @@
 #include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/writer/record_provenance.h"
 #include "lmdbio/load/loader/open_decision.h"
+#include "tests/load/loader/matrix_share.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/good.h"
-#include "tests/support/matrix_share.h"
 #include "tests/support/temp_dir.h"
 
 namespace lmdbio::test {

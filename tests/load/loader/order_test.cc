@@ -12,9 +12,9 @@
 
 #include "lmdbio/load/loader/open_decision.h"
 #include "tests/load/loader/databases.h"
+#include "tests/load/loader/matrix_share.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/support/catch.h"
-#include "tests/support/matrix_share.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 

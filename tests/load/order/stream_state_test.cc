@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -166,6 +167,67 @@ TEST_CASE("Another data set or order is refused, naming the field", "[order][sta
   StreamState other = saved;
   other.dataset.transaction_id = 1;
   CHECK(ContinueStream(saved, other).error().code() == ErrorCode::kStale);
+}
+
+StreamState ListState() {
+  StreamState state = SomeState();
+  state.dataset.database_name = "";
+  state.dataset.files = {{"a.mdb", "", 1000, 77, 9}, {"b.mdb", "train", 797, 3, 12}};
+  return state;
+}
+
+TEST_CASE("The state of a list has its files, and another list is refused by name",
+          "[order][state]") {
+  const StreamState saved = ListState();
+  const std::string text = EncodeStreamState(saved);
+  CHECK_THAT(text,
+             ContainsSubstring(R"("files":[["a.mdb","",1000,77,9],["b.mdb","train",797,3,12]])"));
+  const auto back = DecodeStreamState(text);
+  REQUIRE(back);
+  CHECK(back->dataset.files == saved.dataset.files);
+  CHECK(ContinueStream(*back, saved));
+  const auto refusal = [&](auto change) {
+    StreamState wanted = saved;
+    change(wanted.dataset.files);
+    const auto next = ContinueStream(saved, wanted);
+    REQUIRE(!next);
+    CHECK(next.error().code() == ErrorCode::kStale);
+    return next.error().message();
+  };
+  const std::string begin = "the files have changed: ";
+  CHECK(refusal([](auto& files) { std::swap(files[0], files[1]); }) ==
+        begin + "the loader does not have a.mdb as file 1, as the saved state has, with 2 files");
+  CHECK(refusal([](auto& files) { files.pop_back(); }) ==
+        begin + "the loader does not have b.mdb as file 2, as the saved state has, with 2 files");
+  CHECK(refusal([](auto& files) { files.push_back(files[0]); }) ==
+        begin + "the saved state does not have a.mdb as file 3, as the loader has, with 3 files");
+  CHECK(refusal([](auto& files) { files[1].database_name = "test"; }) ==
+        begin +
+            "the loader has b.mdb with the database name 'test', and the saved state with "
+            "'train'");
+  CHECK(refusal([](auto& files) { files[1].record_count = 1; }) ==
+        begin + "the loader has b.mdb with a record count of 1, and the saved state with 797");
+  CHECK(refusal([](auto& files) { files[0].transaction_id = 78; }) ==
+        begin + "the loader has a.mdb with transaction 78, and the saved state with 77");
+  CHECK(refusal([](auto& files) { files[0].root_page = 1; }) ==
+        begin + "the loader has a.mdb with root page 1, and the saved state with 9");
+  CHECK(refusal([](auto& files) { files.clear(); }) ==
+        begin + "the loader does not have a.mdb as file 1, as the saved state has, with 2 files");
+}
+
+TEST_CASE("Damaged lists of files are refused", "[order][state]") {
+  const json whole = json::parse(EncodeStreamState(ListState()));
+  for (const json& bad : {json(nullptr), json("a.mdb"), json::array(), json::array({"a", "b"}),
+                          json::array({json::array({"a.mdb", "", 1, 2, 3})})}) {
+    json text = whole;
+    text["dataset"]["files"] = bad;
+    CHECK_THAT(DecodeRefusal(text), ContainsSubstring("dataset.files"));
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    json text = whole;
+    text["dataset"]["files"][1][i] = -1;
+    CHECK_THAT(DecodeRefusal(text), ContainsSubstring("dataset.files[1] must be [name"));
+  }
 }
 
 // Removes each field in turn, and replaces it by a string, a negative and a huge number.

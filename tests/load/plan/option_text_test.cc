@@ -60,6 +60,7 @@ std::vector<OptionCase> AllCases() {
       {"layout_cache", [](auto& o) { o.layout_cache = "off"; }, "off"},
       {"joint_walk", [](auto& o) { o.joint_walk = JointWalkUse::kOn; }, "on"},
       {"exchange", [](auto& o) { o.exchange = ExchangeUse::kOn; }, "on"},
+      {"open_files_max", [](auto& o) { o.open_files_max = 9; }, 9},
   };
 }
 

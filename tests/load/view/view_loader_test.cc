@@ -240,11 +240,46 @@ TEST_CASE("Fields of other databases of the file are read along", "[view][loader
       REQUIRE((stream.samples == ExpectedSamples(samples, options)));
     }
   }
-  spec.others[0].path = "another file";
+}
+
+TEST_CASE("Fields of other files are read along, and their streams resume", "[view][loader]") {
+  const TempDir dir, other_dir;
+  TinyDb db(dir.path()), other(other_dir.path());
+  std::vector<Sample> samples;
+  for (int i = 0; i < 150; ++i) {
+    const std::string key = std::to_string(i);
+    samples.push_back({{key, "low " + key}, {key, std::string(4000, 'h') + key}});
+    db.Put(key, samples.back()[0].second);
+    other.Put(key, samples.back()[1].second);
+  }
+  db.Commit();
+  other.Put("!", "belongs to no sample").Commit();
+  ViewSpec spec;
+  spec.order = ViewOrder::kNumeric;
+  spec.exclude = {"!"};
+  spec.fields = {{"lq", ""}, {"gt", "", 1}};
+  spec.others = {{other.data_file().string(), ""}};
   LoaderOptions options;
-  options.database_name = "image";
-  CHECK(FirstMessage(Run({1, 1}, db.data_file().string(), options, spec))
-            .find("cannot read fields of other files, here of another file") != std::string::npos);
+  options.order = Order::kShuffle;
+  options.global_batch_size = 24;
+  options.max_batches = 16;
+  const std::string path = db.data_file().string();
+  const Stream whole = Run({3, 2}, path, options, spec);
+  CheckNoErrors(whole);
+  REQUIRE((whole.samples == ExpectedSamples(samples, options)));
+  options.max_batches = 5;
+  Stream first = Run({2, 64}, path, options, spec);
+  CheckNoErrors(first);
+  options.state = first.state;
+  options.max_batches = 16;
+  const Stream second = Run({1, 1}, path, options, spec);
+  CheckNoErrors(second);
+  first.samples.insert(second.samples.begin(), second.samples.end());
+  CHECK((first.samples == whole.samples));
+  other.Put("149", "changed").Commit();
+  const Stream changed = Run({1, 1}, path, options, spec);
+  REQUIRE(changed.errors[0].has_value());
+  CHECK(changed.errors[0]->code() == ErrorCode::kStale);
 }
 
 TEST_CASE("A subset is all that a loader delivers", "[view][loader]") {

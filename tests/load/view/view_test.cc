@@ -34,9 +34,9 @@ using test::TempDir;
 using test::TinyDb;
 
 // An open file, for as long as views of it are resolved.
-class OpenFile {
+class ViewedFile {
  public:
-  explicit OpenFile(const TinyDb& db)
+  explicit ViewedFile(const TinyDb& db)
       : source_(Good(file::FileSource::Open(db.data_file().string()))),
         environment_(Good(file::Environment::Open(*source_))) {}
   ViewDatabase Main(uint64_t first_record = 0) const { return {environment_.Main(), first_record}; }
@@ -159,7 +159,7 @@ TEST_CASE("Numeric order is that of the numbers", "[view]") {
   const uint64_t count = GENERATE(1, 9, 11, 3000);
   for (uint64_t i = 0; i < count; ++i) db.Put(std::to_string(i), std::string(20, 'v'));
   db.Put("length", "3000").Commit();
-  const OpenFile file(db);
+  const ViewedFile file(db);
   const std::vector<KeyValue> records = LmdbRecords(db.data_file());
   ViewSpec spec;
   spec.order = ViewOrder::kNumeric;
@@ -180,7 +180,7 @@ TEST_CASE("Templates make rows of records, as the count record says", "[view]") 
   TinyDb db(dir.path());
   FillOcr(db, 500);
   db.Put("image-000000501", "beyond the count").Put("other", "no sample").Commit();
-  const OpenFile file(db);
+  const ViewedFile file(db);
   const std::vector<KeyValue> records = LmdbRecords(db.data_file());
   ViewSpec spec = OcrSpec();
   const Table rows = Rows(spec, file.Main());
@@ -206,12 +206,12 @@ TEST_CASE("Templates make rows of records, as the count record says", "[view]") 
     CHECK(Has(refused, "field \"label\" lacks the key \"label-000000501\" of sample 500"));
     db.Put("label-000000501", "now it is there").Delete("image-000000007");
     db.Delete("label-000000007").Commit();
-    const OpenFile changed(db);
+    const ViewedFile changed(db);
     CHECK(Rows(spec, changed.Main()).size() == 500);  // 7 is absent from both
   }
   SECTION("a record is missing") {
     db.Delete("label-000000007").Commit();
-    const Error refused = Refusal(spec, {{OpenFile(db).Main()}});
+    const Error refused = Refusal(spec, {{ViewedFile(db).Main()}});
     CHECK(refused.code() == ErrorCode::kNotFound);
     CHECK(Has(refused, "lacks the key \"label-000000007\" of sample 6"));
     CHECK(Has(refused, db.data_file().string()));
@@ -225,7 +225,7 @@ TEST_CASE("A count record must begin with a number, and what it counts must be t
   db.Commit();
   const auto refusal = [&](std::string_view count) {
     db.Put("num-samples", count).Commit();
-    return Refusal(OcrSpec(), {{OpenFile(db).Main()}});
+    return Refusal(OcrSpec(), {{ViewedFile(db).Main()}});
   };
   for (const char* wrong : {"five", "", "-5", "5a", "0x5", "99999999999999999999"}) {
     const Error refused = refusal(wrong);
@@ -234,9 +234,9 @@ TEST_CASE("A count record must begin with a number, and what it counts must be t
   }
   CHECK(Has(refusal("1000000000000000000"), "lacks the key \"image-000000006\""));
   db.Put("num-samples", "4 16 60").Commit();
-  CHECK(Rows(OcrSpec(), OpenFile(db).Main()).size() == 4);
+  CHECK(Rows(OcrSpec(), ViewedFile(db).Main()).size() == 4);
   db.Delete("num-samples").Commit();
-  const Error absent = Refusal(OcrSpec(), {{OpenFile(db).Main()}});
+  const Error absent = Refusal(OcrSpec(), {{ViewedFile(db).Main()}});
   CHECK(absent.code() == ErrorCode::kNotFound);
   CHECK(Has(absent, "no count record \"num-samples\""));
 }
@@ -258,7 +258,7 @@ TEST_CASE("Databases are joined by equal keys", "[view]") {
   spec.others = {{"other", ""}};
   const std::vector<KeyValue> records = LmdbRecords(db.data_file());
   const auto check = [&](const ViewSpec& wanted, size_t count) {
-    const OpenFile file(db), of_other(other);
+    const ViewedFile file(db), of_other(other);
     const Outcome outcome = Resolve(wanted, {{file.Main(), of_other.Main(1'000'000)}});
     const Table rows = TableOf(
         Good(outcome.view ? Result<View>(*outcome.view) : Fail(outcome.view.error().Copy())));
@@ -282,7 +282,7 @@ TEST_CASE("Databases are joined by equal keys", "[view]") {
   SECTION("a missing one is named") {
     const std::string missing = records[1234].first;
     other.Delete(missing).Commit();
-    const OpenFile file(db), of_other(other);
+    const ViewedFile file(db), of_other(other);
     const Error refused = Refusal(spec, {{file.Main(), of_other.Main()}});
     CHECK(refused.code() == ErrorCode::kNotFound);
     CHECK(Has(refused, fmt::format("field \"gt\" lacks the key \"{}\"", missing)));
@@ -293,7 +293,7 @@ TEST_CASE("Databases are joined by equal keys", "[view]") {
   }
   SECTION("the first field decides, whichever database it is of") {
     std::swap(spec.fields[0], spec.fields[1]);
-    const OpenFile file(db), of_other(other);
+    const ViewedFile file(db), of_other(other);
     const View view = Good(Resolve(spec, {{file.Main(), of_other.Main(1'000'000)}}).view);
     CHECK(view.sample_count() == records.size());
     CHECK(view.RecordOf(0, 0) == 1'000'000);
@@ -309,7 +309,7 @@ TEST_CASE("Named databases of one file are joined", "[view]") {
   }
   db.Use("integers", MDB_INTEGERKEY).Put(std::string(8, 'k'), "v");
   db.Use("duplicates", MDB_DUPSORT).Put("1", "v").Commit();
-  const OpenFile file(db);
+  const ViewedFile file(db);
   ViewSpec spec;
   spec.order = ViewOrder::kNumeric;
   spec.fields = {{"image", ""}, {"label", "", 1}};
@@ -335,7 +335,7 @@ TEST_CASE("Samples of several files follow each other", "[view]") {
   for (int i = 0; i < 15; ++i) second.Put(std::to_string(i), "v");
   first.Put("length", "12").Commit();
   second.Commit();
-  const OpenFile one(first), two(second);
+  const ViewedFile one(first), two(second);
   ViewSpec spec;
   spec.order = ViewOrder::kNumeric;
   spec.exclude = {"length"};
@@ -361,7 +361,7 @@ TEST_CASE("A subset has its samples in its order", "[view]") {
   FillOcr(db, 30);
   for (int i = 0; i < 20; ++i) db.Use("stems").Put(fmt::format("s{}", i), "v");
   db.Commit();
-  const OpenFile file(db);
+  const ViewedFile file(db);
   ViewSpec spec = OcrSpec();
   const Table all = Rows(spec, file.Main());
   spec.subset = {29, 0, 7, 7};
@@ -432,7 +432,7 @@ TEST_CASE("Keys in an order that the file does not record cannot be joined", "[v
   ViewSpec spec;
   spec.fields = {{"one", ""}, {"two", "", 1}};
   spec.others = {{"other", ""}};
-  const OpenFile of_sorted(sorted), of_other(other), of_one(one);
+  const ViewedFile of_sorted(sorted), of_other(other), of_one(one);
   const std::vector<std::vector<ViewDatabase>> wrong = {{of_other.Main(), of_sorted.Main()},
                                                         {of_one.Main(), of_other.Main()}};
   for (const std::vector<ViewDatabase>& databases : wrong) {
@@ -448,7 +448,7 @@ TEST_CASE("Equal views have equal digests, and others have others", "[view]") {
   TinyDb db(dir.path());
   FillOcr(db, 40);
   db.Commit();
-  const OpenFile file(db);
+  const ViewedFile file(db);
   const auto digest = [&](const ViewSpec& spec) {
     return Good(Resolve(spec, {{file.Main()}}).view).digest();
   };

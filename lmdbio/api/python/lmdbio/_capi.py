@@ -153,6 +153,8 @@ _SIGNATURES = {
     "lmdbio_launch_rank": [_P(Launch), _P(ctypes.c_int), _P(ctypes.c_int), ctypes.c_char_p,
                            ctypes.c_size_t],
     "lmdbio_open_launched": [_P(Launch), ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_open_files": [ctypes.c_void_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_open_launched_files": [_P(Launch), ctypes.c_void_p, _P(Options), _P(ctypes.c_void_p)],
     "lmdbio_fetch": [ctypes.c_void_p, ctypes.c_uint32, _P(ctypes.c_void_p),
                      _P(_P(BatchStruct))],
     "lmdbio_save": [ctypes.c_void_p, _P(ctypes.c_char_p)],
@@ -165,6 +167,7 @@ _SIGNATURES = {
     "lmdbio_pin_compute": [ctypes.c_void_p],
     "lmdbio_close": [ctypes.c_void_p],
     "lmdbio_dataset_open": [ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)],
+    "lmdbio_dataset_open_files": [ctypes.c_void_p, _P(Options), _P(ctypes.c_void_p)],
     "lmdbio_dataset_fetch": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                              _P(ctypes.c_void_p), _P(ctypes.c_void_p)],
     "lmdbio_dataset_find": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
@@ -348,23 +351,26 @@ def choice(field: str, value: str, choices: dict[str, int]) -> int:
     return choices[value]
 
 
-def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
+def open_loader(path: Any, options: Options, comm: Any) -> ctypes.c_void_p:
     """Opens a loader and returns its handle, which the caller closes.
 
+    path  a path, or lmdbio._files.FileList
     comm  an mpi4py communicator, lmdbio._launch.Ranks, or None
     """
     handle = ctypes.c_void_p()
-    encoded = path_of(path)
+    suffix, what, kind = ("_files", ctypes.byref(path.struct()), ctypes.c_void_p) if _is_list(
+        path) else ("", path_of(path), ctypes.c_char_p)
+    rest = what, ctypes.byref(options), ctypes.byref(handle)
     if comm is None:
-        status = library().lmdbio_open(encoded, ctypes.byref(options), ctypes.byref(handle))
+        status = getattr(library(), f"lmdbio_open{suffix}")(*rest)
     elif _is_launched(comm):
-        status = library().lmdbio_open_launched(comm.launch(), encoded, ctypes.byref(options),
-                                                ctypes.byref(handle))
+        status = getattr(library(), f"lmdbio_open_launched{suffix}")(comm.launch(), *rest)
     else:
         communicator = _communicator(comm)
-        call = _mpi_library().lmdbio_open_mpi
-        call.argtypes = [type(communicator), ctypes.c_char_p, _P(Options), _P(ctypes.c_void_p)]
-        status = call(communicator, encoded, ctypes.byref(options), ctypes.byref(handle))
+        call = getattr(_mpi_library(), f"lmdbio_open_mpi{suffix}")
+        call.argtypes = [type(communicator), kind, _P(Options), _P(ctypes.c_void_p)]
+        call.restype = ctypes.c_int
+        status = call(communicator, *rest)
     if status != OK:
         error = _failure(_LOADER, handle, status)
         library().lmdbio_close(handle)
@@ -374,11 +380,18 @@ def open_loader(path: str, options: Options, comm: Any) -> ctypes.c_void_p:
     return handle
 
 
-def open_dataset(path: str, options: Options) -> ctypes.c_void_p:
-    """Opens a dataset and returns its handle, which the caller closes."""
+def open_dataset(path: Any, options: Options) -> ctypes.c_void_p:
+    """Opens a dataset and returns its handle, which the caller closes.
+
+    path  a path, or lmdbio._files.FileList
+    """
     handle = ctypes.c_void_p()
-    status = library().lmdbio_dataset_open(path_of(path), ctypes.byref(options),
-                                           ctypes.byref(handle))
+    if _is_list(path):
+        status = library().lmdbio_dataset_open_files(
+            ctypes.byref(path.struct()), ctypes.byref(options), ctypes.byref(handle))
+    else:
+        status = library().lmdbio_dataset_open(path_of(path), ctypes.byref(options),
+                                               ctypes.byref(handle))
     if status != OK:
         error = _failure(_DATASET, handle, status)
         library().lmdbio_dataset_close(handle)
@@ -410,6 +423,10 @@ def open_sync(options: SyncOptions, comm: Any) -> ctypes.c_void_p:
             comm.raise_error_of_store()
         raise error
     return handle
+
+
+def _is_list(path: Any) -> bool:
+    return hasattr(path, "struct")  # lmdbio._files.FileList, which imports this module
 
 
 def _is_launched(comm: Any) -> bool:

@@ -23,6 +23,7 @@ from lmdbio._errors import (
     KeyOrderWarning,
     StaleError,
 )
+from lmdbio._files import Files, files_of
 from lmdbio._keys import Keys, KeyTable, as_key, as_keys, first_if, is_key, words_of_absent
 from lmdbio._view import View, taken_apart
 
@@ -87,6 +88,11 @@ class Dataset:
     dataset[key], `in` and count ask the database, so they also reach records that the view leaves
     out. Without a view, KeyOrderWarning tells of keys whose order is not that of their numbers.
 
+    Several files are read as one: a list of paths, or of pairs of a path and the name of a
+    database; a folder of data files; or a glob. Folders and globs are in natural order: data.2
+    before data.10. The records of a file follow those of the files before it. A key is looked up in
+    one file after the other, and the first that has it answers.
+
     Keys and values are copies and stay valid. The records of one call are read together, in file
     order: prefer a list of numbers or keys, or `__getitems__`, to a loop.
 
@@ -97,13 +103,15 @@ class Dataset:
     """
 
     # Begin generated Dataset: scripts/generate_options.py, from api/options.toml.
-    def __init__(self, path: Union[str, os.PathLike, View], *, database_name: Optional[str] = None,
+    def __init__(self, path: Union[Files, View], *, database_name: Optional[str] = None,
                  snapshot: str = "immutable", queue_depth: int = 32, block_bytes: int = 1 << 20,
                  engine: Optional[str] = None, cache: Optional[str] = None,
-                 layout_cache: Optional[str] = None) -> None:
+                 layout_cache: Optional[str] = None, open_files_max: Optional[int] = 0) -> None:
         """Opens the database.
 
-        path                 A directory with data.mdb, or a data file; or a View of it.
+        path                 A directory with data.mdb, or a data file. Several files as one:
+                             another directory, a glob, or a list of paths and of pairs (path,
+                             database name). Or a View of them.
 
         Data:
         database_name        The named database to read. None: the main database.
@@ -128,16 +136,21 @@ class Dataset:
                              the strategy chooses. "buffered": Reads go through the page cache.
                              "direct": Reads bypass the page cache (O_DIRECT). "mixed": Reads take
                              what the page cache has, and bypass it for the rest.
+        open_files_max       The most descriptors of data files that are open at the same time, if
+                             there are several files. A file may need two. With fewer descriptors
+                             than files, files are opened again for later reads. 0: a quarter of
+                             those that the process may have, and at most 1,024.
         """
         self._begin(path, dict(
             database_name=database_name, snapshot=snapshot, queue_depth=queue_depth,
-            block_bytes=block_bytes, engine=engine, cache=cache, layout_cache=layout_cache))
+            block_bytes=block_bytes, engine=engine, cache=cache, layout_cache=layout_cache,
+            open_files_max=open_files_max))
     # End generated Dataset.
 
     def _begin(self, path: Any, options: Dict[str, Any]) -> None:
         path, self._view = taken_apart(path, options)
         self._names = None if self._view is None else self._view.field_names
-        self._path = os.fspath(path)
+        self._path = files_of(path)
         self._fields = _capi.option_fields(options)
         self._opened: Optional[_Opened] = None
         self._is_closed = False

@@ -63,7 +63,8 @@ def _worker() -> Tuple[int, int]:
 class IterableDataset(torch.utils.data.IterableDataset):
     """Decoded batches of a database, for DataLoader(dataset, batch_size=None, ...).
 
-    path        a directory with data.mdb, or a data file; or a lmdbio.View of it
+    path        a directory with data.mdb, or a data file; several files as in lmdbio.Loader; or a
+                lmdbio.View of them
     batch_size  records of a batch of this rank; None: global_batch_size divided by the ranks
     decode      converts a Batch to the value that is delivered; it must copy data that it keeps.
                 The default copies the values into one tensor of uint8, shorter ones ending in zeros

@@ -19,6 +19,7 @@ from lmdbio._errors import (
     InvalidStateError,
     InvalidTypeError,
 )
+from lmdbio._files import Files, files_of
 from lmdbio._view import View, taken_apart
 
 
@@ -119,7 +120,7 @@ class Loader:
     """
 
     # Begin generated Loader: scripts/generate_options.py, from api/options.toml.
-    def __init__(self, path: Union[str, os.PathLike, View], batch_size: Optional[int] = None,
+    def __init__(self, path: Union[Files, View], batch_size: Optional[int] = None,
                  shuffle: Union[bool, str] = False, *, drop_last: bool = False, comm: Any = None,
                  database_name: Optional[str] = None, on_error: str = "raise",
                  snapshot: str = "immutable", layout_cache: Optional[str] = None,
@@ -134,10 +135,12 @@ class Loader:
                  queue_depth: int = 32, block_bytes: int = 1 << 20, strategy: str = "auto",
                  engine: Optional[str] = None, placement: Optional[str] = None,
                  cache: Optional[str] = None, stagger: Optional[int] = 0, joint_walk: str = "auto",
-                 exchange: str = "auto") -> None:
+                 exchange: str = "auto", open_files_max: Optional[int] = 0) -> None:
         """Opens the database and begins to read.
 
-        path                 A directory with data.mdb, or a data file; or a View of it.
+        path                 A directory with data.mdb, or a data file. Several files as one:
+                             another directory, a glob, or a list of paths and of pairs (path,
+                             database name). Or a View of them.
         batch_size           Records of this rank's batches, as in PyTorch; in place of
                              global_batch_size. None: global_batch_size, of all ranks, counts.
         shuffle              As in PyTorch: True is order="shuffle". "global" and "block" also
@@ -269,6 +272,10 @@ class Loader:
                              eighth of block_bytes of a batch and a single read takes 0.3 ms or
                              more. "on": Also with other strategies that read blocks, larger batches
                              and fast storage. "off": Never: each host reads what it needs.
+        open_files_max       The most descriptors of data files that are open at the same time, if
+                             there are several files. A file may need two. With fewer descriptors
+                             than files, files are opened again for later reads. 0: a quarter of
+                             those that the process may have, and at most 1,024.
         """
         self._begin(path, batch_size, shuffle, drop_last, comm, dict(
             database_name=database_name, on_error=on_error, snapshot=snapshot,
@@ -280,13 +287,14 @@ class Loader:
             prefetch_batches=prefetch_batches, allow_map=allow_map, huge_pages=huge_pages,
             window_memory=window_memory, readers_per_host=readers_per_host, queue_depth=queue_depth,
             block_bytes=block_bytes, strategy=strategy, engine=engine, placement=placement,
-            cache=cache, stagger=stagger, joint_walk=joint_walk, exchange=exchange))
+            cache=cache, stagger=stagger, joint_walk=joint_walk, exchange=exchange,
+            open_files_max=open_files_max))
     # End generated Loader.
 
     def _begin(self, path: Any, batch_size: Optional[int], shuffle: Union[bool, str],
                drop_last: bool, comm: Any, options: Dict[str, Any]) -> None:
         path, self._view = taken_apart(path, options)
-        self._path = os.fspath(path)
+        self._path = files_of(path)
         self._comm = comm = _launch.resolve(comm)
         _take_torch_words(options, shuffle, drop_last)
         ranks = _ranks_of(options, comm)

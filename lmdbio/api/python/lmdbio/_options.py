@@ -54,6 +54,7 @@ class Options(ctypes.Structure):
         ("joint_walk", ctypes.c_int),
         ("exchange", ctypes.c_int),
         ("view", ctypes.c_void_p),
+        ("open_files_max", ctypes.c_uint64),
     ]
 
 
@@ -128,6 +129,7 @@ LOADER_OPTIONS: Dict[str, Tuple[str, Dict[str, int], Any]] = {
     "layout_cache": ("text", {}, ""),
     "joint_walk": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
     "exchange": ("enum", {"auto": 0, "on": 1, "off": 2}, "auto"),
+    "open_files_max": ("number", {}, 0),
 }
 
 GLOBAL_BATCH_SIZE: int = LOADER_OPTIONS["global_batch_size"][2]

@@ -12,6 +12,7 @@ import numpy as np
 
 from lmdbio import _capi
 from lmdbio._errors import InvalidArgumentError, InvalidTypeError, NotFoundError
+from lmdbio._files import Files, files_of
 from lmdbio._keys import KeyTable, as_key, as_keys, is_key
 
 _ORDERS = {"key": 0, "numeric": 1}
@@ -181,7 +182,8 @@ class View:
              count="num-samples")
         View("lq.lmdb", fields={"lq": None, "gt": "gt.lmdb"}, subset="split.txt")
 
-    path      a directory with data.mdb, or a data file
+    path      a directory with data.mdb, or a data file; several files as for Loader: their samples
+              follow each other, file by file
     exclude   keys of records that are no samples; each may be absent
     order     "key": samples in the order of their keys. "numeric": keys are decimal numbers, and
               samples are in the order of these numbers
@@ -204,13 +206,13 @@ class View:
     Threads: any; a view does not change
     """
 
-    def __init__(self, path: Union[str, os.PathLike], *, exclude: Any = (), order: str = "key",
+    def __init__(self, path: Files, *, exclude: Any = (), order: str = "key",
                  fields: Optional[Mapping] = None, start: int = 0,
                  count: Union[None, int, str, bytes] = None, subset: Any = None,
                  database_name: Optional[str] = None) -> None:
         if isinstance(path, View):
             raise InvalidTypeError("the path of a view is a path, not another view")
-        self.path = path
+        self.path = files_of(path)
         self.database_name = database_name
         if database_name is not None:
             _capi.text("database_name", database_name)

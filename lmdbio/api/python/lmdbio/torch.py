@@ -48,7 +48,8 @@ def value_as_tensor(record: Any) -> Any:
 class MapDataset(torch.utils.data.Dataset):
     """Decoded records by number, for the samplers of PyTorch.
 
-    path    a directory with data.mdb, or a data file; or a lmdbio.View of it
+    path    a directory with data.mdb, or a data file; several files as in lmdbio.Dataset; or a
+            lmdbio.View of them
     decode  converts a Record, or a sample of the view, to the value that is delivered. The default
             copies its value into a tensor of uint8
     hand_over_bytes

@@ -1,6 +1,6 @@
-// tests/support/matrix_share.h - a fixed part of a large matrix of combinations.
-#ifndef LMDBIO_TESTS_SUPPORT_MATRIX_SHARE_H_
-#define LMDBIO_TESTS_SUPPORT_MATRIX_SHARE_H_
+// tests/load/loader/matrix_share.h - a fixed part of a large matrix of combinations.
+#ifndef LMDBIO_TESTS_LOAD_LOADER_MATRIX_SHARE_H_
+#define LMDBIO_TESTS_LOAD_LOADER_MATRIX_SHARE_H_
 
 #include <cstdint>
 #include <cstdlib>
@@ -25,4 +25,4 @@ class MatrixShare {
 };
 
 }  // namespace lmdbio::test
-#endif  // LMDBIO_TESTS_SUPPORT_MATRIX_SHARE_H_
+#endif  // LMDBIO_TESTS_LOAD_LOADER_MATRIX_SHARE_H_

@@ -1,0 +1,47 @@
+// tests/load/loader/shards.h - one set of records twice: in a single file, and in many files.
+#ifndef LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
+#define LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lmdbio/load/slots/opened_files.h"
+#include "tests/fixtures/lmdb_oracle.h"
+#include "tests/support/temp_dir.h"
+
+namespace lmdbio::test {
+
+enum class ValueKind {
+  kInline,      // values on leaf pages
+  kOverflow,    // each value in pages of its own
+  kMixed,       // both, some of them empty
+  kDuplicates,  // one to 60 values for each key
+};
+
+// liblmdb writes both. The names of the shards have no leading zeros: data.0.mdb, data.10.mdb.
+// Throws std::runtime_error on failure.
+class Shards {
+ public:
+  Shards(size_t count, ValueKind kind, uint64_t key_count);
+
+  const std::filesystem::path& single() const { return single_; }
+  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path shard(size_t i) const;
+  // All shards in their order.
+  std::vector<load::DatabasePath> list() const;
+  // Of the single file, as liblmdb's cursor finds them.
+  const std::vector<KeyValue>& records() const { return records_; }
+
+ private:
+  TempDir dir_;
+  std::filesystem::path single_;
+  std::filesystem::path folder_;
+  size_t count_;
+  std::vector<KeyValue> records_;
+};
+
+}  // namespace lmdbio::test
+#endif  // LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
