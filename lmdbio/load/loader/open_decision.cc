@@ -305,6 +305,12 @@ Status CheckRecords(const OpenDecision& facts, const std::string& name) {
   return {};
 }
 
+// False: the strategy steps from record to record with a cursor, in key order.
+bool FindsAnyRecord(const StrategyTraits& strategy) {
+  return strategy.locating == LocateMethod::kScan ||
+         strategy.locating == LocateMethod::kProvenance || strategy.locating == LocateMethod::kBest;
+}
+
 // The strategies of the papers walk with one cursor over a map of one file.
 Status CheckListOptions(const OpenedFiles& files, const LoaderOptions& options) {
   const auto refuse = [&](std::string_view what, std::string_view instead) {
@@ -312,10 +318,7 @@ Status CheckListOptions(const OpenedFiles& files, const LoaderOptions& options) 
                 fmt::format("{}: {} needs a single file; use {}", files.name(), what, instead));
   };
   const StrategyTraits& strategy = CompositionOf(options.strategy);
-  const bool has_layout = strategy.locating == LocateMethod::kScan ||
-                          strategy.locating == LocateMethod::kProvenance ||
-                          strategy.locating == LocateMethod::kBest;
-  if (!has_layout || strategy.engine == StrategyTraits::EngineChoice::kMmap) {
+  if (!FindsAnyRecord(strategy) || strategy.engine == StrategyTraits::EngineChoice::kMmap) {
     return refuse(fmt::format("strategy {}", strategy.name), "auto");
   }
   if (options.engine == file::EngineKind::kMmap) return refuse("engine mmap", "uring or pread");
@@ -385,13 +388,9 @@ Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::s
   return facts;
 }
 
-// The strategies with a cursor step from record to record, in key order.
 Status CheckServesView(const LoaderOptions& options) {
   const StrategyTraits& composition = CompositionOf(options.strategy);
-  const bool knows_all = composition.locating == LocateMethod::kBest ||
-                         composition.locating == LocateMethod::kScan ||
-                         composition.locating == LocateMethod::kProvenance;
-  if (knows_all) return {};
+  if (FindsAnyRecord(composition)) return {};
   return BadOption(
       fmt::format("strategy {} finds records one after the other, in key order, so it cannot serve "
                   "a view; use auto, scan or a strategy with provenance",

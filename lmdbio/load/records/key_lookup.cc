@@ -310,9 +310,7 @@ Result<KeyList> ListedKeys::ReadKeys(RecordIndex first, uint64_t count) const {
     const uint64_t stop = std::min(end, file.range.first + file.range.count);
     if (begin >= stop) continue;
     LMDBIO_TRY(const KeyList some, file.keys->ReadKeys({begin - file.range.first}, stop - begin));
-    const uint64_t before = all.bytes.size();
-    all.bytes.insert(all.bytes.end(), some.bytes.begin(), some.bytes.end());
-    for (const uint64_t at : some.ends) all.ends.push_back(before + at);
+    for (size_t i = 0; i < some.size(); ++i) all.Add(some[i]);
   }
   return all;
 }

@@ -197,25 +197,28 @@ std::vector<RecordReader::OfSource> RecordReader::BySource(
   return by_source;
 }
 
+// A fetch that has failed is not used again: its engine may have failed for good.
+Result<RecordSet> RecordReader::ReadFrom(const std::shared_ptr<FetchPool>& pool,
+                                         std::span<const uint64_t> records) {
+  LMDBIO_TRY(auto fetch, pool->Take());
+  LMDBIO_TRY_VOID(fetch->Read(records));
+  return RecordSet(pool, std::move(fetch));
+}
+
 Result<RecordSet> RecordReader::ReadView(std::span<const uint64_t> samples) const {
   const std::vector<uint64_t> records = RecordsOf(samples);
-  if (sources_.size() == 1) {
-    LMDBIO_TRY(auto fetch, pool_->Take());
-    LMDBIO_TRY_VOID(fetch->Read(records));
-    return RecordSet(pool_, std::move(fetch));
-  }
+  if (sources_.size() == 1) return ReadFrom(pool_, records);
   const std::vector<OfSource> by_source = BySource(records);
   std::vector<RecordSet> parts;
   std::vector<RecordView> joined(records.size());
   for (size_t source = 0; source < sources_.size(); ++source) {
     if (by_source[source].numbers.empty()) continue;
     const std::shared_ptr<FetchPool>& pool = sources_[source].pool;
-    LMDBIO_TRY(auto fetch, pool->Take());
-    LMDBIO_TRY_VOID(fetch->Read(by_source[source].numbers));
+    LMDBIO_TRY(RecordSet part, ReadFrom(pool, by_source[source].numbers));
     for (size_t i = 0; i < by_source[source].places.size(); ++i) {
-      joined[by_source[source].places[i]] = fetch->records()[i];
+      joined[by_source[source].places[i]] = std::as_const(part)[i];
     }
-    parts.push_back(RecordSet(pool, std::move(fetch)));
+    parts.push_back(std::move(part));
   }
   return RecordSet(std::move(parts), std::move(joined));
 }
@@ -226,11 +229,7 @@ Result<RecordSet> RecordReader::Read(std::span<const uint64_t> numbers) const {
   if (greatest != numbers.end() && *greatest >= sample_count()) {
     return OutOfRange(file, view_ ? "sample" : "record", *greatest, sample_count());
   }
-  if (view_) return ReadView(numbers);
-  LMDBIO_TRY(auto fetch, pool_->Take());
-  // A fetch that has failed is not used again: its engine may have failed for good.
-  LMDBIO_TRY_VOID(fetch->Read(numbers));
-  return RecordSet(pool_, std::move(fetch));
+  return view_ ? ReadView(numbers) : ReadFrom(pool_, numbers);
 }
 
 Result<std::vector<KeyNumber>> RecordReader::Find(std::span<const Bytes> keys) const {

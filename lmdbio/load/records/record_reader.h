@@ -171,6 +171,8 @@ class RecordReader {
                   const ViewSpec& spec);
   std::vector<uint64_t> RecordsOf(std::span<const uint64_t> samples) const;
   std::vector<OfSource> BySource(std::span<const uint64_t> records) const;
+  static Result<RecordSet> ReadFrom(const std::shared_ptr<FetchPool>& pool,
+                                    std::span<const uint64_t> records);
   Result<RecordSet> ReadView(std::span<const uint64_t> samples) const;
   Result<KeyList> ReadKeysOfView(uint64_t first, uint64_t count) const;
   Result<std::vector<KeyNumber>> FindInView(std::span<const Bytes> keys) const;

@@ -327,13 +327,7 @@ TEST_CASE("A damaged shard ends the stream with its name and page", "[loader][ma
 TEST_CASE("A loader reads 2,000 files with 256 descriptors", "[loader][many-files]") {
   const Shards shards(10, ValueKind::kMixed, 60);
   const test::TempDir dir;
-  std::vector<KeyValue> records;
-  for (size_t i = 0; i < 2000; ++i) {
-    const size_t from = i % 10;
-    std::filesystem::copy_file(shards.shard(from), dir.path() / fmt::format("s{}.lmdb", i));
-    const auto first = shards.records().begin() + static_cast<ptrdiff_t>(6 * from);
-    records.insert(records.end(), first, first + 6);
-  }
+  const std::vector<KeyValue> records = shards.CopyTo(dir.path(), 2000);
   const test::DescriptorLimit limit(256);
   for (const Order order : {Order::kSequential, Order::kShuffle}) {
     LoaderOptions options;

@@ -61,4 +61,16 @@ std::vector<load::DatabasePath> Shards::list() const {
   return list;
 }
 
+std::vector<KeyValue> Shards::CopyTo(const std::filesystem::path& folder, size_t copy_count) const {
+  const size_t of_each = records_.size() / count_;
+  std::vector<KeyValue> copied;
+  for (size_t i = 0; i < copy_count; ++i) {
+    const size_t from = i % count_;
+    std::filesystem::copy_file(shard(from), folder / fmt::format("s{}.lmdb", i));
+    const auto first = records_.begin() + static_cast<std::ptrdiff_t>(of_each * from);
+    copied.insert(copied.end(), first, first + static_cast<std::ptrdiff_t>(of_each));
+  }
+  return copied;
+}
+
 }  // namespace lmdbio::test

@@ -35,6 +35,10 @@ class Shards {
   // Of the single file, as liblmdb's cursor finds them.
   const std::vector<KeyValue>& records() const { return records_; }
 
+  // Fills `folder` with copies of the shards in turn: s0.lmdb, s1.lmdb, ... Returns their records.
+  // Requires: all shards have the same number of records
+  std::vector<KeyValue> CopyTo(const std::filesystem::path& folder, size_t copy_count) const;
+
  private:
   TempDir dir_;
   std::filesystem::path single_;

@@ -200,13 +200,7 @@ TEST_CASE("A list uses provenance and kept layouts where they are", "[records][m
 TEST_CASE("2,000 files need 256 descriptors", "[records][many-files]") {
   const Shards shards(10, ValueKind::kMixed, 60);
   const test::TempDir dir;
-  std::vector<KeyValue> records;
-  for (size_t i = 0; i < 2000; ++i) {
-    const size_t from = i % 10;
-    std::filesystem::copy_file(shards.shard(from), dir.path() / fmt::format("s{}.lmdb", i));
-    const auto first = shards.records().begin() + static_cast<ptrdiff_t>(6 * from);
-    records.insert(records.end(), first, first + 6);
-  }
+  const std::vector<KeyValue> records = shards.CopyTo(dir.path(), 2000);
   const test::DescriptorLimit limit(256);
   for (const file::CachePolicy policy :
        {file::CachePolicy::kBuffered, file::CachePolicy::kDirect}) {
