@@ -38,6 +38,11 @@ LOSS_TOLERANCE = 1e-4  # relative
 COMPARED_ITERATIONS = {"resnet": 4}  # others: all
 PARTS = ("forward", "backward", "synchronize", "step")  # of an iteration, as train_rank.py has them
 COMPUTING_PARTS = 2  # forward and backward
+# A rank computes undisturbed if it takes at most 1.15 of full speed. A rank whose hardware thread
+# shares a core with a busy one takes 1.5 to 2 of it.
+FULL_SPEED_QUANTILE = 0.1  # of the computing times of all ranks of a cell
+DISTURBED_FROM = 1.15
+UNDISTURBED_MIN = 10  # fewer iterations have no row
 
 
 def python_for(options, variant):
@@ -98,9 +103,8 @@ def run_once(options, model, ranks, wait, variant):
         variant=variant,
         computing_ms=[max(sum(times[:COMPUTING_PARTS]) for times in ranks)
                       for ranks in zip(*(r["times"] for r in per_rank))],
-        computing_by_rank_ms=[
-            statistics.median(sum(times[:COMPUTING_PARTS]) for times in r["times"])
-            for r in per_rank],
+        computing_by_rank_ms=[[sum(times[:COMPUTING_PARTS]) for times in r["times"]]
+                              for r in per_rank],
         times_ms=[max(map(sum, ranks)) for ranks in zip(*(r["times"] for r in per_rank))],
         parts_ms=[statistics.median(times[part] for r in per_rank for times in r["times"])
                   for part in range(len(PARTS))],
@@ -172,6 +176,10 @@ def ratio_text(cell, variant, peer):
     own, others, floor = (medians(cell, name) for name in (variant, peer, "none"))
     if not others or not floor or variant in ("none", peer):
         return "-"
+    return ratio_of(own, others, floor, peer)
+
+
+def ratio_of(own, others, floor, peer):
     ratio = added_ratio(own, others, floor)
     if ratio is None:
         return f"{peer} adds nothing"
@@ -198,6 +206,52 @@ def summarise(cell, variants):
     return rows
 
 
+def full_speed_ms(cell):
+    """Returns the computing time of a rank that nothing disturbs."""
+    times = sorted(ms for run in cell["runs"] for rank in run["computing_by_rank_ms"]
+                   for ms in rank)
+    return times[int(FULL_SPEED_QUANTILE * len(times))]
+
+
+def undisturbed(cell, variant):
+    """Returns the iterations in ms of all runs of a variant in which every rank computed at full
+    speed, and the number of all iterations."""
+    most = DISTURBED_FROM * full_speed_ms(cell)
+    pairs = [pair for run in cell["runs"] if run["variant"] == variant
+             for pair in zip(run["computing_ms"], run["times_ms"])]
+    return [iteration for computing, iteration in pairs if computing <= most], len(pairs)
+
+
+def undisturbed_lines(cell, variants):
+    """The table of the iterations without a disturbed rank; [] if computing alone has too few."""
+    times = {variant: undisturbed(cell, variant) for variant in variants}
+    floor = times.get("none", ([], 0))[0]
+    if len(floor) < UNDISTURBED_MIN:
+        return []
+    peers = [peer for peer in PEERS if peer in variants]
+    lines = [f"Iterations in which every rank computed for at most {DISTURBED_FROM} of "
+             f"{full_speed_ms(cell):.1f} ms:", "",
+             "| variant | iterations | iteration ms | exposed ms |"
+             + "".join(f" exposed, of {peer} |" for peer in peers),
+             "|---|---|---|---|" + "---|" * len(peers)]
+    for variant, (own, count) in times.items():
+        if len(own) < UNDISTURBED_MIN:
+            lines.append(f"| `{variant}` | {len(own)} of {count} | - | - |" + " - |" * len(peers))
+            continue
+        middle = statistics.median(own)
+        lines.append(f"| `{variant}` | {len(own)} of {count} | {middle:.1f} | "
+                     f"{middle - statistics.median(floor):.1f} |"
+                     + "".join(f" {undisturbed_ratio(times, variant, peer)} |" for peer in peers))
+    return lines + [""]
+
+
+def undisturbed_ratio(times, variant, peer):
+    others = times[peer][0]
+    if variant in ("none", peer) or len(others) < UNDISTURBED_MIN:
+        return "-"
+    return ratio_of(times[variant][0], others, times["none"][0], peer)
+
+
 def cell_lines(cell, variants):
     first, count = cell["runs"][0], len(cell["runs"]) // len(variants)
     peers = [peer for peer in PEERS if peer in variants]
@@ -216,7 +270,7 @@ def cell_lines(cell, variants):
             + " | ".join(f"{ms:.1f}" for ms in row["parts_ms"])
             + f" | {row['slowest_computing_ms']:.1f} | {100 * row['helper_share']:.0f} |"
             + "".join(f" {ratio_text(cell, row['variant'], peer)} |" for peer in peers))
-    return lines + [""]
+    return lines + [""] + undisturbed_lines(cell, variants)
 
 
 def variant_list(text):

@@ -17,10 +17,41 @@ import tempfile
 import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+
+import run_training  # noqa: E402
+
 BUILD = pathlib.Path(sys.argv[1])
 PYTHON = "/usr/bin/python3" if pathlib.Path("/usr/bin/python3").exists() else sys.executable
 SKIPPED = 77
 LITTLE = ("--repetitions", "1", "--iterations", "2", "--warmup", "4")
+
+
+def run_of(variant, computing_ms, exchange_ms):
+    """Returns a run of two ranks, the second of which always computes for 80 ms."""
+    slowest = [max(ms, 80) for ms in computing_ms]
+    return dict(variant=variant, computing_ms=slowest,
+                computing_by_rank_ms=[computing_ms, [80] * len(computing_ms)],
+                times_ms=[ms + exchange_ms for ms in slowest])
+
+
+class UndisturbedTest(unittest.TestCase):
+    def test_a_disturbed_rank_does_not_count(self):
+        cell = dict(runs=[run_of("none", [81] * 12 + [160] * 8, 7),
+                          run_of("horovod", [80] * 5 + [160] * 4 + [81] * 11, 12),
+                          run_of("lmdbio", [160] * 8 + [81] * 12, 8)])
+        lines = run_training.undisturbed_lines(cell, ["none", "horovod", "lmdbio"])
+        self.assertEqual(lines[-4:], [
+            "| `none` | 12 of 20 | 88.0 | 0.0 | - |",
+            "| `horovod` | 16 of 20 | 93.0 | 5.0 | - |",
+            "| `lmdbio` | 12 of 20 | 89.0 | 1.0 | 0.20 (0.20 to 0.25) |", ""])
+
+    def test_too_few_iterations_have_no_row(self):
+        few = run_of("lmdbio", [81] * 9 + [160] * 11, 8)
+        lines = run_training.undisturbed_lines(
+            dict(runs=[run_of("none", [80] * 20, 7), few]), ["none", "lmdbio"])
+        self.assertEqual(lines[-2:], ["| `lmdbio` | 9 of 20 | - | - |", ""])
+        self.assertEqual(run_training.undisturbed_lines(dict(runs=[few]), ["lmdbio"]), [])
 
 
 class TrainingTest(unittest.TestCase):
@@ -93,7 +124,8 @@ class TrainingTest(unittest.TestCase):
         self.assertIn("1 bound to each rank", result.stdout)
         [cell] = json.loads((self.out / "training.json").read_text(encoding="utf-8"))["cells"]
         for run in cell["runs"]:
-            self.assertEqual((run["cores"], len(run["computing_by_rank_ms"])), (1, 1))
+            self.assertEqual((run["cores"], run["computing_by_rank_ms"]),
+                             (1, [run["computing_ms"]]))
             for computing, iteration in zip(run["computing_ms"], run["times_ms"]):
                 self.assertGreater(computing, 0)
                 self.assertLess(computing, iteration)
