@@ -50,21 +50,26 @@ MAY_INCLUDE = {
         "base", "file/layout", "file/keys", "file/provenance", "file/source", "load/locate"],
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
+    "load/files": [
+        "base", "file/layout", "file/io", "file/blocks", "file/source", "ranks/group",
+        "load/order", "load/plan", "load/locate", "load/baseline"],
     "load/slots": [
-        "base", "file/format", "file/layout", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
+        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm",
+        "ranks/group", "load/order", "load/plan", "load/locate"],
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
-        "load/turns", "load/slots"],
-    "load/view": ["base", "file/format", "file/layout", "load/locate", "load/slots"],
+        "load/turns", "load/files", "load/slots"],
+    "load/view": ["base", "file/format", "file/layout", "load/locate", "load/files"],
     "load/records": [
         "base", "file/format", "file/layout", "file/keys", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "load/plan", "load/locate", "load/kept", "load/slots", "load/view"],
+        "ranks/shm", "load/plan", "load/locate", "load/kept", "load/files", "load/slots",
+        "load/view"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
         "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/kept",
-        "load/turns", "load/baseline", "load/slots", "load/reader", "load/view", "load/exchange"],
+        "load/turns", "load/baseline", "load/files", "load/slots", "load/reader", "load/view",
+        "load/exchange"],
     "trace": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],

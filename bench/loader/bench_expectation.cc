@@ -16,6 +16,7 @@
 #include "lmdbio/file/layout/page_walk.h"
 #include "lmdbio/file/source/file_source.h"
 #include "lmdbio/load/baseline/lmdb_stream.h"
+#include "lmdbio/load/files/file_listing.h"
 #include "lmdbio/load/loader/batch.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/locate/locator.h"

@@ -7,9 +7,9 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/database.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/order/schedule.h"
 #include "lmdbio/load/plan/options.h"
-#include "lmdbio/load/slots/opened_files.h"
 
 namespace lmdbio::tools {
 

@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 
 #include "bench/loader/bench_expectation.h"
-#include "lmdbio/file/layout/database.h"
-#include "lmdbio/file/source/file_source.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/order/schedule.h"
 
@@ -178,11 +177,8 @@ double RandomOrderEntropy() {
 }
 
 Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::LoaderOptions& options) {
-  LMDBIO_TRY(const auto source, file::FileSource::Open(data_path));
-  LMDBIO_TRY(const auto environment, file::Environment::Open(*source));
-  LMDBIO_TRY(const auto database, OpenDatabase(environment, options.database_name));
-  LMDBIO_TRY(const auto facts,
-             load::LookAtDatabase(database, data_path, options, load::HostMember()));
+  LMDBIO_TRY(const auto files, load::OpenedFiles::Open({{data_path, options.database_name}}, {}));
+  LMDBIO_TRY(const auto facts, load::LookAtFiles(*files, options, load::HostMember()));
   LMDBIO_TRY_VOID(load::CheckHasBatch(facts, data_path, options));
   if (facts.record_count == 1) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -26,11 +26,11 @@
 
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/loader/batch.h"
 #include "lmdbio/load/loader/timed_lock.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/counters.h"
-#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/window.h"
 #include "lmdbio/load/view/view_spec.h"
 #include "lmdbio/ranks/group/group.h"

@@ -366,27 +366,7 @@ Status ChooseEngineOfList(const OpenedFiles& files, const LoaderOptions& options
   return {};
 }
 
-// The last part of a path.
-std::string NameOf(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
-
 }  // namespace
-
-Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
-                                    const LoaderOptions& options, const HostMember& member) {
-  OpenDecision facts;
-  LMDBIO_TRY(facts.record_count, CountRecords(database));
-  LMDBIO_TRY_VOID(CheckRecords(facts, data_path));
-  facts.located_count = facts.record_count;
-  const file::Snapshot& snapshot = database.pages().snapshot();
-  facts.page_bytes_total = PageBytesOf(database);
-  facts.root = database.record().root;
-  facts.snapshot = snapshot;
-  LMDBIO_TRY_VOID(ChooseEngine(data_path, options, member, facts));
-  return facts;
-}
 
 Status CheckServesView(const LoaderOptions& options) {
   const StrategyTraits& composition = CompositionOf(options.strategy);
@@ -456,14 +436,14 @@ Status CheckSameView(ranks::Group& group, const ViewSpec* spec) {
   return {};
 }
 
-Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const std::vector<DatabasePath>& list,
-                                 const LoaderOptions& options, FileListing& listing) {
-  LMDBIO_TRY_VOID(CheckListOptions(files, options));
-  LMDBIO_TRY(listing, ListingOf(files, list));
+Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const LoaderOptions& options,
+                                 const HostMember& member) {
+  if (!files.is_single()) LMDBIO_TRY_VOID(CheckListOptions(files, options));
   OpenDecision facts;
   facts.file_count = files.file_count();
   for (size_t i = 0; i < files.file_count(); ++i) {
-    facts.record_count += listing.files[i].record_count;
+    LMDBIO_TRY(const uint64_t count, files.CountRecords(i));
+    facts.record_count += count;
     facts.page_bytes_total += PageBytesOf(files.database(i));
   }
   LMDBIO_TRY_VOID(CheckRecords(facts, files.name()));
@@ -471,118 +451,9 @@ Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const std::vector<Dat
   facts.root = files.database(0).record().root;
   facts.snapshot = files.snapshot(0);
   facts.snapshot->file_size_bytes = files.end_bytes();
-  LMDBIO_TRY_VOID(ChooseEngineOfList(files, options, facts));
+  LMDBIO_TRY_VOID(files.is_single() ? ChooseEngine(files.data_path(0), options, member, facts)
+                                    : ChooseEngineOfList(files, options, facts));
   return facts;
-}
-
-Result<FileListing> ListingOf(const OpenedFiles& files, const std::vector<DatabasePath>& list) {
-  FileListing listing;
-  for (size_t i = 0; i < files.file_count(); ++i) {
-    const file::Database& database = files.database(i);
-    LMDBIO_TRY(const uint64_t count, CountRecords(database));
-    listing.files.push_back({NameOf(list[i].path), list[i].database_name, count,
-                             files.snapshot(i).meta.transaction_id, database.record().root.value});
-    listing.file_bytes.push_back(files.snapshot(i).file_size_bytes);
-  }
-  return listing;
-}
-
-namespace {
-
-// A listing as bytes, for processes of one job, which run the same program.
-class ListingWriter {
- public:
-  void Number(uint64_t value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  void Text(const std::string& text) {
-    Number(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  std::vector<std::byte> Take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-class ListingReader {
- public:
-  explicit ListingReader(Bytes bytes) : bytes_(bytes) {}
-  uint64_t Number() {
-    uint64_t value = 0;
-    std::memcpy(&value, bytes_.data(), sizeof value);
-    bytes_ = bytes_.subspan(sizeof value);
-    return value;
-  }
-  std::string Text() {
-    const uint64_t size = Number();
-    std::string text(reinterpret_cast<const char*>(bytes_.data()), size);
-    bytes_ = bytes_.subspan(size);
-    return text;
-  }
-
- private:
-  Bytes bytes_;
-};
-
-}  // namespace
-
-Status BroadcastListing(ranks::Group& group, FileListing& listing) {
-  ListingWriter writer;
-  for (size_t i = 0; i < listing.files.size(); ++i) {
-    const FileIdentity& file = listing.files[i];
-    writer.Text(file.name);
-    writer.Text(file.database_name);
-    writer.Number(file.record_count);
-    writer.Number(file.transaction_id);
-    writer.Number(file.root_page);
-    writer.Number(listing.file_bytes[i]);
-  }
-  std::vector<std::byte> bytes = writer.Take();
-  uint64_t sizes[] = {listing.files.size(), bytes.size()};
-  LMDBIO_TRY_VOID(group.Broadcast(0, std::as_writable_bytes(std::span(sizes))));
-  bytes.resize(sizes[1]);
-  LMDBIO_TRY_VOID(group.Broadcast(0, bytes));
-  listing = {};
-  ListingReader reader(bytes);
-  for (uint64_t i = 0; i < sizes[0]; ++i) {
-    FileIdentity file;
-    file.name = reader.Text();
-    file.database_name = reader.Text();
-    file.record_count = reader.Number();
-    file.transaction_id = reader.Number();
-    file.root_page = reader.Number();
-    listing.files.push_back(std::move(file));
-    listing.file_bytes.push_back(reader.Number());
-  }
-  return {};
-}
-
-Status CheckSameFiles(const FileListing& of_rank_0, const OpenedFiles& files,
-                      const std::vector<DatabasePath>& list) {
-  FileListing mine;
-  if (files.file_count() > 1) {
-    LMDBIO_TRY(mine, ListingOf(files, list));
-  }
-  const auto stale = [&](std::string_view what) {
-    return Fail(ErrorCode::kStale, fmt::format("{}: {}", files.name(), what));
-  };
-  if (mine.files.empty() || of_rank_0.files.empty()) {
-    return stale(fmt::format("rank 0 has a list of {} files, and this rank one of {}",
-                             std::max<size_t>(1, of_rank_0.files.size()), files.file_count()));
-  }
-  if (const auto difference = ListDifference(mine.files, "this rank", of_rank_0.files, "rank 0")) {
-    return stale(*difference);
-  }
-  for (size_t i = 0; i < mine.files.size(); ++i) {
-    if (mine.file_bytes[i] == of_rank_0.file_bytes[i]) continue;
-    return Fail(ErrorCode::kStale,
-                fmt::format("{}: the file has {} bytes, rank 0 sees {}", files.data_path(i),
-                            mine.file_bytes[i], of_rank_0.file_bytes[i]));
-  }
-  return {};
 }
 
 Status CheckSameFile(const OpenDecision& facts, const file::Snapshot& snapshot,

@@ -19,12 +19,12 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/layout/database.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/order/stream_state.h"
 #include "lmdbio/load/plan/block_cutter.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/slots/notes.h"
-#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/slot_planner.h"
 #include "lmdbio/load/turns/stagger.h"
 #include "lmdbio/load/view/view.h"
@@ -59,12 +59,6 @@ struct OpenDecision {
   bool exchanges = false;       // hosts read parts of the file for each other
 };
 static_assert(std::is_trivially_copyable_v<OpenDecision>);
-
-// The files of a list, as rank 0 sees them: empty for a single file. Sizes are bytes.
-struct FileListing {
-  std::vector<FileIdentity> files;
-  std::vector<uint64_t> file_bytes;  // [files]
-};
 
 // The order and the start of the stream. Uses only the fields of `facts` that describe the
 // database, so the result does not depend on ranks or hosts.
@@ -101,27 +95,13 @@ Status CheckOptions(const LoaderOptions& options);
 Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 
 // Decides everything except `locating`, which is left to the caller.
-// data_path  of the file itself
-// Errors: kInvalidArgument  the database is empty; kIo, kCorruption
-Result<OpenDecision> LookAtDatabase(const file::Database& database, const std::string& data_path,
-                                    const LoaderOptions& options, const HostMember& member);
+// Errors: kInvalidArgument  the databases hold no records
+//         kUnsupported      the strategy, the engine or an option does not work with several files;
+//                           names it
+//         kIo, kCorruption
+Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const LoaderOptions& options,
+                                 const HostMember& member);
 
-// The same for a list of files. Errors: as LookAtDatabase; kUnsupported  the strategy, the engine
-// or an option does not work with several files; names it
-Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const std::vector<DatabasePath>& list,
-                                 const LoaderOptions& options, FileListing& listing);
-
-// The listing of opened files. Errors: as CountRecords
-Result<FileListing> ListingOf(const OpenedFiles& files, const std::vector<DatabasePath>& list);
-
-// Sends the listing of rank 0 to all ranks. Errors: kInternal  MPI failed
-// Collective: over `group`
-Status BroadcastListing(ranks::Group& group, FileListing& listing);
-
-// Errors: kStale  this rank sees another list, or another file of it, than rank 0; names the file
-//         as CountRecords
-Status CheckSameFiles(const FileListing& of_rank_0, const OpenedFiles& files,
-                      const std::vector<DatabasePath>& list);
 // Errors: kInvalidArgument  the strategy cannot serve a view
 Status CheckServesView(const LoaderOptions& options);
 

@@ -42,7 +42,7 @@ Status OpenedFile::ResolveView(const ViewSpec* spec, Notes& notes) {
   uint64_t first_record = 0;
   for (size_t i = 0; i < files->file_count(); ++i) {
     sources.push_back({files->database(i), first_record});
-    LMDBIO_TRY(const uint64_t count, CountRecords(files->database(i)));
+    LMDBIO_TRY(const uint64_t count, files->CountRecords(i));
     first_record += count;
   }
   std::vector<std::vector<ViewDatabase>> joined(own_count);
@@ -136,10 +136,10 @@ Result<OpenDecision> DecideOnList(const LoaderOptions& options, const HostMember
 
 Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const HostMember& member,
                                         Notes& notes, FileListing& listing) {
-  const file::Database& database = files->database(0);
-  LMDBIO_TRY(OpenDecision decision, is_list()
-                                        ? LookAtFiles(*files, list, options, listing)
-                                        : LookAtDatabase(database, data_path, options, member));
+  LMDBIO_TRY(OpenDecision decision, LookAtFiles(*files, options, member));
+  if (is_list()) {
+    LMDBIO_TRY(listing, ListingOf(*files, list));
+  }
   if (view) LMDBIO_TRY_VOID(TakeView(*view, sources, files->name(), decision));
   LMDBIO_TRY_VOID(CheckHasBatch(decision, files->name(), options));
   decision.exchanges = WantsExchange(decision, options, member, measured_path());
@@ -158,7 +158,7 @@ Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const Host
     cache = LayoutCache::Of(options.layout_cache);
   }
   // Rank 0 computes the layout here, because only the expansion proves that the file fits.
-  Result<file::Layout> found = FindLayout(database, notes);
+  Result<file::Layout> found = FindLayout(files->database(0), notes);
   if (found) {
     decision.locating = LocateMethod::kProvenance;
     decision.is_kept_layout = is_kept_layout;

@@ -12,12 +12,13 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/layout/layout.h"
+#include "lmdbio/load/files/file_listing.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/kept/layout_cache.h"
 #include "lmdbio/load/loader/host_member.h"
 #include "lmdbio/load/loader/open_decision.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/slots/notes.h"
-#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/view/view.h"
 
 namespace lmdbio::load {
@@ -61,7 +62,7 @@ struct OpenedFile {
   // notes    gets a line if provenance does not fit
   // listing  gets the files of a list
   // Requires: ResolveView has succeeded
-  // Errors: as LookAtDatabase, LookAtFiles and TakeView; as LayoutFromProvenance, for strategies
+  // Errors: as LookAtFiles and TakeView; as LayoutFromProvenance, for strategies
   //         that need provenance
   Result<OpenDecision> Decide(const LoaderOptions& options, const HostMember& member, Notes& notes,
                               FileListing& listing);

@@ -9,9 +9,9 @@
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/load/files/snapshot_guard.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/plan/read_plan.h"
-#include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/load/slots/window.h"
 
 namespace lmdbio::load {

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -98,36 +97,6 @@ class KeyLookup {
   std::unique_ptr<const KeyNumbers> numbers_;           // guarded by mutex_ until it is made
   std::unique_ptr<const file::KeyIndex> owned_index_;   // guarded by mutex_
   std::atomic<const file::KeyIndex*> index_ = nullptr;  // set once, to owned_index_
-};
-
-// The keys of a list of databases: each key is looked up in one database after the other, and the
-// first that has it answers (docs/many_files.md). Records have the numbers of the list.
-// Threads: any, after the last Add.
-class ListedKeys {
- public:
-  // Appends a database with `record_count` records.
-  void Add(std::unique_ptr<KeyLookup> keys, uint64_t record_count);
-
-  size_t file_count() const { return files_.size(); }
-  KeyLookup& file(size_t i) const { return *files_[i].keys; }
-  // The records of the database among those of the list.
-  RecordRange range(size_t i) const { return files_[i].range; }
-
-  // As those of KeyLookup, for keys in any order. Errors: as there
-  // Cost: one descent for each database, until all keys are found
-  Result<std::vector<KeyNumber>> Find(std::span<const Bytes> keys) const;
-  // Errors: as KeyLookup::CountValues
-  Result<std::vector<uint64_t>> CountValues(std::span<const Bytes> keys) const;
-  // Errors: as KeyLookup::ReadKeys
-  Result<KeyList> ReadKeys(RecordIndex first, uint64_t count) const;
-
- private:
-  struct KeysOfFile {
-    std::unique_ptr<KeyLookup> keys;
-    RecordRange range;
-  };
-
-  std::vector<KeysOfFile> files_;
 };
 
 }  // namespace lmdbio::load

@@ -75,7 +75,7 @@ Status RecordFile::Prepare() {
   locator_ = is_single ? MakeLocator(files_->database(0)) : MakeListLocator();
   for (size_t i = 0; i < files_->file_count(); ++i) {
     const file::Database& database = files_->database(i);
-    LMDBIO_TRY(const uint64_t count, CountRecords(database));
+    LMDBIO_TRY(const uint64_t count, files_->CountRecords(i));
     if (!is_single) {
       of_files_.push_back(MakeFileLocator(*locator_, {record_count_, count}, files_->first_page(i),
                                           database.pages().page_format().page_size_bytes()));

@@ -19,17 +19,17 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/file/blocks/block_engine.h"
+#include "lmdbio/load/files/opened_files.h"
+#include "lmdbio/load/files/snapshot_guard.h"
 #include "lmdbio/load/locate/locator.h"
 #include "lmdbio/load/plan/options.h"
 #include "lmdbio/load/plan/read_plan.h"
 #include "lmdbio/load/records/found_leaves.h"
-#include "lmdbio/load/records/key_lookup.h"
+#include "lmdbio/load/records/listed_keys.h"
 #include "lmdbio/load/records/sorted_keys.h"
 #include "lmdbio/load/slots/leaf_cache.h"
 #include "lmdbio/load/slots/notes.h"
-#include "lmdbio/load/slots/opened_files.h"
 #include "lmdbio/load/slots/record_checker.h"
-#include "lmdbio/load/slots/snapshot_guard.h"
 #include "lmdbio/ranks/shm/shared_memory.h"
 
 namespace lmdbio::load {

@@ -330,26 +330,6 @@ Result<KeyList> RecordReader::ReadKeys(uint64_t first, uint64_t count) const {
   return Guarded(file, file.keys().ReadKeys(RecordIndex{first}, count));
 }
 
-namespace {
-
-// The keys of records of a list of files. They are ascending, each once.
-Result<KeyList> ReadListedKeys(const ListedKeys& keys, std::span<const uint64_t> records) {
-  KeyList all;
-  auto next = records.begin();
-  for (size_t i = 0; i < keys.file_count() && next != records.end(); ++i) {
-    const RecordRange range = keys.range(i);
-    std::vector<uint64_t> of_file;
-    for (; next != records.end() && *next < range.first + range.count; ++next) {
-      of_file.push_back(*next - range.first);
-    }
-    LMDBIO_TRY(const KeyList found, keys.file(i).ReadKeysOf(of_file));
-    for (size_t k = 0; k < found.size(); ++k) all.Add(found[k]);
-  }
-  return all;
-}
-
-}  // namespace
-
 // Each source reads the keys of its records in order; they are then copied to their places.
 Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) const {
   std::vector<uint64_t> samples(count);
@@ -364,7 +344,7 @@ Result<KeyList> RecordReader::ReadKeysOfView(uint64_t first, uint64_t count) con
     std::ranges::sort(sorted);
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
     RecordFile& file = sources_[source].pool->file();
-    LMDBIO_TRY(lists[source], Guarded(file, ReadListedKeys(file.keys(), sorted)));
+    LMDBIO_TRY(lists[source], Guarded(file, file.keys().ReadKeysOf(sorted)));
     for (size_t i = 0; i < wanted.numbers.size(); ++i) {
       const auto at = std::ranges::lower_bound(sorted, wanted.numbers[i]) - sorted.begin();
       keys[wanted.places[i]] = std::as_const(lists[source])[static_cast<size_t>(at)];

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lmdbio/base/status.h"
-#include "lmdbio/load/slots/opened_files.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/view/view_spec.h"
 
 namespace lmdbio::load {

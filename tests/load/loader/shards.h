@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lmdbio/load/slots/opened_files.h"
+#include "lmdbio/load/files/opened_files.h"
 #include "tests/fixtures/lmdb_oracle.h"
 #include "tests/support/temp_dir.h"
 

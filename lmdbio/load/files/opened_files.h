@@ -1,15 +1,16 @@
-// lmdbio/load/slots/opened_files.h - the databases of one or several data files, opened as one.
+// lmdbio/load/files/opened_files.h - the databases of one or several data files, opened as one.
 //
 // A single file stays open. Of several, few are open at the same time, and all of them have one
 // space of offsets and one numbering of pages.
 //
 // Source: docs/many_files.md.
-#ifndef LMDBIO_LOAD_SLOTS_OPENED_FILES_H_
-#define LMDBIO_LOAD_SLOTS_OPENED_FILES_H_
+#ifndef LMDBIO_LOAD_FILES_OPENED_FILES_H_
+#define LMDBIO_LOAD_FILES_OPENED_FILES_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +22,8 @@
 #include "lmdbio/file/io/open_files.h"
 #include "lmdbio/file/layout/database.h"
 #include "lmdbio/file/source/listed_source.h"
+#include "lmdbio/load/files/snapshot_guard.h"
 #include "lmdbio/load/plan/options.h"
-#include "lmdbio/load/slots/snapshot_guard.h"
 
 namespace lmdbio::load {
 
@@ -64,6 +65,9 @@ class OpenedFiles {
   const std::string& data_path(size_t file) const { return data_paths_[file]; }
   const file::Database& database(size_t file) const { return databases_[file]; }
   const file::Snapshot& snapshot(size_t file) const { return database(file).pages().snapshot(); }
+  // The number of records of the file. Errors: as load::CountRecords
+  // Cost: with duplicates a page walk, for the first call
+  Result<uint64_t> CountRecords(size_t file) const;
   // The number of page 0 of the file.
   PageNo first_page(size_t file) const { return pages_->file(file).first; }
 
@@ -90,10 +94,12 @@ class OpenedFiles {
   std::vector<std::unique_ptr<ByteSource>> sources_;
   SnapshotGuards guards_;                  // borrow the sources
   std::vector<file::Database> databases_;  // the same
+  mutable std::mutex counting_;
+  mutable std::vector<std::optional<uint64_t>> counts_;  // [files], as far as counted
   file::FileSpace space_;
   std::optional<file::JoinedPages> pages_;
   std::unique_ptr<file::JoinedSource> source_;
 };
 
 }  // namespace lmdbio::load
-#endif  // LMDBIO_LOAD_SLOTS_OPENED_FILES_H_
+#endif  // LMDBIO_LOAD_FILES_OPENED_FILES_H_

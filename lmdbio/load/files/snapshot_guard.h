@@ -1,4 +1,4 @@
-// lmdbio/load/slots/snapshot_guard.h - detects that the file was changed after it was opened.
+// lmdbio/load/files/snapshot_guard.h - detects that the file was changed after it was opened.
 //
 //   immutable   no writer is expected. A change is detected at the end of an epoch, and after a
 //               damaged page or a failed read
@@ -7,8 +7,8 @@
 //   pinned      a read transaction of liblmdb keeps writers from reusing the pages
 //
 // Source: docs/format.md section 7; docs/loader.md "Snapshots".
-#ifndef LMDBIO_LOAD_SLOTS_SNAPSHOT_GUARD_H_
-#define LMDBIO_LOAD_SLOTS_SNAPSHOT_GUARD_H_
+#ifndef LMDBIO_LOAD_FILES_SNAPSHOT_GUARD_H_
+#define LMDBIO_LOAD_FILES_SNAPSHOT_GUARD_H_
 
 #include <sys/types.h>
 
@@ -91,4 +91,4 @@ class SnapshotGuards {
 };
 
 }  // namespace lmdbio::load
-#endif  // LMDBIO_LOAD_SLOTS_SNAPSHOT_GUARD_H_
+#endif  // LMDBIO_LOAD_FILES_SNAPSHOT_GUARD_H_

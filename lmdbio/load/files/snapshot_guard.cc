@@ -1,4 +1,4 @@
-#include "lmdbio/load/slots/snapshot_guard.h"
+#include "lmdbio/load/files/snapshot_guard.h"
 
 #include <sys/stat.h>
 

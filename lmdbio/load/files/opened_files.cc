@@ -1,4 +1,4 @@
-#include "lmdbio/load/slots/opened_files.h"
+#include "lmdbio/load/files/opened_files.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "lmdbio/file/io/data_path.h"
 #include "lmdbio/file/io/file_list.h"
 #include "lmdbio/file/source/file_source.h"
+#include "lmdbio/load/locate/locator.h"
 
 namespace lmdbio::load {
 namespace {
@@ -122,7 +123,17 @@ Result<std::unique_ptr<OpenedFiles>> OpenedFiles::Open(const std::vector<Databas
   std::vector<const ByteSource*> sources;
   for (const auto& source : opened->sources_) sources.push_back(source.get());
   opened->source_ = std::make_unique<file::JoinedSource>(opened->space_, std::move(sources));
+  opened->counts_.resize(opened->file_count());
   return opened;
+}
+
+Result<uint64_t> OpenedFiles::CountRecords(size_t file) const {
+  const std::scoped_lock lock(counting_);
+  std::optional<uint64_t>& kept = counts_[file];
+  if (!kept) {
+    LMDBIO_TRY(kept, load::CountRecords(database(file)));
+  }
+  return *kept;
 }
 
 size_t OpenedFiles::largest() const {
