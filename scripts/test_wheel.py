@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Installs a wheel of lmdbio with some Pythons, each in an empty environment, and runs the tests of
-the Python package there. Prints a line for each Python, and ends with 1 if a test failed.
+the Python package there. Prints a line for each Python, with the time from `pip install` to the
+first batch of a data set in fairchem's format, and ends with 1 if a test failed.
 
     scripts/test_wheel.py [--make PROGRAM] [--with PACKAGE]... WHEEL PYTHON...
 
@@ -13,11 +14,13 @@ venv needs the program uv. Output is in build/wheel/test/VERSION.log.
 import argparse
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests" / "api" / "python"
@@ -38,6 +41,15 @@ PLACES = """if True:
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(lmdbio.__version__, library._name, "" if gil else "without a GIL")
     """
+# What a user writes to get batches. Decoding is the user's own.
+FIRST_BATCH = """if True:
+    import pickle
+    import lmdbio
+    loader = lmdbio.Loader(lmdbio.views.fairchem("data.0000.lmdb"), batch_size=32, shuffle=True)
+    batch = next(iter(loader))
+    numbers = [pickle.loads(value)["sid"] for value in batch.values()]
+    assert len(set(numbers)) == 32 and set(numbers) < set(range(1000)), numbers
+    """
 
 
 def run(words, log, **options):
@@ -48,7 +60,9 @@ def run(words, log, **options):
 
 
 def make_environment(python, folder, packages, log):
-    """Makes an environment with `packages`, without a compiler in PATH, and returns its Python."""
+    """Makes an environment with `packages`, without a compiler in PATH. Returns its Python and the
+    seconds that this took."""
+    start = time.perf_counter()
     inside = folder / "bin" / "python"
     variables = os.environ | {"PATH": "/nowhere"}
     variables.pop("PYTHONPATH", None)
@@ -61,16 +75,35 @@ def make_environment(python, folder, packages, log):
     for step in steps:
         if run(step, log, env=variables) != 0:
             raise RuntimeError(f"{step[0]} failed")
-    return inside
+    return inside, time.perf_counter() - start
+
+
+def write_fairchem_set(path):
+    """Writes 1,000 pickled samples under the keys "0", "1", ... and their number under "length"."""
+    records = {str(i).encode(): pickle.dumps({"sid": i, "pos": [0.5] * 60}, protocol=2)
+               for i in range(1000)} | {b"length": pickle.dumps(1000, protocol=2)}
+    lines = ["VERSION=3", "format=bytevalue", "type=btree", "mapsize=16777216", "HEADER=END"]
+    for key in sorted(records):
+        lines += [" " + key.hex(), " " + records[key].hex()]
+    subprocess.run(["mdb_load", "-n", path], input="\n".join([*lines, "DATA=END", ""]), text=True,
+                   check=True)
 
 
 def test_python(python, options, log):
-    """Runs the suite with one Python. Returns the result of each test by name."""
+    """Runs the suite with one Python. Returns the result of each test by name, and the seconds from
+    pip install to the first batch."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="lmdbio-wheel-") as name:
         folder = pathlib.Path(name)
-        inside = make_environment(python, folder / "environment",
-                                  [options.wheel, "numpy", *options.packages], log)
+        write_fairchem_set(folder / "data.0000.lmdb")
+        inside, seconds = make_environment(python, folder / "first", [options.wheel, "numpy"], log)
+        start = time.perf_counter()
+        code = run([inside, "-c", FIRST_BATCH], log, cwd=folder,
+                   env={"PATH": "/nowhere", "HOME": name})
+        seconds += time.perf_counter() - start
+        results["first batch"] = "FAILED" if code else "passed"
+        inside, _ = make_environment(python, folder / "environment",
+                                     [options.wheel, "numpy", *options.packages], log)
         programs = folder / "programs"
         programs.mkdir()
         for program in PROGRAMS:
@@ -79,11 +112,11 @@ def test_python(python, options, log):
                      "LMDBIO_MAKE": str(options.make), "PYTHONPATH": str(TESTS),
                      "PYTHONDONTWRITEBYTECODE": "1"}
         if run([inside, "-c", PLACES], log, env=variables, cwd=folder) != 0:
-            return {"import": "FAILED"}
+            return {"import": "FAILED"}, seconds
         for test in SUITE:
             code = run([inside, TESTS / f"{test}_test.py"], log, env=variables, cwd=folder)
             results[test] = {0: "passed", SKIPPED: "skipped"}.get(code, "FAILED")
-    return results
+    return results, seconds
 
 
 def main():
@@ -106,14 +139,14 @@ def main():
         path = LOGS / f"{re.sub(r'[^0-9a-z.]+', '-', title)}.log"
         with open(path, "w", encoding="utf-8") as log:
             try:
-                results = test_python(python, options, log)
+                results, seconds = test_python(python, options, log)
             except RuntimeError as error:
-                results = {str(error): "FAILED"}
+                results, seconds = {str(error): "FAILED"}, 0.0
         words = " ".join(path.read_text(encoding="utf-8").split())
         count = sum(int(number) for number in re.findall(r"Ran (\d+) tests? in", words))
         by_result = {result: [test for test in results if results[test] == result]
                      for result in ("passed", "skipped", "FAILED")}
-        print(f"Python {title}: {count} cases; " + "; ".join(
+        print(f"Python {title}: first batch after {seconds:.1f} s; {count} cases; " + "; ".join(
             f"{result}: {', '.join(tests)}" for result, tests in by_result.items() if tests),
             flush=True)
         failed = failed or bool(by_result["FAILED"])
