@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <boost/program_options.hpp>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/file/writer/database_writer.h"
 
 namespace lmdbio::bench {
@@ -210,7 +211,7 @@ double EvictFromCache(const std::string& data_path) {
   // mincore reports the cached pages of a map without reading them. For a file that the user
   // neither owns nor may write, the kernel reports every page as cached.
   void* map = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd, 0);
-  std::vector<unsigned char> resident((size_bytes + 4095) / 4096);
+  std::vector<unsigned char> resident(AlignUp(size_bytes, MemoryPageBytes()) / MemoryPageBytes());
   if (map == MAP_FAILED || ::mincore(map, size_bytes, resident.data()) != 0) Die("mincore");
   ::munmap(map, size_bytes);
   ::close(fd);

@@ -9,8 +9,14 @@ namespace lmdbio {
 // Threads that write to different cache lines do not slow each other down.
 inline constexpr uint64_t kCacheLineBytes = 64;
 
-// The memory page of every supported machine. The pages of an LMDB file may be larger.
-inline constexpr uint64_t kMemoryPageBytes = 4096;
+// The memory page of this machine: 4 KiB on x86-64, and 4, 16 or 64 KiB on aarch64, as the kernel
+// was built. It is the unit of maps, of madvise and of the page cache. Pages of an LMDB file and
+// the alignment of direct reads are other units. All processes of a host have the same.
+// Threads: any. Cost: one system call in the life of the process
+uint64_t MemoryPageBytes();
+
+// The largest memory page of all supported machines; a multiple of all others.
+inline constexpr uint64_t kMemoryPageBytesMax = 64 << 10;
 
 // The smallest multiple of `unit` that is at least `n`.
 // Requires: unit > 0; n + unit does not overflow

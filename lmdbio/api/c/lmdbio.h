@@ -238,7 +238,7 @@ enum lmdbio_reuse_among {
 enum lmdbio_huge_pages {
   /* Huge pages (2 MiB), as far as the system has them; a note tells the reason if it has none. */
   LMDBIO_HUGE_PAGES_AUTO = 0,
-  /* Small pages. Direct reads are slower; the memory grows in steps of 4 KiB. */
+  /* Small pages. Direct reads are slower; the memory grows page by page. */
   LMDBIO_HUGE_PAGES_OFF = 1
 };
 

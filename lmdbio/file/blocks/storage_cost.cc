@@ -13,6 +13,8 @@
 namespace lmdbio::file {
 namespace {
 
+// The length of a small read, and the alignment that direct reads need: of storage, not of memory.
+constexpr uint64_t kSmallBytes = 4096;
 constexpr uint64_t kSmallReads = 32;
 constexpr uint64_t kLargeReads = 8;
 
@@ -26,8 +28,8 @@ using TrialMemory = std::unique_ptr<std::byte, Freed>;
 // Aligned, so that direct reads take their usual path; zeroed, because page faults must not count
 // as storage. Null: there is no such memory.
 TrialMemory ZeroedMemory(uint64_t size_bytes) {
-  TrialMemory memory(static_cast<std::byte*>(
-      std::aligned_alloc(kMemoryPageBytes, AlignUp(size_bytes, kMemoryPageBytes))));
+  TrialMemory memory(
+      static_cast<std::byte*>(std::aligned_alloc(kSmallBytes, AlignUp(size_bytes, kSmallBytes))));
   if (memory) std::fill_n(memory.get(), size_bytes, std::byte{0});
   return memory;
 }
@@ -45,11 +47,10 @@ Result<std::unique_ptr<BlockEngine>> OpenTrialEngine(const std::string& path,
 Result<double> TimeReads(BlockEngine& engine, uint64_t count, uint64_t length_bytes,
                          uint64_t file_bytes, MutableBytes memory, std::mt19937_64& random) {
   std::vector<BlockRead> reads;
-  // Page boundaries, because direct reads need them.
-  const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kMemoryPageBytes);
+  const uint64_t places = std::max<uint64_t>(1, (file_bytes - length_bytes) / kSmallBytes);
   for (uint64_t i = 0; i < count; ++i) {
     reads.push_back(
-        {random() % places * kMemoryPageBytes, memory.subspan(i * length_bytes, length_bytes), i});
+        {random() % places * kSmallBytes, memory.subspan(i * length_bytes, length_bytes), i});
   }
   const auto start = std::chrono::steady_clock::now();
   LMDBIO_TRY_VOID(engine.Start(reads));
@@ -70,7 +71,7 @@ Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uin
   std::mt19937_64 random(std::random_device{}());
   StorageCost cost;
   LMDBIO_TRY(cost.request_s,
-             TimeReads(engine, kSmallReads, kMemoryPageBytes, file_bytes, memory, random));
+             TimeReads(engine, kSmallReads, kSmallBytes, file_bytes, memory, random));
   LMDBIO_TRY(const double large_s,
              TimeReads(engine, kLargeReads, large_bytes, file_bytes, memory, random));
   cost.byte_s = large_s / static_cast<double>(large_bytes);
@@ -82,10 +83,9 @@ Result<StorageCost> TimeBothSizes(BlockEngine& engine, uint64_t large_bytes, uin
 Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOptions& options,
                                        uint64_t file_bytes, uint64_t block_bytes,
                                        std::vector<std::string>* notes) {
-  const uint64_t large_bytes =
-      std::min(block_bytes, file_bytes / kMemoryPageBytes * kMemoryPageBytes);
+  const uint64_t large_bytes = std::min(block_bytes, file_bytes / kSmallBytes * kSmallBytes);
   if (large_bytes == 0) return kAssumedCost;
-  const uint64_t memory_bytes = std::max(kSmallReads * kMemoryPageBytes, kLargeReads * large_bytes);
+  const uint64_t memory_bytes = std::max(kSmallReads * kSmallBytes, kLargeReads * large_bytes);
   const TrialMemory memory = ZeroedMemory(memory_bytes);
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   LMDBIO_TRY(const auto engine, OpenTrialEngine(path, options));
@@ -97,15 +97,15 @@ Result<StorageCost> MeasureStorageCost(const std::string& path, const EngineOpti
 
 Result<double> MeasureReadSeconds(const std::string& path, const EngineOptions& options,
                                   uint64_t file_bytes) {
-  if (file_bytes < kMemoryPageBytes) return 0;
-  const TrialMemory memory = ZeroedMemory(kMemoryPageBytes);
+  if (file_bytes < kSmallBytes) return 0;
+  const TrialMemory memory = ZeroedMemory(kSmallBytes);
   if (!memory) return Fail(ErrorCode::kResourceExhausted, path + ": no memory for trial reads");
   LMDBIO_TRY(const auto engine, OpenTrialEngine(path, options));
   std::mt19937_64 random(std::random_device{}());
   std::array<double, kLoneReads> times_s;
   for (double& read_s : times_s) {
-    LMDBIO_TRY(read_s, TimeReads(*engine, 1, kMemoryPageBytes, file_bytes,
-                                 {memory.get(), kMemoryPageBytes}, random));
+    LMDBIO_TRY(read_s,
+               TimeReads(*engine, 1, kSmallBytes, file_bytes, {memory.get(), kSmallBytes}, random));
   }
   std::nth_element(times_s.begin(), times_s.begin() + kLoneReads / 2, times_s.end());
   return times_s[kLoneReads / 2];

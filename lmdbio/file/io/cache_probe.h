@@ -2,6 +2,9 @@
 #ifndef LMDBIO_FILE_IO_CACHE_PROBE_H_
 #define LMDBIO_FILE_IO_CACHE_PROBE_H_
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +19,9 @@ struct CacheProbe {
 };
 
 // Looks for the file in the page cache. The share is 0 if the kernel cannot tell. With cachestat
-// (Linux 6.5, for the owner of the file) the call fetches nothing. It is exact up to 32 MiB; of a
-// larger file it counts 32 MiB in 128 places. Otherwise the share is an estimate from 64 random
-// bytes, and the kernel may fetch those that are not cached.
+// (Linux 6.5, for the owner of the file) the call fetches nothing. It is exact up to 8,192 pages of
+// memory, 32 MiB on x86-64; of a larger file it counts so many in 128 places. Otherwise the share
+// is an estimate from 64 random bytes, and the kernel may fetch those that are not cached.
 // Errors: kNotFound, kPermission, kIo
 // Cost: a few dozen system calls
 Result<CacheProbe> ProbeCache(const std::string& path);
@@ -45,6 +48,19 @@ struct CacheRun {
 // runs  appended to; adjacent runs differ in is_cached
 // Cost: one system call, and about four more for each place where the cached part begins or ends
 void CutByCache(int fd, Extent extent, std::vector<CacheRun>& runs);
+
+// The kernel's count of the cached pages of one file. The calls above make it of a descriptor;
+// tests make one with pages of another size.
+struct PageCount {
+  uint64_t page_bytes;  // of the memory: the unit of the count
+  // The cached pages among those that an extent overlaps [not empty]; nullopt: not counted.
+  std::function<std::optional<uint64_t>(Extent)> cached_pages;
+};
+
+// The cached share of a file of `size_bytes` [> 0]; nullopt: not counted. As ProbeCache.
+std::optional<double> CountedShare(const PageCount& count, uint64_t size_bytes);
+bool IsCached(const PageCount& count, uint64_t size_bytes, Extent extent);
+void CutByCache(const PageCount& count, Extent extent, std::vector<CacheRun>& runs);
 
 }  // namespace lmdbio::file
 #endif  // LMDBIO_FILE_IO_CACHE_PROBE_H_

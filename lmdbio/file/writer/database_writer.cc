@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <lmdb.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
 
 namespace lmdbio::file {
@@ -67,10 +68,9 @@ bool HasAddressSpace(uint64_t bytes) {
 // and so on. Too small a map is left to liblmdb to refuse.
 uint64_t AvailableMapBytes(uint64_t wanted_bytes) {
   constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
-  constexpr uint64_t kPageBytesMax = uint64_t{64} << 10;  // of all systems
   uint64_t bytes = wanted_bytes;
   while (bytes > kLeastBytes && !HasAddressSpace(bytes)) {
-    bytes = bytes / 2 / kPageBytesMax * kPageBytesMax;
+    bytes = AlignDown(bytes / 2, kMemoryPageBytesMax);
   }
   return bytes;
 }

@@ -115,7 +115,8 @@ Status CursorStream::StepTo(uint64_t position, MDB_val& key, MDB_val& value) {
 void CursorStream::Touch(const MDB_val& value) {
   // Volatile, or the compiler would drop loads that nothing uses.
   const auto* bytes = static_cast<const volatile unsigned char*>(value.mv_data);
-  for (size_t i = 0; i < value.mv_size; i += kMemoryPageBytes) touched_ += bytes[i];
+  const uint64_t page_bytes = MemoryPageBytes();
+  for (size_t i = 0; i < value.mv_size; i += page_bytes) touched_ += bytes[i];
   if (value.mv_size > 0) touched_ += bytes[value.mv_size - 1];
 }
 

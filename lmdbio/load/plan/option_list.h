@@ -142,7 +142,7 @@ inline constexpr std::array<OptionInfo, 36> kOptionInfos = {{
      OptionUnit::kOther,
      "The page size of the memory that batches are read into. auto: Huge pages (2 MiB), as far "
      "as the system has them; a note tells the reason if it has none. off: Small pages. Direct "
-     "reads are slower; the memory grows in steps of 4 KiB."},
+     "reads are slower; the memory grows page by page."},
     {"window_memory", "window-memory", "auto|mpi", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The memory that the ranks of a host share. A host with one rank shares none. auto: A file "

@@ -31,6 +31,9 @@ void Relax() {
 // which used the state before.
 uint32_t ReadyWord(uint64_t slot) { return static_cast<uint32_t>(slot / Window::kSlotsMax + 1); }
 
+// The begin of the states, behind the ring.
+uint64_t StatesAt(const WindowShape& shape) { return AlignUp(shape.ring_bytes, MemoryPageBytes()); }
+
 }  // namespace
 
 struct alignas(kCacheLineBytes) Window::WindowHeader {
@@ -58,7 +61,7 @@ uint64_t Window::BytesNeeded(const WindowShape& shape) {
   const uint64_t states = sizeof(WindowHeader) +
                           sizeof(RankState) * static_cast<uint64_t>(shape.rank_count) +
                           sizeof(SlotState) * kSlotsMax;
-  return AlignUp(shape.ring_bytes, kMemoryPageBytes) + AlignUp(states, kMemoryPageBytes);
+  return StatesAt(shape) + AlignUp(states, MemoryPageBytes());
 }
 
 // The ring comes first, so that it begins with a huge page if the memory does. Zero bytes are a
@@ -67,8 +70,7 @@ Window::Window(MutableBytes memory, const WindowShape& shape, int rank, int job_
     : shape_(shape),
       rank_(rank),
       job_rank_(job_rank),
-      control_(std::launder(reinterpret_cast<WindowHeader*>(
-          memory.data() + AlignUp(shape.ring_bytes, kMemoryPageBytes)))),
+      control_(std::launder(reinterpret_cast<WindowHeader*>(memory.data() + StatesAt(shape)))),
       failure_(control_->failure) {
   LMDBIO_CHECK(memory.size() >= BytesNeeded(shape));
   static_assert(std::atomic<uint64_t>::is_always_lock_free);

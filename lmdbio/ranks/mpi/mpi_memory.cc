@@ -12,7 +12,6 @@
 #include "lmdbio/ranks/mpi/mpi_memory.h"
 
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -189,7 +188,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateWindowMemory(MPI_Comm communicator
   MPI_Comm_rank(communicator, &rank);
   MPI_Comm_size(communicator, &rank_count);
   LMDBIO_TRY_VOID(CheckRoom(communicator, rank, size_bytes, why_window));
-  const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto page_bytes = MemoryPageBytes();
   // One page more, because the returned memory starts at a page boundary inside the window.
   const MpiWindow window = AllocateWindow(communicator, rank, size_bytes + page_bytes);
   const uint64_t page_distance = -reinterpret_cast<uintptr_t>(window.address) % page_bytes;

@@ -8,7 +8,7 @@
 
 namespace lmdbio::ranks {
 
-// A huge page of every supported machine.
+// A huge page of every machine whose small pages have 4 KiB.
 inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 // Reserves `bytes` of address space without memory; the caller maps over it with MAP_FIXED.

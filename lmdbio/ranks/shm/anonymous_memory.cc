@@ -44,7 +44,7 @@ Result<std::unique_ptr<SharedMemory>> AllocateAnonymous(uint64_t size_bytes) {
                       fmt::format("{} bytes of shared memory: mmap", size_bytes), error_number);
   };
   if (size_bytes > kAddressSpaceBytes) return failed(ENOMEM);
-  const uint64_t mapped_bytes = AlignUp(std::max<uint64_t>(size_bytes, 1), kMemoryPageBytes);
+  const uint64_t mapped_bytes = AlignUp(std::max<uint64_t>(size_bytes, 1), MemoryPageBytes());
   std::byte* const address = ReserveAligned(mapped_bytes);
   if (address == nullptr) return failed(errno);
   if (::mmap(address, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,

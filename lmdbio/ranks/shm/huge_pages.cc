@@ -59,6 +59,14 @@ std::string ReasonOf(int error_number) {
   }
 }
 
+// 0 if the kernel does not tell.
+uint64_t KernelHugeBytes() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+  uint64_t bytes = 0;
+  file >> bytes;
+  return bytes;
+}
+
 std::string NoteOf(const std::string& reason) {
   return "the memory of batches has small pages, so direct reads may be slower: " + reason;
 }
@@ -85,6 +93,14 @@ HugePages::HugePages(MutableBytes memory, MutableBytes states, HugePageOptions o
   if (reinterpret_cast<uintptr_t>(memory.data()) % kPageBytes != 0) {
     is_refused_ = true;
     note_ = NoteOf("it does not begin at a multiple of 2 MiB, as a window of MPI may");
+    return;
+  }
+  if (options_.kernel_huge_bytes == 0) options_.kernel_huge_bytes = KernelHugeBytes();
+  if (options_.kernel_huge_bytes > kPageBytes) {
+    is_refused_ = true;
+    note_ =
+        NoteOf(fmt::format("a huge page of this kernel has {} MiB, more than the 2 MiB of a region",
+                           options_.kernel_huge_bytes >> 20));
     return;
   }
   // Zero bytes are regions that nobody has touched.

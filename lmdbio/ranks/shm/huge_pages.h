@@ -13,7 +13,9 @@
 // ahead, or else by the reader itself. A word for each region beside the memory says that a process
 // prepares it, so no two do.
 //
-// If the system refuses huge pages, everything works with small ones, and TakeNote has the reason.
+// A kernel whose small pages have 16 or 64 KiB has huge pages of 32 or 512 MiB. No region is one
+// then, and all pages stay small. If the system refuses huge pages, everything works with small
+// ones, and TakeNote has the reason.
 //
 // Source: dissertation 3.3 (large pages for the window); docs/loader.md "Huge pages".
 #ifndef LMDBIO_RANKS_SHM_HUGE_PAGES_H_
@@ -44,6 +46,8 @@ struct HugePageOptions {
   // Makes a huge page of one region, and returns 0 or errno. Null: MADV_COLLAPSE. Tests pass
   // another.
   int (*collapse)(std::byte* region) = nullptr;
+  // The kernel's huge page; 0: as it says itself. Tests pass another.
+  uint64_t kernel_huge_bytes = 0;
 };
 
 // Threads: any number may call every method.

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,7 +29,7 @@ constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 
 // mmap refuses 0 bytes.
 uint64_t FileBytes(uint64_t size_bytes) {
-  return AlignUp(std::max<uint64_t>(size_bytes, 1), static_cast<uint64_t>(::getpagesize()));
+  return AlignUp(std::max<uint64_t>(size_bytes, 1), MemoryPageBytes());
 }
 
 uint64_t HostMemoryBytes() {

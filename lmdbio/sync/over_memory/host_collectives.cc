@@ -56,7 +56,7 @@ Result<std::unique_ptr<Collectives>> HostCollectives(ranks::Group& group, ranks:
   const HostSegmentShape shape = ShapeOf(group.size(), options);
   HostMemory memory;
   LMDBIO_TRY(memory.segment, group.AllocateShared(HostSegment::BytesNeeded(shape)));
-  memory.registered_bytes = AlignUp(options.registered_bytes, kMemoryPageBytes);
+  memory.registered_bytes = AlignUp(options.registered_bytes, MemoryPageBytes());
   if (memory.registered_bytes > 0) {
     auto registered =
         group.AllocateShared(memory.registered_bytes * static_cast<uint64_t>(group.size()));

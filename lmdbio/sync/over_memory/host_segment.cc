@@ -75,7 +75,7 @@ uint64_t HostSegment::BytesNeeded(const HostSegmentShape& shape) {
   const auto ranks = static_cast<uint64_t>(shape.rank_count);
   const uint64_t post_bytes = AlignUp(sizeof(uint64_t) * 4 + shape.slot_bytes, kCacheLineBytes * 2);
   return AlignUp(sizeof(SegmentHeader) + ranks * sizeof(Sleeper) + 2 * ranks * post_bytes,
-                 kMemoryPageBytes) +
+                 MemoryPageBytes()) +
          ranks * kBuffers * shape.buffer_bytes;
 }
 

@@ -8,6 +8,7 @@ without torch.
 import contextlib
 import gc
 import importlib.util
+import mmap
 import multiprocessing
 import operator
 import os
@@ -103,6 +104,8 @@ def nothing_left_behind(test):
         time.sleep(0.01)  # until the thread that waits for the end of the workers has run
     for now, then in zip(left(), before):
         test.assertLessEqual(now, then)
+
+PAGES = (mmap.PAGESIZE, 65536)  # of this machine, and the largest of any
 
 
 class WorkersTest(Databases):
@@ -365,16 +368,17 @@ class OutboxTest(unittest.TestCase):
         self.assertGreater(number, 50)
 
     def test_is_full_and_goes_on(self):
-        outbox = Outbox(10 * 4096)
-        kept = [outbox.allocate(4096) for _ in range(10)]
-        self.assertIsNone(outbox.allocate(1))
-        del kept[4:6]
-        self.assertIsNone(outbox.allocate(8193))
-        self.assertIsNotNone(outbox.allocate(8192))
+        for page in PAGES:
+            outbox = Outbox(10 * page, page)
+            kept = [outbox.allocate(page) for _ in range(10)]
+            self.assertIsNone(outbox.allocate(1))
+            del kept[4:6]
+            self.assertIsNone(outbox.allocate(2 * page + 1))
+            self.assertIsNotNone(outbox.allocate(2 * page))
 
     def test_a_parcel_with_two_tickets(self):
         outbox = Outbox(4096)
-        memory = outbox.allocate(4096)
+        memory = outbox.allocate(mmap.PAGESIZE)
         first, second = [receive(outbox.send(memory.ctypes.data + at, 9)) for at in (0, 5)]
         del memory, first
         self.assertIsNone(outbox.allocate(1))
@@ -383,13 +387,27 @@ class OutboxTest(unittest.TestCase):
 
     def test_has_a_limit_of_tickets(self):
         outbox = Outbox(4096)
-        memory = outbox.allocate(4096)
+        memory = outbox.allocate(mmap.PAGESIZE)
         tickets = [outbox.send(memory.ctypes.data, 1) for _ in range(TICKETS_MAX)]
         self.assertIsNone(outbox.send(memory.ctypes.data, 1))
         receive(tickets[77])
         self.assertEqual(outbox.send(memory.ctypes.data, 1).flag, tickets[77].flag)
         with self.assertRaises(lmdbio.InvalidArgumentError):
-            outbox.send(memory.ctypes.data, 4097)
+            outbox.send(memory.ctypes.data, mmap.PAGESIZE + 1)
+
+    def test_parcels_and_memory_that_goes_back_begin_at_pages(self):
+        for page in PAGES:
+            outbox = Outbox(1 << 30, page)
+            for size in (1, 5000, 70000, 1 << 20):
+                memory = [outbox.allocate(size + 1000 * i) for i in range(9)]
+                for one in memory:
+                    self.assertEqual((one.ctypes.data - outbox._address) % page, 0)
+            del memory, one
+            kept = outbox.allocate(300 << 20)
+            del kept
+            kept = outbox.allocate(5000)
+            self.assertLess(outbox._used_end, 100 << 20)  # more has gone back
+            self.assertEqual(outbox._used_end % page, 0)
 
     def test_gives_memory_back(self):
         outbox = Outbox(1 << 30)

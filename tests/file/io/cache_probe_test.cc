@@ -5,11 +5,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
@@ -24,7 +27,7 @@ double ResidentShare(const std::string& path, uint64_t size_bytes) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   void* map = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   REQUIRE(map != MAP_FAILED);
-  std::vector<unsigned char> resident((size_bytes + 4095) / 4096);
+  std::vector<unsigned char> resident(AlignUp(size_bytes, MemoryPageBytes()) / MemoryPageBytes());
   const int rc = ::mincore(map, size_bytes, resident.data());
   ::munmap(map, size_bytes);
   REQUIRE(rc == 0);
@@ -159,6 +162,80 @@ TEST_CASE("CutByCache finds the cached stretches of a file", "[io][cache_probe]"
   CHECK(runs_of({20 * kUnit + 100, 8000}) ==
         std::vector<CacheRun>{{{20 * kUnit + 100, 8000}, true}});
   CHECK(runs_of({5, 0}).empty());
+}
+
+// A page cache with pages of any size, which stands in for cachestat.
+struct StandInCache {
+  uint64_t page_bytes;
+  std::vector<char> cached;  // for each page of the file
+  uint64_t counted_pages = 0;
+
+  PageCount count() {
+    return {page_bytes, [this](Extent extent) -> std::optional<uint64_t> {
+              const uint64_t end = extent.offset + extent.length_bytes;
+              REQUIRE(extent.length_bytes > 0);
+              const auto first = static_cast<ptrdiff_t>(extent.offset / page_bytes);
+              const auto last = static_cast<ptrdiff_t>(
+                  std::min<uint64_t>((end - 1) / page_bytes + 1, cached.size()));
+              counted_pages += static_cast<uint64_t>(last - first);
+              return static_cast<uint64_t>(
+                  std::count(cached.begin() + first, cached.begin() + last, 1));
+            }};
+  }
+};
+
+TEST_CASE("CountedShare is right with pages of every size", "[io][cache_probe]") {
+  const uint64_t page_bytes = GENERATE(4 << 10, 16 << 10, 64 << 10);
+  CAPTURE(page_bytes);
+  // A file that is not a multiple of a page, counted as a whole.
+  StandInCache small{page_bytes, std::vector<char>(161, 1)};
+  CHECK(CountedShare(small.count(), 160 * page_bytes + 1) == 1.0);
+  CHECK(small.counted_pages == 161);
+  std::fill_n(small.cached.begin(), 23, 0);
+  CHECK(CountedShare(small.count(), 160 * page_bytes + 1) == Approx(138.0 / 161));
+  // A large file: no more than 8,192 pages are counted.
+  StandInCache large{page_bytes, std::vector<char>(100'000, 1)};
+  CHECK(CountedShare(large.count(), 100'000 * page_bytes) == 1.0);
+  CHECK(large.counted_pages == 8192);
+  std::fill_n(large.cached.begin(), 50'000, 0);
+  CHECK(*CountedShare(large.count(), 100'000 * page_bytes) == Approx(0.5).margin(0.02));
+}
+
+TEST_CASE("IsCached and CutByCache take pages of every size", "[io][cache_probe]") {
+  const uint64_t page_bytes = GENERATE(4 << 10, 16 << 10, 64 << 10);
+  CAPTURE(page_bytes);
+  constexpr uint64_t kUnit = 128 << 10;
+  const uint64_t unit_pages = kUnit / page_bytes;
+  const uint64_t file_bytes = 40 * kUnit + 100;
+  StandInCache cache{page_bytes, std::vector<char>(40 * unit_pages + 1, 1)};
+  std::mt19937 random(1);
+  for (int i = 0; i < 6; ++i) cache.cached[random() % cache.cached.size()] = 0;
+  // Oracle: page by page.
+  const auto all_cached = [&](uint64_t begin, uint64_t end) {
+    for (uint64_t page = begin / page_bytes; page * page_bytes < end; ++page) {
+      if (cache.cached[page] == 0) return false;
+    }
+    return true;
+  };
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t begin = random() % file_bytes;
+    const uint64_t end = begin + 1 + random() % (file_bytes - begin);
+    CAPTURE(begin, end);
+    CHECK(IsCached(cache.count(), file_bytes, {begin, end - begin}) == all_cached(begin, end));
+    std::vector<CacheRun> runs;
+    CutByCache(cache.count(), {begin, end - begin}, runs);
+    uint64_t at = begin;
+    for (const CacheRun& run : runs) {
+      REQUIRE(run.extent.offset == at);
+      const uint64_t run_end = at + run.extent.length_bytes;
+      // A run is cached if and only if each of its stretches is.
+      for (uint64_t next = 0; at < run_end; at = next) {
+        next = std::min(run_end, AlignUp(at + 1, kUnit));
+        CHECK(all_cached(at, next) == run.is_cached);
+      }
+    }
+    CHECK(at == end);
+  }
 }
 
 TEST_CASE("ProbeCache takes files of any size", "[io][cache_probe]") {

@@ -27,7 +27,7 @@ constexpr uint64_t kPieceBytes = 64 << 10;  // what the kernel maps at a touch
 
 bool IsMapped(int pagemap, const std::byte* address) {
   uint64_t entry = 0;
-  const auto page = reinterpret_cast<std::uintptr_t>(address) / kMemoryPageBytes;
+  const auto page = reinterpret_cast<std::uintptr_t>(address) / MemoryPageBytes();
   REQUIRE(::pread(pagemap, &entry, sizeof entry, static_cast<off_t>(page * sizeof entry)) ==
           sizeof entry);
   return entry >> 63 != 0;

@@ -67,7 +67,8 @@ struct BacklogFixture {
 
 TEST_CASE("A backlog prepares the memory of one read at a time", "[reader]") {
   BacklogFixture fixture;
-  ranks::HugePages pages(fixture.memory(), fixture.states, {.collapse = &CountCall});
+  ranks::HugePages pages(fixture.memory(), fixture.states,
+                         {.collapse = &CountCall, .kernel_huge_bytes = kPage});
   ReadBacklog backlog(fixture.memory(), &pages, fixture.engine);
   CHECK(backlog.is_empty());
   REQUIRE(backlog.StartSome());
@@ -89,7 +90,8 @@ TEST_CASE("A backlog prepares the memory of one read at a time", "[reader]") {
 
 TEST_CASE("A backlog starts all reads at once if their memory needs no preparation", "[reader]") {
   BacklogFixture fixture;
-  ranks::HugePages pages(fixture.memory(), fixture.states, {.collapse = &CountCall});
+  ranks::HugePages pages(fixture.memory(), fixture.states,
+                         {.collapse = &CountCall, .kernel_huge_bytes = kPage});
   const bool has_pages = GENERATE(true, false);
   if (has_pages) pages.Prepare({0, 4 * kPage});
   ReadBacklog backlog(fixture.memory(), has_pages ? &pages : nullptr, fixture.engine);

@@ -59,7 +59,7 @@ class PreparedFile {
   MutableBytes states() { return states_; }
   Kernel& kernel_calls() { return kernel_; }
 
-  HugePageOptions options() const { return {.collapse = &StandIn}; }
+  HugePageOptions options() const { return {.collapse = &StandIn, .kernel_huge_bytes = kPage}; }
 
  private:
   std::unique_ptr<SharedMapping> mapping_;
@@ -225,6 +225,21 @@ TEST_CASE("IsPrepared is true for the regions that Prepare has handled", "[huge_
   fixture.kernel_calls().answer = EINVAL;
   pages.Prepare({3 * kPage, 1});
   CHECK(pages.IsPrepared({3 * kPage, 1}));  // with small pages
+}
+
+// As on aarch64 with small pages of 64 KiB: MADV_COLLAPSE of a region then does nothing, and
+// reports success for a region that begins at a multiple of 512 MiB.
+TEST_CASE("HugePages asks for none if those of the kernel are larger", "[huge_pages]") {
+  PreparedFile fixture(4 * kPage);
+  HugePageOptions options = fixture.options();
+  options.kernel_huge_bytes = 512 << 20;
+  HugePages pages(fixture.memory(), fixture.states(), options);
+  pages.Prepare({0, 4 * kPage});
+  pages.PrepareAhead({0, 4 * kPage});
+  CHECK(fixture.kernel_calls().calls == 0);
+  CHECK(pages.huge_bytes() == 0);
+  CHECK(pages.IsPrepared({0, 4 * kPage}));
+  CHECK_THAT(pages.TakeNote().value(), ContainsSubstring("a huge page of this kernel has 512 MiB"));
 }
 
 TEST_CASE("HugePages goes on with small pages after a refusal", "[huge_pages]") {

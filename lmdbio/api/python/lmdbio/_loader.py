@@ -224,7 +224,7 @@ class Loader:
         huge_pages           The page size of the memory that batches are read into. "auto": Huge
                              pages (2 MiB), as far as the system has them; a note tells the reason
                              if it has none. "off": Small pages. Direct reads are slower; the memory
-                             grows in steps of 4 KiB.
+                             grows page by page.
         window_memory        The memory that the ranks of a host share. A host with one rank shares
                              none. "auto": A file in memory without a name; a window of MPI, with a
                              note, if the system refuses it. "mpi": A window of MPI. It needs room

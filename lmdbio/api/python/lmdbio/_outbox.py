@@ -9,7 +9,7 @@ worker uses the parcel again.
                              sets one, only the receiver clears one, and each store is one byte
     byte IS_OPEN_AT          1 after the receiver has mapped the memory
     byte STAMP_AT            8 random bytes, which tell this outbox from others
-    from byte PAGE_BYTES     the parcels
+    from the second page on  the parcels
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ import numpy as np
 
 from lmdbio._errors import InvalidArgumentError
 
-PAGE_BYTES = 4096
 TICKETS_MAX = 1024
 IS_OPEN_AT = 1024
 STAMP_AT = 1032
@@ -82,18 +81,21 @@ class Outbox:
     """Memory of this process whose parcels are handed over. Its pages take room when first used.
 
     size_bytes  the largest size of all parcels together
+    page_bytes  of the system's memory: the unit of parcels, and of memory that goes back. The
+                receiver need not know it
 
     Errors:  OSError or ValueError if the system refuses the memory, or lacks memfd_create or
              pidfd_open
     Threads: any
     """
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, page_bytes: int = mmap.PAGESIZE) -> None:
+        self._page_bytes = page_bytes
         self.pid = os.getpid()
         os.close(os.pidfd_open(self.pid))  # the receiver needs it
         self._fd = os.memfd_create("lmdbio-hand-over", os.MFD_CLOEXEC)
         try:
-            self._size = PAGE_BYTES + -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+            self._size = page_bytes + self._whole_pages(size_bytes)
             os.ftruncate(self._fd, self._size)
             self._map = mmap.mmap(self._fd, self._size)
         except BaseException:
@@ -108,14 +110,14 @@ class Outbox:
         self._tickets: Dict[int, _Parcel] = {}  # by flag
         self._free_flags = list(range(TICKETS_MAX))
         self._dropped: Deque[_Parcel] = collections.deque()  # parcels whose array here is gone
-        self._used_end = PAGE_BYTES  # no page from here on has been used
+        self._used_end = page_bytes  # no page from here on has been used
         self._next_descriptor = 0.0  # time of the next ticket with a descriptor
 
     def allocate(self, size: int) -> Optional[np.ndarray]:
         """Returns `size` bytes of undefined content, aligned to a page; None if all is used."""
         with self._lock:
             self._reclaim()
-            parcel = self._new_parcel(-(-size // PAGE_BYTES) * PAGE_BYTES)
+            parcel = self._new_parcel(self._whole_pages(size))
         if parcel is None:
             return None
         return np.asarray(Held(self._address + parcel.start, size, self._map, self._dropped.append,
@@ -154,7 +156,10 @@ class Outbox:
 
     def holds(self, address: int) -> bool:
         """Returns whether an address is in the memory of the parcels."""
-        return self._address + PAGE_BYTES <= address < self._address + self._size
+        return self._address + self._page_bytes <= address < self._address + self._size
+
+    def _whole_pages(self, size: int) -> int:
+        return -(-size // self._page_bytes) * self._page_bytes
 
     def _parcel_at(self, start: int, end: int) -> _Parcel:
         index = bisect.bisect_right([parcel.start for parcel in self._parcels], start) - 1
@@ -177,7 +182,7 @@ class Outbox:
 
     def _new_parcel(self, size: int) -> Optional[_Parcel]:
         """Takes the first gap that is large enough."""
-        start, index = PAGE_BYTES, 0
+        start, index = self._page_bytes, 0
         for index, parcel in enumerate([*self._parcels, _Parcel(self._size, self._size)]):
             if parcel.start - start >= size:
                 break
