@@ -13,13 +13,17 @@ class Failure(Exception):
 
 
 def mpi_environment():
-    """Returns the environment without the caller's settings of Open MPI's waiting and placing."""
+    """Returns the environment without the caller's settings of Open MPI's waiting and placing.
+    Open MPI 4 and 5 have different names for some settings, and ignore those of the other."""
     kept = {name: value for name, value in os.environ.items()
-            if not (name.startswith("OMPI_MCA_") and ("yield" in name or "rmaps" in name))}
+            if not (name.startswith(("OMPI_MCA_", "PRTE_MCA_"))
+                    and ("yield" in name or "rmaps" in name))}
     settings = {
         "OMPI_MCA_btl": "self,vader",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+        "OMPI_MCA_smsc": "^cma",
         "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
     }
     if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -21,8 +21,8 @@ import own_shm
 import watched_folder
 
 SHARED_MEMORY = "/dev/shm"
-MPI_MESSAGES = "vader_segment."  # the prefix of Open MPI's own files
-MPI_OWN = ("open_mpi.", MPI_MESSAGES)
+MPI_MESSAGES = ("vader_segment.", "sm_segment.")  # the prefixes of files of Open MPI 4 and 5
+MPI_OWN = ("open_mpi.", *MPI_MESSAGES)
 RECORDS = 500
 KILL_ROUNDS = 16
 KILL_SPAN_S = 0.4  # from the first file of MPI until after Open
@@ -39,7 +39,7 @@ def ranks_in_mpi(job, count):
                     for rank in ranks]
         except OSError:
             continue
-        if len(ranks) == count and any(MPI_MESSAGES in one for one in maps):
+        if len(ranks) == count and any(name in one for one in maps for name in MPI_MESSAGES):
             return [int(rank) for rank in ranks]
         time.sleep(0.002)
     return []
