@@ -15,7 +15,7 @@ from unittest import mock
 
 import lmdbio
 
-from support import HAS_ASAN, STARTS, Databases, make, run_unless
+from support import HAS_ASAN, START, STARTS, Databases, make, run_unless
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -76,7 +76,7 @@ class DataLoaderTest(Databases):
         self.assertEqual(list(itertools.islice(loader, 5)), expected[:5])
         state = loader.state_dict()
         for workers in 0, 2:
-            more = {"multiprocessing_context": STARTS[0]} if workers else {}
+            more = {"multiprocessing_context": START} if workers else {}
             other = lmdbio.torch.DataLoader(twice, BATCH, num_workers=workers, **more, **options)
             other.load_state_dict(state)
             self.assertEqual(list(other), expected[5:], workers)
@@ -85,7 +85,7 @@ class DataLoaderTest(Databases):
     def loader(self, batch_size=BATCH, **options):
         options = {"shuffle": True, "seed": 7, "decode": keys_of, "hand_over_bytes": 0, **options}
         if options.get("num_workers"):
-            options.setdefault("multiprocessing_context", STARTS[0])
+            options.setdefault("multiprocessing_context", START)
         return lmdbio.torch.DataLoader(self.digits, batch_size, **options)
 
     def dataset(self, batch_size=BATCH, **options):
@@ -95,7 +95,7 @@ class DataLoaderTest(Databases):
     def torch_loader(self, dataset, workers=0, **options):
         return torch.utils.data.DataLoader(
             dataset, batch_size=None, num_workers=workers,
-            multiprocessing_context=STARTS[0] if workers else None, **options)
+            multiprocessing_context=START if workers else None, **options)
 
     # --- DataLoader -----------------------------------------------------------------------------
 

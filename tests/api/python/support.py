@@ -1,5 +1,6 @@
 """Shared code of the tests of the Python package: databases, and their records by mdb_dump."""
 
+import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -12,6 +13,10 @@ SKIPPED = 77
 # loader's does that reads ahead.
 HAS_ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
 STARTS = ("spawn",) if HAS_ASAN else ("fork", "spawn")  # of multiprocessing
+# The quickest start, for tests that are not about the start. The server has no threads and has
+# imported PyTorch, which takes seconds in each process that "spawn" begins.
+START = "forkserver" if HAS_ASAN else "fork"
+multiprocessing.set_forkserver_preload(["torch"])
 MAKE = os.environ["LMDBIO_MAKE"]
 COUNT = 300
 

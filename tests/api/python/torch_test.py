@@ -8,7 +8,7 @@ import os
 import pickle
 import unittest
 
-from support import COUNT, HAS_ASAN, STARTS, Databases, run_unless
+from support import COUNT, HAS_ASAN, START, Databases, run_unless
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -16,9 +16,6 @@ if importlib.util.find_spec("torch"):
     from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
     import lmdbio.torch
-
-
-START = STARTS[0]
 
 
 def workers_of(count):

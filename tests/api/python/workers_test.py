@@ -21,7 +21,7 @@ import unittest
 
 import numpy as np
 
-from support import COUNT, HAS_ASAN, STARTS, Databases, run_unless
+from support import COUNT, HAS_ASAN, START, STARTS, Databases, run_unless
 
 if importlib.util.find_spec("torch"):
     import torch
@@ -113,12 +113,12 @@ class WorkersTest(Databases):
     def setUpClass(cls):
         super().setUpClass()
         cls.expected = b"".join(value for _, value in cls.records(cls, cls.even))
-        for start in STARTS:  # opens what multiprocessing keeps
+        for start in {START, *STARTS}:  # opens what multiprocessing keeps
             dataset = lmdbio.torch.IterableDataset(cls.even, hand_over_bytes=0)
             list(DataLoader(dataset, batch_size=None, num_workers=1,
                             multiprocessing_context=start))
 
-    def loader(self, batch_size=BATCH, workers=2, start=STARTS[0], persistent=False, **options):
+    def loader(self, batch_size=BATCH, workers=2, start=START, persistent=False, **options):
         dataset = lmdbio.torch.IterableDataset(self.even, batch_size, **options)
         if workers == 0:
             return DataLoader(dataset, batch_size=None)
@@ -261,7 +261,7 @@ class WorkersTest(Databases):
     def test_arrays_of_all_kinds(self):
         dataset = lmdbio.torch.IterableDataset(self.even, decode=len)
         loader = DataLoader(dataset, batch_size=None, num_workers=1, collate_fn=odd_arrays,
-                            multiprocessing_context=STARTS[0])
+                            multiprocessing_context=START)
         for got, made in zip(next(iter(loader)), odd_arrays(None)):
             self.assertEqual((type(got), got.dtype, got.shape),
                              (type(made), made.dtype, made.shape))
@@ -273,7 +273,7 @@ class WorkersTest(Databases):
         plain = list(DataLoader(dataset, batch_size=BATCH))
         found = list(DataLoader(dataset, batch_size=BATCH, num_workers=2,
                                 collate_fn=lmdbio.torch.collate,
-                                multiprocessing_context=STARTS[0]))
+                                multiprocessing_context=START))
         self.check([batch["value"] for batch in found])
         self.assert_handed_over([batch["value"] for batch in found])
         for got, made in zip(found, plain):
@@ -281,7 +281,7 @@ class WorkersTest(Databases):
             self.assertEqual(got["size"][1], made["size"][1])
         sampler = BatchSampler(SequentialSampler(dataset), BATCH, drop_last=False)
         found = DataLoader(dataset, sampler=sampler, batch_size=None, num_workers=2,
-                           multiprocessing_context=STARTS[0])
+                           multiprocessing_context=START)
         self.check([batch["value"] for batch in found])
 
     def test_arrays_are_collated_in_memory_that_is_handed_over(self):
