@@ -41,7 +41,7 @@ PLACES = """if True:
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(lmdbio.__version__, library._name, "" if gil else "without a GIL")
     """
-# What a user writes to get batches. Decoding is the user's own.
+# The program of a user who wants batches. Decoding is the user's own.
 FIRST_BATCH = """if True:
     import pickle
     import lmdbio

@@ -1,7 +1,10 @@
 #include "lmdbio/file/io/cache_probe.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -11,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <vector>
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/errno_error.h"
@@ -38,12 +42,51 @@ struct CachestatAnswer {
 };
 
 // nullopt if the kernel lacks the call or forbids it.
+std::optional<uint64_t> CountByCachestat(int fd, Extent extent) {
+  CachestatRange range{extent.offset, extent.length_bytes};
+  CachestatAnswer answer{};
+  if (::syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
+  return answer.cached_pages;
+}
+
+// An overlay, the root file system of most containers, reads and maps the file of another file
+// system. cachestat looks for pages of the overlay's own file, which has none.
+bool LiesOnOverlay(int fd) {
+  struct statfs found = {};
+  return ::fstatfs(fd, &found) == 0 &&
+         static_cast<uint64_t>(found.f_type) == uint64_t{OVERLAYFS_SUPER_MAGIC};
+}
+
+// To others, mincore calls every page cached.
+bool MayAskMincore(int fd) {
+  struct stat found = {};
+  if (::fstat(fd, &found) == 0 && found.st_uid == ::geteuid()) return true;
+  return ::faccessat(fd, "", W_OK, AT_EACCESS | AT_EMPTY_PATH) == 0;
+}
+
+// nullopt if the file cannot be mapped or the kernel forbids the call. The map is not touched.
+std::optional<uint64_t> CountByMincore(int fd, Extent extent) {
+  const uint64_t page_bytes = MemoryPageBytes();
+  const uint64_t begin = extent.offset / page_bytes * page_bytes;
+  const uint64_t length = extent.offset + extent.length_bytes - begin;
+  void* const map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(begin));
+  if (map == MAP_FAILED) return std::nullopt;
+  std::vector<unsigned char> pages((length + page_bytes - 1) / page_bytes);
+  const int rc = ::mincore(map, length, pages.data());
+  ::munmap(map, length);
+  if (rc != 0) return std::nullopt;
+  const auto is_cached = [](unsigned char page) { return (page & 1U) != 0; };
+  return static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(), is_cached));
+}
+
+// Of a file that is not on an overlay, mincore is asked only if cachestat does not answer: it costs
+// two calls more, which wait for other threads that map.
 PageCount CountOf(int fd) {
   return {MemoryPageBytes(), [fd](Extent extent) -> std::optional<uint64_t> {
-            CachestatRange range{extent.offset, extent.length_bytes};
-            CachestatAnswer answer{};
-            if (::syscall(kCachestatCall, fd, &range, &answer, 0) != 0) return std::nullopt;
-            return answer.cached_pages;
+            if (!LiesOnOverlay(fd)) {
+              if (const auto count = CountByCachestat(fd, extent)) return count;
+            }
+            return MayAskMincore(fd) ? CountByMincore(fd, extent) : std::nullopt;
           }};
 }
 
@@ -148,8 +191,9 @@ Result<CacheProbe> ProbeCache(const std::string& path) {
   if (::fstat(fd.get(), &found) != 0) return Fail(ErrnoError(errno, path, "cannot be examined"));
   const auto size_bytes = static_cast<uint64_t>(found.st_size);
   if (size_bytes == 0) return CacheProbe();
-  if (const auto share = CountedShare(CountOf(fd.get()), size_bytes))
+  if (const auto share = CountedShare(CountOf(fd.get()), size_bytes)) {
     return CacheProbe{*share, true};
+  }
   return CacheProbe{ProbedShare(fd.get(), size_bytes), false};
 }
 

@@ -15,19 +15,20 @@ namespace lmdbio::file {
 
 struct CacheProbe {
   double share = 0;         // of the file that can be read without storage, 0 to 1
-  bool is_counted = false;  // by cachestat, so CutByCache works for this file
+  bool is_counted = false;  // so CutByCache works for this file
 };
 
-// Looks for the file in the page cache. The share is 0 if the kernel cannot tell. With cachestat
-// (Linux 6.5, for the owner of the file) the call fetches nothing. It is exact up to 8,192 pages of
-// memory, 32 MiB on x86-64; of a larger file it counts so many in 128 places. Otherwise the share
-// is an estimate from 64 random bytes, and the kernel may fetch those that are not cached.
+// Looks for the file in the page cache. The share is 0 if the kernel cannot tell. For those who own
+// the file or may write it the kernel counts, by cachestat (Linux 6.5) or mincore, and fetches
+// nothing. The count is exact up to 8,192 pages of memory, 32 MiB on x86-64; of a larger file it
+// covers so many in 128 places. For others the share is an estimate from 64 random bytes, and the
+// kernel may fetch those that are not cached.
 // Errors: kNotFound, kPermission, kIo
 // Cost: a few dozen system calls
 Result<CacheProbe> ProbeCache(const std::string& path);
 
 // Whether the page cache holds every page of `extent`. Bytes beyond the file's end do not count.
-// Returns false if the kernel has no cachestat or forbids it. Fetches nothing.
+// Returns false if the kernel does not count. Fetches nothing.
 // fd          the open file
 // size_bytes  the size of the file
 // Cost: one system call; about 2 ns for each cached page

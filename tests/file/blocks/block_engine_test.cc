@@ -200,7 +200,9 @@ TEST_CASE("A mixed engine takes cached blocks from the page cache and reads the 
     const CacheProbe before = *ProbeCache(file.path());
     const auto engine = OpenOrThrow(file.path(), {kind, CachePolicy::kMixed, 4, {}});
     if (!before.is_counted || before.share > 0.375 || engine->Describe().find("mixed") == npos) {
-      WARN("skipped: no cachestat or no direct reads here, or the file system keeps files cached");
+      WARN(
+          "skipped: no counted pages or no direct reads here, or the file system keeps files "
+          "cached");
       return;
     }
     BlockList blocks(2 * kBytes);

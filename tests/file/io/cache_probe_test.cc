@@ -1,7 +1,9 @@
 #include "lmdbio/file/io/cache_probe.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -162,6 +164,68 @@ TEST_CASE("CutByCache finds the cached stretches of a file", "[io][cache_probe]"
   CHECK(runs_of({20 * kUnit + 100, 8000}) ==
         std::vector<CacheRun>{{{20 * kUnit + 100, 8000}, true}});
   CHECK(runs_of({5, 0}).empty());
+}
+
+// An overlay over folders of `dir`, mounted for the calling process alone. kCannotTell: it may not
+// mount.
+test::Verdict MountOverlay(const test::TempDir& dir) {
+  const std::filesystem::path root = dir.path();
+  for (const char* name : {"lower", "upper", "work", "merged"}) {
+    std::filesystem::create_directory(root / name);
+  }
+  const std::string options = "lowerdir=" + (root / "lower").string() +
+                              ",upperdir=" + (root / "upper").string() +
+                              ",workdir=" + (root / "work").string();
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("overlay", (root / "merged").c_str(), "overlay", 0, options.c_str()) != 0) {
+    return test::Verdict::kCannotTell;
+  }
+  return test::Verdict::kRight;
+}
+
+// cachestat finds no page of a file on an overlay, as if all of it were cold.
+TEST_CASE("The cached pages of a file on an overlay are counted", "[io][cache_probe]") {
+  const test::TempDir dir;
+  const test::Verdict verdict = test::InChild([&] {
+    if (const auto mounted = MountOverlay(dir); mounted != test::Verdict::kRight) return mounted;
+    const std::string path = dir.path() / "merged" / "file";
+    test::WriteWholeFile(path, std::vector<std::byte>(kFileBytes, std::byte{7}));
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const auto is_as_mincore_says = [&] {
+      const double resident = ResidentShare(path, kFileBytes);
+      const auto probe = ProbeCache(path);
+      return probe && probe->is_counted && probe->share == resident &&
+             IsCached(fd.get(), kFileBytes, {0, kFileBytes}) == (resident == 1);
+    };
+    const bool is_right_when_warm = is_as_mincore_says();
+    Forget(path);
+    return is_right_when_warm && is_as_mincore_says() ? test::Verdict::kRight
+                                                      : test::Verdict::kWrong;
+  });
+  if (verdict == test::Verdict::kCannotTell) WARN("skipped: this process may not mount an overlay");
+  CHECK(verdict != test::Verdict::kWrong);
+}
+
+// mincore says to a user who may not write the file that all of it is cached.
+TEST_CASE("ProbeCache of another user's cold file does not call it cached", "[io][cache_probe]") {
+  constexpr uid_t kNobody = 65'534;
+  const test::TempDir dir;
+  std::filesystem::permissions(dir.path(), std::filesystem::perms{0755});
+  const std::string path = WriteFile(dir, kFileBytes);
+  std::filesystem::permissions(path, std::filesystem::perms{0644});
+  Forget(path);
+  if (ResidentShare(path, kFileBytes) > 0) return;  // the file system keeps it
+  const test::Verdict verdict = test::InChild([&] {
+    if (::setuid(kNobody) != 0 || ::access(path.c_str(), R_OK) != 0) {
+      return test::Verdict::kCannotTell;
+    }
+    const auto probe = ProbeCache(path);
+    return probe && !probe->is_counted && probe->share < 1 ? test::Verdict::kRight
+                                                           : test::Verdict::kWrong;
+  });
+  if (verdict == test::Verdict::kCannotTell) WARN("skipped: this process may not change its user");
+  CHECK(verdict != test::Verdict::kWrong);
 }
 
 // A page cache with pages of any size, which stands in for cachestat.

@@ -38,20 +38,22 @@ bool ReadsRight(const ByteSource& source, const EngineFile& file) {
   return source.SizeBytes() == kFileBytes && source.ReadMany(requests) && file.Holds(0, bytes);
 }
 
-TEST_CASE("Sources, engines and probes work without statx and cachestat", "[io][fault]") {
+TEST_CASE("Sources, engines and probes work without statx, cachestat and mincore", "[io][fault]") {
   const EngineFile file(kFileBytes);
   const int error_number = GENERATE(EPERM, ENOSYS);
-  CAPTURE(error_number);
+  const bool has_mincore = GENERATE(true, false);
+  CAPTURE(error_number, has_mincore);
   CheckInChild([&] {
     if (!RefuseSystemCall({SYS_statx, error_number}) ||
-        !RefuseSystemCall({kCachestatCall, error_number})) {
+        !RefuseSystemCall({kCachestatCall, error_number}) ||
+        (!has_mincore && !RefuseSystemCall({SYS_mincore, error_number}))) {
       return Verdict::kCannotTell;
     }
     CHILD_CHECK(ReadsRight(*test::Good(FileSource::Open(file.path())), file));
     CHILD_CHECK(ReadsRight(*test::Good(ReadAheadSource::Open(file.path())), file));
     CHILD_CHECK(ReadsRight(*test::Good(MapSource::Open(file.path())), file));
     const CacheProbe probe = test::Good(ProbeCache(file.path()));
-    CHILD_CHECK(probe.share <= 1 && !probe.is_counted);
+    CHILD_CHECK(probe.share <= 1 && probe.is_counted == has_mincore);
     for (const EngineKind kind : {EngineKind::kMmap, EngineKind::kPread, EngineKind::kUring}) {
       const auto engine = OpenOrThrow(file.path(), {.kind = kind});
       BlockList blocks(kFileBytes + 2 * kPageBytes);
