@@ -46,7 +46,7 @@ std::vector<SoundDatabase> SoundDatabases(const DamagedFile& file) {
 void CheckError(const Error& error, const std::string& name) {
   INFO(error.message());
   REQUIRE((error.code() == ErrorCode::kCorruption || error.code() == ErrorCode::kIo));
-  REQUIRE_THAT(error.message(), Catch::Contains(name));
+  REQUIRE_THAT(error.message(), ContainsSubstring(name));
   REQUIRE(error.message().find('\n') == std::string::npos);
 }
 

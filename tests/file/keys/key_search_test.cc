@@ -141,8 +141,8 @@ TEST_CASE("KeySearch refuses integer keys of another size", "[keys]") {
       REQUIRE_FALSE(found);
       CHECK(found.error().code() == ErrorCode::kInvalidArgument);
       CHECK_THAT(found.error().message(),
-                 Catch::Contains(fmt::format("a key of {} bytes", other)) &&
-                     Catch::Contains(fmt::format("integers of {} bytes", size)));
+                 ContainsSubstring(fmt::format("a key of {} bytes", other)) &&
+                     ContainsSubstring(fmt::format("integers of {} bytes", size)));
     }
     CHECK(Value(FindKeys(database, kept, {std::string(size, '\x7e')})).empty());
   }
@@ -184,7 +184,7 @@ TEST_CASE("KeySearch detects an order that the file does not record", "[keys]") 
     if (found && found->size() == 1) continue;
     REQUIRE_FALSE(found);
     REQUIRE(found.error().code() == ErrorCode::kCorruption);
-    REQUIRE_THAT(found.error().message(), Catch::Contains("comparison function of its own"));
+    REQUIRE_THAT(found.error().message(), ContainsSubstring("comparison function of its own"));
   }
 }
 

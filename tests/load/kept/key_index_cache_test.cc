@@ -144,8 +144,8 @@ TEST_CASE("A kept key index is used, and one that does not fit is replaced",
     UseKeyIndex(*reader);
     const std::vector<std::string> notes = reader->TakeNotes();
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], Catch::Contains("making a new key index") &&
-                             Catch::Contains(index.filename().string()));
+    CHECK_THAT(notes[0], ContainsSubstring("making a new key index") &&
+                             ContainsSubstring(index.filename().string()));
     CheckReader(*reader, database, 101);
     CHECK(test::ReadWholeFile(index) == sound);
   }
