@@ -73,6 +73,8 @@ class Held:
         self._pid = os.getpid()
 
     def __del__(self) -> None:
+        if os is None:  # Python ends, and clears the modules before this object
+            return
         if self._pid == os.getpid():  # a forked child has a copy of this object, and frees nothing
             self._let_go(self._what)
 
