@@ -12,6 +12,7 @@ repetitions that were complete.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -72,10 +73,15 @@ def why_absent(options, variant):
         return str(failure).removeprefix("absent: ")
     modules = ["torch", "mpi4py"] + (["horovod.torch"] if variant.startswith("horovod") else [])
     for module in modules:
-        code, _ = run([python, "-c", f"import {module}"], os.environ, 120)
-        if code != 0:
+        if not can_import(python, module):
             return f"{python} has no {module}; see README.md"
     return ""
+
+
+@functools.cache
+def can_import(python, module):
+    code, _ = run([python, "-c", f"import {module}"], os.environ, 120)
+    return code == 0
 
 
 def run_once(options, model, ranks, wait, variant):
