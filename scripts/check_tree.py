@@ -103,6 +103,7 @@ MAY_INCLUDE = {
 MAY_INCLUDE_FOREIGN = {
     "mpi.h": ["lmdbio/ranks/mpi/", "lmdbio/sync/over_mpi/", "lmdbio/api/c/lmdbio_mpi.h", "tools/",
               "tests/", "bench/", "examples/"],
+    "hwloc.h": ["lmdbio/base/topology.cc"],
     "liburing.h": ["lmdbio/file/io/"],
     "catch2/catch.hpp": ["tests/support/catch.h"],
     "catch2/catch_all.hpp": ["tests/support/catch.h"],

@@ -79,7 +79,7 @@ void ChooseVariants(const std::string& scp_absence, BenchPlan& plan) {
 // Collective. The cores of this rank's threads, for variants with +scp.
 // Errors: kInvalidArgument  the placement does not fit
 Result<Placement> PlaceRank(const Invocation& invocation, ranks::Group& host) {
-  LMDBIO_TRY(const lmdbio::HostCores cores, lmdbio::ProcessCores());
+  LMDBIO_TRY(const lmdbio::HostCores cores, lmdbio::ProcessTopology());
   const uint64_t mine = lmdbio::CoresDigest(cores.allowed);
   LMDBIO_TRY(const auto gathered, host.AllGather(std::as_bytes(std::span(&mine, 1))));
   std::vector<uint64_t> digests(static_cast<size_t>(host.size()));

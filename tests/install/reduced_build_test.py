@@ -1,4 +1,4 @@
-"""Builds, installs and uses the library alone: without liblmdb, MPI and the packages of programs.
+"""Builds, installs and uses the library alone, without the packages that are optional.
 
     reduced_build_test.py LMDBIO_MAKE CMAKE_OPTION...
 
@@ -22,13 +22,13 @@ SOURCE = HERE.parents[1]
 MAKE, *COMPILERS = sys.argv[1:]
 
 OPTIONS = ("LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS", "LMDBIO_BUILD_MAKE",
-           "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES")
+           "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES", "LMDBIO_WITH_HWLOC")
 NEEDED = OPTIONS[:4]  # by tests and benchmarks
 HIDDEN_PACKAGES = "benchmark", "Boost", "Caffe", "Catch2", "Gloo", "MPI", "PNG", "Protobuf", "ZLIB"
 PKG_CONFIG_MODULES = "liburing", "libxxhash", "libzstd"
 LIBRARIES = (r"(libfmt|liburing|libxxhash|libzstd|libstdc\+\+|libm|libgcc_s|libc|ld-linux[\w-]*)"
              r"\.so\.\d+")
-FOREIGN_HEADERS = re.compile(r"/(lmdb|mpi|turbojpeg|png|zlib)\.h$|/(boost|google/protobuf)/")
+FOREIGN_HEADERS = re.compile(r"/(hwloc|lmdb|mpi|turbojpeg|png|zlib)\.h$|/(boost|google/protobuf)/")
 UNSUPPORTED = 6
 
 
@@ -103,6 +103,8 @@ class ReducedBuildTest(unittest.TestCase):
         for program in "in_c", "in_cpp":
             self.assertRegex(run(consumer / program, database), r"\A1797 records, \d+ bytes\n\Z")
         refusals = run(consumer / "refusals", database).splitlines()
+        self.assertRegex(refusals.pop(), rf"^{UNSUPPORTED}: .*'core:0' needs the topology.*"
+                                         r"built without hwloc.*LMDBIO_WITH_HWLOC=ON")
         self.assertEqual(len(refusals), 3)
         for refusal, feature in zip(refusals, ("strategy lmdb", *2 * ["snapshot mode pinned"])):
             self.assertRegex(refusal, rf"^{UNSUPPORTED}: .*digits/data\.mdb: {feature} needs "
@@ -132,6 +134,7 @@ class ReducedBuildTest(unittest.TestCase):
         lines = [line.strip() for line in result.stderr.splitlines()]
         for package, debian in (("fmt", "libfmt-dev"), ("liburing", "liburing-dev"),
                                 ("MPI", "libopenmpi-dev"), ("liblmdb", "liblmdb-dev"),
+                                ("hwloc 2.1", "libhwloc-dev"),
                                 ("Boost.Program_options", "libboost-program-options-dev"),
                                 ("protobuf", "libprotobuf-dev"), ("libpng", "libpng-dev"),
                                 ("Google Benchmark", "libbenchmark-dev")):

@@ -360,9 +360,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
   void* log_context;
   /* The cores of the threads. "scp": one core of a rank reads and one synchronises gradients, if
    * the rank has at least three cores. "compute=0-5,input=6,sync=7": lists of cores; semicolons
-   * separate such groups for the ranks of a host in order. Reading threads run on the input
-   * cores. NULL: any core. If one rank has a placement, all ranks must have one; the values may
-   * differ. */
+   * separate such groups for the ranks of a host in order. With hwloc also "core:0-5", "numa:0"
+   * and "near" (docs/sync.md). Reading threads run on the input cores. NULL: any core. If one
+   * rank has a placement, all ranks must have one; the values may differ. */
   const char* placement;
   /* enum lmdbio_shuffle. The way to shuffle, with order = shuffle. Each epoch has every record
    * once. */

@@ -20,7 +20,7 @@ struct HostGreeting {
 Status FindCores(const LoaderOptions& options, std::span<const HostGreeting> greetings,
                  HostMember& member, Notes& notes) {
   if (options.placement.empty()) return {};
-  LMDBIO_TRY(const HostCores cores, ProcessCores());
+  LMDBIO_TRY(const HostCores cores, ProcessTopology());
   std::vector<uint64_t> digests;
   for (const HostGreeting& greeting : greetings) digests.push_back(greeting.cores_digest);
   LMDBIO_TRY(member.placement,

@@ -118,9 +118,10 @@ inline constexpr std::array<OptionInfo, 36> kOptionInfos = {{
      OptionUnit::kOther,
      "The cores of the threads. \"scp\": one core of a rank reads and one synchronises "
      "gradients, if the rank has at least three cores. \"compute=0-5,input=6,sync=7\": lists of "
-     "cores; semicolons separate such groups for the ranks of a host in order. Reading threads "
-     "run on the input cores. Empty: any core. If one rank has a placement, all ranks must have "
-     "one; the values may differ."},
+     "cores; semicolons separate such groups for the ranks of a host in order. With hwloc also "
+     "\"core:0-5\", \"numa:0\" and \"near\" (docs/sync.md). Reading threads run on the input "
+     "cores. Empty: any core. If one rank has a placement, all ranks must have one; the values "
+     "may differ."},
     {"shuffle", "shuffle", "global|block", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The way to shuffle, with order = shuffle. Each epoch has every record once. global: A "

@@ -145,8 +145,9 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   std::optional<file::EngineKind> engine;
   // The cores of the threads. "scp": one core of a rank reads and one synchronises gradients, if
   // the rank has at least three cores. "compute=0-5,input=6,sync=7": lists of cores; semicolons
-  // separate such groups for the ranks of a host in order. Reading threads run on the input cores.
-  // Empty: any core. If one rank has a placement, all ranks must have one; the values may differ.
+  // separate such groups for the ranks of a host in order. With hwloc also "core:0-5", "numa:0" and
+  // "near" (docs/sync.md). Reading threads run on the input cores. Empty: any core. If one rank has
+  // a placement, all ranks must have one; the values may differ.
   std::string placement;
   // The use of the page cache, if the strategy does not determine it. None: the strategy chooses.
   std::optional<file::CachePolicy> cache;

@@ -121,6 +121,7 @@ Result<Placement> PlaceRank(ranks::Group& group, const std::string& text) {
   std::vector<uint64_t> digests(static_cast<size_t>(host->size()));
   std::memcpy(digests.data(), gathered.data(), gathered.size());
   if (text.empty()) return Placement{};
+  LMDBIO_TRY(cores, ProcessTopology());
   return PlaceThreads(text, *cores, PlaceAmong(host->rank(), digests));
 }
 

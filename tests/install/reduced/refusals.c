@@ -1,4 +1,4 @@
-/* Opens a database in each way that needs liblmdb, and prints the result of each in one line. */
+/* Opens a database in each way that needs liblmdb or hwloc, and prints each result in one line. */
 #include <stdio.h>
 
 #include <lmdbio.h>
@@ -22,5 +22,11 @@ int main(int argc, char** argv) {
   status = lmdbio_dataset_open(argv[1], &pinned, &dataset);
   printf("%d: %s\n", status, lmdbio_dataset_message(dataset));
   lmdbio_dataset_close(dataset);
+
+  lmdbio_options placed = LMDBIO_OPTIONS_INIT;
+  placed.placement = "input=core:0";
+  status = lmdbio_open(argv[1], &placed, &loader);
+  printf("%d: %s\n", status, lmdbio_message(loader));
+  lmdbio_close(loader);
   return 0;
 }

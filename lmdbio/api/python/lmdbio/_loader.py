@@ -252,9 +252,10 @@ class Loader:
         placement            The cores of the threads. "scp": one core of a rank reads and one
                              synchronises gradients, if the rank has at least three cores.
                              "compute=0-5,input=6,sync=7": lists of cores; semicolons separate such
-                             groups for the ranks of a host in order. Reading threads run on the
-                             input cores. None: any core. If one rank has a placement, all ranks
-                             must have one; the values may differ.
+                             groups for the ranks of a host in order. With hwloc also "core:0-5",
+                             "numa:0" and "near" (docs/sync.md). Reading threads run on the input
+                             cores. None: any core. If one rank has a placement, all ranks must have
+                             one; the values may differ.
         cache                The use of the page cache, if the strategy does not determine it. None:
                              the strategy chooses. "buffered": Reads go through the page cache.
                              "direct": Reads bypass the page cache (O_DIRECT). "mixed": Reads take

@@ -15,6 +15,7 @@ class Lmdbio(CMakePackage):
     version("main", branch="main")
 
     variant("mpi", default=True, description="liblmdbio_mpi: ranks share reads and memory")
+    variant("hwloc", default=True, description="Placement by cores and NUMA nodes")
     variant("lmdb", default=True, description="Strategy lmdb, pinned snapshots, the writer")
     variant("tools", default=True, description="The programs lmdbio-stat, lmdbio-dump, ...")
     variant("make", default=False, description="lmdbio-make, which writes example databases")
@@ -33,6 +34,7 @@ class Lmdbio(CMakePackage):
     depends_on("tl-expected")
     depends_on("xxhash")
     depends_on("zstd")
+    depends_on("hwloc@2.1:", when="+hwloc")
     depends_on("lmdb", when="+lmdb")
     depends_on("mpi", when="+mpi")
     depends_on("boost@1.74: +program_options", when="+tools")
@@ -48,6 +50,7 @@ class Lmdbio(CMakePackage):
     def cmake_args(self):
         return [
             self.define_from_variant("LMDBIO_WITH_MPI", "mpi"),
+            self.define_from_variant("LMDBIO_WITH_HWLOC", "hwloc"),
             self.define_from_variant("LMDBIO_WITH_LMDB", "lmdb"),
             self.define_from_variant("LMDBIO_BUILD_TOOLS", "tools"),
             self.define_from_variant("LMDBIO_BUILD_MAKE", "make"),
