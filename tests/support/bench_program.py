@@ -72,10 +72,11 @@ def _without_frames(errors):
 
 def start(ranks, *words):
     """Starts a job and does not wait for it. Without ranks it is one process without mpirun,
-    because mpirun takes a second to end a failed job."""
-    launcher = [*MPIEXEC, str(ranks)] if ranks else []
-    return subprocess.Popen([*launcher, BENCH, *map(str, words)], text=True,
-                            errors="replace", env=environment(), stdin=subprocess.DEVNULL,
+    because mpirun takes a second to end a failed job. Open MPI 5 would leave a file in /dev/shm
+    after each such process, if it had a transport to others."""
+    launcher, more = ([*MPIEXEC, str(ranks)], {}) if ranks else ([], {"OMPI_MCA_btl": "self"})
+    return subprocess.Popen([*launcher, BENCH, *map(str, words)], text=True, errors="replace",
+                            env=environment(**more), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

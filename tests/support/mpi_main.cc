@@ -4,13 +4,14 @@
 // prints. Another rank stores its output until a check fails there. Then it prints the output on
 // standard error and ends all ranks at once, because its peers may wait for it.
 #define CATCH_CONFIG_RUNNER
-// A rank that MPI_Abort ends must not report a failure. (Catch2 version 3 reads this setting only
-// in its own build, so with version 3 such ranks report the signal.)
+// A rank that MPI_Abort ends must not report a failure. Catch2 version 3 reads this setting only in
+// its own build; there, FailureListener sees to it.
 #define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
+#include <string_view>
 
 #include <mpi.h>
 
@@ -62,6 +63,12 @@ class FailureListener final : public Catch::EventListenerBase {
   void sectionEnded(const Catch::SectionStats& stats) override {
     if (stats.assertions.failed > 0) EndAllRanks();
   }
+#if CATCH_VERSION_MAJOR >= 3
+  // MPI_Abort of another rank ends this one by SIGTERM.
+  void fatalErrorEncountered(Catch::StringRef error) override {
+    if (std::string_view(error.data(), error.size()).starts_with("SIGTERM")) std::_Exit(kFailed);
+  }
+#endif
 };
 CATCH_REGISTER_LISTENER(FailureListener)
 
