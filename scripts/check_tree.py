@@ -51,8 +51,8 @@ MAY_INCLUDE = {
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/files": [
-        "base", "file/layout", "file/io", "file/blocks", "file/source", "ranks/group",
-        "load/order", "load/plan", "load/locate", "load/baseline"],
+        "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
+        "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
     "load/slots": [
         "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm",
         "ranks/group", "load/order", "load/plan", "load/locate"],

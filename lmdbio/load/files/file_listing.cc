@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "lmdbio/file/provenance/byte_codec.h"
 
 namespace lmdbio::load {
 namespace {
@@ -19,43 +20,12 @@ std::string NameOf(std::string path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// A listing as bytes, for processes of one job, which run the same program.
-class ListingWriter {
- public:
-  void Number(uint64_t value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  void Text(const std::string& text) {
-    Number(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  std::vector<std::byte> Take() { return std::move(bytes_); }
+void PutText(const std::string& text, file::ByteWriter& writer) {
+  writer.Put(uint64_t{text.size()});
+  writer.PutString(text);
+}
 
- private:
-  std::vector<std::byte> bytes_;
-};
-
-class ListingReader {
- public:
-  explicit ListingReader(Bytes bytes) : bytes_(bytes) {}
-  uint64_t Number() {
-    uint64_t value = 0;
-    std::memcpy(&value, bytes_.data(), sizeof value);
-    bytes_ = bytes_.subspan(sizeof value);
-    return value;
-  }
-  std::string Text() {
-    const uint64_t size = Number();
-    std::string text(reinterpret_cast<const char*>(bytes_.data()), size);
-    bytes_ = bytes_.subspan(size);
-    return text;
-  }
-
- private:
-  Bytes bytes_;
-};
+std::string GetText(file::ByteReader& reader) { return reader.GetString(reader.Get<uint64_t>()); }
 
 }  // namespace
 
@@ -72,15 +42,15 @@ Result<FileListing> ListingOf(const OpenedFiles& files, const std::vector<Databa
 }
 
 Status BroadcastListing(ranks::Group& group, FileListing& listing) {
-  ListingWriter writer;
+  file::ByteWriter writer;
   for (size_t i = 0; i < listing.files.size(); ++i) {
     const FileIdentity& file = listing.files[i];
-    writer.Text(file.name);
-    writer.Text(file.database_name);
-    writer.Number(file.record_count);
-    writer.Number(file.transaction_id);
-    writer.Number(file.root_page);
-    writer.Number(listing.file_bytes[i]);
+    PutText(file.name, writer);
+    PutText(file.database_name, writer);
+    writer.Put(file.record_count);
+    writer.Put(file.transaction_id);
+    writer.Put(file.root_page);
+    writer.Put(listing.file_bytes[i]);
   }
   std::vector<std::byte> bytes = writer.Take();
   uint64_t sizes[] = {listing.files.size(), bytes.size()};
@@ -88,16 +58,16 @@ Status BroadcastListing(ranks::Group& group, FileListing& listing) {
   bytes.resize(sizes[1]);
   LMDBIO_TRY_VOID(group.Broadcast(0, bytes));
   listing = {};
-  ListingReader reader(bytes);
+  file::ByteReader reader(bytes);
   for (uint64_t i = 0; i < sizes[0]; ++i) {
     FileIdentity file;
-    file.name = reader.Text();
-    file.database_name = reader.Text();
-    file.record_count = reader.Number();
-    file.transaction_id = reader.Number();
-    file.root_page = reader.Number();
+    file.name = GetText(reader);
+    file.database_name = GetText(reader);
+    file.record_count = reader.Get<uint64_t>();
+    file.transaction_id = reader.Get<uint64_t>();
+    file.root_page = reader.Get<uint64_t>();
     listing.files.push_back(std::move(file));
-    listing.file_bytes.push_back(reader.Number());
+    listing.file_bytes.push_back(reader.Get<uint64_t>());
   }
   return {};
 }
