@@ -97,6 +97,27 @@ class LoaderThreadsTest(Databases):
                         for _ in range(500):
                             pool.submit(take, 0).result()
 
+    def test_memory_of_sleeping_threads_comes_back(self):
+        # A free-threaded Python leaves it to the sleeper to free what others have let go.
+        wakes = threading.Event()
+        views = queue.Queue()
+
+        def take(loader):
+            views.put(loader.next().value(0))
+            wakes.wait()
+
+        with lmdbio.Loader(self.even, batch_size=100, **SMALL) as loader:
+            sleepers = [threading.Thread(target=take, args=(loader,)) for _ in range(20)]
+            try:
+                for sleeper in sleepers:
+                    sleeper.start()
+                    views.get(timeout=30)
+            finally:
+                wakes.set()
+                for sleeper in sleepers:
+                    if sleeper.ident is not None:
+                        sleeper.join()
+
     def test_batches_are_used_by_other_threads(self):
         expected = {key: value for key, value in self.records(self.even)}
         handed = queue.Queue(2)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
+import sysconfig
 import threading
+import time
 import warnings
 import weakref
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Union
@@ -21,6 +24,12 @@ from lmdbio._errors import (
 )
 from lmdbio._files import Files, files_of
 from lmdbio._view import View, taken_apart
+
+
+# A free-threaded Python frees an object of another thread when that thread runs next, or in a
+# collection. If threads sleep whose batches others have let go, batches would stay in memory: after
+# so long without a batch, and then more and more rarely, a collection frees them.
+_COLLECT_AFTER_S = 0.05 if sysconfig.get_config_var("Py_GIL_DISABLED") else float("inf")
 
 
 class _Handle:
@@ -447,10 +456,13 @@ class Loader:
         if mine.result.value is not None:
             return self._hand_out()
         fetch, result, struct = _capi.library().lmdbio_fetch, mine.result, mine.struct
-        status = _capi.TIMEOUT
+        status, collect_after_s, begin = _capi.TIMEOUT, _COLLECT_AFTER_S, time.monotonic()
         while status == _capi.TIMEOUT:
             if self._is_closing:
                 raise ClosedError("the loader is closed")
+            if time.monotonic() - begin > collect_after_s:
+                gc.collect()  # memory of views that are gone
+                collect_after_s *= 4
             status = fetch(opened.handle, _capi.LOOK_UP_MS, ctypes.byref(result),
                            ctypes.byref(struct))
         if status == _capi.OK:
