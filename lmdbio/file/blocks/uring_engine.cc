@@ -1,6 +1,8 @@
 #include "lmdbio/file/blocks/uring_engine.h"
 
+#include <linux/magic.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +11,15 @@
 #include <fmt/format.h>
 
 namespace lmdbio::file {
+namespace {
+
+bool IsOnFuse(int fd) {
+  struct statfs found = {};
+  return ::fstatfs(fd, &found) == 0 &&
+         static_cast<uint64_t>(found.f_type) == uint64_t{FUSE_SUPER_MAGIC};
+}
+
+}  // namespace
 
 using Clock = ReadQueue::Clock;
 
@@ -94,9 +105,19 @@ Status UringEngine::SubmitReads() {
                            .registered_file = !has_files_       ? -1
                                               : part->is_direct ? 1
                                                                 : 0,
-                           .registered_buffer = RegisteredBuffer(part->progress.rest())});
+                           .registered_buffer = RegisteredBuffer(part->progress.rest()),
+                           .passes_on = PassesOn(*part)});
   }
   return Checked(ring_->Submit());
+}
+
+// A file on FUSE can be polled, and poll calls it readable at any time. io_uring believes that: it
+// tries a buffered read of pages that are not cached up to 128 times (APOLL_MAX_RETRY), before one
+// of its threads waits for them. That doubles the time of the processor.
+bool UringEngine::PassesOn(const PendingRead& part) {
+  if (part.is_direct) return false;
+  if (!is_fuse_) is_fuse_ = IsOnFuse(part.fd);  // files of a list have one file system, as a rule
+  return *is_fuse_;
 }
 
 // Passes all completed reads to the queue, which decides about retries.

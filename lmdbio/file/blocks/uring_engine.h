@@ -57,12 +57,14 @@ class UringEngine final : public BlockEngine {
   Status CheckRing() const;
   Status Checked(Status status);
   Status SubmitReads();
+  bool PassesOn(const PendingRead& part);
   void Reap();
 
   std::unique_ptr<ReadableFiles> files_;
   BlockQueue queue_;
   std::unique_ptr<UringRing> ring_;
   bool has_files_ = false;        // files are registered: 0 is buffered, 1 is direct
+  std::optional<bool> is_fuse_;   // whether the file of the first buffered read is on FUSE
   MutableBytes fixed_memory_;     // registered in buffers of kPartBytesMax; empty if refused
   std::optional<Error> failure_;  // the failure of the ring; empty while it works
 };

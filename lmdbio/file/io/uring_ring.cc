@@ -111,8 +111,8 @@ void UringRing::Prepare(const PendingRead& read, const RingFile& file) {
   } else {
     io_uring_prep_read(sqe, fd, rest.data(), length_bytes, read.progress.offset());
   }
-  io_uring_sqe_set_flags(
-      sqe, (is_registered ? IOSQE_FIXED_FILE : 0U) | (submits_async_ ? IOSQE_ASYNC : 0U));
+  io_uring_sqe_set_flags(sqe, (is_registered ? IOSQE_FIXED_FILE : 0U) |
+                                  (submits_async_ || file.passes_on ? IOSQE_ASYNC : 0U));
   ++prepared_count_;
   io_uring_sqe_set_data64(sqe, place);
 }

@@ -27,6 +27,7 @@ struct RingFile {
   int fd = -1;
   int registered_file = -1;    // index among the registered files; -1: not registered
   int registered_buffer = -1;  // index of the buffer with the whole destination; -1: none
+  bool passes_on = false;      // a thread of the kernel reads, without a try in the submission
 };
 
 struct RingResult {
