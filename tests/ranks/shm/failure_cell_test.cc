@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "lmdbio/base/align.h"
 #include "tests/support/catch.h"
 #include "tests/support/shared_bytes.h"
 
@@ -178,7 +179,7 @@ class InterruptedWriter {
   }
 
  private:
-  static constexpr size_t kPageBytes = 4096;
+  static inline const size_t kPageBytes = MemoryPageBytes();
   struct Progress {
     std::atomic<int> is_held_up;
     std::atomic<int> may_continue;
