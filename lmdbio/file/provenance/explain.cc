@@ -69,26 +69,44 @@ class Search {
 
   // Finds the interval from one replay with the largest one, instead of trying all of them. A
   // replay that commits too rarely agrees with the file up to the first commit that it misses,
-  // because that commit moves the records behind it. So the first difference is near the true
+  // because that commit moves the records behind it. So the first difference is near the end of an
   // interval. It may come earlier by up to one leaf of records, because the commit also moves the
   // leaf of an inline record.
   std::optional<ExplainedLoad> SearchInterval(uint64_t low, uint64_t high, PutMode put_mode) {
     std::optional<ExplainedLoad> found = Try(high, put_mode);
     if (found) return found;
-    // A difference behind `high` means that several commits fell into one leaf, and only the last
-    // of them is visible. Then the search starts at `low`.
-    const uint64_t first = matched_ >= low && matched_ <= high ? matched_ : low;
-    // Tries the candidates from `first` on, at most one leaf of records further. If fewer than 64
-    // exist, all behind `first` are tried, because an attempt ends at its first difference.
-    const uint64_t span = std::max<uint64_t>(LeafRecordsMax(), high - low < 64 ? high - low : 0);
-    for (uint64_t interval = first; interval <= std::min(high - 1, first + span); ++interval) {
-      found = Try(interval, put_mode);
-      if (found || attempts_ > kAttemptsMax) return found;
+    const uint64_t difference = matched_;
+    const uint64_t leaf = LeafRecordsMax();
+    // If fewer than 64 candidates exist, all are tried, because an attempt ends at its first
+    // difference.
+    const bool are_few = high - low < 64;
+    const uint64_t span = are_few ? std::max(leaf, high - low) : leaf;
+    if (difference >= low && difference <= high) {
+      return TryEach(difference, std::min(high - 1, difference + span), put_mode);
+    }
+    // Behind `high`, the replay may have missed the commit of number k only: those before it came
+    // into the same leaf in both. Then k intervals end near the difference.
+    if (difference > high && !are_few) {
+      for (uint64_t k = 2; k * low <= difference + leaf && !found; ++k) {
+        found = TryEach(std::max(low, difference / k), std::min(high - 1, (difference + leaf) / k),
+                        put_mode);
+      }
+    }
+    if (found) return found;
+    // Or several commits came into one leaf, and only the last of them is visible.
+    return TryEach(low, std::min(high - 1, low + span), put_mode);
+  }
+
+ private:
+  // The intervals from `first` to `last`.
+  std::optional<ExplainedLoad> TryEach(uint64_t first, uint64_t last, PutMode put_mode) {
+    for (uint64_t interval = first; interval <= last && attempts_ <= kAttemptsMax; ++interval) {
+      std::optional<ExplainedLoad> found = Try(interval, put_mode);
+      if (found) return found;
     }
     return std::nullopt;
   }
 
- private:
   // The runs show leaf pages and values only. The counters of the meta page cover the branch pages
   // and the end of the file too.
   bool MatchesMeta(const ReplayTotals& totals) const {

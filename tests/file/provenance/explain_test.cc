@@ -81,8 +81,8 @@ std::string Key(uint64_t i) {
 // Loads `count` records of the sizes that `size_of` gives, in order.
 template <typename SizeOf>
 std::string Load(const TempDir& dir, uint64_t count, uint64_t interval, SizeOf size_of,
-                 unsigned put_flags = 0) {
-  TinyDb db(dir.path());
+                 unsigned put_flags = 0, uint32_t page_size_bytes = 4096) {
+  TinyDb db(dir.path(), {.page_size_bytes = page_size_bytes});
   for (uint64_t i = 0; i < count; ++i) {
     db.Put(Key(i), std::string(size_of(i), 'x'), put_flags);
     if ((i + 1) % interval == 0) db.Commit();
@@ -99,11 +99,13 @@ TEST_CASE("The commit interval of an ordered load is found", "[provenance][expla
                         {3000, 7, 3080},    {3000, 1, 20},     {2000, 2000, 3080},
                         {3500, 1700, 3080}, {3500, 1700, 100}, {9000, 2500, 1},
                         {300, 40, 200'000}, {1000, 333, 2022}, {1000, 333, 2023}};
+  const uint32_t page_bytes = GENERATE(512U, 4096U, 16384U, 32768U);
   for (const Case& load : cases) {
     INFO(load.count << " records of " << load.value_bytes << " B, interval " << load.interval);
+    CAPTURE(page_bytes);
     const TempDir dir;
-    const Found found =
-        Explain(Load(dir, load.count, load.interval, [&](uint64_t) { return load.value_bytes; }));
+    const Found found = Explain(Load(
+        dir, load.count, load.interval, [&](uint64_t) { return load.value_bytes; }, 0, page_bytes));
     REQUIRE(found.is_ordered_load);
     CHECK(found.replays_exactly);
     CHECK(found.put_mode == PutMode::kDefault);
