@@ -24,7 +24,8 @@ void Reduce(DataType type, const Reduction& reduction, std::byte* into, const st
             size_t count);
 
 // into[i] = (sources[0][i] op sources[1][i] op ...) * scale, from left to right on every machine.
-// So ranks that reduce the same sources get the same bits.
+// So ranks that reduce the same sources get the same bits, but for those of a NaN: its sign and
+// payload depend on the processor and on the compiler.
 // Requires: a finite scale for integers
 // sources  [1 or more] of [count elements] each; `into` may be one of them
 void ReduceAll(DataType type, const Reduction& reduction, std::byte* into,

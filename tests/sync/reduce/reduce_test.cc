@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lmdbio/base/digest.h"
 #include "lmdbio/sync/reduce/reduce_dispatch.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
@@ -165,6 +166,53 @@ TEST_CASE("Half types round to the nearest even, on every processor the same", "
   std::vector<std::byte> better(expected.size());
   LoopOf(*BetterKernels(), type, op)(better.data(), sources.pointers.data(), 2, count, 1);
   CHECK(test::FirstDifference(type, better.data(), expected.data(), count) == count);
+}
+
+// Numbers whose sums and products are rounded: of either sign, between 0.5 and 2.
+template <typename Word>
+std::string NearOne(test::Random& random, size_t count, Word fixed_bits, Word free_bits) {
+  std::string text(count * sizeof(Word), '\0');
+  for (size_t i = 0; i < count; ++i) {
+    const Word word = static_cast<Word>(fixed_bits | (random.Next() & free_bits));
+    std::memcpy(text.data() + i * sizeof(Word), &word, sizeof(Word));
+  }
+  return text;
+}
+
+std::string NearOne(DataType type, test::Random& random, size_t count) {
+  switch (type) {
+    case DataType::kFloat32:
+      return NearOne<uint32_t>(random, count, 0x3F00'0000, 0x80FF'FFFF);
+    case DataType::kFloat64:
+      return NearOne<uint64_t>(random, count, 0x3FE0'0000'0000'0000, 0x801F'FFFF'FFFF'FFFF);
+    case DataType::kFloat16:
+      return NearOne<uint16_t>(random, count, 0x3800, 0x87FF);
+    case DataType::kBFloat16:
+      return NearOne<uint16_t>(random, count, 0x3F00, 0x80FF);
+    default:
+      return AnyBits(random, count * ElementBytes(type));
+  }
+}
+
+// Oracle: the digest of the same results on x86-64, with and without AVX2, and on aarch64.
+TEST_CASE("Reductions have the same bits on every kind of processor", "[reduce]") {
+  constexpr size_t kCount = 1003;
+  uint64_t digest = 0;
+  for (const DataType type : kTypes) {
+    test::Random random(static_cast<uint64_t>(type));
+    std::vector<std::string> texts;
+    std::vector<const std::byte*> sources;
+    for (int i = 0; i < 5; ++i) texts.push_back(NearOne(type, random, kCount));
+    for (const std::string& text : texts) sources.push_back(At(text, 0));
+    for (const ReduceOp op : kOps) {
+      for (const double scale : kScales) {
+        std::string result(texts[0].size(), '\0');
+        ReduceAll(type, {op, scale}, reinterpret_cast<std::byte*>(result.data()), sources, kCount);
+        digest = TextDigest(result, digest);
+      }
+    }
+  }
+  CHECK(digest == 0x8A19'4864'8782'9B1D);
 }
 
 template <typename T>
