@@ -1,7 +1,9 @@
-// tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory.
+// tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory, and
+// name a rank that has ended.
 #ifndef LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 #define LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,6 +39,9 @@ class HookedGroup final : public Group {
   // group  must outlive this
   HookedGroup(Group& group, Hook hook) : group_(&group), hook_(std::move(hook)) {}
 
+  // In place of CheckRanksWithin.
+  void set_ended(std::function<Status()> ended) { ended_ = std::move(ended); }
+
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::string& host_name() const override { return group_->host_name(); }
@@ -47,6 +52,9 @@ class HookedGroup final : public Group {
   Result<std::unique_ptr<Group>> Split(int color) override { return Hooked(group_->Split(color)); }
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
     return hook_(*group_, size_bytes);
+  }
+  Status CheckRanksWithin(std::chrono::milliseconds limit) override {
+    return ended_ ? ended_() : group_->CheckRanksWithin(limit);
   }
 
  private:
@@ -60,6 +68,7 @@ class HookedGroup final : public Group {
   std::unique_ptr<Group> own_;  // null: the group is borrowed
   Group* group_;
   Hook hook_;
+  std::function<Status()> ended_;
 };
 
 }  // namespace lmdbio::ranks

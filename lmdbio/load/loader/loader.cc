@@ -25,6 +25,15 @@
 namespace lmdbio::load {
 namespace {
 
+// How long a rank that has lost another one waits for the group to tell which rank ended first.
+constexpr auto kReasonLimit = std::chrono::seconds(1);
+
+// Windows and links say so of a process that is gone. Other failures of a rank have other words.
+bool SaysEnded(const Error& error) {
+  return error.code() == ErrorCode::kPeerFailed &&
+         error.message().ends_with("has ended unexpectedly");
+}
+
 rusage ProcessUsage() {
   rusage usage = {};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -404,9 +413,12 @@ Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit, HeldBat
     const auto now = std::chrono::steady_clock::now();
     const auto look_at = std::min(give_up, now + Window::kHealthCheckPeriod);
     const auto this_time = std::chrono::ceil<std::chrono::milliseconds>(look_at - now);
-    LMDBIO_TRY(const Step step,
-               impl_->cursor().Next(std::max(this_time, std::chrono::milliseconds(0)), batch));
-    if (step != Step::kNothing || look_at == give_up) return step;
+    Result<Step> step =
+        impl_->cursor().Next(std::max(this_time, std::chrono::milliseconds(0)), batch);
+    if (!step && SaysEnded(step.error())) {
+      LMDBIO_TRY_VOID(impl_->group().CheckRanksWithin(kReasonLimit));
+    }
+    if (!step || *step != Step::kNothing || look_at == give_up) return step;
   }
 }
 

@@ -18,6 +18,7 @@
 #define LMDBIO_RANKS_GROUP_GROUP_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -96,6 +97,15 @@ class Group {
   // Errors: kPeerFailed  a rank has ended; names it
   // Threads: any
   virtual Status CheckRanks() { return {}; }
+
+  // The same after at most `limit`, for a caller that knows by other means that a rank has ended. A
+  // rank that gives up before the group knows is itself taken for the one that has ended.
+  // Errors: as CheckRanks
+  // Threads: any
+  virtual Status CheckRanksWithin(std::chrono::milliseconds limit) {
+    static_cast<void>(limit);
+    return {};
+  }
 };
 
 // The ranks `step` places after and before this one, in a cycle of all ranks.

@@ -150,6 +150,10 @@ Status LinkedGroup::CheckRanks() {
   return check_ ? check_() : Status();
 }
 
+Status LinkedGroup::CheckRanksWithin(std::chrono::milliseconds limit) {
+  return watch_ ? watch_->CheckWithin(limit) : CheckRanks();
+}
+
 std::string LinkedGroup::WordsOf(const CallHead& head) {
   switch (head.kind) {
     case CollectiveKind::kBarrier:
@@ -176,11 +180,8 @@ Error LinkedGroup::Break(Error reason) {
 // A neighbour has closed its link. If it has died, the watch hears that, too. If it has failed
 // because another rank has died, the watch names that one.
 Error LinkedGroup::ReasonOfLoss(const Error& loss) const {
-  if (watch_) {
-    const Status found = watch_->CheckWithin(kReasonLimit);
-    if (!found) return found.error().Copy();
-  }
-  return loss.Copy();
+  const Status found = watch_ ? watch_->CheckWithin(kReasonLimit) : Status();
+  return found ? loss.Copy() : found.error().Copy();
 }
 
 Status LinkedGroup::Send(int to, const CallHead& head, Bytes body) {

@@ -51,6 +51,7 @@ class LinkedGroup final : public Group {
   Result<std::unique_ptr<Group>> Split(int color) override;
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
   Status CheckRanks() override;
+  Status CheckRanksWithin(std::chrono::milliseconds limit) override;
 
  private:
   struct CallHead;

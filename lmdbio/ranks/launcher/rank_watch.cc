@@ -47,14 +47,15 @@ void RankWatch::Run() {
 
 void RankWatch::Record(const Error& failure, int from) {
   if (has_failed_.load()) return;
+  // First, because the process may end as soon as it knows. Its neighbours would then name it.
+  for (const int neighbour : neighbours_) {
+    if (neighbour != from) links_->PostFailure(neighbour, failure);
+  }
   {
     const std::lock_guard lock(mutex_);
     failure_.emplace(failure.Copy());
   }
   has_failed_.store(true);
-  for (const int neighbour : neighbours_) {
-    if (neighbour != from) links_->PostFailure(neighbour, failure);
-  }
 }
 
 Status RankWatch::Check() const {

@@ -16,6 +16,7 @@
 #include "lmdbio/load/loader/loader.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/ranks/forked_ranks.h"
+#include "tests/ranks/hooked_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/good.h"
 #include "tests/support/temp_dir.h"
@@ -161,6 +162,34 @@ TEST_CASE("A rank that reads for itself learns that another rank was killed", "[
   REQUIRE(job.AwaitReady());
   job.Send(SIGKILL, 1);
   CHECK(job.EndOf(0).starts_with("rank 1 (process "));
+}
+
+// A rank that gives up because of rank 1 is gone itself soon, and others may notice that first.
+TEST_CASE("The group's word on which rank has ended counts", "[loader][fault]") {
+  const CachedDatabase database;
+  const std::string data_file = database.data_file().string();
+  const bool does_know = GENERATE(true, false);
+  ForkedJob job(2, 2);
+  job.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
+    ranks::HookedGroup hooked(
+        group, [](ranks::Group& host, uint64_t bytes) { return host.AllocateShared(bytes); });
+    hooked.set_ended([&]() -> Status {
+      if (!does_know) return {};
+      return Fail(ErrorCode::kPeerFailed, "rank 7 on node-3 has ended unexpectedly");
+    });
+    const auto loader = Good(Loader::Open(hooked, data_file, SmallOptions()));
+    job.SayReady();
+    if (group.rank() == 1) std::this_thread::sleep_for(kLongEnough);
+    const auto give_up = std::chrono::steady_clock::now() + kLongEnough;
+    while (std::chrono::steady_clock::now() < give_up) {
+      const Result<bool> found = loader->Next();
+      if (!found) return found.error().message();
+    }
+    return "no error";
+  });
+  REQUIRE(job.AwaitReady());
+  job.Send(SIGKILL, 1);
+  CHECK(job.EndOf(0).starts_with(does_know ? "rank 7 on node-3 has" : "rank 1 (process "));
 }
 
 // The page is spoilt after Open, because provenance would not fit a spoilt file.
