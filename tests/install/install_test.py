@@ -58,9 +58,9 @@ class InstallTest(unittest.TestCase):
 
     def test_consumers_of_the_cmake_package(self):
         build = self.folder / "consumer"
-        run("cmake", "-S", HERE / "consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
-            "-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF", f"-DCMAKE_C_FLAGS={FLAGS}",
-            f"-DCMAKE_CXX_FLAGS={FLAGS}")
+        run("cmake", "-G", "Ninja", "-S", HERE / "consumer", "-B", build,
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF",
+            f"-DCMAKE_C_FLAGS={FLAGS}", f"-DCMAKE_CXX_FLAGS={FLAGS}")
         run("cmake", "--build", build)
         for program in ("in_c", "c_from_cpp", "in_cpp"):
             self.assertEqual(run(build / program, self.folder / "digits"), self.expected)

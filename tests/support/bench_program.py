@@ -17,7 +17,8 @@ NAME = pathlib.Path(BENCH).name + ": "
 # Whether tests/support/launch.py starts the ranks, which then do not use MPI.
 IS_LAUNCHED = any(word.endswith("launch.py") for word in MPIEXEC)
 SECONDS_MAX = 120  # for one job; all take much less
-LAUNCHER_WARNING = re.compile(r"\[\S+\] plm:ssh: Warning: setpgid\(\d+,\d+\) failed in parent ")
+LAUNCHER_WARNING = re.compile(r"\[\S+\] plm:ssh: Warning: setpgid\(\d+,\d+\) failed in parent |"
+                              r"\[warn\] Epoll \w+\(\d+\) on fd \d+ failed")
 
 
 def environment(**more):
@@ -60,7 +61,8 @@ class Outcome:
 
 def _without_frames(errors):
     """Removes the messages of mpirun, which stand between two lines of dashes. The launcher of Open
-    MPI 5 also warns, without dashes, if the agent of another host is faster than itself."""
+    MPI 5 also warns, without dashes, if the agent of another host is faster than itself, and its
+    libevent if a rank ends while it looks."""
     kept, is_inside = [], False
     for line in errors.splitlines():
         if line.startswith("-----"):
