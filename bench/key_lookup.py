@@ -3,9 +3,11 @@
 
     LMDBIO_LIBRARY=build/release/lib/liblmdbio.so bench/key_lookup.py [--json FILE]
 
-Makes a database for each size of values and reads it behind scripts/remote-storage (root), or in
-place with --local, warm. Each run is a process of its own, and opens the mount anew, which drops
-its page cache. All readers get the same random keys, each once, and copy every value. The columns:
+Makes a database for each size of values and reads it from storage with a delay (root):
+scripts/remote-storage, or with --delayed-mount PROGRAM that program of bench/, which answers five
+times as many requests; or in place with --local, warm. Each run is a process of its own, and opens
+the mount anew, which drops its page cache. All readers get the same random keys, each once, and
+copy every value. The columns:
 
     records/s   from the call of the first key to the last value; the database is open already
     times get   the same divided by that of py-lmdb, with and without read-ahead of the kernel
@@ -19,6 +21,10 @@ its page cache. All readers get the same random keys, each once, and copy every 
     key index           get in one call, with a kept layout and a kept key index
     absent              get of keys that are not there; and with the index
     find                dataset.find(keys): numbers; waits until the page walk has ended
+    raw pages           random pages of 4 KiB by O_DIRECT and --connections threads: what the
+                        storage gives. A value of up to half a page costs less than a page of it, as
+                        several keys share a page; a larger one costs one page or more, and the page
+                        with its key
 
 A reader stops after --seconds-max, and its rate is that of the keys so far. A figure is the median
 of --repeat runs, the range in parentheses. Runs of one size take turns. The values of the first
@@ -26,8 +32,10 @@ keys are compared. Exits with 77 if something is missing.
 """
 
 import argparse
+import concurrent.futures
 import hashlib
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -46,7 +54,8 @@ SKIPPED = 77
 COMPARED = 100  # values whose digest all readers report
 PY_LMDB = ("py-lmdb", "py-lmdb, no ahead", "py-lmdb, sorted")
 ABSENT = ("absent", "absent, index")
-READERS = (*PY_LMDB, "get", "get, 256", "get, 1", "key index", *ABSENT, "find")
+READERS = (*PY_LMDB, "get", "get, 256", "get, 1", "key index", *ABSENT, "find", "raw pages")
+PAGE = 4096
 
 
 def keys_of(records, count, absent):
@@ -80,10 +89,35 @@ def read_py_lmdb(reader, path, keys, seconds_max):
     return done / seconds, None if "sorted" in reader else digest(first)
 
 
-def read_lmdbio(reader, path, keys, cache, seconds_max):
+def read_raw_pages(path, count, thread_count, seconds_max):
+    """Python opens the file in each thread, because reads of one descriptor may wait for each
+    other."""
+    data_path = pathlib.Path(path) / "data.mdb"
+    page_count = data_path.stat().st_size // PAGE
+    end = time.perf_counter() + seconds_max
+
+    def read(pages):
+        page = mmap.mmap(-1, PAGE)
+        file = os.open(data_path, os.O_RDONLY | os.O_DIRECT)
+        done = 0
+        for number in pages:
+            done += os.preadv(file, [page], number * PAGE) == PAGE
+            if time.perf_counter() > end:
+                break
+        os.close(file)
+        return done
+
+    chosen = random.Random(2).sample(range(page_count), min(count, page_count))
+    with concurrent.futures.ThreadPoolExecutor(thread_count) as pool:
+        begin = time.perf_counter()
+        done = sum(pool.map(read, [chosen[i::thread_count] for i in range(thread_count)]))
+        return done / (time.perf_counter() - begin), None
+
+
+def read_lmdbio(reader, path, keys, cache, depth, seconds_max):
     import lmdbio
 
-    with lmdbio.Dataset(path, layout_cache=cache or "off") as dataset:
+    with lmdbio.Dataset(path, layout_cache=cache or "off", queue_depth=depth) as dataset:
         if "index" in reader:
             dataset.use_key_index()
         step = int(reader.split(", ")[1]) if reader.startswith("get,") else len(keys)
@@ -106,15 +140,18 @@ def measure(options):
     keys = keys_of(options.records, options.keys, options.reader in ABSENT)
     if options.reader in PY_LMDB:
         result = read_py_lmdb(options.reader, options.path, keys, options.seconds_max)
+    elif options.reader == "raw pages":
+        result = read_raw_pages(options.path, len(keys), options.connections, options.seconds_max)
     else:
         result = read_lmdbio(options.reader, options.path, keys, options.cache,
-                             options.seconds_max)
+                             options.queue_depth, options.seconds_max)
     print(json.dumps(result))
 
 
 def run(reader, path, records, options, cache):
     words = [sys.executable, __file__, "--reader", reader, "--path", path, "--records", records,
-             "--keys", min(options.keys, records), "--seconds-max", options.seconds_max]
+             "--keys", min(options.keys, records), "--seconds-max", options.seconds_max,
+             "--connections", options.connections, "--queue-depth", options.queue_depth]
     if "index" in reader:
         words += ["--cache", cache]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
@@ -162,13 +199,28 @@ def print_table(size, records, rates, options):
 def remote(folder, path, options):
     """Mounts a database. Returns the mount point."""
     mountpoint = folder / "mount"
+    if options.delayed_mount:
+        mountpoint.mkdir()
+        words = [options.delayed_mount, "--file", path / "data.mdb", "--mountpoint", mountpoint,
+                 "--delay-us", 1000 * options.delay_ms, "--requests", options.connections]
+        options.server = subprocess.Popen(list(map(str, words)))
+        while not (mountpoint / "data.mdb").exists():
+            if options.server.poll() is not None:
+                sys.exit(f"key_lookup: {options.delayed_mount} failed")
+            time.sleep(0.05)
+        return mountpoint
     subprocess.run([ROOT / "scripts" / "remote-storage", "up", path, mountpoint, "--delay-ms",
                     str(options.delay_ms), "--connections", str(options.connections), "--rate",
                     options.rate], check=True, capture_output=True)
     return mountpoint
 
 
-def down(mountpoint):
+def down(mountpoint, options):
+    if options.delayed_mount:
+        options.server.terminate()  # which unmounts
+        options.server.wait(timeout=30)
+        mountpoint.rmdir()
+        return
     subprocess.run([ROOT / "scripts" / "remote-storage", "down", mountpoint, "--force"],
                    check=False, capture_output=True)
 
@@ -181,7 +233,7 @@ def compare_size(folder, size, options):
         return records, compare(place, records, options, cache)
     finally:
         if not options.local:
-            down(folder / "mount")
+            down(folder / "mount", options)
         (path / "data.mdb").unlink()
 
 
@@ -202,6 +254,9 @@ def parse():
     parser.add_argument("--database-bytes", type=int, default=2_000_000_000, help="of values")
     parser.add_argument("--delay-ms", type=int, default=1, help="of each read of the storage")
     parser.add_argument("--connections", type=int, default=8, help="requests in flight")
+    parser.add_argument("--queue-depth", type=int, default=32, help="of lmdbio's reads of values")
+    parser.add_argument("--delayed-mount", type=pathlib.Path, metavar="PROGRAM",
+                        help="the storage: build/release/bin/delayed_mount, without a limited rate")
     parser.add_argument("--rate", default="8G", help="of the storage, bits per second")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds-max", type=float, default=20, help="of a run")
@@ -232,7 +287,9 @@ def main():
             results[size] = {"records": records, "records_per_s": rates}
     if options.json:
         facts = {"keys": options.keys, "delay_ms": options.delay_ms, "local": options.local,
-                 "connections": options.connections, "load": os.getloadavg()[0]}
+                 "connections": options.connections, "queue_depth": options.queue_depth,
+                 "delayed_mount": options.delayed_mount is not None,
+                 "load": os.getloadavg()[0]}
         options.json.write_text(json.dumps({**facts, "sizes": results}, indent=1) + "\n")
 
 
