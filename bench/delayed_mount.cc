@@ -97,8 +97,8 @@ void Open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* file) {
 void Read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset,
           fuse_file_info* /*file*/) {
   thread_local std::vector<char> bytes(kReadBytesMax);
-  thread_local const int has_slack = ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0);
-  static_cast<void>(has_slack);
+  thread_local bool has_slack = false;
+  if (!has_slack) has_slack = ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0) == 0;
   if (storage.delay.count() > 0) std::this_thread::sleep_for(storage.delay);
   const ssize_t got = ::pread(storage.fd, bytes.data(), std::min(size, bytes.size()), offset);
   if (got < 0) {
