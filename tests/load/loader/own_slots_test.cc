@@ -142,6 +142,16 @@ TEST_CASE("A rank that reads for itself waits for no other rank", "[loader]") {
   for (const uint64_t count : batch_counts) CHECK(count == 2 * kEpochs * kEpochBatches);
 }
 
+// Takes batches until there is an error. Returns its message.
+std::string FirstError(Loader& loader) {
+  const auto give_up = std::chrono::steady_clock::now() + kLongEnough;
+  while (std::chrono::steady_clock::now() < give_up) {
+    const Result<bool> found = loader.Next();
+    if (!found) return found.error().message();
+  }
+  return "no error";
+}
+
 TEST_CASE("A rank that reads for itself learns that another rank was killed", "[loader][fault]") {
   const CachedDatabase database;
   const std::string data_file = database.data_file().string();
@@ -152,12 +162,7 @@ TEST_CASE("A rank that reads for itself learns that another rank was killed", "[
     Good(loader->Next());
     job.SayReady();
     if (group.rank() == 1) std::this_thread::sleep_for(kLongEnough);
-    const auto give_up = std::chrono::steady_clock::now() + kLongEnough;
-    while (std::chrono::steady_clock::now() < give_up) {
-      const Result<bool> found = loader->Next();
-      if (!found) return found.error().message();
-    }
-    return "no error";
+    return FirstError(*loader);
   });
   REQUIRE(job.AwaitReady());
   job.Send(SIGKILL, 1);
@@ -180,12 +185,7 @@ TEST_CASE("The group's word on which rank has ended counts", "[loader][fault]") 
     const auto loader = Good(Loader::Open(hooked, data_file, SmallOptions()));
     job.SayReady();
     if (group.rank() == 1) std::this_thread::sleep_for(kLongEnough);
-    const auto give_up = std::chrono::steady_clock::now() + kLongEnough;
-    while (std::chrono::steady_clock::now() < give_up) {
-      const Result<bool> found = loader->Next();
-      if (!found) return found.error().message();
-    }
-    return "no error";
+    return FirstError(*loader);
   });
   REQUIRE(job.AwaitReady());
   job.Send(SIGKILL, 1);
