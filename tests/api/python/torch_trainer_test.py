@@ -47,7 +47,9 @@ class TrainDigitsTest(unittest.TestCase):
         words = [sys.executable, script, self.folder / "train", self.folder / "test", "--epochs",
                  str(EPOCHS), *map(str, options)]
         path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(SCRIPT.parent)])
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path,
+                                    # of free-threaded Python, for modules that PyTorch loads
+                                    "PYTHONWARNINGS": "ignore:The global interpreter lock"}
         if rank_count > 1:
             environment |= {"WORLD_SIZE": str(rank_count), "MASTER_ADDR": "127.0.0.1",
                             "MASTER_PORT": str(free_port())}
