@@ -122,11 +122,11 @@ class CompareTest(unittest.TestCase):
                         encoding="utf-8")
         return ["--add", path]
 
-    def compare_added(self, *words):
+    def compare_added(self, *words, order="sequential"):
         """Runs readers of the test beside py-lmdb. Returns (result, report)."""
         path = self.folder / "added.json"
         result = self.compare(self.folder / "db", "--verify", "--batch-size", "7", "--order",
-                              "sequential,shuffled", "--json", path, *words, names="py_lmdb")
+                              order, "--json", path, *words, names="py_lmdb")
         return result, json.loads(path.read_text(encoding="utf-8"))
 
     def test_a_peer_that_fails_does_not_end_the_comparison(self):
@@ -134,7 +134,7 @@ class CompareTest(unittest.TestCase):
             *self.reader("Failing", after="raise ValueError('broken\\nshard')"),
             *self.reader("Killed", change="os.kill(os.getpid(), 9)"),
             *self.reader("Absent", imports="import no_such_module"),
-            *self.reader("Good"))
+            *self.reader("Good"), order="sequential,shuffled")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual([(row["order"], row["reader"]) for row in report["summary"]],
                          [(order, reader) for order in ("sequential", "shuffled")
@@ -172,7 +172,7 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr,
                          r"\Acompare.py: [^\n]+different records: Liar, sequential: 1 lost\n\Z")
-        self.assertEqual(len(report["differences"]), 2)
+        self.assertEqual(len(report["differences"]), 1)
 
     def test_a_data_set_is_made_once(self):
         log = self.folder / "made"
@@ -184,7 +184,7 @@ class CompareTest(unittest.TestCase):
                                            f"{text}\n        "
                                            "pathlib.Path(task.path, \"values\").write_bytes"),
                             encoding="utf-8")
-            result, report = self.compare_added(*words, "--order", "shuffled")
+            result, report = self.compare_added(*words, order="shuffled")
             self.assertEqual(result.returncode, 0, result.stderr)
             failures = [one["reason"] for one in report["failures"]]
             self.assertEqual(failures, ["OSError: no space"] if "raise" in text else [])
@@ -194,7 +194,7 @@ class CompareTest(unittest.TestCase):
                          and os.geteuid() == 0, "no emulated remote storage here")
     def test_remote_storage_delivers_the_same(self):
         result, report = self.compare_added("--remote", "--remote-options", "--delay-ms 0",
-                                            *self.reader("Good"))
+                                            *self.reader("Good"), order="sequential,shuffled")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(len(report["summary"]), 4)
         for row in report["summary"]:
