@@ -10,8 +10,11 @@
 namespace lmdbio::tools {
 
 // A closed descriptor would be given to the next file that is opened, and output would end up in
-// that file. So the stream leads to /dev/null instead.
+// that file. So the stream leads to /dev/null instead. The original stays open to the end of the
+// process: if the streams of several ranks end before the ranks, the launcher of Open MPI 5.0.7 may
+// never return after an error (it waits for a mutex that it holds).
 void SilenceStream(int stream) {
+  ::fcntl(stream, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
   ::dup2(nowhere, stream);

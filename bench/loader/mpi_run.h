@@ -20,7 +20,8 @@ class MpiRun {
   MpiRun& operator=(const MpiRun&) = delete;
 };
 
-// Leads the standard stream `stream` to /dev/null.
+// Leads the standard stream `stream` to /dev/null. Whoever reads the original sees its end when the
+// process ends. Call it once for each stream.
 void SilenceStream(int stream);
 
 // The wait mode of MPI: "spin", "yield" or "unknown". All figures of several ranks depend on it.

@@ -6,7 +6,9 @@
 
 import os
 import pathlib
+import select
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -64,6 +66,28 @@ class BenchTool(unittest.TestCase):
         for strategy in STRATEGIES:
             self.assertIn(strategy, text)
         self.assertEqual(run(1, "--version").exit_code, 0)
+
+    def test_the_streams_of_other_ranks_are_silent_and_open(self):
+        """The launcher of Open MPI 5 may hang if the streams of ranks end before the ranks."""
+        port = socket.socket()
+        self.addCleanup(port.close)
+        port.bind(("127.0.0.1", 0))  # rank 0 does not come
+        variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": str(port.getsockname()[1])}
+        alone = subprocess.Popen([bench_program.BENCH, "read", self.digits],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT,
+                                 env=bench_program.environment(**variables))
+        self.addCleanup(alone.wait)
+        self.addCleanup(alone.stdout.close)
+        self.addCleanup(alone.kill)
+        while os.readlink(f"/proc/{alone.pid}/fd/2") != os.devnull:
+            self.assertIsNone(alone.poll())
+            time.sleep(0.01)
+        self.assertEqual(os.readlink(f"/proc/{alone.pid}/fd/1"), os.devnull)
+        self.assertEqual(select.select([alone.stdout], [], [], 0)[0], [])
+        alone.kill()
+        self.assertEqual(alone.stdout.read(), b"")
 
     def test_misuse_names_the_option(self):
         for words, command in (
