@@ -18,7 +18,8 @@ NAME = pathlib.Path(BENCH).name + ": "
 IS_LAUNCHED = any(word.endswith("launch.py") for word in MPIEXEC)
 SECONDS_MAX = 120  # for one job; all take much less
 LAUNCHER_WARNING = re.compile(r"\[\S+\] plm:ssh: Warning: setpgid\(\d+,\d+\) failed in parent |"
-                              r"\[warn\] Epoll \w+\(\d+\) on fd \d+ failed")
+                              r"\[warn\] Epoll \w+\(\d+\) on fd \d+ failed|"
+                              r"\[\S+\] PMIX ERROR: PMIX_ERR_UNREACH in file \S+/pmix_server\.c")
 
 
 def environment(**more):
@@ -61,8 +62,8 @@ class Outcome:
 
 def _without_frames(errors):
     """Removes the messages of mpirun, which stand between two lines of dashes. The launcher of Open
-    MPI 5 also warns, without dashes, if the agent of another host is faster than itself, and its
-    libevent if a rank ends while it looks."""
+    MPI 5 also warns, without dashes, if the agent of another host is faster than itself, its
+    libevent if a rank ends while it looks, and its PMIx if a rank has ended."""
     kept, is_inside = [], False
     for line in errors.splitlines():
         if line.startswith("-----"):
