@@ -119,7 +119,7 @@ class OpenFile {
 };
 
 // The number of descriptors for an option open_files_max: the option itself, or a quarter of those
-// that the process may have if it is 0. At least 2.
+// that the process may have if it is 0, at most 1,024. At least 2.
 size_t OpenFilesMax(uint64_t option);
 
 }  // namespace lmdbio::file

@@ -12,7 +12,7 @@
 // A wrong guess costs a read. It never changes a location, because the cursor reads the pages
 // itself. So no function here fails.
 //
-// Source: docs/many_hosts.md "Guessing".
+// Source: dissertation 4.2.2; docs/many_hosts.md "Guessing".
 #ifndef LMDBIO_LOAD_LOCATE_SPECULATIVE_FETCH_H_
 #define LMDBIO_LOAD_LOCATE_SPECULATIVE_FETCH_H_
 

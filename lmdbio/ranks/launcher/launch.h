@@ -4,9 +4,13 @@
 // in environment variables. This reads them. It opens nothing and sends nothing.
 //
 //   RANK, WORLD_SIZE                  of torchrun
-//   SLURM_PROCID, SLURM_NTASKS        of srun, if RANK and WORLD_SIZE are not set
+//   SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS
+//                                     of srun, if RANK and WORLD_SIZE are not set
 //   MASTER_ADDR, MASTER_PORT          the ranks meet at this host, at one of the ports behind it
-//   SLURM_STEP_NODELIST, SLURM_JOB_ID the same of srun, if MASTER_ADDR and MASTER_PORT are not set
+//   SLURM_STEP_NODELIST or SLURM_JOB_NODELIST, SLURM_JOB_ID
+//                                     the same of srun, if MASTER_ADDR and MASTER_PORT are not set
+//   SLURM_JOB_ID with SLURM_STEP_ID, TORCHELASTIC_RUN_ID, LMDBIO_JOB_SECRET
+//                                     tell the job from others that meet at the same place
 //   LMDBIO_MEETING                    HOST:PORT in place of these
 //   LMDBIO_MEETING_LIMIT_S            how long a rank waits for the others
 //

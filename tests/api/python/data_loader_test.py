@@ -11,6 +11,7 @@ import itertools
 import os
 import pickle
 import unittest
+import warnings
 from unittest import mock
 
 import lmdbio
@@ -109,6 +110,14 @@ class DataLoaderTest(Databases):
             loader.set_epoch(0)
             next(iter(loader))  # left early
             self.assertEqual(list(loader), self.streams[drop_last][1])
+
+    def test_pytorch_pins(self):
+        with mock.patch.object(torch.utils.data, "DataLoader",
+                               wraps=torch.utils.data.DataLoader) as made, \
+                warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer PyTorch misses a GPU
+            self.assertEqual(list(self.loader(pin_memory=True)), self.streams[False][0])
+        self.assertTrue(made.call_args.kwargs["pin_memory"])
 
     def test_trainers_that_know_the_length_go_on(self):
         for workers in (0, 2):
