@@ -135,6 +135,8 @@ class TrainDigitsTest(unittest.TestCase):
         for options in (["--batch-size", "0"], ["--batch-size", "-3"]):
             ((_, errors), code), = self.run_ranks(1, *options)
             self.assertEqual(code, 1)
+            # At the exit of a free-threaded Python, triton lists what it has not freed.
+            errors = re.sub(r"(?ms)^nanobind: leaked .*", "", errors)
             self.assertRegex(errors, r"\Atrain_digits\.py: [^\n]+\n\Z")
 
 
