@@ -5,9 +5,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,10 +124,15 @@ TEST_CASE("A rank that leaves its group early is an error to all others", "[laun
   }
 }
 
-std::vector<std::string> SharedFiles() {
-  std::vector<std::string> names;
+// The names in /dev/shm, without those that jobs of Open MPI and Python make beside this test.
+std::set<std::string> SharedFiles() {
+  constexpr std::array kOfOthers = {"vader_segment", "sm_segment", "osc_",
+                                    "torch_",        "psm_",       "sem."};
+  std::set<std::string> names;
   for (const auto& one : std::filesystem::directory_iterator("/dev/shm")) {
-    names.push_back(one.path().filename());
+    const std::string name = one.path().filename();
+    const auto begins = [&](const char* prefix) { return name.starts_with(prefix); };
+    if (std::ranges::none_of(kOfOthers, begins)) names.insert(name);
   }
   return names;
 }
