@@ -18,6 +18,9 @@ copy every value. The columns:
     get                 dataset.get(keys), all keys in one call
     get, 256            the same in calls of 256 keys
     get, 1              the same in calls of 1 key
+    C, 256              the C call behind `get`, which leaves the values in lmdbio's memory: the
+                        difference to `get` is what copies into new objects of Python cost
+    C, 256, direct      the same with cache="direct"
     key index           get in one call, with a kept layout and a kept key index
     absent              get of keys that are not there; and with the index
     find                dataset.find(keys): numbers; waits until the page walk has ended
@@ -25,6 +28,7 @@ copy every value. The columns:
                         storage gives. A value of up to half a page costs less than a page of it, as
                         several keys share a page; a larger one costs one page or more, and the page
                         with its key
+    raw values          the same with reads of as many pages as a value occupies
 
 A reader stops after --seconds-max, and its rate is that of the keys so far. A figure is the median
 of --repeat runs, the range in parentheses. Runs of one size take turns. The values of the first
@@ -33,6 +37,8 @@ keys are compared. Exits with 77 if something is missing.
 
 import argparse
 import concurrent.futures
+import ctypes
+import functools
 import hashlib
 import json
 import mmap
@@ -54,8 +60,11 @@ SKIPPED = 77
 COMPARED = 100  # values whose digest all readers report
 PY_LMDB = ("py-lmdb", "py-lmdb, no ahead", "py-lmdb, sorted")
 ABSENT = ("absent", "absent, index")
-READERS = (*PY_LMDB, "get", "get, 256", "get, 1", "key index", *ABSENT, "find", "raw pages")
+RAW = ("raw pages", "raw values")
+C_CALLS = ("C, 256", "C, 256, direct")
+READERS = (*PY_LMDB, "get", "get, 256", "get, 1", *C_CALLS, "key index", *ABSENT, "find", *RAW)
 PAGE = 4096
+HEADER_BYTES = 16  # of a page
 
 
 def keys_of(records, count, absent):
@@ -89,45 +98,60 @@ def read_py_lmdb(reader, path, keys, seconds_max):
     return done / seconds, None if "sorted" in reader else digest(first)
 
 
-def read_raw_pages(path, count, thread_count, seconds_max):
-    """Python opens the file in each thread, because reads of one descriptor may wait for each
-    other."""
+def read_raw(path, page_count, count, thread_count, seconds_max):
+    """Reads `page_count` pages at once. Python opens the file in each thread, because reads of one
+    descriptor may wait for each other."""
     data_path = pathlib.Path(path) / "data.mdb"
-    page_count = data_path.stat().st_size // PAGE
+    last_page = data_path.stat().st_size // PAGE - page_count
+    read_bytes = page_count * PAGE
     end = time.perf_counter() + seconds_max
 
     def read(pages):
-        page = mmap.mmap(-1, PAGE)
+        memory = mmap.mmap(-1, read_bytes)
         file = os.open(data_path, os.O_RDONLY | os.O_DIRECT)
         done = 0
         for number in pages:
-            done += os.preadv(file, [page], number * PAGE) == PAGE
+            done += os.preadv(file, [memory], number * PAGE) == read_bytes
             if time.perf_counter() > end:
                 break
         os.close(file)
         return done
 
-    chosen = random.Random(2).sample(range(page_count), min(count, page_count))
+    chosen = random.Random(2).sample(range(last_page + 1), min(count, last_page + 1))
     with concurrent.futures.ThreadPoolExecutor(thread_count) as pool:
         begin = time.perf_counter()
         done = sum(pool.map(read, [chosen[i::thread_count] for i in range(thread_count)]))
         return done / (time.perf_counter() - begin), None
 
 
+def get_in_c(dataset, keys):
+    """Reads the records of keys, and copies none."""
+    from lmdbio import _capi
+    from lmdbio._keys import KeyTable
+
+    table, result, records = KeyTable(keys), ctypes.c_void_p(), ctypes.c_void_p()
+    dataset._call("lmdbio_dataset_get", table.address, len(keys), ctypes.byref(result),
+                  ctypes.byref(records))
+    _capi.library().lmdbio_result_close(result)
+
+
 def read_lmdbio(reader, path, keys, cache, depth, seconds_max):
     import lmdbio
 
-    with lmdbio.Dataset(path, layout_cache=cache or "off", queue_depth=depth) as dataset:
+    with lmdbio.Dataset(path, layout_cache=cache or "off", queue_depth=depth,
+                        cache="direct" if "direct" in reader else None) as dataset:
         if "index" in reader:
             dataset.use_key_index()
-        step = int(reader.split(", ")[1]) if reader.startswith("get,") else len(keys)
+        step = int(reader.split(", ")[1]) if ", " in reader and reader not in ABSENT else len(keys)
         ask = dataset.find if reader == "find" else dataset.get
+        if reader in C_CALLS:
+            ask = functools.partial(get_in_c, dataset)
         first, done = [], 0
         begin = time.perf_counter()
         for at in range(0, len(keys), step):
             found = ask(keys[at:at + step])
             done = min(at + step, len(keys))
-            if reader not in (*ABSENT, "find") and at < COMPARED:
+            if reader not in (*ABSENT, *C_CALLS, "find") and at < COMPARED:
                 first += [record.value for record in found]
             if time.perf_counter() - begin > seconds_max:
                 break
@@ -140,18 +164,21 @@ def measure(options):
     keys = keys_of(options.records, options.keys, options.reader in ABSENT)
     if options.reader in PY_LMDB:
         result = read_py_lmdb(options.reader, options.path, keys, options.seconds_max)
-    elif options.reader == "raw pages":
-        result = read_raw_pages(options.path, len(keys), options.connections, options.seconds_max)
+    elif options.reader in RAW:
+        value_pages = -(-(HEADER_BYTES + options.value_bytes) // PAGE)
+        result = read_raw(options.path, value_pages if options.reader == "raw values" else 1,
+                          len(keys), options.connections, options.seconds_max)
     else:
         result = read_lmdbio(options.reader, options.path, keys, options.cache,
                              options.queue_depth, options.seconds_max)
     print(json.dumps(result))
 
 
-def run(reader, path, records, options, cache):
+def run(reader, path, size, records, options, cache):
     words = [sys.executable, __file__, "--reader", reader, "--path", path, "--records", records,
-             "--keys", min(options.keys, records), "--seconds-max", options.seconds_max,
-             "--connections", options.connections, "--queue-depth", options.queue_depth]
+             "--value-bytes", size, "--keys", min(options.keys, records),
+             "--seconds-max", options.seconds_max, "--connections", options.connections,
+             "--queue-depth", options.queue_depth]
     if "index" in reader:
         words += ["--cache", cache]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
@@ -170,14 +197,14 @@ def make(folder, size, options):
     return path, records
 
 
-def compare(path, records, options, cache):
+def compare(path, size, records, options, cache):
     """Returns the rates of each reader: {reader: [records/s]}."""
     rates, digests = {reader: [] for reader in READERS}, set()
     if not options.local:  # the index and the layout that a run finds are made once
-        run("key index", path, records, options, cache)
+        run("key index", path, size, records, options, cache)
     for _ in range(options.repeat):
         for reader in READERS:
-            rate, seen = run(reader, path, records, options, cache)
+            rate, seen = run(reader, path, size, records, options, cache)
             rates[reader].append(rate)
             digests |= {seen} - {None}
     if len(digests) != 1:
@@ -230,7 +257,7 @@ def compare_size(folder, size, options):
     cache = folder / f"cache-{size}"
     try:
         place = path if options.local else remote(folder, path, options)
-        return records, compare(place, records, options, cache)
+        return records, compare(place, size, records, options, cache)
     finally:
         if not options.local:
             down(folder / "mount", options)
@@ -244,6 +271,8 @@ def why_not(options):
         return "python3-lmdb is not installed"
     if not options.make.exists():
         return f"{options.make} does not exist; build lmdbio-make, or name it with --make"
+    if options.delayed_mount and not options.delayed_mount.exists():
+        return f"{options.delayed_mount} does not exist; build it with the preset release"
     return None if options.local else why_not_here()
 
 
@@ -265,7 +294,8 @@ def parse():
     parser.add_argument("--make", type=pathlib.Path,
                         default=ROOT / "build" / "release" / "bin" / "lmdbio-make")
     parser.add_argument("--json", type=pathlib.Path, help="write all runs into this file")
-    for name, kind in ("--reader", str), ("--path", str), ("--records", int), ("--cache", str):
+    for name, kind in (("--reader", str), ("--path", str), ("--records", int), ("--cache", str),
+                       ("--value-bytes", int)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     return parser.parse_args()
 
