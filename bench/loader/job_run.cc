@@ -1,7 +1,5 @@
 #include "bench/loader/job_run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -32,8 +30,7 @@ JobRun::JobRun(int& argc, char**& argv) {
   }
   const Result<ranks::Launch> launch = ranks::ReadLaunch();
   if (!launch || launch->rank == 0) return;  // Ranks returns the error
-  SilenceStream(STDOUT_FILENO);
-  SilenceStream(STDERR_FILENO);
+  SilenceStreams();
 }
 
 Result<std::unique_ptr<ranks::Group>> JobRun::Ranks() {

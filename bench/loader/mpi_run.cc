@@ -10,14 +10,16 @@
 namespace lmdbio::tools {
 
 // A closed descriptor would be given to the next file that is opened, and output would end up in
-// that file. So the stream leads to /dev/null instead. The original stays open to the end of the
+// that file. So the streams lead to /dev/null instead. The originals stay open to the end of the
 // process: if the streams of several ranks end before the ranks, the launcher of Open MPI 5.0.7 may
 // never return after an error (it waits for a mutex that it holds).
-void SilenceStream(int stream) {
-  ::fcntl(stream, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+void SilenceStreams() {
   const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
-  ::dup2(nowhere, stream);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    ::fcntl(stream, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    ::dup2(nowhere, stream);
+  }
   ::close(nowhere);
 }
 
@@ -30,8 +32,7 @@ MpiRun::MpiRun(int& argc, char**& argv, MpiThreads threads) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) return;
-  SilenceStream(STDOUT_FILENO);
-  SilenceStream(STDERR_FILENO);
+  SilenceStreams();
 }
 
 MpiRun::~MpiRun() { MPI_Finalize(); }

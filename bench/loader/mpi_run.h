@@ -20,9 +20,9 @@ class MpiRun {
   MpiRun& operator=(const MpiRun&) = delete;
 };
 
-// Leads the standard stream `stream` to /dev/null. Whoever reads the original sees its end when the
-// process ends. Call it once for each stream.
-void SilenceStream(int stream);
+// Leads standard output and standard error to /dev/null. Whoever reads the originals sees their end
+// when the process ends. Call it once.
+void SilenceStreams();
 
 // The wait mode of MPI: "spin", "yield" or "unknown". All figures of several ranks depend on it.
 std::string MpiWaitMode();
