@@ -25,9 +25,6 @@
 namespace lmdbio::load {
 namespace {
 
-// How long a rank that has lost another one waits for the group to tell which rank ended first.
-constexpr auto kReasonLimit = std::chrono::seconds(1);
-
 // Windows and links say so of a process that is gone. Other failures of a rank have other words.
 bool SaysEnded(const Error& error) {
   return error.code() == ErrorCode::kPeerFailed &&
@@ -416,7 +413,7 @@ Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit, HeldBat
     Result<Step> step =
         impl_->cursor().Next(std::max(this_time, std::chrono::milliseconds(0)), batch);
     if (!step && SaysEnded(step.error())) {
-      LMDBIO_TRY_VOID(impl_->group().CheckRanksWithin(kReasonLimit));
+      LMDBIO_TRY_VOID(impl_->group().CheckRanksWithin(ranks::kReasonLimit));
     }
     if (!step || *step != Step::kNothing || look_at == give_up) return step;
   }

@@ -34,6 +34,9 @@
 
 namespace lmdbio::ranks {
 
+// How long a rank that has noticed the end of another one waits to be told which rank ended first.
+constexpr auto kReasonLimit = std::chrono::seconds(1);
+
 // Threads: one at a time in each rank.
 // Lifetime: groups and memory made from a group may outlive it.
 class Group {

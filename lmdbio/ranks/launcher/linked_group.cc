@@ -34,8 +34,6 @@ namespace {
 constexpr int kChildrenMax = 4;
 // How often a waiting rank looks for ranks that have ended.
 constexpr auto kCheckPeriod = std::chrono::milliseconds(100);
-// How long a rank that has lost a neighbour waits for the watch to tell the reason.
-constexpr auto kReasonLimit = std::chrono::seconds(1);
 // Of all ranks together in one message.
 constexpr uint64_t kPieceBytesMax = uint64_t{1} << 28;
 

@@ -25,6 +25,7 @@
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/net/on_demand_links.h"
 #include "lmdbio/ranks/net/wake_event.h"
@@ -45,9 +46,6 @@ constexpr int kSleepYields = 50;
 // A receiver that expects no more than this also takes the bytes behind it: a header and its values
 // then need one system call.
 constexpr size_t kHeaderBytesMax = 256;
-// A rank that stops closes the connections on which it sends, and cannot say why on them. The
-// receiver waits so long for the reason, from the health watch or from another rank.
-constexpr auto kReasonLimit = std::chrono::seconds(1);
 // The event that stops the wire and the event of new links come first in the list for poll.
 constexpr size_t kStopEntry = 0;
 constexpr size_t kLinksEntry = 1;
@@ -320,8 +318,8 @@ Status SocketWire::ReceiveSome(Peer& peer) {
   if (got < 0 && IsForLater(errno)) return {};
   if (got <= 0) {
     // If this rank also sends to the peer, a notice on that connection may give the reason. If
-    // there is none yet, GoOn waits up to kReasonLimit for it, or for the reason from another rank
-    // or the health watch.
+    // there is none yet, GoOn waits up to ranks::kReasonLimit for it, or for the reason from
+    // another rank or the health watch.
     peer.ended_at = Clock::now();
     return peer.out.socket ? ReadNotice(peer) : Status();
   }
@@ -373,7 +371,7 @@ Status SocketWire::GoOn(std::chrono::milliseconds limit) {
     const bool sends = !peer.out.transfers.empty();
     const bool receives = !peer.in.transfers.empty() && !peer.ended_at;
     if (peer.ended_at && !peer.in.transfers.empty() &&
-        (peer.has_left || Clock::now() - *peer.ended_at > kReasonLimit)) {
+        (peer.has_left || Clock::now() - *peer.ended_at > ranks::kReasonLimit)) {
       return Died(peer);
     }
     // A closed connection makes poll return at once, every time. So it is left out of the list when
