@@ -1,8 +1,21 @@
 #include "lmdbio/base/status.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lmdbio {
+namespace {
+
+// Names of files, keys and fields may have line breaks.
+std::string OneLine(std::string text) {
+  constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7F;
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < kFirstPrintable || c == kDelete; }, '?');
+  return text;
+}
+
+}  // namespace
 
 // Logs and JSON contain these names, so they never change.
 std::string_view ErrorCodeName(ErrorCode code) {
@@ -33,11 +46,11 @@ std::string_view ErrorCodeName(ErrorCode code) {
 
 // The detail lies behind one pointer, so that a Result stays small on the path without errors.
 Error::Error(ErrorCode code, std::string message, int error_number)
-    : detail_(std::make_unique<Detail>(Detail{code, std::move(message), error_number})) {}
+    : detail_(std::make_unique<Detail>(Detail{code, OneLine(std::move(message)), error_number})) {}
 
 // Each layer adds the name that it knows, from the page up to the file and the rank.
 Error Error::Within(std::string_view where) && {
-  detail_->message = fmt::format("{}: {}", where, detail_->message);
+  detail_->message = OneLine(fmt::format("{}: {}", where, detail_->message));
   return std::move(*this);
 }
 

@@ -38,7 +38,8 @@ class [[nodiscard]] Error {
   Error(ErrorCode code, std::string message, int error_number = 0);
 
   ErrorCode code() const { return detail_->code; }
-  // One line without a newline: the object, the operation and the reason.
+  // One line: the object, the operation and the reason. Control characters, which names may have,
+  // are shown as '?'.
   // A temporary error gives a copy, which may outlive it.
   const std::string& message() const& { return detail_->message; }
   std::string message() && { return detail_->message; }

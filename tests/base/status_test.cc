@@ -41,6 +41,11 @@ TEST_CASE("the message of a temporary error outlives the error", "[base]") {
   CHECK(of_moved == "cannot read");
 }
 
+TEST_CASE("a message is one line, whatever names it has", "[base]") {
+  Error error = Error(ErrorCode::kNotFound, "a\nb\r\x7F: \xC3\xA4 is absent").Within("c\td");
+  CHECK(error.message() == "c?d: a?b??: \xC3\xA4 is absent");
+}
+
 TEST_CASE("Error::Within prefixes the message", "[base]") {
   const Error error = Error(ErrorCode::kCorruption, "page 7: too short").Within("a/data.mdb");
   CHECK(error.message() == "a/data.mdb: page 7: too short");
