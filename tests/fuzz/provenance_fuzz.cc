@@ -5,16 +5,14 @@
 // reaches the decoder.
 // Oracle: the sanitizers; encoded data must decode to the same.
 #include <algorithm>
-#include <cstring>
 #include <vector>
-
-#include <xxhash.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/file/layout/layout.h"
 #include "lmdbio/file/provenance/exact_codec.h"
 #include "lmdbio/file/provenance/number_codec.h"
 #include "lmdbio/file/provenance/provenance.h"
+#include "lmdbio/file/provenance/sealed_file.h"
 
 namespace lmdbio::test {
 namespace {
@@ -49,21 +47,10 @@ void CheckExactRoundTrip(const Fingerprint& fingerprint, const Layout& layout) {
   LMDBIO_CHECK(SameLayout(builder.Finish(), layout));
 }
 
-// Offsets of length and checksum in the file; see lmdbio/file/provenance/provenance.cc.
-void PutChecksumRight(std::vector<std::byte>& file) {
-  constexpr size_t kSizeAt = 16, kChecksumAt = 24, kHeaderBytes = 32;
-  if (file.size() < kHeaderBytes) return;
-  const uint64_t size = file.size();
-  std::memcpy(file.data() + kSizeAt, &size, sizeof(size));
-  const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
-  const uint64_t checksum = XXH64(file.data() + kHeaderBytes, size - kHeaderBytes, head);
-  std::memcpy(file.data() + kChecksumAt, &checksum, sizeof(checksum));
-}
-
 void DecodeFile(Bytes input) {
   std::vector<std::byte> file(input.begin(), input.end());
   (void)Provenance::Decode(file);
-  PutChecksumRight(file);
+  file::Reseal(file);
   const auto decoded = Provenance::Decode(file);
   if (!decoded || decoded->record_count() > kRecordsMax) return;
   LayoutBuilder builder;

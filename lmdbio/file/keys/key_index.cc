@@ -1,23 +1,20 @@
 #include "lmdbio/file/keys/key_index.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <string_view>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "lmdbio/base/digest.h"
 #include "lmdbio/file/provenance/byte_codec.h"
+#include "lmdbio/file/provenance/sealed_file.h"
 
 namespace lmdbio::file {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'L', 'M', 'D', 'B', 'K', 'E', 'Y', 'S'};
-constexpr uint32_t kFormatVersion = 1;
-constexpr size_t kChecksumAt = 24;
-constexpr size_t kHeaderBytes = 32;
+constexpr SealedFormat kFormat = {.name = "key index", .magic = "LMDBKEYS", .version = 1};
+constexpr uint32_t kKind = 0;  // there is one
 // With more records less than 24 bits of the hash would be left.
 constexpr uint64_t kRecordsMax = uint64_t{1} << 40;
 
@@ -25,34 +22,8 @@ tl::unexpected<Error> CorruptIndex(std::string_view what) {
   return Fail(ErrorCode::kCorruption, fmt::format("key index: {}", what));
 }
 
-uint64_t ChecksumOf(Bytes file) {
-  const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
-  return XXH64(file.data() + kHeaderBytes, file.size() - kHeaderBytes, head);
-}
-
 uint64_t HashOf(Bytes key) {
   return TextDigest({reinterpret_cast<const char*>(key.data()), key.size()});
-}
-
-// Checks everything of a file up to the fingerprint.
-Status CheckFrame(Bytes file) {
-  ByteReader in(file);
-  const bool is_index =
-      in.GetString(kMagic.size()) == std::string_view(kMagic.data(), kMagic.size());
-  const auto version = in.Get<uint32_t>();
-  in.Get<uint32_t>();
-  const auto size_bytes = in.Get<uint64_t>();
-  const auto checksum = in.Get<uint64_t>();
-  if (!in.ok() || !is_index) return CorruptIndex("this is no key index");
-  if (version != kFormatVersion) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("key index: format version {} is not known", version));
-  }
-  if (size_bytes != file.size()) {
-    return CorruptIndex(fmt::format("has {} bytes, expected {}", file.size(), size_bytes));
-  }
-  if (checksum != ChecksumOf(file)) return CorruptIndex("the checksum does not fit");
-  return {};
 }
 
 }  // namespace
@@ -83,23 +54,13 @@ std::vector<std::byte> KeyIndex::Encode(const Fingerprint& fingerprint) const {
   body.Put(record_count_);
   body.Put(uint64_t{entries_.size()});
   for (const uint64_t entry : entries_) body.Put(entry);
-  ByteWriter out;
-  out.PutString({kMagic.data(), kMagic.size()});
-  out.Put(kFormatVersion);
-  out.Put(uint32_t{0});
-  out.Put(uint64_t{kHeaderBytes + body.bytes().size()});
-  out.Put(uint64_t{0});  // the checksum, which does not cover this field
-  out.PutBytes(body.bytes());
-  std::vector<std::byte> file = out.Take();
-  ByteWriter checksum;
-  checksum.Put(ChecksumOf(file));
-  std::ranges::copy(checksum.bytes(), file.begin() + kChecksumAt);
-  return file;
+  return Seal(kFormat, kKind, body.bytes());
 }
 
 Result<std::pair<KeyIndex, Fingerprint>> KeyIndex::Decode(Bytes file) {
-  LMDBIO_TRY_VOID(CheckFrame(file));
-  ByteReader in(file.subspan(kHeaderBytes));
+  LMDBIO_TRY(const SealedFile content, Unseal(kFormat, file));
+  if (content.kind != kKind) return CorruptIndex(fmt::format("unknown kind {}", content.kind));
+  ByteReader in(content.body);
   LMDBIO_TRY(Fingerprint fingerprint, DecodeFingerprint(in));
   const auto record_count = in.Get<uint64_t>();
   const auto entry_count = in.Get<uint64_t>();

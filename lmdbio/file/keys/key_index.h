@@ -5,11 +5,8 @@
 // is a binary search. Two keys may have equal hash bits. An index therefore proposes records, and
 // its user compares the real keys.
 //
-// The file of an index:
-//
-//   0  magic, 8 bytes     8  format version u32     12  0, u32
-//  16  file size u64     24  checksum u64: as in a provenance file (docs/provenance.md)
-//  32  fingerprint, record count u64, entry count u64, entries u64
+// The file of an index is a sealed file (provenance/sealed_file.h) of kind 0. Its body:
+// fingerprint, record count u64, entry count u64, entries u64.
 //
 // Source: docs/keys.md "Key index".
 #ifndef LMDBIO_FILE_KEYS_KEY_INDEX_H_

@@ -4,9 +4,9 @@
 // a page is visited once, with all keys below it, and the pages of a level are read together.
 //
 // A search believes the order of the keys, so it checks it. Each page that it visits must be in
-// order, and lie between the keys of the branch pages above it. A damaged page, or a program that
-// sorted by a comparison function of its own, is therefore an error, and no key is absent by
-// mistake.
+// order, and lie between the keys of the branch pages above it. So most damage to a page, and the
+// order of a program's own comparison function, end in an error. LMDB has no checksums: if bytes of
+// a key are damaged and its page stays in order, a key can be absent by mistake.
 //
 // Source: docs/keys.md "Search"; docs/format.md sections 3 and 6.
 #ifndef LMDBIO_FILE_KEYS_KEY_SEARCH_H_

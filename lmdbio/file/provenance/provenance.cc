@@ -1,55 +1,23 @@
 #include "lmdbio/file/provenance/provenance.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "lmdbio/file/provenance/exact_codec.h"
 #include "lmdbio/file/provenance/number_codec.h"
+#include "lmdbio/file/provenance/sealed_file.h"
 
 namespace lmdbio::file {
 namespace {
 
-// The file starts with:
-//
-//   0  magic, 8 bytes     8  format version u32     12  kind u32
-//  16  file size u64     24  checksum u64: XXH64 of all other bytes
-constexpr std::array<char, 8> kMagic = {'L', 'M', 'D', 'B', 'P', 'R', 'O', 'V'};
-constexpr uint32_t kFormatVersion = 1;
-constexpr size_t kChecksumAt = 24;
-constexpr size_t kHeaderBytes = 32;
+constexpr SealedFormat kFormat = {.name = "provenance", .magic = "LMDBPROV", .version = 1};
 
 constexpr uint8_t kSizesConstant = 0;
 constexpr uint8_t kSizesListed = 1;
 
 tl::unexpected<Error> CorruptFile(std::string_view what) {
   return Fail(ErrorCode::kCorruption, fmt::format("provenance: {}", what));
-}
-
-// The hash of all bytes except the checksum field: the hash of the part before the field is the
-// seed for the part behind it.
-uint64_t ChecksumOf(Bytes file) {
-  const uint64_t head = XXH64(file.data(), kChecksumAt, 0);
-  return XXH64(file.data() + kHeaderBytes, file.size() - kHeaderBytes, head);
-}
-
-// The file of a header and `body`.
-std::vector<std::byte> Frame(ProvenanceKind kind, Bytes body) {
-  ByteWriter out;
-  out.PutString({kMagic.data(), kMagic.size()});
-  out.Put(kFormatVersion);
-  out.Put(static_cast<uint32_t>(kind));
-  out.Put(uint64_t{kHeaderBytes + body.size()});
-  // A place for the checksum, which does not cover this field.
-  out.Put(uint64_t{0});
-  out.PutBytes(body);
-  std::vector<std::byte> file = out.Take();
-  ByteWriter checksum;
-  checksum.Put(uint64_t{ChecksumOf(file)});
-  std::ranges::copy(checksum.bytes(), file.begin() + kChecksumAt);
-  return file;
 }
 
 // Writes one constant, or a list that is cut into parts of at most kNumbersMax for the number
@@ -131,7 +99,7 @@ std::vector<std::byte> EncodeOrderedLoad(const Fingerprint& fingerprint, const O
   body.Put(file::kMetaPageCount);
   EncodeSizes(load.key_bytes, load.record_count, body);
   EncodeSizes(load.value_bytes, load.record_count, body);
-  return Frame(ProvenanceKind::kOrderedLoad, body.bytes());
+  return Seal(kFormat, static_cast<uint32_t>(ProvenanceKind::kOrderedLoad), body.bytes());
 }
 
 std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_t record_count,
@@ -140,36 +108,18 @@ std::vector<std::byte> EncodeExactLayout(const Fingerprint& fingerprint, uint64_
   EncodeFingerprint(fingerprint, body);
   body.Put(record_count);
   body.PutBytes(chunks);
-  return Frame(ProvenanceKind::kExactLayout, body.bytes());
+  return Seal(kFormat, static_cast<uint32_t>(ProvenanceKind::kExactLayout), body.bytes());
 }
 
 Result<Provenance> Provenance::Decode(Bytes file) {
-  // The version comes first, because another version may have another header. Size and checksum
-  // come before all other fields. So a cut file or a flipped byte is reported as damage or as an
-  // unknown version, and never as a strange number of records.
-  ByteReader in(file);
-  if (in.GetString(kMagic.size()) != std::string_view(kMagic.data(), kMagic.size())) {
-    return CorruptFile("not a provenance file");
+  LMDBIO_TRY(const SealedFile content, Unseal(kFormat, file));
+  if (content.kind != static_cast<uint32_t>(ProvenanceKind::kOrderedLoad) &&
+      content.kind != static_cast<uint32_t>(ProvenanceKind::kExactLayout)) {
+    return CorruptFile(fmt::format("unknown kind {}", content.kind));
   }
-  const uint32_t version = in.Get<uint32_t>();
-  if (in.ok() && version != kFormatVersion) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("provenance: format version {} is not supported; expected {}", version,
-                            kFormatVersion));
-  }
+  ByteReader in(content.body);
   Provenance provenance;
-  const uint32_t kind = in.Get<uint32_t>();
-  const uint64_t file_bytes = in.Get<uint64_t>();
-  const uint64_t checksum = in.Get<uint64_t>();
-  if (!in.ok() || file_bytes != file.size()) {
-    return CorruptFile(fmt::format("{} bytes long, its header says {}", file.size(), file_bytes));
-  }
-  if (checksum != ChecksumOf(file)) return CorruptFile("the checksum does not match");
-  if (kind != static_cast<uint32_t>(ProvenanceKind::kOrderedLoad) &&
-      kind != static_cast<uint32_t>(ProvenanceKind::kExactLayout)) {
-    return CorruptFile(fmt::format("unknown kind {}", kind));
-  }
-  provenance.kind_ = static_cast<ProvenanceKind>(kind);
+  provenance.kind_ = static_cast<ProvenanceKind>(content.kind);
   LMDBIO_TRY(provenance.fingerprint_, DecodeFingerprint(in));
   provenance.record_count_ = provenance.fingerprint_.record.entry_count;
   if (provenance.kind_ == ProvenanceKind::kExactLayout) {

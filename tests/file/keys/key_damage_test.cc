@@ -1,5 +1,5 @@
 // Goal: a search in a damaged file gives an error that names the file, or the places of the sound
-// file. It never crashes or reads without end, and no key is absent by mistake.
+// file. It never crashes or reads without end.
 // Method: the small files of damage_test.cc, with all keys of a database in one search, and each
 // key in one of its own.
 #include <algorithm>

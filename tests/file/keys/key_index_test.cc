@@ -1,12 +1,11 @@
 // Goal: an index proposes the record of each of its keys, and its bytes give the same index.
 #include "lmdbio/file/keys/key_index.h"
 
-#include <cstring>
 #include <string>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
+#include "lmdbio/file/provenance/sealed_file.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::test {
@@ -56,15 +55,6 @@ TEST_CASE("KeyIndex is decoded as it was encoded", "[keys][key_index]") {
   }
 }
 
-// Writes a checksum that fits, so that the checks behind it are reached.
-void Seal(std::vector<std::byte>& bytes) {
-  const uint64_t size = bytes.size();
-  std::memcpy(bytes.data() + 16, &size, 8);
-  const uint64_t head = XXH64(bytes.data(), 24, 0);
-  const uint64_t sum = XXH64(bytes.data() + 32, bytes.size() - 32, head);
-  std::memcpy(bytes.data() + 24, &sum, 8);
-}
-
 TEST_CASE("KeyIndex refuses damaged bytes", "[keys][key_index]") {
   const std::vector<std::byte> sound = Index(100).Encode({});
   for (size_t size = 0; size < sound.size(); ++size) {
@@ -85,7 +75,7 @@ TEST_CASE("KeyIndex refuses damaged bytes", "[keys][key_index]") {
   for (size_t at = entries_at - 16; at < sound.size(); ++at) {
     std::vector<std::byte> forged = sound;
     forged[at] ^= std::byte{0x80};
-    Seal(forged);
+    file::Reseal(forged);
     const auto decoded = KeyIndex::Decode(forged);
     // Another number of records, which the user of the index compares, may be possible.
     if (at >= entries_at - 8 && at < entries_at) REQUIRE_FALSE(decoded);
@@ -96,9 +86,13 @@ TEST_CASE("KeyIndex refuses damaged bytes", "[keys][key_index]") {
       }
     }
   }
+  std::vector<std::byte> other_kind = sound;
+  other_kind[12] = std::byte{1};
+  file::Reseal(other_kind);
+  CHECK(KeyIndex::Decode(other_kind).error().message() == "key index: unknown kind 1");
   std::vector<std::byte> cut = sound;
   cut.resize(cut.size() - 8);
-  Seal(cut);
+  file::Reseal(cut);
   CHECK_FALSE(KeyIndex::Decode(cut));
 }
 
