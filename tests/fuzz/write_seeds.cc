@@ -1,6 +1,6 @@
 // tests/fuzz/write_seeds.cc - the first inputs of the fuzzers, from small sound files.
 //
-//   write_seeds DIRECTORY       writes DIRECTORY/{format,layout,provenance}/*
+//   write_seeds DIRECTORY       writes DIRECTORY/{format,keys,layout,provenance}/*
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/file/keys/key_index.h"
 #include "lmdbio/file/layout/layout.h"
 #include "lmdbio/file/layout/page_walk.h"
 #include "lmdbio/file/provenance/exact_codec.h"
@@ -92,11 +93,28 @@ void WriteLoads(const SeedDirectory& seeds) {
   seeds.Write("load", 2, numbers);
 }
 
+void WriteKeyIndex(const SeedDirectory& seeds) {
+  constexpr uint64_t kCount = 40;
+  file::KeyIndexBuilder builder(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const std::string key = std::to_string(i);
+    builder.Add(std::as_bytes(std::span(key)), i);
+  }
+  seeds.Write("index", 0, std::move(builder).Finish().Encode({}));
+  for (const std::string name : {"{}", "image-{:09d}"}) {
+    // The size of the template, the template, a key.
+    const std::string text = static_cast<char>(name.size()) + name + "image-000000007";
+    seeds.Write("template-" + std::to_string(name.size()), 1, std::as_bytes(std::span(text)));
+  }
+}
+
 void WriteSeeds(const std::filesystem::path& directory) {
   const SeedDirectory pages(directory, "format");
   const SeedDirectory files(directory, "layout");
   const SeedDirectory provenances(directory, "provenance");
+  const SeedDirectory keys(directory, "keys");
   WriteLoads(provenances);
+  WriteKeyIndex(keys);
   for (const SmallFile& file : SmallFiles()) {
     const MemorySource source(file.bytes, file.name);
     const auto environment = Value(file::Environment::Open(source));
@@ -107,7 +125,9 @@ void WriteSeeds(const std::filesystem::path& directory) {
                        Value(environment.Named(name)));
     }
     WritePages(pages, file, environment.snapshot().page_format);
-    if (file.bytes.size() <= kSeedBytesMax) WriteWholeFile(files.path() / file.name, file.bytes);
+    if (file.bytes.size() > kSeedBytesMax) continue;
+    WriteWholeFile(files.path() / file.name, file.bytes);
+    keys.Write(file.name, 2, file.bytes);
   }
 }
 
