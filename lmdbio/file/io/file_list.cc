@@ -42,7 +42,7 @@ bool IsCompanion(std::string_view path) {
   return name == "lock.mdb" || name.ends_with("-lock") || name.ends_with(".prov");
 }
 
-bool IsShard(const std::string& path) {
+bool IsDataFile(const std::string& path) {
   if (IsDirectory(path)) return IsFile(path + "/data.mdb");
   return (path.ends_with(".mdb") || path.ends_with(".lmdb")) && !IsCompanion(path) && IsFile(path);
 }
@@ -56,17 +56,17 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
   const auto close = [](DIR* directory) { ::closedir(directory); };
   const std::unique_ptr<DIR, decltype(close)> directory(::opendir(path.c_str()), close);
   if (!directory) return Fail(ErrnoError(errno, path, "cannot be listed"));
-  std::vector<std::string> shards;
+  std::vector<std::string> files;
   errno = 0;
   while (const dirent* const entry = ::readdir(directory.get())) {
     const std::string_view name = entry->d_name;
     if (name == "." || name == "..") continue;
     std::string inside = fmt::format("{}{}{}", path, path.ends_with('/') ? "" : "/", name);
-    if (IsShard(inside)) shards.push_back(std::move(inside));
+    if (IsDataFile(inside)) files.push_back(std::move(inside));
     errno = 0;
   }
   if (errno != 0) return Fail(ErrnoError(errno, path, "cannot be listed"));
-  if (!shards.empty()) return InNaturalOrder(std::move(shards));
+  if (!files.empty()) return InNaturalOrder(std::move(files));
   return Fail(ErrorCode::kNotFound,
               fmt::format("{}: the directory holds no data.mdb, and no .mdb or .lmdb files", path),
               ENOENT);

@@ -8,34 +8,34 @@ from support import Databases, make, run_unless
 
 import lmdbio
 
-SHARDS = 12
-COUNT = 30  # records of a shard
+FILES = 12
+COUNT = 30  # records of a file
 
 
 class ManyFilesTest(Databases):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.shards = cls.folder / "shards"
-        cls.shards.mkdir()
-        for i in range(SHARDS):
-            make("synthetic", cls.shards / f"s{i}", "--count", COUNT, "--value-size", 2000 + i)
-        cls.paths = [cls.shards / f"s{i}" for i in range(SHARDS)]
+        cls.split = cls.folder / "files"
+        cls.split.mkdir()
+        for i in range(FILES):
+            make("synthetic", cls.split / f"s{i}", "--count", COUNT, "--value-size", 2000 + i)
+        cls.paths = [cls.split / f"s{i}" for i in range(FILES)]
 
     def setUp(self):
         self.all = [record for path in self.paths for record in self.records(path)]
 
     def ways(self):
-        return self.paths, [str(path) for path in self.paths], self.shards, self.shards / "s*"
+        return self.paths, [str(path) for path in self.paths], self.split, self.split / "s*"
 
     def test_dataset(self):
         for way in self.ways():
             with lmdbio.Dataset(way) as dataset:
-                self.assertEqual(len(dataset), SHARDS * COUNT)
+                self.assertEqual(len(dataset), FILES * COUNT)
                 self.assertEqual(list(dataset), self.all)
                 self.assertEqual(dataset[[100, 3, -1]], [self.all[i] for i in (100, 3, -1)])
                 self.assertEqual(list(dataset.keys()), [key for key, _ in self.all])
-                # Each shard has the same keys, so the first one answers.
+                # Each file has the same keys, so the first one answers.
                 self.assertEqual(dataset[self.all[40][0]], self.all[40 - COUNT])
                 self.assertEqual(dataset.find(b"absent"), -1)
                 self.assertEqual(pickle.loads(pickle.dumps(dataset))[77], self.all[77])
@@ -54,7 +54,7 @@ class ManyFilesTest(Databases):
         with lmdbio.Loader(self.paths, batch_size=50) as loader:
             next(iter(loader))
             state = loader.state_dict()
-        with lmdbio.Loader(self.shards, batch_size=50) as loader:
+        with lmdbio.Loader(self.split, batch_size=50) as loader:
             loader.load_state_dict(state)
             self.assertEqual(next(iter(loader)).first_position, 50)
         other = self.paths[:4] + self.paths[5:]
@@ -75,7 +75,7 @@ class ManyFilesTest(Databases):
             with self.assertRaisesRegex(ValueError, "empty"):
                 open_it([])
             with self.assertRaisesRegex(FileNotFoundError, "no file matches"):
-                open_it(self.shards / "x*")
+                open_it(self.split / "x*")
             for wrong in [1, 2], [("a", "b", "c")], [("a", 1)], 7:
                 with self.assertRaises(TypeError):
                     open_it(wrong)
@@ -89,7 +89,7 @@ class ManyFilesTest(Databases):
         links = self.folder / "links"
         links.mkdir()
         for i in range(600):
-            os.link(self.paths[i % SHARDS] / "data.mdb", links / f"{i}.mdb")
+            os.link(self.paths[i % FILES] / "data.mdb", links / f"{i}.mdb")
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
         try:
             with lmdbio.Dataset(links) as dataset, lmdbio.Loader(

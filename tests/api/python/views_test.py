@@ -280,15 +280,15 @@ class BasicSr(Family):
                                                       get_all(self.gt, names))]
 
 
-class FairchemShards(Family):
+class FairchemFiles(Family):
     """data.0000.lmdb, data.0001.lmdb, ...: each counts from 0 and has a record `length`."""
 
     def write(self):
-        self.path = self.path.with_name("shards")
+        self.path = self.path.with_name("files")
         self.path.mkdir()
-        for shard, count in enumerate((40, 11, 86)):
-            path = self.path / f"data.{shard:04d}.lmdb"
-            put_all(path, [(f"{i}".encode("ascii"), pickle.dumps((shard, i), -1))
+        for file_number, count in enumerate((40, 11, 86)):
+            path = self.path / f"data.{file_number:04d}.lmdb"
+            put_all(path, [(f"{i}".encode("ascii"), pickle.dumps((file_number, i), -1))
                            for i in range(count)])
             put_all(path, [(b"length", pickle.dumps(count, -1))])
 
@@ -342,7 +342,7 @@ class NamedDatabases(Family):
 
 
 FAMILIES = (Fairchem, FairchemWithoutLength, AseLmdb, DeepMd, UniMol, Tape, Atom3d, Tensorpack,
-            EfficientPyTorch, Ocr, Arrays, BasicSr, FairchemShards, Recommender, NamedDatabases)
+            EfficientPyTorch, Ocr, Arrays, BasicSr, FairchemFiles, Recommender, NamedDatabases)
 
 
 def value_of(sample):

@@ -53,9 +53,9 @@ TEST_CASE("ListDataFiles finds files, folders and globs", "[io][file-list]") {
   using Paths = std::vector<std::string>;
   CHECK(ListDataFiles(root + "/set/s2.mdb") == Paths{root + "/set/s2.mdb"});
   CHECK(ListDataFiles(root + "/env") == Paths{root + "/env"});
-  const Paths shards = {root + "/set/s2.mdb", root + "/set/s3", root + "/set/s10.lmdb"};
-  CHECK(ListDataFiles(root + "/set") == shards);
-  CHECK(ListDataFiles(root + "/set/s*") == shards);
+  const Paths files = {root + "/set/s2.mdb", root + "/set/s3", root + "/set/s10.lmdb"};
+  CHECK(ListDataFiles(root + "/set") == files);
+  CHECK(ListDataFiles(root + "/set/s*") == files);
   CHECK(ListDataFiles(root + "/set/s[23]*") == Paths{root + "/set/s2.mdb", root + "/set/s3"});
   CHECK(ListDataFiles(root + "/s?t/s10*") == Paths{root + "/set/s10.lmdb"});
 }

@@ -14,7 +14,7 @@
 #include "lmdbio/file/writer/record_provenance.h"
 #include "lmdbio/load/loader/loader.h"
 #include "tests/fixtures/tiny_db.h"
-#include "tests/load/loader/shards.h"
+#include "tests/load/loader/split_records.h"
 #include "tests/load/loader/stream_oracle.h"
 #include "tests/support/catch.h"
 #include "tests/support/descriptor_limit.h"
@@ -28,7 +28,7 @@ namespace {
 using test::Delivered;
 using test::Good;
 using test::KeyValue;
-using test::Shards;
+using test::SplitRecords;
 using test::ValueKind;
 
 void CheckStream(const Delivered& all, const std::map<uint64_t, KeyValue>& expected) {
@@ -41,10 +41,10 @@ void CheckStream(const Delivered& all, const std::map<uint64_t, KeyValue>& expec
   REQUIRE(is_same);
 }
 
-LoaderOptions Epochs(const Shards& shards, uint64_t epoch_count, uint64_t batch_size = 13) {
+LoaderOptions Epochs(const SplitRecords& split, uint64_t epoch_count, uint64_t batch_size = 13) {
   LoaderOptions options;
   options.global_batch_size = batch_size;
-  const uint64_t records = shards.records().size();
+  const uint64_t records = split.records().size();
   options.max_batches = epoch_count * ((records + batch_size - 1) / batch_size);
   options.layout_cache = "off";
   return options;
@@ -56,41 +56,42 @@ struct OrderChoice {
   uint32_t reuse = 1;
 };
 
-TEST_CASE("Loader delivers shards as the single file, in every order", "[loader][many-files]") {
+TEST_CASE("Loader delivers many files as the single file, in every order", "[loader][many-files]") {
   const auto kind =
       GENERATE(ValueKind::kInline, ValueKind::kOverflow, ValueKind::kMixed, ValueKind::kDuplicates);
   const size_t count = GENERATE(1, 3, 40);
-  const Shards shards(count, kind, 160);
+  const SplitRecords split(count, kind, 160);
   for (const OrderChoice& named :
        {OrderChoice{Order::kSequential}, OrderChoice{Order::kShuffle},
         OrderChoice{Order::kShuffle, Shuffle::kBlock}, OrderChoice{Order::kChunked},
         OrderChoice{Order::kSequential, Shuffle::kGlobal, 2}}) {
-    LoaderOptions options = Epochs(shards, 2);
+    LoaderOptions options = Epochs(split, 2);
     options.order = named.order;
     options.shuffle = named.shuffle;
     options.reuse = named.reuse;
     options.seed = 5;
     options.block_records = 7;
     options.group_batches = named.order == Order::kSequential && named.reuse == 1 ? 0 : 3;
-    const auto expected = test::ExpectedOf(shards.records(), options);
+    const auto expected = test::ExpectedOf(split.records(), options);
     for (const ranks::ThreadRanks ranks :
          {ranks::ThreadRanks{1, 1}, ranks::ThreadRanks{3, 3}, ranks::ThreadRanks{4, 2}}) {
-      INFO(count << " shards, order " << static_cast<int>(named.order) << "."
+      INFO(count << " files, order " << static_cast<int>(named.order) << "."
                  << static_cast<int>(named.shuffle) << ", reuse " << named.reuse << ", "
                  << ranks.rank_count << " ranks");
-      CheckStream(test::Deliver(ranks, shards.folder(), options), expected);
+      CheckStream(test::Deliver(ranks, split.folder(), options), expected);
     }
   }
 }
 
-TEST_CASE("Loader delivers shards with every engine and few descriptors", "[loader][many-files]") {
-  const Shards shards(25, ValueKind::kMixed, 300);
+TEST_CASE("Loader delivers many files with every engine and few descriptors",
+          "[loader][many-files]") {
+  const SplitRecords split(25, ValueKind::kMixed, 300);
   for (const file::EngineKind engine : {file::EngineKind::kUring, file::EngineKind::kPread}) {
     for (const file::CachePolicy cache :
          {file::CachePolicy::kBuffered, file::CachePolicy::kDirect, file::CachePolicy::kMixed}) {
       for (const int64_t keep_bytes : {-1, 1 << 30}) {
         for (const uint64_t open_files_max : {0, 2, 7}) {
-          LoaderOptions options = Epochs(shards, 2);
+          LoaderOptions options = Epochs(split, 2);
           options.order = Order::kShuffle;
           options.engine = engine;
           options.cache = cache;
@@ -99,43 +100,42 @@ TEST_CASE("Loader delivers shards with every engine and few descriptors", "[load
           options.block_bytes = 16384;
           INFO(file::EngineKindName(engine) << ", " << file::CachePolicyName(cache) << ", keep "
                                             << keep_bytes << ", " << open_files_max);
-          CheckStream(test::Deliver({2, 2}, shards.folder(), options),
-                      test::ExpectedOf(shards.records(), options));
+          CheckStream(test::Deliver({2, 2}, split.folder(), options),
+                      test::ExpectedOf(split.records(), options));
         }
       }
     }
   }
 }
 
-TEST_CASE("Several readers and hosts share the walk over shards", "[loader][many-files]") {
-  const Shards shards(9, ValueKind::kInline, 5000);
-  LoaderOptions options = Epochs(shards, 1, 64);
+TEST_CASE("Several readers and hosts share the walk over many files", "[loader][many-files]") {
+  const SplitRecords split(9, ValueKind::kInline, 5000);
+  LoaderOptions options = Epochs(split, 1, 64);
   options.order = GENERATE(Order::kSequential, Order::kShuffle);
   options.readers_per_host = 2;
-  const auto expected = test::ExpectedOf(shards.records(), options);
-  CheckStream(test::Deliver({4, 4}, shards.folder(), options), expected);
-  CheckStream(test::Deliver({4, 2}, shards.folder(), options), expected);
+  const auto expected = test::ExpectedOf(split.records(), options);
+  CheckStream(test::Deliver({4, 4}, split.folder(), options), expected);
+  CheckStream(test::Deliver({4, 2}, split.folder(), options), expected);
 }
 
-TEST_CASE("A strategy that needs provenance needs that of each shard", "[loader][many-files]") {
-  const Shards shards(4, ValueKind::kOverflow, 100);
-  LoaderOptions options = Epochs(shards, 1);
+TEST_CASE("A strategy that needs provenance needs that of each file", "[loader][many-files]") {
+  const SplitRecords split(4, ValueKind::kOverflow, 100);
+  LoaderOptions options = Epochs(split, 1);
   options.strategy = Strategy::kLmmDioProvCoal;
   for (size_t i = 0; i < 4; ++i) {
     if (i == 3) {
-      const Delivered none = test::Deliver({2, 2}, shards.folder(), options);
+      const Delivered none = test::Deliver({2, 2}, split.folder(), options);
       REQUIRE(none.errors[0]);
       CHECK(none.errors[0]->code() == ErrorCode::kNotFound);
-      CHECK(none.errors[0]->message().find(shards.shard(3).string() + ".prov") !=
-            std::string::npos);
+      CHECK(none.errors[0]->message().find(split.file(3).string() + ".prov") != std::string::npos);
     }
     file::RecordProvenanceOptions record;
-    record.path = shards.shard(i);
+    record.path = split.file(i);
     REQUIRE(file::RecordProvenance(record));
   }
-  const auto expected = test::ExpectedOf(shards.records(), options);
-  CheckStream(test::Deliver({2, 2}, shards.folder(), options), expected);
-  CheckStream(test::Deliver({4, 2}, shards.folder(), options), expected);
+  const auto expected = test::ExpectedOf(split.records(), options);
+  CheckStream(test::Deliver({2, 2}, split.folder(), options), expected);
+  CheckStream(test::Deliver({4, 2}, split.folder(), options), expected);
 }
 
 // Runs one rank alone and returns its state after `batch_count` batches.
@@ -156,45 +156,45 @@ Status OpenAt(const std::vector<DatabasePath>& list, LoaderOptions options,
   return loader ? Status() : Fail(loader.error().Copy());
 }
 
-TEST_CASE("A stream over shards continues with other ranks", "[loader][many-files]") {
-  const Shards shards(11, ValueKind::kMixed, 200);
-  LoaderOptions options = Epochs(shards, 2);
+TEST_CASE("A stream over many files continues with other ranks", "[loader][many-files]") {
+  const SplitRecords split(11, ValueKind::kMixed, 200);
+  LoaderOptions options = Epochs(split, 2);
   options.order = Order::kShuffle;
   options.seed = 3;
-  auto expected = test::ExpectedOf(shards.records(), options);
-  const std::string state = StateAfter(shards.list(), options, 5);
+  auto expected = test::ExpectedOf(split.records(), options);
+  const std::string state = StateAfter(split.list(), options, 5);
   expected.erase(expected.begin(), expected.lower_bound(5 * 13));
   options.state = state;
   for (const ranks::ThreadRanks ranks : {ranks::ThreadRanks{1, 1}, ranks::ThreadRanks{4, 2}}) {
-    const Delivered rest = test::Deliver(ranks, shards.folder(), options);
+    const Delivered rest = test::Deliver(ranks, split.folder(), options);
     CheckStream(rest, expected);
   }
 }
 
 TEST_CASE("Loader continues elsewhere in a list", "[loader][many-files]") {
-  const Shards shards(5, ValueKind::kInline, 100);
+  const SplitRecords split(5, ValueKind::kInline, 100);
   const auto group = ranks::SoloGroup();
   LoaderOptions options;
   options.global_batch_size = 10;
-  const auto loader = Good(Loader::Open(*group, shards.folder().string(), options));
+  const auto loader = Good(Loader::Open(*group, split.folder().string(), options));
   REQUIRE(Good(loader->Next()));
   const std::string state = loader->Save();
   REQUIRE(Good(loader->Next()));
-  // A new shard in the folder does not change an open loader.
-  std::filesystem::copy_file(shards.shard(0), shards.folder() / "data.9.mdb");
+  // A new file in the folder does not change an open loader.
+  std::filesystem::copy_file(split.file(0), split.folder() / "data.9.mdb");
   REQUIRE(loader->Restore(state));
   REQUIRE(Good(loader->Next()));
   CHECK(loader->batch().first_position() == 10);
   REQUIRE(loader->SetEpoch(3));
   REQUIRE(Good(loader->Next()));
   CHECK(loader->batch().first_position() == 300);
-  CHECK(test::AsText(loader->batch().value(0)) == shards.records()[0].second);
+  CHECK(test::AsText(loader->batch().value(0)) == split.records()[0].second);
   CHECK(loader->Describe().find("5 files") != std::string::npos);
 }
 
 TEST_CASE("A state of other files is refused with the name of the file", "[loader][many-files]") {
-  const Shards shards(5, ValueKind::kInline, 100);
-  const std::vector<DatabasePath> list = shards.list();
+  const SplitRecords split(5, ValueKind::kInline, 100);
+  const std::vector<DatabasePath> list = split.list();
   const LoaderOptions options;
   const std::string state = StateAfter(list, options, 1);
   CHECK(OpenAt(list, options, state));
@@ -220,20 +220,20 @@ TEST_CASE("A state of other files is refused with the name of the file", "[loade
         "the files have changed: the saved state does not have data.0.mdb as file 6, as the loader "
         "has, with 6 files");
   CHECK(message({list[0]}).starts_with("the files have changed: the loader does not have "));
-  test::TinyDb(shards.shard(3), {.environment_flags = MDB_NOSUBDIR}).Put("00000060", "x").Commit();
+  test::TinyDb(split.file(3), {.environment_flags = MDB_NOSUBDIR}).Put("00000060", "x").Commit();
   CHECK(message(list).starts_with(
       "the files have changed: the loader has data.3.mdb with transaction "));
   // The state of a single file, and a list.
-  const Status single = OpenAt(list, options, StateAfter({{shards.single(), ""}}, options, 1));
+  const Status single = OpenAt(list, options, StateAfter({{split.single(), ""}}, options, 1));
   REQUIRE(!single);
   CHECK(single.error().code() == ErrorCode::kStale);
 }
 
 TEST_CASE("What works with one file only is refused by name", "[loader][many-files]") {
-  const Shards shards(3, ValueKind::kInline, 60);
-  const std::string name = shards.shard(0).string() + " and 2 more files: ";
+  const SplitRecords split(3, ValueKind::kInline, 60);
+  const std::string name = split.file(0).string() + " and 2 more files: ";
   const auto message = [&](const LoaderOptions& options) {
-    const Delivered none = test::Deliver({2, 2}, shards.folder(), options);
+    const Delivered none = test::Deliver({2, 2}, split.folder(), options);
     REQUIRE(none.errors[0]);
     REQUIRE(none.errors[1]);
     CHECK(none.errors[0]->code() == ErrorCode::kUnsupported);
@@ -269,8 +269,8 @@ std::vector<std::string> ErrorsOf(const std::vector<std::vector<DatabasePath>>& 
 }
 
 TEST_CASE("Ranks that see other files are refused", "[loader][many-files]") {
-  const Shards shards(4, ValueKind::kInline, 80);
-  const std::vector<DatabasePath> list = shards.list();
+  const SplitRecords split(4, ValueKind::kInline, 80);
+  const std::vector<DatabasePath> list = split.list();
   std::vector<DatabasePath> other = list;
   SECTION("one fewer") {
     other.erase(other.begin() + 2);
@@ -300,34 +300,34 @@ TEST_CASE("Ranks that see other files are refused", "[loader][many-files]") {
   }
 }
 
-TEST_CASE("A damaged shard ends the stream with its name and page", "[loader][many-files]") {
-  const Shards shards(5, ValueKind::kOverflow, 100);
-  std::vector<std::byte> bytes = test::ReadWholeFile(shards.shard(3));
-  const std::string& value = shards.records()[65].second;
+TEST_CASE("A damaged file ends the stream with its name and page", "[loader][many-files]") {
+  const SplitRecords split(5, ValueKind::kOverflow, 100);
+  std::vector<std::byte> bytes = test::ReadWholeFile(split.file(3));
+  const std::string& value = split.records()[65].second;
   const auto at = std::search(bytes.begin(), bytes.end(), test::AsBytes(value).begin(),
                               test::AsBytes(value).end());
   REQUIRE(at != bytes.end());
   const auto page = static_cast<uint64_t>(at - bytes.begin()) / 4096;
   bytes[page * 4096] ^= std::byte{1};
-  test::WriteWholeFile(shards.shard(3), bytes);
-  LoaderOptions options = Epochs(shards, 1);
+  test::WriteWholeFile(split.file(3), bytes);
+  LoaderOptions options = Epochs(split, 1);
   options.order = Order::kShuffle;
-  const Delivered ended = test::Deliver({1, 1}, shards.folder(), options);
+  const Delivered ended = test::Deliver({1, 1}, split.folder(), options);
   REQUIRE(ended.errors[0]);
   CHECK(ended.errors[0]->code() == ErrorCode::kCorruption);
   CHECK(ended.errors[0]->message().starts_with(
-      fmt::format("{}: page {}: ", shards.shard(3).string(), page)));
+      fmt::format("{}: page {}: ", split.file(3).string(), page)));
   options.on_error = OnError::kSkip;
-  const Delivered rest = test::Deliver({1, 1}, shards.folder(), options);
+  const Delivered rest = test::Deliver({1, 1}, split.folder(), options);
   CHECK(!rest.errors[0]);
   CHECK(rest.skipped_count == 1);
   CHECK(rest.records.size() == 99);
 }
 
 TEST_CASE("A loader reads 2,000 files with 256 descriptors", "[loader][many-files]") {
-  const Shards shards(10, ValueKind::kMixed, 60);
+  const SplitRecords split(10, ValueKind::kMixed, 60);
   const test::TempDir dir;
-  const std::vector<KeyValue> records = shards.CopyTo(dir.path(), 2000);
+  const std::vector<KeyValue> records = split.CopyTo(dir.path(), 2000);
   const test::DescriptorLimit limit(256);
   for (const Order order : {Order::kSequential, Order::kShuffle}) {
     LoaderOptions options;
@@ -339,13 +339,13 @@ TEST_CASE("A loader reads 2,000 files with 256 descriptors", "[loader][many-file
   }
 }
 
-TEST_CASE("400 shards give the stream of the single file", "[loader][many-files]") {
-  const Shards shards(400, ValueKind::kInline, 4000);
-  LoaderOptions options = Epochs(shards, 1, 50);
+TEST_CASE("400 many files give the stream of the single file", "[loader][many-files]") {
+  const SplitRecords split(400, ValueKind::kInline, 4000);
+  LoaderOptions options = Epochs(split, 1, 50);
   options.order = GENERATE(Order::kSequential, Order::kShuffle);
-  const auto expected = test::ExpectedOf(shards.records(), options);
-  CheckStream(test::Deliver({3, 3}, shards.folder(), options), expected);
-  CheckStream(test::Deliver({3, 3}, shards.single(), options), expected);
+  const auto expected = test::ExpectedOf(split.records(), options);
+  CheckStream(test::Deliver({3, 3}, split.folder(), options), expected);
+  CheckStream(test::Deliver({3, 3}, split.single(), options), expected);
 }
 
 }  // namespace

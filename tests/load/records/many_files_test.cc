@@ -17,7 +17,7 @@
 #include "lmdbio/file/writer/record_provenance.h"
 #include "lmdbio/load/records/record_reader.h"
 #include "tests/fixtures/tiny_db.h"
-#include "tests/load/loader/shards.h"
+#include "tests/load/loader/split_records.h"
 #include "tests/support/catch.h"
 #include "tests/support/descriptor_limit.h"
 #include "tests/support/file_bytes.h"
@@ -32,7 +32,7 @@ using test::AsBytes;
 using test::AsText;
 using test::Good;
 using test::KeyValue;
-using test::Shards;
+using test::SplitRecords;
 using test::ValueKind;
 
 void CheckRead(const RecordReader& reader, const std::vector<KeyValue>& records,
@@ -70,53 +70,53 @@ std::string ErrorOf(const std::vector<DatabasePath>& list, const RecordReaderOpt
   return opened.error().message();
 }
 
-TEST_CASE("RecordReader reads shards as the single file", "[records][many-files]") {
+TEST_CASE("RecordReader reads many files as the single file", "[records][many-files]") {
   const auto kind =
       GENERATE(ValueKind::kInline, ValueKind::kOverflow, ValueKind::kMixed, ValueKind::kDuplicates);
   const size_t count = GENERATE(1, 3, 40);
-  const Shards shards(count, kind, 240);
+  const SplitRecords split(count, kind, 240);
   for (const file::EngineKind engine : {file::EngineKind::kUring, file::EngineKind::kPread}) {
     for (const file::CachePolicy cache :
          {file::CachePolicy::kBuffered, file::CachePolicy::kDirect, file::CachePolicy::kMixed}) {
       for (const uint64_t open_files_max : {0, 2, 5}) {
-        INFO(count << " shards, " << file::EngineKindName(engine) << ", "
+        INFO(count << " files, " << file::EngineKindName(engine) << ", "
                    << file::CachePolicyName(cache) << ", " << open_files_max << " descriptors");
         RecordReaderOptions options;
         options.engine = engine;
         options.cache = cache;
         options.block_bytes = 8192;
         options.open_files_max = open_files_max;
-        const auto reader = Good(RecordReader::Open(shards.list(), options));
-        CheckAnyReads(*reader, shards.records());
+        const auto reader = Good(RecordReader::Open(split.list(), options));
+        CheckAnyReads(*reader, split.records());
       }
     }
   }
 }
 
 TEST_CASE("RecordReader takes a folder and a glob in natural order", "[records][many-files]") {
-  const Shards shards(12, ValueKind::kMixed, 200);
-  // None of these is a shard.
-  test::WriteWholeFile(shards.folder() / "labels.json", AsBytes("{}"));
-  test::WriteWholeFile(shards.folder() / "lock.mdb", AsBytes("-"));
-  test::WriteWholeFile(shards.folder() / "data.0.mdb.prov", AsBytes("-"));
-  for (const std::string& path : {shards.folder().string(), (shards.folder() / "data.*").string(),
-                                  (shards.folder() / "data.[0-9]*.mdb").string()}) {
+  const SplitRecords split(12, ValueKind::kMixed, 200);
+  // None of these is a data file.
+  test::WriteWholeFile(split.folder() / "labels.json", AsBytes("{}"));
+  test::WriteWholeFile(split.folder() / "lock.mdb", AsBytes("-"));
+  test::WriteWholeFile(split.folder() / "data.0.mdb.prov", AsBytes("-"));
+  for (const std::string& path : {split.folder().string(), (split.folder() / "data.*").string(),
+                                  (split.folder() / "data.[0-9]*.mdb").string()}) {
     INFO(path);
     const auto reader = Good(RecordReader::Open(path, {}));
-    CheckAnyReads(*reader, shards.records());
+    CheckAnyReads(*reader, split.records());
   }
-  const std::string pattern = shards.folder() / "other.*";
+  const std::string pattern = split.folder() / "other.*";
   const auto nothing = RecordReader::Open(pattern, {});
   REQUIRE(!nothing);
   CHECK(nothing.error().code() == ErrorCode::kNotFound);
   CHECK(nothing.error().message() == pattern + ": no file matches");
 }
 
-TEST_CASE("RecordReader finds the keys of shards", "[records][many-files]") {
+TEST_CASE("RecordReader finds the keys of many files", "[records][many-files]") {
   const auto kind = GENERATE(ValueKind::kMixed, ValueKind::kDuplicates);
-  const Shards shards(7, kind, 210);
-  const std::vector<KeyValue>& records = shards.records();
-  const auto reader = Good(RecordReader::Open(shards.list(), {}));
+  const SplitRecords split(7, kind, 210);
+  const std::vector<KeyValue>& records = split.records();
+  const auto reader = Good(RecordReader::Open(split.list(), {}));
   std::vector<std::string> keys = {"absent", ""};
   for (uint64_t i = 0; i < records.size(); i += 3) keys.push_back(records[i].first);
   std::ranges::reverse(keys);
@@ -181,26 +181,26 @@ TEST_CASE("A list takes named databases of one file", "[records][many-files]") {
 }
 
 TEST_CASE("A list uses provenance and kept layouts where they are", "[records][many-files]") {
-  const Shards shards(5, ValueKind::kInline, 9000);
+  const SplitRecords split(5, ValueKind::kInline, 9000);
   for (const size_t i : {1, 4}) {
     file::RecordProvenanceOptions options;
-    options.path = shards.shard(i);
+    options.path = split.file(i);
     REQUIRE(file::RecordProvenance(options));
   }
   const test::TempDir cache;
   RecordReaderOptions options;
   options.layout_cache = cache.path();
   for (int round = 0; round < 2; ++round) {
-    const auto reader = Good(RecordReader::Open(shards.list(), options));
-    CheckAnyReads(*reader, shards.records());
+    const auto reader = Good(RecordReader::Open(split.list(), options));
+    CheckAnyReads(*reader, split.records());
     CHECK(reader->TakeNotes().empty());
   }
 }
 
 TEST_CASE("2,000 files need 256 descriptors", "[records][many-files]") {
-  const Shards shards(10, ValueKind::kMixed, 60);
+  const SplitRecords split(10, ValueKind::kMixed, 60);
   const test::TempDir dir;
-  const std::vector<KeyValue> records = shards.CopyTo(dir.path(), 2000);
+  const std::vector<KeyValue> records = split.CopyTo(dir.path(), 2000);
   const test::DescriptorLimit limit(256);
   for (const file::CachePolicy policy :
        {file::CachePolicy::kBuffered, file::CachePolicy::kDirect}) {
@@ -233,7 +233,7 @@ TEST_CASE("2,000 files need 256 descriptors", "[records][many-files]") {
 }
 
 TEST_CASE("Many threads share few descriptors", "[records][many-files]") {
-  const Shards shards(60, ValueKind::kMixed, 300);
+  const SplitRecords split(60, ValueKind::kMixed, 300);
   for (const file::EngineKind engine : {file::EngineKind::kUring, file::EngineKind::kPread}) {
     for (const file::CachePolicy cache :
          {file::CachePolicy::kBuffered, file::CachePolicy::kDirect, file::CachePolicy::kMixed}) {
@@ -241,7 +241,7 @@ TEST_CASE("Many threads share few descriptors", "[records][many-files]") {
       options.engine = engine;
       options.cache = cache;
       options.open_files_max = 3;
-      const auto reader = Good(RecordReader::Open(shards.list(), options));
+      const auto reader = Good(RecordReader::Open(split.list(), options));
       std::atomic<int> wrong = 0;
       std::vector<std::jthread> threads;
       for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -249,11 +249,11 @@ TEST_CASE("Many threads share few descriptors", "[records][many-files]") {
           test::Random random(seed);
           for (int round = 0; round < 10; ++round) {
             std::vector<uint64_t> some(60);
-            for (uint64_t& number : some) number = random.Below(shards.records().size());
+            for (uint64_t& number : some) number = random.Below(split.records().size());
             const auto read = reader->Read(some);
             if (!read) ++wrong;
             for (size_t i = 0; read && i < some.size(); ++i) {
-              if (AsText((*read)[i].value) != shards.records()[some[i]].second) ++wrong;
+              if (AsText((*read)[i].value) != split.records()[some[i]].second) ++wrong;
             }
           }
         });
@@ -294,8 +294,8 @@ TEST_CASE("Files that are not alike are refused by name", "[records][many-files]
 }
 
 TEST_CASE("What a list cannot do is refused by name", "[records][many-files]") {
-  const Shards shards(3, ValueKind::kInline, 30);
-  std::vector<DatabasePath> list = shards.list();
+  const SplitRecords split(3, ValueKind::kInline, 30);
+  std::vector<DatabasePath> list = split.list();
   RecordReaderOptions pinned;
   pinned.snapshot = SnapshotMode::kPinned;
   CHECK(ErrorOf(list, pinned, ErrorCode::kUnsupported) ==
@@ -306,7 +306,7 @@ TEST_CASE("What a list cannot do is refused by name", "[records][many-files]") {
   mapped.engine = file::EngineKind::kMmap;
   CHECK(ErrorOf(list, mapped, ErrorCode::kUnsupported) ==
         list[0].path + " and 2 more files: engine mmap maps one file; use uring or pread");
-  list[1].path = shards.folder() / "absent.mdb";
+  list[1].path = split.folder() / "absent.mdb";
   CHECK(ErrorOf(list, {}, ErrorCode::kNotFound) ==
         list[1].path + ": cannot be opened: No such file or directory");
   test::WriteWholeFile(list[1].path, AsBytes("no database"));
@@ -314,35 +314,35 @@ TEST_CASE("What a list cannot do is refused by name", "[records][many-files]") {
 }
 
 TEST_CASE("Damage is reported with its own file and page", "[records][many-files]") {
-  const Shards shards(5, ValueKind::kOverflow, 100);
+  const SplitRecords split(5, ValueKind::kOverflow, 100);
   // The first page of a value: its number is wrong from now on.
-  std::vector<std::byte> bytes = test::ReadWholeFile(shards.shard(3));
-  const std::string value = shards.records()[65].second;
+  std::vector<std::byte> bytes = test::ReadWholeFile(split.file(3));
+  const std::string value = split.records()[65].second;
   const auto at =
       std::search(bytes.begin(), bytes.end(), AsBytes(value).begin(), AsBytes(value).end());
   REQUIRE(at != bytes.end());
   const auto page = static_cast<uint64_t>(at - bytes.begin()) / 4096;
   bytes[page * 4096] ^= std::byte{1};
-  test::WriteWholeFile(shards.shard(3), bytes);
-  const auto reader = Good(RecordReader::Open(shards.list(), {}));
+  test::WriteWholeFile(split.file(3), bytes);
+  const auto reader = Good(RecordReader::Open(split.list(), {}));
   const std::vector<uint64_t> damaged = {3, 65, 99};
   const auto read = reader->Read(damaged);
   REQUIRE(!read);
   CHECK(read.error().code() == ErrorCode::kCorruption);
   CHECK(read.error().message().starts_with(
-      fmt::format("{}: page {}: ", shards.shard(3).string(), page)));
-  CheckRead(*reader, shards.records(), {64, 66, 99, 0});
+      fmt::format("{}: page {}: ", split.file(3).string(), page)));
+  CheckRead(*reader, split.records(), {64, 66, 99, 0});
 }
 
 TEST_CASE("A file that was replaced or cut while it was closed is noticed",
           "[records][many-files]") {
-  const Shards shards(5, ValueKind::kOverflow, 100);
+  const SplitRecords split(5, ValueKind::kOverflow, 100);
   RecordReaderOptions options;
   options.open_files_max = 2;
-  const auto reader = Good(RecordReader::Open(shards.list(), options));
-  CheckAnyReads(*reader, shards.records());
+  const auto reader = Good(RecordReader::Open(split.list(), options));
+  CheckAnyReads(*reader, split.records());
   const std::vector<uint64_t> of_second = {25, 30};
-  const std::filesystem::path second = shards.shard(1);
+  const std::filesystem::path second = split.file(1);
   SECTION("replaced") {
     std::filesystem::copy_file(second, second.string() + ".new");
     std::filesystem::rename(second.string() + ".new", second);
@@ -350,11 +350,11 @@ TEST_CASE("A file that was replaced or cut while it was closed is noticed",
   SECTION("cut") { std::filesystem::resize_file(second, 8192); }
   SECTION("removed") { std::filesystem::remove(second); }
   const std::vector<uint64_t> others = {95, 45, 65};  // so that its descriptor is closed
-  CheckRead(*reader, shards.records(), others);
+  CheckRead(*reader, split.records(), others);
   const auto read = reader->Read(of_second);
   REQUIRE(!read);
   CHECK(read.error().message().starts_with(second.string() + ": "));
-  CheckRead(*reader, shards.records(), others);
+  CheckRead(*reader, split.records(), others);
 }
 
 }  // namespace

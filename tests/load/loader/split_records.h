@@ -1,6 +1,6 @@
-// tests/load/loader/shards.h - one set of records twice: in a single file, and in many files.
-#ifndef LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
-#define LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
+// tests/load/loader/split_records.h - one set of records twice: in a single file and in many.
+#ifndef LMDBIO_TESTS_LOAD_LOADER_SPLIT_RECORDS_H_
+#define LMDBIO_TESTS_LOAD_LOADER_SPLIT_RECORDS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -21,22 +21,22 @@ enum class ValueKind {
   kDuplicates,  // one to 60 values for each key
 };
 
-// liblmdb writes both. The names of the shards have no leading zeros: data.0.mdb, data.10.mdb.
+// liblmdb writes both. The names of the files have no leading zeros: data.0.mdb, data.10.mdb.
 // Throws std::runtime_error on failure.
-class Shards {
+class SplitRecords {
  public:
-  Shards(size_t count, ValueKind kind, uint64_t key_count);
+  SplitRecords(size_t count, ValueKind kind, uint64_t key_count);
 
   const std::filesystem::path& single() const { return single_; }
   const std::filesystem::path& folder() const { return folder_; }
-  std::filesystem::path shard(size_t i) const;
-  // All shards in their order.
+  std::filesystem::path file(size_t i) const;
+  // All files in their order.
   std::vector<load::DatabasePath> list() const;
   // Of the single file, as liblmdb's cursor finds them.
   const std::vector<KeyValue>& records() const { return records_; }
 
-  // Fills `folder` with copies of the shards in turn: s0.lmdb, s1.lmdb, ... Returns their records.
-  // Requires: all shards have the same number of records
+  // Fills `folder` with copies of the files in turn: s0.lmdb, s1.lmdb, ... Returns their records.
+  // Requires: all files have the same number of records
   std::vector<KeyValue> CopyTo(const std::filesystem::path& folder, size_t copy_count) const;
 
  private:
@@ -48,4 +48,4 @@ class Shards {
 };
 
 }  // namespace lmdbio::test
-#endif  // LMDBIO_TESTS_LOAD_LOADER_SHARDS_H_
+#endif  // LMDBIO_TESTS_LOAD_LOADER_SPLIT_RECORDS_H_

@@ -1,4 +1,4 @@
-#include "tests/load/loader/shards.h"
+#include "tests/load/loader/split_records.h"
 
 #include <optional>
 
@@ -41,32 +41,33 @@ void Write(const std::filesystem::path& path, ValueKind kind, uint64_t first, ui
 
 }  // namespace
 
-Shards::Shards(size_t count, ValueKind kind, uint64_t key_count)
-    : single_(dir_.path() / "single"), folder_(dir_.path() / "shards"), count_(count) {
+SplitRecords::SplitRecords(size_t count, ValueKind kind, uint64_t key_count)
+    : single_(dir_.path() / "single"), folder_(dir_.path() / "files"), count_(count) {
   Write(single_, kind, 0, key_count);
   std::filesystem::create_directory(folder_);
   for (size_t i = 0; i < count; ++i) {
-    Write(shard(i), kind, key_count * i / count, key_count * (i + 1) / count);
+    Write(file(i), kind, key_count * i / count, key_count * (i + 1) / count);
   }
   records_ = LmdbRecords(single_);
 }
 
-std::filesystem::path Shards::shard(size_t i) const {
+std::filesystem::path SplitRecords::file(size_t i) const {
   return folder_ / fmt::format("data.{}.mdb", i);
 }
 
-std::vector<load::DatabasePath> Shards::list() const {
+std::vector<load::DatabasePath> SplitRecords::list() const {
   std::vector<load::DatabasePath> list;
-  for (size_t i = 0; i < count_; ++i) list.push_back({shard(i), ""});
+  for (size_t i = 0; i < count_; ++i) list.push_back({file(i), ""});
   return list;
 }
 
-std::vector<KeyValue> Shards::CopyTo(const std::filesystem::path& folder, size_t copy_count) const {
+std::vector<KeyValue> SplitRecords::CopyTo(const std::filesystem::path& folder,
+                                           size_t copy_count) const {
   const size_t of_each = records_.size() / count_;
   std::vector<KeyValue> copied;
   for (size_t i = 0; i < copy_count; ++i) {
     const size_t from = i % count_;
-    std::filesystem::copy_file(shard(from), folder / fmt::format("s{}.lmdb", i));
+    std::filesystem::copy_file(file(from), folder / fmt::format("s{}.lmdb", i));
     const auto first = records_.begin() + static_cast<std::ptrdiff_t>(of_each * from);
     copied.insert(copied.end(), first, first + static_cast<std::ptrdiff_t>(of_each));
   }
