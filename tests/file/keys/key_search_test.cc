@@ -154,21 +154,17 @@ int CompareBackwards(const MDB_val* a, const MDB_val* b) {
   return order != 0 ? order : static_cast<int>(b->mv_size) - static_cast<int>(a->mv_size);
 }
 
-// Goal: a comparison function that the file does not record is an error, and no key is absent by
-// mistake.
-TEST_CASE("KeySearch detects an order that the file does not record", "[keys]") {
-  const TempDir dir;
+// A database whose writer has sorted `keys` by CompareBackwards.
+void WriteBackwards(const std::filesystem::path& folder, std::vector<std::string> keys) {
   MDB_env* environment = nullptr;
   MDB_txn* transaction = nullptr;
   MDB_dbi database = 0;
   REQUIRE(mdb_env_create(&environment) == 0);
   REQUIRE(mdb_env_set_mapsize(environment, 16 << 20) == 0);
-  REQUIRE(mdb_env_open(environment, dir.path().c_str(), MDB_NOSYNC, 0644) == 0);
+  REQUIRE(mdb_env_open(environment, folder.c_str(), MDB_NOSYNC, 0644) == 0);
   REQUIRE(mdb_txn_begin(environment, nullptr, 0, &transaction) == 0);
   REQUIRE(mdb_dbi_open(transaction, nullptr, 0, &database) == 0);
   REQUIRE(mdb_set_compare(transaction, database, &CompareBackwards) == 0);
-  std::vector<std::string> keys;
-  for (int i = 0; i < 3000; ++i) keys.push_back(fmt::format("key {:05}", i * 7));
   for (std::string& key : keys) {
     MDB_val name{key.size(), key.data()};
     MDB_val value{key.size(), key.data()};
@@ -176,15 +172,28 @@ TEST_CASE("KeySearch detects an order that the file does not record", "[keys]") 
   }
   REQUIRE(mdb_txn_commit(transaction) == 0);
   mdb_env_close(environment);
-  const auto source = Value(file::FileSource::Open(dir.path() / "data.mdb"));
-  const Database opened = OpenDatabase(*source);
-  for (const std::string& key : keys) {
-    KeptBranches kept;
-    const Result<FoundKeys> found = FindKeys(opened, kept, {key});
-    if (found && found->size() == 1) continue;
-    REQUIRE_FALSE(found);
-    REQUIRE(found.error().code() == ErrorCode::kCorruption);
-    REQUIRE_THAT(found.error().message(), ContainsSubstring("comparison function of its own"));
+}
+
+// Goal: a comparison function that the file does not record is an error, and no key is absent by
+// mistake: by the keys of branch pages, and in a tree of one page by those of the leaf page.
+TEST_CASE("KeySearch detects an order that the file does not record", "[keys]") {
+  for (const int count : {2, 20, 3000}) {
+    INFO(count << " keys");
+    const TempDir dir;
+    std::vector<std::string> keys;
+    for (int i = 0; i < count; ++i) keys.push_back(fmt::format("key {:05}", i * 7));
+    WriteBackwards(dir.path(), keys);
+    const auto source = Value(file::FileSource::Open(dir.path() / "data.mdb"));
+    const Database opened = OpenDatabase(*source);
+    REQUIRE((opened.record().depth == 1) == (count < 3000));
+    for (const std::string& key : keys) {
+      KeptBranches kept;
+      const Result<FoundKeys> found = FindKeys(opened, kept, {key});
+      if (found && found->size() == 1 && count == 3000) continue;
+      REQUIRE_FALSE(found);
+      REQUIRE(found.error().code() == ErrorCode::kCorruption);
+      REQUIRE_THAT(found.error().message(), ContainsSubstring("comparison function of its own"));
+    }
   }
 }
 
