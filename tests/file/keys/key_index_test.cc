@@ -1,6 +1,7 @@
 // Goal: an index proposes the record of each of its keys, and its bytes give the same index.
 #include "lmdbio/file/keys/key_index.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -86,6 +87,10 @@ TEST_CASE("KeyIndex refuses damaged bytes", "[keys][key_index]") {
       }
     }
   }
+  std::vector<std::byte> exchanged = sound;
+  std::swap_ranges(exchanged.end() - 16, exchanged.end() - 8, exchanged.end() - 8);
+  file::Reseal(exchanged);
+  CHECK_FALSE(KeyIndex::Decode(exchanged));
   std::vector<std::byte> other_kind = sound;
   other_kind[12] = std::byte{1};
   file::Reseal(other_kind);

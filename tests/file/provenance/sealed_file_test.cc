@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "tests/support/catch.h"
@@ -48,6 +49,9 @@ TEST_CASE("A sealed file refuses every cut and every changed byte", "[provenance
     const auto cut = file::Unseal(kFormat, Bytes(sound).first(size));
     REQUIRE_FALSE(cut);
     REQUIRE(cut.error().code() == ErrorCode::kCorruption);
+    if (size < 32) continue;
+    REQUIRE(cut.error().message() ==
+            fmt::format("test: {} bytes long, its header says {}", size, sound.size()));
   }
   for (size_t at = 0; at < sound.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {

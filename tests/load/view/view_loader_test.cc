@@ -218,15 +218,18 @@ TEST_CASE("Fields of other databases of the file are read along", "[view][loader
   std::vector<Sample> samples;
   for (int i = 0; i < 200; ++i) {
     const std::string key = std::to_string(i);
-    samples.push_back({{key, key + std::string(static_cast<size_t>(i) * 50, 'i')}, {key, key}});
+    samples.push_back({{key, key + std::string(static_cast<size_t>(i) * 50, 'i')},
+                       {key, key},
+                       {key, "mask " + key}});
     db.Use("image").Put(key, samples.back()[0].second);
     db.Use("label").Put(key, key);
+    db.Use("mask").Put(key, samples.back()[2].second);
   }
   db.Commit();
   ViewSpec spec;
   spec.order = ViewOrder::kNumeric;
-  spec.fields = {{"image", ""}, {"label", "", 1}};
-  spec.others = {{"", "label"}};
+  spec.fields = {{"image", ""}, {"label", "", 1}, {"mask", "", 2}};
+  spec.others = {{"", "label"}, {"", "mask"}};
   for (const Order order : {Order::kSequential, Order::kShuffle}) {
     for (const bool allow_map : {true, false}) {
       LoaderOptions options;
