@@ -20,7 +20,9 @@ add_executable(sum_test sum_test.cc)
 """,
     "sum.h": "inline int Sum(int a, int b) { return a + b; }\n"
              "inline int Unused() { return 7; }\n",
-    "sum_test.cc": '#include "sum.h"\nint main() { return Sum(2, 3) == 5 ? 0 : 1; }\n',
+    # As a test that prints wrong bytes, its output is no UTF-8.
+    "sum_test.cc": '#include <cstdio>\n#include "sum.h"\n'
+                   'int main() { std::puts("\\xE2."); return Sum(2, 3) == 5 ? 0 : 1; }\n',
 }
 
 
