@@ -11,7 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "lmdbio/base/thread_usage.h"
+#include "lmdbio/base/thread_times.h"
 #include "lmdbio/ranks/net/sleeping_barrier.h"
 
 namespace lmdbio::tools {

@@ -1,4 +1,4 @@
-#include "lmdbio/base/thread_slices.h"
+#include "lmdbio/base/thread_times.h"
 
 #include <sched.h>
 #include <sys/syscall.h>

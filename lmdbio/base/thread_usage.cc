@@ -1,4 +1,4 @@
-#include "lmdbio/base/thread_usage.h"
+#include "lmdbio/base/thread_times.h"
 
 #include <fcntl.h>
 #include <pthread.h>

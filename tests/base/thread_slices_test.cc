@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "lmdbio/base/thread_slices.h"
+#include "lmdbio/base/thread_times.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <thread>
 
-#include "lmdbio/base/thread_usage.h"
+#include "lmdbio/base/thread_times.h"
 #include "tests/support/catch.h"
 #include "tests/support/good.h"
 

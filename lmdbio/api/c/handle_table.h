@@ -11,9 +11,16 @@
 #include <unordered_map>
 #include <utility>
 
-#include "lmdbio/api/c/fork_count.h"
-
 namespace lmdbio::api {
+
+// Locks `mutex` before each fork of this process, and unlocks it afterwards in parent and child. So
+// no child inherits a mutex that is locked by a thread which the child lacks. At most eight
+// mutexes.
+// Lifetime: `mutex` must never be destroyed
+void HoldDuringFork(std::mutex& mutex);
+
+// Returns a number that is unique in the process, and never 0. Threads: any.
+std::uintptr_t NextHandleNumber();
 
 // Threads: any.
 template <typename Handle, typename Object>

@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include "lmdbio/api/c/c_options.h"
-#include "lmdbio/api/c/fork_count.h"
 #include "lmdbio/api/c/handle_table.h"
 #include "lmdbio/api/c/lmdbio.h"
 #include "lmdbio/api/c/shared_handle.h"

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "lmdbio/api/c/fork_count.h"
+#include "lmdbio/base/fork_mark.h"
 #include "lmdbio/base/status.h"
 
 namespace lmdbio::api {

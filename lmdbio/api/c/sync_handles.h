@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "lmdbio/api/c/c_sync_options.h"
-#include "lmdbio/api/c/fork_count.h"
 #include "lmdbio/api/c/handle_table.h"
 #include "lmdbio/api/c/handles.h"
 #include "lmdbio/api/c/shared_handle.h"

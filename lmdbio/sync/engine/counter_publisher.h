@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "lmdbio/base/thread_usage.h"
+#include "lmdbio/base/thread_times.h"
 #include "lmdbio/sync/engine/executor.h"
 #include "lmdbio/sync/engine/synchronizer.h"
 

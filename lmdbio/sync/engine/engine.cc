@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/base/thread_slices.h"
+#include "lmdbio/base/thread_times.h"
 #include "lmdbio/sync/request/fusion.h"
 
 namespace lmdbio::sync {
