@@ -71,6 +71,7 @@ MAY_INCLUDE = {
         "load/turns", "load/baseline", "load/files", "load/slots", "load/reader", "load/view",
         "load/exchange"],
     "trace": ["base"],
+    "device": ["base"],
     "sync/reduce": ["base"],
     "sync/collective": ["base", "sync/reduce"],
     "sync/over_memory": [

@@ -1,0 +1,153 @@
+#include "lmdbio/device/device_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::device {
+namespace {
+
+Status CheckRange(const PinnedBytes& memory, uint64_t offset, uint64_t size_bytes) {
+  if (memory.span().Holds(offset, size_bytes)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("a copy of {} bytes at offset {} of {} pinned bytes", size_bytes, offset,
+                          memory.span().size_bytes));
+}
+
+Status CheckMark(uint64_t value, const void* function) {
+  if (value >= kMarkPoison) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("a mark of {}: marks stay below 2^62", value));
+  }
+  if (function != nullptr) return {};
+  return Fail(ErrorCode::kUnsupported, "this driver has no memory operations of streams");
+}
+
+}  // namespace
+
+Result<DeviceStream> DeviceStream::Make(std::shared_ptr<PrimaryContext> context) {
+  auto owned = std::make_unique<OwnedStream>(std::move(context));
+  int least = 0;
+  int greatest = 0;
+  LMDBIO_TRY_VOID(owned->context->Run("cuCtxGetStreamPriorityRange", [&](const auto& driver) {
+    return driver.CtxGetStreamPriorityRange(&least, &greatest);
+  }));
+  LMDBIO_TRY_VOID(owned->context->Run("cuStreamCreateWithPriority", [&](const auto& driver) {
+    return driver.StreamCreateWithPriority(&owned->handle, kStreamNonBlocking, greatest);
+  }));
+  return DeviceStream(std::move(owned));
+}
+
+DeviceStream DeviceStream::Borrow(std::shared_ptr<PrimaryContext> context, StreamHandle handle) {
+  auto owned = std::make_unique<OwnedStream>(std::move(context));
+  owned->handle = handle;
+  owned->is_borrowed = true;
+  return DeviceStream(std::move(owned));
+}
+
+// The driver finishes the work of a stream that is destroyed.
+DeviceStream::OwnedStream::~OwnedStream() {
+  if (is_borrowed || handle == nullptr) return;
+  context->Release("cuStreamDestroy",
+                   [this](const DriverTable& driver) { return driver.StreamDestroy(handle); });
+}
+
+Status DeviceStream::Copy(DeviceAddress to, DeviceAddress from, uint64_t size_bytes) {
+  if (size_bytes == 0) return {};
+  return owned_->context->Run("cuMemcpyDtoDAsync", [&](const DriverTable& driver) {
+    return driver.MemcpyDtoDAsync(to.value, from.value, size_bytes, owned_->handle);
+  });
+}
+
+Status DeviceStream::CopyIn(DeviceAddress to, const PinnedBytes& from, uint64_t offset,
+                            uint64_t size_bytes) {
+  LMDBIO_TRY_VOID(CheckRange(from, offset, size_bytes));
+  if (size_bytes == 0) return {};
+  return owned_->context->Run("cuMemcpyHtoDAsync", [&](const DriverTable& driver) {
+    return driver.MemcpyHtoDAsync(to.value, from.bytes().data() + offset, size_bytes,
+                                  owned_->handle);
+  });
+}
+
+Status DeviceStream::CopyOut(const PinnedBytes& to, uint64_t offset, DeviceAddress from,
+                             uint64_t size_bytes) {
+  LMDBIO_TRY_VOID(CheckRange(to, offset, size_bytes));
+  if (size_bytes == 0) return {};
+  return owned_->context->Run("cuMemcpyDtoHAsync", [&](const DriverTable& driver) {
+    return driver.MemcpyDtoHAsync(to.bytes().data() + offset, from.value, size_bytes,
+                                  owned_->handle);
+  });
+}
+
+Status DeviceStream::Fill(DeviceAddress to, std::byte value, uint64_t size_bytes) {
+  if (size_bytes == 0) return {};
+  return owned_->context->Run("cuMemsetD8Async", [&](const DriverTable& driver) {
+    return driver.MemsetD8Async(to.value, static_cast<unsigned char>(value), size_bytes,
+                                owned_->handle);
+  });
+}
+
+Status DeviceStream::Record(DeviceEvent& event) {
+  LMDBIO_TRY_VOID(owned_->context->Run("cuEventRecord", [&](const DriverTable& driver) {
+    return driver.EventRecord(event.native(), owned_->handle);
+  }));
+  event.is_recorded_ = true;
+  return {};
+}
+
+Status DeviceStream::Await(const DeviceEvent& event) {
+  if (!event.is_recorded() && !event.is_of_other_process()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "a stream is to wait for an event that was never recorded");
+  }
+  return owned_->context->Run("cuStreamWaitEvent", [&](const DriverTable& driver) {
+    return driver.StreamWaitEvent(owned_->handle, event.native(), 0);
+  });
+}
+
+Status DeviceStream::Raise(const DeviceMark& mark, uint64_t value) {
+  const auto function = owned_->context->driver().StreamWriteValue64;
+  LMDBIO_TRY_VOID(CheckMark(value, reinterpret_cast<const void*>(function)));
+  return owned_->context->Run("cuStreamWriteValue64", [&](const DriverTable&) {
+    return function(owned_->handle, mark.address().value, value, 0);
+  });
+}
+
+Status DeviceStream::AwaitAll(std::span<const DeviceMark> marks, uint64_t value) {
+  const auto function = owned_->context->driver().StreamBatchMemOp;
+  LMDBIO_TRY_VOID(CheckMark(value, reinterpret_cast<const void*>(function)));
+  std::array<MemoryOperation, kMemoryOperationsMax> operations;
+  while (!marks.empty()) {
+    const size_t count = std::min(marks.size(), operations.size());
+    for (size_t i = 0; i < count; ++i) {
+      operations[i] = {.type = MemoryOperationType::kWait64,
+                       .address = marks[i].address().value,
+                       .value = value,
+                       .flags = kWaitUntilAtLeast};
+    }
+    LMDBIO_TRY_VOID(owned_->context->Run("cuStreamBatchMemOp", [&](const DriverTable&) {
+      return function(owned_->handle, static_cast<unsigned>(count), operations.data(), 0);
+    }));
+    marks = marks.subspan(count);
+  }
+  return {};
+}
+
+Result<bool> DeviceStream::IsDone() const {
+  LMDBIO_TRY(const DriverCode code, owned_->context->Try("cuStreamQuery", [&](auto& driver) {
+    return driver.StreamQuery(owned_->handle);
+  }));
+  if (code == driver_code::kSuccess) return true;
+  if (code == driver_code::kNotReady) return false;
+  return Fail(owned_->context->ErrorOf(code, "cuStreamQuery"));
+}
+
+Status DeviceStream::Synchronize() {
+  return owned_->context->Run("cuStreamSynchronize", [&](const DriverTable& driver) {
+    return driver.StreamSynchronize(owned_->handle);
+  });
+}
+
+}  // namespace lmdbio::device

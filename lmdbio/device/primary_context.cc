@@ -1,0 +1,82 @@
+#include "lmdbio/device/primary_context.h"
+
+#include <fmt/format.h>
+
+#include "lmdbio/device/device_error.h"
+
+namespace lmdbio::device {
+
+Result<std::shared_ptr<PrimaryContext>> PrimaryContext::Retain(const DriverTable& driver,
+                                                               int ordinal, DeviceNumber device) {
+  ContextHandle handle = nullptr;
+  const DriverCode code = driver.DevicePrimaryCtxRetain(&handle, device);
+  if (code != driver_code::kSuccess) {
+    return Fail(
+        DriverError(driver, code, fmt::format("GPU {}: cuDevicePrimaryCtxRetain", ordinal)));
+  }
+  return std::shared_ptr<PrimaryContext>(new PrimaryContext(driver, ordinal, device, handle));
+}
+
+// A release that fails here has no object left to report it. The context then stays until the
+// process ends.
+PrimaryContext::~PrimaryContext() {
+  if (CheckUsable()) driver_.DevicePrimaryCtxRelease(device_);
+}
+
+Error PrimaryContext::ErrorOf(DriverCode code, std::string_view what) const {
+  return DriverError(driver_, code, fmt::format("GPU {}: {}", ordinal_, what));
+}
+
+Status PrimaryContext::release_failure() const {
+  if (fork_mark_.is_forked()) return {};
+  const std::lock_guard lock(mutex_);
+  if (release_failure_) return Fail(release_failure_->Copy());
+  return {};
+}
+
+Status PrimaryContext::CheckUsable() const {
+  if (fork_mark_.is_forked()) return Fail(ForkedError());
+  const std::lock_guard lock(mutex_);
+  if (lost_) return Fail(lost_->Copy());
+  return {};
+}
+
+Result<ContextHandle> PrimaryContext::Enter() {
+  ContextHandle previous = nullptr;
+  DriverCode code = driver_.CtxGetCurrent(&previous);
+  if (code != driver_code::kSuccess) {
+    LMDBIO_TRY_VOID(Examine(code, "cuCtxGetCurrent"));
+    return Fail(ErrorOf(code, "cuCtxGetCurrent"));
+  }
+  if (previous == handle_) return previous;
+  code = driver_.CtxSetCurrent(handle_);
+  if (code != driver_code::kSuccess) {
+    LMDBIO_TRY_VOID(Examine(code, "cuCtxSetCurrent"));
+    return Fail(ErrorOf(code, "cuCtxSetCurrent"));
+  }
+  return previous;
+}
+
+void PrimaryContext::Leave(ContextHandle previous) {
+  if (previous == nullptr || previous == handle_) return;
+  const DriverCode code = driver_.CtxSetCurrent(previous);
+  if (code != driver_code::kSuccess) {
+    NoteReleaseFailure(ErrorOf(code, "cuCtxSetCurrent to the thread's own context"));
+  }
+}
+
+Status PrimaryContext::Examine(DriverCode code, std::string_view what) {
+  if (!EndsContext(code)) return {};
+  const std::lock_guard lock(mutex_);
+  if (!lost_) {
+    lost_.emplace(std::move(ErrorOf(code, what)).Within("this process has lost its context"));
+  }
+  return Fail(lost_->Copy());
+}
+
+void PrimaryContext::NoteReleaseFailure(Error error) {
+  const std::lock_guard lock(mutex_);
+  if (!release_failure_) release_failure_.emplace(std::move(error));
+}
+
+}  // namespace lmdbio::device
