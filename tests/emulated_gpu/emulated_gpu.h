@@ -1,0 +1,71 @@
+// tests/emulated_gpu/emulated_gpu.h - the control of the stand-in for a GPU's driver, for tests.
+//
+// The stand-in is a shared library of the name libcuda.so.1. It has the functions of DriverTable,
+// and the one exported function below, by which a test sets faults and reads counts. The
+// environment decides at its first call:
+//
+//   LMDBIO_EMULATED_GPU       a file for the memory of all devices, which processes then share.
+//                             Without it each process has devices of its own.
+//   LMDBIO_EMULATED_GPU_SEED  the order in which the work of different streams runs
+//
+// lmdbio/docs/device.md describes what it emulates.
+#ifndef LMDBIO_TESTS_EMULATED_GPU_EMULATED_GPU_H_
+#define LMDBIO_TESTS_EMULATED_GPU_EMULATED_GPU_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lmdbio/device/driver_table.h"
+
+namespace lmdbio::test {
+
+inline constexpr int kEmulatedDevices = 3;
+inline constexpr uint64_t kEmulatedMemoryBytes = uint64_t{64} << 20;  // of each device
+
+// Objects that a process has and has not given back.
+struct EmulatedObjects {
+  uint64_t allocations = 0;
+  uint64_t imports = 0;
+  uint64_t pinned = 0;
+  uint64_t streams = 0;
+  uint64_t events = 0;
+  uint64_t contexts = 0;     // retained more often than released
+  uint64_t left_behind = 0;  // of the first five, that ended with their context
+
+  uint64_t total() const {
+    return allocations + imports + pinned + streams + events + contexts + left_behind;
+  }
+};
+
+// Names are those of the driver, as "cuMemAlloc". Threads: any
+struct EmulatedControl {
+  // Forgets all objects, counts, faults and settings, and begins with this seed.
+  void (*Reset)(uint64_t seed);
+  // The `nth` call from now on, from 1, returns `code` and does nothing. A code that ends a context
+  // ends it.
+  void (*FailCall)(const char* name, uint64_t nth, device::DriverCode code);
+  // Faults that were not met yet.
+  uint64_t (*FaultsLeft)();
+  // The function is not found until the next Reset. Tables that were loaded before keep it.
+  void (*HideFunction)(const char* name);
+  void (*SetVersion)(int version);
+  void (*SetDeviceCount)(int count);
+  void (*SetAttribute)(device::DeviceAttribute attribute, int value);
+  // Calls that open an object of another process fail with this code.
+  void (*RefuseImports)(device::DriverCode code);
+  // Calls since Reset; all of them for null.
+  uint64_t (*CallCount)(const char* name);
+  EmulatedObjects (*Objects)();
+  // Operations that were enqueued and have not run.
+  uint64_t (*QueuedCount)();
+  // Memory that moves between host and device, at an address that was freed last if one is free.
+  uint64_t (*AllocateManaged)(size_t size_bytes);
+  // Copies the bytes that the memory of a device holds now. False if there is no such live memory.
+  bool (*Peek)(void* to, uint64_t address, size_t size_bytes);
+};
+
+}  // namespace lmdbio::test
+
+extern "C" const lmdbio::test::EmulatedControl* lmdbio_emulated_gpu_control();
+
+#endif  // LMDBIO_TESTS_EMULATED_GPU_EMULATED_GPU_H_
