@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,9 +41,11 @@ Result<void*> OpenLibrary(const char* library) {
 
 // A function that the driver lacks is left null.
 void Find(Lookup lookup, const char* name, void** function) {
+  const bool is_newer = std::string_view(name) == "cuMemcpyBatchAsync";
   int found = 0;
   *function = nullptr;
-  if (lookup(name, function, kDriverInterface, 0, &found) != driver_code::kSuccess) {
+  if (lookup(name, function, is_newer ? kBatchCopyInterface : kDriverInterface, 0, &found) !=
+      driver_code::kSuccess) {
     *function = nullptr;
   }
 }

@@ -106,11 +106,19 @@ struct MemoryOperation {
 };
 static_assert(sizeof(MemoryOperation) == 48);
 
+// How MemcpyBatchAsync may read its sources. The driver's type has this size.
+struct MemcpyAttributes {
+  unsigned source_order = 1;  // in the order of the stream
+  unsigned hints[4] = {};     // of places, for memory that the driver did not allocate: none
+  unsigned flags = 0;
+};
+static_assert(sizeof(MemcpyAttributes) == 24);
+
 // StreamBatchMemOp refuses more.
 inline constexpr size_t kMemoryOperationsMax = 255;
 
-// The driver's functions. Sizes are in bytes. Functions that begin with Ipc, StreamBatchMemOp and
-// StreamWriteValue64 are null if this driver lacks them; all others are there.
+// The driver's functions. Sizes are in bytes. Functions that begin with Ipc, StreamBatchMemOp,
+// StreamWriteValue64 and MemcpyBatchAsync are null if this driver lacks them; all others are there.
 struct DriverTable {
   DriverCode (*Init)(unsigned flags) = nullptr;
   DriverCode (*DriverGetVersion)(int* version) = nullptr;
@@ -170,6 +178,12 @@ struct DriverTable {
                                    unsigned flags) = nullptr;
   DriverCode (*StreamBatchMemOp)(StreamHandle stream, unsigned count, MemoryOperation* operations,
                                  unsigned flags) = nullptr;
+  // Since CUDA 12.8. Copies without an order among them. attributes [attributes_count] hold from
+  // the copies of `first_copies` on; failed gets the number of a copy that is refused.
+  DriverCode (*MemcpyBatchAsync)(uint64_t* to, uint64_t* from, size_t* sizes, size_t count,
+                                 MemcpyAttributes* attributes, size_t* first_copies,
+                                 size_t attributes_count, size_t* failed,
+                                 StreamHandle stream) = nullptr;
 };
 
 enum class FunctionNeed { kRequired, kOptional };
@@ -223,11 +237,13 @@ void ForEachFunction(Table& table, Visit&& visit) {
   visit("cuIpcOpenEventHandle", kOptional, table.IpcOpenEventHandle);
   visit("cuStreamWriteValue64", kOptional, table.StreamWriteValue64);
   visit("cuStreamBatchMemOp", kOptional, table.StreamBatchMemOp);
+  visit("cuMemcpyBatchAsync", kOptional, table.MemcpyBatchAsync);
 }
 
 // The interface of the driver that this table declares: that of CUDA 12.0, which driver 525 has and
-// each later one keeps.
+// each later one keeps. MemcpyBatchAsync is that of CUDA 12.8.
 inline constexpr int kDriverInterface = 12000;
+inline constexpr int kBatchCopyInterface = 12080;
 
 // Opens a driver, looks up its functions, and initialises it. The library stays open until the
 // process ends.

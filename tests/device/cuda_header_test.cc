@@ -13,6 +13,7 @@ int main() {
 #else
 
 #include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include <cstddef>
 #include <type_traits>
@@ -155,6 +156,13 @@ static_assert(offsetof(MemoryOperation, value) == offsetof(Wait, value64));
 static_assert(offsetof(MemoryOperation, flags) == offsetof(Wait, flags));
 static_assert(offsetof(MemoryOperation, alias) == offsetof(Wait, alias));
 
+#if CUDA_VERSION >= 12080
+static_assert(sizeof(MemcpyAttributes) == sizeof(CUmemcpyAttributes));
+static_assert(offsetof(MemcpyAttributes, hints) == offsetof(CUmemcpyAttributes, srcLocHint));
+static_assert(offsetof(MemcpyAttributes, flags) == offsetof(CUmemcpyAttributes, flags));
+COMPARE_NUMBER(MemcpyAttributes().source_order, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+#endif
+
 void CompareCalls() {
   COMPARE_CALL(Init);
   COMPARE_CALL(DriverGetVersion);
@@ -199,6 +207,12 @@ void CompareCalls() {
   COMPARE_CALL(IpcOpenEventHandle);
   COMPARE_CALL(StreamWriteValue64);
   COMPARE_CALL(StreamBatchMemOp);
+  // Headers of CUDA 13 give this name to a later interface.
+#if CUDA_VERSION >= 12080
+  static_assert(SameCall<decltype(DriverTable::MemcpyBatchAsync),
+                         decltype(PFN_cuMemcpyBatchAsync_v12080())>::value);
+#endif
+  ++compared;
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ TEST_CASE("A driver for an older CUDA is kUnsupported with both versions", "[dri
 
   Control().SetVersion(12000);
   CHECK(LoadDriver(kDriver));
+
+  // This function came later than the others, and keeps its first interface.
+  CHECK(Good(LoadDriver(kDriver)).MemcpyBatchAsync == nullptr);
+  Control().SetVersion(12080);
+  CHECK(Good(LoadDriver(kDriver)).MemcpyBatchAsync != nullptr);
 }
 
 TEST_CASE("A driver that does not tell its version is kUnsupported", "[driver_table]") {
@@ -87,7 +92,7 @@ TEST_CASE("All functions that a driver lacks are named at once", "[driver_table]
 
 TEST_CASE("A driver may lack each optional function", "[driver_table]") {
   const std::vector<std::string> names = FunctionsOf(FunctionNeed::kOptional);
-  REQUIRE(names.size() == 7);
+  REQUIRE(names.size() == 8);
   for (const std::string& name : names) {
     Control().Reset(1);
     Control().HideFunction(name.c_str());
@@ -105,7 +110,8 @@ TEST_CASE("A driver may lack each optional function", "[driver_table]") {
     const bool is_event = name.find("Event") != std::string::npos;
     CHECK(facts.can_share_memory == !is_memory);
     CHECK(facts.can_share_events == !is_event);
-    CHECK(facts.can_await_marks == (is_memory || is_event));
+    const bool is_batch = name == "cuMemcpyBatchAsync";
+    CHECK(facts.can_await_marks == (is_memory || is_event || is_batch));
   }
 }
 

@@ -132,6 +132,7 @@ void AddMemoryFunctions(device::DriverTable& table);
 void AddStreamFunctions(device::DriverTable& table);
 void AddEventFunctions(device::DriverTable& table);
 void AddTicketFunctions(device::DriverTable& table);
+void AddBatchFunctions(device::DriverTable& table);
 
 }  // namespace lmdbio::test
 #endif  // LMDBIO_TESTS_EMULATED_GPU_EMULATED_CALLS_H_

@@ -20,6 +20,7 @@ DriverTable WholeTable() {
   AddStreamFunctions(table);
   AddEventFunctions(table);
   AddTicketFunctions(table);
+  AddBatchFunctions(table);
   return table;
 }
 
