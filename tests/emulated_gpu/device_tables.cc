@@ -138,6 +138,15 @@ std::byte* DeviceTables::ResolveHost(const void* memory, size_t size_bytes) cons
              : nullptr;
 }
 
+bool DeviceTables::IsPageable(const void* memory, size_t size_bytes) const {
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  if (begin >= kPinnedOffset || size_bytes == 0 || !IsMapped(memory, size_bytes)) return false;
+  for (const auto& [other, live] : live_) {
+    if (other < begin + size_bytes && begin < other + live.size_bytes) return false;
+  }
+  return true;
+}
+
 void DeviceTables::Count(EmulatedObjects& objects) const {
   for (const auto& [begin, memory] : live_) {
     switch (memory.origin) {

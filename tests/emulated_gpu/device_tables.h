@@ -56,6 +56,8 @@ class DeviceTables {
   // all live.
   std::byte* Resolve(uint64_t address, size_t size_bytes) const;
   std::byte* ResolveHost(const void* memory, size_t size_bytes) const;
+  // Whether all of it is memory of the host that no device has pinned or allocated.
+  bool IsPageable(const void* memory, size_t size_bytes) const;
 
   uint64_t UsedBytes(int ordinal) const { return used_bytes_[static_cast<size_t>(ordinal)]; }
   // Adds the live ranges to `objects`.

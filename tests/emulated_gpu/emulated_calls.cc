@@ -15,8 +15,11 @@ uint64_t SeedOfEnvironment() {
 
 // Never destroyed, because destructors of the program may still call the driver.
 std::unique_ptr<EmulatedMachine>& MachinePlace() {
-  static auto& place = *new std::unique_ptr<EmulatedMachine>(
-      std::make_unique<EmulatedMachine>(TheFile(), SeedOfEnvironment()));
+  static auto& place = *[] {
+    auto machine = std::make_unique<EmulatedMachine>(TheFile(), SeedOfEnvironment());
+    AddFaultsOfEnvironment(*machine);
+    return new std::unique_ptr<EmulatedMachine>(std::move(machine));
+  }();
   return place;
 }
 

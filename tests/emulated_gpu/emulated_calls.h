@@ -35,6 +35,15 @@ void ReplaceMachine(uint64_t seed);
 // A real driver does not survive fork() either, but not so clearly.
 void DieIfForked();
 
+// Faults of LMDBIO_EMULATED_GPU_FAULTS that no code of a driver is: the call never returns, or the
+// process is killed in it.
+inline constexpr DriverCode kHangs = -1;
+inline constexpr DriverCode kKills = -2;
+inline bool IsEnding(DriverCode fault) { return fault < 0; }
+[[noreturn]] void EndCall(DriverCode fault);
+// Adds the faults of that variable to a machine.
+void AddFaultsOfEnvironment(EmulatedMachine& machine);
+
 // `body` gets the machine.
 template <typename Body>
 DriverCode Serve(const char* name, Body&& body) {
@@ -42,6 +51,7 @@ DriverCode Serve(const char* name, Body&& body) {
   const std::lock_guard lock(machine_mutex);
   EmulatedMachine& machine = Machine();
   const DriverCode fault = machine.faults.Meet(name);
+  if (IsEnding(fault)) EndCall(fault);
   if (fault != code::kSuccess) {
     if (device::EndsContext(fault) && current_context != nullptr) {
       machine.Lose(current_context->ordinal, fault);

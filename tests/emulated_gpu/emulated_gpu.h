@@ -7,6 +7,9 @@
 //   LMDBIO_EMULATED_GPU       a file for the memory of all devices, which processes then share.
 //                             Without it each process has devices of its own.
 //   LMDBIO_EMULATED_GPU_SEED  the order in which the work of different streams runs
+//   LMDBIO_EMULATED_GPU_FAULTS  faults until the first Reset: NAME:NTH:CODE, separated by commas.
+//                             The nth call returns the code, never returns (`hang`) or kills the
+//                             process (`kill`). NAME:hide hides a function.
 //
 // lmdbio/docs/device.md describes what it emulates.
 #ifndef LMDBIO_TESTS_EMULATED_GPU_EMULATED_GPU_H_

@@ -66,6 +66,17 @@ auto OnHost(const void* memory, size_t size) {
   return [=](const DeviceTables& tables) { return tables.ResolveHost(memory, size); };
 }
 
+// Copies between the device and memory that is not pinned block, as those of a driver do.
+template <typename To, typename From>
+DriverCode CopyPageable(EmulatedMachine& machine, uint64_t id, size_t size, To to, From from) {
+  EnqueueCopy(machine, id, size, to, from);
+  return WaitUntil(machine, [&] { return machine.queues.IsEmpty(id); });
+}
+
+auto OnPageable(const void* memory) {
+  return [=](const DeviceTables&) { return static_cast<std::byte*>(const_cast<void*>(memory)); };
+}
+
 DriverCode MemcpyDtoDAsync(uint64_t to, uint64_t from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyDtoDAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
     return EnqueueCopy(machine, id, size, OnDevice(to, size), OnDevice(from, size));
@@ -74,12 +85,18 @@ DriverCode MemcpyDtoDAsync(uint64_t to, uint64_t from, size_t size, StreamHandle
 
 DriverCode MemcpyHtoDAsync(uint64_t to, const void* from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyHtoDAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
+    if (machine.tables.IsPageable(from, size)) {
+      return CopyPageable(machine, id, size, OnDevice(to, size), OnPageable(from));
+    }
     return EnqueueCopy(machine, id, size, OnDevice(to, size), OnHost(from, size));
   });
 }
 
 DriverCode MemcpyDtoHAsync(void* to, uint64_t from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyDtoHAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
+    if (machine.tables.IsPageable(to, size)) {
+      return CopyPageable(machine, id, size, OnPageable(to), OnDevice(from, size));
+    }
     return EnqueueCopy(machine, id, size, OnHost(to, size), OnDevice(from, size));
   });
 }
