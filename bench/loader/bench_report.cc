@@ -1,16 +1,11 @@
 #include "bench/loader/bench_report.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
-#include <thread>
 
 #include <fmt/format.h>
 
-#include "generated/commit.h"
 #include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::tools {
@@ -127,17 +122,6 @@ std::string Checksums(const std::vector<const BenchRun*>& runs) {
   return checksum ? fmt::format("{:016x}", *checksum) : "not computed";
 }
 
-// The line "model name" exists on x86 processors; on others the name stays unknown.
-std::string CpuName() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t colon = line.find(": ");
-    return colon == std::string::npos ? line : line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 std::string XmlText(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -189,17 +173,6 @@ double BenchRun::page_bytes_per_s() const {
 }
 double BenchRun::raw_fraction() const {
   return raw_bytes_per_s > 0 ? page_bytes_per_s() / raw_bytes_per_s : 0;
-}
-
-nlohmann::ordered_json DescribeMachine() {
-  utsname system = {};
-  ::uname(&system);
-  nlohmann::ordered_json machine;
-  machine["processor"] = CpuName();
-  machine["cores"] = std::thread::hardware_concurrency();
-  machine["kernel"] = std::string(system.release);
-  machine["commit"] = LMDBIO_COMMIT;
-  return machine;
 }
 
 nlohmann::ordered_json ToJson(const BenchRun& run) {

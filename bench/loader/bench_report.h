@@ -30,10 +30,6 @@ struct BenchRun {
   double raw_fraction() const;  // page_bytes_per_s as a share of the raw rate
 };
 
-// Describes the setting of all runs: machine, kernel, commit, cache state, MPI's wait mode, command
-// line.
-nlohmann::ordered_json DescribeMachine();
-
 // Sums and extremes over the ranks, and the times of each rank (RankTimes) as "by_rank".
 nlohmann::ordered_json ToJson(const BenchRun& run);
 

@@ -20,6 +20,7 @@
 #include "bench/loader/bench_report.h"
 #include "bench/loader/job_run.h"
 #include "bench/loader/loader_flags.h"
+#include "bench/machine/machine_facts.h"
 #include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/io/data_path.h"
 #include "lmdbio/file/source/small_file.h"
