@@ -3,6 +3,7 @@
 //   lmdbio-bench raw FILE    the rate of the storage, in transfers of one size
 //   lmdbio-bench read PATH   strategies on one database, each beside the raw rate of the same run
 //   lmdbio-bench order PATH  how well each order mixes the records; reads no record
+//   lmdbio-bench device      what a GPU, its driver and the memory can do
 //
 // The program runs alone, or under mpirun, torchrun or srun.
 #include <array>
@@ -13,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/device/device_probe.h"
+#include "bench/loader/bench_device.h"
 #include "bench/loader/bench_expectation.h"
 #include "bench/loader/bench_order.h"
 #include "bench/loader/bench_raw.h"
@@ -653,9 +656,18 @@ Status Read(const Invocation& invocation) {
   return WriteReports(invocation, outcome, runs);
 }
 
+// --- device ---
+
+Status Device(const Invocation& invocation) {
+  LMDBIO_TRY(const auto group, lmdbio::tools::JobRun::Ranks());
+  return lmdbio::tools::ProbeDevice(*group, invocation, g_command_line);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A process of the probe is no rank of the job.
+  if (const auto code = lmdbio::probe::PlayPartIfAsked(argc, argv)) return *code;
   for (int i = 0; i < argc; ++i) g_command_line += fmt::format("{}{}", i > 0 ? " " : "", argv[i]);
   const lmdbio::tools::JobRun job(argc, argv);
   const std::array commands = {
@@ -667,6 +679,9 @@ int main(int argc, char** argv) {
       lmdbio::tools::Command{
           "order", "PATH", "Computes how well each order mixes the records; reads no record.",
           &DescribeStream, &MixOrders, lmdbio::tools::Output::kText, kOrderDetails},
+      lmdbio::tools::Command{"device", "", lmdbio::probe::kProbeSummary,
+                             &lmdbio::probe::DescribeProbe, &Device, lmdbio::tools::Output::kText,
+                             lmdbio::probe::kProbeDetails},
   };
   return lmdbio::tools::RunTool("lmdbio-bench", "Measures how fast databases are read.", commands,
                                 argc, argv);
