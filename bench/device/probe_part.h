@@ -48,7 +48,9 @@ class ProbePart {
   void SayYes(std::string name, std::string note = "") const;
   void SayFigure(std::string name, std::string unit, std::vector<double> samples,
                  std::string note = "") const;
-  void SayError(std::string name, const Error& error) const { Say(RowOfError(name, error)); }
+  void SayError(std::string name, const Error& error) const {
+    Say(RowOfError(std::move(name), error));
+  }
   // A figure or the error.
   void SayResult(std::string name, std::string unit, Result<std::vector<double>> samples) const;
 

@@ -3,7 +3,7 @@
 namespace lmdbio::probe {
 
 const std::vector<Trial>& AllTrials() {
-  static const std::vector<Trial> trials = [] {
+  static const std::vector<Trial> kTrials = [] {
     std::vector<Trial> all;
     AddFacts(all);
     AddSharing(all);
@@ -16,11 +16,11 @@ const std::vector<Trial>& AllTrials() {
     AddCalls(all);
     return all;
   }();
-  return trials;
+  return kTrials;
 }
 
 const std::vector<QuestionTitle>& AllQuestions() {
-  static const std::vector<QuestionTitle> questions = {
+  static const std::vector<QuestionTitle> kQuestions = {
       {"Q1", "memory and events of another process"},
       {"Q2", "marks: 64-bit words in registered shared memory"},
       {"Q3", "a process is killed: does the stream of the survivor drain?"},
@@ -31,7 +31,7 @@ const std::vector<QuestionTitle>& AllQuestions() {
       {"Q8", "single calls"},
       {"Q9", "rivals: two ranks on this GPU, one AllReduce"},
   };
-  return questions;
+  return kQuestions;
 }
 
 std::vector<std::string> RivalRows() {
